@@ -7,7 +7,9 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 CONSTRAINTS := constraints.txt
 INTERPRETED := PYTHONPATH=raftlog:broker:client:operator:pipeline PYTHONDONTWRITEBYTECODE=1
 PIPELINE := $(shell find pipeline -type f ! -path '*/__pycache__/*' -o -type d ! -name __pycache__)
-SOURCES := $(shell find raftlog broker client operator -name '*.py' -o -type d ! -name __pycache__)
+PROTOS := $(shell find protos -mindepth 1 -type f ! -path '*/__pycache__/*' -o -type d ! -name __pycache__)
+# All that is installed: the page's files too.
+SOURCES := $(shell find raftlog broker client operator -type f ! -path '*/__pycache__/*' ! -name '*.md' ! -name Dockerfile -o -type d ! -name __pycache__)
 
 NODES ?= 3
 TEST_JOBS ?= 2
@@ -39,7 +41,12 @@ $(VENV)/stamp-build: $(VENV)/stamp-venv pyproject.toml $(CONSTRAINTS)
 	$(PIP) install -c $(CONSTRAINTS) -r $(VENV)/build-requires.txt
 	@touch $@
 
-$(VENV)/stamp-install: $(VENV)/stamp-build hatch_build.py LICENSE README.md $(SOURCES)
+# The package headrace_protos: interpreted code finds it in .venv too.
+$(VENV)/stamp-protos: $(VENV)/stamp-build $(PROTOS)
+	$(PIP) install --no-build-isolation -c $(CONSTRAINTS) ./protos
+	@touch $@
+
+$(VENV)/stamp-install: $(VENV)/stamp-protos hatch_build.py LICENSE README.md $(SOURCES)
 	$(PIP) install --no-build-isolation -c $(CONSTRAINTS) . ./client
 	@$(BIN)/headrace version
 	@touch $@
@@ -70,9 +77,12 @@ venv-pipeline: $(VENV)/stamp-tools $(VENV)/stamp-pipeline ## the same with Spark
 .PHONY: build
 build: $(VENV)/stamp-install ## compile and install into .venv what has changed
 
+.PHONY: protos
+protos: $(VENV)/stamp-protos ## generate the protobuf code and install it into .venv, when it has changed
+
 .PHONY: wheel
-wheel: $(VENV)/stamp-build ## wheels of broker, client and pipeline in dist/
-	$(PIP) wheel --no-build-isolation --no-deps -w dist . ./client ./pipeline
+wheel: $(VENV)/stamp-build ## wheels of broker, protos, client and pipeline in dist/
+	$(PIP) wheel --no-build-isolation --no-deps -w dist . ./protos ./client ./pipeline
 
 # --- running ---------------------------------------------------------------------------------
 
@@ -86,7 +96,7 @@ run: $(VENV)/stamp-install ## start a cluster on this machine and show it; Ctrl-
 lint: $(VENV)/stamp-tools $(VENV)/stamp-install $(VENV)/stamp-spark ## ruff, mypy strict, import contracts, Dockerfiles
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/mypy raftlog broker client operator pipeline tests e2e bench conformance hatch_build.py
+	$(BIN)/mypy raftlog broker client operator pipeline tests e2e bench conformance hatch_build.py protos/hatch_build.py
 	$(INTERPRETED) $(BIN)/lint-imports
 	$(BIN)/hadolint broker/Dockerfile operator/Dockerfile pipeline/Dockerfile
 
@@ -107,17 +117,6 @@ test-pipeline: $(VENV)/stamp-tools $(VENV)/stamp-pipeline ## tests of the pipeli
 .PHONY: test-interpreted
 test-interpreted: $(VENV)/stamp-tools $(VENV)/stamp-install ## core, codec and storage tests against the source tree
 	$(INTERPRETED) $(BIN)/python -m pytest tests/raftlog/core tests/raftlog/storage tests/broker/core tests/broker/codecs -n $(TEST_JOBS) --dist worksteal
-
-.PHONY: protos
-protos: $(VENV)/stamp-tools ## generate the protobuf code
-	PYTHON=$(BIN)/python protos/generate.sh .
-
-.PHONY: protos-check
-protos-check: $(VENV)/stamp-tools ## fail when the generated protobuf code is not what protos/ gives
-	rm -rf build/protos
-	PYTHON=$(BIN)/python protos/generate.sh build/protos
-	cd build/protos && find . \( -name pb -o -name status_pb \) -type d | while read -r folder; do \
-		diff -r -x __pycache__ "$$folder" "../../$$folder" || exit 1; done
 
 CRDS := charts/headrace/crds
 
@@ -255,14 +254,18 @@ bench-pysyncobj: $(VENV)/stamp-bench $(VENV)/stamp-install ## compare the replic
 # What uses one processor or little, two at a time; all that needs an installation comes before.
 .PHONY: checks
 checks: venv-pipeline ## lint and other checks beside the crash explorer
-	$(MAKE) --jobs=2 --output-sync=target lint protos-check crds-check chart crash
+	$(MAKE) --jobs=2 --output-sync=target lint crds-check chart crash
 
 .PHONY: ci
 ci: checks test-interpreted sim test test-pipeline e2e e2e-pipeline conformance-ci ## what .ci/run runs once the system packages are there
+
+.PHONY: rooms
+rooms: $(VENV)/stamp-tools ## the packages of the product, their sizes, and import circles
+	$(BIN)/python -m tests.rooms --circles
 
 # --- housekeeping ----------------------------------------------------------------------------
 
 .PHONY: clean
 clean: ## remove what was built; ./data stays
 	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
-	find raftlog broker client operator pipeline tests e2e bench conformance -name __pycache__ -type d -prune -exec rm -rf {} +
+	find protos raftlog broker client operator pipeline tests e2e bench conformance -name __pycache__ -type d -prune -exec rm -rf {} +

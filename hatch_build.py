@@ -3,7 +3,8 @@
 The modules are those that `[tool.headrace.build]` in pyproject.toml names; they become one mypyc
 group, so that calls between them are native. Everything generated stays below build/mypyc, which
 is kept between builds: unchanged C files are not compiled again. The source tree never holds an
-extension module, so a checkout on PYTHONPATH runs interpreted.
+extension module, so a checkout on PYTHONPATH runs interpreted. The types of protobuf messages are
+generated there too, from protos/: the build of headrace-protos installs the same.
 
 Without a C compiler, or with HEADRACE_NO_COMPILE=1, the wheel is pure and one warning says so.
 """
@@ -12,7 +13,9 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import importlib.util
 import os
+import shutil
 import sys
 import sysconfig
 import tempfile
@@ -25,7 +28,9 @@ from typing import Any, NamedTuple
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 SOURCE_ROOTS = ("raftlog", "broker")
+PROTOS = Path("protos")
 GROUP = "headrace"
+TOOLS = ("mypy", "grpcio-tools", "mypy-protobuf")  # whose versions the outcome depends on
 NO_COMPILE = "HEADRACE_NO_COMPILE"
 
 
@@ -105,6 +110,7 @@ def build_extensions(root: Path, options: CompileOptions) -> dict[str, str]:
     if built[0] != digest or not all((library / name).exists() for name in built[1:]):
         stamp.unlink(missing_ok=True)
         with contextlib.chdir(root):
+            _generate_protos(root, target / "protos")
             outputs = _compile(_generate(compiled_modules(root, options), options, target), target)
         built = [digest, *(str(path.relative_to(library)) for path in outputs)]
         stamp.write_text("\n".join(built))
@@ -113,19 +119,33 @@ def build_extensions(root: Path, options: CompileOptions) -> dict[str, str]:
 
 def _digest(root: Path) -> str:
     """Hash what the outcome depends on: pip builds a wheel twice, once for its metadata."""
-    digest = hashlib.sha256(f"{sys.version} mypy {metadata.version('mypy')}".encode())
-    sources = (path for name in SOURCE_ROOTS for path in (root / name).rglob("*.py"))
-    for path in sorted([*sources, root / "pyproject.toml", root / "hatch_build.py"]):
+    tools = [f"{name} {metadata.version(name)}" for name in TOOLS]
+    digest = hashlib.sha256(f"{sys.version} {' '.join(tools)}".encode())
+    sources = [path for name in SOURCE_ROOTS for path in (root / name).rglob("*.py")]
+    sources += (root / PROTOS).rglob("*.proto")
+    hooks = [root / "hatch_build.py", root / PROTOS / "hatch_build.py"]
+    for path in sorted([*sources, *hooks, root / "pyproject.toml"]):
         digest.update(f"{path.relative_to(root)} {path.stat().st_size}\n".encode())
         digest.update(path.read_bytes())
     return digest.hexdigest()
 
 
+def _generate_protos(root: Path, target: Path) -> None:
+    """Write the package of protobuf messages below `target`, which is made anew."""
+    spec = importlib.util.spec_from_file_location("protos_build", root / PROTOS / "hatch_build.py")
+    assert spec is not None
+    assert spec.loader is not None
+    hook = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(hook)
+    shutil.rmtree(target, ignore_errors=True)
+    hook.generate(root / PROTOS, target)
+
+
 def _generate(modules: list[str], options: CompileOptions, target: Path) -> list[Any]:
-    """Let mypyc write the C files."""
+    """Let mypyc write the C files; the types of protobuf messages are there already."""
     from mypyc.build import mypycify
 
-    os.environ["MYPYPATH"] = os.pathsep.join(SOURCE_ROOTS)
+    os.environ["MYPYPATH"] = os.pathsep.join([*SOURCE_ROOTS, str(target / "protos")])
     flags = [
         "--config-file=",
         f"--cache-dir={target / 'mypy_cache'}",

@@ -10,37 +10,46 @@ import socket
 from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any
 
-from headrace_broker.config import Config, split_address
-from headrace_broker.gateways.amqp.listener import SHUTTING_DOWN, AmqpListener
-from headrace_broker.gateways.grpc.advising import AdviceService
-from headrace_broker.gateways.grpc.backup import BackupService
-from headrace_broker.gateways.grpc.call import Admission
-from headrace_broker.gateways.grpc.desk import Desk
-from headrace_broker.gateways.grpc.exporting import ExportService, export_logs
-from headrace_broker.gateways.grpc.flow import FlowService
-from headrace_broker.gateways.grpc.leasing import LeaseService
-from headrace_broker.gateways.grpc.messaging import MessagingService
-from headrace_broker.gateways.grpc.server import GrpcServer, Service
-from headrace_broker.gateways.grpc.topology import TopologyService
-from headrace_broker.management.hosts import Hosts
+from headrace_broker.config.configuration import Config, split_address
+from headrace_broker.gateways.amqp.connection.listener import SHUTTING_DOWN, AmqpListener
+from headrace_broker.gateways.grpc.backup.backup import BackupService
+from headrace_broker.gateways.grpc.export.exporting import ExportService, export_logs
+from headrace_broker.gateways.grpc.flow.advising import AdviceService
+from headrace_broker.gateways.grpc.flow.flow import FlowService
+from headrace_broker.gateways.grpc.lease.leasing import LeaseService
+from headrace_broker.gateways.grpc.messaging.messaging import MessagingService
+from headrace_broker.gateways.grpc.server.call import Admission
+from headrace_broker.gateways.grpc.server.lookup import LookupService
+from headrace_broker.gateways.grpc.server.server import GrpcServer, Service
+from headrace_broker.gateways.grpc.topology.topology import TopologyService
+from headrace_broker.logs.log_event import (
+    LISTENER,
+    LISTENER_CLOSED,
+    LISTENER_OPENED,
+    NODE_STARTED,
+    log_event,
+)
+from headrace_broker.management.http.hosts import Hosts
 from headrace_broker.management.metric_server import MetricServer
 from headrace_broker.management.server import ManagementServer
-from headrace_broker.model.limits import GRPC_CONNECTIONS_MAX
-from headrace_broker.runtime.administration import NodeAdministration
-from headrace_broker.runtime.alarm_watch import AlarmWatch
-from headrace_broker.runtime.broker import NodeBroker
-from headrace_broker.runtime.flow_watch import FlowWatch
-from headrace_broker.runtime.join_secret import join_secret_file
+from headrace_broker.model.limits import GRPC_CONNECTIONS_MAX, MESSAGE_BYTES_WHOLE
+from headrace_broker.runtime.administration.administration import NodeAdministration
+from headrace_broker.runtime.administration.status import NodeStatusSource
+from headrace_broker.runtime.alarm.alarm_watch import AlarmWatch
+from headrace_broker.runtime.alarm.memory_paging import Garbage
+from headrace_broker.runtime.cluster.catalog_log import CatalogLog
+from headrace_broker.runtime.explain.flow_watch import FlowWatch
 from headrace_broker.runtime.metrics.requests import GrpcMeter
-from headrace_broker.runtime.node import BrokerNode
-from headrace_broker.runtime.status import NodeStatusSource
-from headrace_broker.runtime.tls import Renewable, ServerTls, renew_forever
-from headrace_broker.runtime.trace_start import trace
+from headrace_broker.runtime.node.broker import NodeBroker
+from headrace_broker.runtime.node.node import BrokerNode
+from headrace_broker.runtime.security.join_secret import join_secret_file
+from headrace_broker.runtime.security.tls import Renewable, ServerTls, renew_forever
+from headrace_broker.runtime.tracing.start import trace
 
 if TYPE_CHECKING:
-    from headrace_broker.runtime.cluster_tls import ClusterTls
+    from headrace_broker.runtime.security.cluster_tls import ClusterTls
 
-log = logging.getLogger(__name__)
+log = logging.getLogger("headrace.node")
 
 
 async def serve(config: Config, stop: asyncio.Event, hang_up: asyncio.Event) -> None:
@@ -71,24 +80,30 @@ async def serve(config: Config, stop: asyncio.Event, hang_up: asyncio.Event) -> 
     async with contextlib.AsyncExitStack() as stack:
         trace(config, stack)
         node = BrokerNode(config, on_fatal, cluster_tls, join_secret)
+        _log_catalog(node)
+        garbage = Garbage(node.resources.memory)
+        stack.callback(garbage.stop)
+        garbage.start()
         await node.start()
         stack.push_async_callback(node.stop)
         status = NodeStatusSource(node)
         administration = NodeAdministration(node)
         hosts = Hosts(host_names(config))
-        management = ManagementServer(status, administration, hosts=hosts)
+        management = ManagementServer(status, administration, hosts=hosts, calls=node.broker.calls)
         stack.push_async_callback(management.stop)
         for address, security in ((config.listeners.http, None), (config.listeners.https, tls)):
             if address:
                 await management.start(*split_address(address), security)
+                _opened(config, "HTTP" if security is None else "HTTPS", address)
         await _serve_metrics(node, status, administration, stack, hosts)
         files = (tls, cluster_tls, join_secret)
         renewed: list[Renewable] = [each for each in files if each is not None]
         renewing = asyncio.create_task(renew_forever(hang_up, *renewed), name="certificates")
         stack.push_async_callback(_cancel, renewing)
         meter = administration.metrics.grpc
-        calls = await _serve_calls(node, Desk(administration, status), tls, stack, meter)
+        calls = await _serve_calls(node, LookupService(administration, status), tls, stack, meter)
         if await _unless_stopped(node.join(), stop):
+            _caught_up(config, node.broker.boot)
             listeners = ClientListeners(node.broker, config, tls, calls)
             stack.push_async_callback(listeners.close, SHUTTING_DOWN)
             if not node.maintenance.on:
@@ -108,12 +123,29 @@ async def serve(config: Config, stop: asyncio.Event, hang_up: asyncio.Event) -> 
 def _cluster_tls(config: Config) -> ClusterTls | None:
     if not config.cluster_tls.certificate_file:
         return None
-    from headrace_broker.runtime.cluster_tls import ClusterTls  # brings a library of its own
+    from headrace_broker.runtime.security.cluster_tls import (
+        ClusterTls,  # brings a library of its own
+    )
 
     found = ClusterTls(config.cluster_tls, config.node.name)
     if config.listeners.secure() and (shared := found.shared_authority(config.tls)):
         log.warning("%s", shared)
     return found
+
+
+def _log_catalog(node: BrokerNode) -> None:
+    lines = CatalogLog(node.catalog.catalog, lambda: node.caught_up)
+    node.catalog.subscribe(lines.on_events)
+    node.raft.labels = lines.labels
+
+
+def _caught_up(config: Config, boot: int) -> None:
+    more = {"id": config.node.id, "boot": boot, "cluster": config.cluster.name}
+    log_event(log, NODE_STARTED, node=config.node.name, **more)
+
+
+def _opened(config: Config, protocol: str, address: str) -> None:
+    log_event(LISTENER, LISTENER_OPENED, node=config.node.name, protocol=protocol, address=address)
 
 
 def host_names(config: Config) -> list[str]:
@@ -136,15 +168,17 @@ async def _serve_metrics(
     config = node.config
     if not config.listeners.metrics:
         return
-    server = MetricServer(status, administration, config.metrics.anonymous, hosts)
+    server = MetricServer(
+        status, administration, config.metrics.anonymous, hosts, node.broker.calls
+    )
     stack.push_async_callback(server.stop)
     await server.start(*split_address(config.listeners.metrics))
-    log.info("node %s serves metrics on %s", config.node.name, config.listeners.metrics)
+    _opened(config, "metrics", config.listeners.metrics)
 
 
 async def _serve_calls(
     node: BrokerNode,
-    desk: Desk,
+    desk: LookupService,
     tls: ServerTls | None,
     stack: contextlib.AsyncExitStack,
     meter: GrpcMeter,
@@ -175,15 +209,16 @@ async def _serve_calls(
     server = GrpcServer(
         services,
         status.not_ready_reason,
-        most.message_bytes_max,
+        min(most.message_bytes_max, MESSAGE_BYTES_WHOLE),
         admission,
         min(most.connections_max, GRPC_CONNECTIONS_MAX),
+        broker.calls,
     )
     await server.start(*listeners)
     stack.push_async_callback(server.stop)
     for address, security in listeners:
         kind = "gRPC" if security is None else "gRPC over TLS"
-        log.info("node %s serves %s on %s", config.node.name, kind, address)
+        _opened(config, kind, address)
     return server
 
 
@@ -210,6 +245,7 @@ class ClientListeners:
         self._tls = tls
         self._numbers = itertools.count(1)
         self._open: list[AmqpListener] = []
+        self._places: list[tuple[str, str]] = []  # protocols and addresses that are let in
 
     async def open(self) -> None:
         """Let clients in.
@@ -232,12 +268,17 @@ class ClientListeners:
             await listener.start()
             self._open.append(listener)
             kind = "AMQP" if security is None else "AMQP over TLS"
-            log.info("node %s serves %s on %s", self._config.node.name, kind, address)
+            self._places.append((kind, address))
+            _opened(self._config, kind, address)
 
     async def suspend(self) -> None:
         """Let no more clients in; those who are there stay."""
         for listener in self._open:
             await listener.suspend()
+        for protocol, address in self._places:
+            place = {"protocol": protocol, "address": address}
+            log_event(LISTENER, LISTENER_CLOSED, node=self._config.node.name, **place)
+        self._places.clear()
 
     async def dismiss(self, reason: str) -> None:
         """Let no more clients in, and tell those who are there to go, whatever they speak."""
@@ -248,6 +289,7 @@ class ClientListeners:
     async def close(self, reason: str) -> None:
         """Let no more AMQP clients in, and tell those who are there to go."""
         listeners, self._open = self._open, []
+        self._places.clear()
         await asyncio.gather(*(listener.stop(reason) for listener in listeners))
 
 

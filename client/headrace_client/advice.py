@@ -13,11 +13,11 @@ import grpc
 
 from headrace_client.limits import ADVICE_ITEMS_MAX
 from headrace_client.link import Link
-from headrace_client.pb import advice_pb2 as pb
-from headrace_client.pb.advice_pb2_grpc import AdviceStub
+from headrace_protos.broker.v1 import advice_pb2 as pb
+from headrace_protos.broker.v1.advice_pb2_grpc import AdviceStub
 
 if TYPE_CHECKING:
-    from headrace_client.pb.advice_pb2_grpc import AdviceAsyncStub
+    from headrace_protos.broker.v1.advice_pb2_grpc import AdviceAsyncStub
 
 CONSUMERS: Final = "consumers"
 PREFETCH: Final = "prefetch"
@@ -48,7 +48,7 @@ class AdviceItem:
         reason: for people, 1 to 512 octets.
         valid_until_ms: Unix time at which it lapses, within a day from now on.
         figures: what it was worked out from, 16 at most; names of 1 to 32 octets.
-        author: who advises, at most 64 octets; "" for the user that calls.
+        author: who advises: the user that calls, for whom "" stands; no other is taken.
         given_ms: Unix time; the broker sets it.
     """
 
@@ -81,7 +81,7 @@ class Advice:
         return await self._link.call(method, request)
 
     async def put(self, items: Iterable[AdviceItem]) -> None:
-        """Give advice, in place of what the same author has given about the same things.
+        """Give advice, in place of what the same user has given about the same things.
 
         It goes in calls of ADVICE_ITEMS_MAX, each of which is taken as a whole or not at all. Calls
         may be repeated.
@@ -123,7 +123,7 @@ class Advice:
         Args:
             queue: that it is about.
             kind: "" for all.
-            author: "" for all.
+            author: "" for the user that calls; where that is an administrator, for all.
             vhost: None for the client's.
 
         Returns:

@@ -15,8 +15,8 @@ from headrace_client.error import HeadraceError
 from headrace_client.limits import DELIVERIES_AT_ONCE
 from headrace_client.loop_thread import LoopThread
 from headrace_client.message import Properties
-from headrace_client.pb.message_pb2 import Message
 from headrace_client.waiting import waiting
+from headrace_protos.broker.v1.message_pb2 import Message
 
 
 class Confirm:

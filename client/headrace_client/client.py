@@ -26,13 +26,13 @@ from headrace_client.limits import (
     UNCONFIRMED_MESSAGES_MAX,
 )
 from headrace_client.link import Link
-from headrace_client.pb.messaging_pb2 import GetRequest
-from headrace_client.pb.messaging_pb2_grpc import MessagingStub
-from headrace_client.pb.topology_pb2 import DescribeExchangeRequest
-from headrace_client.pb.topology_pb2_grpc import TopologyStub
 from headrace_client.publisher import Publisher, PublisherOptions
 from headrace_client.topology import Topology
 from headrace_client.watch import Watch
+from headrace_protos.broker.v1.messaging_pb2 import GetRequest
+from headrace_protos.broker.v1.messaging_pb2_grpc import MessagingStub
+from headrace_protos.broker.v1.topology_pb2 import DescribeExchangeRequest
+from headrace_protos.broker.v1.topology_pb2_grpc import TopologyStub
 
 DEFAULT_EXCHANGE = "amq.default"
 

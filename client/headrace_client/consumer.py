@@ -27,17 +27,17 @@ from headrace_client.limits import (
     SETTLES_WAITING_MAX,
 )
 from headrace_client.link import Link
-from headrace_client.pb.messaging_pb2 import (
+from headrace_client.placement import Placement
+from headrace_client.settle_batch import SettleBatch
+from headrace_client.value import encode_table
+from headrace_protos.broker.v1.messaging_pb2 import (
     Cancel,
     ConsumeOpen,
     ConsumeRequest,
     ConsumeResponse,
     Credit,
 )
-from headrace_client.pb.messaging_pb2_grpc import MessagingStub
-from headrace_client.placement import Placement
-from headrace_client.settle_batch import SettleBatch
-from headrace_client.value import encode_table
+from headrace_protos.broker.v1.messaging_pb2_grpc import MessagingStub
 
 
 class ConsumerOptions(NamedTuple):

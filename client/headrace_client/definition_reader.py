@@ -14,8 +14,8 @@ from headrace_client.definition import (
     User,
     Vhost,
 )
-from headrace_client.pb import topology_pb2 as pb
 from headrace_client.value import decode_table, encode_table
+from headrace_protos.broker.v1 import topology_pb2 as pb
 
 
 def read_counts(counts: pb.QueueCounts) -> QueueCounts:

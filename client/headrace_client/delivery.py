@@ -8,7 +8,7 @@ from typing import Any, Final, Protocol
 
 from headrace_client.error import HeadraceError
 from headrace_client.message import NO_PROPERTIES, Properties
-from headrace_client.pb import messaging_pb2
+from headrace_protos.broker.v1 import messaging_pb2
 
 ACCEPT: Final = (messaging_pb2.ACCEPT, False, False)
 RELEASE: Final = (messaging_pb2.RELEASE, False, False)

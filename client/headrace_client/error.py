@@ -7,8 +7,8 @@ from typing import Any, Final, NamedTuple
 
 import grpc
 from google.protobuf.message import DecodeError
-
-from headrace_client.status_pb.status_pb2 import BadRequest, ErrorInfo, RetryInfo, Status
+from google.rpc.error_details_pb2 import BadRequest, ErrorInfo, RetryInfo
+from google.rpc.status_pb2 import Status
 
 FENCED: Final = "FENCED"  # reason: a later epoch has taken over
 DETAILS_KEY: Final = "grpc-status-details-bin"  # of the trailing metadata that carries them

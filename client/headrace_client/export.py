@@ -16,11 +16,11 @@ import grpc
 from headrace_client.export_stream import Block, Columns, ReadStream, Wanted
 from headrace_client.limits import CALL_SECONDS
 from headrace_client.link import Link
-from headrace_client.pb import export_pb2 as pb
-from headrace_client.pb.export_pb2_grpc import ExportStub
+from headrace_protos.broker.v1 import export_pb2 as pb
+from headrace_protos.broker.v1.export_pb2_grpc import ExportStub
 
 if TYPE_CHECKING:
-    from headrace_client.pb.export_pb2_grpc import ExportAsyncStub
+    from headrace_protos.broker.v1.export_pb2_grpc import ExportAsyncStub
 
 ARCHIVE: Final = "archive"
 

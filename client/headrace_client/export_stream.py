@@ -17,9 +17,9 @@ from headrace_client.error import (
     HeadraceError,
 )
 from headrace_client.link import Attempts, Link, is_passing
-from headrace_client.pb import export_pb2 as pb
-from headrace_client.pb.export_pb2_grpc import ExportStub
 from headrace_client.placement import Placement
+from headrace_protos.broker.v1 import export_pb2 as pb
+from headrace_protos.broker.v1.export_pb2_grpc import ExportStub
 
 log = logging.getLogger(__name__)
 

@@ -24,12 +24,12 @@ from headrace_client.flow_value import (
     read_queue,
 )
 from headrace_client.link import Link
-from headrace_client.pb import flow_pb2 as pb
-from headrace_client.pb.flow_pb2_grpc import FlowStub
 from headrace_client.watch import Watch
+from headrace_protos.broker.v1 import flow_pb2 as pb
+from headrace_protos.broker.v1.flow_pb2_grpc import FlowStub
 
 if TYPE_CHECKING:
-    from headrace_client.pb.flow_pb2_grpc import FlowAsyncStub
+    from headrace_protos.broker.v1.flow_pb2_grpc import FlowAsyncStub
 
 
 class Flow:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from headrace_client.pb import flow_pb2 as pb
+from headrace_protos.broker.v1 import flow_pb2 as pb
 
 RUNNING: Final = "running"
 
@@ -94,7 +94,7 @@ class StoppingQueue:
         saturated: it withholds confirms until it has drained.
         consumers_busy: that hold all that they may.
         arrived: messages per second.
-        connections_stopped: that wait for this queue; of `watch_flow` only.
+        connections_stopped: that wait for this queue; of `Flow.watch` only.
     """
 
     vhost: str

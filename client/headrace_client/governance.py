@@ -13,9 +13,9 @@ from headrace_client.definition_reader import (
     read_user,
     read_vhost,
 )
-from headrace_client.pb import topology_pb2 as pb
 from headrace_client.topology_call import TopologyCalls
 from headrace_client.value import encode_table
+from headrace_protos.broker.v1 import topology_pb2 as pb
 
 
 class Governance(TopologyCalls):

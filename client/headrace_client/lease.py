@@ -33,11 +33,11 @@ from headrace_client.lease_value import (
 )
 from headrace_client.limits import CALL_SECONDS, LEASE_CHUNK_BYTES
 from headrace_client.link import Attempts, Link, is_passing
-from headrace_client.pb import lease_pb2 as pb
-from headrace_client.pb.lease_pb2_grpc import LeaseStub
+from headrace_protos.broker.v1 import lease_pb2 as pb
+from headrace_protos.broker.v1.lease_pb2_grpc import LeaseStub
 
 if TYPE_CHECKING:
-    from headrace_client.pb.lease_pb2_grpc import LeaseAsyncStub
+    from headrace_protos.broker.v1.lease_pb2_grpc import LeaseAsyncStub
 
 TOO_MANY_FETCHES: Final = "TOO_MANY_FETCHES"  # reason of a node through which enough is read
 

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from headrace_client.message import Properties
-from headrace_client.pb import lease_pb2 as pb
+from headrace_protos.broker.v1 import lease_pb2 as pb
 
 HELD: Final = "held"
 EXPIRED: Final = "expired"  # its deadline passed; its messages went back

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, Final
 
-from headrace_client.pb import message_pb2
 from headrace_client.value import decode_table, encode_table, time_of, timestamp_of
+from headrace_protos.broker.v1 import message_pb2
 
 PERSISTENT: Final = 2
 TRANSIENT: Final = 1

@@ -14,8 +14,8 @@ import grpc
 from headrace_client.error import HeadraceError
 from headrace_client.limits import LEADER_SECONDS
 from headrace_client.link import Link
-from headrace_client.pb.topology_pb2 import DescribeExchangeRequest, DescribeQueueRequest
-from headrace_client.pb.topology_pb2_grpc import TopologyStub
+from headrace_protos.broker.v1.topology_pb2 import DescribeExchangeRequest, DescribeQueueRequest
+from headrace_protos.broker.v1.topology_pb2_grpc import TopologyStub
 
 log = logging.getLogger(__name__)
 

@@ -19,8 +19,14 @@ from headrace_client.limits import (
     UNSENT_BYTES_MAX,
     UNSENT_MESSAGES_MAX,
 )
-from headrace_client.pb.message_pb2 import Message, Range
-from headrace_client.pb.messaging_pb2 import PublishBatch, PublishOpened, Refused, Returned, Window
+from headrace_protos.broker.v1.message_pb2 import Message, Range
+from headrace_protos.broker.v1.messaging_pb2 import (
+    PublishBatch,
+    PublishOpened,
+    Refused,
+    Returned,
+    Window,
+)
 
 SEQUENCE_OCTETS: Final = 11  # of a batch's first sequence as it is encoded, at most
 

@@ -31,11 +31,11 @@ from headrace_client.limits import (
 )
 from headrace_client.link import Link
 from headrace_client.message import Properties, encode_message
-from headrace_client.pb.message_pb2 import Message
-from headrace_client.pb.messaging_pb2 import PublishOpen, PublishRequest, PublishResponse
-from headrace_client.pb.messaging_pb2_grpc import MessagingStub
 from headrace_client.placement import Placement
 from headrace_client.publish_buffer import Entry, PublishBuffer
+from headrace_protos.broker.v1.message_pb2 import Message
+from headrace_protos.broker.v1.messaging_pb2 import PublishOpen, PublishRequest, PublishResponse
+from headrace_protos.broker.v1.messaging_pb2_grpc import MessagingStub
 
 SEQUENCE_MAX: Final = (1 << 62) - 1
 
@@ -223,7 +223,7 @@ class Publisher:
         """Have messages sent, each once the broker has room for it: costs less than one by one.
 
         Args:
-            messages: of `headrace_client.pb.message_pb2`, as they are to be sent.
+            messages: of `headrace_protos.broker.v1.message_pb2`, as they are to be sent.
             sequences: one for each, as in `publish`; None for the next ones.
 
         Returns:

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from headrace_client.delivery import Outcome, Settlement
 from headrace_client.error import HeadraceError
 from headrace_client.limits import SETTLE_RANGES_MAX
-from headrace_client.pb.message_pb2 import Range
-from headrace_client.pb.messaging_pb2 import Settle
+from headrace_protos.broker.v1.message_pb2 import Range
+from headrace_protos.broker.v1.messaging_pb2 import Settle
 
 
 class SettleBatch:

@@ -18,8 +18,8 @@ from headrace_client.definition_reader import (
     read_queue,
 )
 from headrace_client.governance import Governance
-from headrace_client.pb import topology_pb2 as pb
 from headrace_client.value import encode_table
+from headrace_protos.broker.v1 import topology_pb2 as pb
 
 
 class Topology(Governance):

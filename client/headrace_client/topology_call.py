@@ -9,11 +9,11 @@ import grpc
 
 from headrace_client.limits import PAGE_ROWS
 from headrace_client.link import Link
-from headrace_client.pb import topology_pb2 as pb
-from headrace_client.pb.topology_pb2_grpc import TopologyStub
+from headrace_protos.broker.v1 import topology_pb2 as pb
+from headrace_protos.broker.v1.topology_pb2_grpc import TopologyStub
 
 if TYPE_CHECKING:
-    from headrace_client.pb.topology_pb2_grpc import TopologyAsyncStub
+    from headrace_protos.broker.v1.topology_pb2_grpc import TopologyAsyncStub
 
 T = TypeVar("T")
 

@@ -18,7 +18,7 @@ from decimal import Decimal as Fraction
 from typing import Any, Final
 
 from headrace_client.limits import TABLE_DEPTH_MAX
-from headrace_client.pb.value_pb2 import Array, Decimal, Table, Value
+from headrace_protos.broker.v1.value_pb2 import Array, Decimal, Table, Value
 
 INT64_MAX: Final = (1 << 63) - 1
 INT32_MAX: Final = (1 << 31) - 1

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from headrace_operator.broker_api import BrokerApi, BrokerError
-from headrace_operator.keeper import Key
 from headrace_operator.observing import Answers, ask
+from headrace_operator.reconciler import Key
 
 
 class Administrators:

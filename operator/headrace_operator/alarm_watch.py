@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple
 
 import grpc.aio
 
-from headrace_operator.keeper import Key
+from headrace_operator.reconciler import Key
 
 METHOD: Final = "/headrace.broker.v1.Flow/WatchAlarms"
 ALARMS: Final = b"\x0a"  # first octet of a message that has any; a heartbeat has none

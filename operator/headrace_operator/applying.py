@@ -24,9 +24,9 @@ from headrace_operator.builders.secret import (
     node_certificates,
     node_secret_problem,
 )
-from headrace_operator.keeper import Key
 from headrace_operator.kube_api import KubeError
 from headrace_operator.operator_context import Operator
+from headrace_operator.reconciler import Key
 from headrace_operator.specs.cluster import CertificateStatus
 
 MONITORING: Final = "monitoring.coreos.com/"

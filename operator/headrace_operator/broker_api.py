@@ -12,7 +12,7 @@ import aiohttp
 import msgspec
 
 from headrace_operator.answer import read_answer
-from headrace_operator.foreseen import ForeseenError
+from headrace_operator.expected_error import ExpectedError
 
 REQUEST_SECONDS: Final = 15.0  # until a node counts as not answering; it may wait for others
 FORGET_SECONDS: Final = 40.0  # likewise, when it waits for replicas to leave a node
@@ -38,7 +38,7 @@ class Endpoint(NamedTuple):
     server_name: str = ""
 
 
-class BrokerError(ForeseenError):
+class BrokerError(ExpectedError):
     """A node refused, or none answered.
 
     Attributes:

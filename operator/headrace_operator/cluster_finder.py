@@ -9,11 +9,11 @@ import msgspec
 from headrace_operator.broker_api import BrokerApi
 from headrace_operator.builders.cluster import Cluster
 from headrace_operator.connection import connect
-from headrace_operator.foreseen import ForeseenError
-from headrace_operator.keeper import Key
-from headrace_operator.kind import BROKER_CLUSTER
+from headrace_operator.expected_error import ExpectedError
 from headrace_operator.operator_context import Operator
+from headrace_operator.reconciler import Key
 from headrace_operator.specs.cluster import BrokerClusterSpec, BrokerClusterStatus
+from headrace_operator.specs.kind import BROKER_CLUSTER
 
 KEEP_SECONDS: Final = 5.0  # for which many resources share one look at their cluster
 
@@ -22,7 +22,7 @@ NOT_ALLOWED: Final = "NotAllowed"
 CLUSTER_NOT_READY: Final = "ClusterNotReady"
 
 
-class Way(NamedTuple):
+class FoundCluster(NamedTuple):
     """A cluster that was found, and the way to its brokers.
 
     Attributes:
@@ -36,7 +36,7 @@ class Way(NamedTuple):
     api: BrokerApi
 
 
-class NoWayError(ForeseenError):
+class ClusterUnreachableError(ExpectedError):
     """A resource does not get to its cluster.
 
     Attributes:
@@ -48,14 +48,14 @@ class NoWayError(ForeseenError):
         self.reason = reason
 
 
-class Ways:
+class ClusterFinder:
     """Finds clusters; what was found is kept for a few seconds."""
 
     def __init__(self, operator: Operator) -> None:
         self._operator = operator
-        self._kept: dict[Key, tuple[float, Way]] = {}
+        self._kept: dict[Key, tuple[float, FoundCluster]] = {}
 
-    async def find(self, reference: dict[str, Any], namespace: str) -> Way:
+    async def find(self, reference: dict[str, Any], namespace: str) -> FoundCluster:
         """Return the way to a cluster.
 
         Args:
@@ -63,7 +63,7 @@ class Ways:
             namespace: of the resource.
 
         Raises:
-            NoWayError: there is no such cluster, or it may not be named, or has not been founded.
+            ClusterUnreachableError: no such cluster, or it may not be named, or is not founded.
             KubeError: the API server refuses, or does not answer.
             BrokerError: the cluster's administrator is not known.
         """
@@ -78,21 +78,21 @@ class Ways:
             self._kept[key] = (now, way)
         if not way.cluster.spec.allows(key.namespace, namespace):
             text = f"BrokerCluster {key.namespace}/{key.name} does not allow namespace {namespace}"
-            raise NoWayError(NOT_ALLOWED, text)
+            raise ClusterUnreachableError(NOT_ALLOWED, text)
         if not way.status.formed:
             text = f"BrokerCluster {key.namespace}/{key.name} has not been founded yet"
-            raise NoWayError(CLUSTER_NOT_READY, text)
+            raise ClusterUnreachableError(CLUSTER_NOT_READY, text)
         return way
 
     def forget(self, key: Key) -> None:
         """Forget what was found of a cluster, which has changed."""
         self._kept.pop(key, None)
 
-    async def _look(self, key: Key) -> Way:
+    async def _look(self, key: Key) -> FoundCluster:
         body = await self._operator.resource(BROKER_CLUSTER, *key)
         if body is None or body["metadata"].get("deletionTimestamp"):
             text = f"BrokerCluster {key.namespace}/{key.name} is not there"
-            raise NoWayError(CLUSTER_MISSING, text)
+            raise ClusterUnreachableError(CLUSTER_MISSING, text)
         spec = msgspec.convert(body["spec"], BrokerClusterSpec)
         status = msgspec.convert(body.get("status") or {}, BrokerClusterStatus)
         image = self._operator.settings.broker_image
@@ -100,4 +100,4 @@ class Ways:
         count = spec.replicas
         cluster = Cluster(key.name, key.namespace, uid, spec, image, count, count)
         pods = await self._operator.kube.select("v1", "Pod", key.namespace, cluster.selector)
-        return Way(cluster, status, await connect(self._operator, cluster, pods))
+        return FoundCluster(cluster, status, await connect(self._operator, cluster, pods))

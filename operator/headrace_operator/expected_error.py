@@ -3,5 +3,5 @@
 from __future__ import annotations
 
 
-class ForeseenError(Exception):
+class ExpectedError(Exception):
     """Something outside refuses, does not answer, or is not there; the text says what."""

@@ -8,8 +8,8 @@ from typing import Any, Final
 from headrace_operator.broker_api import BrokerApi
 from headrace_operator.builders.cluster import Cluster
 from headrace_operator.builders.config_file import flow_limits
-from headrace_operator.kind import BROKER_CLUSTER, GROUP
 from headrace_operator.operator_context import Operator
+from headrace_operator.specs.kind import BROKER_CLUSTER, GROUP
 
 LIMITS_ANNOTATION: Final = f"{GROUP}/flow-limits"  # names of those that the operator has set
 

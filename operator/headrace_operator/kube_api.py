@@ -17,8 +17,8 @@ import msgspec
 
 from headrace_operator.answer import read_answer
 from headrace_operator.builders.cluster import Manifest
-from headrace_operator.foreseen import ForeseenError
-from headrace_operator.kind import FIELD_MANAGER
+from headrace_operator.expected_error import ExpectedError
+from headrace_operator.specs.kind import FIELD_MANAGER
 
 REQUEST_SECONDS: Final = 30.0  # until the API server counts as not answering
 PLURALS: Final = {
@@ -43,7 +43,7 @@ _MERGE: Final = "application/merge-patch+json"
 Login = Callable[[], kopf.ConnectionInfo | None]
 
 
-class KubeError(ForeseenError):
+class KubeError(ExpectedError):
     """The API server refused, or did not answer.
 
     Attributes:

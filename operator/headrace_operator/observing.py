@@ -11,7 +11,6 @@ from typing import Any, Final, NamedTuple
 from headrace_operator.broker_api import BrokerApi, BrokerError, each_of
 from headrace_operator.builders.cluster import Cluster, ordinal_of
 from headrace_operator.connection import is_ready
-from headrace_operator.kind import GROUP, is_paused
 from headrace_operator.plans.observation import (
     Bounds,
     BrokerNode,
@@ -22,6 +21,7 @@ from headrace_operator.plans.observation import (
 )
 from headrace_operator.plans.observation import Cluster as Seen
 from headrace_operator.specs.cluster import BrokerClusterStatus
+from headrace_operator.specs.kind import GROUP, is_paused
 
 Manifest = dict[str, Any]
 Row = dict[str, Any]

@@ -9,10 +9,10 @@ import aiohttp
 import kopf
 import msgspec
 
-from headrace_operator.kind import API_VERSION, Kind
 from headrace_operator.kube_api import KubeApi, object_path
 from headrace_operator.metrics import Metrics
 from headrace_operator.settings import Settings
+from headrace_operator.specs.kind import API_VERSION, Kind
 from headrace_operator.status_patch import merge_patch
 
 

@@ -12,7 +12,7 @@ import contextlib
 import logging
 from typing import Any, Final, NamedTuple, Protocol
 
-from headrace_operator.foreseen import ForeseenError
+from headrace_operator.expected_error import ExpectedError
 from headrace_operator.metrics import Metrics
 
 LOOK_SECONDS_MAX: Final = 300.0  # a look that takes longer is given up, and begun anew
@@ -36,7 +36,7 @@ Body = dict[str, Any]
 class Handler(Protocol):
     """What is done about resources of one kind."""
 
-    async def look(self, key: Key) -> float:
+    async def reconcile(self, key: Key) -> float:
         """Have things be as a resource says; return the seconds until the next look, or NEVER."""
 
     async def fail(self, key: Key, error: Exception) -> None:
@@ -55,7 +55,7 @@ class _Kept:
         self.task: asyncio.Task[None] | None = None
 
 
-class Keeper:
+class Reconciler:
     """Looks after all resources of one kind.
 
     Args:
@@ -123,7 +123,7 @@ class Keeper:
             try:
                 async with asyncio.timeout(LOOK_SECONDS_MAX):
                     self._metrics.count("looks", "kind", self._kind)
-                    delay = await self._handler.look(key)
+                    delay = await self._handler.reconcile(key)
                 failures = 0
             except Exception as error:  # noqa: BLE001 - the outermost loop: told, and tried again
                 failures += 1
@@ -138,7 +138,7 @@ class Keeper:
 
     async def _failed(self, key: Key, error: Exception, delay: float) -> None:
         """Log a failure and tell people; what fails in this is logged, and no more."""
-        foreseen = isinstance(error, ForeseenError | TimeoutError)
+        foreseen = isinstance(error, ExpectedError | TimeoutError)
         text = f"{self._kind} {key.namespace}/{key.name}: {str(error) or type(error).__name__}"
         log.warning("%s; again in %.0f s", text, delay, exc_info=None if foreseen else error)
         try:

@@ -8,7 +8,6 @@ from typing import Any, Final
 from headrace_operator.broker_api import FORGET_SECONDS, BrokerApi, BrokerError, each_of
 from headrace_operator.builders.cluster import Cluster
 from headrace_operator.connection import node_url
-from headrace_operator.kind import BROKER_CLUSTER
 from headrace_operator.observing import (
     DRAINED_ANNOTATION,
     FORCE_ANNOTATION,
@@ -20,12 +19,13 @@ from headrace_operator.observing import (
 )
 from headrace_operator.operator_context import Operator
 from headrace_operator.plans.step import Action, Step
+from headrace_operator.specs.kind import BROKER_CLUSTER
 
 # What a node is asked for before a pod goes; it is looked closely first.
 CAREFUL: Final = frozenset([Action.DRAIN, Action.RESTART, Action.FORGET, Action.SCALE])
 
 
-class Carrier:
+class StepRunner:
     """Carries out the steps of one cluster.
 
     Args:
@@ -50,7 +50,7 @@ class Carrier:
         self._api = api
         self._answers = answers
 
-    async def carry_out(self, step: Step) -> str:
+    async def execute(self, step: Step) -> str:
         """Carry out a step, and return what there is to add to its reason.
 
         Raises:

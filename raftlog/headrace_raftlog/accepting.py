@@ -1,4 +1,4 @@
-"""Accepting connections of which none is lost.
+"""Accepting connections of which none is lost, and saying why nobody can listen for them.
 
 Who cancels asyncio's `sock_accept` may lose a connection that it has accepted meanwhile: nobody
 holds its socket, and the other end waits for an answer until that is collected.
@@ -37,3 +37,25 @@ async def accept(listening: socket.socket) -> tuple[socket.socket, Any]:
             continue  # it has gone again
         connection.setblocking(False)
         return connection, address
+
+
+def listening_problem(address: str) -> str:
+    """Return why nobody can listen at an address now, as the system says; "" where one can.
+
+    gRPC only says that it cannot.
+
+    Args:
+        address: HOST:PORT, an IPv6 host in brackets.
+    """
+    host, _, port = address.rpartition(":")
+    try:
+        for family, kind, protocol, _, place in socket.getaddrinfo(
+            host.strip("[]") or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        ):
+            with socket.socket(family, kind, protocol) as trial:
+                trial.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                trial.bind(place)
+                trial.listen()
+    except OSError as error:
+        return (error.strerror or str(error)).lower()
+    return ""

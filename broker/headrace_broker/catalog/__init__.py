@@ -1,0 +1,1 @@
+"""Cluster metadata as a replicated machine: definitions, permissions, policies and placement."""

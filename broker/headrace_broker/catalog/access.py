@@ -3,7 +3,9 @@
 Which permission a method takes, and the texts, are RabbitMQ's (`rabbit_channel`, and its guide on
 access control), as are the tags: management (own connections, vhosts that one may enter),
 policymaker (and policies there), monitoring (and everything to look at), administrator (all).
-What is refused is an AmqpError ACCESS_REFUSED, which each gateway tells in its own way.
+What is refused is an AmqpError ACCESS_REFUSED, which each gateway tells in its own way, with one
+text for what is there and what is not. What backups take is in `access_backup`, what is shown of
+flow control in `viewer`.
 """
 
 from __future__ import annotations
@@ -29,6 +31,7 @@ from headrace_broker.model.definition import EXCHANGE_TYPES, Binding, Queue
 from headrace_broker.model.limits import NAME_OCTETS_MAX
 from headrace_broker.model.reply_code import (
     ACCESS_REFUSED,
+    NOT_FOUND,
     PRECONDITION_FAILED,
     RESOURCE_LOCKED,
     AmqpError,
@@ -54,6 +57,9 @@ POLICY_DEAD_LETTER_KEY: Final = "dead-letter-routing-key"
 # Answers whether a user may do an operation in a vhost to what has a name: `Permissions.may`,
 # which remembers answers, or `judge`.
 May: TypeAlias = Callable[[str, str, str, str], bool]
+
+# Answers whether a user has a permission in a vhost: `Permissions.may_enter`, or that of a catalog.
+MayEnter: TypeAlias = Callable[[str, str], bool]
 
 # Answers whether a user may do an operation in a vhost at an exchange with a routing key:
 # `Permissions.may_route`, which remembers answers, or `judge_routes`.
@@ -163,14 +169,46 @@ def check_manages(caller: Caller) -> None:
         raise refused(f"tags: must have one of {', '.join(sorted(TAGS))}")
 
 
+# By author
+
+
+def check_author(caller: Caller, author: str) -> None:
+    """Refuse advice under another user's name: its author is the user who gives it.
+
+    Raises:
+        AmqpError: ACCESS_REFUSED.
+    """
+    if author != caller.name:
+        raise refused(f"advice of author '{author}' refused for user '{caller.name}'")
+
+
+def taken_back_by(caller: Caller, author: str) -> str:
+    """Return whose advice a caller takes back: their own, or whose an administrator names.
+
+    Args:
+        caller: who asks.
+        author: whose is meant, "" for everybody's that the caller may take back.
+
+    Returns:
+        The author, "" for everybody.
+
+    Raises:
+        AmqpError: ACCESS_REFUSED.
+    """
+    if caller.administers:
+        return author
+    check_author(caller, author or caller.name)
+    return caller.name
+
+
 # By vhost
 
 
 def check_sees(caller: Caller, view: CatalogView, vhost: str) -> None:
-    """Refuse a look at a vhost.
+    """Refuse a look at a vhost, and to tell whether it is there.
 
     Raises:
-        AmqpError: ACCESS_REFUSED.
+        AmqpError: ACCESS_REFUSED, with the same text whether it is there or not.
     """
     if not caller.sees(view, vhost):
         raise refused(stranger_text(caller.name, vhost))
@@ -184,6 +222,23 @@ def check_enters(view: CatalogView, user: str, vhost: str) -> None:
     """
     if not may_enter(view, user, vhost):
         raise refused(stranger_text(user, vhost))
+
+
+def entrance_refusal(caller: Caller, vhost: str, there: bool, enters: bool) -> AmqpError | None:
+    """Return why a client may not open a vhost, None when it may.
+
+    Args:
+        caller: who asks.
+        vhost: its name.
+        there: the catalog has it.
+        enters: the caller has a permission there.
+
+    Returns:
+        ACCESS_REFUSED, or NOT_FOUND for callers who may know which vhosts there are.
+    """
+    if not there and (enters or caller.monitors):
+        return AmqpError(NOT_FOUND, f"vhost '{vhost}' not found")
+    return None if enters else refused(stranger_text(caller.name, vhost))
 
 
 def stranger_text(user: str, vhost: str) -> str:

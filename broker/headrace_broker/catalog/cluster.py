@@ -42,6 +42,8 @@ class ClusterChanges(Governance):
             return Refused(f"machine_version: {command.machine_version} is not 1 or more")
         if not 0 <= command.catalog_version <= INT32_MAX:
             return Refused(f"catalog_version: {command.catalog_version} is not 0 or more")
+        if not 0 <= command.message_bytes_max <= INT32_MAX:
+            return Refused(f"message_bytes_max: {command.message_bytes_max} is not 0 or more")
         node = msgspec.structs.replace(
             current,
             machine_version=command.machine_version,
@@ -49,6 +51,7 @@ class ClusterChanges(Governance):
             name=command.name or current.name,
             address=command.address or current.address,
             catalog_version=command.catalog_version,
+            message_bytes_max=command.message_bytes_max,
         )
         problem = self._node_problem(node)
         if problem:

@@ -76,6 +76,8 @@ class AnnounceNode(Command, frozen=True, tag="announce_node"):
         catalog_version: the newest that it knows; 0, as from a node of before there were any, for
             the one that its queue machine came with. Older nodes ignore it, so it is told again
             whenever another node is news.
+        message_bytes_max: octets of the largest message that it lets clients send, at least
+            MESSAGE_BYTES_PLAIN; 0 from nodes of before it could be more. These ignore it.
     """
 
     node: int
@@ -84,6 +86,7 @@ class AnnounceNode(Command, frozen=True, tag="announce_node"):
     name: str = ""
     address: str = ""
     catalog_version: int = 0
+    message_bytes_max: int = 0
 
 
 class AdmitNode(Command, frozen=True, tag="admit_node"):
@@ -135,9 +138,15 @@ class DeleteVhost(Command, frozen=True, tag="delete_vhost"):
 
 
 class PutUser(Command, frozen=True, tag="put_user"):
-    """Create or replace a user."""
+    """Create or replace a user.
+
+    Attributes:
+        end_sessions: sessions of the user that began before are over (`CatalogView.session_epoch`).
+            Absent from older entries.
+    """
 
     user: User
+    end_sessions: bool = False
 
 
 class RehashUser(Command, frozen=True, tag="rehash_user"):

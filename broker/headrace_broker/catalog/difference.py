@@ -53,7 +53,12 @@ def difference(before: CatalogView, after: CatalogView) -> list[Event]:
     come: list[Event] = [
         *(NodeAdded(node) for node in after.nodes() if before.node(node.id) != node),
         *(VhostAdded(vhost) for vhost in after.vhosts() if before.vhost(vhost.name) is None),
-        *(UserChanged(u.name, u) for u in after.users() if before.user(u.name) != u),
+        *(
+            UserChanged(u.name, u)
+            for u in after.users()
+            if before.user(u.name) != u
+            or before.session_epoch(u.name) != after.session_epoch(u.name)
+        ),
         *_told_now(before, after),
         *(ExchangeAdded(x) for x in after.exchanges() if before.exchange(x.vhost, x.name) != x),
         *(QueueAdded(q) for q in after.queues() if before.queue_by_group(q.group) is None),

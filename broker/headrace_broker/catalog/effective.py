@@ -40,23 +40,23 @@ def exchange_arguments(view: CatalogView, exchange: Exchange) -> dict[str, Any]:
 
 @final
 class EffectiveArguments:
-    """Remembers the settings of queues that somebody asked about, and tells which ones change.
+    """Remembers the settings of queues that somebody asked about, and tells which may change.
 
     It holds one entry for each such queue, until that is gone.
     """
 
     def __init__(self, view: CatalogView) -> None:
         self._view = view
-        self._known: dict[str, dict[int, tuple[Queue, dict[str, Any]]]] = {}
+        self._known: dict[str, dict[int, tuple[Queue, dict[str, Any] | None]]] = {}
 
     def of(self, queue: Queue) -> dict[str, Any]:
         """Return a queue's effective settings; not to be changed by the caller."""
         queues = self._known.setdefault(queue.vhost, {})
-        entry = queues.get(queue.group)
-        if entry is None:
-            entry = (queue, queue_arguments(self._view, queue))
-            queues[queue.group] = entry
-        return entry[1]
+        known = queues.get(queue.group, (queue, None))[1]
+        if known is None:
+            known = queue_arguments(self._view, queue)
+            queues[queue.group] = (queue, known)
+        return known
 
     def forget(self, queue: Queue) -> None:
         """Forget a queue that nobody here asks about any more."""
@@ -67,10 +67,10 @@ class EffectiveArguments:
                 del self._known[queue.vhost]
 
     def changed(self, events: Iterable[Event]) -> list[Queue]:
-        """Follow changes of the catalog; return the queues whose settings are others now.
+        """Follow changes of the catalog; return the queues whose settings may be others now.
 
-        Only queues that were asked about are looked at, those of one vhost together: the work is
-        in proportion to them and to the policies of that vhost.
+        They are those of the vhosts concerned that were asked about. Their settings are worked out
+        when they are asked for: searching all their names in one turn could take seconds.
         """
         vhosts: dict[str, None] = {}
         for event in events:
@@ -78,17 +78,10 @@ class EffectiveArguments:
                 self.forget(event.queue)
             elif isinstance(event, PolicyChanged | VhostLimitsChanged):
                 vhosts[event.vhost] = None
-        return [queue for vhost in vhosts for queue in self._renew(vhost)]
+        return [queue for vhost in vhosts for queue in self._outdate(vhost)]
 
-    def _renew(self, vhost: str) -> list[Queue]:
-        policies = in_order(self._view.policies(vhost))
-        operators = in_order(self._view.policies(vhost, operator=True))
-        limits = self._view.vhost_limits(vhost)
-        changed = []
+    def _outdate(self, vhost: str) -> list[Queue]:
         queues = self._known.get(vhost, {})
-        for group, (queue, known) in queues.items():
-            now = effective(queue, applied(policies, queue), applied(operators, queue), limits)
-            if now != known:
-                queues[group] = (queue, now)
-                changed.append(queue)
-        return changed
+        for group, (queue, _) in queues.items():
+            queues[group] = (queue, None)
+        return [queue for queue, _ in queues.values()]

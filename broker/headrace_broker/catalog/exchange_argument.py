@@ -15,9 +15,11 @@ from headrace_broker.catalog.argument import (
     type_name,
     unknown_problem,
 )
+from headrace_broker.catalog.view import DESTINATION_QUEUE
 from headrace_broker.model.definition import (
     EXCHANGE_CONSISTENT_HASH,
     EXCHANGE_DELAYED,
+    EXCHANGE_LOCAL_RANDOM,
     EXCHANGE_TYPES,
     Binding,
     Exchange,
@@ -111,6 +113,8 @@ def binding_problem(source: Exchange, binding: Binding) -> str:
         return _weight_problem(binding.routing_key)
     if kind == "headers":
         return _match_problem(binding.arguments)
+    if kind == EXCHANGE_LOCAL_RANDOM:
+        return _local_problem(binding)
     return ""
 
 
@@ -119,6 +123,14 @@ def _weight_problem(routing_key: str) -> str:
         return f"The binding key must be an integer: '{routing_key}'"
     if not 0 <= int(routing_key) <= HASH_WEIGHT_MAX:
         return f"The binding key must be from 0 to {HASH_WEIGHT_MAX}: '{routing_key}'"
+    return ""
+
+
+def _local_problem(binding: Binding) -> str:
+    if binding.routing_key:
+        return f"Non empty binding '{binding.routing_key}' key not permitted"
+    if binding.destination_type != DESTINATION_QUEUE:
+        return f"Destination not found: an exchange of type '{EXCHANGE_LOCAL_RANDOM}' feeds queues"
     return ""
 
 

@@ -15,6 +15,7 @@ import msgspec
 from headrace_broker.catalog import command as commands
 from headrace_broker.catalog.result import Exists, NotFound, Ok, Refused, Result
 from headrace_broker.catalog.store import CatalogStore
+from headrace_broker.catalog.version import SESSIONS
 from headrace_broker.model.definition import (
     HASHED_SCRYPT,
     Exchange,
@@ -105,7 +106,10 @@ class Governance(CatalogStore):
         problem = name_problem("user", command.user.name)
         if problem:
             return Refused(problem)
+        is_new = self.user(command.user.name) is None
         self.put_user(command.user)
+        if command.as_of >= SESSIONS and (is_new or command.end_sessions):
+            self.end_sessions(command.user.name)
         return Ok(command.user)
 
     def _rehash_user(self, command: commands.RehashUser) -> Result:

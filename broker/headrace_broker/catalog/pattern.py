@@ -5,15 +5,21 @@ from __future__ import annotations
 import re
 import warnings
 from collections.abc import Callable
-from functools import lru_cache
+from functools import lru_cache, partial
+from typing import Final
 
-from headrace_broker.catalog.pattern_program import Program, UnboundedError, parse, ways
+from headrace_broker.catalog.pattern_cost import re_steps
+from headrace_broker.catalog.pattern_program import Program, UnboundedError, parse
 from headrace_broker.model.limits import (
+    NAME_OCTETS_MAX,
     PATTERN_GROUPS_MAX,
     PATTERN_OCTETS_MAX,
-    PATTERN_WAYS_MAX,
+    PATTERN_PROGRAMS_CACHED_MAX,
+    PATTERN_RE_STEPS_MAX,
     PATTERNS_CACHED_MAX,
 )
+
+_SUSPECT: Final = re.compile(r"[({+]")
 
 
 def pattern_problem(field: str, pattern: str) -> str:
@@ -27,7 +33,7 @@ def pattern_problem(field: str, pattern: str) -> str:
     try:
         _search(pattern)
     except UnboundedError as error:
-        return f"{field}: the expression could take too long, and has {error}"
+        return f"{field}: the expression could take too long to find in a name: it has {error}"
     except (re.error, RecursionError, OverflowError) as error:
         return f"{field}: not a regular expression: {error}"
     return ""
@@ -44,9 +50,30 @@ def _search(pattern: str) -> Callable[[str], object]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # about what a later Python may read otherwise
         tree = parse(pattern)
-        if ways(tree) <= PATTERN_WAYS_MAX:
+        if re_steps(tree, tree.state.flags) <= PATTERN_RE_STEPS_MAX:
             return re.compile(pattern).search
-        return Program(tree, tree.state.flags).search
+        _program(pattern)
+        return partial(_run, pattern)
+
+
+@lru_cache(maxsize=PATTERN_PROGRAMS_CACHED_MAX)
+def _program(pattern: str) -> Program:
+    """Return an expression made ready for the bounded machine; raises `UnboundedError`."""
+    tree = parse(pattern)
+    return Program(tree, tree.state.flags)
+
+
+def _run(pattern: str, name: str) -> object:
+    return _program(pattern).search(name)
+
+
+def standing_problem(field: str, pattern: str) -> str:
+    """Return why an expression of the catalog is found nowhere, "" when it can be used.
+
+    It may come from another version. One without parentheses, counts and pluses never takes long,
+    and is not looked at, for there may be many at a start.
+    """
+    return pattern_problem(field, pattern) if _SUSPECT.search(pattern) else ""
 
 
 @lru_cache(maxsize=PATTERNS_CACHED_MAX)
@@ -62,6 +89,7 @@ def _nothing(_name: str) -> object:
 def matches(pattern: str, name: str) -> bool:
     """Return whether an expression is found anywhere in a name, as RabbitMQ looks for it.
 
-    What another version took for an expression and this one does not is found nowhere.
+    What another version took for an expression and this one does not is found nowhere; nothing is
+    found in what is too long for a name, for which no bound of the work would hold.
     """
-    return bool(_tolerant(pattern)(name))
+    return len(name) <= NAME_OCTETS_MAX and bool(_tolerant(pattern)(name))

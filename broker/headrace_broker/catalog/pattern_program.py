@@ -1,49 +1,32 @@
-"""Searches for regular expressions in time that is bounded whatever the expression is.
+"""Searches for regular expressions in time that is bounded whatever the expression and the name.
 
 Python's `re` goes back and tries again, which takes for ever with some expressions (`(a+)+$`) and
-some names; who may write a policy could stop every node by it. An expression with more ways to
-match than PATTERN_WAYS_MAX is therefore made a program for a machine that is never twice in the
-same place of program and name, and that gives up after PATTERN_WORK_MAX instructions, as RabbitMQ
-does after a number of steps of its own: then nothing was found.
+some names; who may write a policy could stop every node by it. An expression for which `re` could
+need more than PATTERN_RE_STEPS_MAX (`pattern_cost`) is therefore made a program of parts. A part
+is given the places of the name at which it may begin, all at once, and tells those at which it
+then may end; nothing is tried twice. What a program does for the longest name is known when it is
+made, and one of more than PATTERN_WORK_MAX is refused.
 
-Source: R. Cox, "Regular Expression Matching: the Virtual Machine Approach" (backtracking with
-memory); the tree is that of Python's own parser.
+Source: R. Cameron and others, "Bitwise Data Parallelism in Regular Expression Matching" (sets of
+places in parallel, MatchStar); the tree is that of Python's own parser.
 """
 
 from __future__ import annotations
 
 import importlib
 import re
-from collections.abc import Callable, Sequence
-from functools import lru_cache
-from typing import Any, Final, final
+from collections.abc import Sequence
+from typing import Any, Final, Protocol, final
 
-from headrace_broker.model.limits import (
-    NAME_OCTETS_MAX,
-    PATTERN_STEPS_MAX,
-    PATTERN_WAYS_MAX,
-    PATTERN_WORK_MAX,
-    PATTERNS_CACHED_MAX,
-)
+from headrace_broker.catalog.pattern_cost import REPEATS
+from headrace_broker.catalog.pattern_text import LETTERS, Letters, Text, letters
+from headrace_broker.model.limits import NAME_OCTETS_MAX, PATTERN_PARTS_MAX, PATTERN_WORK_MAX
 
 _parser: Any = importlib.import_module("re._parser")
 
-CHAR: Final = 0  # a letter: which ASCII ones, and a test of the others
-SPLIT: Final = 1  # go on at either of two places
-AT: Final = 2  # a condition on the place in the name
-LOOK: Final = 3  # whether another program finds something from here, or up to here
-MATCH: Final = 4
-
-Test = Callable[[str], bool]
-
-_CATEGORIES: Final[dict[str, Test]] = {
-    "CATEGORY_DIGIT": str.isdecimal,
-    "CATEGORY_SPACE": str.isspace,
-    "CATEGORY_WORD": lambda letter: letter.isalnum() or letter == "_",
-}
-_ASCII: Final = tuple(chr(code) for code in range(128))
-_REPEATS: Final = ("MAX_REPEAT", "MIN_REPEAT")
-_FLAGS: Final = re.IGNORECASE | re.UNICODE  # others change what a letter or an end is
+_FLAGS: Final = re.IGNORECASE | re.MULTILINE | re.DOTALL | re.VERBOSE | re.UNICODE
+_COPY_WORK: Final = 2  # operations of a repeat of several parts beside them
+_LOOP_WORK: Final = 4  # operations of a round of a loop beside its body
 
 
 class UnboundedError(ValueError):
@@ -59,235 +42,321 @@ def parse(pattern: str) -> Any:
     return _parser.parse(pattern)
 
 
-def ways(tree: Any) -> int:
-    """Return in how many ways an expression could match a name, at most PATTERN_WAYS_MAX + 1."""
-    parts = list(tree)
-    anchored = bool(parts) and str(parts[0][0]) == "AT" and "BEGINNING" in str(parts[0][1])
-    if parts and str(parts[-1][0]) in _REPEATS and parts[-1][1][0] <= 1:
-        # However often the last part is found, nothing follows that could fail.
-        parts[-1] = ("SUBPATTERN", (None, 0, 0, parts[-1][1][2]))
-    return min(_ways(parts) * (1 if anchored else NAME_OCTETS_MAX), PATTERN_WAYS_MAX + 1)
+class Part(Protocol):
+    """A part of a program."""
+
+    def ends(self, text: Text, places: int) -> int:
+        """Return at which places of a text it may end if it begins at one of these."""
 
 
-def _ways(tree: Any) -> int:
-    total = 1
-    for code, value in tree:
-        name = str(code)
-        if name in (*_REPEATS, "POSSESSIVE_REPEAT"):
-            low, high, body = value
-            times = min(int(high), NAME_OCTETS_MAX)
-            inner = _ways(body)
-            if times > 1 and body.getwidth()[0] == 0:
-                return PATTERN_WAYS_MAX + 1  # nothing can be found any number of times
-            if inner > 1:
-                inner = inner**times if times <= 8 else PATTERN_WAYS_MAX + 1
-            total *= inner * (max(times - int(low), 0) + 1)
-        elif name == "BRANCH":
-            total *= sum(_ways(each) for each in value[1])
-        elif name in ("SUBPATTERN", "ATOMIC_GROUP", "ASSERT", "ASSERT_NOT"):
-            total *= _ways(value[-1] if isinstance(value, tuple) else value)
-        elif name == "GROUPREF_EXISTS":
-            total = PATTERN_WAYS_MAX + 1
-        if total > PATTERN_WAYS_MAX:
-            return PATTERN_WAYS_MAX + 1
-    return total
+@final
+class _Letter:
+    def __init__(self, wanted: Letters) -> None:
+        self.wanted = wanted
+
+    def ends(self, text: Text, places: int) -> int:
+        return (places & text.letters(self.wanted)) << 1
+
+
+@final
+class _Repeat:
+    """A letter at least `low` and at most `high` times, None for any number."""
+
+    def __init__(self, wanted: Letters, low: int, high: int | None) -> None:
+        self._wanted = wanted
+        self._low = low
+        self._high = high
+
+    def ends(self, text: Text, places: int) -> int:
+        found = text.letters(self._wanted)
+        if self._low:
+            places = (places & _in_row(found, self._low)) << self._low
+        if self._high is None:
+            # The sum carries each place through all letters behind it that fit.
+            return (((places & found) + found) ^ found) | places
+        return _up_to(places, found, self._high - self._low)
+
+
+def _in_row(found: int, count: int) -> int:
+    """Return where as many letters in a row are found."""
+    done = 1
+    while done < count and found:
+        step = min(done, count - done)
+        found &= found >> step
+        done += step
+    return found
+
+
+def _up_to(places: int, found: int, count: int) -> int:
+    """Return these places, and those behind up to as many found letters from there."""
+    row, size, done = found, 1, 0
+    while done + size <= count and row:
+        places |= (places & row) << size
+        done += size
+        row &= row >> size
+        size *= 2
+    if done < count:
+        rest = count - done
+        places |= (places & _in_row(found, rest)) << rest
+    return places
+
+
+@final
+class _Sequence:
+    def __init__(self, parts: Sequence[Part]) -> None:
+        self._parts = parts
+
+    def ends(self, text: Text, places: int) -> int:
+        for part in self._parts:
+            if not places:
+                break
+            places = part.ends(text, places)
+        return places
+
+
+@final
+class _Choice:
+    def __init__(self, parts: Sequence[Part]) -> None:
+        self._parts = parts
+
+    def ends(self, text: Text, places: int) -> int:
+        found = 0
+        for part in self._parts:
+            found |= part.ends(text, places)
+        return found
+
+
+@final
+class _Copies:
+    """Parts in a row, all to be found, or so many of them as are: each goes on where one ended.
+
+    Args:
+        parts: the same one many times, or such as mean the same.
+        optional: the last ones, or all, may be missing.
+    """
+
+    def __init__(self, parts: Sequence[Part], optional: bool) -> None:
+        self._parts = parts
+        self._optional = optional
+
+    def ends(self, text: Text, places: int) -> int:
+        found = places
+        for part in self._parts:
+            ends = part.ends(text, places)
+            if self._optional:
+                ends &= ~found  # what fewer led to has more of them left
+                found |= ends
+            if not ends or ends == places:
+                return found if self._optional else ends
+            places = ends
+        return found if self._optional else places
+
+
+@final
+class _Loop:
+    """A part any number of times.
+
+    It goes on from each place once for a text. When it is entered again, in a round of a loop
+    around it, what it led to from there has been passed on before.
+    """
+
+    def __init__(self, number: int, body: Part) -> None:
+        self._number = number
+        self._body = body
+
+    def ends(self, text: Text, places: int) -> int:
+        seen = text.states.get(self._number, 0)
+        found = places
+        new = places & ~seen
+        while new:
+            seen |= new
+            new = self._body.ends(text, new) & ~seen
+            found |= new
+        text.states[self._number] = seen
+        return found
+
+
+@final
+class _Condition:
+    def __init__(self, number: int, name: str, backward: bool) -> None:
+        self._number = number
+        self._name = name
+        self._backward = backward
+
+    def ends(self, text: Text, places: int) -> int:
+        held = text.states.get(self._number)
+        if held is None:
+            held = text.mirrored.held(self._name) if self._backward else text.held(self._name)
+            held = text.flipped(held) if self._backward else held
+            text.states[self._number] = held
+        return places & held
+
+
+@final
+class _Look:
+    """An expression that is, or is not, found before a place or behind it."""
+
+    def __init__(self, number: int, body: Part, turned: bool, wanted: bool) -> None:
+        self._number = number
+        self._body = body
+        self._turned = turned
+        self._wanted = wanted
+
+    def ends(self, text: Text, places: int) -> int:
+        found = text.states.get(self._number)
+        if found is None:
+            searched = text.mirrored if self._turned else text
+            found = self._body.ends(searched, text.places)
+            found = text.flipped(found) if self._turned else found
+            text.states[self._number] = found
+        return places & (found if self._wanted else ~found)
+
+
+def _is_plain_group(item: Any) -> bool:
+    code, value = item
+    return str(code) == "SUBPATTERN" and not value[1] and not value[2]
 
 
 @final
 class Program:
-    """An expression as instructions.
+    """An expression as parts.
 
-    Raises UnboundedError when made of what has back references, atomic groups, or flags other than
-    IGNORECASE, or becomes longer than PATTERN_STEPS_MAX.
+    Raises UnboundedError when made of what has back references, atomic groups, conditions on
+    groups, or flags that change what a letter is, or takes more than PATTERN_WORK_MAX operations
+    or PATTERN_PARTS_MAX parts.
+
+    Attributes:
+        work: operations on sets that a search in the longest name takes at most.
     """
 
     def __init__(self, tree: Any, flags: int) -> None:
-        if flags & ~_FLAGS:
-            raise UnboundedError("flags")
-        self._fold = bool(flags & re.IGNORECASE)
-        self._flags = flags
-        self._steps: list[tuple[int, Any, Any]] = []
-        self._emit(tree)
-        self._add(MATCH)
-
-    def _add(self, code: int, first: Any = None, second: Any = None) -> int:
-        if len(self._steps) >= PATTERN_STEPS_MAX:
-            raise UnboundedError(f"more than {PATTERN_STEPS_MAX} steps")
-        self._steps.append((code, first, second))
-        return len(self._steps) - 1
-
-    # Making it
-
-    def _emit(self, tree: Any) -> None:
-        for code, value in tree:
-            name = str(code)
-            if name in _REPEATS:
-                self._emit_repeat(*value)
-            elif name == "BRANCH":
-                self._emit_branch(value[1])
-            elif name == "SUBPATTERN":
-                _, added, removed, body = value
-                if added or removed:
-                    raise UnboundedError("flags of a group")
-                self._emit(body)
-            elif name in ("ASSERT", "ASSERT_NOT"):
-                direction, body = value
-                width = body.getwidth()[1] if direction < 0 else 0
-                inner = Program(body, self._flags)
-                self._add(LOOK, (inner, name == "ASSERT"), int(width))
-            elif name == "AT":
-                self._add(AT, str(value))
-            else:
-                content = tuple(value) if isinstance(value, list) else value
-                self._add(CHAR, *_letter_test(name, content, self._fold))
-
-    def _emit_repeat(self, low: Any, high: Any, body: Any) -> None:
-        for _ in range(int(low)):
-            before = len(self._steps)
-            self._emit(body)
-            if len(self._steps) == before:
-                return  # nothing, so many times
-        if high is _parser.MAXREPEAT:
-            start = self._add(SPLIT)
-            self._emit(body)
-            # Both ways lead back: a step that only goes on is a split with equal ways.
-            self._add(SPLIT, start, start)
-            self._steps[start] = (SPLIT, start + 1, len(self._steps))
-            return
-        starts = []
-        for _ in range(int(high) - int(low)):
-            starts.append(self._add(SPLIT))
-            self._emit(body)
-        for start in starts:
-            self._steps[start] = (SPLIT, start + 1, len(self._steps))
-
-    def _emit_branch(self, branches: Sequence[Any]) -> None:
-        ends = []
-        for branch in branches[:-1]:
-            start = self._add(SPLIT)
-            self._emit(branch)
-            ends.append(self._add(SPLIT))
-            self._steps[start] = (SPLIT, start + 1, len(self._steps))
-        self._emit(branches[-1])
-        for end in ends:
-            self._steps[end] = (SPLIT, len(self._steps), len(self._steps))
-
-    # Running it
+        self.work = 0
+        self._count = 0  # of parts
+        self._numbers = 0
+        self._loops = 0
+        self._rounds = 1  # how often what is being made may be entered
+        self._made_letters: dict[tuple[int, str, bool, bool], Letters] = {}
+        self._known: set[tuple[Letters, bool]] = set()
+        self._whole = _Sequence(self._parts(tree, flags, backward=False))
 
     def search(self, text: str) -> bool:
-        """Return whether the expression is found anywhere in a text, as far as the work allows."""
-        run = Run(text)
-        seen: set[tuple[int, int]] = set()
-        return any(self.found(run, start, -1, seen) for start in range(len(text) + 1))
+        """Return whether the expression is found anywhere in a text of at most NAME_OCTETS_MAX."""
+        searched = Text(text)
+        return self._whole.ends(searched, searched.places) != 0
 
-    def found(self, run: Run, start: int, goal: int, seen: set[tuple[int, int]]) -> bool:
-        """Return whether it matches from `start`, up to `goal` if that is not negative.
+    def _spend(self, work: int) -> None:
+        self.work += work * self._rounds
+        if self.work > PATTERN_WORK_MAX:
+            raise UnboundedError(f"more than {PATTERN_WORK_MAX} steps")
 
-        Args:
-            run: the text, and the work that is left.
-            start: where to begin.
-            goal: where to end, -1 for anywhere.
-            seen: places of program and text from which it did not match.
-        """
-        text = run.text
-        waiting = [(0, start)]
-        while waiting and run.left > 0:
-            place = waiting.pop()
-            if place in seen:
-                continue
-            seen.add(place)
-            run.left -= 1
-            step, at = place
-            code, first, second = self._steps[step]
-            if code == MATCH:
-                if goal < 0 or at == goal:
-                    return True
-            elif code == SPLIT:
-                waiting.append((second, at))
-                waiting.append((first, at))
-            elif code == CHAR:
-                if at < len(text):
-                    letter = text[at]
-                    if letter in first if letter < "\x80" else second(letter):
-                        waiting.append((step + 1, at + 1))
-            elif _looks(first, second, run, at) if code == LOOK else _stands(first, text, at):
-                waiting.append((step + 1, at))
-        return False
+    def _number(self) -> int:
+        self._numbers += 1
+        return self._numbers
 
+    def _parts(self, tree: Any, flags: int, backward: bool) -> list[Part]:
+        if flags & ~_FLAGS:
+            raise UnboundedError("flags other than i, m, s and x")
+        parts: list[Part] = []
+        for code, value in reversed(tree) if backward else tree:
+            parts += self._made(str(code), value, flags, backward)
+        self._count += len(parts)
+        if self._count > PATTERN_PARTS_MAX:
+            raise UnboundedError(f"more than {PATTERN_PARTS_MAX} parts")
+        return parts
 
-@final
-class Run:
-    """A search that is under way.
-
-    Attributes:
-        text: what is searched.
-        left: instructions that may still be done; past them nothing is found.
-    """
-
-    def __init__(self, text: str) -> None:
-        self.text = text
-        self.left = PATTERN_WORK_MAX
-
-
-def _looks(inner: tuple[Program, bool], width: int, run: Run, at: int) -> bool:
-    program, wanted = inner
-    goal = at if width else -1
-    found = at >= width and program.found(run, at - width, goal, set())
-    return found == wanted and run.left > 0
-
-
-def _stands(condition: str, text: str, at: int) -> bool:
-    if condition in ("AT_BEGINNING", "AT_BEGINNING_STRING"):
-        return at == 0
-    if condition == "AT_END":
-        return at == len(text) or (at == len(text) - 1 and text[at] == "\n")
-    if condition == "AT_END_STRING":
-        return at == len(text)
-    word = _CATEGORIES["CATEGORY_WORD"]
-    before = at > 0 and word(text[at - 1])
-    after = at < len(text) and word(text[at])
-    return (before != after) == (condition == "AT_BOUNDARY")
-
-
-@lru_cache(maxsize=PATTERNS_CACHED_MAX)
-def _letter_test(name: str, value: Any, fold: bool) -> tuple[frozenset[str], Test]:
-    """Return the ASCII letters that fit a part of the tree, and a test for all letters.
-
-    Args:
-        name: of the part, which is for one letter.
-        value: its content, a tuple where it is a list.
-        fold: small and capital letters are the same.
-    """
-    if name == "ANY":
-        items: list[tuple[str, Any]] = [("LITERAL", ord("\n"))]
-        negated = True
-    elif name == "FAILURE":
-        items, negated = [], False
-    elif name in ("LITERAL", "NOT_LITERAL"):
-        items = [("LITERAL", value)]
-        negated = name == "NOT_LITERAL"
-    elif name == "IN":
-        items = [(str(code), item) for code, item in value]
-        negated = items[0][0] == "NEGATE"
-    else:
+    def _made(self, name: str, value: Any, flags: int, backward: bool) -> list[Part]:
+        wanted = self._letters(name, value, flags, backward)
+        if wanted is not None:
+            self._spend(1)
+            return [_Letter(wanted)]
+        if name == "SUBPATTERN":
+            _, added, removed, body = value
+            return self._parts(body, (flags | added) & ~removed, backward)
+        if name in REPEATS:
+            least, most, body = value
+            return self._repeat((int(least), int(most)), body, flags, backward)
+        self._spend(1)
+        if name == "BRANCH":
+            branches = [_Sequence(self._parts(each, flags, backward)) for each in value[1]]
+            return [_Choice(branches)]
+        if name == "AT":
+            condition = str(value)
+            if flags & re.MULTILINE and condition in ("AT_BEGINNING", "AT_END"):
+                condition += "_LINE"
+            return [_Condition(self._number(), condition, backward)]
+        if name in ("ASSERT", "ASSERT_NOT"):
+            direction, body = value
+            return [self._look(direction > 0, body, name == "ASSERT", flags, backward)]
         raise UnboundedError(name)
-    tests = [_item_test(code, item) for code, item in items if code != "NEGATE"]
 
-    def test(letter: str) -> bool:
-        shapes = (letter, letter.lower(), letter.upper()) if fold else (letter,)
-        return any(each(shape) for each in tests for shape in shapes) != negated
+    def _letters(self, name: str, value: Any, flags: int, backward: bool) -> Letters | None:
+        if name not in LETTERS:
+            return None
+        fold, every = bool(flags & re.IGNORECASE), bool(flags & re.DOTALL)
+        key = (id(value), name, fold, every)
+        wanted = self._made_letters.get(key)
+        if wanted is None:
+            wanted = letters(name, value, fold, every)
+            if name == "IN":
+                self._made_letters[key] = wanted  # its content stays where it is, in the tree
+        if (wanted, backward) not in self._known:
+            self._known.add((wanted, backward))
+            rounds, self._rounds = self._rounds, 1
+            self._spend(wanted.work)
+            self._rounds = rounds
+        return wanted
 
-    return frozenset(letter for letter in _ASCII if test(letter)), test
+    def _look(self, ahead: bool, body: Any, wanted: bool, flags: int, backward: bool) -> Part:
+        rounds, self._rounds = self._rounds, 1  # it is looked for once, from everywhere
+        part = _Sequence(self._parts(body, flags, backward=ahead))
+        self._rounds = rounds
+        return _Look(self._number(), part, ahead != backward, wanted)
 
+    def _repeat(self, bounds: tuple[int, int], body: Any, flags: int, backward: bool) -> list[Part]:
+        width = int(body.getwidth()[0])
+        # A name has no more of them; and nothing, more often than it has places, is nothing new.
+        times = NAME_OCTETS_MAX // width if width else NAME_OCTETS_MAX + 1
+        low, high = bounds[0], None if bounds[1] > times else bounds[1]
+        if low > times and width:
+            self._spend(1)
+            return [_Choice([])]
+        while len(body) == 1 and _is_plain_group(body[0]):
+            body = body[0][1][-1]
+        if len(body) == 1:
+            wanted = self._letters(str(body[0][0]), body[0][1], flags, backward)
+            if wanted is not None:
+                most_more = 0 if high is None else high - low
+                self._spend(1 + 2 * (low.bit_length() + most_more.bit_length()))
+                return [_Repeat(wanted, low, high)]
+        parts = self._copies(min(low, times), body, flags, backward, optional=False)
+        if high is not None:
+            return parts + self._copies(high - low, body, flags, backward, optional=True)
+        rounds = self._rounds
+        self._rounds = min(NAME_OCTETS_MAX + 2, rounds * (times + 2))
+        self._loops += 1
+        number = self._number()
+        looped = self._parts(body, flags, backward)
+        if looped:
+            self._spend(_LOOP_WORK)
+            parts.append(_Loop(number, _Sequence(looped)))
+        self._rounds = rounds
+        return parts
 
-def _item_test(name: str, value: Any) -> Test:
-    if name == "LITERAL":
-        return chr(value).__eq__
-    if name == "RANGE":
-        low, high = chr(value[0]), chr(value[1])
-        return lambda letter: len(letter) == 1 and low <= letter <= high
-    category = str(value)
-    test = _CATEGORIES[category.replace("_NOT_", "_")]
-    if "_NOT_" in category:
-        return lambda letter: not test(letter)
-    return test
+    def _copies(
+        self, count: int, body: Any, flags: int, backward: bool, *, optional: bool
+    ) -> list[Part]:
+        """Return a body so many times; of one with loops, which remember places, make each anew."""
+        copies: list[Part] = []
+        while len(copies) < count:
+            work, loops = self.work, self._loops
+            made = self._parts(body, flags, backward)
+            if not made:
+                return []  # nothing, so many times
+            copies.append(_Sequence(made) if len(made) > 1 else made[0])
+            self._spend(_COPY_WORK)
+            if self._loops == loops:
+                rest = count - len(copies)
+                self.work += (self.work - work) * rest
+                self._spend(0)
+                copies += copies[-1:] * rest
+        return [_Copies(copies, optional)] if copies else []

@@ -5,9 +5,18 @@ The machine applies such a command whatever it says, so that all versions agree 
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from headrace_broker.catalog import command as commands
+from headrace_broker.catalog.access import ADMINISTRATOR
 from headrace_broker.catalog.advice import advice_problem
-from headrace_broker.catalog.pattern import pattern_problem
+from headrace_broker.catalog.event import (
+    Event,
+    PermissionChanged,
+    PolicyChanged,
+    TopicPermissionChanged,
+)
+from headrace_broker.catalog.pattern import pattern_problem, standing_problem
 from headrace_broker.catalog.permission import expanded
 from headrace_broker.catalog.setting import (
     INT32_MAX,
@@ -23,6 +32,7 @@ from headrace_broker.model.definition import (
     Permission,
     Policy,
     TopicPermission,
+    User,
 )
 from headrace_broker.model.flow_parameter import parameter_problem
 from headrace_broker.model.limits import NAME_OCTETS_MAX, TAGS_MAX
@@ -52,6 +62,29 @@ def command_problem(command: commands.Command) -> str:
     if isinstance(command, commands.PutUser):
         return _tags_problem(command.user.tags)
     return ""
+
+
+def administrator_problem(command: commands.Command, users: Iterable[User]) -> str:
+    """Return why a change of a user must not be proposed, "" when it may.
+
+    Nobody could give the tag administrator back once no user has it.
+
+    Args:
+        command: any.
+        users: all there are.
+    """
+    name = without_administrator(command)
+    if not name or {user.name for user in users if ADMINISTRATOR in user.tags} != {name}:
+        return ""
+    field = "tags" if isinstance(command, commands.PutUser) else "name"
+    return f"{field}: '{name}' is the last user with the tag {ADMINISTRATOR}; give it to another"
+
+
+def without_administrator(command: commands.Command) -> str:
+    """Return the user whom a command leaves without the tag administrator, "" for none."""
+    if isinstance(command, commands.PutUser):
+        return "" if ADMINISTRATOR in command.user.tags else command.user.name
+    return command.name if isinstance(command, commands.DeleteUser) else ""
 
 
 def _tags_problem(tags: tuple[str, ...]) -> str:
@@ -93,3 +126,42 @@ def _topic_permission_problem(told: TopicPermission) -> str:
     return pattern_problem("write", expanded(told.write, told)) or pattern_problem(
         "read", expanded(told.read, told)
     )
+
+
+def policy_defect(policy: Policy) -> str:
+    """Return why a policy of the catalog applies to nothing, "" when its expression can be used."""
+    return standing_problem("pattern", policy.pattern)
+
+
+def permission_defect(told: Permission) -> str:
+    """Return why a permission of the catalog allows nothing of an operation, "" when it may."""
+    return (
+        standing_problem("configure", told.configure)
+        or standing_problem("write", told.write)
+        or standing_problem("read", told.read)
+    )
+
+
+def topic_permission_defect(told: TopicPermission) -> str:
+    """Return why a topic permission allows no key for an operation, "" when it may."""
+    return standing_problem("write", expanded(told.write, told)) or standing_problem(
+        "read", expanded(told.read, told)
+    )
+
+
+def event_defect(event: Event) -> str:
+    """Return what is without effect of a policy or permission that was set, else ""."""
+    if isinstance(event, PolicyChanged) and event.policy is not None:
+        kind = "operator policy" if event.operator else "policy"
+        what, effect = f"the {kind} '{event.name}'", "it applies to nothing"
+        problem = policy_defect(event.policy)
+    elif isinstance(event, PermissionChanged) and event.permission is not None:
+        what, effect = f"the permission of user '{event.user}'", "nothing is allowed by it"
+        problem = permission_defect(event.permission)
+    elif isinstance(event, TopicPermissionChanged) and event.permission is not None:
+        what = f"the topic permission of user '{event.user}' for exchange '{event.exchange}'"
+        effect = "no routing key is allowed by it"
+        problem = topic_permission_defect(event.permission)
+    else:
+        return ""
+    return f"{what} in vhost '{event.vhost}': {problem}; {effect}" if problem else ""

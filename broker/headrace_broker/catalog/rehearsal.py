@@ -6,7 +6,7 @@ from typing import Final
 
 from headrace_broker.catalog.command import AnyCommand, CommandError, encode_request
 from headrace_broker.catalog.machine import Catalog
-from headrace_broker.catalog.proposal import command_problem
+from headrace_broker.catalog.proposal import administrator_problem, command_problem
 from headrace_broker.catalog.request import Request
 from headrace_broker.catalog.result import Refused, Result, UpgradePending
 from headrace_broker.catalog.version import is_silent, older_nodes, upgrade_problem
@@ -29,6 +29,7 @@ class Rehearsal:
     def try_one(self, command: AnyCommand) -> Result:
         """Return what the catalog would answer, and let the copy be as it would be then."""
         problem = command_problem(command)
+        problem = problem or administrator_problem(command, self.catalog.users())
         if problem:
             return Refused(problem)
         if any(not is_silent(node) for node in older_nodes(self.catalog, 0, command)):

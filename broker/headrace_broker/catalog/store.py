@@ -47,28 +47,23 @@ from headrace_broker.model.definition import (
 )
 from headrace_broker.model.limits import FORGOTTEN_NODES_MAX
 
-SNAPSHOT_VERSION: Final = 6
+SNAPSHOT_VERSION: Final = 7
 # What has none of the newer tables is written as these versions, which older nodes read as well.
-SNAPSHOT_VERSION_UNADVISED: Final = 5  # without advice
+SNAPSHOT_VERSION_TIMELESS: Final = 6  # without epochs of users' sessions
+SNAPSHOT_VERSION_UNADVISED: Final = 5  # nor advice
 SNAPSHOT_VERSION_FORGOTTEN: Final = 4  # nor topic permissions
 SNAPSHOT_VERSION_SETTLED: Final = 3  # nor forgotten nodes
 SNAPSHOT_VERSION_UNSET: Final = 2  # nor parameters
 SNAPSHOT_VERSION_PLAIN: Final = 1
-SNAPSHOT_VERSIONS: Final = (
-    SNAPSHOT_VERSION_PLAIN,
-    SNAPSHOT_VERSION_UNSET,
-    SNAPSHOT_VERSION_SETTLED,
-    SNAPSHOT_VERSION_FORGOTTEN,
-    SNAPSHOT_VERSION_UNADVISED,
-    SNAPSHOT_VERSION,
-)
+SNAPSHOT_VERSIONS: Final = range(SNAPSHOT_VERSION_PLAIN, SNAPSHOT_VERSION + 1)
 
 
 class Snapshot(msgspec.Struct, frozen=True, omit_defaults=True):
     """All of the catalog's state; lists are in order of creation.
 
     What stands after `requests` came with version 2, `parameters` with version 3, `forgotten`
-    with version 4, `topic_permissions` with version 5, `advice` with version 6.
+    with version 4, `topic_permissions` with version 5, `advice` with version 6,
+    `session_epochs` with version 7.
     """
 
     version: int
@@ -91,6 +86,7 @@ class Snapshot(msgspec.Struct, frozen=True, omit_defaults=True):
     forgotten: list[tuple[int, int]] = []
     topic_permissions: list[TopicPermission] = []
     advice: list[Advice] = []
+    session_epochs: list[tuple[str, int]] = []
 
 
 class SnapshotError(ValueError):
@@ -172,6 +168,10 @@ class CatalogStore(CatalogView):
         self._users[user.name] = user
         self._events.append(UserChanged(user.name, user))
 
+    def end_sessions(self, name: str) -> None:
+        """End the sessions of a user that began before this log entry; the user is news already."""
+        self._session_epochs[name] = self.applied_index
+
     def drop_user(self, name: str) -> None:
         """Remove a user, and what was said about them."""
         for topic_permission in self.topic_permissions():
@@ -182,6 +182,7 @@ class CatalogStore(CatalogView):
                 self.drop_permission(permission)
         self.put_user_limits(name, {})
         del self._users[name]
+        self._session_epochs.pop(name, None)
         self._events.append(UserChanged(name, None))
 
     # What users and vhosts may, and what queues and exchanges are told
@@ -373,8 +374,10 @@ class CatalogStore(CatalogView):
         if self._topic_permissions:
             version = SNAPSHOT_VERSION_UNADVISED
         advice = self.advice.all()
+        if advice:
+            version = SNAPSHOT_VERSION_TIMELESS
         snapshot = Snapshot(
-            version=SNAPSHOT_VERSION if advice else version,
+            version=SNAPSHOT_VERSION if self._session_epochs else version,
             applied_index=self.applied_index,
             bootstrapped=self.bootstrapped,
             next_group=self.next_group,
@@ -394,6 +397,7 @@ class CatalogStore(CatalogView):
             forgotten=self.forgotten(),
             topic_permissions=self.topic_permissions(),
             advice=advice,
+            session_epochs=sorted(self._session_epochs.items()),
         )
         return _ENCODER.encode(snapshot)
 
@@ -458,6 +462,7 @@ class CatalogStore(CatalogView):
             self.put_vhost(vhost)
         for user in snapshot.users:
             self.put_user(user)
+        self._session_epochs = dict(snapshot.session_epochs)
         for vhost_name, limits in snapshot.vhost_limits:
             self.put_vhost_limits(vhost_name, limits)
         for user_name, limits in snapshot.user_limits:

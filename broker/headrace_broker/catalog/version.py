@@ -7,21 +7,24 @@ a node that meets a later version in the log stops instead of leaving the entry 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, Final, NamedTuple
 
 import msgspec
 
 from headrace_broker.catalog import command as commands
+from headrace_broker.catalog.exchange_argument import inner_type
 from headrace_broker.catalog.request import ENVELOPE_OCTETS, ENVELOPE_VERSION
 from headrace_broker.catalog.view import CatalogView
-from headrace_broker.model.definition import Node, Queue
+from headrace_broker.model.definition import EXCHANGE_LOCAL_RANDOM, Node, Queue
 from headrace_raftlog.model.errors import RaftLogError
 
 FIRST: Final = 1  # of the first nodes that said what they are; of a node that has said nothing
 MEMBERS: Final = 2  # nodes and replicas that come and go, limits of flow control, topic permissions
 GATED: Final = 3  # advice; moves that the catalog checks; nodes say their catalog version
-CATALOG_VERSION: Final = 3  # the newest that this code knows
+SESSIONS: Final = 4  # changes of users that end their sessions; users that are told apart in time
+LOCAL_RANDOM: Final = 5  # exchanges of type x-local-random
+CATALOG_VERSION: Final = 5  # the newest that this code knows
 
 # A node of version 2 says no catalog version. One with this queue machine is not older than that.
 _MACHINE_OF_MEMBERS: Final = 4
@@ -71,12 +74,39 @@ class FieldVersion(NamedTuple):
     version: int
 
 
-FIELD_VERSIONS: Final = (FieldVersion(commands.ForgetNode, "bars_unknown", GATED),)
+FIELD_VERSIONS: Final = (
+    FieldVersion(commands.ForgetNode, "bars_unknown", GATED),
+    FieldVersion(commands.PutUser, "end_sessions", SESSIONS),
+)
+
+
+class ValueVersion(NamedTuple):
+    """Values that older nodes would refuse or misread: a command with one is of this version."""
+
+    command: type[commands.Command]
+    has_it: Callable[[Any], bool]
+    version: int
+    name: str  # of the value, for people
+
+
+def _is_local_random(command: commands.DeclareExchange) -> bool:
+    return inner_type(command.exchange) == EXCHANGE_LOCAL_RANDOM
+
+
+VALUE_VERSIONS: Final = (
+    ValueVersion(
+        commands.DeclareExchange,
+        _is_local_random,
+        LOCAL_RANDOM,
+        f"exchange type '{EXCHANGE_LOCAL_RANDOM}'",
+    ),
+)
 
 # Versions from which on a command does something else; it is proposed as of the newest that all
 # nodes know, and until then does what it did.
 LATER_SEMANTICS: Final[dict[type[commands.Command], tuple[int, ...]]] = {
     commands.SetMembers: (GATED,),  # refuses a move onto a node with too old a queue machine
+    commands.PutUser: (SESSIONS,),  # no session of a deleted user is one of the next of its name
 }
 
 
@@ -139,6 +169,9 @@ def required_version(command: commands.Command) -> int:
     for row in FIELD_VERSIONS:
         if type(command) is row.command and getattr(command, row.field) != _default(row):
             version = max(version, row.version)
+    for value in VALUE_VERSIONS:
+        if type(command) is value.command and value.has_it(command):
+            version = max(version, value.version)
     return max(version, command.as_of)
 
 
@@ -180,17 +213,33 @@ def upgrade_problem(view: CatalogView, own: int, command: commands.Command) -> s
     if not older:
         return ""
     silent = [node for node in older if is_silent(node)]
-    tag = command.__struct_config__.tag
+    what = _used(command)
     if silent:
         return (
             f"{_names(silent)} has not said which release it runs: start or forget it before "
-            f"'{tag}' is used"
+            f"{what} is used"
         )
     versions = ", ".join(str(known_version(node)) for node in older)
     return (
-        f"{_names(older)} runs an older version: upgrade it before '{tag}' is used (that needs "
+        f"{_names(older)} runs an older version: upgrade it before {what} is used (that needs "
         f"catalog version {required_version(command)}, and it knows {versions})"
     )
+
+
+def _used(command: commands.Command) -> str:
+    """Return what of a command needs its version: a value, a field that is set, or the command."""
+    for value in VALUE_VERSIONS:
+        if type(command) is value.command and value.has_it(command):
+            return value.name
+    fields = [
+        row.field
+        for row in FIELD_VERSIONS
+        if type(command) is row.command
+        and row.version == required_version(command)
+        and getattr(command, row.field) != _default(row)
+    ]
+    tag = command.__struct_config__.tag
+    return f"'{tag}' with '{fields[0]}'" if fields else f"'{tag}'"
 
 
 def is_silent(node: Node) -> bool:

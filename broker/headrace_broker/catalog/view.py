@@ -44,6 +44,7 @@ class CatalogView:
         self._forgotten: dict[tuple[int, int], None] = {}
         self._vhosts: dict[str, Vhost] = {}
         self._users: dict[str, User] = {}
+        self._session_epochs: dict[str, int] = {}
         self._vhost_limits: dict[str, dict[str, int]] = {}
         self._user_limits: dict[str, dict[str, int]] = {}
         self._permissions: dict[tuple[str, str], Permission] = {}
@@ -100,6 +101,14 @@ class CatalogView:
     def users(self) -> list[User]:
         """Return all users."""
         return list(self._users.values())
+
+    def session_epoch(self, user: str) -> int:
+        """Return what a user's sessions have to have been begun under to go on.
+
+        It is the log index of the command that ended the earlier ones, or created the user; 0 where
+        there was none.
+        """
+        return self._session_epochs.get(user, 0)
 
     def vhost_limits(self, vhost: str) -> dict[str, int]:
         """Return a vhost's limits by name; a copy."""

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import click
 import msgspec
 
-from headrace_broker.cli.api_client import path_of
-from headrace_broker.cli.progress import gauge
-from headrace_broker.cli.session import Session, SessionGroup, change_limits, pairs
+from headrace_broker.cli.session.api_client import path_of
+from headrace_broker.cli.session.progress import gauge
+from headrace_broker.cli.session.session import Session, SessionGroup, change_limits, pairs, refusal
+
+NOT_FOUND: Final = 404
 
 
 @click.group(cls=SessionGroup)
@@ -25,31 +27,80 @@ def list_users(session: Session) -> None:
     session.print_rows(session.get("/api/users"), {"name": "name", "tags": "tags"})
 
 
-@user.command("declare")
-@click.argument("name")
-@click.option("--tags", default="", help="Joined by commas: administrator, monitoring, ...")
-@click.option(
+_password_file = click.option(
     "--password-file",
     type=click.File("r"),
     help="Whose first line is the password; - is standard input. Else it is asked for.",
 )
+
+
+def _password(name: str, file: Any) -> str:
+    """Return the password in a file, or ask for one."""
+    if file is not None:
+        return str(file.readline().rstrip("\r\n"))
+    text = f"Password for {name}"
+    return str(click.prompt(text, hide_input=True, confirmation_prompt=True, err=True))
+
+
+def _split(tags: str) -> list[str]:
+    return [tag for tag in tags.split(",") if tag]
+
+
+def _tags_of(session: Session, name: str) -> list[str]:
+    """Return the tags of a user, none for one that is not there."""
+    answer = session.ask("GET", path_of("users", name))
+    if answer.status == NOT_FOUND:
+        return []
+    if answer.status >= 300:
+        raise refusal(answer)
+    return list(answer.body["tags"])
+
+
+@user.command("declare")
+@click.argument("name")
+@click.option(
+    "--tags",
+    help="Joined by commas: administrator, monitoring, ... Left out, tags stay; '' takes all away.",
+)
+@_password_file
 @click.option("--no-password", is_flag=True, help="Only its certificate lets it in.")
+@click.option("--end-sessions", is_flag=True, help="End what it has open, on all nodes.")
 @click.pass_obj
 def declare_user(
-    session: Session, name: str, tags: str, password_file: Any, no_password: bool
+    session: Session,
+    name: str,
+    tags: str | None,
+    password_file: Any,
+    no_password: bool,
+    end_sessions: bool,
 ) -> None:
-    """Create the user NAME, or change its password and tags."""
-    body: dict[str, Any] = {"tags": [tag for tag in tags.split(",") if tag]}
+    """Create the user NAME, or change its password, and its tags where they are given."""
+    body: dict[str, Any] = {"tags": _tags_of(session, name) if tags is None else _split(tags)}
     if no_password:
         body["password_hash"] = ""
-    elif password_file is not None:
-        body["password"] = password_file.readline().rstrip("\r\n")
     else:
-        body["password"] = click.prompt(
-            f"Password for {name}", hide_input=True, confirmation_prompt=True, err=True
-        )
+        body["password"] = _password(name, password_file)
+    if end_sessions:
+        body["end_sessions"] = True
     session.request("PUT", path_of("users", name), body)
-    session.done(f"user '{name}' is declared; see `headrace permission grant`")
+    ended = "; its sessions from before end" if end_sessions else ""
+    session.done(f"user '{name}' is declared{ended}; see `headrace permission grant`")
+
+
+@user.command("rotate")
+@click.argument("name")
+@_password_file
+@click.option("--keep-sessions", is_flag=True, help="Let what it has open go on.")
+@click.pass_obj
+def rotate_user(session: Session, name: str, password_file: Any, keep_sessions: bool) -> None:
+    """Give the user NAME another password, and end what it has open on all nodes."""
+    tags = session.get(path_of("users", name))["tags"]
+    body: dict[str, Any] = {"tags": tags, "password": _password(name, password_file)}
+    if not keep_sessions:
+        body["end_sessions"] = True
+    session.request("PUT", path_of("users", name), body)
+    sessions = "go on" if keep_sessions else "end"
+    session.done(f"user '{name}' has another password; its sessions from before {sessions}")
 
 
 @user.command("delete")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import click
 
-from headrace_broker.cli.api_client import path_of
-from headrace_broker.cli.session import Column, Session, SessionGroup, refusal
+from headrace_broker.cli.session.api_client import path_of
+from headrace_broker.cli.session.session import Column, Session, SessionGroup, refusal
 
 
 @click.group(cls=SessionGroup)

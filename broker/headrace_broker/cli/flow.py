@@ -8,14 +8,14 @@ from urllib.parse import urlencode
 
 import click
 
-from headrace_broker.cli.api_client import path_of
 from headrace_broker.cli.flow_view import (
     advice_table,
     connections_table,
     explanation_view,
     limits_table,
 )
-from headrace_broker.cli.session import Session, SessionGroup, console, print_json
+from headrace_broker.cli.session.api_client import path_of
+from headrace_broker.cli.session.session import Session, SessionGroup, console, print_json
 
 COUNT_DEFAULT: Final = 50
 COUNT_MAX: Final = 500

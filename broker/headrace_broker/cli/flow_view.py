@@ -12,6 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from headrace_broker.flow import wording
+from headrace_broker.flow.backlog import UNKNOWN
 
 WIDE_COLUMNS_MIN: Final = 100  # from here there is room for what waits
 COLOURS: Final = {"flow": "yellow", "blocking": "yellow", "blocked": "red", "running": "green"}
@@ -82,35 +83,53 @@ def explanation_view(found: Row) -> RenderableType:
         facts.add_row("lacks", escape(f"no answer from {', '.join(found['missing'])}"))
     parts.append(facts)
     if found["causes"]:
+        filled = found.get("shares_of") == "backlog"
         title = "who brings the load" if found["limit"] else "what comes in"
-        parts += ["", Text(title), causes_table(found["causes"])]
+        title = "who has filled the queue" if filled else title
+        parts += ["", Text(title), causes_table(found["causes"], filled)]
     if found["held"]:
         parts += ["", Text("whom it stops"), connections_table(found["held"], WIDE_COLUMNS_MIN)]
     return Group(*parts)
 
 
-def causes_table(causes: Iterable[Row]) -> Table:
-    """Return causes, the heaviest first."""
+def causes_table(causes: Iterable[Row], filled: bool = False) -> Table:
+    """Return causes, the heaviest first.
+
+    Args:
+        causes: as GET /api/flow/why has them.
+        filled: shares are of what stands in the queue.
+    """
     table = Table(box=None, padding=(0, 2, 0, 0), show_edge=False)
     table.add_column("share", justify="right", no_wrap=True)
     table.add_column("who", overflow="fold")
     table.add_column("node", no_wrap=True)
     table.add_column("queue", overflow="fold")
+    if filled:
+        table.add_column("in the queue", justify="right", no_wrap=True)
     table.add_column("owes", justify="right", no_wrap=True)
     table.add_column("brings", justify="right", no_wrap=True)
     for cause in causes:
         names = ("name", "user_provided_name", "node", "user")
         who = wording.origin(cause["kind"], *(cause.get(name) or "" for name in names))
-        octets = wording.octets(round(cause["octet_rate"]))
-        table.add_row(
-            wording.percent(cause["share"]),
-            escape(who),
-            escape(cause["node"] or ""),
-            escape(cause["queue"]),
-            f"{wording.messages(cause['messages'])}, {wording.octets(cause['octets'])}",
-            f"{wording.rate(cause['message_rate'])}, {octets}/s",
-        )
+        if cause.get("gone"):
+            who += ", gone"
+        cells = [wording.percent(cause["share"]), escape(who)]
+        cells += [escape(cause["node"] or ""), escape(cause["queue"])]
+        if filled:
+            cells.append(_amount(cause["queued_messages"], cause["queued_octets"]))
+        cells += ["", ""] if cause["kind"] == UNKNOWN else _owes(cause)
+        table.add_row(*cells)
     return table
+
+
+def _owes(cause: Row) -> list[str]:
+    octets = wording.octets(round(cause["octet_rate"]))
+    owed = _amount(cause["messages"], cause["octets"])
+    return [owed, f"{wording.rate(cause['message_rate'])}, {octets}/s"]
+
+
+def _amount(messages: int, octets: int) -> str:
+    return f"{wording.messages(messages)}, {wording.octets(octets)}"
 
 
 def limits_table(rows: Iterable[Row]) -> Table:

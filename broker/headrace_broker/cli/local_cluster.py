@@ -24,7 +24,6 @@ from typing import Final
 
 import msgspec
 
-from headrace_broker.cli.api_client import ApiClient
 from headrace_broker.cli.process import (
     ProcessRecord,
     RunningProcess,
@@ -32,7 +31,8 @@ from headrace_broker.cli.process import (
     read_record,
     write_record,
 )
-from headrace_broker.config import ConfigError, load_config
+from headrace_broker.cli.session.api_client import ApiClient
+from headrace_broker.config.configuration import ConfigError, load_config
 
 NODES_MAX: Final = 9  # processes on one machine; more show nothing that nine do not
 BASE_PORT: Final = 5672

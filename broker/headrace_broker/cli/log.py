@@ -7,9 +7,9 @@ from pathlib import Path
 import click
 
 from headrace_broker.cli.salvage import salvage
-from headrace_broker.cli.session import Session, SessionCommand
-from headrace_raftlog.model.errors import CorruptLogError
-from headrace_raftlog.storage import inspect, usage
+from headrace_broker.cli.session.session import Session, SessionCommand
+from headrace_raftlog.model.errors import CorruptLogError, IdentityError, UnknownVersionError
+from headrace_raftlog.storage.inspection import inspect, usage
 
 directory_argument = click.argument(
     "directory", type=click.Path(exists=True, file_okay=False, path_type=Path)
@@ -27,7 +27,7 @@ def verify(directory: Path) -> None:
     """Check every byte; exit code 1 when a node would not serve all of it."""
     try:
         report = inspect.verify(str(directory))
-    except OSError as error:
+    except (OSError, IdentityError) as error:
         raise click.ClickException(str(error)) from None
     click.echo(
         f"{report.segments} segments, {report.batches} batches, {report.records} records of "
@@ -35,10 +35,13 @@ def verify(directory: Path) -> None:
     )
     if report.torn is not None:
         torn = report.torn
-        click.echo(
-            f"{torn.path}: byte {torn.offset}: {torn.reason}. This is a write that a crash cut "
-            "off; nothing in it was acknowledged, and the next start cuts it."
-        )
+        line = f"{torn.path}: byte {torn.offset}: {torn.reason}"
+        if not report.ends_early:
+            line += (
+                ". The log ends there, as after a write that a crash cut off: the directory "
+                "remembers nothing later to be synced, and the next start cuts it"
+            )
+        click.echo(f"{line}.")
     for damage in report.damaged:
         click.echo(f"{damage.path}: DAMAGED at byte {damage.offset}: {damage.reason}")
     for group, indexes in sorted(report.lost.items()):
@@ -50,6 +53,12 @@ def verify(directory: Path) -> None:
             "the node would not start with this log. Where another node says that the cluster "
             "works, it sets it aside and is rebuilt; 'headrace log salvage' writes out what is "
             "intact."
+        )
+    if report.ends_early:
+        raise click.ClickException(
+            f"{report.ends_early}. The next start sets these data aside, and the node gets "
+            "everything from the other nodes as a new member; without other nodes it goes on with "
+            "what is left."
         )
     if report.lost and not report.quarantined:
         raise click.ClickException(
@@ -74,7 +83,7 @@ def dump(directory: Path) -> None:
     try:
         for line in inspect.dump(str(directory)):
             click.echo(line)
-    except OSError as error:
+    except (OSError, UnknownVersionError) as error:
         raise click.ClickException(str(error)) from None
 
 
@@ -85,7 +94,7 @@ def stat(directory: Path, top: int) -> None:
     """Print what the space is used for: per file, per group and in total."""
     try:
         used = usage.measure(str(directory), top)
-    except (OSError, CorruptLogError) as error:
+    except (OSError, CorruptLogError, UnknownVersionError) as error:
         raise click.ClickException(str(error)) from None
     click.echo("file  bytes  live  dead  flags")
     for file in used.files:
@@ -116,14 +125,27 @@ def stat(directory: Path, top: int) -> None:
     required=False,
     type=click.Choice(["debug", "info", "warning", "error", "critical"]),
 )
+@click.option(
+    "--logger",
+    metavar="NAME",
+    help="Set it for one logger only, such as headrace.raft; docs/logging.md lists them.",
+)
 @click.pass_obj
-def level(session: Session, wanted: str | None) -> None:
-    """Print the level of the lines that a running node writes, or set it until the node stops."""
+def level(session: Session, wanted: str | None, logger: str | None) -> None:
+    """Print the level of the lines that a running node writes, or set it until the node stops.
+
+    Without --logger it is set for all loggers, those with a level of their own included.
+    """
     if wanted is None:
-        session.print_rows([session.get("/api/log-level")], {"node": "node", "level": "level"})
+        found = session.get("/api/log-level")
+        own = found.get("loggers", {})
+        found["loggers"] = ", ".join(f"{name} {own[name]}" for name in sorted(own))
+        session.print_rows([found], {"node": "node", "level": "level", "loggers": "loggers"})
         return
-    session.request("PUT", "/api/log-level", {"level": wanted})
-    session.done(f"the node writes lines of level '{wanted}' and above")
+    body = {"level": wanted} if logger is None else {"level": wanted, "logger": logger}
+    session.request("PUT", "/api/log-level", body)
+    who = "the node" if logger is None else f"logger '{logger}'"
+    session.done(f"{who} writes lines of level '{wanted}' and above")
 
 
 log.add_command(salvage)

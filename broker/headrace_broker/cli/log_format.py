@@ -18,19 +18,25 @@ import msgspec
 from typing_extensions import override
 
 from headrace_broker.cli.log_budget import LogBudget
-from headrace_broker.config import ConfigError, LoggingSection
+from headrace_broker.config.configuration import ConfigError, LoggingSection
 from headrace_broker.model.limits import (
     AUDIT_FILE_BYTES_MAX,
     AUDIT_FILES_KEPT,
     LOG_EXCEPTION_CHARACTERS_MAX,
+    LOG_FIELD_CHARACTERS_MAX,
     LOG_MESSAGE_CHARACTERS_MAX,
 )
-from headrace_broker.runtime.audit import LOG as AUDIT
+from headrace_broker.runtime.security.audit import LOG as AUDIT
+from headrace_broker.runtime.security.audit import quoted
 
 HUMAN_FORMAT: Final = "%(asctime)s %(levelname)-7s %(name)s: %(message)s"
 JSON: Final = "json"
 BUDGET: Final = LogBudget()  # of all handlers together
+FIELD_DIGITS: Final = 3
 _NO_REQUEST: Final = "-"
+_FIELDS_BEGIN: Final = " | "
+_FIELDS: Final = f"{_FIELDS_BEGIN}event="  # no text of a client looks like it
+_NO_FIELDS: Final = r" \x7c event="
 _FILE_MODE: Final = 0o600
 
 
@@ -43,7 +49,12 @@ class HumanFormatter(logging.Formatter):
     @override
     def formatMessage(self, record: logging.LogRecord) -> str:
         record.message = _bounded(record.message, LOG_MESSAGE_CHARACTERS_MAX)
-        return _escaped(super().formatMessage(record))
+        line = _escaped(super().formatMessage(record)).replace(_FIELDS, _NO_FIELDS)
+        fields = _event_fields(record)
+        if fields:
+            pairs = [f"{key}={quoted(value)}" for key, value in fields.items()]
+            line += _FIELDS_BEGIN + " ".join(pairs)
+        return line
 
     @override
     def formatException(self, ei: Any) -> str:
@@ -66,16 +77,35 @@ class JsonFormatter(logging.Formatter):
             "logger": record.name,
             "message": _bounded(record.getMessage(), LOG_MESSAGE_CHARACTERS_MAX),
         }
+        line |= _event_fields(record)
         request = getattr(record, "request_id", _NO_REQUEST)
         if request != _NO_REQUEST:
             line["request"] = request
         fields = getattr(record, "fields", None)
-        if isinstance(fields, dict):
+        if isinstance(fields, dict) and not hasattr(record, "event"):
             line["fields"] = fields
         if record.exc_info:
             text = self.formatException(record.exc_info)
             line["exception"] = _bounded(text, LOG_EXCEPTION_CHARACTERS_MAX)
         return _json(line)
+
+
+def _event_fields(record: logging.LogRecord) -> dict[str, Any]:
+    """Return name and fields of a record that `log_event` made, none for others."""
+    event = getattr(record, "event", None)
+    fields = getattr(record, "fields", None)
+    if event is None or not isinstance(fields, dict):
+        return {}
+    return {"event": event} | {key: _value(value) for key, value in fields.items()}
+
+
+def _value(value: Any) -> Any:
+    """Return a field's value as JSON has it, numbers rounded and texts cut off."""
+    if isinstance(value, float):
+        return round(value, FIELD_DIGITS)
+    if isinstance(value, (int, list)):
+        return value
+    return _bounded(str(value), LOG_FIELD_CHARACTERS_MAX)
 
 
 def _bounded(text: str, characters_max: int) -> str:

@@ -6,7 +6,6 @@ import platform
 
 import click
 
-from headrace_broker import build_info
 from headrace_broker.cli.access import definitions, permission, policy, user
 from headrace_broker.cli.backup.command import backup, restore
 from headrace_broker.cli.clients import alarm, channel, connection, consumer
@@ -22,6 +21,7 @@ from headrace_broker.cli.rabbitmqctl.main import group as rabbitmqctl
 from headrace_broker.cli.run import run
 from headrace_broker.cli.serve import serve
 from headrace_broker.cli.topology import binding, exchange, vhost
+from headrace_broker.model import build_info
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from headrace_broker.cli.api_client import path_of
-from headrace_broker.cli.progress import Gauge, gauge, poll
-from headrace_broker.cli.session import (
+from headrace_broker.cli.session.api_client import path_of
+from headrace_broker.cli.session.progress import Gauge, gauge, poll
+from headrace_broker.cli.session.session import (
     EXIT_NOT_FOUND,
     EXIT_UNAVAILABLE,
     CommandError,

@@ -7,9 +7,9 @@ from typing import Any
 
 import click
 
-from headrace_broker.cli.api_client import path_of
-from headrace_broker.cli.progress import gauge, poll, wait_option
-from headrace_broker.cli.session import Column, CommandError, Row, Session, SessionGroup
+from headrace_broker.cli.session.api_client import path_of
+from headrace_broker.cli.session.progress import gauge, poll, wait_option
+from headrace_broker.cli.session.session import Column, CommandError, Row, Session, SessionGroup
 
 
 @click.group(cls=SessionGroup)

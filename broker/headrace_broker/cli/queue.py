@@ -9,8 +9,8 @@ import click
 from rich.markup import escape
 from rich.table import Table
 
-from headrace_broker.cli.api_client import path_of
-from headrace_broker.cli.session import Session, SessionGroup, console, pairs, print_json
+from headrace_broker.cli.session.api_client import path_of
+from headrace_broker.cli.session.session import Session, SessionGroup, console, pairs, print_json
 
 SHOWN_CHARACTERS_MAX: Final = 60  # of a body, in a table
 LIMIT_DEFAULT: Final = 10

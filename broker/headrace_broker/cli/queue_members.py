@@ -6,11 +6,11 @@ from typing import Any, Final
 
 import click
 
-from headrace_broker.cli.api_client import path_of
 from headrace_broker.cli.moving import Move, wait_for_all, wait_for_one
-from headrace_broker.cli.progress import gauge, poll, wait_option
 from headrace_broker.cli.queue import queue
-from headrace_broker.cli.session import Column, CommandError, Session, print_json
+from headrace_broker.cli.session.api_client import path_of
+from headrace_broker.cli.session.progress import gauge, poll, wait_option
+from headrace_broker.cli.session.session import Column, CommandError, Session, print_json
 
 __all__ = ["queue"]  # with the commands that are here
 

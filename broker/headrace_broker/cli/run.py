@@ -13,9 +13,9 @@ import click
 from rich.console import Console
 from rich.live import Live
 
-from headrace_broker import build_info
 from headrace_broker.cli.cluster import READY_S_MAX, data_option, size_options
 from headrace_broker.cli.local_cluster import ClusterError, LocalCluster
+from headrace_broker.model import build_info
 
 REFRESH_S: Final = 1.0  # seconds between two looks at the nodes
 PLAIN_EVERY: Final = 10  # one of so many looks is printed when the output is no terminal

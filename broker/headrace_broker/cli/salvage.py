@@ -10,7 +10,6 @@ from typing import Any, BinaryIO, Final
 
 import click
 
-from headrace_broker import build_info
 from headrace_broker.catalog.machine import Catalog
 from headrace_broker.catalog.store import SnapshotError
 from headrace_broker.cli.backup.data_file import DataWriter
@@ -32,12 +31,13 @@ from headrace_broker.cli.backup.manifest import (
 from headrace_broker.cli.backup.saving import FILE_OCTETS
 from headrace_broker.cli.backup.store import Store, StoreError, open_store
 from headrace_broker.cli.salvaged_queue import SalvagedQueue
-from headrace_broker.core.queue.restoring import SnapshotError as QueueSnapshotError
-from headrace_broker.management.definition_export import cluster_definitions
+from headrace_broker.core.queue.snapshot.restoring import SnapshotError as QueueSnapshotError
+from headrace_broker.management.definitions.export import cluster_definitions
+from headrace_broker.model import build_info
 from headrace_raftlog.model.entry import ENTRY_NORMAL
-from headrace_raftlog.model.errors import CorruptLogError
-from headrace_raftlog.storage.files import Files
-from headrace_raftlog.storage.salvage import Salvage
+from headrace_raftlog.model.errors import CorruptLogError, UnknownVersionError
+from headrace_raftlog.storage.disk.files import Files
+from headrace_raftlog.storage.inspection.salvage import Salvage
 
 CATALOG_GROUP: Final = 0
 REPORT: Final = "salvage.json"  # what could not be read
@@ -60,7 +60,7 @@ def salvage(directory: Path, place: str) -> None:
         if store.size(MANIFEST) >= 0:
             raise click.ClickException(f"{place} holds a backup: choose another place")
         complete = _Writing(left, store).run()
-    except (OSError, StoreError) as error:
+    except (OSError, StoreError, UnknownVersionError) as error:
         raise click.ClickException(str(error)) from None
     finally:
         left.close()

@@ -7,24 +7,25 @@ that is readable there counts as waiting; some of them may have been consumed.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Final, final
 
 from typing_extensions import override
 
 from headrace_broker.cli.backup.data_file import Block
 from headrace_broker.codecs.batch import batch_count, message_body_bytes
-from headrace_broker.core.queue.command import Enqueue, stamp_of
-from headrace_broker.core.queue.command_decoder import decode_command
-from headrace_broker.core.queue.effect import Acquired
-from headrace_broker.core.queue.frozen import READY, FrozenRun
-from headrace_broker.core.queue.queue_machine import QueueMachine
+from headrace_broker.core.queue.command.command import Enqueue, stamp_of
+from headrace_broker.core.queue.command.decoder import decode_command
+from headrace_broker.core.queue.machine.queue_machine import QueueMachine
+from headrace_broker.core.queue.messages.effect import Acquired
+from headrace_broker.core.queue.snapshot.frozen import READY, FrozenRun
 from headrace_broker.model.limits import BACKUP_CHUNK_MESSAGES_MAX, BACKUP_CHUNK_OCTETS
-from headrace_broker.runtime.lease_chunk import cut_batch
-from headrace_broker.runtime.queue_log import QueueLog
+from headrace_broker.runtime.contract.queue_log import QueueLog
+from headrace_broker.runtime.lease.chunk import cut_batch
+from headrace_broker.runtime.replica.reading.entries import Entries
 from headrace_raftlog.model.entry import ENTRY_NORMAL, Entry
 from headrace_raftlog.model.errors import CorruptLogError
-from headrace_raftlog.storage.salvage import SalvagedGroup
+from headrace_raftlog.storage.inspection.salvage import SalvagedGroup
 
 NOTHING_LEADS: Final = 0
 
@@ -41,7 +42,8 @@ class _SalvagedLog(QueueLog):
         raise AssertionError("nothing is written to what is salvaged")
 
     @override
-    def entry_data(self, index: int) -> bytes:
+    def entry_at_hand(self, index: int, done: Callable[[], None]) -> bytes:
+        del done  # there is no event loop to keep
         return self._group.entry(index).data
 
     @override
@@ -148,7 +150,9 @@ class SalvagedQueue:
                 self.unreadable.setdefault(index, []).append(int(message.message_id))
         while whole.messages:
             most = len(whole.messages)
-            count, batch = cut_batch(self._log, whole.messages, 0, most, BACKUP_CHUNK_OCTETS)
+            count, batch = cut_batch(
+                Entries(self._log), whole.messages, 0, most, BACKUP_CHUNK_OCTETS
+            )
             yield Block(whole.heads(count), batch)
             self.messages += count
             self.octets += sum(int(message.octets) for message in whole.messages[:count])

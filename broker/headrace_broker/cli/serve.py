@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 import os
 import signal
@@ -11,13 +12,14 @@ from pathlib import Path
 import click
 import uvloop
 
-from headrace_broker import build_info
 from headrace_broker.cli import log_format
-from headrace_broker.config import Config, ConfigError, load_config
-from headrace_broker.management.request_id import record_requests
-from headrace_raftlog.model.errors import ForgottenError, RaftLogError
+from headrace_broker.config.configuration import Config, ConfigError, load_config
+from headrace_broker.logs.log_event import NODE_STOPPED, log_event
+from headrace_broker.management.http.request_id import record_requests
+from headrace_broker.model import build_info
+from headrace_raftlog.model.errors import DamageFoundError, ForgottenError, RaftLogError
 
-logger = logging.getLogger(__name__)
+logger = logging.getLogger("headrace.node")
 
 
 @click.command()
@@ -47,7 +49,7 @@ def serve(path: Path | None, log_level: str) -> None:
         logger.warning("the hot path is not compiled: this node is several times slower")
     try:
         while _run(config):
-            logger.warning("node %s starts again, without its former data", config.node.name)
+            pass
     except ConfigError as error:
         raise click.ClickException(str(error)) from None
     except (RaftLogError, OSError) as error:
@@ -56,11 +58,15 @@ def serve(path: Path | None, log_level: str) -> None:
 
 
 def _run(config: Config) -> bool:
-    """Run the node; return whether it is to begin anew, its data being set aside."""
+    """Run the node; return whether it is to start again: its data are set aside, or damaged."""
     try:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             runner.run(_serve(config))
     except ForgottenError:
+        logger.warning("node %s restarts without its former data (set aside)", config.node.name)
+        return True
+    except DamageFoundError:
+        logger.warning("node %s restarts to repair damaged data", config.node.name)
         return True
     return False
 
@@ -68,6 +74,8 @@ def _run(config: Config) -> bool:
 async def _serve(config: Config) -> None:
     from headrace_broker import app  # brings grpc and all the rest, which `version` does without
 
+    gc.collect()
+    gc.freeze()  # what was imported stays: no search for garbage needs to pass it
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -75,4 +83,4 @@ async def _serve(config: Config) -> None:
     hang_up = asyncio.Event()
     loop.add_signal_handler(signal.SIGHUP, hang_up.set)
     await app.serve(config, stop, hang_up)
-    logger.info("node %s stopped", config.node.name)
+    log_event(logger, NODE_STOPPED, node=config.node.name)

@@ -6,8 +6,8 @@ from typing import Any
 
 import click
 
-from headrace_broker.cli.api_client import path_of
-from headrace_broker.cli.session import (
+from headrace_broker.cli.session.api_client import path_of
+from headrace_broker.cli.session.session import (
     EXIT_NOT_FOUND,
     Column,
     CommandError,

@@ -1,0 +1,1 @@
+"""Bytes of AMQP frames, methods, field tables and batches, written and read."""

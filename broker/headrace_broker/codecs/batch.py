@@ -6,10 +6,17 @@ trust what stands there; `check_batch` decides whether that trust is earned, for
 
 from __future__ import annotations
 
+from typing import Final
+
 from librt.strings import BytesWriter, read_i32_be, write_i32_be
 from mypy_extensions import i32, i64
 
 from headrace_broker.model.message import Publish
+from headrace_raftlog.model.pieces import Octets
+
+# Octets of a batch from which on it is joined of its parts: a writer that grows copies it again and
+# again, into memory that the system has to clear first (28 ms for 16 MiB, against 2 ms).
+_JOIN_OCTETS: Final = 64 << 10
 
 
 def write_batch(out: BytesWriter, publishes: list[Publish]) -> None:
@@ -27,11 +34,51 @@ def write_batch(out: BytesWriter, publishes: list[Publish]) -> None:
         out.write(publish.body)
 
 
-def encode_batch(publishes: list[Publish]) -> bytes:
-    """Return the batch of `publishes`."""
+def encode_batch(publishes: list[Publish], lead: bytes = b"") -> bytes:
+    """Return the batch of `publishes` behind `lead`."""
+    octets: i64 = 0
+    for publish in publishes:
+        octets += len(publish.body)
+    if octets >= _JOIN_OCTETS:
+        return _join_batch(publishes, lead)
     out = BytesWriter()
+    out.write(lead)
     write_batch(out, publishes)
     return out.getvalue()
+
+
+def single_head(publish: Publish) -> bytes:
+    """Return what stands before the body in a batch of one message."""
+    properties = publish.properties
+    head: i64 = len(publish.route) + 4 + len(properties)
+    out = BytesWriter()
+    write_i32_be(out, 1)
+    write_i32_be(out, i32(head + len(publish.body)))
+    out.write(publish.route)
+    write_i32_be(out, i32(len(properties)))
+    out.write(properties)
+    return out.getvalue()
+
+
+def _join_batch(publishes: list[Publish], lead: bytes) -> bytes:
+    """Return what `write_batch` writes, behind `lead`; each body is copied once."""
+    out = BytesWriter()
+    out.write(lead)
+    write_i32_be(out, i32(len(publishes)))
+    end: i64 = 0
+    for publish in publishes:
+        end += len(publish.route) + 4 + len(publish.properties) + len(publish.body)
+        write_i32_be(out, i32(end))
+    pieces: list[bytes] = []
+    for publish in publishes:
+        properties = publish.properties
+        out.write(publish.route)
+        write_i32_be(out, i32(len(properties)))
+        out.write(properties)
+        pieces.append(out.getvalue())
+        pieces.append(publish.body)
+        out = BytesWriter()
+    return b"".join(pieces)
 
 
 def batch_count(blob: bytes, base: i64) -> i64:
@@ -122,6 +169,23 @@ def slice_batch(blob: bytes, base: i64, positions: list[int]) -> bytes:
         stop: i64 = message_start(blob, base, i64(position) + 1)
         out.write(blob[message_start(blob, base, position) : stop])
     return out.getvalue()
+
+
+def slices_batch(blob: bytes, base: i64, positions: list[int]) -> list[Octets]:
+    """Return what `slice_batch` does, in pieces, the messages uncopied."""
+    out = BytesWriter()
+    write_i32_be(out, i32(len(positions)))
+    end: i64 = 0
+    pieces: list[Octets] = [b""]
+    view = memoryview(blob)
+    for position in positions:
+        start: i64 = message_start(blob, base, position)
+        stop: i64 = message_start(blob, base, i64(position) + 1)
+        end += stop - start
+        write_i32_be(out, i32(end))
+        pieces.append(view[start:stop])
+    pieces[0] = out.getvalue()
+    return pieces
 
 
 def check_batch(blob: bytes, base: i64) -> bool:

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from collections import deque
 from typing import Final, final
 
 from librt.strings import BytesWriter
 from mypy_extensions import i64
 
+from headrace_broker.model.limits import LARGE_OCTETS
 from headrace_broker.model.message import Publish
+from headrace_raftlog.model.pieces import Assembly
 
 _SMALL_PART_BYTES: Final = 1024  # below, parts are gathered: a bytes object costs 41 octets more
+_SMALL_BYTES_MAX: Final = 64 << 10  # of gathered ones that make a part of their own
+_PUT_FACTOR: Final = 3  # times as many octets of earlier parts are put together as come
 _MANDATORY: Final = 1
 _IMMEDIATE: Final = 2
 
@@ -41,22 +46,53 @@ class Content:
         self.properties = b""
         self._route = route
         self._bits = bits
-        self._parts: list[bytes] = []
+        self._parts: deque[bytes] = deque()
+        self._body: Assembly | None = None  # of a large one, once half of it has come
         self._small = BytesWriter()
 
     def add(self, part: bytes) -> None:
-        """Keep the next octets of the body."""
+        """Keep the next octets of the body; `missing` says how many follow these."""
         if len(part) < _SMALL_PART_BYTES:
             self._small.write(part)
+            if len(self._small) < _SMALL_BYTES_MAX:
+                return
+            self._flush_small()
+            self._put_together(len(part), _SMALL_BYTES_MAX)
             return
         self._flush_small()
         self._parts.append(part)
+        self._put_together(len(part), len(part))
 
     def publish(self) -> Publish:
         """Return the whole message, once nothing is missing."""
         self._flush_small()
-        body = self._parts[0] if len(self._parts) == 1 else b"".join(self._parts)
-        return publish_of(self.channel, self._route, self._bits, self.properties, body)
+        body = self._body
+        if body is not None:
+            while self._parts:
+                body.add(self._parts.popleft())
+            octets = body.octets()
+        else:
+            octets = self._parts[0] if len(self._parts) == 1 else b"".join(self._parts)
+        return publish_of(self.channel, self._route, self._bits, self.properties, octets)
+
+    def _put_together(self, come: i64, octets: i64) -> None:
+        """Copy earlier parts of a large body together, more than the octets that have just come.
+
+        So it is never copied as a whole, and takes no memory for what a client only announces.
+
+        Args:
+            come: octets that are not in `held` yet.
+            octets: how many have come since this was called before.
+        """
+        body = self._body
+        if body is None:
+            held: i64 = self.held - len(self.properties) + come
+            if held + self.missing < LARGE_OCTETS or held < self.missing:
+                return
+            body = self._body = Assembly(held + self.missing)
+        left: i64 = _PUT_FACTOR * octets
+        while self._parts and left > 0:
+            left -= body.add(self._parts.popleft())
 
     def _flush_small(self) -> None:
         if len(self._small) > 0:

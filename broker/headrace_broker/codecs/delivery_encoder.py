@@ -8,7 +8,7 @@ Source: AMQP 0-9-1 specification, sections 1.8.3.9 (return) to 1.8.3.15, 2.3.5.2
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, final
 
 from librt.strings import (
     BytesWriter,
@@ -36,6 +36,7 @@ from headrace_broker.codecs.frame import (
     FRAME_METHOD,
 )
 from headrace_broker.codecs.redelivery import with_counts
+from headrace_broker.model.limits import LARGE_OCTETS
 from headrace_broker.model.message import COUNTS_OCTETS, DeliveryRun, Publish
 
 _COPY_BYTES_MAX: Final = 48  # above, a slice is quicker than word by word
@@ -50,7 +51,7 @@ def encode_deliveries(
     start: i64,
     stop: i64,
     frame_max: i64,
-) -> None:
+) -> BodyFrames | None:
     """Append basic.deliver with header and body for each of `run.positions[start:stop]`.
 
     Args:
@@ -62,10 +63,16 @@ def encode_deliveries(
         start: first index into `run.positions`.
         stop: index after the last.
         frame_max: octets of a frame with its envelope, above 8; bodies are split by it.
+
+    Returns:
+        The body of the message, where it is large, whose frames are to follow; there may be but
+        one message then.
     """
     if len(run.counts) > 0:
-        _encode_redeliveries(out, channel, consumer_tag, first_tag, run, start, stop, frame_max)
-        return
+        return _encode_redeliveries(
+            out, channel, consumer_tag, first_tag, run, start, stop, frame_max
+        )
+    rest: BodyFrames | None = None
     blob = run.blob
     base = run.base
     positions = run.positions
@@ -84,8 +91,10 @@ def encode_deliveries(
         out.append(redelivered[at])
         _copy(out, blob, begin, properties)
         out.append(FRAME_END)
-        _write_content(out, channel, blob, properties, end, frame_max)
+        assert rest is None, "a large message has others behind it"
+        rest = _write_content(out, channel, blob, properties, end, frame_max)
         tag += 1
+    return rest
 
 
 def _encode_redeliveries(
@@ -97,9 +106,10 @@ def _encode_redeliveries(
     start: i64,
     stop: i64,
     frame_max: i64,
-) -> None:
+) -> BodyFrames | None:
     """As `encode_deliveries`, apart from it: some of these messages were delivered before."""
     blob = run.blob
+    rest: BodyFrames | None = None
     for at in range(start, stop):
         position: i64 = run.positions[at]
         begin: i64 = message_start(blob, run.base, position)
@@ -112,7 +122,9 @@ def _encode_redeliveries(
         out.append(run.redelivered[at])
         _copy(out, blob, begin, properties)
         out.append(FRAME_END)
-        _write_counted(out, channel, run, at, properties, end, frame_max)
+        assert rest is None, "a large message has others behind it"
+        rest = _write_counted(out, channel, run, at, properties, end, frame_max)
+    return rest
 
 
 def encode_get_ok(
@@ -123,8 +135,8 @@ def encode_get_ok(
     at: i64,
     message_count: i64,
     frame_max: i64,
-) -> None:
-    """Append basic.get-ok with header and body for `run.positions[at]`.
+) -> BodyFrames | None:
+    """Append basic.get-ok with header and body for `run.positions[at]`; as `encode_deliveries`.
 
     Args:
         out: where the frames go.
@@ -148,14 +160,13 @@ def encode_get_ok(
     out.append(FRAME_END)
     end: i64 = message_start(blob, run.base, position + 1)
     if len(run.counts) > 0:
-        _write_counted(out, channel, run, at, properties, end, frame_max)
-    else:
-        _write_content(out, channel, blob, properties, end, frame_max)
+        return _write_counted(out, channel, run, at, properties, end, frame_max)
+    return _write_content(out, channel, blob, properties, end, frame_max)
 
 
 def encode_return(
     out: BytesWriter, publish: Publish, code: i64, text: bytes, frame_max: i64
-) -> None:
+) -> BodyFrames | None:
     """Append basic.return with header and body: nobody took a mandatory or immediate message.
 
     Args:
@@ -163,7 +174,7 @@ def encode_return(
         publish: the message, on its channel.
         code: NO_ROUTE or NO_CONSUMERS.
         text: why, 0 to 255 octets.
-        frame_max: as in `encode_deliveries`.
+        frame_max: as in `encode_deliveries`, and so is what is returned.
     """
     channel = publish.channel
     properties = publish.properties
@@ -176,7 +187,7 @@ def encode_return(
     _begin_header(out, channel, len(properties), len(publish.body))
     out.write(properties)
     out.append(FRAME_END)
-    _write_body(out, channel, publish.body, 0, len(publish.body), frame_max)
+    return _write_body(out, channel, publish.body, 0, len(publish.body), frame_max)
 
 
 def encode_ack(out: BytesWriter, channel: i64, tag: i64, multiple: bool) -> None:
@@ -225,14 +236,14 @@ def _begin_header(out: BytesWriter, channel: i64, properties: i64, body: i64) ->
 
 def _write_content(
     out: BytesWriter, channel: i64, blob: bytes, pos: i64, end: i64, frame_max: i64
-) -> None:
+) -> BodyFrames | None:
     """Write header and body frames of a message whose properties' length stands at `pos`."""
     properties: i64 = i64(read_i32_be(blob, pos))
     body: i64 = pos + 4 + properties
     _begin_header(out, channel, properties, end - body)
     _copy(out, blob, pos + 4, body)
     out.append(FRAME_END)
-    _write_body(out, channel, blob, body, end, frame_max)
+    return _write_body(out, channel, blob, body, end, frame_max)
 
 
 def _write_counted(
@@ -243,7 +254,7 @@ def _write_counted(
     pos: i64,
     end: i64,
     frame_max: i64,
-) -> None:
+) -> BodyFrames | None:
     """As `_write_content`; the headers of one that was delivered before say how often.
 
     They do not where the frame has no room for it: what could be sent once can be sent again.
@@ -260,7 +271,7 @@ def _write_counted(
     _begin_header(out, channel, len(properties), end - body)
     out.write(properties)
     out.append(FRAME_END)
-    _write_body(out, channel, blob, body, end, frame_max)
+    return _write_body(out, channel, blob, body, end, frame_max)
 
 
 def _copy(out: BytesWriter, blob: bytes, pos: i64, end: i64) -> None:
@@ -278,8 +289,18 @@ def _copy(out: BytesWriter, blob: bytes, pos: i64, end: i64) -> None:
 
 def _write_body(
     out: BytesWriter, channel: i64, blob: bytes, pos: i64, end: i64, frame_max: i64
+) -> BodyFrames | None:
+    """Write `blob[pos:end]` as body frames; none for an empty body, nor for a large one."""
+    if end - pos >= LARGE_OCTETS:
+        return BodyFrames(channel, blob, pos, end, frame_max)
+    _write_frames(out, channel, blob, pos, end, frame_max)
+    return None
+
+
+def _write_frames(
+    out: BytesWriter, channel: i64, blob: bytes, pos: i64, end: i64, frame_max: i64
 ) -> None:
-    """Write `blob[pos:end]` as body frames; none for an empty body."""
+    """Write `blob[pos:end]` as body frames."""
     part_max: i64 = frame_max - FRAME_ENVELOPE_BYTES
     assert part_max > 0, "frame_max leaves no room for a body"
     while pos < end:
@@ -290,3 +311,36 @@ def _write_body(
         _copy(out, blob, pos, part_end)
         out.append(FRAME_END)
         pos = part_end
+
+
+@final
+class BodyFrames:
+    """The frames of a large body, made while the socket takes them.
+
+    Attributes:
+        left: octets of the body that are not in frames yet.
+
+    Args:
+        channel: its number.
+        blob: octets in which the body stands.
+        pos: offset of it.
+        end: offset after it.
+        frame_max: as in `encode_deliveries`.
+    """
+
+    def __init__(self, channel: i64, blob: bytes, pos: i64, end: i64, frame_max: i64) -> None:
+        self.left = end - pos
+        self._channel = channel
+        self._blob = blob
+        self._end = end
+        self._frame_max = frame_max
+
+    def take(self, octets_max: i64) -> bytes:
+        """Return the next frames, of so many octets of the body at most, but one at least."""
+        part: i64 = self._frame_max - FRAME_ENVELOPE_BYTES
+        size: i64 = min(max(octets_max // part, 1) * part, self.left)
+        pos = self._end - self.left
+        out = BytesWriter()
+        _write_frames(out, self._channel, self._blob, pos, pos + size, self._frame_max)
+        self.left -= size
+        return out.getvalue()

@@ -72,8 +72,8 @@ class FrameParser:
         frame_max: octets of a frame with its envelope, above 8; may be changed (tune).
         channel_max: how many channels may have an unfinished content; may be changed (tune). Their
             numbers are free, and how many are open is not known here.
-        body_bytes_max: octets of a body; larger ones give `ContentTooLarge`.
-        partial_bytes_max: octets of the unfinished contents of all channels together.
+        body_bytes_max: octets of a body; larger ones give `ContentTooLarge`. May be changed.
+        partial_bytes_max: octets of the unfinished contents of all channels together; likewise.
         buffered_bytes: octets held between feeds.
         missing_bytes: octets to come until nothing is unfinished, as far as they are announced; at
             most a frame too many.
@@ -405,7 +405,10 @@ class FrameParser:
     def _finish_if_whole(self, content: Content, out: list[Event]) -> None:
         if content.missing == 0 and not self.closed:
             self._forget(content)
-            if not content.skipped:
+            size: i64 = content.held - len(content.properties)
+            if not content.skipped and size > self.body_bytes_max:  # the bound has changed since
+                out.append(ContentTooLarge(content.channel, int(size)))
+            elif not content.skipped:
                 out.append(content.publish())
 
     def _forget(self, content: Content) -> None:

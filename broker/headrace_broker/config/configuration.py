@@ -17,13 +17,13 @@ from typing import Annotated, Any, Final, Literal, get_type_hints
 import msgspec
 from msgspec import Meta, Struct
 
-from headrace_broker.config_cluster import unproven_problem
-from headrace_broker.config_default_user import DefaultUserSection, default_user_problem
-from headrace_broker.config_explanation import explain, kinds
-from headrace_broker.config_http import HttpSection
-from headrace_broker.config_metrics import MetricsSection, TracingSection
-from headrace_broker.config_telemetry import TelemetrySection
-from headrace_broker.config_tls import (
+from headrace_broker.config.cluster import unproven_problem
+from headrace_broker.config.default_user import DefaultUserSection, default_user_problem
+from headrace_broker.config.explanation import explain, kinds
+from headrace_broker.config.http import HttpSection
+from headrace_broker.config.metrics import MetricsSection, TracingSection
+from headrace_broker.config.telemetry import TelemetrySection, advertised_address
+from headrace_broker.config.tls import (
     ClusterTlsSection,
     File,
     TlsSection,
@@ -195,7 +195,9 @@ class LimitsSection(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         frame_bytes_max: octets of an AMQP frame offered at connection.tune.
         connections_max: open connections of a listener for AMQP, and as many of gRPC's.
         channels_max: channels per connection offered at connection.tune.
-        message_bytes_max: octets of one body; with its head it is one entry of a log.
+        message_bytes_max: octets of one body; with its head it is one entry of a log. What clients
+            may send is the least of that of all nodes, which each takes at least
+            MESSAGE_BYTES_PLAIN.
         disk_free_bytes_min: free bytes on the data directory's device below which nothing new is
             accepted.
     """
@@ -247,8 +249,8 @@ class LogSection(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The node's shared log.
 
     Attributes:
-        segment_bytes: size of one preallocated log file, at least twice the largest message with
-            what goes with it.
+        segment_bytes: size of one preallocated log file, at least twice the largest message of up
+            to MESSAGE_BYTES_PLAIN with what goes with it. Larger ones get files of their own.
         cache_bytes: entries kept in memory for followers and consumers, in bytes.
         snapshot_every_bytes: a queue's log is cut after so many bytes of entries, at least; what
             is settled leaves the disk then.
@@ -300,6 +302,11 @@ class Config(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     def address(self) -> str:
         """This node's inter-node (gRPC) address."""
         return next(node.address for node in self.cluster.nodes if node.id == self.node.id)
+
+    @property
+    def grpc_address(self) -> str:
+        """Where others reach this node's gRPC listener, "" where it has none."""
+        return advertised_address(self.listeners.grpc or self.listeners.grpcs, self.address)
 
 
 def split_address(address: str) -> tuple[str, int]:
@@ -421,7 +428,8 @@ def _cross_check(config: Config) -> None:
             f"raft.heartbeat_ticks: {config.raft.heartbeat_ticks} must be less than "
             f"raft.election_ticks, {config.raft.election_ticks}"
         )
-    largest = max(config.limits.message_bytes_max, limits.COMMAND_OCTETS_MAX)
+    usual = min(config.limits.message_bytes_max, limits.MESSAGE_BYTES_PLAIN)
+    largest = max(usual, limits.COMMAND_OCTETS_MAX)
     needed = 2 * (largest + limits.ENTRY_OVERHEAD_OCTETS)
     if config.log.segment_bytes < needed:
         raise ConfigError(

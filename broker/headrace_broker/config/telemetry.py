@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import Annotated, Final
 
 from msgspec import Meta, Struct
 
@@ -11,9 +11,6 @@ from headrace_broker.model.limits import (
     TELEMETRY_BYTES,
     TELEMETRY_ENTITIES,
 )
-
-if TYPE_CHECKING:
-    from headrace_broker.config import ListenersSection
 
 MIB: Final = 1 << 20
 GIB: Final = 1 << 30
@@ -36,15 +33,14 @@ class TelemetrySection(Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     entities_max: Annotated[int, Meta(ge=10, le=10_000)] = TELEMETRY_ENTITIES
 
 
-def advertised_address(listeners: ListenersSection, cluster_address: str) -> str:
-    """Return where others reach this node's gRPC listener, "" where it has none.
+def advertised_address(listener: str, cluster_address: str) -> str:
+    """Return where others reach a listener of this node, "" where it has none.
 
     Args:
-        listeners: of the node.
+        listener: HOST:PORT where it listens, "" for none.
         cluster_address: where the other nodes reach it; its host stands for a listener's on all.
     """
-    address = listeners.grpc or listeners.grpcs
-    host, _, port = address.rpartition(":")
+    host, _, port = listener.rpartition(":")
     if host in WILDCARDS:
         host = cluster_address.rpartition(":")[0]
-    return f"{host}:{port}" if address else ""
+    return f"{host}:{port}" if listener else ""

@@ -1,0 +1,1 @@
+"""The queue machine, routing and filters: deterministic, without I/O and without a clock."""

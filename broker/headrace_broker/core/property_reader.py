@@ -237,6 +237,27 @@ def find_field(blob: bytes, start: i64, stop: i64, name: bytes) -> i64:
     return -1
 
 
+def note_fields(blob: bytes, start: i64, stop: i64, places: dict[bytes, int]) -> i64:
+    """Note the offset of each field's type octet by its name; see `find_field`.
+
+    Returns:
+        How many fields were looked at.
+    """
+    count: i64 = 0
+    pos = start
+    while pos < stop:
+        value: i64 = pos + 1 + i64(blob[pos])
+        after = field_stop(blob, value, stop)
+        if after < 0:
+            break
+        count += 1
+        name = blob[pos + 1 : value]
+        if name not in places:
+            places[name] = int(value)
+        pos = after
+    return count
+
+
 def header_octets(blob: bytes, start: i64, stop: i64, name: bytes) -> bytes | None:
     """Return type octet and value of a field as they stand there, or None; see `find_field`."""
     pos = find_field(blob, start, stop, name)

@@ -1,0 +1,1 @@
+"""Flow control as values: accounts, gates, credit, limits, and explanations of slowness."""

@@ -11,6 +11,7 @@ from typing import Final, NamedTuple, final
 from mypy_extensions import i64, mypyc_attr
 
 from headrace_broker.flow.activity import StopCounter
+from headrace_broker.flow.brought import BroughtRecord
 from headrace_broker.flow.flow_limits import FlowLimits
 from headrace_broker.model.flow import Cause
 from headrace_broker.model.limits import ACCOUNTS_LEAVING_MAX, TAB_EXCHANGES_MAX
@@ -38,7 +39,7 @@ class Moved(NamedTuple):
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
-class Debtor:
+class AccountOwner:
     """Who stops while its account is in debt: a socket's reader, a dead letter carrier."""
 
     @abstractmethod
@@ -47,7 +48,7 @@ class Debtor:
 
 
 @final
-class Tab:
+class AccountBalance:
     """What an account owes at one queue.
 
     Loans are counted, not kept one by one: who borrows remembers how much, and repays that once.
@@ -73,6 +74,8 @@ class Tab:
         self._new_messages: i64 = 0  # since the last sample
         self._new_octets: i64 = 0
         self._new_by_exchange: dict[str, int] = {}
+        self._unbrought_messages: i64 = 0  # of what is new
+        self._unbrought_octets: i64 = 0
         self._untold_messages: i64 = 0  # since `take`, but for what is new since the last sample
         self._untold_octets: i64 = 0
         self._untold_by_exchange: dict[str, int] = {}
@@ -86,6 +89,12 @@ class Tab:
         self._new_messages += messages
         self._new_octets += octets
         self.account.borrow(messages, octets)
+
+    def borrow_unbrought(self, messages: i64, octets: i64) -> None:
+        """Take a loan for what the account did not bring: what dies there, or waits elsewhere."""
+        self.borrow(messages, octets)
+        self._unbrought_messages += messages
+        self._unbrought_octets += octets
 
     def came_through(self, exchange: str, messages: i64) -> None:
         """Note the exchange of messages that are handed to the queue."""
@@ -118,11 +127,19 @@ class Tab:
         self.octet_rate += int(self._new_octets) * new - self.octet_rate * weight
         self._untold_messages += self._new_messages
         self._untold_octets += self._new_octets
-        self._new_messages = 0
-        self._new_octets = 0
+        self._new_messages = self._unbrought_messages = 0
+        self._new_octets = self._unbrought_octets = 0
         if self.message_rate < RATE_MIN and self.octet_rate < RATE_MIN:
             self.message_rate = self.octet_rate = 0.0
         self._sample_exchanges(new, weight)
+
+    def note(self) -> None:
+        """Record what was handed over since the last sample; called right before it or the end."""
+        record = self.account.brought
+        messages = self._new_messages - self._unbrought_messages
+        octets = self._new_octets - self._unbrought_octets
+        if record is not None and messages > 0:
+            record.note(self.account.cause, self.group, int(messages), int(octets))
 
     def _sample_exchanges(self, new: float, weight: float) -> None:
         rates: dict[str, float] = {}
@@ -174,23 +191,27 @@ class Account:
         debtor: told when it is; None for an activity that is stopped in another way.
         tabs: what it owes by queue, at those where it owes something or did lately.
         limits: those in force.
+        brought: where what it hands over is recorded, None for nowhere.
     """
 
-    def __init__(self, cause: Cause, limits: FlowLimits, debtor: Debtor | None = None) -> None:
+    def __init__(
+        self, cause: Cause, limits: FlowLimits, debtor: AccountOwner | None = None
+    ) -> None:
         self.cause = cause
         self.weight: i64 = 1
         self.messages: i64 = 0
         self.octets: i64 = 0
         self.in_debt = False
         self.debtor = debtor
-        self.tabs: dict[int, Tab] = {}
+        self.tabs: dict[int, AccountBalance] = {}
+        self.brought: BroughtRecord | None = None
         self.limits = limits
 
-    def tab(self, group: int) -> Tab:
+    def tab(self, group: int) -> AccountBalance:
         """Return what is owed at a queue."""
         tab = self.tabs.get(group)
         if tab is None:
-            tab = Tab(self, group)
+            tab = AccountBalance(self, group)
             self.tabs[group] = tab
         return tab
 
@@ -198,6 +219,7 @@ class Account:
         """Forget a queue at which nothing is owed; otherwise it stays."""
         tab = self.tabs.get(group)
         if tab is not None and tab.messages == 0:
+            tab.note()
             del self.tabs[group]
 
     def borrow(self, messages: i64, octets: i64) -> None:
@@ -248,6 +270,7 @@ class Ledger:
         dropped_messages: publishes that were held and had nowhere to go when their channel ended.
         dropped_octets: the same in octets.
         stops: for how long connections were stopped, by limit.
+        brought: what accounts have brought to queues, those that are gone too.
         leaving: accounts that were closed and forgotten, until somebody has looked; None where
             nobody does.
     """
@@ -258,13 +281,15 @@ class Ledger:
         self.dropped_messages: i64 = 0
         self.dropped_octets: i64 = 0
         self.stops = StopCounter()
+        self.brought = BroughtRecord()
         self.leaving: list[Account] | None = None
         self._closed: set[str] = set()
 
-    def open(self, cause: Cause, debtor: Debtor | None = None) -> Account:
+    def open(self, cause: Cause, debtor: AccountOwner | None = None) -> Account:
         """Open an account; its name must not be in use."""
         assert cause.account not in self.accounts, cause.account
         account = Account(cause, self.limits, debtor)
+        account.brought = self.brought
         self.accounts[cause.account] = account
         return account
 
@@ -276,6 +301,10 @@ class Ledger:
         else:
             self._closed.add(account.cause.account)
 
+    def is_open(self, name: str) -> bool:
+        """Return whether an account is there that was not closed."""
+        return name in self.accounts and name not in self._closed
+
     def sweep(self) -> None:
         """Forget closed accounts that owe nothing any more; called now and then."""
         for name in list(self._closed):
@@ -286,6 +315,9 @@ class Ledger:
 
     def _forget(self, account: Account) -> None:
         del self.accounts[account.cause.account]
+        for tab in account.tabs.values():
+            tab.note()
+        account.brought = None  # tabs that are closed later have nothing new to note
         leaving = self.leaving
         if leaving is not None and account.tabs and len(leaving) < ACCOUNTS_LEAVING_MAX:
             leaving.append(account)
@@ -301,8 +333,10 @@ class Ledger:
         Args:
             elapsed_s: since the last time; more than 0.
         """
+        self.brought.now_s += elapsed_s
         for account in self.accounts.values():
             for tab in list(account.tabs.values()):
+                tab.note()
                 tab.sample(elapsed_s)
                 if tab.message_rate == 0.0 and tab.octet_rate == 0.0:
                     account.close_tab(tab.group)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from headrace_broker.model.flow_status import AccountStatus, CauseStatus, TabStatus
+from headrace_broker.model.flow_status import AccountStatus, BalanceStatus, CauseStatus
 
 RECENT_S: Final = 10  # seconds in which what was brought counts as load
 HEAVIEST_MAX: Final = 10  # causes and queues in an answer; more than people read
@@ -33,12 +33,12 @@ def heaviest(accounts: Iterable[AccountStatus], names: Names) -> list[CauseStatu
     return _ranked([(account, tab) for account in accounts for tab in account.tabs], names)
 
 
-def load(tab: TabStatus) -> float:
+def load(tab: BalanceStatus) -> float:
     """Return an account's load at a queue in octets."""
     return tab.octets + RECENT_S * tab.octet_rate
 
 
-def _ranked(pairs: list[tuple[AccountStatus, TabStatus]], names: Names) -> list[CauseStatus]:
+def _ranked(pairs: list[tuple[AccountStatus, BalanceStatus]], names: Names) -> list[CauseStatus]:
     total = sum(load(tab) for _, tab in pairs)
     found = [_cause(account, tab, total, names) for account, tab in pairs if load(tab) > 0]
     found.sort(key=_rank)
@@ -49,7 +49,7 @@ def _rank(cause: CauseStatus) -> tuple[float, int, str]:
     return -cause.share, -cause.messages, cause.account
 
 
-def _cause(account: AccountStatus, tab: TabStatus, total: float, names: Names) -> CauseStatus:
+def _cause(account: AccountStatus, tab: BalanceStatus, total: float, names: Names) -> CauseStatus:
     vhost, queue = names.get(tab.group, (account.vhost, ""))
     return CauseStatus(
         account=account.account,

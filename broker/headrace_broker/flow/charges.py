@@ -54,6 +54,12 @@ class Charge:
         if self.home:
             self._charges.observer.on_changed(self.home)
 
+    def borrow_unbrought(self, messages: i64, octets: i64) -> None:
+        """Owe more, for what dies in the queue."""
+        self.loan.borrow_unbrought(messages, octets)
+        if self.home:
+            self._charges.observer.on_changed(self.home)
+
     def repay(self, messages: i64, octets: i64) -> None:
         """Work is done, or was dropped."""
         self.loan.repay(messages, octets)

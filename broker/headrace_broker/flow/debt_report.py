@@ -39,7 +39,7 @@ class Debt(NamedTuple):
 
 
 @final
-class Telling:
+class DebtAnnouncement:
     """What one node tells another, and whether that has heard it.
 
     Attributes:
@@ -97,7 +97,7 @@ class ReportedDebts:
         self._loans: dict[int, dict[tuple[int, int], Loan]] = {}  # node -> cause and group -> debt
         self._newest: dict[int, tuple[int, int]] = {}  # node -> its boot and number of report
 
-    def hear(self, node: int, boot: int, number: int, debts: Iterable[Debt]) -> None:
+    def receive(self, node: int, boot: int, number: int, debts: Iterable[Debt]) -> None:
         """Take over a report, unless a newer one was heard."""
         if self._newest.get(node, (0, 0)) >= (boot, number):
             return

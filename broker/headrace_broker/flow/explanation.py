@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any, Final, final
+from typing import Any, Final
 
+from headrace_broker.flow.backlog import BACKLOG, LOAD, backlog_causes, is_backlog
 from headrace_broker.flow.blame import HEAVIEST_MAX, causes_at, causes_of, heaviest
+from headrace_broker.flow.facts import Facts
 from headrace_broker.flow.sentence import connection_sentence, hint, queue_sentence
 from headrace_broker.model.flow import (
     FLOW,
@@ -21,44 +23,13 @@ from headrace_broker.model.flow_status import (
     NEVER,
     AccountStatus,
     ActivityStatus,
+    CauseStatus,
     ConnectionFlow,
     Explanation,
-    GateFlow,
-    NodeFlow,
     QueueFlow,
 )
 
 ALARMS: Final = (LIMIT_NAMES[LIMIT_MEMORY], LIMIT_NAMES[LIMIT_DISK])
-
-
-@final
-class Facts:
-    """What the nodes have told.
-
-    Attributes:
-        account: of the connection that is asked about.
-        queue: that which is asked about, or which is behind the connection's limit.
-        queue_names: vhost and name by group, of all queues that accounts have tabs at.
-        gates: of that queue, of each node.
-        accounts: that have a tab there; where an alarm is on, all.
-        held: connections that it stops.
-        queues: the largest ones, for alarms.
-        nodes: those that answered.
-        publish_rates: what the connection's user and vhost may publish, for people.
-        missing: names of the nodes that did not answer.
-    """
-
-    def __init__(self) -> None:
-        self.account: AccountStatus | None = None
-        self.queue: QueueFlow | None = None
-        self.queue_names: dict[int, tuple[str, str]] = {}
-        self.gates: list[GateFlow] = []
-        self.accounts: list[AccountStatus] = []
-        self.held: list[ConnectionFlow] = []
-        self.queues: list[QueueFlow] = []
-        self.nodes: list[NodeFlow] = []
-        self.publish_rates: tuple[str, ...] = ()
-        self.missing: tuple[str, ...] = ()
 
 
 def binding_limit(flow: ActivityStatus) -> str:
@@ -98,7 +69,7 @@ def explain_connection(connection: ConnectionFlow, facts: Facts) -> Explanation:
     limit = binding_limit(flow)
     queue = facts.queue
     if queue is not None:
-        causes = causes_at(queue.group, facts.accounts, facts.queue_names)
+        causes = _causes_at(queue, limit, facts)
     elif limit in ALARMS:
         causes = heaviest(facts.accounts, facts.queue_names)
     else:
@@ -123,13 +94,14 @@ def explain_connection(connection: ConnectionFlow, facts: Facts) -> Explanation:
         hint=hint(limit, queue, connection.user, connection.vhost),
         details=_details(facts, connection),
         missing=facts.missing,
+        shares_of=BACKLOG if facts.brought and is_backlog(limit, queue) else LOAD,
     )
 
 
 def explain_queue(queue: QueueFlow, facts: Facts) -> Explanation:
     """Say whom a queue stops, and who has filled it."""
     limit = _queue_limit(queue, facts)
-    causes = causes_at(queue.group, facts.accounts, facts.queue_names)
+    causes = _causes_at(queue, limit, facts)
     return Explanation(
         kind="queue",
         name=queue.name,
@@ -149,7 +121,15 @@ def explain_queue(queue: QueueFlow, facts: Facts) -> Explanation:
         hint=hint(limit, queue, "", queue.vhost),
         details=_details(facts, None),
         missing=facts.missing,
+        shares_of=BACKLOG if facts.brought and is_backlog(limit, queue) else LOAD,
     )
+
+
+def _causes_at(queue: QueueFlow, limit: str, facts: Facts) -> list[CauseStatus]:
+    """Return who is behind a limit of a queue: who has filled it, or who loads it now."""
+    if facts.brought and is_backlog(limit, queue):
+        return backlog_causes(queue, facts.brought, facts.queue_names)
+    return causes_at(queue.group, facts.accounts, facts.queue_names)
 
 
 def _queue_limit(queue: QueueFlow, facts: Facts) -> str:

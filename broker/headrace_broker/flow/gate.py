@@ -47,7 +47,7 @@ class Waiter:
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
-class Bell:
+class GateScheduler:
     """Who serves gates, later and never within a call that rings."""
 
     @abstractmethod
@@ -93,7 +93,7 @@ class Gate:
         waiting_count: how many wait here.
     """
 
-    def __init__(self, limit: int, group: int, bell: Bell | None = None) -> None:
+    def __init__(self, limit: int, group: int, bell: GateScheduler | None = None) -> None:
         self.limit = limit
         self.group = group
         self.room = True

@@ -12,7 +12,7 @@ from typing import Final, final
 from mypy_extensions import i64
 
 from headrace_broker.flow.flow_limits import FlowLimits
-from headrace_broker.flow.gate import Bell, Gate
+from headrace_broker.flow.gate import Gate, GateScheduler
 from headrace_broker.flow.share import Reader, Share, Shares
 from headrace_broker.flow.turn_budget import TurnBudget
 from headrace_broker.model.flow import LIMIT_INTAKE
@@ -70,7 +70,7 @@ class Intake:
         returned: those that went back to their publishers.
     """
 
-    def __init__(self, limits: FlowLimits, bell: Bell | None = None) -> None:
+    def __init__(self, limits: FlowLimits, bell: GateScheduler | None = None) -> None:
         self.gate = Gate(LIMIT_INTAKE, 0, bell)
         self.shares = Shares(limits, self.gate, bell)
         self.pending: i64 = 0

@@ -32,6 +32,12 @@ class Loan:
         self.octets += octets
         self.account.tab(self.group).borrow(messages, octets)
 
+    def borrow_unbrought(self, messages: i64, octets: i64) -> None:
+        """Owe more, for what was not brought to the queue."""
+        self.messages += messages
+        self.octets += octets
+        self.account.tab(self.group).borrow_unbrought(messages, octets)
+
     def repay(self, messages: i64, octets: i64) -> None:
         """Owe less."""
         assert messages <= self.messages, "repaid twice"
@@ -45,6 +51,9 @@ class Loan:
         self.repay(self.messages, self.octets)
 
     def owe(self, messages: i64, octets: i64) -> None:
-        """Owe so much from now on; what stays owed is not forgiven in between."""
-        self.borrow(max(messages - self.messages, 0), max(octets - self.octets, 0))
+        """Owe so much from now on; what stays owed is not forgiven in between.
+
+        It is what another node tells of its queues, dead letters and their sources alike.
+        """
+        self.borrow_unbrought(max(messages - self.messages, 0), max(octets - self.octets, 0))
         self.repay(self.messages - messages, self.octets - octets)

@@ -24,7 +24,7 @@ class OutflowClaims:
     def __init__(self) -> None:
         self._heard: dict[int, tuple[int, int]] = {}  # by node: the weight, and when it said so
 
-    def hear(self, node: int, weight: int, now_us: int) -> None:
+    def receive(self, node: int, weight: int, now_us: int) -> None:
         """A node says so; it counts for OUTFLOW_LEASE_US."""
         self._heard[node] = (min(weight, CLAIM_MAX), now_us)
 

@@ -7,7 +7,7 @@ from typing import Final, final
 from mypy_extensions import i64
 
 from headrace_broker.flow.flow_limits import FlowLimits
-from headrace_broker.flow.gate import Bell, Gate
+from headrace_broker.flow.gate import Gate, GateScheduler
 from headrace_broker.flow.intake import Intake
 from headrace_broker.model.flow import LIMIT_OUTFLOW, LIMIT_QUEUE
 from headrace_broker.model.limits import LEADER_PENDING_OCTETS, OUTFLOW_BURST_US, OUTFLOW_LEASE_US
@@ -42,7 +42,7 @@ class Pending:
     """
 
     def __init__(
-        self, group: int, limits: FlowLimits, intake: Intake, nodes: int, bell: Bell | None
+        self, group: int, limits: FlowLimits, intake: Intake, nodes: int, bell: GateScheduler | None
     ) -> None:
         self.octets: i64 = 0
         self.users = 0
@@ -84,7 +84,7 @@ class Pending:
             self.gate.overdrawn = False
         self._judge()
 
-    def hear(self, outflow: i64, now_us: i64) -> None:
+    def receive(self, outflow: i64, now_us: i64) -> None:
         """The queue's leader lets in so many messages a second from here, 0 for any number."""
         if self.outflow == 0:
             self._left = 0

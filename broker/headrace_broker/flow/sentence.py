@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from headrace_broker.flow import wording
+from headrace_broker.flow.backlog import UNKNOWN, is_backlog
+from headrace_broker.flow.facts import Facts
 from headrace_broker.model.flow import (
     BLOCKING,
+    CONNECTION,
     LIMIT_ACCOUNT,
     LIMIT_COMMANDS,
     LIMIT_CREDIT,
@@ -19,11 +22,9 @@ from headrace_broker.model.flow import (
     LIMIT_QUEUE,
     LIMIT_RATE,
     LIMIT_WATERMARK,
+    STREAM,
 )
 from headrace_broker.model.flow_status import CauseStatus, ConnectionFlow, NodeFlow, QueueFlow
-
-if TYPE_CHECKING:
-    from headrace_broker.flow.explanation import Facts
 
 ACCOUNT: Final = LIMIT_NAMES[LIMIT_ACCOUNT]
 CREDIT: Final = LIMIT_NAMES[LIMIT_CREDIT]
@@ -44,7 +45,7 @@ def connection_sentence(
     connection: ConnectionFlow, limit: str, leader: str, causes: list[CauseStatus], facts: Facts
 ) -> str:
     """Return why a connection is slow."""
-    whose = (f"user {connection.user}", f"vhost {connection.vhost}")
+    whose = (f"user {connection.user}", f"vhost {connection.vhost}" if connection.vhost else "")
     who = f"conn {wording.client(connection.name, connection.client_name, *whose)}"
     if not limit:
         if connection.state == BLOCKING:
@@ -75,7 +76,7 @@ def queue_sentence(queue: QueueFlow, limit: str, causes: list[CauseStatus], fact
         text = f"{who} holds {publishers} back: {_falls_behind(queue, facts)}"
     else:
         text = f"{who} holds {publishers} back by the limit {limit}: {_takes(queue)}"
-    return text + _most_of(causes, "", "its load")
+    return text + _loaded(queue, limit, causes, "", facts)
 
 
 # How long, and by whom
@@ -102,6 +103,8 @@ def _by_whom(limit: str, leader: str, connection: ConnectionFlow, facts: Facts) 
     if limit == RATE:
         return "the publish rate of its user or vhost"
     queue = facts.queue
+    if facts.hides_queue and limit not in (INTAKE, HELD):
+        return "a queue of another vhost"
     if queue is not None and limit not in (INTAKE, HELD):
         return f"queue '{queue.name}' (leader {queue.node or 'unknown'})"
     return f"node {connection.node}, where it is connected"
@@ -265,7 +268,55 @@ def _culprit(
         return text + _most_of(causes, connection.id, "what publishers brought lately")
     if facts.queue is None or limit == RATE:
         return ""
-    return _most_of(causes, connection.id, "its load")
+    return _loaded(facts.queue, limit, causes, connection.id, facts)
+
+
+def _loaded(queue: QueueFlow, limit: str, causes: list[CauseStatus], own: str, facts: Facts) -> str:
+    """Return who is behind a queue's limit: who has filled it where that is what counts."""
+    if not is_backlog(limit, queue):
+        return _most_of(causes, own, "its load")
+    if facts.brought:
+        return _filled(queue, causes, own)
+    waiting = wording.messages(queue.ready + queue.unsettled)
+    text = f"; no node that answered remembers who brought its {waiting}"
+    return text + _most_of(causes, own, "what is owed there and came in the last 10 s")
+
+
+def _filled(queue: QueueFlow, causes: list[CauseStatus], own: str) -> str:
+    """Return who brought most of what stands in a queue, and how much the asker's own was."""
+    text = ""
+    known = [cause for cause in causes if cause.kind != UNKNOWN and cause.queued_messages]
+    if known:
+        top = known[0]
+        text = f"; {_part(top, queue)} brought by {_whose(top, own)}"
+        mine = [cause for cause in known[1:] if own and cause.account == own]
+        if mine:
+            text += f"; this connection brought {mine[0].queued_messages:,} of them"
+    for cause in causes:
+        if cause.kind == UNKNOWN:
+            text += f"; no node that answered remembers who brought {_some(cause, queue)}"
+    return text
+
+
+def _some(cause: CauseStatus, queue: QueueFlow) -> str:
+    of = wording.messages(queue.ready + queue.unsettled)
+    return f"{cause.queued_messages:,} of its {of}"
+
+
+def _part(cause: CauseStatus, queue: QueueFlow) -> str:
+    size = f"{wording.octets(cause.queued_octets)} of {wording.octets(queue.octets)}"
+    return f"{_some(cause, queue)} ({size}) {'was' if cause.queued_messages == 1 else 'were'}"
+
+
+def _whose(cause: CauseStatus, own: str) -> str:
+    if own and cause.account == own:
+        return "this connection itself"
+    names = (cause.kind, cause.name, cause.user_provided_name, cause.node, cause.user)
+    who = wording.origin(*names)
+    if cause.gone and cause.kind in (CONNECTION, STREAM):
+        ago = wording.duration(cause.last_ms)
+        return f"{who}, which is gone and brought the last of them {ago} ago"
+    return who
 
 
 def _most_of(causes: list[CauseStatus], own: str, what: str) -> str:
@@ -292,7 +343,7 @@ def hint(limit: str, queue: QueueFlow | None, user: str, vhost: str) -> str:
     if limit == DISK:
         return "consume or purge the largest queues, or give the node more disk"
     if limit == RATE:
-        name = f"user '{user}' or vhost '{vhost}'"
+        name = f"user '{user}' or " + (f"vhost '{vhost}'" if vhost else "of its vhost")
         return f"raise publish-rate-messages or publish-rate-bytes of {name}"
     if limit == INTAKE:
         return "connect to a node that does less, or " + raising.format("turn-messages")

@@ -7,7 +7,8 @@ get equal ones. Such a threshold needs no list of who wants how much.
 A publish that is larger than its connection's threshold passes a turnstile: it goes on when all
 that is still to come of it has room beside others that do, and then it comes in as a whole. They
 enter one after the other, so each gets in some time, and none waits in the middle for room that is
-taken by another one that waits.
+taken by another one that waits. One for which there is never room beside others is *huge*: one of
+these at a time comes in whatever the large ones take, and keeps none of them waiting.
 
 Source: Choudhury and Hahne, "Dynamic Queue Length Thresholds for Shared-Memory Packet Switches".
 """
@@ -20,7 +21,7 @@ from typing import Final, final
 from mypy_extensions import i64, mypyc_attr
 
 from headrace_broker.flow.flow_limits import FlowLimits
-from headrace_broker.flow.gate import Bell, Gate
+from headrace_broker.flow.gate import Gate, GateScheduler
 from headrace_broker.model.limits import LARGE_STALLED_LOOKS
 
 SMALL_PART: Final = 4  # a quarter of the node's bound is for what connections hold
@@ -52,6 +53,7 @@ class Share:
         missing: octets of those still to come, as far as they are announced.
         full: its socket must not be read.
         slot: octets reserved for a large publish that goes through the turnstile, 0 for none.
+        huge: more than all large ones together may have, so that it is reckoned apart from them.
     """
 
     def __init__(self, shares: Shares, reader: Reader) -> None:
@@ -60,6 +62,7 @@ class Share:
         self.missing: i64 = 0
         self.full = False
         self.slot: i64 = 0
+        self.huge = False
         self._still: i64 = 0  # looks at which nothing had come
         self._seen: i64 = 0  # octets of its publish at the last of them
         self._quiet: i64 = 0
@@ -156,7 +159,7 @@ class Shares:
         due: `look` is to be called.
     """
 
-    def __init__(self, limits: FlowLimits, gate: Gate, bell: Bell | None) -> None:
+    def __init__(self, limits: FlowLimits, gate: Gate, bell: GateScheduler | None) -> None:
         self.held: i64 = 0
         self.partial: i64 = 0
         self.count: i64 = 0
@@ -165,7 +168,8 @@ class Shares:
         self._bell = bell
         self.due = False
         self._small: i64 = 0  # octets of all but those in the turnstile
-        self._large: i64 = 0  # octets reserved in the turnstile
+        self._large: i64 = 0  # octets reserved in the turnstile, but for the huge one
+        self._huge: Share | None = None  # within
         self._unread: dict[Share, None] = {}  # full, and in neither of the following
         self._entering: dict[Share, None] = {}  # before the turnstile, in the order they came
         self._inside: dict[Share, None] = {}  # within
@@ -199,8 +203,7 @@ class Shares:
         self._small -= quiet
         if share.slot == 0:
             self._small -= share.octets
-        self._large -= share.slot
-        share.slot = 0
+        self._give_back(share)
         self._unread.pop(share, None)
         self._entering.pop(share, None)
         self._inside.pop(share, None)
@@ -251,10 +254,11 @@ class Shares:
         for share in list(self._inside):
             if share.full:
                 self._judge_inside(share)
-        while self._entering:
-            share = next(iter(self._entering))
+        for share in list(self._entering):
             if share.octets > self._threshold() // 2 and not self._enter(share):
-                break
+                if not self._is_huge(share):
+                    break
+                continue
             self._resume(share)
         for share in list(self._unread):
             if share.octets <= self._threshold() // 2:
@@ -274,7 +278,8 @@ class Shares:
 
     def _stop(self, share: Share) -> None:
         if share.held == 0 and share.missing > 0:
-            if not self._entering and self._enter(share):
+            first = all(self._is_huge(other) for other in self._entering)
+            if first and self._enter(share):
                 return
             self._entering[share] = None
         else:
@@ -287,12 +292,18 @@ class Shares:
         share.set_full(False)
 
     def _enter(self, share: Share) -> bool:
-        """Let a large publish in as a whole; one alone always enters."""
+        """Admit a large publish as a whole; return False while it has no slot."""
         need = share.octets + share.missing + FREE_OCTETS
-        if self._large > 0 and self._large + need > self._large_max():
+        if self._is_huge(share):
+            if self._huge is not None:
+                return False
+            self._huge = share
+            share.huge = True
+        elif self._large > 0 and self._large + need > self._large_max():
             return False
+        else:
+            self._large += need
         self._small -= share.octets
-        self._large += need
         share.slot = need
         self._inside[share] = None
         return True
@@ -308,8 +319,12 @@ class Shares:
             self._leave(share)
             return
         need = octets + share.missing + FREE_OCTETS
+        if share.huge:
+            share.slot = need
+            share.set_full(share.missing == 0)
+            return
         if need > share.slot:
-            first = next(iter(self._inside)) is share
+            first = next(each for each in self._inside if not each.huge) is share
             if not first and self._large + need - share.slot > self._large_max():
                 share.set_full(True)
                 return
@@ -320,12 +335,24 @@ class Shares:
         share.set_full(share.missing == 0)
 
     def _leave(self, share: Share) -> None:
-        self._large -= share.slot
+        self._give_back(share)
         self._small += share.octets
-        share.slot = 0
         del self._inside[share]
         share.set_full(False)
         self._freed()
+
+    def _give_back(self, share: Share) -> None:
+        """Free what is reserved for a share."""
+        if share.huge:
+            share.huge = False
+            self._huge = None
+        else:
+            self._large -= share.slot
+        share.slot = 0
+
+    def _is_huge(self, share: Share) -> bool:
+        """Return whether a publish takes more than large ones together may."""
+        return share.octets + share.missing + FREE_OCTETS > self._large_max()
 
     # Bounds
 

@@ -68,6 +68,9 @@ def origin(kind: str, name: str, client_name: str, node: str, user: str) -> str:
         if not name:
             return "another user's connection"
         return client(name, client_name, f"user {user}" if user else "")
+    if kind == "unknown":
+        return "not known"
     what = {"expiry": "messages that expire", "dead-letters": "dead letters"}
     what |= {"replay": "a replay", "republish": "messages that are moved"}
+    what["others"] = "further clients"
     return f"{what.get(kind, kind)} on {node}"

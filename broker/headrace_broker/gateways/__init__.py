@@ -1,0 +1,1 @@
+"""Protocols of clients: AMQP 0-9-1 and gRPC."""

@@ -1,0 +1,1 @@
+"""The HTTP API and web page of a node, put together."""

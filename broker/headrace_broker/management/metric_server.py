@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from aiohttp import web
 
-from headrace_broker.management.administration import Administration
-from headrace_broker.management.entrance import Entrance
-from headrace_broker.management.guard import Guard
-from headrace_broker.management.headers import protect_prepared
-from headrace_broker.management.hosts import Hosts
-from headrace_broker.management.listener import HttpListener
-from headrace_broker.management.metrics import MetricEndpoints
-from headrace_broker.management.route import MONITORING, NOBODY
-from headrace_broker.management.status_source import StatusSource
-from headrace_broker.model.limits import METRIC_CONNECTIONS_MAX
+from headrace_broker.management.http.administration import Administration
+from headrace_broker.management.http.connection import HttpPlaces
+from headrace_broker.management.http.guard import Guard
+from headrace_broker.management.http.headers import protect_prepared
+from headrace_broker.management.http.hosts import Hosts
+from headrace_broker.management.http.listener import HttpListener
+from headrace_broker.management.http.login_service import LoginService
+from headrace_broker.management.http.route import MONITORING, NOBODY
+from headrace_broker.management.http.status_source import StatusSource
+from headrace_broker.management.resources.metrics import MetricEndpoints
+from headrace_broker.model.limits import METRIC_CONNECTIONS_MAX, METRIC_CONNECTIONS_OF_ADDRESS
+from headrace_broker.runtime.calls.gate import CallGate
 
 
 class MetricServer:
@@ -24,6 +26,7 @@ class MetricServer:
         node: whose metrics.
         anonymous: nobody is asked for a log-in.
         hosts: the names by which the node may be asked.
+        calls: has requests take turns on the loop.
     """
 
     def __init__(
@@ -32,9 +35,10 @@ class MetricServer:
         node: Administration,
         anonymous: bool,
         hosts: Hosts | None = None,
+        calls: CallGate | None = None,
     ) -> None:
         role = NOBODY if anonymous else MONITORING
-        guard = Guard(Entrance(source, node.view), node.metrics.http, hosts)
+        guard = Guard(LoginService(source, node.view), node.metrics.http, hosts, calls)
         app = web.Application(middlewares=[guard.handle])
         app.on_response_prepare.append(protect_prepared)
         for row in MetricEndpoints(node.metrics, source, role).routes():
@@ -50,7 +54,10 @@ class MetricServer:
         """
         await self._runner.setup()
         assert self._runner.server is not None, "it is there once the runner is set up"
-        listener = HttpListener(self._runner.server, connections_max=METRIC_CONNECTIONS_MAX)
+        listener = HttpListener(
+            self._runner.server,
+            places=HttpPlaces(METRIC_CONNECTIONS_MAX, METRIC_CONNECTIONS_OF_ADDRESS),
+        )
         try:
             bound = await listener.start(host, port)
         except OSError:

@@ -10,48 +10,50 @@ from typing import Any, Final, Protocol
 
 from aiohttp import web
 
-from headrace_broker.management.administration import Administration
-from headrace_broker.management.advice import AdviceEndpoints
-from headrace_broker.management.alarms import AlarmEndpoints
-from headrace_broker.management.answer import json_answer
-from headrace_broker.management.archives import ArchiveEndpoints
-from headrace_broker.management.bindings import BindingEndpoints
-from headrace_broker.management.body import LargeBodies
-from headrace_broker.management.clients import ClientEndpoints
-from headrace_broker.management.cluster import ClusterEndpoints
-from headrace_broker.management.definitions import DefinitionEndpoints
-from headrace_broker.management.entrance import Entrance
-from headrace_broker.management.exchanges import ExchangeEndpoints
-from headrace_broker.management.flow import FlowEndpoints
-from headrace_broker.management.flow_limits import FlowLimitEndpoints
-from headrace_broker.management.guard import Guard
-from headrace_broker.management.headers import protect_prepared
-from headrace_broker.management.health import HealthEndpoints, State
-from headrace_broker.management.hosts import Hosts
-from headrace_broker.management.leases import LeaseEndpoints
-from headrace_broker.management.listener import HttpListener
-from headrace_broker.management.log_level import LogLevelEndpoints
-from headrace_broker.management.members import MemberEndpoints
-from headrace_broker.management.messages import MessageEndpoints
-from headrace_broker.management.metrics import MetricEndpoints
-from headrace_broker.management.nodes import NodeEndpoints
-from headrace_broker.management.openapi import document
-from headrace_broker.management.overview import OverviewEndpoints
+from headrace_broker.management.definitions.definitions import DefinitionEndpoints
+from headrace_broker.management.http.administration import Administration
+from headrace_broker.management.http.answer import json_answer
+from headrace_broker.management.http.body import LargeBodies
+from headrace_broker.management.http.connection import HttpPlaces
+from headrace_broker.management.http.guard import Guard
+from headrace_broker.management.http.headers import protect_prepared
+from headrace_broker.management.http.hosts import Hosts
+from headrace_broker.management.http.listener import HttpListener
+from headrace_broker.management.http.login_service import LoginService
+from headrace_broker.management.http.openapi import document
+from headrace_broker.management.http.route import NOBODY, Route, described, got
+from headrace_broker.management.http.status_source import StatusSource
 from headrace_broker.management.page.server import Page
-from headrace_broker.management.parameters import ParameterEndpoints
-from headrace_broker.management.permissions import PermissionEndpoints
-from headrace_broker.management.policies import PolicyEndpoints
-from headrace_broker.management.publishing import PublishEndpoints
-from headrace_broker.management.queues import QueueEndpoints
-from headrace_broker.management.rate import SAMPLE_INTERVAL_S, RateMeter
-from headrace_broker.management.route import NOBODY, Route, described, got
-from headrace_broker.management.status_source import StatusSource
-from headrace_broker.management.topic_permissions import TopicPermissionEndpoints
-from headrace_broker.management.user_limits import UserLimitEndpoints
-from headrace_broker.management.users import UserEndpoints
-from headrace_broker.management.vhosts import VhostEndpoints
+from headrace_broker.management.resources.advice import AdviceEndpoints
+from headrace_broker.management.resources.alarms import AlarmEndpoints
+from headrace_broker.management.resources.archives import ArchiveEndpoints
+from headrace_broker.management.resources.bindings import BindingEndpoints
+from headrace_broker.management.resources.clients import ClientEndpoints
+from headrace_broker.management.resources.cluster import ClusterEndpoints
+from headrace_broker.management.resources.exchanges import ExchangeEndpoints
+from headrace_broker.management.resources.flow import FlowEndpoints
+from headrace_broker.management.resources.flow_limits import FlowLimitEndpoints
+from headrace_broker.management.resources.health import HealthEndpoints, State
+from headrace_broker.management.resources.leases import LeaseEndpoints
+from headrace_broker.management.resources.log_level import LogLevelEndpoints
+from headrace_broker.management.resources.members import MemberEndpoints
+from headrace_broker.management.resources.messages import MessageEndpoints
+from headrace_broker.management.resources.metrics import MetricEndpoints
+from headrace_broker.management.resources.nodes import NodeEndpoints
+from headrace_broker.management.resources.overview import OverviewEndpoints
+from headrace_broker.management.resources.parameters import ParameterEndpoints
+from headrace_broker.management.resources.permissions import PermissionEndpoints
+from headrace_broker.management.resources.policies import PolicyEndpoints
+from headrace_broker.management.resources.publishing import PublishEndpoints
+from headrace_broker.management.resources.queues import QueueEndpoints
+from headrace_broker.management.resources.topic_permissions import TopicPermissionEndpoints
+from headrace_broker.management.resources.user_limits import UserLimitEndpoints
+from headrace_broker.management.resources.users import UserEndpoints
+from headrace_broker.management.resources.vhosts import VhostEndpoints
+from headrace_broker.management.view.rate import SAMPLE_INTERVAL_S, RateMeter
 from headrace_broker.model.limits import REQUEST_BODY_BYTES_MAX
-from headrace_broker.runtime.tls import ServerTls
+from headrace_broker.runtime.calls.gate import CallGate
+from headrace_broker.runtime.security.tls import ServerTls
 
 SHUTDOWN_S_MAX: Final = 2.0  # seconds that open requests get at stop
 
@@ -74,6 +76,7 @@ class ManagementServer:
         node: what is looked at and changed through it.
         clock: seconds of a clock that never goes back.
         hosts: the names by which the node may be asked.
+        calls: has requests take turns on the loop.
     """
 
     def __init__(
@@ -82,17 +85,20 @@ class ManagementServer:
         node: Administration,
         clock: Callable[[], float] = time.monotonic,
         hosts: Hosts | None = None,
+        calls: CallGate | None = None,
     ) -> None:
         self._hosts = hosts
+        self._calls = calls
         self._source = source
         self._node = node
         self._clock = clock
-        self._entrance = Entrance(source, node.view)
+        self._entrance = LoginService(source, node.view)
         self._meter = RateMeter()
         self._page = Page(node, source)
         self._entrance.page = self._page.caller
         self._bodies = LargeBodies()
         self._runner: web.AppRunner | None = None
+        self._places = HttpPlaces()
         self._listeners: list[HttpListener] = []
         self._samplers: list[asyncio.Task[None]] = []
 
@@ -119,7 +125,7 @@ class ManagementServer:
         self._entrance.tls = tls or self._entrance.tls
         server = self._runner.server
         assert server is not None, "it is there once the runner is set up"
-        listener = HttpListener(server, tls)
+        listener = HttpListener(server, tls, self._places)
         try:
             bound = await listener.start(host, port)
         except OSError:
@@ -183,15 +189,23 @@ class ManagementServer:
             VhostEndpoints(node, source),
         )
         rows = [
-            got(LIVE, self._live, "Whether the node's process lives.", State, NOBODY),
-            got(READY, self._ready, "Whether clients may come.", State, NOBODY, codes=(503,)),
+            got(LIVE, self._live, "Whether the node's process lives.", State, NOBODY, unpaced=True),
+            got(
+                READY,
+                self._ready,
+                "Whether clients may come.",
+                State,
+                NOBODY,
+                codes=(503,),
+                unpaced=True,
+            ),
             got("/api/openapi.json", self._openapi, "This document.", dict[str, Any], NOBODY),
         ]
         return [*rows, *(row for part in parts for row in described(part.routes()))]
 
     def application(self) -> web.Application:
         """Return the routes, without a listener."""
-        guard = Guard(self._entrance, self._node.metrics.http, self._hosts)
+        guard = Guard(self._entrance, self._node.metrics.http, self._hosts, self._calls)
         app = web.Application(middlewares=[guard.handle], client_max_size=REQUEST_BODY_BYTES_MAX)
         app.on_response_prepare.append(protect_prepared)
         rows = self.routes()

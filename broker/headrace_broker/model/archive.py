@@ -28,7 +28,7 @@ class ArchiveStatus(msgspec.Struct, frozen=True):
     Attributes:
         group: of the queue.
         node: that leads the queue.
-        mode: of `core.queue.settings`: 0 none, 1 headers, 2 full, for what is settled now.
+        mode: of `core.queue.messages.settings`: 0 none, 1 headers, 2 full, for what is settled now.
         since_ms: when the queue had an archive first, 0 for never.
         first_index: of the first row that there is.
         next_index: of the next row.

@@ -6,7 +6,19 @@ from typing import final
 
 from mypy_extensions import i64
 
-from headrace_broker.model.limits import CHANNELS_MAX, FRAME_BYTES_MAX, MESSAGE_BYTES_MAX
+from headrace_broker.model.limits import (
+    CHANNELS_MAX,
+    FRAME_BYTES_MAX,
+    MESSAGE_BYTES_MAX,
+    MESSAGE_BYTES_PLAIN,
+    MESSAGE_BYTES_WHOLE,
+    PARTIAL_CONTENT_BYTES_MAX,
+)
+
+
+def beyond_plain(message_bytes_max: i64) -> i64:
+    """Return by how much bounds that follow the largest message are larger than usual."""
+    return max(0, message_bytes_max - MESSAGE_BYTES_PLAIN)
 
 
 @final
@@ -16,7 +28,10 @@ class ClientLimits:
     Attributes:
         frame_bytes_max: octets of a frame with its envelope, 4096 to FRAME_BYTES_MAX.
         channels_max: channels per connection, from 1.
-        message_bytes_max: octets of a body; a longer one closes the channel with 406.
+        message_bytes_configured: octets of a body, as the configuration says.
+        message_bytes_max: octets of a body that is taken now; a longer one closes the channel with
+            406. It is less than configured where memory is short, or another node takes less.
+        rule: why it is less, "" where it is not; for people.
     """
 
     def __init__(
@@ -27,4 +42,22 @@ class ClientLimits:
     ) -> None:
         self.frame_bytes_max = frame_bytes_max
         self.channels_max = channels_max
+        self.message_bytes_configured = message_bytes_max
         self.message_bytes_max = message_bytes_max
+        self.rule = ""
+
+    @property
+    def partial_bytes_max(self) -> i64:
+        """Octets of the unfinished contents of a connection."""
+        return PARTIAL_CONTENT_BYTES_MAX + beyond_plain(self.message_bytes_max)
+
+    @property
+    def whole_bytes_max(self) -> i64:
+        """Octets of a body where a message is held as a whole."""
+        return min(self.message_bytes_max, MESSAGE_BYTES_WHOLE)
+
+    def too_large(self, size: int) -> str:
+        """Return what a client is told whose message has so many octets, in RabbitMQ's words."""
+        most = int(self.message_bytes_max)
+        text = f"message size {size} is larger than configured max size {most}"
+        return f"{text}: {self.rule}" if self.rule else text

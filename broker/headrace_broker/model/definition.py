@@ -8,6 +8,7 @@ import msgspec
 
 EXCHANGE_CONSISTENT_HASH: Final = "x-consistent-hash"
 EXCHANGE_DELAYED: Final = "x-delayed-message"
+EXCHANGE_LOCAL_RANDOM: Final = "x-local-random"
 EXCHANGE_TYPES: Final = (
     "direct",
     "fanout",
@@ -15,6 +16,7 @@ EXCHANGE_TYPES: Final = (
     "headers",
     EXCHANGE_CONSISTENT_HASH,
     EXCHANGE_DELAYED,
+    EXCHANGE_LOCAL_RANDOM,
 )
 QUEUE_QUORUM: Final = "quorum"
 QUEUE_CLASSIC: Final = "classic"
@@ -54,7 +56,7 @@ class User(msgspec.Struct, frozen=True):
     Attributes:
         name: 1 to 255 octets.
         salt: random octets of the password hash.
-        password_hash: of the password (`runtime/password.py`).
+        password_hash: of the password (`runtime/security/password.py`).
         tags: management roles, for instance ("administrator",).
         loopback_only: refuse log-ins from other than loopback addresses.
         hashing: one of HASHED_SCRYPT, HASHED_SHA256 and HASHED_SHA512.
@@ -143,6 +145,8 @@ class Node(msgspec.Struct, frozen=True, omit_defaults=True):
         maintenance: it is being drained, or was: it is to lead nothing and to take no clients.
         disk: id of its data directory, as it said itself; 0 while it did not.
         catalog_version: the newest that it knows, as it said itself; 0 while it did not.
+        message_bytes_max: octets of the largest message that it lets clients send, at least
+            MESSAGE_BYTES_PLAIN, as it said itself; 0 while it did not, as of earlier releases.
     """
 
     id: int
@@ -152,6 +156,7 @@ class Node(msgspec.Struct, frozen=True, omit_defaults=True):
     maintenance: bool = False
     disk: int = 0
     catalog_version: int = 0
+    message_bytes_max: int = 0
 
 
 class Policy(msgspec.Struct, frozen=True):

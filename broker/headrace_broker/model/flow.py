@@ -59,6 +59,7 @@ class Cause:
         node: name of the node that it came in through.
         user: "" for the broker's own activities, and before log-in.
         vhost: likewise.
+        client_name: what the client calls itself, "" for nothing.
     """
 
     def __init__(self, account: str, kind: str, name: str, node: str) -> None:
@@ -68,3 +69,4 @@ class Cause:
         self.node = node
         self.user = ""
         self.vhost = ""
+        self.client_name = ""

@@ -131,8 +131,8 @@ PARAMETERS: Final[dict[str, Parameter]] = {
         "milliseconds",
         0,
         limits.DURATION_MS_MAX,
-        "publishes are refused when no leader of their queue was reachable for so long, 0 for "
-        "never; several elections fit in",
+        "publishes are refused when no leader of their queue was reachable for so long, and "
+        "changes when none of the catalog was, 0 for never; several elections fit in",
     ),
     MEMORY_HIGH: Parameter(
         limits.MEMORY_HIGH_WATERMARK,

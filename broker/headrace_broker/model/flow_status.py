@@ -30,7 +30,7 @@ class ActivityStatus(msgspec.Struct, frozen=True, omit_defaults=True):
     by_limit: dict[str, tuple[float, float, float, int]] = {}
 
 
-class TabStatus(msgspec.Struct, frozen=True):
+class BalanceStatus(msgspec.Struct, frozen=True):
     """What an account owes at a queue.
 
     Attributes:
@@ -69,7 +69,7 @@ class AccountStatus(msgspec.Struct, frozen=True, tag="account"):
     octets: int = 0
     in_debt: bool = False
     weight: int = 1
-    tabs: tuple[TabStatus, ...] = ()
+    tabs: tuple[BalanceStatus, ...] = ()
     user_provided_name: str = ""
 
 
@@ -211,7 +211,38 @@ class NodeFlow(msgspec.Struct, frozen=True, tag="node"):
     figures: dict[str, int] = {}
 
 
-FlowRow = AccountStatus | ConnectionFlow | GateFlow | QueueFlow | NodeFlow
+class BroughtStatus(msgspec.Struct, frozen=True, tag="brought"):
+    """Messages that an account has brought to a queue since its node's start, as that remembers it.
+
+    Attributes:
+        account: "" for accounts that are not told apart.
+        name: of the connection or activity.
+        node: that it came in through.
+        user_provided_name: what the account's client calls itself, "" for nothing.
+        gone: the client has closed its connection.
+        slices: milliseconds since, messages and octets; the latest first.
+        messages: owed there now.
+        octets: the same.
+        message_rate: messages per second that were handed over in about the last 10 s.
+        octet_rate: the same in octets.
+    """
+
+    account: str
+    kind: str
+    name: str
+    node: str
+    user: str
+    group: int
+    user_provided_name: str = ""
+    gone: bool = False
+    slices: tuple[tuple[int, int, int], ...] = ()
+    messages: int = 0
+    octets: int = 0
+    message_rate: float = 0.0
+    octet_rate: float = 0.0
+
+
+FlowRow = AccountStatus | ConnectionFlow | GateFlow | QueueFlow | NodeFlow | BroughtStatus
 
 
 class CauseStatus(msgspec.Struct, frozen=True):
@@ -223,8 +254,12 @@ class CauseStatus(msgspec.Struct, frozen=True):
         vhost: of the queue.
         messages: owed there.
         octets: the same.
-        share: its part of the queue's load, 0 to 1: of the octets that are owed there and those
-            that came in the last 10 s.
+        share: its part, 0 to 1, of what `Explanation.shares_of` names: of the octets that are owed
+            there and those that came in the last 10 s, or of what stands in the queue.
+        gone: its client has closed the connection.
+        queued_messages: that it brought among those in the queue; 0 where shares are of the load.
+        queued_octets: the same in octets.
+        last_ms: since it brought something there, likewise.
     """
 
     account: str
@@ -240,6 +275,10 @@ class CauseStatus(msgspec.Struct, frozen=True):
     octet_rate: float
     share: float
     user_provided_name: str = ""
+    gone: bool = False
+    queued_messages: int = 0
+    queued_octets: int = 0
+    last_ms: int = 0
 
 
 class Explanation(msgspec.Struct, frozen=True):
@@ -262,6 +301,7 @@ class Explanation(msgspec.Struct, frozen=True):
         hint: what to do next, "" for nothing.
         details: the facts about the queue and the account.
         missing: nodes that did not answer.
+        shares_of: what the causes' shares are parts of: "load" or "backlog".
     """
 
     kind: str
@@ -282,3 +322,4 @@ class Explanation(msgspec.Struct, frozen=True):
     hint: str
     details: dict[str, Any] = {}
     missing: tuple[str, ...] = ()
+    shares_of: str = "load"

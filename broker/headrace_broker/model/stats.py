@@ -6,14 +6,20 @@ import msgspec
 
 from headrace_broker.model.status import MessageCounters, ObjectTotals
 
-QUEUE_FIGURES = ("messages_ready", "messages_unacknowledged", "publish", "deliver_get", "ack")
+# Messages that become available later, and dead letters that are kept. It comes last everywhere,
+# for nodes of older releases do not tell it.
+LATER = "messages_later"
+QUEUE_MOVES = ("publish", "deliver_get", "ack")
+QUEUE_FIGURES = ("messages_ready", "messages_unacknowledged", *QUEUE_MOVES, LATER)
 NODE_FIGURES = (
     *("messages_ready", "messages_unacknowledged", "publish", "confirm", "deliver_get"),
     *("redeliver", "ack"),
     *("connection_created", "connection_closed", "channel_created", "channel_closed"),
     *("queue_declared", "queue_created", "queue_deleted"),
     *("mem_used", "fd_used", "sockets_used", "proc_used", "disk_free"),
+    LATER,
 )
+NODE_OWN_FIGURES = NODE_FIGURES[7:-1]  # the others are those of its queues and clients
 
 CLIENT_FIGURES = (
     *("publish", "confirm", "return_unroutable", "drop_unroutable"),
@@ -22,7 +28,7 @@ CLIENT_FIGURES = (
 OCTET_FIGURES = ("recv_oct", "recv_cnt", "send_oct", "send_cnt")
 CONNECTION_FIGURES = (*OCTET_FIGURES, *CLIENT_FIGURES)
 LENGTH_FIGURES = ("messages_ready", "messages_unacknowledged")
-VHOST_FIGURES = (*LENGTH_FIGURES, *CONNECTION_FIGURES)
+VHOST_FIGURES = (*LENGTH_FIGURES, *CONNECTION_FIGURES, LATER)
 EXCHANGE_FIGURES = ("publish_in", "publish_out")
 
 Samples = list[tuple[int, ...]]  # Unix ms, then the figures; the newest first

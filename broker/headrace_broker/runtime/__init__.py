@@ -1,0 +1,1 @@
+"""A running node, and the port through which gateways use it."""

@@ -1,0 +1,1 @@
+"""Kubernetes manifests, built from the specs of resources."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Final, NamedTuple
 
-from headrace_operator.kind import API_VERSION, BROKER_CLUSTER, GROUP
 from headrace_operator.specs.cluster import BrokerClusterSpec
+from headrace_operator.specs.kind import API_VERSION, BROKER_CLUSTER, GROUP
 
 Manifest = dict[str, Any]
 

@@ -31,7 +31,9 @@ def config_map(cluster: Cluster) -> Manifest:
 
 def config_file(cluster: Cluster) -> str:
     """Return the configuration file."""
-    return _toml({**_settings(cluster), "cluster": _cluster_section(cluster)})
+    settings = _settings(cluster)
+    settings["cluster"] |= _cluster_section(cluster)
+    return _toml(settings)
 
 
 def config_hash(cluster: Cluster) -> str:
@@ -73,6 +75,8 @@ def _settings(cluster: Cluster) -> dict[str, Section]:
         "log": log,
         "logging": {"format": config.logging.format},
         "tls": _tls_section(cluster),
+        "telemetry": _section(config.telemetry),
+        "cluster": _section(config.cluster),
     }
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from headrace_operator.builders.cluster import OPERATOR, Cluster, Manifest
-from headrace_operator.kind import GROUP
+from headrace_operator.specs.kind import GROUP
 
 # By it a ServiceMonitor finds this Service and not the other one, which leads to the same pods.
 NODES_LABEL: Final = {f"{GROUP}/service": "nodes"}

@@ -1,1 +1,1 @@
-"""What resources declare in a broker: read, compared, set and deleted over its API."""
+"""Declarations in a broker: read, compared, set and deleted over its API."""

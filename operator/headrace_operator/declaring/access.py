@@ -8,8 +8,8 @@ from typing import Any, Final
 
 from headrace_operator.builders.secret import decoded, new_password
 from headrace_operator.declaring.subject import ConflictError, Declaration, Subject, differs
-from headrace_operator.keeper import Key
-from headrace_operator.kind import API_VERSION, PERMISSION, USER, VHOST
+from headrace_operator.reconciler import Key
+from headrace_operator.specs.kind import API_VERSION, PERMISSION, USER, VHOST
 from headrace_operator.status_patch import timestamp
 
 REFUSE: Final = "RefuseUnlessEmpty"

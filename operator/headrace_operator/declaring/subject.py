@@ -6,11 +6,11 @@ from collections.abc import Awaitable, Callable
 from typing import Any, NamedTuple
 
 from headrace_operator.broker_api import BrokerApi
-from headrace_operator.foreseen import ForeseenError
-from headrace_operator.keeper import Key
-from headrace_operator.kind import Kind
+from headrace_operator.cluster_finder import FoundCluster
+from headrace_operator.expected_error import ExpectedError
 from headrace_operator.operator_context import Operator
-from headrace_operator.reaching import Way
+from headrace_operator.reconciler import Key
+from headrace_operator.specs.kind import Kind
 
 
 class Subject(NamedTuple):
@@ -24,7 +24,7 @@ class Subject(NamedTuple):
 
     operator: Operator
     body: dict[str, Any]
-    way: Way
+    way: FoundCluster
 
     @property
     def spec(self) -> dict[str, Any]:
@@ -61,7 +61,7 @@ class Subject(NamedTuple):
         return self.way.api
 
 
-class ConflictError(ForeseenError):
+class ConflictError(ExpectedError):
     """What is in the broker is another thing than the resource says, and cannot be changed."""
 
 

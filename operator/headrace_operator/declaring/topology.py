@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from headrace_operator.broker_api import BrokerError
 from headrace_operator.declaring.subject import ConflictError, Declaration, Subject, differs
-from headrace_operator.kind import BINDING, EXCHANGE, POLICY, QUEUE
+from headrace_operator.specs.kind import BINDING, EXCHANGE, POLICY, QUEUE
 
 _SIZE: Final = "x-quorum-initial-group-size"
 _TYPE: Final = "x-queue-type"

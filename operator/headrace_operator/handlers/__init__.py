@@ -1,7 +1,7 @@
 """The operator: `kopf run --module=headrace_operator.handlers`.
 
 kopf watches resources, logs in, answers whether the operator lives, and posts events. What it sees
-goes to a keeper for each kind, whose looks have things be as the resources say: see `keeper`.
+goes to a keeper for each kind, whose looks have things be as the resources say: see `reconciler`.
 """
 
 from __future__ import annotations
@@ -17,14 +17,19 @@ import kopf
 from headrace_operator.alarm_watch import AlarmWatches
 from headrace_operator.builders.cluster import CLUSTER_LABEL
 from headrace_operator.builders.driver import RUN_LABEL
+from headrace_operator.cluster_finder import ClusterFinder
 from headrace_operator.declaring.access import declarations
 from headrace_operator.declaring.topology import DECLARATIONS
 from headrace_operator.handlers.cluster import ClusterHandler
 from headrace_operator.handlers.pipeline_run import PipelineRunHandler
 from headrace_operator.handlers.scaler import ScalerHandler
 from headrace_operator.handlers.topology import DeclarationHandler
-from headrace_operator.keeper import Handler, Keeper, Key
-from headrace_operator.kind import (
+from headrace_operator.kube_api import KubeApi
+from headrace_operator.metrics import Metrics, MetricServer
+from headrace_operator.operator_context import Operator
+from headrace_operator.reconciler import Handler, Key, Reconciler
+from headrace_operator.settings import Settings, read_settings
+from headrace_operator.specs.kind import (
     BROKER_CLUSTER,
     CONSUMER_SCALER,
     GROUP,
@@ -33,11 +38,6 @@ from headrace_operator.kind import (
     VERSION,
     Kind,
 )
-from headrace_operator.kube_api import KubeApi
-from headrace_operator.metrics import Metrics, MetricServer
-from headrace_operator.operator_context import Operator
-from headrace_operator.reaching import Ways
-from headrace_operator.settings import Settings, read_settings
 
 log = logging.getLogger(__name__)
 
@@ -57,7 +57,7 @@ class Running:
         self.metric_server = MetricServer(metrics, settings.metrics_port)
         self.operator = Operator(self.kube, self.session, settings, metrics)
         self.watches = AlarmWatches(self.alarm_changed)
-        self._ways = ways = Ways(self.operator)
+        self._ways = ways = ClusterFinder(self.operator)
         handlers: list[tuple[Kind, Handler]] = [
             (BROKER_CLUSTER, ClusterHandler(self.operator, self.watches)),
             (CONSUMER_SCALER, ScalerHandler(self.operator, ways)),
@@ -68,7 +68,7 @@ class Running:
             for each in (*declarations(), *DECLARATIONS)
         ]
         self.keepers = {
-            kind.plural: Keeper(kind.name, handler, metrics) for kind, handler in handlers
+            kind.plural: Reconciler(kind.name, handler, metrics) for kind, handler in handlers
         }
 
     def seen(self, plural: str, key: Key, body: dict[str, Any]) -> None:

@@ -17,20 +17,20 @@ from headrace_operator.applying import Applied, Applier, claim_size
 from headrace_operator.broker_api import BrokerApi, BrokerError
 from headrace_operator.builders.cluster import Cluster
 from headrace_operator.builders.container import is_proof_required
-from headrace_operator.carrying import CAREFUL, Carrier
 from headrace_operator.connection import connect, is_ready, node_target, ports_of
 from headrace_operator.flow_limiting import keep_limits
 from headrace_operator.handlers.cluster_status import Report, cluster_status
-from headrace_operator.keeper import NEVER, Key
-from headrace_operator.kind import BROKER_CLUSTER, is_paused
 from headrace_operator.observing import Answers, Objects, seen_cluster
 from headrace_operator.operator_context import Operator
 from headrace_operator.plans.cluster_plan import next_step
 from headrace_operator.plans.observation import Cluster as Seen
 from headrace_operator.plans.step import Action, Step
+from headrace_operator.reconciler import NEVER, Key
 from headrace_operator.specs.cluster import BrokerClusterSpec, BrokerClusterStatus
+from headrace_operator.specs.kind import BROKER_CLUSTER, is_paused
 from headrace_operator.specs.status import DEGRADED, READY
 from headrace_operator.status_patch import MESSAGE_MAX, conditions_of
+from headrace_operator.step_runner import CAREFUL, StepRunner
 
 _STILL: Final = frozenset([Action.NOTHING, Action.WAIT])
 
@@ -67,7 +67,7 @@ class ClusterHandler:
         self._applier = Applier(operator)
         self._administrators = Administrators()
 
-    async def look(self, key: Key) -> float:
+    async def reconcile(self, key: Key) -> float:
         """Bring a cluster one step further; return the seconds until the next look.
 
         Raises:
@@ -239,14 +239,14 @@ class ClusterHandler:
             self._operator.metrics.count("steps", "action", str(step.action))
             if status.step is None or status.step.message != step.reason[:MESSAGE_MAX]:
                 self._operator.tell(body, str(step.action), step.reason)
-            carrier = Carrier(self._operator, view.cluster, view.objects, view.api, view.answers)
+            carrier = StepRunner(self._operator, view.cluster, view.objects, view.api, view.answers)
             if step.action is Action.SCALE:
                 nodes = max(view.cluster.nodes, step.subject)
                 await self._applier.manifests(
                     view.cluster._replace(replicas=step.subject, nodes=nodes)
                 )
             else:
-                more = await carrier.carry_out(step)
+                more = await carrier.execute(step)
                 if more:
                     self._operator.tell(body, f"{step.action}Unfinished", more, warning=True)
         elif not view.seen.paused and view.answers is not None:

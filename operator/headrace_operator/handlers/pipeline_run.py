@@ -16,11 +16,11 @@ from headrace_operator.broker_api import BrokerError
 from headrace_operator.builders.cluster import OPERATOR, Cluster, Manifest
 from headrace_operator.builders.driver import TEMPLATE_HASH, Driver, driver_manifests
 from headrace_operator.builders.secret import decoded
+from headrace_operator.cluster_finder import ClusterFinder, ClusterUnreachableError
 from headrace_operator.handlers.run_status import Problem, Seen, driver_seen, run_status
-from headrace_operator.keeper import NEVER, Key
-from headrace_operator.kind import API_VERSION, PIPELINE_RUN, is_paused
 from headrace_operator.operator_context import Operator
-from headrace_operator.reaching import NoWayError, Ways
+from headrace_operator.reconciler import NEVER, Key
+from headrace_operator.specs.kind import API_VERSION, PIPELINE_RUN, is_paused
 from headrace_operator.specs.pipeline_run import PipelineRunSpec, PipelineRunStatus
 
 BATCH: Final = "batch/v1"
@@ -31,20 +31,20 @@ CERTIFICATE_MISSING: Final = "CertificateMissing"
 class PipelineRunHandler:
     """Looks after runs."""
 
-    def __init__(self, operator: Operator, ways: Ways) -> None:
+    def __init__(self, operator: Operator, ways: ClusterFinder) -> None:
         self._operator = operator
         self._ways = ways
 
     def forget(self, key: Key) -> None:
         """Nothing is remembered."""
 
-    async def look(self, key: Key) -> float:
+    async def reconcile(self, key: Key) -> float:
         """Have a driver be as its run says; return the seconds until the next look.
 
         Raises:
             KubeError: the API server refuses, or does not answer.
             BrokerError: the cluster's administrator is not known.
-            NoWayError: the cluster may not be named, or is not there.
+            ClusterUnreachableError: the cluster may not be named, or is not there.
         """
         body = await self._operator.resource(PIPELINE_RUN, *key)
         if body is None or body["metadata"].get("deletionTimestamp"):
@@ -64,7 +64,7 @@ class PipelineRunHandler:
         body = await self._operator.resource(PIPELINE_RUN, *key)
         if body is None or body["metadata"].get("deletionTimestamp"):
             return
-        reason = error.reason if isinstance(error, NoWayError) else "Failed"
+        reason = error.reason if isinstance(error, ClusterUnreachableError) else "Failed"
         if isinstance(error, BrokerError):
             reason = "Unreachable" if error.unreachable else "Refused"
         await self._write(body, None, Problem(reason, str(error) or type(error).__name__))

@@ -15,14 +15,14 @@ from urllib.parse import urlencode
 import msgspec
 
 from headrace_operator.broker_api import BrokerApi, BrokerError, each_of
+from headrace_operator.cluster_finder import ClusterFinder, ClusterUnreachableError
 from headrace_operator.handlers.cluster_status import alarm_stage
-from headrace_operator.keeper import NEVER, Key
-from headrace_operator.kind import CONSUMER_SCALER, is_paused
 from headrace_operator.kube_api import object_path
 from headrace_operator.operator_context import Operator
 from headrace_operator.plans.scaler_plan import STAGE_BLOCKED, Load, Memory, Verdict, decide
-from headrace_operator.reaching import NoWayError, Ways
+from headrace_operator.reconciler import NEVER, Key
 from headrace_operator.specs.field import LIST_MAX
+from headrace_operator.specs.kind import CONSUMER_SCALER, is_paused
 from headrace_operator.specs.scaler import (
     DECISIONS_MAX,
     ConsumerScalerSpec,
@@ -42,7 +42,7 @@ Told = tuple[bool, str, str]
 class ScalerHandler:
     """Looks after scalers."""
 
-    def __init__(self, operator: Operator, ways: Ways) -> None:
+    def __init__(self, operator: Operator, ways: ClusterFinder) -> None:
         self._operator = operator
         self._ways = ways
         self._memories: dict[Key, Memory] = {}
@@ -53,13 +53,13 @@ class ScalerHandler:
         self._memories.pop(key, None)
         self._written.pop(key, None)
 
-    async def look(self, key: Key) -> float:
+    async def reconcile(self, key: Key) -> float:
         """Decide and scale; return the seconds until the next look.
 
         Raises:
             KubeError: the API server refuses, or does not answer.
             BrokerError: a node refuses, or none answers.
-            NoWayError: the cluster is not to be reached.
+            ClusterUnreachableError: the cluster is not to be reached.
         """
         body = await self._operator.resource(CONSUMER_SCALER, *key)
         if body is None or body["metadata"].get("deletionTimestamp"):
@@ -100,7 +100,7 @@ class ScalerHandler:
             return
         status = msgspec.convert(body.get("status") or {}, ConsumerScalerStatus)
         message = str(error) or type(error).__name__
-        reason = error.reason if isinstance(error, NoWayError) else "Failed"
+        reason = error.reason if isinstance(error, ClusterUnreachableError) else "Failed"
         if isinstance(error, BrokerError):
             reason = "Unreachable" if error.unreachable else "Refused"
         before = {(each.type, each.reason) for each in status.conditions}

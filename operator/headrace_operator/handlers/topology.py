@@ -8,12 +8,17 @@ from typing import Any, Final
 import msgspec
 
 from headrace_operator.broker_api import BrokerError
+from headrace_operator.cluster_finder import (
+    CLUSTER_MISSING,
+    NOT_ALLOWED,
+    ClusterFinder,
+    ClusterUnreachableError,
+)
 from headrace_operator.declaring.subject import ConflictError, Declaration, Subject
-from headrace_operator.keeper import NEVER, Key
-from headrace_operator.kind import FINALIZER, GROUP, is_paused
 from headrace_operator.kube_api import KubeError
 from headrace_operator.operator_context import Operator, resource_path
-from headrace_operator.reaching import CLUSTER_MISSING, NOT_ALLOWED, NoWayError, Ways
+from headrace_operator.reconciler import NEVER, Key
+from headrace_operator.specs.kind import FINALIZER, GROUP, is_paused
 from headrace_operator.specs.status import Status
 from headrace_operator.status_patch import conditions_of
 
@@ -31,18 +36,18 @@ class DeclarationHandler:
         declaration: how the kind is declared.
     """
 
-    def __init__(self, operator: Operator, ways: Ways, declaration: Declaration) -> None:
+    def __init__(self, operator: Operator, ways: ClusterFinder, declaration: Declaration) -> None:
         self._operator = operator
         self._ways = ways
         self._declaration = declaration
 
-    async def look(self, key: Key) -> float:
+    async def reconcile(self, key: Key) -> float:
         """Have a thing be as its resource says; return the seconds until the next look.
 
         Raises:
             KubeError: the API server refuses, or does not answer.
             BrokerError: a node refuses, or none answers.
-            NoWayError: the cluster is not to be reached.
+            ClusterUnreachableError: the cluster is not to be reached.
             ConflictError: there is another thing in the broker.
         """
         kind = self._declaration.kind
@@ -143,7 +148,7 @@ class DeclarationHandler:
         try:
             way = await self._ways.find(body["spec"]["clusterRef"], meta["namespace"])
             return await self._declaration.delete(Subject(self._operator, body, way))
-        except NoWayError as error:
+        except ClusterUnreachableError as error:
             if error.reason not in (CLUSTER_MISSING, NOT_ALLOWED) and not self._is_over(meta):
                 raise
             self._operator.tell(body, "GivenUp", str(error), warning=True)
@@ -169,7 +174,7 @@ def _told(body: dict[str, Any]) -> tuple[str, str]:
 
 
 def _reason(error: Exception) -> str:
-    if isinstance(error, NoWayError):
+    if isinstance(error, ClusterUnreachableError):
         return error.reason
     if isinstance(error, ConflictError):
         return "Conflict"

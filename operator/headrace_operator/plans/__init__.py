@@ -1,1 +1,1 @@
-"""What is to be done next, as a function of what is seen: no I/O, no clock."""
+"""Next steps as functions of the observed state: no I/O, no clock."""

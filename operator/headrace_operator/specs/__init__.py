@@ -1,0 +1,1 @@
+"""Custom resources: their kinds, specs and statuses as types."""

@@ -71,12 +71,15 @@ class RaftConfig(Spec, frozen=True, kw_only=True):
         election_ticks: ticks without a leader after which a follower campaigns, at least.
         heartbeat_ticks: ticks between two heartbeats of a leader.
         quiesce_ticks: idle ticks after which a queue's replicas fall silent; 0 for never.
+        disk_stall_ms: milliseconds in which no step of a write ends, after which a node hands over
+            what it leads until its disk answers again.
     """
 
     tick_ms: Annotated[int, Meta(ge=10, le=1000)] | None = None
     election_ticks: Annotated[int, Meta(ge=3, le=100)] | None = None
     heartbeat_ticks: Annotated[int, Meta(ge=1, le=50)] | None = None
     quiesce_ticks: Annotated[int, Meta(ge=0, le=10_000)] | None = None
+    disk_stall_ms: Annotated[int, Meta(ge=100, le=600_000)] | None = None
 
 
 class LimitsConfig(Spec, frozen=True, kw_only=True):
@@ -84,13 +87,15 @@ class LimitsConfig(Spec, frozen=True, kw_only=True):
 
     Attributes:
         frame_bytes_max: octets of an AMQP frame.
+        connections_max: open connections of a listener for AMQP, and as many of gRPC's.
         channels_max: channels of a connection.
         message_bytes_max: octets of a message's body.
     """
 
     frame_bytes_max: Annotated[int, Meta(ge=4096, le=131_072)] | None = None
+    connections_max: Annotated[int, Meta(ge=1, le=16_384)] | None = None
     channels_max: Annotated[int, Meta(ge=1, le=65535)] | None = None
-    message_bytes_max: Annotated[int, Meta(ge=1024, le=31 * MIB)] | None = None
+    message_bytes_max: Annotated[int, Meta(ge=1024, le=512 * MIB)] | None = None
 
 
 class LogConfig(Spec, frozen=True, kw_only=True):
@@ -120,6 +125,32 @@ class LoggingConfig(Spec, frozen=True, kw_only=True):
     level: Literal["debug", "info", "warning", "error"] = "info"
 
 
+class ClusterConfig(Spec, frozen=True, kw_only=True):
+    """What nodes do for each other.
+
+    Attributes:
+        balance_leaders: leaders of queues spread over the nodes by themselves, slowly.
+    """
+
+    balance_leaders: bool | None = None
+
+
+class TelemetryConfig(Spec, frozen=True, kw_only=True):
+    """What nodes note of themselves each second, in logs on their volumes.
+
+    Attributes:
+        enabled: whether anything is noted.
+        bytes_max: octets of these logs of a node.
+        age_hours_max: hours after which what was noted goes.
+        entities_max: queues, connections and accounts that are noted one by one.
+    """
+
+    enabled: bool | None = None
+    bytes_max: Annotated[int, Meta(ge=4 * MIB, le=64 * GIB)] | None = None
+    age_hours_max: Annotated[int, Meta(ge=1, le=8760)] | None = None
+    entities_max: Annotated[int, Meta(ge=10, le=10_000)] | None = None
+
+
 class BrokerConfig(Spec, frozen=True, kw_only=True):
     """The broker's configuration file. A change restarts the nodes, one after the other.
 
@@ -128,6 +159,8 @@ class BrokerConfig(Spec, frozen=True, kw_only=True):
         limits: what a client may ask for.
         log: the log that all queues of a node share.
         logging: what a node writes about itself.
+        cluster: what nodes do for each other.
+        telemetry: what nodes note of themselves each second.
     """
 
     RULES = (
@@ -137,9 +170,10 @@ class BrokerConfig(Spec, frozen=True, kw_only=True):
             "raft.heartbeatTicks must be less than raft.electionTicks",
         ),
         Rule(
-            "!has(self.log.segmentBytes) || self.log.segmentBytes >= 2 * (1048576 + "
+            "!has(self.log.segmentBytes) || self.log.segmentBytes >= 67108864 || "
+            "self.log.segmentBytes >= 2 * (1048576 + "
             "(has(self.limits.messageBytesMax) ? self.limits.messageBytesMax : 16777216))",
-            "log.segmentBytes must be at least twice limits.messageBytesMax and a MiB",
+            "log.segmentBytes must be 64 MiB or at least twice limits.messageBytesMax and a MiB",
         ),
     )
 
@@ -147,6 +181,8 @@ class BrokerConfig(Spec, frozen=True, kw_only=True):
     limits: LimitsConfig = LimitsConfig()
     log: LogConfig = LogConfig()
     logging: LoggingConfig = LoggingConfig()
+    cluster: ClusterConfig = ClusterConfig()
+    telemetry: TelemetryConfig = TelemetryConfig()
 
 
 class FlowLimits(Spec, frozen=True, kw_only=True):

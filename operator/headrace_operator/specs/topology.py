@@ -44,7 +44,15 @@ class ExchangeSpec(Spec, frozen=True, kw_only=True):
     vhost: Annotated[AmqpName, IMMUTABLE] = "/"
     name: Annotated[AmqpName, IMMUTABLE] | None = None
     type: Annotated[
-        Literal["direct", "fanout", "topic", "headers", "x-consistent-hash", "x-delayed-message"],
+        Literal[
+            "direct",
+            "fanout",
+            "topic",
+            "headers",
+            "x-consistent-hash",
+            "x-delayed-message",
+            "x-local-random",
+        ],
         IMMUTABLE,
     ] = "direct"
     durable: Annotated[bool, IMMUTABLE] = True

@@ -1,0 +1,1 @@
+"""Spark jobs: from options to sources, transforms and tables, until they are stopped."""

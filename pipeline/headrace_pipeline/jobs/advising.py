@@ -14,7 +14,6 @@ from headrace_client.advice import CONSUMERS, AdviceItem
 from headrace_client.blocking import Client
 from headrace_client.error import NotFoundError, PreconditionError
 
-AUTHOR: Final = "pipeline"
 MARGIN_S: Final = 5  # s; what lapses sooner is not worth a call, and clocks differ
 _FIGURES: Final = (
     *("arrival_rate_p95", "service_rate", "backlog", "drain_s", "consumers", "baseline", "wanted"),
@@ -26,7 +25,7 @@ log = logging.getLogger(__name__)
 def give_advice(client: Client, advice: DataFrame, now: datetime) -> int:
     """Give the newest advice about each queue, if it holds.
 
-    Repetitions do no harm: the same author's advice on the same thing is replaced.
+    Repetitions do no harm: the same user's advice on the same thing is replaced.
 
     Args:
         client: of the brokers.
@@ -74,5 +73,4 @@ def _item(row: Row) -> AdviceItem:
         reason=row["because"],
         valid_until_ms=int(row["valid_until"].timestamp() * 1000),
         figures=figures,
-        author=AUTHOR,
     )

@@ -16,13 +16,13 @@ from typing import Final, NamedTuple
 
 from pyspark.sql import DataFrame, SparkSession
 
-from headrace_pipeline import reach
 from headrace_pipeline.jobs.advising import give_advice
 from headrace_pipeline.jobs.driver_fence import DriverFence
 from headrace_pipeline.jobs.flow_analysis import AdviceTerms, FlowAnalysis
 from headrace_pipeline.jobs.flow_tables import FlowTables, Place
 from headrace_pipeline.jobs.running import stop_signals
 from headrace_pipeline.limits import FLOW_BATCH_ROWS, STOP_LOOK_SECONDS
+from headrace_pipeline.options import reach
 from headrace_pipeline.options.connection import Connection
 from headrace_pipeline.schema.analysis import CONSUMER_ADVICE
 from headrace_pipeline.tables import SinkTable, query_id

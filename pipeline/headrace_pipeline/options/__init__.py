@@ -1,0 +1,1 @@
+"""Options of sources and sinks, and the broker connections that they describe."""

@@ -118,7 +118,7 @@ def read_secret(path: str) -> str:
 
 
 def connect(connection: Connection) -> Client:
-    """Return a new client; `headrace_pipeline.reach.client` has one that a process shares.
+    """Return a new client; `headrace_pipeline.options.reach.client` has one that a process shares.
 
     Raises:
         OptionError: a file cannot be read.

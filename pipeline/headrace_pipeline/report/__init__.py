@@ -1,0 +1,1 @@
+"""The report on a cluster: measures, sections, plots and the page."""

@@ -1,0 +1,1 @@
+"""Columns of logs, queues, archives and analyses."""

@@ -1,0 +1,1 @@
+"""Sinks of Spark that write to a broker."""

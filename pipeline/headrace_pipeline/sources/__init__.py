@@ -1,0 +1,1 @@
+"""Sources of Spark that read from a broker."""

@@ -1,0 +1,1 @@
+"""Analyses and condensations as functions from DataFrames to DataFrames."""

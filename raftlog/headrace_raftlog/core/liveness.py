@@ -13,19 +13,21 @@ from headrace_raftlog.core import transfer
 from headrace_raftlog.core.proposals import release
 from headrace_raftlog.core.reads import are_waiting, lose_all
 from headrace_raftlog.core.reconfiguration import is_changing
-from headrace_raftlog.core.replication import send_heartbeat
+from headrace_raftlog.core.replication import check_agrees, send_heartbeat
 from headrace_raftlog.core.roles import become_follower
 from headrace_raftlog.core.state import RaftState
 from headrace_raftlog.model.group import CANDIDATE, FOLLOWER, LEADER, PRE_CANDIDATE
-from headrace_raftlog.model.limits import DOUBTS_MAX
+from headrace_raftlog.model.limits import DOUBTS_MAX, GREETINGS_MAX
 from headrace_raftlog.model.membership import member_node
 from headrace_raftlog.model.message import (
+    APPEND,
     APPEND_REPLY,
     FORCED,
     HEARTBEAT,
     HEARTBEAT_REPLY,
     PRE_VOTE,
     PRE_VOTE_REPLY,
+    SNAPSHOT,
     VOTE,
     VOTE_REPLY,
     Message,
@@ -65,6 +67,7 @@ def tick_leader(state: RaftState) -> None:
 
 def follow_heartbeat(state: RaftState, message: Message) -> None:
     """Take a leader's HEARTBEAT of this term; fall silent with it where nothing is missing."""
+    check_agrees(state, message)
     state.commit_to(message.commit)
     log = state.log
     if (
@@ -115,6 +118,11 @@ def doubt_leader(state: RaftState) -> None:
         )
 
 
+def passes_over(state: RaftState, message: Message) -> bool:
+    """Return whether a silent member stays silent at a question for votes, but for a greeting."""
+    return trusts_leader(state, message) or is_greeted(state, message)
+
+
 def trusts_leader(state: RaftState, message: Message) -> bool:
     """Return whether a silent follower passes over a question for votes.
 
@@ -131,6 +139,46 @@ def trusts_leader(state: RaftState, message: Message) -> bool:
         return False
     if not state.is_node_up(state.leader) or state.doubts >= DOUBTS_MAX:
         doubt_leader(state)
+        return False
+    state.doubts += 1
+    return True
+
+
+def greet(state: RaftState, peer: i64) -> bool:
+    """Let a silent leader tell one member that it leads, without waking the others.
+
+    Thousands of groups that all spoke up for a link that healed would drown what their nodes have
+    to say to each other.
+
+    Returns:
+        False, and nothing is sent, where the member lacks something, or the majority is in doubt.
+    """
+    progress = state.peer_of.get(peer)
+    if (
+        not state.quiesced
+        or state.role != LEADER
+        or progress is None
+        or progress.match < state.log.last_index
+        or state.nodes_up is None
+        or not _is_in_touch(state)
+    ):
+        return False
+    progress.probe_sent = False  # it lacks nothing: the next entry goes to it at once
+    send_heartbeat(state, progress, True)
+    return True
+
+
+def is_greeted(state: RaftState, message: Message) -> bool:
+    """Return whether a silent leader answered a question for votes with its call for silence.
+
+    Who asks has missed that. A member that goes on asking wakes the group.
+    """
+    if (
+        message.kind != PRE_VOTE
+        or message.term != state.term + 1
+        or state.doubts >= GREETINGS_MAX
+        or not greet(state, message.source)
+    ):
         return False
     state.doubts += 1
     return True
@@ -154,6 +202,7 @@ def lose_leader(state: RaftState) -> None:
     state.leader = 0
     lose_all(state)
     state.asked = 0
+    state.askers = ()
     half: i64 = state.options.election_ticks // 2
     state.election_timeout = 1 + state.prng.below(half if half > 0 else 1)
 
@@ -185,15 +234,30 @@ def wake_silently(state: RaftState) -> None:
         progress.recent_active = False
 
 
-def is_late_answer(state: RaftState, message: Message) -> bool:
-    """Return whether `message` merely answers what was sent before the silence began."""
+def is_late(state: RaftState, message: Message) -> bool:
+    """Return whether `message` belongs to what was over before the silence began.
+
+    That is an answer, whoever leads now; and what a deposed leader sent to a follower, which
+    answers it without a word to others. A leader speaks up for such a message itself.
+    """
     kind: i64 = message.kind
-    return (
-        state.role == LEADER
-        and message.term <= state.term
-        and not message.reject
-        and (kind in (HEARTBEAT_REPLY, APPEND_REPLY, PRE_VOTE_REPLY, VOTE_REPLY))
-    )
+    if kind in (APPEND, HEARTBEAT, SNAPSHOT):
+        return state.role == FOLLOWER and message.term < state.term
+    if message.reject or kind not in (HEARTBEAT_REPLY, APPEND_REPLY, PRE_VOTE_REPLY, VOTE_REPLY):
+        return False
+    return message.term <= state.term or kind == PRE_VOTE_REPLY
+
+
+def wake_for(state: RaftState, message: Message) -> None:
+    """End the silence for a message.
+
+    A follower that was woken by another than its leader has it speak up as well: the leader may
+    be silent still, and the follower's timer would run out.
+    """
+    if message.term <= state.term and message.source != state.leader:
+        doubt_leader(state)
+    else:
+        wake(state)
 
 
 def is_repeated_quiesce(state: RaftState, message: Message) -> bool:

@@ -29,8 +29,8 @@ def propose(state: RaftState, blobs: list[bytes], urgent: bool) -> i64:
     if urgent:
         bound += options.urgent_bytes_max
     waiting: i64 = queue.size if queue is not None else 0
-    if waiting + size > bound:
-        return BUSY
+    if waiting > 0 and waiting + size > bound:
+        return BUSY  # one always waits, however long, or it would need a moment without others
     if queue is None:
         queue = ProposalQueue()
         state.queue = queue

@@ -130,13 +130,13 @@ class RaftCore(RaftState):
         if self.withheld and message.kind in (PRE_VOTE, VOTE):
             return  # the vote would not become durable, and who counts on it would fail
         if self.quiesced and not (
-            liveness.is_late_answer(self, message) or liveness.is_repeated_quiesce(self, message)
+            liveness.is_late(self, message) or liveness.is_repeated_quiesce(self, message)
         ):
-            if liveness.trusts_leader(self, message):
+            if liveness.passes_over(self, message):
                 return
-            liveness.wake(self)
+            liveness.wake_for(self, message)
         if message.kind == PRE_VOTE:
-            self.hurry()
+            self.hear_question(message.source)
         if message.term < self.term:
             self._step_older_term(message)
         elif message.term == self.term or self._enter_newer_term(message):
@@ -185,8 +185,7 @@ class RaftCore(RaftState):
         Raises:
             ValueError: no group can have these members.
         """
-        wanted = Membership(voters, learners)
-        index: int = reconfiguration.propose_membership(self, wanted)
+        index: int = reconfiguration.propose_membership(self, Membership(voters, learners))
         if index > 0 and self.quiesced:
             liveness.wake_silently(self)
         return index
@@ -284,11 +283,9 @@ class RaftCore(RaftState):
         """Return the index from which on members in reach still need entries of the log."""
         index: i64 = self.last_index
         for progress in self.peers:
-            if progress.is_out_of_reach():
-                continue
             if progress.state == SNAPSHOT_OFFERED:
                 index = min(index, progress.next_index - 1)
-            else:
+            elif not progress.is_out_of_reach():
                 index = min(index, progress.match)
         return index
 
@@ -301,7 +298,7 @@ class RaftCore(RaftState):
             or len(self.log.pending) > 0
             or self.term != self.written_term
             or self.vote != self.written_vote
-            or self._applicable_index() > self.handed_index
+            or self.has_committed()
             or self.role != self.told_role
             or self.leader != self.told_leader
             or self.membership is not self.told_membership
@@ -328,7 +325,8 @@ class RaftCore(RaftState):
         self.outbox_durable = []
         if ready.must_sync or ready.messages_after_persist:
             self.durability.began(ready.number, self.last_index, self.term, self.vote)
-        self._hand_committed(ready)
+        if self.has_committed():
+            ready.committed = replication.take_committed(self)
         ready.role = self.told_role = self.role
         ready.leader = self.told_leader = self.leader
         ready.term = self.term
@@ -353,7 +351,7 @@ class RaftCore(RaftState):
     def report_unreachable(self, peer: i64) -> None:
         """Note that messages to `peer` may be lost: pipelining to it stops until it answers."""
         progress = self.peer_of.get(peer)
-        if self.role == LEADER and progress is not None:
+        if progress is not None:
             progress.become_probe()
             progress.probe_sent = True  # the next HEARTBEAT_REPLY lets it go on
 
@@ -362,7 +360,8 @@ class RaftCore(RaftState):
         liveness.wake(self)
 
     def entries_read(self) -> None:
-        """The host has read what `GroupLog.at_hand` did not have: send it, if this member leads."""
+        """The host has read what `GroupLog.at_hand` did not have: send it, and hand it out."""
+        self.reading_index = 0
         if self.role == LEADER:
             self.send_dirty = True
 
@@ -375,19 +374,21 @@ class RaftCore(RaftState):
         """
         self.nodes_up = nodes_up
 
-    def peer_down(self, peer: i64) -> None:
-        """Note that the node of a member is down.
+    def peer_up(self, peer: i64) -> None:
+        """Note that the node of a member came up: what was sent to it before may be lost."""
+        if not liveness.greet(self, peer):
+            self.report_unreachable(peer)
+            liveness.wake(self)
 
-        A silent leader that still reaches a majority stays silent.
-        """
+    def peer_down(self, peer: i64) -> None:
+        """Note that the node of a member is down; a silent leader with a majority stays silent."""
         self.report_unreachable(peer)
         liveness.peer_down(self)
 
     def lose_leader(self) -> None:
-        """The host knows that the leader's node is down: campaign soon instead of waiting.
+        """Campaign soon instead of waiting, for the leader's node is down.
 
-        It does harm to nobody when the host is wrong: members that still hear the leader refuse
-        the question (stickiness), and the next message of the leader ends it here.
+        No harm where the host is wrong: members that hear the leader refuse (stickiness).
         """
         if self.role == FOLLOWER and self.leader != 0:
             liveness.lose_leader(self)
@@ -459,9 +460,6 @@ class RaftCore(RaftState):
         else:
             liveness.follow_heartbeat(self, message)
 
-    def _applicable_index(self) -> i64:
-        return min(self.commit_index, self.durability.last_index)
-
     def _hand_writes(self, ready: Ready) -> None:
         """Fill in what must be written.
 
@@ -472,20 +470,13 @@ class RaftCore(RaftState):
         changed = self.term != self.written_term or self.vote != self.written_vote
         changed = changed or self.restored
         self.restored = False
-        commit: i64 = self._applicable_index()
+        commit: i64 = self.applicable_index()
         if changed or (ready.entries and commit > self.written_commit):
             ready.hard_state = HardState(self.term, self.vote, commit)
             self.written_term = self.term
             self.written_vote = self.vote
             self.written_commit = commit
         ready.must_sync = changed or len(ready.entries) > 0
-
-    def _hand_committed(self, ready: Ready) -> None:
-        high: i64 = self._applicable_index()
-        if high > self.handed_index:
-            bound: i64 = self.options.committed_bytes_max
-            ready.committed = self.log.entries(self.handed_index + 1, high + 1, bound)
-            self.handed_index = ready.committed[-1].index
 
     def _hand_news(self, ready: Ready) -> None:
         if self.membership is not self.told_membership:

@@ -14,6 +14,7 @@ from headrace_raftlog.core.reads import waiting_round
 from headrace_raftlog.core.state import RaftState
 from headrace_raftlog.core.transfer import hand_over
 from headrace_raftlog.model.entry import Entry
+from headrace_raftlog.model.errors import ContradictedError
 from headrace_raftlog.model.limits import PROBE_BYTES_MAX
 from headrace_raftlog.model.membership import Membership
 from headrace_raftlog.model.message import (
@@ -33,6 +34,7 @@ def follow_append(state: RaftState, message: Message) -> None:
     APPEND never removes what came after it.
     """
     log = state.log
+    check_agrees(state, message)
     if message.index < state.commit_index:
         _acknowledge(state, message.source, state.commit_index)
         return
@@ -44,10 +46,34 @@ def follow_append(state: RaftState, message: Message) -> None:
     fresh = log.first_fresh(entries)
     if fresh < len(entries):
         first: i64 = entries[fresh].index
-        assert first > state.commit_index, "a leader contradicts a committed entry"
+        if first <= state.commit_index:
+            raise contradicted(state, first, entries[fresh].term)
         state.append(entries[fresh:] if fresh > 0 else entries)
     state.commit_to(min(message.commit, last_new))
     _acknowledge(state, message.source, last_new)
+
+
+def check_agrees(state: RaftState, message: Message) -> None:
+    """Compare the entry that a leader's message names with what is committed here.
+
+    They differ only if members that made a majority with this one have forgotten it: they were
+    given an older copy of their data, and elected a leader among those who never heard of it.
+
+    Raises:
+        ContradictedError: they do.
+    """
+    index: i64 = message.index
+    term: i64 = state.log.term_at(index)
+    if index <= state.commit_index and term >= 0 and term != message.log_term:
+        raise contradicted(state, index, message.log_term)
+
+
+def contradicted(state: RaftState, index: i64, term: i64) -> ContradictedError:
+    """Return the error that says what a leader has in the place of a committed entry."""
+    return ContradictedError(
+        f"group {state.group}: entry {index} is committed here in term {state.log.term_at(index)}, "
+        f"and the leader, member {state.leader}, has one of term {term} in its place"
+    )
 
 
 def follow_snapshot(state: RaftState, message: Message) -> None:
@@ -56,6 +82,7 @@ def follow_snapshot(state: RaftState, message: Message) -> None:
     if index > state.commit_index and state.log.term_at(index) == message.log_term:
         state.commit_to(index)  # the log has it all, and what a snapshot holds is committed
     if index <= state.commit_index:
+        check_agrees(state, message)
         _acknowledge(state, message.source, state.commit_index)
         return
     state.offer = SnapshotOffer(message.source, index, message.log_term)
@@ -81,6 +108,19 @@ def restore(state: RaftState, index: i64, term: i64, membership: Membership) -> 
     state.restored = True
     if state.leader != 0:
         _acknowledge(state, state.leader, index)
+
+
+def take_committed(state: RaftState) -> list[Entry]:
+    """Hand out committed entries, as many as are at hand; none while the first is being read."""
+    low: i64 = state.handed_index + 1
+    bound: i64 = state.options.committed_bytes_max
+    stop: i64 = state.log.at_hand(low, state.applicable_index() + 1, bound)
+    if stop <= low:
+        state.reading_index = low
+        return []
+    committed = state.log.entries(low, stop, bound)
+    state.handed_index = committed[-1].index
+    return committed
 
 
 def take_append_reply(state: RaftState, reply: Message) -> None:

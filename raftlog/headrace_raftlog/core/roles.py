@@ -17,6 +17,7 @@ def become_follower(state: RaftState, term: i64, leader: i64) -> None:
     state.leader = leader
     if leader != 0:
         state.asked = 0
+        state.askers = ()
 
 
 def become_pre_candidate(state: RaftState) -> None:
@@ -54,6 +55,7 @@ def become_leader(state: RaftState) -> None:
     assert state.is_hard_state_durable()
     _reset(state, state.term)
     state.asked = 0
+    state.askers = ()
     state.role = LEADER
     state.leader = state.member
     state.create_peers()

@@ -32,6 +32,7 @@ class RaftState:
         commit_index: highest index known to be committed.
         applied_index: highest index that the host reported as applied.
         handed_index: highest index handed out for application.
+        reading_index: the next one, while the host reads it; one that was handed out otherwise.
         membership: who belongs to the group: the newest membership in the log, committed or not.
         electorate: who counts in it.
         votes: answers to the election under way, member id -> granted.
@@ -51,7 +52,8 @@ class RaftState:
         nodes_up: ids of the other nodes that can be reached, None where the host does not say; its
             host changes it, and all groups of a node share it.
         asked: questions for votes in vain, in a row.
-        doubts: such questions of others that were passed over since the group fell silent.
+        askers: members that asked for votes as well since then, in vain as far as is known.
+        doubts: such questions of others that did not wake this member since its group fell silent.
         withheld: this member takes no part in elections: its disk does not answer.
 
     Raises:
@@ -85,6 +87,7 @@ class RaftState:
         self.commit_index: i64 = max(hard_state.commit, applied_index)
         self.applied_index = applied_index
         self.handed_index = applied_index
+        self.reading_index: i64 = 0
         self.votes: dict[int, bool] = {}
         self.durability = Durability(self.log.last_index, self.term, self.vote)
 
@@ -112,6 +115,7 @@ class RaftState:
         self.withheld = False
         self.nodes_up: set[int] | None = None
         self.asked: i64 = 0
+        self.askers: tuple[int, ...] = ()
         self.doubts: i64 = 0
         self.draw_election_timeout()
 
@@ -156,7 +160,21 @@ class RaftState:
 
     def hurry(self) -> None:
         """Ask for votes as soon as at first: something has changed."""
+        self.askers = ()
+        self._hurry()
+
+    def hear_question(self, asker: i64) -> None:
+        """Ask as soon as at first where another member begins to ask: it has lost its leader.
+
+        One that asks in vain as well, again and again, is no news: both would never slow down.
+        """
+        if asker not in self.askers:
+            self.askers = (*self.askers, int(asker))
+            self._hurry()
+
+    def _hurry(self) -> None:
         if self.asked > ASKED_PATIENT:
+            self.election_elapsed = 0  # a leader that hears of the change speaks first
             self.draw_election_timeout()
         self.asked = 0
 
@@ -237,6 +255,15 @@ class RaftState:
             count += 1
         if count > 0:
             del uncommitted[:count]
+
+    def applicable_index(self) -> i64:
+        """Return the highest index that may be handed out: committed, and durable here."""
+        return min(self.commit_index, self.durability.last_index)
+
+    def has_committed(self) -> bool:
+        """Return whether entries are to be handed out, the next of which is not being read."""
+        handed: i64 = self.handed_index
+        return self.applicable_index() > handed and self.reading_index <= handed
 
     def membership_index(self) -> i64:
         """Return the index of the membership in force; that of the snapshot if none is newer."""

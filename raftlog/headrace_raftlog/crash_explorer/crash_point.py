@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from hashlib import blake2b
 
 from headrace_raftlog.crash_explorer.history import Legal
-from headrace_raftlog.storage.memory_files import (
+from headrace_raftlog.storage.disk.memory_files import (
     SECTOR_BYTES,
     MemoryFile,
     MemoryFiles,

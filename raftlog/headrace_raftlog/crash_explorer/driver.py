@@ -24,8 +24,8 @@ from headrace_raftlog.crash_explorer.subject import DIRECTORY, NODE, Subject
 from headrace_raftlog.model.entry import Entry, HardState
 from headrace_raftlog.model.membership import NOBODY, Membership
 from headrace_raftlog.model.snapshot import Snapshot
-from headrace_raftlog.storage.identity import Identity
-from headrace_raftlog.storage.shared_log import SharedLog
+from headrace_raftlog.storage.log.shared_log import SharedLog
+from headrace_raftlog.storage.writing.identity import Identity
 
 COLLECT_BYTES: Final = 2000  # most that one step of garbage collection moves
 
@@ -86,7 +86,7 @@ class Driver:
         problem = legal.judge(found)
         if problem:
             raise ViolationError(problem)
-        self.history = History(legal.complete(found))
+        self.history = History(legal.complete(found), self.subject.slice_bytes > 0)
         self._legal = lambda: self.history.legal(legal.starts)
 
     def _boot(self, legal: Legal) -> Legal:
@@ -310,7 +310,7 @@ class Driver:
         """Note a call that is about to be made; return its number, 0 if it must not be made."""
         if self.log.failure is not None:
             return 0  # nothing may be asked of a log that failed
-        return self.history.add(name, {**self.history.now, group: image}, [])
+        return self.history.add(name, group, {**self.history.now, group: image}, [])
 
     def _submit(self, group: int, state: HardState | None, entries: list[Entry]) -> None:
         if self.log.failure is not None:
@@ -330,7 +330,7 @@ class Driver:
             within.append({**self.history.now, group: held._replace(entries=kept)})
         image = {**self.history.now, group: held._replace(entries=kept)}
         name = f"append({group}, {state}, {entries})"
-        number = self.history.add(name, image, within[:-1])
+        number = self.history.add(name, group, image, within[:-1])
         self.log.append(group, state, entries, True, number)
 
 

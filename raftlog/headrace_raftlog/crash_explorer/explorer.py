@@ -107,6 +107,7 @@ class Explorer:
             segment_bytes=workload.segment_bytes,
             job_bytes_max=workload.job_bytes_max,
             with_identity=workload.with_identity,
+            slice_bytes=workload.slice_bytes,
         )
         self.workload = workload
         self.seed = seed
@@ -216,7 +217,7 @@ class Explorer:
                 if group % 2:
                     life.commit()
             life.commit()
-            if life.history.acknowledged != len(life.history.steps) - 1:
+            if life.history.waiting():
                 raise ViolationError("what was appended after the crash does not become durable")
             self.workload.resume(life, random.Random(self.seed))  # noqa: S311 - as above
             life.restart()

@@ -9,8 +9,8 @@ from typing import Final, NamedTuple
 from headrace_raftlog.model.entry import ENTRY_CONFIG, Entry
 from headrace_raftlog.model.membership import NOBODY, Membership
 from headrace_raftlog.model.snapshot import Snapshot
-from headrace_raftlog.storage.group_log import StoredGroup
-from headrace_raftlog.storage.shared_log import SharedLog
+from headrace_raftlog.storage.group.group_log import StoredGroup
+from headrace_raftlog.storage.log.shared_log import SharedLog
 
 EntryImage = tuple[int, int, int, bytes]  # index, term, kind, data
 FETCHED_INDEX_MAX: Final = 40  # entries from peers are looked for up to here

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from headrace_raftlog.storage.identity import Identity
+from headrace_raftlog.storage.writing.identity import Identity
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,10 +6,14 @@ from dataclasses import dataclass
 from typing import Final
 
 from headrace_raftlog.crash_explorer.observed_files import ObservedFiles
-from headrace_raftlog.model.limits import WRITE_JOB_BYTES_MAX
-from headrace_raftlog.storage.identity import Identity
-from headrace_raftlog.storage.options import LogOptions
-from headrace_raftlog.storage.shared_log import SharedLog
+from headrace_raftlog.model.limits import (
+    WRITE_JOB_BYTES_MAX,
+    WRITE_SLICE_BYTES,
+    WRITE_WHOLE_BYTES_MAX,
+)
+from headrace_raftlog.storage.disk.options import LogOptions
+from headrace_raftlog.storage.log.shared_log import SharedLog
+from headrace_raftlog.storage.writing.identity import Identity
 
 DIRECTORY: Final = "/data"  # the log and node.json stand side by side
 CLUSTER: Final = "explored"
@@ -25,6 +29,7 @@ class Subject:
         identity_type: what counts the starts of a data directory, likewise.
         segment_bytes: length of its files.
         job_bytes_max: records that stay together in one batch.
+        slice_bytes: what is longer is written in slices of this length; 0: nothing is.
         cache_bytes: entries it keeps in memory; 0 makes every read go to the disk.
         universe: groups are 1 to this.
         with_identity: whether each start is counted in the data directory before the log is opened.
@@ -34,6 +39,7 @@ class Subject:
     identity_type: type[Identity] = Identity
     segment_bytes: int = 4096
     job_bytes_max: int = WRITE_JOB_BYTES_MAX
+    slice_bytes: int = 0
     cache_bytes: int = 0
     universe: int = 4
     with_identity: bool = False
@@ -48,6 +54,8 @@ class Subject:
             segment_bytes=self.segment_bytes,
             cache_bytes=self.cache_bytes,
             job_bytes_max=self.job_bytes_max,
+            whole_bytes_max=self.slice_bytes or WRITE_WHOLE_BYTES_MAX,
+            slice_bytes=self.slice_bytes or WRITE_SLICE_BYTES,
             spare_files=0,
             stepped=True,
         )

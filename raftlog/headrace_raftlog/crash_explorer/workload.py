@@ -11,6 +11,7 @@ from headrace_raftlog.crash_explorer import (
     fault_workload,
     mixed_workload,
     plain_workload,
+    sliced_workload,
     snapshot_workload,
 )
 from headrace_raftlog.crash_explorer.driver import Driver
@@ -29,6 +30,7 @@ class Workload:
         segment_bytes: length of the log's files.
         job_bytes_max: records that stay together in one batch.
         with_identity: whether starts are counted in the data directory.
+        slice_bytes: what is longer is written in slices of this length; 0: nothing is.
         resume: what is done after a crash besides appending and restarting.
     """
 
@@ -37,6 +39,7 @@ class Workload:
     segment_bytes: int = 4096
     job_bytes_max: int = WRITE_JOB_BYTES_MAX
     with_identity: bool = False
+    slice_bytes: int = 0
     resume: Callable[[Driver, Dice], None] = mixed_workload.nothing
 
 
@@ -89,10 +92,31 @@ COLLECTION = (
     ),
     Workload("collected_on_a_full_disk", collection_workload.collected_on_a_full_disk),
 )
+SLICED = (
+    Workload("slices", sliced_workload.slices, 16384, slice_bytes=512),
+    Workload("slices_replaced", sliced_workload.replaced, 16384, slice_bytes=512),
+    Workload("slices_removed", sliced_workload.removed, 16384, slice_bytes=512),
+    Workload("slices_in_files", sliced_workload.in_files, 8192, slice_bytes=1024),
+    Workload("slices_in_own_files", sliced_workload.in_own_files, 4096, slice_bytes=1024),
+    Workload("slices_restarted", sliced_workload.restarted, 16384, slice_bytes=1024),
+    Workload(
+        "slices_collected",
+        sliced_workload.collected,
+        8192,
+        slice_bytes=512,
+        resume=collection_workload.settle,
+    ),
+    Workload("slices_filled", sliced_workload.filled, 8192, slice_bytes=512),
+    Workload("slices_freed", sliced_workload.freed, 8192, slice_bytes=512),
+    Workload("slices_on_a_bad_disk", sliced_workload.on_a_bad_disk, 8192, slice_bytes=512),
+    Workload("slices_mixed", sliced_workload.mixed, 8192, slice_bytes=512),
+    Workload("slices_mixed_collection", mixed_workload.mixed_collection, 8192, slice_bytes=512),
+    Workload("slices_mixed_faults", mixed_workload.mixed_faults, 8192, slice_bytes=512),
+)
 MIXED = (
     Workload("mixed", mixed_workload.mixed),
     Workload("mixed_small_jobs", mixed_workload.mixed, 8192, job_bytes_max=512),
     Workload("mixed_collection", mixed_workload.mixed_collection),
     Workload("mixed_faults", mixed_workload.mixed_faults),
 )
-WORKLOADS = {each.name: each for each in PLAIN + FAULTS + SNAPSHOTS + COLLECTION + MIXED}
+WORKLOADS = {each.name: each for each in PLAIN + FAULTS + SNAPSHOTS + COLLECTION + SLICED + MIXED}

@@ -1,0 +1,1 @@
+"""Values, errors and limits that core, storage, transport and node share."""

@@ -28,6 +28,30 @@ class CorruptLogError(RaftLogError):
         self.reason = reason
 
 
+class LostEntryError(CorruptLogError):
+    """The record of an entry is not intact, or the disk does not give it any more.
+
+    Its group stands still on this node until another member's copy has taken its place; what its
+    log has promised is not forgotten. Nothing was read, and it may be tried again.
+
+    Args:
+        path: log file.
+        offset: byte position of the record.
+        group: incarnation id.
+        index: of the entry.
+        reason: what is wrong there.
+    """
+
+    def __init__(self, path: str, offset: int, group: int, index: int, reason: str) -> None:
+        super().__init__(path, offset, f"entry {index} of group {group} {reason}")
+        self.group = group
+        self.index = index
+
+
+class DamageFoundError(RaftLogError):
+    """Damage was found that a running node cannot mend; its next start does."""
+
+
 class LogFullError(RaftLogError):
     """No space is left on the log's device; what was accepted stays, nothing new is taken."""
 
@@ -40,8 +64,39 @@ class IdentityError(RaftLogError):
     """The data directory belongs to another node or cluster than the configuration says."""
 
 
+class UnknownVersionError(IdentityError):
+    """A file of the log has a version that this release does not know; nothing was changed.
+
+    Args:
+        path: the file.
+        version: what it says.
+    """
+
+    def __init__(self, path: str, version: int) -> None:
+        super().__init__(
+            f"{path} has version {version}, which is not known to this release: a later one has "
+            "written it. It is no damage, and nothing was changed; start that release, or a later "
+            "one, on this directory"
+        )
+
+
+class LostDirectoryError(IdentityError):
+    """Part of a data directory is gone: what its node has promised cannot be told from the rest."""
+
+
+class DirectoryGoneError(RaftLogError):
+    """Files that a running node has open were removed from its data directory, or replaced."""
+
+
 class ForgottenError(RaftLogError):
     """The node's data are older than what it promised on that disk; they are to be set aside."""
+
+
+class ContradictedError(RaftLogError):
+    """A leader's log has another entry where this member's is committed: promises were forgotten.
+
+    Nothing was changed. Which of both counts, no node can tell.
+    """
 
 
 class CloneError(RaftLogError):

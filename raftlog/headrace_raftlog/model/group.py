@@ -20,6 +20,8 @@ NOT_LEADER: Final = -1  # propose: this member is not the leader
 BUSY: Final = -2  # propose: a bound is reached, or the leadership is being handed over; try later
 NOT_CAUGHT_UP: Final = -3  # propose_membership: a new voter is no learner that has the log
 
+QUEUED_BYTES_MAX: Final = 48 << 20  # of proposals of a group that wait, unless more is said
+
 
 @final
 class GroupConfig:
@@ -57,7 +59,8 @@ class CoreOptions:
         inflight_max: APPENDs sent and not answered, per follower.
         inflight_bytes_max: their bytes, per follower.
         uncommitted_bytes_max: bytes appended and not committed, beyond which proposals wait.
-        queued_bytes_max: bytes of proposals that wait, beyond which propose is BUSY.
+        queued_bytes_max: bytes of proposals that wait, beyond which propose is BUSY; one may be
+            longer.
         urgent_bytes_max: bytes that urgent proposals may add to those.
         promote_lag_max: entries that a learner may lack of the committed ones to become a voter,
             where it does not keep pace: see `core.reconfiguration.is_caught_up`.
@@ -74,7 +77,7 @@ class CoreOptions:
         inflight_max: i64 = 64,
         inflight_bytes_max: i64 = 16 << 20,
         uncommitted_bytes_max: i64 = 16 << 20,
-        queued_bytes_max: i64 = 48 << 20,
+        queued_bytes_max: i64 = QUEUED_BYTES_MAX,
         urgent_bytes_max: i64 = 16 << 20,
         promote_lag_max: i64 = 256,
         committed_bytes_max: i64 = 4 << 20,

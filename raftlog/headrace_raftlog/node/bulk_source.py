@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import logging
+import asyncio
 from collections.abc import Callable
-from typing import Final
 
 from headrace_raftlog.model.entry import Entry
-from headrace_raftlog.model.errors import CorruptLogError
+from headrace_raftlog.model.errors import CorruptLogError, LostEntryError
 from headrace_raftlog.model.snapshot import Snapshot
 from headrace_raftlog.node.host import Host
-from headrace_raftlog.storage.shared_log import SharedLog
-
-LOG: Final = logging.getLogger(__name__)
+from headrace_raftlog.storage.group.group_log import StoredGroup
+from headrace_raftlog.storage.log.shared_log import SharedLog
+from headrace_raftlog.storage.writing.snapshot_store import SnapshotRead
 
 
 class HostedSource:
@@ -22,26 +21,37 @@ class HostedSource:
         self._host = host
         self._log = log
 
-    def snapshot(self, group: int) -> Snapshot | None:
+    async def snapshot(self, group: int) -> Snapshot | None:
         """Return the newest snapshot of a group, None where there is none."""
-        if self._host.stopped or self._host.find(group) is None:
-            return None
-        try:
-            return self._log.read_snapshot(group)
-        except CorruptLogError:
-            LOG.exception("group %d: its snapshot cannot be served", group)
-            return None
+        while not self._host.stopped and (hosted := self._host.find(group)) is not None:
+            view = self._log.group(group)
+            stored = view.snapshot
+            if stored is None or stored.pending is not None:
+                return None if stored is None else stored.pending
+            try:
+                if await self._advance(view, reading := SnapshotRead(view, stored)):
+                    return reading.snapshot()
+            except CorruptLogError:
+                self._host.suspensions.snapshot_lost(hosted)
+                return None
+        return None
+
+    async def _advance(self, view: StoredGroup, reading: SnapshotRead) -> bool:
+        """Read a snapshot; False where a newer one has taken its place meanwhile."""
+        read = asyncio.Event()
+        while not reading.advance(read.set):
+            await read.wait()
+            read.clear()
+            if self._host.stopped or view.snapshot is not reading.stored:
+                return False
+        return True
 
     def prepare(self, group: int, index: int, done: Callable[[], None]) -> bool:
         """Read an entry ahead for `entry`; see `StoredGroup.prepare`."""
         hosted = self._host.find(group)
         if self._host.stopped or hosted is None:
             return True
-        try:
-            return hosted.view.prepare(index, done)
-        except OSError:
-            LOG.exception("group %d: entry %d cannot be read", group, index)
-            return True
+        return hosted.view.prepare(index, done)
 
     def entry(self, group: int, index: int) -> Entry | None:
         """Return a committed entry, None where it is not there or no longer."""
@@ -52,8 +62,8 @@ class HostedSource:
             return hosted.view.entry(index)
         except KeyError:
             return None
-        except CorruptLogError:
-            LOG.exception("group %d: entry %d cannot be served", group, index)
+        except LostEntryError as error:
+            self._host.suspensions.note(hosted, error.index)
             return None
 
     def stored_entry(self, group: int, index: int, term: int, member: int) -> Entry | None:
@@ -65,12 +75,23 @@ class HostedSource:
             if view.member != member:
                 raise LookupError(f"group {group}: the member here is another one")
             return None
+        if not term and index > self._committed(group):
+            raise LookupError(f"group {group}: entry {index} is not known to be committed here")
         if not view.has(index):
             raise KeyError(f"group {group} keeps no entry {index}")
         try:
             entry = view.entry(index)
-        except CorruptLogError as error:
+        except LostEntryError as error:
+            hosted = self._host.find(group)
+            if hosted is not None:
+                self._host.suspensions.note(hosted, error.index)
             raise LookupError(f"group {group}: entry {index} is damaged here too") from error
         if term and entry.term != term:
             raise KeyError(f"group {group}: entry {index} is of term {entry.term}")
         return entry
+
+    def _committed(self, group: int) -> int:
+        """Return up to where the log of a group is known to be committed."""
+        view, hosted = self._log.group(group), self._host.find(group)
+        known = max(int(view.hard_state.commit), int(view.snapshot_index))
+        return known if hosted is None else max(known, int(hosted.core.commit_index))

@@ -10,18 +10,20 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Final
 
-from headrace_raftlog.model.errors import ForgottenError
-from headrace_raftlog.model.limits import MARKS_WRITE_S
+from headrace_raftlog.model.errors import DirectoryGoneError, ForgottenError
+from headrace_raftlog.model.limits import DIRECTORY_LOOK_S, MARKS_WRITE_S
 from headrace_raftlog.model.mark import Mark
 from headrace_raftlog.node.options import NodeOptions
-from headrace_raftlog.storage.identity import Identity
-from headrace_raftlog.storage.mark_file import MarkFile
-from headrace_raftlog.storage.segment_supply import FULL_ERRNOS
-from headrace_raftlog.storage.set_aside import ASIDE_NAME, condemn, finish
-from headrace_raftlog.storage.shared_log import SharedLog
+from headrace_raftlog.storage.disk.files import Files
+from headrace_raftlog.storage.inspection.set_aside import ASIDE_NAME, condemn, finish
+from headrace_raftlog.storage.log.shared_log import SharedLog
+from headrace_raftlog.storage.recovery.directory_watch import DirectoryWatch
+from headrace_raftlog.storage.writing.identity import Identity
+from headrace_raftlog.storage.writing.mark_file import MarkFile
+from headrace_raftlog.storage.writing.segment_supply import FULL_ERRNOS
 from headrace_raftlog.transport.peer_memory import PeerMemory
 
-LOG: Final = logging.getLogger(__name__)
+LOG: Final = logging.getLogger("headrace.cluster")
 
 _PROCESS_BITS: Final = 56  # numbers in metadata have 18 digits at most
 
@@ -47,6 +49,9 @@ class Directory:
         self._marks = marks.marks
         self._saved_at = 0.0
         self._saving: asyncio.Future[None] | None = None
+        self._watch = DirectoryWatch(Files(), log.directory, log.lock, log.position)
+        self._looked_at = 0.0
+        self._looking: asyncio.Future[str] | None = None
 
     @staticmethod
     def open(options: NodeOptions) -> Directory:
@@ -62,8 +67,9 @@ class Directory:
             OSError: as the system says.
         """
         path = options.data_dir
-        if finish(path):
-            LOG.warning("the former data of node %d are in %s/%s", options.node, path, ASIDE_NAME)
+        owner = (options.cluster, options.node)
+        if finish(path, owner=owner):
+            LOG.warning("former data of node %d kept in %s/%s", options.node, path, ASIDE_NAME)
         while True:
             found = Directory._open(options)
             lost = found.lost()
@@ -79,7 +85,7 @@ class Directory:
                 *(lost, path, ASIDE_NAME),
             )
             condemn(path, lost)
-            finish(path)
+            finish(path, owner=owner)
         try:
             found.begin()
         except BaseException:
@@ -147,10 +153,24 @@ class Directory:
         self._saving = loop.run_in_executor(None, self._write)
         self._saving.add_done_callback(lambda done: self._saved(done, failed))
 
+    def look_soon(self, failed: Callable[[BaseException], None]) -> None:
+        """Look, in another thread and if it is time, whether the open files are still there.
+
+        Args:
+            failed: called when they are not: what is synced now is gone at the next start.
+        """
+        now = time.monotonic()
+        if self._looking is not None or now - self._looked_at < DIRECTORY_LOOK_S:
+            return
+        self._looked_at = now
+        self._looking = asyncio.get_running_loop().run_in_executor(None, self._watch.look)
+        self._looking.add_done_callback(lambda done: self._looked(done, failed))
+
     async def close_soon(self) -> None:
         """Close the log, then remember how far it has come; nothing uses it any more."""
-        if self._saving is not None:
-            await asyncio.wait((self._saving,))
+        under_way = [each for each in (self._saving, self._looking) if each is not None]
+        if under_way:
+            await asyncio.wait(under_way)
         await asyncio.to_thread(self.close, save=True)
 
     def close(self, save: bool = False) -> None:
@@ -161,21 +181,15 @@ class Directory:
                 self._gather()
                 self._write()
         except OSError as error:
-            LOG.warning("how far the disks have come was not saved at the end: %s", error)
+            LOG.warning("sync position of the disks not saved at shutdown: %s", error)
         finally:
             self._file.close()
+            self._watch.close()
 
     def lost(self) -> str:
         """Return what the log lacks of what was synced, "" for nothing."""
-        own = self._file.marks.own
-        if not self.identity.formed:
-            return ""  # it has never promised anything
-        if own is None or own.disk != self.identity.disk or own.batch <= self._found:
-            return ""
-        return (
-            f"node {self.identity.node} has lost the end of its log: batch {own.batch} was synced "
-            f"under boot {own.boot}, but {self._found} is the last in {self.log.directory}"
-        )
+        lost = self._file.marks.lost(self.identity, self._found)
+        return f"{lost} in {self.log.directory}" if lost else ""
 
     def _gather(self) -> None:
         self.memory.changed = False
@@ -195,4 +209,18 @@ class Directory:
             return
         self.memory.changed = True
         if not (isinstance(error, OSError) and error.errno in FULL_ERRNOS):
+            failed(error)
+
+    def _looked(self, done: asyncio.Future[str], failed: Callable[[BaseException], None]) -> None:
+        self._looking = None
+        if done.cancelled():
+            return
+        error = done.exception()
+        if error is None and (gone := done.result()):
+            error = DirectoryGoneError(
+                f"node {self.identity.node} ends: in {self.log.directory} {gone}. See what does "
+                "that to the directory; put files back that were only moved; then start the node. "
+                "Where its log is gone, it gets all from the other nodes, if any, as a new member"
+            )
+        if error is not None:
             failed(error)

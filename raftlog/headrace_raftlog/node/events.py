@@ -7,13 +7,15 @@ from typing import NamedTuple, Protocol
 
 from headrace_raftlog.model.errors import CloneError, ForgottenError
 from headrace_raftlog.model.message import Message
+from headrace_raftlog.model.pieces import Parted
 from headrace_raftlog.node.formation import Formation
 from headrace_raftlog.node.host import Host
 from headrace_raftlog.node.snapshot_fetch import SnapshotFetcher
 from headrace_raftlog.transport.identity import StreamIdentity
+from headrace_raftlog.transport.large_frame import Part
 
 
-class Stranger(NamedTuple):
+class UnknownPeer(NamedTuple):
     """A node that calls and is no peer.
 
     Attributes:
@@ -35,8 +37,11 @@ class Application(Protocol):
     """Who takes payloads and reports of peers; what it raises stops the node."""
 
     on_payload: Callable[[int, bytes], None]
+    part: Part
+    on_parted: Callable[[int, Parted], None]
     on_peer: Callable[[int, bool, int], None]
-    on_stranger: Callable[[Stranger], str]
+    on_stranger: Callable[[UnknownPeer], str]
+    on_rival: Callable[[str], None]
     on_removed: Callable[[], None]
 
 
@@ -44,13 +49,21 @@ def ignore_payload(peer: int, payload: bytes) -> None:
     """Take no payloads."""
 
 
+def ignore_parted(peer: int, payload: Parted) -> None:
+    """Take no payloads; there are none where nobody says that they are to be parted."""
+
+
 def ignore_peer(peer: int, up: bool, boot: int) -> None:
     """Take no notice of peers."""
 
 
-def ignore_stranger(stranger: Stranger) -> str:
+def ignore_stranger(stranger: UnknownPeer) -> str:
     """Refuse it."""
     return f"node {stranger.node} is not a member of the cluster"
+
+
+def ignore_rival(text: str) -> None:
+    """Leave it at the refusal."""
 
 
 def ignore_removed() -> None:
@@ -83,7 +96,8 @@ class NodeEvents:
         """Ask the application."""
         if self.host.stopped:
             return ""
-        found = Stranger(
+        self.formation.called(stranger)
+        found = UnknownPeer(
             stranger.node, stranger.name, stranger.address, stranger.disk, bool(stranger.formed)
         )
         try:
@@ -91,6 +105,15 @@ class NodeEvents:
         except Exception as error:  # noqa: BLE001  (outermost: reports it and stops)
             self.host.fail(error)
             return ""
+
+    def on_rival(self, peer: StreamIdentity, text: str) -> None:
+        """Pass it on."""
+        if self.host.stopped:
+            return
+        try:
+            self._application.on_rival(text)
+        except Exception as error:  # noqa: BLE001  (outermost: reports it and stops)
+            self.host.fail(error)
 
     def on_removed(self) -> None:
         """Pass it on."""
@@ -112,6 +135,19 @@ class NodeEvents:
             return
         try:
             self._application.on_payload(peer, payload)
+        except Exception as error:  # noqa: BLE001  (outermost: reports it and stops)
+            self.host.fail(error)
+
+    def part(self, head: bytes, size: int) -> tuple[int, int]:
+        """Ask the application."""
+        return self._application.part(head, size)
+
+    def on_parted(self, peer: int, payload: Parted) -> None:
+        """Pass it on."""
+        if self.host.stopped:
+            return
+        try:
+            self._application.on_parted(peer, payload)
         except Exception as error:  # noqa: BLE001  (outermost: reports it and stops)
             self.host.fail(error)
 

@@ -8,7 +8,14 @@ generation 0; whoever does not has lost its first disk, or came later: its membe
 generation of its disk, so that nobody takes them for those whose promises are lost.
 
 Nothing of this needs to be undone after a crash: a directory either knows the founding disks,
-durably, before it takes part in anything, or it knows nothing and asks again. Should the lowest
+durably, before it takes part in anything, or it knows nothing and asks again.
+
+A configuration that names few nodes, or this one alone, may be older than the cluster, which has
+grown since. So an empty node listens before it founds, for longer than members wait between two
+calls: a member that calls is the cluster. One that calls later, because it was cut off, finds a
+second cluster founded; `StreamIdentity.yields_to` tells which of both that is.
+
+Should the lowest
 node be lost together with its disk between its decision and the first takeover, then nobody has
 heard of the decision.
 """
@@ -22,12 +29,13 @@ import time
 from collections.abc import Callable, Collection
 from typing import Final
 
+from headrace_raftlog.log_event import CLUSTER, CLUSTER_FOUNDED, log_event
 from headrace_raftlog.model.limits import FORMATION_LOG_S
 from headrace_raftlog.model.mark import Starts
-from headrace_raftlog.storage.identity import Identity
+from headrace_raftlog.storage.writing.identity import Identity
 from headrace_raftlog.transport.identity import StreamIdentity
 
-LOG: Final = logging.getLogger(__name__)
+LOG: Final = logging.getLogger("headrace.cluster")
 
 
 def random_generation() -> int:
@@ -71,6 +79,7 @@ class Formation:
         identity: of this node's directory.
         formed: set once this node belongs to the cluster.
         missing: node ids of configured nodes that a new directory has yet to meet.
+        rejoins: whether it waits for a node that still has its data, and founds nothing.
     """
 
     def __init__(
@@ -79,7 +88,18 @@ class Formation:
         directory: str,
         peers: Collection[int],
         became: Callable[[Identity], None],
+        looks: int = 0,
     ) -> None:
+        """Begin.
+
+        Args:
+            identity: of this node's directory.
+            directory: the data directory.
+            peers: node ids of all configured nodes, this one included.
+            became: called once the directory is formed, and whenever its identity changes.
+            looks: calls of `advance` that only listen before this node founds a cluster. They
+                are counted, and not seconds: a process that stood still has not listened.
+        """
         self.identity = identity
         self.formed = asyncio.Event()
         self.missing: tuple[int, ...] = ()
@@ -88,13 +108,19 @@ class Formation:
         self._became = became
         self._met: dict[int, StreamIdentity] = {}
         self._logged_at = -FORMATION_LOG_S
-        self._rejoins = False
+        self.rejoins = identity.rejoins and not identity.formed
+        self._looks = looks
         if identity.formed:
             self.formed.set()
 
     def met(self, peer: StreamIdentity) -> None:
         """Note what a peer says of itself."""
         self._met[peer.node] = peer
+
+    def called(self, stranger: StreamIdentity) -> None:
+        """Note a node that calls and is not configured; members say which disks founded."""
+        if stranger.formed and not self.identity.formed:
+            self._met[stranger.node] = stranger
 
     async def advance(self, connected: Collection[int]) -> None:
         """Form the directory if that is possible now; to be called again until it is.
@@ -107,13 +133,17 @@ class Formation:
         """
         met = {n: p for n, p in self._met.items() if n in connected or p.formed}
         founders = founders_of(self.identity, self._peers, met)
+        self._looks -= 1
         if not founders:
-            self._rejoins = self.identity.rejoins or any(p.rejoins for p in met.values())
+            self.rejoins = self.identity.rejoins or any(p.rejoins for p in met.values())
             others = [peer for peer in sorted(self._peers) if peer != self.identity.node]
             self.missing = tuple([peer for peer in others if peer not in met])
             self._tell()
             return
         self.missing = ()
+        if self._looks >= 0 and not any(peer.formed for peer in met.values()):
+            return  # it would found now, and listens first
+        self.rejoins = False
         self.identity = await asyncio.to_thread(self.identity.form, self._directory, founders)
         if self.identity.generation:
             LOG.warning(
@@ -125,7 +155,12 @@ class Formation:
                 else "because it was not there when the cluster was founded",
             )
         else:
-            LOG.info("cluster %r is founded by nodes %s", self.identity.cluster, list(founders))
+            log_event(
+                CLUSTER,
+                CLUSTER_FOUNDED,
+                cluster=self.identity.cluster,
+                founders=list(founders),
+            )
         self._became(self.identity)
         self.formed.set()
 
@@ -145,12 +180,14 @@ class Formation:
             return
         self._logged_at = now
         node = self.identity.node
-        if self._rejoins:
+        if self.rejoins:
             LOG.warning(
                 "node %d waits for a node of cluster %r that still has its data: its own, or "
                 "those of a node that it has met, were set aside, so no new cluster is founded. "
-                "If no node has them any more, stop all, and on those with the newest data move "
-                "all from 'set-aside' back in place of what is there, but for the file 'marks'",
+                "If no node has them any more, stop all. On most of the nodes, those with the "
+                "newest data, move what is in 'set-aside' back in place of node.json and the log, "
+                "but for the file 'marks'. On every node remove 'set-aside', 'condemned' and "
+                "'marks'. Then start all (docs/clustering.md, 'Most disks lost')",
                 node,
                 self.identity.cluster,
             )

@@ -10,8 +10,8 @@ from mypy_extensions import i64
 from headrace_raftlog.core.raft import RaftCore
 from headrace_raftlog.model.group import CoreOptions, GroupConfig
 from headrace_raftlog.model.membership import NOBODY, Membership, member_id, member_node
-from headrace_raftlog.storage.group_log import StoredGroup
-from headrace_raftlog.storage.shared_log import SharedLog
+from headrace_raftlog.storage.group.group_log import StoredGroup
+from headrace_raftlog.storage.log.shared_log import SharedLog
 
 _SEED_FACTOR: Final = 1_000_003  # spreads seeds of (member, group, boot)
 
@@ -42,7 +42,12 @@ def open_view(
 
 
 def core_of(
-    view: StoredGroup, options: CoreOptions, boot: i64, stalled: bool, nodes_up: set[int]
+    view: StoredGroup,
+    options: CoreOptions,
+    boot: i64,
+    stalled: bool,
+    nodes_up: set[int],
+    applied_index: i64 = 0,
 ) -> RaftCore:
     """Return a core that goes on with what a log holds.
 
@@ -52,11 +57,14 @@ def core_of(
         boot: boot count of the data directory.
         stalled: the disk hangs: it takes part in no election.
         nodes_up: see `RaftCore.watch_nodes`.
+        applied_index: up to here the application has been given the log, where that is beyond its
+            snapshot.
     """
     config = GroupConfig(view.group, view.member, ())
     config.membership = view.membership  # the object itself: many groups share it
     seed = (view.group * _SEED_FACTOR + view.member) * _SEED_FACTOR + boot
-    core = RaftCore(config, options, view, view.hard_state, view.snapshot_index, seed)
+    applied: i64 = max(applied_index, view.snapshot_index)
+    core = RaftCore(config, options, view, view.hard_state, applied, seed)
     core.withhold(stalled)
     core.watch_nodes(nodes_up)
     return core

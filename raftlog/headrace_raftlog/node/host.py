@@ -14,6 +14,7 @@ from typing import Final, final
 from mypy_extensions import i64
 
 from headrace_raftlog.model.entry import Entry
+from headrace_raftlog.model.errors import LostEntryError
 from headrace_raftlog.model.group import BUSY, LEADER, NOT_LEADER, CoreOptions
 from headrace_raftlog.model.limits import SNAPSHOT_EVERY_BYTES, VOTERS_MAX
 from headrace_raftlog.model.membership import NOBODY, Membership, member_id, member_node
@@ -21,6 +22,7 @@ from headrace_raftlog.model.message import JOIN, Message
 from headrace_raftlog.model.ready import Ready
 from headrace_raftlog.model.snapshot import Snapshot
 from headrace_raftlog.node.commit_meter import CommitMeter
+from headrace_raftlog.node.group_events import members_changed, role_changed, transfer_started
 from headrace_raftlog.node.group_opening import core_of, open_view
 from headrace_raftlog.node.handler import GroupHandler
 from headrace_raftlog.node.held_messages import HeldMessages
@@ -28,8 +30,9 @@ from headrace_raftlog.node.host_port import HostPort
 from headrace_raftlog.node.hosted_group import HostedGroup, Writing
 from headrace_raftlog.node.reconciler import Joiner, Reconciler
 from headrace_raftlog.node.snapshots import SnapshotTaker
-from headrace_raftlog.storage.lost_entries import lost_indexes
-from headrace_raftlog.storage.shared_log import SharedLog
+from headrace_raftlog.node.suspensions import Suspensions
+from headrace_raftlog.storage.group.lost_entries import lost_indexes
+from headrace_raftlog.storage.log.shared_log import SharedLog
 
 _LEADERLESS_LOOK_TICKS: Final = 64  # between two looks whether a member without leader must join
 
@@ -50,6 +53,7 @@ class Host:
         boot: boot count of the data directory.
         snapshots: takes the snapshots of groups.
         commits: counts and times what is committed.
+        suspensions: has groups stand still in which damage is found.
     """
 
     def __init__(
@@ -79,6 +83,9 @@ class Host:
         self._scheduled = False
         self.commits = CommitMeter()
         self.snapshots = SnapshotTaker(log, self.find, snapshot_every_bytes)
+        self.suspensions = Suspensions(
+            log, port.nodes_up, self._post_all, self._finish, port.suspended, self._schedule
+        )
         self._reconciler = Reconciler(self._mark)
         self._joiner = Joiner(member_node(member), port.post, port.nodes_up)
 
@@ -101,48 +108,44 @@ class Host:
         founders = Membership(voters, learners)
         view = open_view(self._log, group, self.member, founders, self._port.random)
         core = core_of(view, self._options, self.boot, self.disk_stalled, self._nodes_up)
-        hosted = HostedGroup(group, core, view, handler)
-        self._groups[group] = hosted
+        hosted = self._groups[group] = HostedGroup(group, core, view, handler)
         view.on_read = partial(self._entries_read, hosted)
         held = self._held.take(group)
-        if self._log.is_kept(group):
+        kept = self._log.is_kept(group)
+        if kept or lost_indexes(view):
             hosted.suspended = True
+            if not kept:
+                self._port.suspended(hosted)
             return
-        if lost_indexes(view):
-            hosted.suspended = True
-            self._port.suspended(hosted)
+        self.snapshots.restore(hosted)
+        if not all(hosted.step(message) for message in held):
+            self.suspensions.contradicted(hosted)
             return
-        self._take_snapshot_of(hosted)
-        for message in held:
-            hosted.core.step(message)
         if campaign:
             hosted.core.campaign()
         self._joiner.look_at(hosted)
         self._mark(hosted)
 
     def resume(self, hosted: HostedGroup) -> None:
-        """Resume a suspended group: nothing of its log is missing any more.
-
-        It has done nothing since this node started, and begins with what its log holds now.
-        """
+        """Resume a suspended group from what its log holds now: nothing of it is missing."""
         if hosted.removed or self.stopped:
             return
         try:
             assert hosted.suspended, "a group is resumed once"
             view, stalled = hosted.view, self.disk_stalled
-            hosted.core = core_of(view, self._options, self.boot, stalled, self._nodes_up)
-            self._take_snapshot_of(hosted)
+            applied: i64 = hosted.core.applied_index
+            hosted.core = core_of(view, self._options, self.boot, stalled, self._nodes_up, applied)
+            if not hosted.restored or view.snapshot_index > applied:
+                self.snapshots.restore(hosted)
+            hosted.durable_number = 0
             hosted.suspended = False
             self._joiner.look_at(hosted)
             self._mark(hosted)
+            self.suspensions.over(hosted)
+        except LostEntryError as error:
+            self.suspensions.note(hosted, error.index)  # it stands still for longer
         except Exception as error:  # noqa: BLE001  (outermost: reports it and stops)
-            self._fail(error)
-
-    def _take_snapshot_of(self, hosted: HostedGroup) -> None:
-        snapshot = self._log.read_snapshot(hosted.group)
-        if snapshot is not None:
-            hosted.handler.restore(snapshot.state)
-            self.snapshots.saved(hosted, snapshot)
+            self.fail(error)
 
     def remove_group(self, group: i64) -> None:
         """Stop a group and forget its log for good; nothing happens if it is not there."""
@@ -161,8 +164,7 @@ class Host:
             view = self._log.group(group)
             if view.last_index() == 0 and view.snapshot_index == 0 and view.membership == NOBODY:
                 return  # it has left before
-        member = member_id(member_node(self.member), self._port.random())
-        self._log.begin(group, member, NOBODY)
+        self._log.begin(group, member_id(member_node(self.member), self._port.random()), NOBODY)
         self._log.flush()
 
     def _drop(self, group: i64) -> None:
@@ -171,6 +173,7 @@ class Host:
             hosted.removed = True
             if hosted.reads is not None:
                 hosted.reads.close()
+            self.suspensions.gone(hosted)
 
     def find(self, group: i64) -> HostedGroup | None:
         """Return a group, None where it is not on this node."""
@@ -199,7 +202,8 @@ class Host:
 
     def transfer(self, hosted: HostedGroup, target: i64) -> bool:
         """Begin to hand the leadership over to a member; False where that cannot be."""
-        begun = not hosted.suspended and hosted.core.transfer(target)
+        if begun := not hosted.suspended and hosted.core.transfer(target):
+            transfer_started(hosted, target, self._port.labels)
         self._mark(hosted)
         return begun
 
@@ -257,7 +261,7 @@ class Host:
         core = hosted.core
         index: i64 = snapshot.index
         keeps = hosted.view.term_at(index) == snapshot.term
-        if not core.restore(index, snapshot.term, snapshot.membership):
+        if hosted.suspended or not core.restore(index, snapshot.term, snapshot.membership):
             return False
         try:
             self._log.install_snapshot(hosted.group, snapshot, keeps)
@@ -266,7 +270,7 @@ class Host:
             self.commits.installed += 1
             self._mark(hosted)
         except Exception as error:  # noqa: BLE001  (outermost: reports it and stops)
-            self._fail(error)
+            self.fail(error)
         return True
 
     def receive(self, messages: list[Message]) -> None:
@@ -290,12 +294,13 @@ class Host:
                 elif hosted is not None:
                     if backlogged and message.entries:
                         continue
-                    hosted.core.step(message)
+                    if not hosted.step(message):
+                        self.suspensions.contradicted(hosted)
                     self._mark(hosted)
                 elif message.group not in self._removed:
                     self._held.hold(message)
         except Exception as error:  # noqa: BLE001  (outermost: reports it and stops)
-            self._fail(error)
+            self.fail(error)
 
     def durable(self, tokens: list[object]) -> None:
         """Release what waited for writes that are durable now, oldest first."""
@@ -306,9 +311,10 @@ class Host:
             for token in tokens:
                 assert isinstance(token, Writing)
                 hosted = token.hosted
+                hosted.unsettled -= 1
                 if hosted.writing is token:
                     hosted.writing = None
-                if hosted.removed:
+                if token.is_void():
                     continue
                 self._post_all(hosted, token.messages)
                 hosted.durable_number = token.number
@@ -321,7 +327,7 @@ class Host:
                 self._mark(hosted)
             self._port.flush()
         except Exception as error:  # noqa: BLE001  (outermost: reports it and stops)
-            self._fail(error)
+            self.fail(error)
 
     def tick(self) -> None:
         """Let one tick pass for every group that is not silent; those that are cost nothing."""
@@ -352,7 +358,7 @@ class Host:
             self._log.flush()
             self._port.flush()
         except Exception as error:  # noqa: BLE001  (outermost: reports it and stops)
-            self._fail(error)
+            self.fail(error)
 
     def peer_changed(self, peer: i64, up: bool) -> None:
         """Tell the groups for which a node that went down, or came up, matters.
@@ -372,7 +378,7 @@ class Host:
                 if not hosted.suspended and hosted.peer_changed(peer, up):
                     self._mark(hosted)
         except Exception as error:  # noqa: BLE001  (outermost: reports it and stops)
-            self._fail(error)
+            self.fail(error)
 
     def pump(self) -> None:
         """Do one turn of work for all dirty groups."""
@@ -382,25 +388,24 @@ class Host:
         try:
             self._turn()
         except Exception as error:  # noqa: BLE001  (outermost: reports it and stops)
-            self._fail(error)
-
-    def fail(self, error: BaseException) -> None:
-        """Stop for a reason from outside, such as a failed disk."""
-        self._fail(error)
+            self.fail(error)
 
     def _turn(self) -> None:
+        self.suspensions.begin_all()
         batch = self._dirty
         self._dirty = []
         appliers: list[HostedGroup] = []
         committed: list[list[Entry]] = []
         for hosted in batch:
             hosted.dirty = False
-            if hosted.removed:
+            if hosted.removed or hosted.suspended or not hosted.core.has_ready():
                 continue
-            core = hosted.core
-            if not core.has_ready():
+            try:
+                ready = hosted.core.ready()
+            except LostEntryError as error:
+                self.suspensions.note(hosted, error.index)
+                self.suspensions.begin_all()
                 continue
-            ready = core.ready()
             self._post_all(hosted, ready.messages)
             if ready.must_sync or ready.messages_after_persist:
                 self._write(hosted, ready)
@@ -433,10 +438,12 @@ class Host:
             return
         token = Writing(hosted, ready.number, ready.messages_after_persist)
         hosted.writing = token
+        hosted.unsettled += 1
         self._log.append(hosted.group, ready.hard_state, ready.entries, ready.must_sync, token)
 
     def _take_news(self, hosted: HostedGroup, ready: Ready) -> None:
         if ready.membership is not None:
+            members_changed(hosted, ready.membership, self._port.labels)
             self._reconciler.look_at(hosted)
             self._joiner.look_at(hosted)
         if ready.offer is not None:
@@ -444,12 +451,14 @@ class Host:
 
     def _finish(self, hosted: HostedGroup) -> None:
         before: i64 = hosted.told_leader
+        if hosted.is_role_news():
+            role_changed(hosted, self._port.labels)
         if hosted.tell_leadership():
             self._reconciler.look_at(hosted)
             self.commits.led_anew(hosted, hosted.told_leader != before)
             if hosted.told_leader != before:
                 self._port.leader_changed(hosted.group, member_node(hosted.told_leader))
-        if not hosted.removed and hosted.core.has_ready():
+        if not hosted.removed and not hosted.suspended and hosted.core.has_ready():
             self._mark(hosted)
 
     def _post_all(self, hosted: HostedGroup, messages: list[Message]) -> None:
@@ -481,7 +490,8 @@ class Host:
             self._scheduled = True
             self._port.call_soon(self.pump)
 
-    def _fail(self, error: BaseException) -> None:
+    def fail(self, error: BaseException) -> None:
+        """Stop at once, and report why."""
         if not self.stopped:
             self.stopped = True
             for hosted in self._groups.values():

@@ -7,6 +7,7 @@ from typing import final
 
 from headrace_raftlog.model.message import Message
 from headrace_raftlog.model.snapshot import SnapshotOffer
+from headrace_raftlog.node.group_events import Labels, no_labels
 from headrace_raftlog.node.hosted_group import HostedGroup
 
 
@@ -24,6 +25,7 @@ class HostPort:
         nodes_up: returns the ids of the other nodes that are up.
         random: returns a random number, 1 to 2**32 - 1.
         suspended: called with a group that lacks entries which its log should hold.
+        labels: returns what the application calls a group, as fields of log lines.
     """
 
     def __init__(
@@ -37,6 +39,7 @@ class HostPort:
         nodes_up: Callable[[], Collection[int]],
         random: Callable[[], int],
         suspended: Callable[[HostedGroup], None],
+        labels: Labels = no_labels,
     ) -> None:
         self.post = post
         self.flush = flush
@@ -47,3 +50,4 @@ class HostPort:
         self.nodes_up = nodes_up
         self.random = random
         self.suspended = suspended
+        self.labels = labels

@@ -9,15 +9,17 @@ from mypy_extensions import i64
 
 from headrace_raftlog.core.raft import RaftCore
 from headrace_raftlog.model.entry import ENTRY_NORMAL, Entry
-from headrace_raftlog.model.group import LEADER
+from headrace_raftlog.model.errors import ContradictedError
+from headrace_raftlog.model.group import FOLLOWER, LEADER
 from headrace_raftlog.model.limits import ENTRY_COST_BYTES, VOTERS_MAX, WRITING_MESSAGES_MAX
-from headrace_raftlog.model.membership import member_node
-from headrace_raftlog.model.message import Message
+from headrace_raftlog.model.membership import Membership, member_node
+from headrace_raftlog.model.message import TIMEOUT_NOW, Message
 from headrace_raftlog.model.snapshot import Snapshot
 from headrace_raftlog.node.handler import GroupHandler
 from headrace_raftlog.node.reads import GroupReads
-from headrace_raftlog.storage.compaction import without_dead
-from headrace_raftlog.storage.group_log import StoredGroup
+from headrace_raftlog.storage.group.compaction import without_dead
+from headrace_raftlog.storage.group.group_log import StoredGroup
+from headrace_raftlog.storage.group.snapshot_record import StoredSnapshot
 
 
 @final
@@ -34,6 +36,11 @@ class HostedGroup:
         removed: whether it is gone; everything still under way for it is dropped.
         suspended: whether it stands still, as if this node were down: entries that its member may
             have acknowledged are damaged here, and are put back first.
+        restored: whether the application was given the state that its log begins with.
+        snapshot_lost: the snapshot on disk that was found damaged, until another one took its
+            place; None for none.
+        contradiction: what its leader has in the place of a committed entry, "" for nothing.
+        unsettled: writes of its core that are not known to be durable yet.
         durable_number: newest Ready known to be durable.
         touched: whether `durable_number` is news to the core.
         leaderless_ticks: ticks since a leader was known.
@@ -48,6 +55,9 @@ class HostedGroup:
         reads: reads under way, None before the first.
         writing: what waits for the newest write under way, None while nothing does.
         handing_over: whether a transfer was begun since the disk stopped to answer.
+        logged_role, logged_leader, logged_members: as the log was told last.
+        led_term: term in which this member led last.
+        successor_named: member id to which the leadership is being handed over, 0 for none.
     """
 
     def __init__(
@@ -61,6 +71,10 @@ class HostedGroup:
         self.awake = False
         self.removed = False
         self.suspended = False
+        self.restored = False
+        self.snapshot_lost: StoredSnapshot | None = None
+        self.contradiction = ""
+        self.unsettled: i64 = 0
         self.durable_number: i64 = 0
         self.touched = False
         self.leaderless_ticks: i64 = 0
@@ -73,10 +87,24 @@ class HostedGroup:
         self.reads: GroupReads | None = None
         self.writing: Writing | None = None
         self.handing_over = False
+        self.logged_role: i64 = FOLLOWER
+        self.logged_leader: i64 = 0
+        self.logged_members: Membership = core.membership
+        self.led_term: i64 = 0
+        self.successor_named: i64 = 0
         self.told_leader: i64 = 0
         self.counted_term: i64 = core.term
         self._term: i64 = 0
         self._serving = False
+
+    def step(self, message: Message) -> bool:
+        """Give the core a message; False where it shows that promises were forgotten somewhere."""
+        try:
+            self.core.step(message)
+        except ContradictedError as error:
+            self.contradiction = str(error)
+            return False
+        return True
 
     def peer_changed(self, peer: i64, up: bool) -> bool:
         """Tell the core that a node went or came; return whether it may have something to do."""
@@ -85,11 +113,10 @@ class HostedGroup:
             members = self.members_on(peer)
             for member in members:
                 if up:
-                    core.report_unreachable(member)
-                    core.wake()
+                    core.peer_up(member)
                 else:
                     core.peer_down(member)
-            return len(members) > 0 and not core.quiesced
+            return len(members) > 0 and (not core.quiesced or core.has_ready())
         if member_node(core.leader) == peer:
             if up:
                 core.wake()
@@ -99,6 +126,27 @@ class HostedGroup:
         if up and core.leader == 0 and self.members_on(peer):
             core.wake()  # it may vote, or know who leads
         return False
+
+    def stand_still(self, nodes_up: Collection[int]) -> list[Message]:
+        """Suspend a group that runs; its core, which may have failed in its midst, is used no more.
+
+        Returns:
+            What is to be said to the other members: a leader has the voter that lacks least take
+            over at once, or where there is none wakes all of them.
+        """
+        core = self.core
+        target: i64 = self.successor(nodes_up) if core.role == LEADER else 0
+        term: i64 = core.term
+        core.outbox = []
+        core.resign()
+        core.lose_leader()
+        self.suspended = True
+        self.writing = None
+        if self.reads is not None:
+            self.reads.close()
+        if target != 0:
+            core.outbox.append(Message(TIMEOUT_NOW, self.group, core.member, target, term))
+        return core.outbox
 
     def needed(self, snapshot: Snapshot) -> Snapshot:
         """Return a fetched snapshot without the entries that are dead here.
@@ -143,6 +191,15 @@ class HostedGroup:
                 self.reads.applied(self.core.applied_index)
         return size
 
+    def is_role_news(self) -> bool:
+        """Return whether role or leader changed since logged; note a transfer that failed."""
+        core = self.core
+        if core.role != self.logged_role or core.leader != self.logged_leader:
+            return True
+        if self.successor_named != 0 and core.transferee == 0:
+            self.successor_named = 0
+        return False
+
     def tell_leadership(self) -> bool:
         """Tell the application about a change; return whether there was one."""
         core = self.core
@@ -164,8 +221,14 @@ class Writing:
 
     def __init__(self, hosted: HostedGroup, number: i64, messages: list[Message]) -> None:
         self.hosted = hosted
+        self.core = hosted.core
         self.number = number
         self.messages = messages
+
+    def is_void(self) -> bool:
+        """Return whether nobody waits any more: the group was removed, or stood still since."""
+        hosted = self.hosted
+        return hosted.removed or hosted.suspended or hosted.core is not self.core
 
     def add(self, number: i64, messages: list[Message]) -> None:
         """Add messages of a later Ready that writes nothing, to leave with this one.

@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from typing import Final
 
+from headrace_raftlog.log_event import (
+    DISK_ANSWERS,
+    DISK_FULL,
+    DISK_HAS_SPACE,
+    DISK_STALLED,
+    RAFT,
+    log_event,
+)
 from headrace_raftlog.model.group import LEADER
 from headrace_raftlog.model.limits import HANDOVERS_PER_TICK
 from headrace_raftlog.node.health import NodeHealth
 from headrace_raftlog.node.host import Host
 from headrace_raftlog.node.hosted_group import HostedGroup
 from headrace_raftlog.node.options import NodeOptions
-from headrace_raftlog.storage.disk_watch import DiskWatch
-from headrace_raftlog.storage.shared_log import SharedLog
-
-LOG: Final = logging.getLogger(__name__)
+from headrace_raftlog.storage.disk.disk_watch import DiskWatch
+from headrace_raftlog.storage.log.shared_log import SharedLog
 
 STILL_TICKS: Final = 3  # ticks that count at most between two: the process itself stood still
 
@@ -55,14 +60,8 @@ class LogReports:
     def full(self, full: bool) -> None:
         """Refuse proposals while the disk is full."""
         self._host.disk_full = full
-        if full:
-            LOG.error(
-                "the disk of %s is full: proposals are refused until there is space; what was "
-                "accepted stays",
-                self._log.directory,
-            )
-        else:
-            LOG.warning("the disk of %s has space again", self._log.directory)
+        event = DISK_FULL if full else DISK_HAS_SPACE
+        log_event(RAFT, event, directory=self._log.directory)
 
     def tick(self) -> None:
         """Look whether the disk hangs; while it does, give up the groups that are led here."""
@@ -79,26 +78,17 @@ class LogReports:
 
     def _tell(self, stalled: bool) -> None:
         groups = self._host.groups()
-        if stalled:
-            LOG.warning(
-                "the disk of %s has not finished a write for %.1f s (disk_stall_s is %.1f): this "
-                "node hands over the %d of its %d groups that it leads, and leads none until the "
-                "disk answers; look at the disk, its controller or its volume",
-                self._log.directory,
-                self._watch.stalled_s,
-                self._stall_s,
-                sum(hosted.core.role == LEADER for hosted in groups),
-                len(groups),
-            )
-        else:
-            LOG.warning(
-                "the disk of %s answers again; it hung for %.1f s, of which the last %.1f s went "
-                "well: this node may lead its %d groups again",
-                self._log.directory,
-                self._watch.stalled_s,
-                self._stall_s,
-                len(groups),
-            )
+        event = DISK_STALLED if stalled else DISK_ANSWERS
+        led = sum(hosted.core.role == LEADER for hosted in groups)
+        log_event(
+            RAFT,
+            event,
+            directory=self._log.directory,
+            seconds=self._watch.stalled_s,
+            limit_seconds=self._stall_s,
+            groups=len(groups),
+            **({"led": led} if stalled else {}),
+        )
 
     def _hand_over(self) -> None:
         """Hand groups over to the member that lacks least, or else have the others elect."""

@@ -27,8 +27,9 @@ from headrace_raftlog.model.membership import member_node
 from headrace_raftlog.model.snapshot import Snapshot
 from headrace_raftlog.node.host import Host
 from headrace_raftlog.node.hosted_group import HostedGroup
-from headrace_raftlog.storage.lost_entries import cut_lost, is_durable, lost_indexes, place_of
-from headrace_raftlog.storage.shared_log import SharedLog
+from headrace_raftlog.node.surveyor import Surveyor
+from headrace_raftlog.storage.group.lost_entries import cut_lost, is_durable, lost_indexes, place_of
+from headrace_raftlog.storage.log.shared_log import SharedLog
 from headrace_raftlog.transport.bulk_client import (
     BulkClient,
     DeniedError,
@@ -38,7 +39,7 @@ from headrace_raftlog.transport.bulk_client import (
 )
 from headrace_raftlog.transport.codec import FrameError
 
-LOG: Final = logging.getLogger(__name__)
+LOG: Final = logging.getLogger("headrace.raft")
 
 
 class _Answers:
@@ -48,9 +49,11 @@ class _Answers:
         sources: nodes that sent a body.
         denied: by index, members whose log does not have that entry.
         compacted: nodes with a snapshot in the place of a damaged entry.
+        written: entries that are written anew, and stay in memory until they are durable.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, written: set[int]) -> None:
+        self.written = written
         self.sources: set[int] = set()
         self.denied: dict[int, set[int]] = {}
         self.compacted: set[int] = set()
@@ -63,12 +66,15 @@ class Mender:
         entries_mended: entries put back since the start.
     """
 
-    def __init__(self, host: Host, log: SharedLog, bulk: BulkClient, tick_s: float) -> None:
+    def __init__(
+        self, host: Host, log: SharedLog, bulk: BulkClient, surveyor: Surveyor, tick_s: float
+    ) -> None:
         self.entries_mended = 0
         self._host = host
         self._log = log
         self._bulk = bulk
         self._tick_s = tick_s
+        self._surveyor = surveyor
         self._slots = asyncio.Semaphore(FETCHES_MAX)
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -104,22 +110,58 @@ class Mender:
 
     async def _run(self, hosted: HostedGroup) -> None:
         logged_at = time.monotonic()
+        if hosted.restored:  # it was suspended while it ran
+            await self._look_around(hosted)
+        rewritten: set[int] = set()
         while not self._is_over(hosted):
             lost = lost_indexes(hosted.view)
-            if not lost and is_durable(hosted.view):
-                LOG.warning("group %d: nothing of its log is damaged any more", hosted.group)
+            if not lost and is_durable(hosted.view) and not hosted.unsettled:
+                LOG.warning("group %d: log repaired", hosted.group)
                 self._host.resume(hosted)
-                return
+                if not hosted.suspended:
+                    return
+                continue
+            self._rewrite(hosted, lost, rewritten)
             missing = [index for index in lost if index not in hosted.view.recent]
             if missing:
                 async with self._slots:
-                    await self._round(hosted, missing[:MEND_ENTRIES_MAX])
+                    await self._round(hosted, missing[:MEND_ENTRIES_MAX], _Answers(rewritten))
                 missing = [index for index in missing if index not in hosted.view.recent]
             self._log.flush()
             if missing and time.monotonic() - logged_at >= MEND_LOG_S:
                 logged_at = time.monotonic()
                 self._tell(hosted, missing)
             await asyncio.sleep(self._tick_s * (MEND_ROUND_TICKS if missing else 1))
+
+    async def _look_around(self, hosted: HostedGroup) -> None:
+        """Look for more damage in the files where some was found: it rarely comes alone."""
+        view = hosted.view
+        for sequence in sorted({location >> 32 for location in (view.lost or {}).values()}):
+            await self._surveyor.look_at(hosted, sequence)
+
+    async def _save(self, hosted: HostedGroup) -> None:
+        """Take a snapshot, so that of what was applied only entries that are still read are lost.
+
+        What a peer has compacted away and is still live here, is dead in a newer snapshot of the
+        peer's then: one that goes on from this member's state.
+        """
+        view, applied = hosted.view, hosted.core.applied_index
+        lost = lost_indexes(view)
+        if not lost or lost[0] > applied or not self._host.snapshots.take(hosted):
+            return
+        self._log.flush()
+        while not self._is_over(hosted) and view.snapshot_index < applied:
+            await asyncio.sleep(self._tick_s)
+            self._log.flush()
+
+    def _rewrite(self, hosted: HostedGroup, lost: list[int], rewritten: set[int]) -> None:
+        """Write lost entries anew that are still in memory, each once."""
+        for index in lost:
+            entry = hosted.view.recent.get(index)
+            if entry is not None and index not in rewritten:
+                del hosted.view.recent[index]
+                self._log.mend(hosted.group, entry)
+                rewritten.add(index)
 
     def _tell(self, hosted: HostedGroup, missing: list[int]) -> None:
         others = self._others(hosted)
@@ -145,9 +187,8 @@ class Mender:
         members = [m for m in core.membership.everyone() if m != core.member]
         return {member_node(member): member for member in members}
 
-    async def _round(self, hosted: HostedGroup, missing: list[int]) -> None:
+    async def _round(self, hosted: HostedGroup, missing: list[int], answers: _Answers) -> None:
         """Ask every other member that is up, once."""
-        answers = _Answers()
         nodes_up = self._host.nodes_up()
         for node, member in sorted(self._others(hosted).items()):
             if node not in nodes_up:
@@ -155,7 +196,7 @@ class Mender:
             try:
                 await self._ask(hosted, node, member, missing, answers)
             except (FetchFailedError, FrameError) as error:
-                LOG.debug("group %d: node %d gives nothing: %s", hosted.group, node, error)
+                LOG.debug("group %d: node %d has no replacement: %s", hosted.group, node, error)
             if self._is_over(hosted):
                 return
         if answers.sources:
@@ -164,9 +205,12 @@ class Mender:
                 hosted.group,
                 sorted(answers.sources),
             )
+        if answers.compacted and hosted.restored:
+            await self._save(hosted)
         for node in sorted(answers.compacted):
             await self._take_snapshot(hosted, node)
-        self._cut(hosted, answers)
+        if not self._is_over(hosted):
+            self._cut(hosted, answers)
 
     async def _ask(
         self, hosted: HostedGroup, node: int, of_member: int, missing: list[int], answers: _Answers
@@ -189,6 +233,7 @@ class Mender:
                 continue
             if not self._is_over(hosted) and self._log.mend(hosted.group, entry):
                 self.entries_mended += 1
+                answers.written.add(index)
                 answers.sources.add(node)
 
     async def _take_snapshot(self, hosted: HostedGroup, node: int) -> None:
@@ -255,7 +300,8 @@ class Mender:
         for index in sorted(answers.denied):
             if not voters or not answers.denied[index].issuperset(voters):
                 continue
-            if index > max(view.hard_state.commit, view.snapshot_index) and index <= view.last:
+            committed = max(view.hard_state.commit, view.snapshot_index, hosted.core.commit_index)
+            if committed < index <= view.last:
                 LOG.warning(
                     "group %d: entry %d is damaged and no other member has it, so it was never "
                     "committed: the log is cut there",

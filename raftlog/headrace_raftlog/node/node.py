@@ -8,16 +8,22 @@ from __future__ import annotations
 import asyncio
 import gc
 import logging
+import math
 import sys
 from collections.abc import Callable, Collection, Mapping
 from typing import Final
 
 import grpc
 
-from headrace_raftlog.model.errors import CloneError, ForgottenError
+from headrace_raftlog.model.errors import (
+    CloneError,
+    CorruptLogError,
+    DamageFoundError,
+    DirectoryGoneError,
+    ForgottenError,
+)
 from headrace_raftlog.model.limits import (
     DRAIN_S,
-    ENTRY_BYTES_MAX,
     GROUP_MEMBERS_MAX,
     NODE_ID_MAX,
     PAYLOAD_BYTES_MAX,
@@ -25,20 +31,15 @@ from headrace_raftlog.model.limits import (
     VOTERS_MAX,
 )
 from headrace_raftlog.model.membership import member_node
+from headrace_raftlog.model.pieces import Parted, Pieces
 from headrace_raftlog.model.snapshot import SnapshotOffer
+from headrace_raftlog.node import events as node_events
 from headrace_raftlog.node.bulk_source import HostedSource
 from headrace_raftlog.node.directory import Directory
 from headrace_raftlog.node.drain import drain
-from headrace_raftlog.node.events import (
-    NodeEvents,
-    Stranger,
-    ignore_fatal,
-    ignore_payload,
-    ignore_peer,
-    ignore_removed,
-    ignore_stranger,
-)
+from headrace_raftlog.node.events import NodeEvents, UnknownPeer
 from headrace_raftlog.node.formation import Formation, random_generation, stream_identity
+from headrace_raftlog.node.group_events import Labels, no_labels
 from headrace_raftlog.node.handler import GroupHandler
 from headrace_raftlog.node.health import NodeHealth
 from headrace_raftlog.node.host import Host
@@ -48,18 +49,20 @@ from headrace_raftlog.node.log_reports import LogReports
 from headrace_raftlog.node.mending import Mender
 from headrace_raftlog.node.options import NodeOptions
 from headrace_raftlog.node.queries import GroupQueries
-from headrace_raftlog.node.reads import ReadBarriers
+from headrace_raftlog.node.read_barriers import ReadBarriers
 from headrace_raftlog.node.snapshot_fetch import SnapshotFetcher
 from headrace_raftlog.node.standing import NodeStanding
 from headrace_raftlog.node.startup import open_directory
-from headrace_raftlog.storage.identity import Identity
+from headrace_raftlog.node.surveyor import Surveyor
+from headrace_raftlog.storage.writing.identity import Identity
 from headrace_raftlog.transport.identity import StreamIdentity
+from headrace_raftlog.transport.large_frame import Part, part_nothing
 from headrace_raftlog.transport.security import security_of
 from headrace_raftlog.transport.transport import Transport
 
 __all__ = ["GroupHandler", "NodeOptions", "RaftNode"]
 
-LOG: Final = logging.getLogger(__name__)
+LOG: Final = logging.getLogger("headrace.raft")
 
 CATALOG_GROUP: Final = 0
 
@@ -79,25 +82,35 @@ class RaftNode(GroupQueries, NodeStanding):
         boot: boot count of the data directory, from 1; 0 before `start`. `raise_boot` changes it.
         servicers: called with the gRPC server before it starts, to add services to it.
         on_payload: called with the sender and a payload, only while the sender is up.
+        part: returns where a large payload is parted as it comes, 0 for nowhere, and the room
+            before its second part, given its first octets and its size.
+        on_parted: called instead of `on_payload` with a payload that was parted.
         on_peer: called with a peer, whether it is up, and its boot count. After a down report
             whatever was sent and not answered may be lost in both directions.
         on_stranger: called with a node that calls and is no peer of this one, each time anew;
             returns why it is refused, for that node's log. It may be made a peer (`set_peers`).
+        on_rival: called, each time anew, when a member of the cluster calls to which this node
+            belonged on another disk, while it belongs to one founded later; with what to do.
         on_removed: called whenever a peer says that this node was removed from the cluster.
         on_fatal: called once when this node cannot go on: its disk failed, or a core or a handler
             raised. It has then stopped taking part; the process should end.
+        labels: returns what the application calls a group, for the log: `queue`, `vhost`.
     """
 
     def __init__(self, options: NodeOptions) -> None:
         self.options = options
         self.boot = 0
         self.servicers: list[Callable[[grpc.aio.Server], None]] = []
-        self.on_payload: Callable[[int, bytes], None] = ignore_payload
-        self.on_peer: Callable[[int, bool, int], None] = ignore_peer
-        self.on_stranger: Callable[[Stranger], str] = ignore_stranger
-        self.on_removed: Callable[[], None] = ignore_removed
-        self.on_fatal: Callable[[BaseException], None] = ignore_fatal
-        self._entry_bytes_max = min(ENTRY_BYTES_MAX, options.log.segment_bytes // 2)
+        self.on_payload: Callable[[int, bytes], None] = node_events.ignore_payload
+        self.part: Part = part_nothing
+        self.on_parted: Callable[[int, Parted], None] = node_events.ignore_parted
+        self.on_peer: Callable[[int, bool, int], None] = node_events.ignore_peer
+        self.on_stranger: Callable[[UnknownPeer], str] = node_events.ignore_stranger
+        self.on_rival: Callable[[str], None] = node_events.ignore_rival
+        self.on_removed: Callable[[], None] = node_events.ignore_removed
+        self.on_fatal: Callable[[BaseException], None] = node_events.ignore_fatal
+        self.labels: Labels = no_labels
+        self._entry_bytes_max = options.log.entry_bytes_max
         self._tasks: set[asyncio.Task[None]] = set()
         self._stopping = False
         self._peers_lock = asyncio.Lock()
@@ -107,6 +120,7 @@ class RaftNode(GroupQueries, NodeStanding):
         self._health: NodeHealth
         self._log_reports: LogReports
         self._fetcher: SnapshotFetcher
+        self._surveyor: Surveyor
         self._mender: Mender
         self._barriers: ReadBarriers
 
@@ -142,7 +156,9 @@ class RaftNode(GroupQueries, NodeStanding):
         self._directory = await open_directory(options)
         self._log = self._directory.log
         identity = self._directory.identity
-        self._formation = Formation(identity, options.data_dir, tuple(options.peers), self._become)
+        looks = math.ceil(options.found_listen_s * 1000 / options.tick_ms)
+        place = (options.data_dir, tuple(options.peers))
+        self._formation = Formation(identity, *place, self._become, looks)
         self.boot = identity.boot
         self._damaged = dict(self._log.quarantined)
         try:
@@ -164,7 +180,7 @@ class RaftNode(GroupQueries, NodeStanding):
 
         Args:
             peers: host:port by node id; this node's own is passed over.
-            barred: nodes and disks (`Stranger.disk`) that are refused whatever they say.
+            barred: nodes and disks (`UnknownPeer.disk`) that are refused whatever they say.
         """
         async with self._peers_lock:
             if not self._stopping:
@@ -180,6 +196,7 @@ class RaftNode(GroupQueries, NodeStanding):
             await asyncio.wait(self._tasks)
         await self._fetcher.stop()
         await self._mender.stop()
+        await self._surveyor.stop()
         await self._transport.stop()
         await self._directory.close_soon()
 
@@ -338,7 +355,7 @@ class RaftNode(GroupQueries, NodeStanding):
         """Keep so many bytes of log entries in memory from now on, besides those not durable."""
         self._log.cache.resize(count)
 
-    def send(self, peer: int, payload: bytes) -> bool:
+    def send(self, peer: int, payload: bytes | Pieces) -> bool:
         """Send a payload to the application on another node.
 
         Payloads arrive in order, each once at most. All arrive unless the peer is reported down.
@@ -357,10 +374,6 @@ class RaftNode(GroupQueries, NodeStanding):
         """Return counts since the start, over all peers, beats included in the frames."""
         return self._transport.counters()
 
-    async def verify_peers_anew(self) -> None:
-        """End all streams between nodes, so that certificates are shown again."""
-        await self._transport.verify_anew()
-
     async def _start_network(self) -> None:
         options = self.options
         tick_s = options.tick_ms / 1000
@@ -378,6 +391,7 @@ class RaftNode(GroupQueries, NodeStanding):
             security_of(options.certificate, options.name_of, options.join_secrets),
             self._directory.memory,
             self._log.synced,
+            options.outbox_bytes_max,
         )
         port = HostPort(
             self._transport.post,
@@ -389,13 +403,16 @@ class RaftNode(GroupQueries, NodeStanding):
             self._nodes_up,
             random_generation,
             lambda hosted: self._mender.suspended(hosted),
+            lambda group: self.labels(group),
         )
         self._host = Host(
             self.member, self.boot, options.core, self._log, port, options.snapshot_every_bytes
         )
         self._log_reports = LogReports(self._log, self._host, self._loop, options, self._health)
         self._fetcher = SnapshotFetcher(self._host, self._transport.bulk, tick_s)
-        self._mender = Mender(self._host, self._log, self._transport.bulk, tick_s)
+        self._surveyor = Surveyor(self._host, self._log)
+        bulk = self._transport.bulk
+        self._mender = Mender(self._host, self._log, bulk, self._surveyor, tick_s)
         self._barriers = ReadBarriers(self._host, lambda: self.boot, tick_s, silence_s_max)
         self._transport.bulk_servicer.source = HostedSource(self._host, self._log)
         events.host = self._host
@@ -431,7 +448,9 @@ class RaftNode(GroupQueries, NodeStanding):
                 self._transport.tick()
                 self._host.tick()
                 self._log_reports.tick()
+                self._surveyor.tick()
                 self._directory.save_soon(self._host.fail)
+                self._directory.look_soon(self._host.fail)
         except Exception as error:  # noqa: BLE001  (outermost: reports it and stops)
             self._host.fail(error)
 
@@ -462,12 +481,18 @@ class RaftNode(GroupQueries, NodeStanding):
             try:
                 self._directory.condemn(error)
             except OSError as failure:
-                LOG.critical("the data of node %d cannot be set aside", self.options.node)
+                LOG.critical("data of node %d could not be set aside", self.options.node)
                 error = failure
-        if isinstance(error, ForgottenError | CloneError):
-            LOG.error("node %d must not go on with its data: %s", self.options.node, error)
+        if isinstance(error, CorruptLogError):
+            error = DamageFoundError(str(error))
+        if isinstance(error, DamageFoundError):
+            LOG.error("node %d must restart: %s", self.options.node, error)
+        elif isinstance(error, ForgottenError | CloneError):
+            LOG.error("node %d stopped, its data must not be used: %s", self.options.node, error)
+        elif isinstance(error, DirectoryGoneError):
+            LOG.error("%s", error)
         else:
-            LOG.critical("node %d cannot go on", self.options.node, exc_info=error)
+            LOG.critical("node %d stopped after a failure", self.options.node, exc_info=error)
         self._health.set_serving(False)
         leaving = self._loop.create_task(self._transport.stop(), name="raftlog leaves")
         self._tasks.add(leaving)

@@ -12,13 +12,16 @@ from headrace_raftlog.model.limits import (
     DISK_STALL_S,
     DISK_STALL_S_MAX,
     DISK_STALL_S_MIN,
+    FOUNDING_LISTEN_S,
+    FOUNDING_LISTEN_S_MAX,
     NODE_ID_MAX,
+    OUTBOX_BYTES_MAX,
     SNAPSHOT_EVERY_BYTES,
     TICK_MS_MAX,
     TICK_MS_MIN,
 )
 from headrace_raftlog.model.tls import NodeCertificate
-from headrace_raftlog.storage.options import LogOptions
+from headrace_raftlog.storage.disk.options import LogOptions
 
 PORT_MAX: Final = (1 << 16) - 1
 
@@ -41,6 +44,8 @@ class NodeOptions:
         snapshot_every_bytes: bytes of entries that a group applies between two snapshots, at least.
         disk_stall_s: seconds, DISK_STALL_S_MIN to DISK_STALL_S_MAX, after which a write of which no
             step ends makes this node hand over what it leads, until its disk answers again.
+        found_listen_s: seconds for which an empty directory listens for members of its cluster
+            before it founds a new one; 0 where there certainly is none.
         certificate: returns what this node shows to others and asks of them, looked at for each
             connection; None: nothing is encrypted, and everybody believed.
         name_of: returns the name of a node by its id, "" for one that is not known; with
@@ -49,6 +54,8 @@ class NodeOptions:
             for each connection.
         core: tunables of every group.
         log: tunables of the shared log.
+        outbox_bytes_max: bytes of APPENDs, and as many of payloads, that wait for a peer; more than
+            the longest that is usual, or others get dropped beside it.
     """
 
     cluster: str
@@ -61,11 +68,13 @@ class NodeOptions:
     tick_ms: int = 100
     snapshot_every_bytes: int = SNAPSHOT_EVERY_BYTES
     disk_stall_s: float = DISK_STALL_S
+    found_listen_s: float = FOUNDING_LISTEN_S
     certificate: Callable[[], NodeCertificate] | None = None
     name_of: Callable[[int], str] = str
     join_secrets: Callable[[], JoinSecrets | None] = lambda: None
     core: CoreOptions = field(default_factory=CoreOptions)
     log: LogOptions = field(default_factory=LogOptions)
+    outbox_bytes_max: int = OUTBOX_BYTES_MAX
 
     def __post_init__(self) -> None:
         """Refuse what cannot work.
@@ -81,12 +90,18 @@ class NodeOptions:
             host, _, port = address.rpartition(":")
             if not host or not port.isdecimal():
                 raise ValueError(f"peers has {address!r} for node {node}, not host:port")
+        if self.outbox_bytes_max <= 0:
+            raise ValueError(f"outbox_bytes_max is {self.outbox_bytes_max}, must be positive")
         if not 0 <= self.frames_port <= PORT_MAX:
             raise ValueError(f"frames_port is {self.frames_port}, not within 0 to {PORT_MAX}")
         if not DISK_STALL_S_MIN <= self.disk_stall_s <= DISK_STALL_S_MAX:
             raise ValueError(
                 f"disk_stall_s is {self.disk_stall_s}, not within {DISK_STALL_S_MIN} to "
                 f"{DISK_STALL_S_MAX}"
+            )
+        if not 0 <= self.found_listen_s <= FOUNDING_LISTEN_S_MAX:
+            raise ValueError(
+                f"found_listen_s is {self.found_listen_s}, not within 0 to {FOUNDING_LISTEN_S_MAX}"
             )
         if not TICK_MS_MIN <= self.tick_ms <= TICK_MS_MAX:
             raise ValueError(

@@ -7,12 +7,15 @@ from typing import NamedTuple
 
 from headrace_raftlog.core.progress import SNAPSHOT_OFFERED
 from headrace_raftlog.core.raft import RaftCore
+from headrace_raftlog.model.errors import LostEntryError
 from headrace_raftlog.model.group import LEADER
 from headrace_raftlog.model.histogram import Histogram
 from headrace_raftlog.model.membership import Membership, member_node
 from headrace_raftlog.node.host import Host
 from headrace_raftlog.node.hosted_group import HostedGroup
-from headrace_raftlog.storage.shared_log import SharedLog
+from headrace_raftlog.node.mending import Mender
+from headrace_raftlog.storage.group.lost_entries import lost_indexes
+from headrace_raftlog.storage.log.shared_log import SharedLog
 
 
 class MemberProgress(NamedTuple):
@@ -41,6 +44,9 @@ class RaftFigures(NamedTuple):
         led: of these, those that lead.
         leaderless: those that know of no leader.
         quarantined: those that were found damaged and are rebuilt.
+        suspended: those that stand still until damaged entries are put back.
+        entries_lost: entries found damaged while the node ran.
+        entries_mended: damaged entries put back from other members.
         entries: applied here.
         latency: from a leader's log to application, of entries that were timed.
         elections: terms that began.
@@ -55,6 +61,7 @@ class RaftFigures(NamedTuple):
         backlog_bytes: appended and not known to be durable.
         written_bytes: in batches.
         syncs: how long batches took to be durable.
+        blocking_reads: of the log that the event loop has waited for.
         disk_full: whether the log has met a full disk.
         disk_stalled: whether the disk hangs.
     """
@@ -63,6 +70,9 @@ class RaftFigures(NamedTuple):
     led: int
     leaderless: int
     quarantined: int
+    suspended: int
+    entries_lost: int
+    entries_mended: int
     entries: int
     latency: Histogram
     elections: int
@@ -77,6 +87,7 @@ class RaftFigures(NamedTuple):
     backlog_bytes: int
     written_bytes: int
     syncs: Histogram
+    blocking_reads: int
     disk_full: bool
     disk_stalled: bool
 
@@ -87,6 +98,7 @@ class GroupQueries:
     _host: Host
     _log: SharedLog
     _damaged: dict[int, str]
+    _mender: Mender
 
     @property
     def disk_stalled(self) -> bool:
@@ -119,6 +131,22 @@ class GroupQueries:
             if hosted is not None and hosted.core.membership.is_voter(hosted.core.member):
                 del self._damaged[group]
         return dict(self._damaged)
+
+    def damages(self) -> dict[int, str]:
+        """Return what is damaged of groups on this node, by group: `quarantined`, and more.
+
+        That is those that stand still until their damaged entries are put back.
+        """
+        found = self.quarantined()
+        for hosted in self._host.groups():
+            if hosted.contradiction:
+                found[hosted.group] = f"{hosted.contradiction}; it stands still on this node"
+            elif hosted.suspended and (lost := lost_indexes(hosted.view)):
+                found[hosted.group] = (
+                    f"{len(lost)} of its entries are damaged, the first is {lost[0]}; it stands "
+                    "still on this node until they are put back from its other members"
+                )
+        return found
 
     @property
     def disk_behind(self) -> bool:
@@ -153,27 +181,55 @@ class GroupQueries:
         return self._hosted(group).core.applied_index
 
     def entry_data(self, group: int, index: int) -> bytes:
-        """Return the data of an entry, from memory or disk.
+        """Return the data of an entry, from memory or disk, for which the event loop waits.
 
         Raises:
             KeyError: the group is not on this node, or has no such entry.
-            CorruptLogError: the stored record is damaged.
-            OSError: its file cannot be read.
+            LostEntryError: the stored record is damaged. The group stands still on this node from
+                the next turn of the event loop on (`GroupHandler.leadership` says so) until it was
+                fetched from another member.
+            OSError: its file cannot be read for another reason than that the disk has lost it.
         """
-        return self._hosted(group).view.entry(index).data
+        hosted = self._hosted(group)
+        try:
+            return hosted.view.entry(index).data
+        except LostEntryError as error:
+            self._host.suspensions.note(hosted, error.index)
+            raise
 
-    def prepare_entry(self, group: int, index: int, done: Callable[[], None]) -> bool:
-        """Read an entry ahead, so that `entry_data` does not wait for the disk.
+    def entry_at_hand(self, group: int, index: int, done: Callable[[], None]) -> bytes | None:
+        """Return the data of an entry where that needs no disk; else begin to read it.
+
+        Args:
+            group: whose log.
+            index: which entry.
+            done: called in a later turn of the event loop, when the entry was read or could not
+                be, which a call from there says; later the entry may have to be read again.
 
         Returns:
-            Whether it is, or is not there at all; otherwise `done` is called in a later turn of
-            the event loop, when it was read or could not be.
+            None while it is being read. Of a damaged entry, `done` is called once it was put back
+            from another member; until then the group stands still on this node.
 
         Raises:
-            KeyError: the group is not on this node.
-            OSError: its file cannot be opened.
+            KeyError: the group is not on this node, or has no such entry.
+            OSError: its file cannot be read for another reason than that the disk has lost it.
         """
-        return self._hosted(group).view.prepare(index, done)
+        hosted = self._hosted(group)
+        suspensions = self._host.suspensions
+        if hosted.view.lost is not None and suspensions.wait(hosted, index, done):
+            return None
+        try:
+            entry = hosted.view.entry_at_hand(index, done)
+        except LostEntryError as error:
+            suspensions.note(hosted, error.index)
+            suspensions.wait(hosted, error.index, done)
+            return None
+        return None if entry is None else entry.data
+
+    def give_up(self, done: Callable[[], None]) -> None:
+        """Do not call a function that was handed to `entry_at_hand` any more."""
+        self._log.recovery.reader.reads.give_up(done)
+        self._host.suspensions.give_up(done)
 
     def entry_octets(self, group: int, index: int) -> int:
         """Return the size of an entry's data, 0 where there is no such entry.
@@ -237,6 +293,9 @@ class GroupQueries:
             led=led,
             leaderless=leaderless,
             quarantined=len(self.quarantined()),
+            suspended=sum(hosted.suspended for hosted in groups),
+            entries_lost=host.suspensions.entries_lost,
+            entries_mended=self._mender.entries_mended,
             entries=int(commits.entries),
             latency=commits.latency,
             elections=int(commits.elections),
@@ -251,6 +310,7 @@ class GroupQueries:
             backlog_bytes=int(log.backlog_bytes),
             written_bytes=written,
             syncs=syncs,
+            blocking_reads=int(log.recovery.reader.blocking),
             disk_full=host.disk_full,
             disk_stalled=host.disk_stalled,
         )

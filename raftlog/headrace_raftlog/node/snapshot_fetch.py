@@ -16,6 +16,7 @@ import logging
 from contextlib import aclosing
 from typing import Final
 
+from headrace_raftlog.log_event import DEBUG, INFO, RAFT, SNAPSHOT_INSTALLED, log_event
 from headrace_raftlog.model.limits import (
     FETCH_ATTEMPTS_MAX,
     FETCH_REST_TICKS,
@@ -24,6 +25,7 @@ from headrace_raftlog.model.limits import (
 )
 from headrace_raftlog.model.membership import member_node
 from headrace_raftlog.model.snapshot import Snapshot, SnapshotOffer
+from headrace_raftlog.node.group_events import CATALOG_GROUP
 from headrace_raftlog.node.host import Host
 from headrace_raftlog.node.hosted_group import HostedGroup
 from headrace_raftlog.transport.bulk_client import (
@@ -34,7 +36,7 @@ from headrace_raftlog.transport.bulk_client import (
 )
 from headrace_raftlog.transport.codec import FrameError
 
-LOG: Final = logging.getLogger(__name__)
+LOG: Final = logging.getLogger("headrace.raft")
 
 
 class SnapshotFetcher:
@@ -126,6 +128,8 @@ class SnapshotFetcher:
 
     async def _fetch(self, hosted: HostedGroup, node: int, index: int) -> None:
         group, member = hosted.group, hosted.core.member
+        loop = asyncio.get_running_loop()
+        began_s = loop.time()
         for _ in range(FETCH_ATTEMPTS_MAX):
             if self._is_over(hosted) or hosted.core.commit_index >= index:
                 return  # the entries came another way
@@ -137,7 +141,10 @@ class SnapshotFetcher:
                 continue
             if not self._is_over(hosted) and self._host.install(hosted, snapshot):
                 self.installed += 1
-                LOG.info("group %d: installed %r of node %d", group, snapshot, node)
+                level = INFO if group == CATALOG_GROUP else DEBUG
+                passed_s = loop.time() - began_s
+                more = {"group": group, "index": snapshot.index, "source": node}
+                log_event(RAFT, SNAPSHOT_INSTALLED, level, seconds=passed_s, **more)
             return
         raise FetchFailedError(f"{FETCH_ATTEMPTS_MAX} snapshots were gone before they were here")
 

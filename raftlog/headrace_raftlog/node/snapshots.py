@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+import time
+from array import array
 from collections.abc import Callable
 from typing import final
 
 from mypy_extensions import i64
 
 from headrace_raftlog.core.progress import SNAPSHOT_OFFERED
+from headrace_raftlog.log_event import RAFT, SNAPSHOT_SLOW, log_event
 from headrace_raftlog.model.limits import (
     COLLECT_BYTES_PER_TICK,
     SNAPSHOT_GROWTH,
     SNAPSHOT_OUTRUN_FACTOR,
+    SNAPSHOT_SLOW_S,
     SNAPSHOT_WAIT_FACTOR,
     SNAPSHOTS_PER_TICK,
 )
 from headrace_raftlog.model.snapshot import Snapshot
 from headrace_raftlog.node.hosted_group import HostedGroup
-from headrace_raftlog.storage.shared_log import SharedLog
+from headrace_raftlog.storage.log.shared_log import SharedLog
 
 
 @final
@@ -77,14 +81,33 @@ class SnapshotTaker:
         index: i64 = core.applied_index
         if index <= hosted.saved_index:
             return False
+        began_s = time.monotonic()
         state, live = hosted.handler.snapshot()
-        held = hosted.handler.held()
+        held = _intact(hosted, hosted.handler.held())
         term = hosted.view.term_at(index)
         snapshot = Snapshot(index, term, core.membership_at(index), state, live, held)
         self._log.save_snapshot(hosted.group, snapshot)
         self.taken += 1
         self.saved(hosted, snapshot)
+        passed_s = time.monotonic() - began_s
+        if passed_s >= SNAPSHOT_SLOW_S:
+            size = hosted.saved_bytes
+            log_event(
+                RAFT, SNAPSHOT_SLOW, group=hosted.group, index=index, bytes=size, seconds=passed_s
+            )
         return True
+
+    def restore(self, hosted: HostedGroup) -> None:
+        """Give a group's application the state that the log begins with.
+
+        Raises:
+            CorruptLogError: it is not intact.
+        """
+        hosted.restored = True
+        snapshot = self._log.read_snapshot(hosted.group)
+        if snapshot is not None:
+            hosted.handler.restore(snapshot.state)
+            self.saved(hosted, snapshot)
 
     def saved(self, hosted: HostedGroup, snapshot: Snapshot) -> None:
         """Note that the log begins behind a snapshot now, or once that is durable."""
@@ -109,3 +132,12 @@ class SnapshotTaker:
             if progress.state == SNAPSHOT_OFFERED or progress.next_index <= core.applied_index:
                 return True
         return False
+
+
+def _intact(hosted: HostedGroup, held: array[int]) -> array[int]:
+    """Return dead entries that are held, without those whose record is damaged.
+
+    No other member need have them; whoever reads them finds them gone, and begins anew.
+    """
+    lost = hosted.view.lost
+    return held if lost is None else array("Q", [index for index in held if index not in lost])

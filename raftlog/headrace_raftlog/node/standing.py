@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from headrace_raftlog.model.membership import member_id
+from headrace_raftlog.model.errors import ForgottenError
+from headrace_raftlog.model.membership import NODE_BITS, member_id, member_node
 from headrace_raftlog.node.formation import Formation
 from headrace_raftlog.node.host import Host
 from headrace_raftlog.node.options import NodeOptions
@@ -21,8 +22,9 @@ class NodeStanding:
         """Wait until this node belongs to its cluster; groups may be created from then on.
 
         A node with a new data directory waits here until it has met all other configured nodes,
-        or one that belongs to the cluster already; the log says which are missing. A node that
-        is configured alone, or that was there before, does not wait. `start` returns earlier, so
+        or one that belongs to the cluster already; the log says which are missing. One that is
+        configured alone listens for members of its cluster for `found_listen_s`, and founds one
+        then. A node that was there before does not wait. `start` returns earlier, so
         that the other nodes, and whoever checks its health, can reach it meanwhile.
         """
         await self._formation.formed.wait()
@@ -37,6 +39,54 @@ class NodeStanding:
         """Node ids of those that this node, being new, has yet to meet; empty once formed."""
         return self._formation.missing
 
+    @property
+    def waits_for_data(self) -> bool:
+        """True while this node waits: its data, or those of all it has met, were set aside."""
+        return self._formation.rejoins
+
+    def set_aside(self, reason: str) -> None:
+        """Take part no more with these data; the next start sets them aside and joins anew.
+
+        Nothing is acknowledged after the call; `on_fatal` is called with `ForgottenError`.
+
+        Args:
+            reason: what the log says.
+        """
+        self._host.fail(ForgottenError(reason))
+
+    def lost_voters(self, group: int) -> tuple[int, ...]:
+        """Return node ids of a group's voters that are gone for good with their disks.
+
+        Empty unless they are so many that the group can have no leader any more, and as long as
+        their nodes were not met on other disks since this one started.
+        """
+        hosted = self._host.find(group)
+        if hosted is None:
+            return ()
+        members = hosted.core.membership
+        for electorate in (members.voters, members.outgoing):
+            gone = [int(member_node(each)) for each in electorate if self._is_gone(each)]
+            if electorate and 2 * len(gone) >= len(electorate):
+                return tuple(sorted(set(gone)))
+        return ()
+
+    def is_unadmitted(self, group: int) -> bool:
+        """Return whether this node waits for a group's leader to take it in."""
+        hosted = self._host.find(group)
+        return hosted is not None and not hosted.core.membership.voters
+
+    def _is_gone(self, member: int) -> bool:
+        """Return whether a member's disk is known to be another one now.
+
+        A member of a later generation may also be one whose group alone was damaged: it counts
+        only where its generation was heard of as a disk.
+        """
+        node, generation = int(member_node(member)), member >> NODE_BITS
+        now = self._transport.generation(node)
+        if node == self.options.node or now in (-1, generation):
+            return False
+        return generation == 0 or self._transport.memory.knows(node, generation)
+
     async def raise_boot(self, boot: int) -> None:
         """Count this start as a later one, because an earlier process of this node had `boot`.
 
@@ -50,6 +100,10 @@ class NodeStanding:
         except OSError as error:
             self._host.fail(error)
             raise
+
+    async def verify_peers_anew(self) -> None:
+        """End all streams between nodes, so that certificates are shown again."""
+        await self._transport.verify_anew()
 
     @property
     def member(self) -> int:

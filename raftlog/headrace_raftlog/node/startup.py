@@ -17,18 +17,30 @@ from typing import Final
 import grpc
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
-from headrace_raftlog.model.errors import CorruptLogError
+from headrace_raftlog.model.errors import CorruptLogError, LostDirectoryError
 from headrace_raftlog.model.limits import REBUILD_ASK_S, REBUILD_WAIT_S
 from headrace_raftlog.node.directory import Directory
 from headrace_raftlog.node.health import SERVICE_NAME
 from headrace_raftlog.node.options import NodeOptions
-from headrace_raftlog.storage.files import Files
-from headrace_raftlog.storage.identity import read_identity
-from headrace_raftlog.storage.set_aside import ASIDE_NAME, condemn, needed_here
+from headrace_raftlog.storage.disk.files import Files
+from headrace_raftlog.storage.inspection.set_aside import (
+    ASIDE_NAME,
+    check_owner,
+    condemn,
+    needed_here,
+    readable_identity,
+    stand_in,
+)
 from headrace_raftlog.transport.identity import StreamRefusedError
 from headrace_raftlog.transport.security import security_of
 
-LOG: Final = logging.getLogger(__name__)
+LOG: Final = logging.getLogger("headrace.cluster")
+
+_ALONE: Final = "it is the only one"
+_NOBODY: Final = (
+    "no other node says that the cluster works without this one. Start the other nodes; if theirs "
+    "are damaged too, their messages can be salvaged"
+)
 
 
 async def open_directory(options: NodeOptions) -> Directory:
@@ -37,13 +49,14 @@ async def open_directory(options: NodeOptions) -> Directory:
     Raises:
         CorruptLogError: stored data is damaged, and nobody is known to have it; it was left alone.
         IdentityError: the data directory is another node's.
+        LostDirectoryError: part of it is gone, and nobody is known to have the rest.
         LogLockedError: another process uses the data directory.
         ValueError: the cluster's name is too long or empty.
         OSError: a file cannot be used.
     """
     try:
         directory = await asyncio.to_thread(Directory.open, options)
-    except CorruptLogError as error:
+    except (CorruptLogError, LostDirectoryError) as error:
         await _begin_anew(options, error)
         directory = await asyncio.to_thread(Directory.open, options)
     log = directory.log
@@ -68,43 +81,52 @@ async def open_directory(options: NodeOptions) -> Directory:
     return directory
 
 
-async def _begin_anew(options: NodeOptions, error: CorruptLogError) -> None:
-    """Set a damaged log aside and make the directory that of a new disk.
+async def _begin_anew(options: NodeOptions, error: CorruptLogError | LostDirectoryError) -> None:
+    """Set a log that cannot be used aside and make the directory that of a new disk.
+
+    A node that is alone and has only lost the file that says who it is goes on with its log.
 
     Raises:
         CorruptLogError: as given, where the data could be the last there is.
+        LostDirectoryError: likewise.
+        IdentityError: they are another node's.
     """
-    directory, node = options.data_dir, options.node
-    LOG.error("node %d cannot use its log: %s", node, error)
-    identity = await asyncio.to_thread(read_identity, directory, Files())
-    formed = identity is not None and bool(identity.formed)
-    needed = await asyncio.to_thread(needed_here, directory, node, Files())
-    if needed or not formed or not [peer for peer in options.peers if peer != node]:
-        LOG.critical(
-            "node %d keeps its damaged log as it is: %s. 'headrace log salvage %s --to DIR' writes "
-            "out the messages that are intact",
-            node,
-            f"too few other nodes have groups {needed[:8]}" if needed else "it is the only one",
-            directory,
-        )
+    directory, node, files = options.data_dir, options.node, Files()
+    LOG.error("node %d cannot use its data: %s", node, error)
+    owner = (options.cluster, node)
+    identity = await asyncio.to_thread(readable_identity, directory, files)
+    await asyncio.to_thread(check_owner, directory, owner, files)
+    alone = not [peer for peer in options.peers if peer != node]
+    if alone and identity is None and not isinstance(error, CorruptLogError):
+        await asyncio.to_thread(stand_in, directory, owner, files)
+        LOG.warning("node %d is the only one of its cluster and goes on with its log", node)
+        return
+    needed = await asyncio.to_thread(needed_here, directory, node, files)
+    unformed = identity is not None and not identity.formed
+    if needed or unformed or alone:
+        _keep(options, f"too few other nodes have groups {needed[:8]}" if needed else _ALONE)
         raise error
     peer = await _who_serves(options)
     if not peer:
-        LOG.critical(
-            "node %d keeps its damaged log as it is: no other node says that the cluster works "
-            "without this one. Start the other nodes; if theirs are damaged too, 'headrace log "
-            "salvage %s --to DIR' writes out the messages that are intact",
-            node,
-            directory,
-        )
+        _keep(options, _NOBODY)
         raise error
     LOG.error(
-        "node %d sets its damaged log aside in %s/%s and is rebuilt from the other nodes, as a new "
-        "member of all groups; node %d says that the cluster works. Remove that directory when the "
+        "node %d sets its data aside in %s/%s and is rebuilt from the other nodes, as a new member "
+        "of all groups; node %d says that the cluster works. Remove that directory when the "
         "rebuilt node is complete",
         *(node, directory, ASIDE_NAME, peer),
     )
-    await asyncio.to_thread(condemn, directory, f"its log is damaged: {error}")
+    await asyncio.to_thread(condemn, directory, f"its data cannot be used: {error}")
+
+
+def _keep(options: NodeOptions, why: str) -> None:
+    LOG.critical(
+        "node %d keeps its data as they are: %s. 'headrace log salvage %s --to DIR' writes out the "
+        "messages that are intact",
+        options.node,
+        why,
+        options.data_dir,
+    )
 
 
 async def _who_serves(options: NodeOptions) -> int:
@@ -123,7 +145,7 @@ async def _serves(options: NodeOptions, peer: int, address: str) -> bool:
     try:
         channel = security_of(options.certificate, options.name_of).open(address, peer)
     except StreamRefusedError as error:
-        LOG.debug("node %d cannot be asked: %s", peer, error)
+        LOG.debug("node %d not reachable: %s", peer, error)
         return False
     try:
         request = health_pb2.HealthCheckRequest(service=SERVICE_NAME)

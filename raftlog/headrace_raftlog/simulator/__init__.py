@@ -1,0 +1,1 @@
+"""Seeded runs of the real core and log on a simulated clock, network and disk, with checks."""

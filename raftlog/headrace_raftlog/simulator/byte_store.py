@@ -15,6 +15,7 @@ from typing import Final, final
 from typing_extensions import override
 
 from headrace_raftlog.model.entry import Entry, HardState
+from headrace_raftlog.model.limits import WRITE_SLICE_BYTES
 from headrace_raftlog.model.log import GroupLog
 from headrace_raftlog.model.membership import Membership
 from headrace_raftlog.model.snapshot import Snapshot
@@ -33,21 +34,22 @@ from headrace_raftlog.simulator.disk import (
     play,
     sync_units,
 )
-from headrace_raftlog.simulator.invariants import InvariantError
+from headrace_raftlog.simulator.invariant_error import InvariantError
 from headrace_raftlog.simulator.loop import Loop
 from headrace_raftlog.simulator.memory_log import MemoryLog
 from headrace_raftlog.simulator.parameters import Parameters
 from headrace_raftlog.simulator.store import Store
-from headrace_raftlog.storage.group_log import StoredGroup
-from headrace_raftlog.storage.lost_entries import lost_indexes
-from headrace_raftlog.storage.memory_files import MemoryFiles
-from headrace_raftlog.storage.options import LogOptions
-from headrace_raftlog.storage.record import HEADER_BYTES
-from headrace_raftlog.storage.segment import segment_name
-from headrace_raftlog.storage.shared_log import SharedLog
+from headrace_raftlog.storage.disk.memory_files import MemoryFiles
+from headrace_raftlog.storage.disk.options import LogOptions
+from headrace_raftlog.storage.group.group_log import StoredGroup
+from headrace_raftlog.storage.group.lost_entries import lost_indexes
+from headrace_raftlog.storage.log.shared_log import SharedLog
+from headrace_raftlog.storage.segment.record import HEADER_BYTES
+from headrace_raftlog.storage.segment.segment import segment_name
 
 DIRECTORY: Final = "log"
 SEGMENT_BYTES: Final = (12 << 10, 32 << 10)  # small, so that there are several
+SLICE_BYTES: Final = (512, 1 << 10, WRITE_SLICE_BYTES)  # what is longer is written in slices
 COLLECT_BYTES: Final = 4 << 10  # copied at most by one step of garbage collection
 COLLECTED: Final = 0.1  # probability of such a step with each sync
 GROUP_AT: Final = 16  # where a record's header says whose it is
@@ -56,16 +58,18 @@ BEFORE_DAMAGE_BYTES: Final = 2 << 10  # behind a damaged record: then it is no t
 
 @final
 class Token:
-    """What comes back when everything up to a record is durable.
+    """Token of a record: everything of its group up to it is durable when it comes back.
 
     Attributes:
-        upto: number of records made durable with it, counted since the start.
+        group: the group.
+        upto: number of its records made durable with it, counted since the start.
         saved: a snapshot of the group's own that is effective now, or None; it has no fixed
             place among the other records.
         value: the caller's token.
     """
 
-    def __init__(self, upto: int, saved: Record | None, value: object) -> None:
+    def __init__(self, group: int, upto: int, saved: Record | None, value: object) -> None:
+        self.group = group
         self.upto = upto
         self.saved = saved
         self.value = value
@@ -89,8 +93,11 @@ class ByteStore(Store):
         self.full = False
         self.rotten = {}
         self.files = MemoryFiles()
+        slice_bytes = loop.rng.choice(SLICE_BYTES)
         self._options = LogOptions(
             segment_bytes=loop.rng.choice(SEGMENT_BYTES),
+            whole_bytes_max=slice_bytes,
+            slice_bytes=slice_bytes,
             cache_bytes=1 << 10,
             spare_files=0,
             stepped=True,
@@ -98,8 +105,8 @@ class ByteStore(Store):
         self._shared: SharedLog | None = None
         self._gone: dict[int, bool] = {}  # removed in `durable`
         self._records: list[Record] = []  # under way, oldest first
-        self._settled = 0  # records that were under way before those
-        self._firm = 0  # up to this record everything is handed over; a beginning may wait
+        self._settled: dict[int, int] = {}  # by group, records that were under way before those
+        self._firm: dict[int, int] = {}  # by group, records handed over; a beginning may wait
         self._saves: list[Record] = []  # own snapshots under way
         self._damaged: dict[int, bool] = {}  # by group; its neighbours may suffer with it
         self._tokens: list[Token] = []
@@ -169,13 +176,12 @@ class ByteStore(Store):
 
         Nothing says then whose the record was.
         """
-        durable = self.durable.get(group)
-        if durable is None or not durable.items:
+        if group not in self.durable or not self.durable[group].items:
             return False
-        if not self._flip(group, 0, GROUP_AT):
-            return False
-        self._damaged[group] = True
-        return True
+        flipped = self._flip(group, 0, GROUP_AT)
+        if flipped:
+            self._damaged[group] = True
+        return flipped
 
     def rot(self, group: int, index: int) -> bool:
         """Flip a bit in the body of a durable entry; False where that cannot be. Node is down."""
@@ -213,14 +219,15 @@ class ByteStore(Store):
 
     def is_writing(self, group: int) -> bool:
         """Return whether something of a group is not known to be durable."""
-        return any(record.group == group for record in self._records)
+        return self._waiting(group) > 0
+
+    def _waiting(self, group: int) -> int:
+        return sum(record.group == group for record in self._records)
 
     def held(self, group: int, index: int, term: int) -> Entry | None:
         """Return an entry of a term as another node may fetch it, None where it is not here."""
-        if not self.shared.known(group):
-            return None
-        view = self.shared.group(group)
-        if index in lost_indexes(view) or not view.has(index):
+        view = self.shared.group(group) if self.shared.known(group) else None
+        if view is None or index in lost_indexes(view) or not view.has(index):
             return None
         if term and index > view.snapshot_index and view.term_at(index) != term:
             return None
@@ -242,8 +249,7 @@ class ByteStore(Store):
         self._damaged = {}
         self._records = []
         self._saves = []
-        self._settled = 0
-        self._firm = 0
+        self._settled, self._firm = {}, {}
 
     @override
     def log(self, group: int) -> GroupLog:
@@ -255,8 +261,7 @@ class ByteStore(Store):
         """See `Store.member`."""
         shared = self._shared
         if shared is None:
-            durable = self.durable.get(group)
-            return 0 if durable is None else durable.member
+            return self.durable[group].member if group in self.durable else 0
         return shared.group(group).member if shared.known(group) else 0
 
     @override
@@ -294,12 +299,11 @@ class ByteStore(Store):
             self._records.append(Record(STATE, group, hard_state))
         for entry in entries:
             self._records.append(Record(ENTRY, group, entry))
-        firm = self._firm
         if must_sync or entries:
-            firm = self._settled + len(self._records)
-        self._firm = firm
+            self._hand_over(group)
         self._wanted = True
-        self.shared.append(group, hard_state, entries, must_sync, Token(firm, None, token))
+        mark = Token(group, self._firm.get(group, 0), None, token)
+        self.shared.append(group, hard_state, entries, must_sync, mark)
 
     @override
     def save_snapshot(self, group: int, snapshot: Snapshot, token: object) -> None:
@@ -307,7 +311,7 @@ class ByteStore(Store):
         self._wanted = True
         record = Record(SAVE, group, snapshot)
         self._saves.append(record)
-        self.shared.save_snapshot(group, snapshot, self._token(record, token))
+        self.shared.save_snapshot(group, snapshot, self._token(group, record, token))
 
     @override
     def install_snapshot(self, group: int, snapshot: Snapshot, keep_suffix: bool) -> None:
@@ -346,7 +350,7 @@ class ByteStore(Store):
         self.removed[group] = True
         self._wanted = True
         self._records.append(Record(REMOVE, group, None))
-        self.shared.remove_group(group, self._token(None, None))
+        self.shared.remove_group(group, self._token(group, None, None))
 
     @override
     def flush(self) -> None:
@@ -370,9 +374,13 @@ class ByteStore(Store):
             lambda path, number, offset: rng.random() < share, names_synced=rng.random() < 0.5
         )
 
-    def _token(self, saved: Record | None, value: object) -> Token:
-        self._firm = self._settled + len(self._records)
-        return Token(self._firm, saved, value)
+    def _token(self, group: int, saved: Record | None, value: object) -> Token:
+        self._hand_over(group)
+        return Token(group, self._firm[group], saved, value)
+
+    def _hand_over(self, group: int) -> None:
+        """Note that all of a group's records are handed over."""
+        self._firm[group] = self._settled.get(group, 0) + self._waiting(group)
 
     def _fault(self, call: str, path: str) -> None:
         if call == self._breaks:
@@ -388,8 +396,7 @@ class ByteStore(Store):
     def _step(self, generation: int) -> None:
         if generation != self._generation:
             return
-        rng = self.loop.rng
-        shared = self.shared
+        rng, shared = self.loop.rng, self.shared
         self._wanted = False
         if rng.random() < self.parameters.sync_error:
             self._breaks = "sync"
@@ -415,12 +422,13 @@ class ByteStore(Store):
         self._done([token.value for token in tokens if token.value is not None])
 
     def _settle(self, token: Token) -> None:
-        count = token.upto - self._settled
+        count = token.upto - self._settled.get(token.group, 0)
         if count > 0:
-            for record in self._records[:count]:
+            own = [record for record in self._records if record.group == token.group][:count]
+            for record in own:
                 play(self.durable, self._gone, record)
-            del self._records[:count]
-            self._settled += count
+                self._records.remove(record)
+            self._settled[token.group] = token.upto
         if token.saved is not None:
             self._saves.remove(token.saved)
             play(self.durable, self._gone, token.saved)
@@ -430,11 +438,9 @@ class ByteStore(Store):
         shared = self.shared
         records, self._records = self._records, []
         saves, self._saves = self._saves, []
-        self._settled = 0
-        self._firm = 0
+        self._settled, self._firm = {}, {}
         damaged = shared.quarantined
-        if not damaged:
-            self._damaged = {}
+        self._damaged = self._damaged if damaged else {}
         groups = {*self.durable, *(record.group for record in records), *shared.groups()}
         for group in sorted(groups):
             if group in damaged:
@@ -456,7 +462,6 @@ class ByteStore(Store):
         """Return the state that the real log has of a group, None when it has none."""
         shared = self.shared
         view = shared.group(group) if shared.known(group) else None
-        gone = dict(self._gone)
         for with_saves in (False, True) if saves else (False,):
             logs = {group: self.durable[group].copy()} if group in self.durable else {}
             gone = dict(self._gone)

@@ -2,46 +2,33 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, final
 
 from headrace_raftlog.model.errors import RaftLogError
 from headrace_raftlog.model.membership import Membership, member_id
-from headrace_raftlog.simulator.byte_store import ByteStore
-from headrace_raftlog.simulator.catalog import Catalog, GroupRecord
-from headrace_raftlog.simulator.clients import Clients
-from headrace_raftlog.simulator.coverage import Coverage
-from headrace_raftlog.simulator.disk import Disk
-from headrace_raftlog.simulator.invariants import Checker, InvariantError
-from headrace_raftlog.simulator.loop import Loop
+from headrace_raftlog.simulator.catalog import GroupRecord
+from headrace_raftlog.simulator.healed_run import HealedRun
+from headrace_raftlog.simulator.invariant_error import InvariantError
+from headrace_raftlog.simulator.invariants import Checker
 from headrace_raftlog.simulator.nemesis import Nemesis
-from headrace_raftlog.simulator.network import Network
 from headrace_raftlog.simulator.node import Node
-from headrace_raftlog.simulator.parameters import TICK, draw
+from headrace_raftlog.simulator.parameters import TICK
 from headrace_raftlog.simulator.plan import Outcome, Plan
-from headrace_raftlog.simulator.profiles import PROFILES
 from headrace_raftlog.simulator.recovery_phase import RecoveryPhase
-from headrace_raftlog.simulator.replica import Replica
-from headrace_raftlog.simulator.store import Store
+from headrace_raftlog.simulator.stability import Stability
+from headrace_raftlog.simulator.traffic import Traffic
+from headrace_raftlog.simulator.world import World
 
 FIRST_GROUP: Final = 7
 
 
-class Simulation:
-    """Nodes with their disks and network, groups on them, and clients."""
+@final
+class Simulation(World):
+    """A run: faults, then healing."""
 
     def __init__(self, plan: Plan) -> None:
-        self.plan = plan
-        self.loop = Loop(plan.seed, plan.tracing)
-        profile = PROFILES[plan.profile] if plan.profile is not None else None
-        self.parameters = draw(self.loop.rng, profile)
+        super().__init__(plan)
         self.rng = self.loop.rng
-        self.coverage = Coverage()
-        self.catalog = Catalog()
-        self.network = Network(self.loop, self.parameters, self._deliver, self._session_lost)
-        self.nodes = [self._new_node(number) for number in range(1, self.parameters.nodes + 1)]
-        for node in self.nodes:
-            node.network = self.network
-            node.peers = [peer for peer in self.nodes if peer is not node]
         self.nemesis = Nemesis(
             self.loop,
             self.parameters,
@@ -51,7 +38,6 @@ class Simulation:
             self.catalog,
             self._regroup,
         )
-        self.clients = Clients(self.loop, self.parameters, self.nodes, self.catalog)
         self.groups = FIRST_GROUP
         for _ in range(self.parameters.groups):
             self._create_group()
@@ -78,28 +64,6 @@ class Simulation:
             trace=self.loop.lines,
         )
 
-    def replicas(self, record: GroupRecord) -> list[Replica]:
-        """Return the running members of a group."""
-        found = [node.replicas.get(record.group) for node in self.nodes]
-        return [replica for replica in found if replica is not None]
-
-    def _new_node(self, number: int) -> Node:
-        store: Store
-        if self.parameters.real_storage:
-            store = ByteStore(self.loop, self.parameters, self.coverage)
-        else:
-            store = Disk(self.loop, self.parameters, self.coverage)
-        return Node(
-            number,
-            self.loop,
-            self.parameters,
-            self.coverage,
-            self.catalog,
-            store,
-            self.plan.core_type,
-            self.plan.faults,
-        )
-
     def _create_group(self) -> GroupRecord:
         """Found a group on the first nodes, or on random ones later; tell them at once."""
         parameters = self.parameters
@@ -114,7 +78,11 @@ class Simulation:
             tuple(member_id(one, self.nodes[one - 1].generation) for one in observers),
         )
         stores = [node.store for node in self.nodes]
-        checker = Checker(self.groups, founding, stores, self.plan.contract, self.coverage)
+        stability = Stability(self.groups, self.nodes, self.coverage)
+        traffic = Traffic()
+        checker = Checker(
+            self.groups, founding, stores, self.plan.contract, self.coverage, stability, traffic
+        )
         checker.new_leader = self.nemesis.new_leader
         checker.new_change = self.nemesis.new_change
         self.groups += 1
@@ -171,14 +139,7 @@ class Simulation:
         if self.loop.tracing:
             self.loop.trace("heal     everything")
         self.nemesis.revive()
-        RecoveryPhase(self).run()
-
-    def _deliver(self, source: int, target: int, content: object) -> None:
-        self.nodes[target - 1].receive(source, content)
-
-    def _session_lost(self, one: int, other: int) -> None:
-        self.nodes[one - 1].session_lost(other)
-        self.nodes[other - 1].session_lost(one)
+        RecoveryPhase(HealedRun(self)).run()
 
 
 def simulate(plan: Plan) -> Outcome:

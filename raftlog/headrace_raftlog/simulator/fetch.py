@@ -6,15 +6,13 @@ Every step may be lost or come after a crash; the source may take a newer snapsh
 from __future__ import annotations
 
 from array import array
-from typing import TYPE_CHECKING, Final, final
+from typing import Final, Protocol, final
 
 from headrace_raftlog.model.entry import Entry
 from headrace_raftlog.model.membership import NOBODY, Membership, member_node
 from headrace_raftlog.model.snapshot import Snapshot, SnapshotOffer
-
-if TYPE_CHECKING:
-    from headrace_raftlog.simulator.node import Node
-    from headrace_raftlog.simulator.replica import Replica
+from headrace_raftlog.simulator.invariants import Checker
+from headrace_raftlog.simulator.port import MemberPort, NodePort
 
 CHUNK_BYTES: Final = 16  # of state in one reply: several make a snapshot
 BODIES: Final = 2  # in one reply
@@ -65,7 +63,7 @@ class FetchReply:
         return f"reply {self.index} of {self.size}B {self.entries} to {self.request!r}"
 
 
-def serve(node: Node, request: FetchRequest) -> FetchReply:
+def serve(node: NodePort, request: FetchRequest) -> FetchReply:
     """Answer a request with what this node has."""
     reply = FetchReply(request)
     store = node.store
@@ -92,11 +90,21 @@ def serve(node: Node, request: FetchRequest) -> FetchReply:
     return reply
 
 
+class FetchingMember(MemberPort, Protocol):
+    """A member that fetches a snapshot; see `Replica`."""
+
+    checker: Checker
+    fetch: Fetch | None
+
+    def install(self, snapshot: Snapshot) -> None:
+        """See `Replica`."""
+
+
 @final
 class Fetch:
     """One attempt of a follower to get what its leader offered."""
 
-    def __init__(self, replica: Replica, offer: SnapshotOffer) -> None:
+    def __init__(self, replica: FetchingMember, offer: SnapshotOffer) -> None:
         node = replica.node
         node.fetches += 1
         self.replica = replica
@@ -109,6 +117,7 @@ class Fetch:
         self.state = b""
         self.complete = False
         self.asked: list[int] = []
+        self.bodies = 0
         self.waited = 0
         self.tries = 0
         replica.coverage.note("fetches")
@@ -135,6 +144,7 @@ class Fetch:
         self.tries = 0
         if request.bodies:
             self.replica.coverage.note("bodies fetched")
+            self.bodies += len(reply.entries)
             self.replica.store.add_incoming(self.replica.group, reply.entries)
             self.replica.store.flush()
         elif not self.complete:
@@ -174,6 +184,7 @@ class Fetch:
         self.tries += 1
         replica = self.replica
         node = replica.node
+        replica.checker.traffic.fetched(replica, self.index, len(self.state) + self.bodies)
         node.network.send(
             node.number,
             self.source,

@@ -6,8 +6,9 @@ The numbers in the messages are those of the list in this component's `INTERNALS
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from headrace_raftlog.core.raft import RaftCore
 from headrace_raftlog.model.entry import ENTRY_CONFIG, ENTRY_NORMAL, Entry
 from headrace_raftlog.model.group import LEADER
 from headrace_raftlog.model.limits import ENTRY_COST_BYTES
@@ -22,30 +23,17 @@ from headrace_raftlog.model.message import (
 )
 from headrace_raftlog.model.snapshot import Snapshot
 from headrace_raftlog.simulator.coverage import Coverage
+from headrace_raftlog.simulator.invariant_error import InvariantError
 from headrace_raftlog.simulator.linearizability import Operation, first_anomaly
 from headrace_raftlog.simulator.machine import KEYS
 from headrace_raftlog.simulator.memory_log import MemoryLog
-
-if TYPE_CHECKING:
-    from headrace_raftlog.core.raft import RaftCore
-    from headrace_raftlog.simulator.replica import Replica
-    from headrace_raftlog.simulator.store import Store
+from headrace_raftlog.simulator.port import MemberPort
+from headrace_raftlog.simulator.stability import Stability
+from headrace_raftlog.simulator.store import Store
+from headrace_raftlog.simulator.traffic import Traffic
 
 PAYLOAD_BYTES_MAX: Final = 1000  # the client's largest command, for the bounds
 PROPOSAL_BLOBS_MAX: Final = 3  # commands in one proposal, likewise
-
-
-class InvariantError(Exception):
-    """An invariant does not hold.
-
-    Args:
-        invariant: its number, 0 for an exception in the core.
-        text: what was seen.
-    """
-
-    def __init__(self, invariant: int, text: str) -> None:
-        super().__init__(f"invariant {invariant}: {text}")
-        self.invariant = invariant
 
 
 class Checker:
@@ -57,6 +45,8 @@ class Checker:
         stores: every node's disk.
         contract: whether to check what messages promise about the disk (2, 6, 12, 15); without
             it a bug of that kind must show by its consequences.
+        stability: judges the ends of leaderships.
+        traffic: counts what is sent.
 
     Attributes:
         lost_logs: what members had on their disks when it was destroyed, by member; they never
@@ -71,13 +61,17 @@ class Checker:
         stores: list[Store],
         contract: bool,
         coverage: Coverage,
+        stability: Stability,
+        traffic: Traffic,
     ) -> None:
         self.group = group
         self.stores = stores
         self.contract = contract
         self.coverage = coverage
-        self.new_leader: Callable[[Replica, int], None] | None = None
-        self.new_change: Callable[[Replica], None] | None = None
+        self.stability = stability
+        self.traffic = traffic
+        self.new_leader: Callable[[MemberPort, int], None] | None = None
+        self.new_change: Callable[[MemberPort], None] | None = None
         self.leaders: dict[int, int] = {}
         self.committed: list[Entry] = []  # index 1 first
         self.committed_in: list[int] = []  # term of the leader that committed it
@@ -103,16 +97,17 @@ class Checker:
         self.moment += 1
         return self.moment
 
-    def started(self, replica: Replica) -> None:
+    def started(self, replica: MemberPort) -> None:
         """Forget what a member may forget when it restarts."""
         self.commit_seen[replica.member] = 0
         self._deciding[replica.member] = replica.core.membership
         self.applied_seen[replica.member] = replica.machine.applied
+        self.stability.started(replica)
         self.synced(replica)
         self._check_state(replica)
         self.check_bodies(replica)
 
-    def observe(self, replica: Replica) -> None:
+    def observe(self, replica: MemberPort) -> None:
         """Check one member after it handled an event."""
         core = replica.core
         member = replica.member
@@ -122,6 +117,7 @@ class Checker:
                 self.coverage.note("quiesced")
         if core.role == LEADER:
             self._check_leader(replica, core)
+        self.stability.observe(replica)
         commit = core.commit_index
         if commit != self.commit_seen[member]:
             self._check_commit(replica, core, commit)
@@ -137,7 +133,7 @@ class Checker:
                 f"last {core.last_index}",
             )
 
-    def synced(self, replica: Replica) -> None:
+    def synced(self, replica: MemberPort) -> None:
         """Check a member's durable hard state."""
         durable = replica.store.durable.get(self.group)
         member = replica.member
@@ -147,6 +143,7 @@ class Checker:
         if hard_state.term < self.durable_term.get(member, 0):
             raise InvariantError(2, f"member {member}: durable term fell to {hard_state.term}")
         self.durable_term[member] = hard_state.term
+        self.stability.synced(replica, hard_state.term)
         key = (member, hard_state.term)
         vote = self.durable_vote.get(key, 0)
         if vote not in (0, hard_state.vote):
@@ -157,7 +154,7 @@ class Checker:
             )
         self.durable_vote[key] = hard_state.vote
 
-    def sent(self, replica: Replica, message: Message, claim: int) -> None:
+    def sent(self, replica: MemberPort, message: Message, claim: int) -> None:
         """Check that what a message promises is on its sender's disk.
 
         Args:
@@ -189,7 +186,7 @@ class Checker:
                 12, f"{message!r} left, durable log ends at {durable.last_index()}, claim t{claim}"
             )
 
-    def applied(self, replica: Replica, entry: Entry) -> None:
+    def applied(self, replica: MemberPort, entry: Entry) -> None:
         """Check one application to a member's state machine."""
         member = replica.member
         if entry.index != self.applied_seen[member] + 1:
@@ -205,7 +202,7 @@ class Checker:
                 )
         self._check_state(replica)
 
-    def installed(self, replica: Replica, snapshot: Snapshot) -> None:
+    def installed(self, replica: MemberPort, snapshot: Snapshot) -> None:
         """Check a member that took a snapshot over."""
         if snapshot.index <= self.applied_seen[replica.member]:
             raise InvariantError(
@@ -221,7 +218,7 @@ class Checker:
             )
         self.check_bodies(replica)
 
-    def check_bodies(self, replica: Replica) -> None:
+    def check_bodies(self, replica: MemberPort) -> None:
         """Check that every live entry of a member can be read there."""
         for index in replica.machine.live:
             try:
@@ -251,7 +248,7 @@ class Checker:
             if anomaly:
                 raise InvariantError(11, f"group {self.group}, register {key}: {anomaly}")
 
-    def note_proposed(self, index: int, replica: Replica) -> None:
+    def note_proposed(self, index: int, replica: MemberPort) -> None:
         """Note a membership that a leader has just put into its log at `index`."""
         if index > len(self.committed):
             self.appended[index, replica.core.term] = replica.core.membership
@@ -262,7 +259,7 @@ class Checker:
         """Return every membership that may decide something now or later."""
         return [self.memberships[-1][1], *self.appended.values()]
 
-    def _check_leader(self, replica: Replica, core: RaftCore) -> None:
+    def _check_leader(self, replica: MemberPort, core: RaftCore) -> None:
         term = core.term
         known = self.leaders.get(term)
         if known is None:
@@ -286,7 +283,7 @@ class Checker:
             if progress.next_index <= progress.match:
                 raise InvariantError(16, f"next index of {peer} is not above its match")
 
-    def _check_completeness(self, replica: Replica, term: int) -> None:
+    def _check_completeness(self, replica: MemberPort, term: int) -> None:
         log = replica.log
         first = log.first_index()
         if first - 1 > len(self.committed):
@@ -299,7 +296,7 @@ class Checker:
                     7, f"leader {replica.member} of term {term} lacks index {index}"
                 )
 
-    def _check_commit(self, replica: Replica, core: RaftCore, commit: int) -> None:
+    def _check_commit(self, replica: MemberPort, core: RaftCore, commit: int) -> None:
         member = replica.member
         seen = self.commit_seen[member]
         if commit < seen:
@@ -322,7 +319,7 @@ class Checker:
                 )
         self.commit_seen[member] = commit
 
-    def _commit(self, replica: Replica, core: RaftCore, entry: Entry) -> None:
+    def _commit(self, replica: MemberPort, core: RaftCore, entry: Entry) -> None:
         if self.contract and not self.deleted:
             self._check_quorum(self._deciding[replica.member], entry)
         if entry.kind == ENTRY_NORMAL:
@@ -356,7 +353,7 @@ class Checker:
                     6, f"{entry!r} is committed, but durable on {holders} of {half} only"
                 )
 
-    def _check_configs(self, replica: Replica) -> None:
+    def _check_configs(self, replica: MemberPort) -> None:
         """Check the memberships in a member's log that are not known to be committed."""
         before = self.memberships[0][1]
         newest = replica.store.membership(self.group)
@@ -390,7 +387,7 @@ class Checker:
         if halves:
             raise InvariantError(13, f"quorums of {before!r} and {after!r} may be disjoint")
 
-    def _check_state(self, replica: Replica) -> None:
+    def _check_state(self, replica: MemberPort) -> None:
         machine = replica.machine
         index = machine.applied
         if index == 0:

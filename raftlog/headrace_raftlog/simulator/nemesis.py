@@ -12,7 +12,7 @@ from headrace_raftlog.simulator.loop import Loop
 from headrace_raftlog.simulator.network import Network
 from headrace_raftlog.simulator.node import Node
 from headrace_raftlog.simulator.parameters import TICK, Parameters
-from headrace_raftlog.simulator.replica import Replica
+from headrace_raftlog.simulator.port import MemberPort, NodePort
 from headrace_raftlog.simulator.rot import rot
 
 HUNT_DELAYS: Final = (1, 3, 8)  # a new leader is struck within so many usual delays
@@ -20,6 +20,7 @@ FIGURE_8_UNITS: Final = 5  # units until a new leader's first entry is on its ow
 CLOCK_STANDS: Final = (
     0.3  # share of isolated nodes whose clock stands still, so that they notice late
 )
+ROT_IN_USE: Final = 0.5  # share of the nodes that run while an entry rots, and read it
 ROT: Final = 0.5  # share of losses of data that are entries which others have, with the real log
 FLAPS_MAX: Final = 6  # cuts and heals of a flapping link
 
@@ -67,7 +68,7 @@ class Nemesis:
             if not node.up:
                 node.start()
 
-    def new_leader(self, replica: Replica, term: int) -> None:
+    def new_leader(self, replica: MemberPort, term: int) -> None:
         """Strike a new leader before it has replicated much, which random faults rarely do."""
         rng = self.loop.rng
         if self.stopped or rng.random() >= self.parameters.hunt:
@@ -84,7 +85,7 @@ class Nemesis:
         delay = rng.randint(0, delays * self.parameters.delay_max)
         self.loop.after(delay, self._strike, (replica, term))
 
-    def new_change(self, replica: Replica) -> None:
+    def new_change(self, replica: MemberPort) -> None:
         """Strike a leader that has just begun to change the membership."""
         rng = self.loop.rng
         if self.stopped or rng.random() >= self.parameters.profile.hunt_changes:
@@ -119,6 +120,8 @@ class Nemesis:
         kind = rng.random()
         victim = self._victim()
         self._trace(victim, kind)
+        for record in self.catalog.alive():
+            record.checker.stability.note_settled()
         bound = profile.data_loss
         if kind < bound:
             self._lose_data(victim)
@@ -128,8 +131,10 @@ class Nemesis:
             self._jump_clock(victim)
         elif kind < (bound := bound + profile.link_fault):
             self._disturb_link(victim)
-        elif kind < bound + profile.regroup:
+        elif kind < (bound := bound + profile.regroup):
             self.regroup()
+        elif kind < bound + profile.link_cut:
+            self._cut_link(victim)
         else:
             self._act_plainly(victim)
         self.loop.after(self._gap(), self._act, None)
@@ -215,6 +220,9 @@ class Nemesis:
         victims = rng.sample(self.nodes, rng.randint(1, len(self.nodes)))
         count = 0
         for victim in victims:
+            if victim.up and not victim.paused and rng.random() < ROT_IN_USE:
+                count += rot(victim, self.nodes, record, rng)
+                continue
             victim.crash()
             count += rot(victim, self.nodes, record, rng)
             self.loop.after(rng.randint(0, 10) * TICK, self._restart, victim)
@@ -255,6 +263,13 @@ class Nemesis:
         self.coverage.note("flapping links")
         self._flap((victim, other, rng.randint(2, FLAPS_MAX)))
 
+    def _cut_link(self, victim: Node) -> None:
+        other = self.loop.rng.choice(self.nodes)
+        if other is not victim:
+            self.coverage.note("links cut")
+            self.network.cut(victim.number, other.number)
+            self.network.cut(other.number, victim.number)
+
     def _flap(self, link: tuple[Node, Node, int]) -> None:
         one, other, left = link
         if self.stopped:
@@ -263,12 +278,12 @@ class Nemesis:
             if left % 2:
                 self.network.cut(*pair)
             else:
-                self.network.cuts.pop(pair, None)
+                self.network.mend(*pair)
         if left > 0:
             delay = self.loop.rng.randint(1, 8) * TICK
             self.loop.after(delay, self._flap, (one, other, left - 1))
 
-    def _strike(self, target: tuple[Replica, int]) -> None:
+    def _strike(self, target: tuple[MemberPort, int]) -> None:
         replica, term = target
         if self.stopped or replica.stopped or replica.core.term != term:
             return
@@ -288,7 +303,7 @@ class Nemesis:
             node.pause()
             self.loop.after(rng.randint(1, 20) * TICK, self._resume, node)
 
-    def _cut_down(self, target: tuple[Replica, int]) -> None:
+    def _cut_down(self, target: tuple[MemberPort, int]) -> None:
         """Crash a leader with all that it sent still under way, so that few ever get it.
 
         Source: thesis figure 3.7 (Figure 8 of the Raft paper): leaders that come and go this way
@@ -305,7 +320,7 @@ class Nemesis:
         ticks = rng.randint(1, 4 * self.parameters.election_ticks)
         self.loop.after(ticks * TICK, self._come_back, node)
 
-    def _outdate(self, target: tuple[Replica, int]) -> None:
+    def _outdate(self, target: tuple[MemberPort, int]) -> None:
         """Let a leader that serves miss that another one is elected."""
         replica, term = target
         if self.stopped or replica.stopped or replica.core.term != term:
@@ -326,13 +341,13 @@ class Nemesis:
             self.loop.after(elections * self.parameters.election_ticks * TICK, self._heal, None)
         self.loop.after(elections * self.parameters.election_ticks * TICK, self._resume, node)
 
-    def _come_back(self, node: Node) -> None:
+    def _come_back(self, node: NodePort) -> None:
         if not self.stopped:
             for other in self.nodes:
-                self.network.cuts.pop((node.number, other.number), None)
+                self.network.mend(node.number, other.number)
             self._restart(node)
 
-    def _forget(self, leader: Node) -> None:
+    def _forget(self, leader: NodePort) -> None:
         """Restart some of those who elected `leader`: what they voted must be on their disks."""
         for node in self.nodes:
             if node is not leader and self.loop.rng.random() < 0.5:
@@ -343,7 +358,7 @@ class Nemesis:
         if not self.stopped:
             self.network.heal()
 
-    def _trace(self, victim: Node, draw: float) -> None:
+    def _trace(self, victim: NodePort, draw: float) -> None:
         if self.loop.tracing:
             self.loop.trace(f"fault    {draw:.2f} on {victim.number}")
 
@@ -352,15 +367,15 @@ class Nemesis:
         delay = self.loop.rng.randint(0, 40) * TICK
         self.loop.after(delay, self._restart, node)
 
-    def _restart(self, node: Node) -> None:
+    def _restart(self, node: NodePort) -> None:
         if not node.up and not self.stopped:
             node.start()
 
-    def _resume(self, node: Node) -> None:
+    def _resume(self, node: NodePort) -> None:
         if not self.stopped:
             node.resume()
 
-    def _isolate(self, victim: Node) -> None:
+    def _isolate(self, victim: NodePort) -> None:
         rng = self.loop.rng
         if rng.random() < CLOCK_STANDS:
             ticks = rng.randint(1, 4 * self.parameters.election_ticks)

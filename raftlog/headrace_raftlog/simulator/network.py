@@ -42,6 +42,10 @@ class Network:
     Args:
         deliver: called with source node, target node and content of what arrives.
         lost: called with two nodes that notice that their session broke.
+
+    Attributes:
+        cuts: links, from source to target, on which everything is lost.
+        disturbed_at: until when links lost something, or took longer than usual.
     """
 
     def __init__(
@@ -56,6 +60,7 @@ class Network:
         self.deliver = deliver
         self.lost = lost
         self.cuts: dict[tuple[int, int], bool] = {}
+        self.disturbed_at: dict[tuple[int, int], int] = {}
         self.sessions: dict[tuple[int, int], int] = {}
         self.boots: dict[int, int] = {}
 
@@ -66,15 +71,30 @@ class Network:
     def cut(self, source: int, target: int) -> None:
         """Lose everything that `source` sends to `target`, from now on."""
         self.cuts[source, target] = True
+        self._disturb((source, target), 0)
+
+    def mend(self, source: int, target: int) -> None:
+        """End a cut, if there is one."""
+        if self.cuts.pop((source, target), False):
+            self._disturb((source, target), 0)
 
     def heal(self) -> None:
         """End all cuts."""
-        self.cuts.clear()
+        for source, target in list(self.cuts):
+            self.mend(source, target)
+
+    def calm_since(self, one: int, other: int) -> int:
+        """Return since when all that was sent between two nodes arrived in time; now for a cut."""
+        links = ((one, other), (other, one))
+        if links[0] in self.cuts or links[1] in self.cuts:
+            return self.loop.now
+        return max(self.disturbed_at.get(links[0], 0), self.disturbed_at.get(links[1], 0))
 
     def break_session(self, one: int, other: int) -> None:
         """Lose all that is under way between two nodes, and tell both, as a broken frame does."""
         for link in ((one, other), (other, one)):
             self.sessions[link] = self.sessions.get(link, 0) + 1
+            self._disturb(link, 0)
         self.lost(one, other)
 
     def send(self, source: int, target: int, content: object) -> bool:
@@ -83,6 +103,7 @@ class Network:
         parameters = self.parameters
         link = (source, target)
         if link in self.cuts or rng.random() < parameters.drop:
+            self._disturb(link, 0)
             if self.loop.tracing:
                 self.loop.trace(f"lost     {content!r}")
             return False
@@ -95,16 +116,22 @@ class Network:
             boots.get(target, 0),
             content,
         )
-        self.loop.after(self._delay(), self._arrive, parcel)
+        self.loop.after(self._delay(link), self._arrive, parcel)
         if rng.random() < parameters.duplicate:
-            self.loop.after(self._delay(), self._arrive, parcel)
+            self.loop.after(self._delay(link), self._arrive, parcel)
         return True
 
-    def _delay(self) -> int:
+    def _disturb(self, link: tuple[int, int], units: int) -> None:
+        until = self.loop.now + units
+        if until > self.disturbed_at.get(link, 0):
+            self.disturbed_at[link] = until
+
+    def _delay(self, link: tuple[int, int]) -> int:
         rng = self.loop.rng
         delay = 1 + int(rng.random() * self.parameters.delay_max)
         if rng.random() < self.parameters.tail:
             delay *= 1 + int(rng.random() * TAIL_FACTOR)
+            self._disturb(link, delay)
         return delay
 
     def _arrive(self, parcel: Parcel) -> None:

@@ -11,16 +11,17 @@ from headrace_raftlog.model.message import JOIN, Message
 from headrace_raftlog.simulator.catalog import Catalog, GroupRecord
 from headrace_raftlog.simulator.coverage import Coverage
 from headrace_raftlog.simulator.fetch import FetchReply, FetchRequest, serve
-from headrace_raftlog.simulator.invariants import InvariantError
+from headrace_raftlog.simulator.host_faults import HostFaults
+from headrace_raftlog.simulator.invariant_error import InvariantError
 from headrace_raftlog.simulator.loop import Loop
 from headrace_raftlog.simulator.machine import KEYS
 from headrace_raftlog.simulator.network import Network
 from headrace_raftlog.simulator.parameters import TICK, Parameters
 from headrace_raftlog.simulator.reconcile import reconcile
-from headrace_raftlog.simulator.replica import CrashedError, HostFaults, Replica, Saved, Written
+from headrace_raftlog.simulator.replica import CrashedError, Replica, Saved, Written
 from headrace_raftlog.simulator.rot import mended
 from headrace_raftlog.simulator.store import Store
-from headrace_raftlog.storage.disk_watch import DiskWatch
+from headrace_raftlog.storage.disk.disk_watch import DiskWatch
 
 DOWN_AFTER: Final = 4 * TICK  # units of silence after which a node counts as down
 BACKLOG_MAX: Final = 200  # messages kept for a paused process; more are lost
@@ -46,6 +47,7 @@ class Node:
         nodes_up: the others that count as up; shared with the cores.
         disk_watch: notices that the disk hangs.
         handing_over: groups that were to be handed over since it does.
+        resumed_at: when it last went on after a pause.
     """
 
     def __init__(
@@ -84,11 +86,27 @@ class Node:
         self.nodes_up: set[int] = set()
         self.disk_watch = DiskWatch(STALL_TICKS)
         self.handing_over: set[int] = set()
+        self.resumed_at = 0
+        self._disturbed_at = 0
+
+    @property
+    def tick_units(self) -> int:
+        """Units of time between two ticks."""
+        return self.parameters.tick_units[self.number - 1]
+
+    @property
+    def calm_since(self) -> int:
+        """Since when it runs as it should; now where it does not."""
+        now = self.loop.now
+        if not self.up or self.paused or self.store.full or now < self.clock_stands_until:
+            return now
+        return max(self._disturbed_at, self.clock_stands_until)
 
     def start(self) -> None:
         """Recover from the disk and run."""
         assert not self.up
         self.up = True
+        self._disturbed_at = self.loop.now
         self.boot += 1
         self.network.boots[self.number] = self.boot
         self.paused = False
@@ -108,7 +126,7 @@ class Node:
                 self.forget(record)
             elif self.number in record.hosts:
                 self.host(record, record.group in quarantined)
-        self.loop.after(self._tick_units(), self._tick, self.boot)
+        self.loop.after(self.tick_units, self._tick, self.boot)
 
     def host(self, record: GroupRecord, quarantined: bool = False) -> None:
         """Run a member of a group: the one on the disk, a founder, or one that has to join."""
@@ -180,7 +198,9 @@ class Node:
         if not self.paused:
             return
         self.paused = False
+        self.resumed_at = self._disturbed_at = self.loop.now
         for replica in list(self.replicas.values()):
+            replica.checker.traffic.disturb()
             # Whoever asks now may be heard before all that arrived meanwhile.
             if self.parameters.read and not replica.stopped:
                 replica.read(self.loop.rng.randrange(KEYS))
@@ -234,26 +254,27 @@ class Node:
 
     def burst(self, count: int) -> None:
         """Let many ticks pass at once: the clock jumps forward."""
+        self._disturbed_at = self.loop.now
         for replica in list(self.replicas.values()):
             if replica.stopped or self.paused:
                 continue
+            replica.checker.traffic.disturb()
             for _ in range(count):
                 if not replica.core.quiesced:
                     replica.core.tick()
             replica.run()
 
-    def _tick_units(self) -> int:
-        return self.parameters.tick_units[self.number - 1]
-
     def _tick(self, boot: int) -> None:
         if not self.up or boot != self.boot:
             return
-        self.loop.after(self._tick_units(), self._tick, boot)
+        self.loop.after(self.tick_units, self._tick, boot)
         if self.paused or self.loop.now < self.clock_stands_until:
             return
         self.ticks += 1
         self._watch_peers()
         self._watch_disk()
+        if self.store.full or self.disk_watch.stalled:
+            self._disturbed_at = self.loop.now
         for group in self.store.collect():
             replica = self.replicas.get(group)
             if replica is not None:
@@ -365,8 +386,7 @@ class Node:
         if core.role == LEADER:
             for member in members:
                 if up:
-                    core.report_unreachable(member)
-                    core.wake()
+                    core.peer_up(member)
                 else:
                     core.peer_down(member)
         elif member_node(core.leader) == peer:

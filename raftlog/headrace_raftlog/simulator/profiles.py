@@ -40,6 +40,7 @@ class Profile:
         clock_jump: share of faults that are a burst of ticks or none for a while.
         link_fault: share of faults that break a session or let a link flap.
         regroup: share of faults that delete a group and create another in its place.
+        link_cut: share of faults that cut one link both ways until it is healed with all others.
         real_storage: probability that the real log stands under the cores.
     """
 
@@ -73,6 +74,7 @@ class Profile:
     clock_jump: float = 0.05
     link_fault: float = 0.08
     regroup: float = 0.01
+    link_cut: float = 0.0
     real_storage: float = 0.0
 
 
@@ -130,6 +132,32 @@ PROFILES: Final = {
             link_fault=0.5,
         ),
         Profile("quiet", proposal=0.01, quiesce=(3, 6, 10), fault_gap=300, drop_max=0.1, read=0.01),
+        Profile(
+            "links",
+            share=0,  # seeds that choose their profile go on choosing the same; run it by its name
+            drop_max=0.0,
+            duplicate_max=0.1,
+            tail=0.0,
+            delay_max=(3, 8),
+            disk_latency_max=20,
+            fault_gap=250,
+            crash_point=0.0,
+            proposal=0.02,
+            read=0.005,
+            hunt=0.0,
+            hunt_changes=0.0,
+            election_ticks=(3, 5, 10),
+            voters=(3, 3, 5, 7),
+            quiesce=(0, 3, 6, 10),
+            churn=0.002,
+            transfer=0.0,
+            data_loss=0.0,
+            disk_fault=0.0,
+            clock_jump=0.02,
+            link_fault=0.05,
+            regroup=0.0,
+            link_cut=0.6,
+        ),
         Profile("calm", drop_max=0.0, tail=0.0, fault_gap=400, crash_point=0.0, proposal=0.6),
         Profile(
             "membership",

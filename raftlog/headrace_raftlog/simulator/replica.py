@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from array import array
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, final
+from typing import Final, final
 
 from headrace_raftlog.model.entry import ENTRY_CONFIG, Entry, HardState
 from headrace_raftlog.model.group import BUSY, LEADER, NOT_LEADER, GroupConfig
@@ -13,39 +12,13 @@ from headrace_raftlog.model.message import APPEND, APPEND_REPLY, HEARTBEAT, JOIN
 from headrace_raftlog.model.ready import Ready
 from headrace_raftlog.model.snapshot import Snapshot
 from headrace_raftlog.simulator.fetch import Fetch, FetchReply
-from headrace_raftlog.simulator.invariants import Checker, InvariantError
+from headrace_raftlog.simulator.invariant_error import InvariantError
+from headrace_raftlog.simulator.invariants import Checker
 from headrace_raftlog.simulator.linearizability import READ, Operation
 from headrace_raftlog.simulator.machine import Machine
-
-if TYPE_CHECKING:
-    from headrace_raftlog.simulator.node import Node
+from headrace_raftlog.simulator.port import NodePort
 
 LOSS_NOTICED: Final = 0.2  # probability that a lost message is reported to the core
-
-
-@dataclass(frozen=True)
-class HostFaults:
-    """Bugs a host can have; the simulator must notice each of them.
-
-    Attributes:
-        ack_before_sync: what must wait for the disk leaves at once, and is reported durable.
-        vote_not_persisted: votes are not written.
-        commit_ahead: the commit index of a hard state is written as newest known.
-        never_wake: changes of other nodes' liveness are not told to the core.
-        snapshot_of_newest_membership: a snapshot carries a membership that may be rolled back.
-        bodies_not_fetched: a snapshot is installed without the bodies of its live entries.
-        leads_without_disk: a node whose disk hangs goes on leading.
-        wiped_keeps_id: a node that lost its data comes back under its old member id.
-    """
-
-    ack_before_sync: bool = False
-    vote_not_persisted: bool = False
-    commit_ahead: bool = False
-    never_wake: bool = False
-    snapshot_of_newest_membership: bool = False
-    bodies_not_fetched: bool = False
-    wiped_keeps_id: bool = False
-    leads_without_disk: bool = False
 
 
 class CrashedError(Exception):
@@ -86,6 +59,7 @@ class Replica:
         stopped: the node went down, or the group was removed from it.
         dirty: waits for a later turn of the node's loop.
         config_changed: a membership came into the log, or left it, since the checker looked.
+        began_at: when this life began.
         heard_at: when a leader was last heard.
         save_wanted: the disk asks for a snapshot, which would free a file.
         joins: members that asked to be admitted, by node.
@@ -93,7 +67,7 @@ class Replica:
         answered: reads answered.
     """
 
-    def __init__(self, node: Node, checker: Checker) -> None:
+    def __init__(self, node: NodePort, checker: Checker) -> None:
         group = checker.group
         store = node.store
         self.node = node
@@ -115,6 +89,7 @@ class Replica:
         self.save_wanted = False
         self.joins: dict[int, int] = {}
         self.fetch: Fetch | None = None
+        self.began_at = node.loop.now
         self.heard_at = node.loop.now
         self.contexts = node.boot << 20
         self.offered: dict[bytes, Operation | None] = {}
@@ -179,6 +154,7 @@ class Replica:
     def read(self, key: int) -> None:
         """Begin to read a register."""
         self.contexts += 1
+        self.checker.traffic.asked()
         operation = Operation(READ, key, 0, self.checker.now())
         if self.core.read_index(self.contexts):
             self.reads[self.contexts] = operation
@@ -189,6 +165,7 @@ class Replica:
         begun = self.core.transfer(target)
         if begun:
             self.coverage.note("transfers")
+            self.checker.stability.transferred(self)
         self.turn()
         return begun
 
@@ -202,6 +179,7 @@ class Replica:
 
     def campaign(self) -> None:
         """Let this member stand for election."""
+        self.checker.stability.disturb(self.node.loop.now)
         self.core.campaign()
         self.turn()
 
@@ -342,6 +320,7 @@ class Replica:
 
     def _send(self, message: Message, claim: int) -> None:
         self.checker.sent(self, message, claim)
+        self.checker.traffic.sent(self, message)
         node = self.node
         arrives = node.network.send(node.number, member_node(message.target), message)
         if not arrives and node.loop.rng.random() < LOSS_NOTICED:

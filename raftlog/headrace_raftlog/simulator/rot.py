@@ -6,21 +6,26 @@ whoever is up for entries of that index and term, and takes a snapshot where the
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from random import Random
-from typing import TYPE_CHECKING
 
 from headrace_raftlog.model.entry import ENTRY_NORMAL, HardState
-from headrace_raftlog.simulator.byte_store import ByteStore
+from headrace_raftlog.model.errors import LostEntryError
+from headrace_raftlog.simulator.byte_store import BEFORE_DAMAGE_BYTES, DIRECTORY, ByteStore
 from headrace_raftlog.simulator.catalog import GroupRecord
-
-if TYPE_CHECKING:
-    from headrace_raftlog.simulator.node import Node
+from headrace_raftlog.simulator.port import NodePort
+from headrace_raftlog.storage.group.lost_entries import lose
+from headrace_raftlog.storage.segment.record import HEADER_BYTES
+from headrace_raftlog.storage.segment.segment import segment_name
 
 FETCHED = 0.7  # probability that a peer is reached in a tick
 
 
-def rot(victim: Node, nodes: list[Node], record: GroupRecord, rng: Random) -> bool:
-    """Flip a bit of a committed entry that another node has; False without one. Node is down."""
+def rot(victim: NodePort, nodes: Sequence[NodePort], record: GroupRecord, rng: Random) -> bool:
+    """Flip a bit of a committed entry that another node has; False without one.
+
+    A node that runs reads it at once: the group stands still there from then on.
+    """
     store = victim.store
     durable = store.durable.get(record.group)
     if not isinstance(store, ByteStore) or durable is None:
@@ -35,10 +40,52 @@ def rot(victim: Node, nodes: list[Node], record: GroupRecord, rng: Random) -> bo
         and any(_holds(node, record, entry.index, entry.term) for node in others)
     ]
     older = found[: len(found) // 2 + 1]  # the last ones could pass for a torn end
-    return bool(found) and store.rot(record.group, rng.choice(older))
+    if not found:
+        return False
+    index = rng.choice(older)
+    if not victim.up:
+        return store.rot(record.group, index)
+    if record.group not in victim.replicas or not _rot_in_use(store, record.group, index):
+        return False
+    if victim.replicas[record.group].is_leader:
+        victim.coverage.note("leaders that find rot")
+    victim.drop(record.group)
+    victim.coverage.note("rot found by a node that runs")
+    return True
 
 
-def _holds(node: Node, record: GroupRecord, index: int, term: int) -> bool:
+def _rot_in_use(store: ByteStore, group: int, index: int) -> bool:
+    """Flip a bit in the body of a durable entry while the log is in use.
+
+    Returns:
+        Whether a read has found it: the entry is lost then.
+    """
+    shared = store.shared
+    if not shared.known(group):
+        return False
+    view = shared.group(group)
+    location = int(view.location_of(index)) if view.has(index) else 0
+    newest = max(
+        int(one.location_of(one.last_index())) for one in map(shared.group, shared.groups())
+    )
+    if location == 0 or newest - location < BEFORE_DAMAGE_BYTES:
+        return False
+    file = store.files.file(f"{DIRECTORY}/{segment_name(location >> 32)}")
+    at, bit = (location & 0xFFFFFFFF) + HEADER_BYTES, 1 << store.loop.rng.randrange(8)
+    for data in (file.written, file.synced):
+        data[at] ^= bit
+    view.recent.pop(index, None)
+    try:
+        view.entry(index)
+    except LostEntryError as error:
+        store.rotten.setdefault(group, set()).add(index)
+        return lose(view, error.index)
+    for data in (file.written, file.synced):  # it is in memory: no read would find it now
+        data[at] ^= bit
+    return False
+
+
+def _holds(node: NodePort, record: GroupRecord, index: int, term: int) -> bool:
     durable = node.store.durable.get(record.group)
     if durable is None or durable.member in record.lost:
         return False
@@ -48,7 +95,7 @@ def _holds(node: Node, record: GroupRecord, index: int, term: int) -> bool:
     return durable.term_at(index) == term and index not in rotten
 
 
-def mended(node: Node, record: GroupRecord) -> bool:
+def mended(node: NodePort, record: GroupRecord) -> bool:
     """Bring a group one step closer to having nothing lost; return whether that is so."""
     store, group = node.store, record.group
     if not isinstance(store, ByteStore) or group not in store.rotten:

@@ -6,10 +6,20 @@ import asyncio
 from array import array
 from collections.abc import AsyncGenerator, Iterable, Mapping
 from contextlib import aclosing
+from io import BytesIO
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
 import grpc
 
+from headrace_protos.raftlog.v1.transport_pb2 import (
+    EntriesRequest,
+    IndexRange,
+    SnapshotHeader,
+    SnapshotPart,
+    SnapshotRequest,
+    StoredEntry,
+)
+from headrace_protos.raftlog.v1.transport_pb2_grpc import RaftBulkStub
 from headrace_raftlog.model.entry import Entry
 from headrace_raftlog.model.limits import (
     BULK_RANGES_MAX,
@@ -22,19 +32,10 @@ from headrace_raftlog.model.snapshot import Snapshot
 from headrace_raftlog.transport.codec import FrameError, check_entry, read_membership
 from headrace_raftlog.transport.identity import StreamIdentity, StreamRefusedError
 from headrace_raftlog.transport.join_proof import check_signed
-from headrace_raftlog.transport.pb.transport_pb2 import (
-    EntriesRequest,
-    IndexRange,
-    SnapshotHeader,
-    SnapshotPart,
-    SnapshotRequest,
-    StoredEntry,
-)
-from headrace_raftlog.transport.pb.transport_pb2_grpc import RaftBulkStub
 from headrace_raftlog.transport.security import NoSecurity, Security
 
 if TYPE_CHECKING:
-    from headrace_raftlog.transport.pb.transport_pb2_grpc import RaftBulkAsyncStub
+    from headrace_protos.raftlog.v1.transport_pb2_grpc import RaftBulkAsyncStub
 
 _Request = TypeVar("_Request")
 _RequestIn = TypeVar("_RequestIn", contravariant=True)
@@ -267,7 +268,7 @@ class _EntryReader:
         self._wanted = (index for first, last in ranges for index in range(first, last + 1))
         self._term_max = term_max
         self._begun: tuple[int, int, int] | None = None  # index, term and kind of the cut one
-        self._pieces: list[bytes] = []
+        self._pieces = BytesIO()  # which grows in place: no long entry is copied as a whole
         self._size = 0
 
     def take(self, raws: Iterable[StoredEntry]) -> list[Entry]:
@@ -295,16 +296,16 @@ class _EntryReader:
             self._begun = named
         elif self._begun != named:
             raise FrameError(f"entry {raw.index} comes before the end of {self._begun[0]}")
-        self._pieces.append(raw.data)
+        self._pieces.write(raw.data)
         self._size += len(raw.data)
         if self._size > ENTRY_BYTES_MAX or (raw.more and not raw.data):
             raise FrameError(f"entry {raw.index} comes in pieces without end")
         if raw.more:
             return None
-        entry = Entry(raw.index, raw.term, raw.kind, b"".join(self._pieces))
+        entry = Entry(raw.index, raw.term, raw.kind, self._pieces.getvalue())
         check_entry(entry)
         self._begun = None
-        self._pieces.clear()
+        self._pieces = BytesIO()
         self._size = 0
         return entry
 

@@ -14,6 +14,16 @@ from typing import Any, Final, NoReturn, Protocol
 
 import grpc
 
+from headrace_protos.raftlog.v1.transport_pb2 import (
+    EntriesPart,
+    EntriesRequest,
+    LiveSteps,
+    SnapshotHeader,
+    SnapshotPart,
+    SnapshotRequest,
+    StoredEntry,
+)
+from headrace_protos.raftlog.v1.transport_pb2_grpc import RaftBulkServicer
 from headrace_raftlog.model.entry import Entry
 from headrace_raftlog.model.limits import (
     BULK_CHUNK_BYTES,
@@ -24,20 +34,10 @@ from headrace_raftlog.model.limits import (
 from headrace_raftlog.model.membership import member_node
 from headrace_raftlog.model.snapshot import Snapshot
 from headrace_raftlog.transport.identity import StreamIdentity, StreamRefusedError
-from headrace_raftlog.transport.pb.transport_pb2 import (
-    EntriesPart,
-    EntriesRequest,
-    LiveSteps,
-    SnapshotHeader,
-    SnapshotPart,
-    SnapshotRequest,
-    StoredEntry,
-)
-from headrace_raftlog.transport.pb.transport_pb2_grpc import RaftBulkServicer
 from headrace_raftlog.transport.refusals import Refusals
 from headrace_raftlog.transport.security import NoSecurity, Security
 
-LOG: Final = logging.getLogger(__name__)
+LOG: Final = logging.getLogger("headrace.cluster")
 
 Context = grpc.aio.ServicerContext[Any, Any]
 
@@ -45,7 +45,7 @@ Context = grpc.aio.ServicerContext[Any, Any]
 class BulkSource(Protocol):
     """Where a node's groups are read. Called on the event loop; each call must be short."""
 
-    def snapshot(self, group: int) -> Snapshot | None:
+    async def snapshot(self, group: int) -> Snapshot | None:
         """Return the newest snapshot of a group, None where there is none."""
 
     def prepare(self, group: int, index: int, done: Callable[[], None]) -> bool:
@@ -75,7 +75,7 @@ class BulkSource(Protocol):
 class NoSource:
     """A source of nothing: of a node that does not host groups."""
 
-    def snapshot(self, group: int) -> Snapshot | None:
+    async def snapshot(self, group: int) -> Snapshot | None:
         """See `BulkSource`."""
         del group
         return None
@@ -126,7 +126,7 @@ class BulkServicer(RaftBulkServicer):
         await self._admit(request.member, context)
         self.active += 1
         try:
-            snapshot = self.source.snapshot(request.group)
+            snapshot = await self.source.snapshot(request.group)
             if snapshot is None or snapshot.index < request.index_min:
                 text = f"group {request.group} has no snapshot from {request.index_min} on"
                 await _refuse(context, grpc.StatusCode.NOT_FOUND, text)
@@ -202,8 +202,9 @@ class BulkServicer(RaftBulkServicer):
     async def _prepare(self, group: int, index: int) -> None:
         """Wait until an entry can be given without waiting for the disk, on the event loop."""
         read = asyncio.Event()
-        if not self.source.prepare(group, index, read.set):
+        while not self.source.prepare(group, index, read.set):
             await read.wait()
+            read.clear()
 
     async def _admit(self, member: int, context: Context) -> None:
         """Refuse whoever is not a peer in our cluster, and one call too many."""

@@ -5,10 +5,12 @@ An entry's index is not carried: entries follow `index` of their message without
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Final
 
 from mypy_extensions import i64
 
+from headrace_protos.raftlog.v1.transport_pb2 import Frame, MessageKind, RaftMessage
 from headrace_raftlog.model.entry import ENTRY_CONFIG, Entry
 from headrace_raftlog.model.limits import ENTRY_BYTES_MAX, MESSAGE_OVERHEAD_BYTES, VOTERS_MAX
 from headrace_raftlog.model.membership import (
@@ -18,7 +20,6 @@ from headrace_raftlog.model.membership import (
     member_node,
 )
 from headrace_raftlog.model.message import APPEND, JOIN, PRE_VOTE, SNAPSHOT, Message
-from headrace_raftlog.transport.pb.transport_pb2 import Frame, MessageKind, RaftMessage
 
 KIND_FIRST: Final = PRE_VOTE
 KIND_LAST: Final = JOIN
@@ -39,18 +40,22 @@ def message_bytes(message: Message) -> i64:
 
 def add_message(frame: Frame, message: Message) -> None:
     """Append a message to a frame; fields at their default are left out."""
-    target = frame.messages.add(
-        kind=MessageKind.ValueType(message.kind),
-        group=message.group,
-        source=message.source,
-        target=message.target,
-        term=message.term,
-        index=message.index,
-        log_term=message.log_term,
-        commit=message.commit,
-    )
+    target = frame.messages.add()
+    set_fields(target, message)
     for entry in message.entries:
         target.entries.add(term=entry.term, kind=entry.kind, data=entry.data)
+
+
+def set_fields(target: RaftMessage, message: Message) -> None:
+    """Set everything of an empty message but its entries."""
+    target.kind = MessageKind.ValueType(message.kind)
+    target.group = message.group
+    target.source = message.source
+    target.target = message.target
+    target.term = message.term
+    target.index = message.index
+    target.log_term = message.log_term
+    target.commit = message.commit
     if message.reject:
         target.reject = True
         target.hint_index = message.hint_index
@@ -98,14 +103,18 @@ def check_entry(entry: Entry) -> None:
         read_membership(entry.data)
 
 
-def _read_entries(raw: RaftMessage) -> list[Entry]:
+def _read_entries(
+    raw: RaftMessage, index: i64, log_term: i64, last_term: i64, bodies: Iterator[bytes] | None
+) -> list[Entry]:
     entries: list[Entry] = []
-    at: i64 = raw.index
-    term: i64 = raw.log_term
-    last_term: i64 = raw.term
+    at: i64 = index
+    term: i64 = log_term
     for item in raw.entries:
         at += 1
-        entry = Entry(at, item.term, item.kind, item.data)
+        data = item.data if bodies is None else next(bodies, None)
+        if data is None:
+            raise FrameError("fewer data than entries in a frame")
+        entry = Entry(at, item.term, item.kind, data)
         check_entry(entry)
         if entry.term < term or entry.term > last_term:  # what would be stored reads as damage
             raise FrameError(f"entry of term {entry.term} after {term}, sent in {last_term}")
@@ -114,23 +123,26 @@ def _read_entries(raw: RaftMessage) -> list[Entry]:
     return entries
 
 
-def _check_members(raw: RaftMessage, source: i64, target: i64) -> None:
-    if raw.source > MEMBER_ID_MAX or raw.target > MEMBER_ID_MAX:
-        raise FrameError(f"message from {raw.source} to {raw.target}, which are no member ids")
-    meant: i64 = raw.target if raw.kind == JOIN else member_node(raw.target)
-    if member_node(raw.source) != source or meant != target:
+def _check_members(kind: i64, sender: int, receiver: int, source: i64, target: i64) -> None:
+    if sender > MEMBER_ID_MAX or receiver > MEMBER_ID_MAX:
+        raise FrameError(f"message from {sender} to {receiver}, which are no member ids")
+    meant: i64 = receiver if kind == JOIN else member_node(receiver)
+    if member_node(sender) != source or meant != target:
         raise FrameError(
-            f"message from {raw.source} to {raw.target} on a stream from {source} to {target}"
+            f"message from {sender} to {receiver} on a stream from {source} to {target}"
         )
 
 
-def read_message(raw: RaftMessage, source: i64, target: i64) -> Message:
+def read_message(
+    raw: RaftMessage, source: i64, target: i64, bodies: Iterator[bytes] | None = None
+) -> Message:
     """Return a message of a received frame.
 
     Args:
         raw: what was received.
         source: node id that the stream's metadata gave.
         target: this node's id.
+        bodies: the data of its entries, and of those of messages behind it; None: they are in it.
 
     Raises:
         FrameError: kind or entry kind unknown, source or target not of the stream's nodes, a
@@ -140,35 +152,54 @@ def read_message(raw: RaftMessage, source: i64, target: i64) -> Message:
     kind: i64 = raw.kind
     if kind < KIND_FIRST or kind > KIND_LAST:
         raise FrameError(f"message kind {kind} is unknown")
-    _check_members(raw, source, target)
-    if kind == SNAPSHOT and not (raw.index > 0 and 0 < raw.log_term <= raw.term):
-        raise FrameError(f"snapshot {raw.index} of term {raw.log_term}, sent in {raw.term}")
-    entries: list[Entry] = _read_entries(raw) if kind == APPEND else []
+    sender, receiver = raw.source, raw.target  # to read a field costs more than what is done here
+    _check_members(kind, sender, receiver, source, target)
+    term: i64 = raw.term
+    index: i64 = raw.index
+    log_term: i64 = raw.log_term
+    if kind == SNAPSHOT and not (index > 0 and 0 < log_term <= term):
+        raise FrameError(f"snapshot {index} of term {log_term}, sent in {term}")
+    entries: list[Entry] = []
+    if kind == APPEND:
+        entries = _read_entries(raw, index, log_term, term, bodies)
+    reject = raw.reject
     return Message(
         kind,
         raw.group,
-        raw.source,
-        raw.target,
-        raw.term,
-        raw.index,
-        raw.log_term,
+        sender,
+        receiver,
+        term,
+        index,
+        log_term,
         raw.commit,
         entries,
-        raw.reject,
-        raw.hint_index,
-        raw.hint_term,
+        reject,
+        raw.hint_index if reject else 0,
+        raw.hint_term if reject else 0,
         raw.quiesce,
         raw.context,
     )
 
 
-def read_messages(frame: Frame, source: i64, target: i64) -> list[Message]:
+def read_messages(
+    frame: Frame, source: i64, target: i64, entries: list[bytes] | None = None
+) -> list[Message]:
     """Return all messages of a received frame, in order.
+
+    Args:
+        frame: what was received.
+        source: node id that the stream's metadata gave.
+        target: this node's id.
+        entries: the data of all entries in it, where they were taken out of the frame.
 
     Raises:
         FrameError: as `read_message`; or a number is larger than any that counts something.
     """
     try:
-        return [read_message(raw, source, target) for raw in frame.messages]
+        bodies = iter(entries) if entries is not None else None
+        messages = [read_message(raw, source, target, bodies) for raw in frame.messages]
     except OverflowError as error:
         raise FrameError(f"number out of range: {error}") from error
+    if bodies is not None and next(bodies, None) is not None:
+        raise FrameError("entries in a message that has none")
+    return messages

@@ -6,6 +6,7 @@ from typing import Protocol
 
 from headrace_raftlog.model.errors import CloneError, ForgottenError
 from headrace_raftlog.model.message import Message
+from headrace_raftlog.model.pieces import Parted
 from headrace_raftlog.transport.identity import StreamIdentity
 
 
@@ -21,6 +22,12 @@ class TransportEvents(Protocol):
     def on_stranger(self, stranger: StreamIdentity) -> str:
         """Note that a node calls that is no peer; return why it is refused, for its log."""
 
+    def on_rival(self, peer: StreamIdentity, text: str) -> None:
+        """Note, perhaps again, a member of the cluster to which this node belonged before.
+
+        This node has lost that disk and founded a second cluster; `text` says what to do.
+        """
+
     def on_removed(self) -> None:
         """Note that a peer says, perhaps again, that this node was removed from the cluster."""
 
@@ -29,6 +36,20 @@ class TransportEvents(Protocol):
 
     def on_payload(self, peer: int, payload: bytes) -> None:
         """Take a payload; only ever between the peer's up and down reports."""
+
+    def part(self, head: bytes, size: int) -> tuple[int, int]:
+        """Return where a large payload is to be parted, and the room before its second part.
+
+        Args:
+            head: its first octets, at most PART_HEAD_BYTES.
+            size: octets of it.
+
+        Returns:
+            0 for nowhere; otherwise at most the length of `head`.
+        """
+
+    def on_parted(self, peer: int, payload: Parted) -> None:
+        """Take a payload that was parted; as `on_payload`."""
 
     def on_peer(self, peer: int, up: bool, boot: int) -> None:
         """Note that the peer with this boot count can be reached, or no longer.

@@ -7,17 +7,25 @@ import fcntl
 import socket
 import ssl
 import termios
+from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any, Final, cast
 
+from headrace_protos.raftlog.v1.transport_pb2 import Frame, StreamPlace
 from headrace_raftlog.model.limits import (
-    FRAGMENT_BYTES_MAX,
+    FRAME_TURN_BYTES_MAX,
     FRAME_WRITE_BYTES,
     HANDSHAKE_S_MAX,
     STREAM_UNHEARD_MS,
 )
-from headrace_raftlog.transport.framing import ACCEPTED_FRAGMENTS, fragment_head, frame_head
-from headrace_raftlog.transport.pb.transport_pb2 import Frame, StreamPlace
+from headrace_raftlog.model.pieces import Octets
+from headrace_raftlog.transport.framing import (
+    ACCEPTED_FRAGMENTS,
+    LENGTH_BYTES,
+    fragment_head,
+    frame_head,
+    whole_head,
+)
 from headrace_raftlog.transport.security import Security
 from headrace_raftlog.transport.send_window import SendWindow
 
@@ -34,6 +42,7 @@ class FrameConnection(asyncio.Protocol):
         accepted: done once the peer takes frames, or with why it does not.
         takes_fragments: whether the peer does; otherwise large frames are written whole, and
             nothing says what has arrived.
+        window: octets under way, and how many may be.
         is_writable: whether the kernel and the buffer before it take more.
         on_room: called when either `is_writable` or `has_room` may have become True.
     """
@@ -47,8 +56,10 @@ class FrameConnection(asyncio.Protocol):
         self._on_lost = on_lost
         self._writable = asyncio.Event()
         self._writable.set()
-        self._window = SendWindow()
-        self._large = memoryview(b"")
+        self.window = SendWindow()
+        self.window.is_bounded = False
+        self._large: deque[memoryview] = deque()  # what is left of the large frame
+        self._large_bytes = 0
         self._transport: asyncio.Transport
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -73,13 +84,13 @@ class FrameConnection(asyncio.Protocol):
         """Note that the peer takes frames, and how much of them has arrived."""
         count = len(data)
         if not self.accepted.done():
-            self.takes_fragments = data[0] == ACCEPTED_FRAGMENTS
+            self.takes_fragments = self.window.is_bounded = data[0] == ACCEPTED_FRAGMENTS
             self.accepted.set_result(None)
             count -= 1
         if not self.takes_fragments or not count:
             return
         had_room = self.has_room
-        if not self._window.acknowledged(count, self._loop.time(), self._is_queued()):
+        if not self.window.acknowledged(count, self._loop.time(), self._is_queued()):
             self._transport.abort()  # no correct peer acknowledges what was not sent
         elif not had_room and self.has_room:
             self.on_room()
@@ -107,31 +118,57 @@ class FrameConnection(asyncio.Protocol):
     @property
     def has_room(self) -> bool:
         """True while the link takes more than what is urgent."""
-        return self._window.is_open or not self.takes_fragments
+        return self.window.is_open
+
+    @property
+    def piece_bytes(self) -> int:
+        """Octets of a fragment, or of a frame of the quick lane, that this link takes at once."""
+        return self.window.piece_bytes
 
     @property
     def has_large(self) -> bool:
         """True while a large frame is under way."""
-        return len(self._large) > 0
+        return self._large_bytes > 0
 
     def put(self, frame: Frame) -> None:
         """Send a frame; it passes a large one that is under way."""
         body = frame.SerializeToString()
-        self._send(frame_head(body), body)
+        self.window.sent(LENGTH_BYTES + len(body), self._loop.time())
+        self._transport.writelines((frame_head(body), body))
 
-    def begin_large(self, frame: Frame) -> None:
-        """Begin with a large frame; the one before has left."""
-        assert not self._large, "one large frame at a time"
-        body = frame.SerializeToString()
+    def begin_large(self, pieces: Sequence[Octets]) -> None:
+        """Begin with a large frame, given in pieces; the one before has left."""
+        assert not self.has_large, "one large frame at a time"
+        size = sum(map(len, pieces))
         if self.takes_fragments:
-            self._large = memoryview(body)
+            self._large.extend(memoryview(piece) for piece in pieces if piece)
+            self._large_bytes = size
         else:
-            self._send(frame_head(body), body)
+            self.window.sent(LENGTH_BYTES + size, self._loop.time())
+            self._transport.writelines((whole_head(size), *pieces))
 
-    def put_fragment(self) -> None:
-        """Send the next fragment of the large frame."""
-        piece, self._large = self._large[:FRAGMENT_BYTES_MAX], self._large[FRAGMENT_BYTES_MAX:]
-        self._send(fragment_head(len(piece), len(self._large) > 0), piece)
+    def put_fragments(self) -> None:
+        """Send fragments of the large frame, as many as one turn of the loop takes."""
+        out: list[bytes | memoryview] = []
+        left = FRAME_TURN_BYTES_MAX
+        while left > 0 and self.has_large and self.has_room:
+            size = min(self.piece_bytes, self._large_bytes, left)
+            self._large_bytes -= size
+            out.append(fragment_head(size, self.has_large))
+            self._take_large(out, size)
+            self.window.sent(LENGTH_BYTES + size, self._loop.time())
+            left -= size
+        self._transport.writelines(out)
+
+    def _take_large(self, out: list[bytes | memoryview], size: int) -> None:
+        """Move the next octets of the large frame to `out`, uncopied."""
+        while size > 0:
+            piece = self._large.popleft()
+            if len(piece) > size:
+                self._large.appendleft(piece[size:])
+                piece = piece[:size]
+            out.append(piece)
+            size -= len(piece)
 
     async def write(self, frame: Frame) -> None:
         """Send a frame, and wait until there is room for another."""
@@ -145,10 +182,6 @@ class FrameConnection(asyncio.Protocol):
         kernel = self._transport.get_extra_info("socket")
         queued = fcntl.ioctl(kernel.fileno(), termios.TIOCOUTQ, bytes(_INT_BYTES))
         return any(queued)
-
-    def _send(self, head: bytes, body: bytes | memoryview) -> None:
-        self._window.sent(len(head) + len(body), self._loop.time())
-        self._transport.writelines((head, body))
 
     def abort(self) -> None:
         """End the connection; what has not left is dropped."""

@@ -21,12 +21,13 @@ from headrace_raftlog.model.limits import (
 )
 from headrace_raftlog.transport.codec import FrameError
 from headrace_raftlog.transport.framing import ACCEPTED_FRAGMENTS, ACKNOWLEDGED, FrameReader
-from headrace_raftlog.transport.identity import StreamRefusedError
+from headrace_raftlog.transport.identity import StreamRefusedError, WithdrawnTicketError
+from headrace_raftlog.transport.large_frame import Bodies
 from headrace_raftlog.transport.peer_session import IncomingStream
 from headrace_raftlog.transport.refusals import Refusals
 from headrace_raftlog.transport.security import Security
 
-LOG: Final = logging.getLogger(__name__)
+LOG: Final = logging.getLogger("headrace.cluster")
 
 ACCEPT_AGAIN_S: Final = 0.1  # seconds after a connection could not be accepted: no more descriptors
 ACCEPTED: Final = bytes((ACCEPTED_FRAGMENTS,))  # the answer to a ticket
@@ -48,9 +49,13 @@ class StreamGate(Protocol):
 
         Raises:
             StreamRefusedError: it is somebody else's ticket, which goes on counting.
+            WithdrawnTicketError: it has counted once.
         """
 
-    def take(self, stream: IncomingStream, body: bytes) -> None:
+    def part(self, head: bytes, size: int) -> tuple[int, int]:
+        """See `TransportEvents`."""
+
+    def take(self, stream: IncomingStream, body: bytes | Bodies) -> None:
         """Take a frame.
 
         Raises:
@@ -199,7 +204,7 @@ class IncomingFrames(asyncio.Protocol):
         self.transport: asyncio.Transport | None = None
         self._listener = listener
         self._gate = gate
-        self._reader = FrameReader(STREAM_TICKET_BYTES, FRAME_BYTES_MAX)
+        self._reader = FrameReader(STREAM_TICKET_BYTES, FRAME_BYTES_MAX, gate.part)
         self._stream: IncomingStream | None = None
         self._unacknowledged = -STREAM_TICKET_BYTES  # octets since the last one sent back
         self._patience: asyncio.TimerHandle
@@ -224,21 +229,24 @@ class IncomingFrames(asyncio.Protocol):
             return
         stream = self._stream
         assert stream is not None
-        stream.session.heard(stream)
-        self._acknowledge()
+        if self._unacknowledged >= FRAME_ACK_BYTES:
+            self._acknowledge()
+        whole = False
         try:
             while stream.open and (body := self._reader.frame()) is not None:
                 self._gate.take(stream, body)
+                whole = True
         except FrameError as error:
             LOG.error("node %d sent a malformed frame: %s", stream.remote.node, error)
             self.abort()
+        if not whole:
+            stream.session.heard(stream)
 
     def _acknowledge(self) -> None:
-        """Say how much has arrived, once enough has."""
+        """Say how much has arrived."""
         count, self._unacknowledged = divmod(self._unacknowledged, FRAME_ACK_BYTES)
-        if count:
-            assert self.transport is not None, "octets come after the connection"
-            self.transport.write(ACKNOWLEDGEMENT * count)
+        assert self.transport is not None, "octets come after the connection"
+        self.transport.write(ACKNOWLEDGEMENT * count)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Note that nothing more comes."""
@@ -267,6 +275,10 @@ class IncomingFrames(asyncio.Protocol):
         stream: IncomingStream | None = None
         try:
             stream = self._gate.enter(ticket, self.transport.get_extra_info("ssl_object"))
+        except WithdrawnTicketError as withdrawn:
+            LOG.info("%s", withdrawn)
+            self.abort()
+            return False
         except StreamRefusedError as refusal:
             problem = str(refusal)
         if stream is None or not stream.open:

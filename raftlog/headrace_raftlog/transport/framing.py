@@ -19,6 +19,7 @@ from typing import Final, final
 from mypy_extensions import i64
 
 from headrace_raftlog.transport.codec import FrameError
+from headrace_raftlog.transport.large_frame import Bodies, BodyReader, Part, part_nothing
 
 LENGTH_BYTES: Final = 4
 LENGTH_MASK: Final = (1 << 30) - 1
@@ -32,7 +33,12 @@ ACKNOWLEDGED: Final = 3
 
 def frame_head(body: bytes) -> bytes:
     """Return what stands before a whole frame."""
-    return len(body).to_bytes(LENGTH_BYTES, "big")
+    return whole_head(len(body))
+
+
+def whole_head(size: int) -> bytes:
+    """Return what stands before a whole frame of `size` octets."""
+    return size.to_bytes(LENGTH_BYTES, "big")
 
 
 def fragment_head(size: int, more: bool) -> bytes:
@@ -50,9 +56,11 @@ class FrameReader:
     Args:
         ticket_bytes: octets before the first frame, which are no frame.
         bytes_max: octets of a frame, at most.
+        part: says where payloads of large frames are parted.
     """
 
-    def __init__(self, ticket_bytes: i64, bytes_max: i64) -> None:
+    def __init__(self, ticket_bytes: i64, bytes_max: i64, part: Part = part_nothing) -> None:
+        self._part = part
         self._bytes_max = bytes_max
         self._ticket_bytes = ticket_bytes
         self._data = b""
@@ -62,8 +70,10 @@ class FrameReader:
         self._need: i64 = (
             ticket_bytes or LENGTH_BYTES
         )  # without so many there is nothing to be read
-        self._fragments: list[bytes] = []
-        self._fragment_bytes: i64 = 0
+        self._large: BodyReader | None = None  # of the large frame that has begun
+        self._fragment_bytes: i64 = 0  # of its fragments that have begun
+        self._fragment_left: i64 = -1  # of the one that is being read, -1 for none
+        self._more_follow = False
 
     def feed(self, data: bytes) -> None:
         """Take what has arrived."""
@@ -78,29 +88,38 @@ class FrameReader:
         taken, self._ticket_bytes = self._ticket_bytes, 0
         return self._take(taken)
 
-    def frame(self) -> bytes | None:
+    def frame(self) -> bytes | Bodies | None:
         """Return the next frame, None when it is not complete.
+
+        One that came in fragments has its data taken out, unless protobuf is to read all of it.
 
         Raises:
             FrameError: it is longer than any, or no correct peer cuts it so.
         """
-        while not self._ticket_bytes and self._complete():
+        while not self._ticket_bytes:
+            if self._fragment_left >= 0:
+                if not self._pass_on():
+                    return None
+                if not self._more_follow:
+                    return self._take_large()
+            if not self._complete():
+                return None
             start = self._at + LENGTH_BYTES
             head: i64 = int.from_bytes(self._data[self._at : start], "big")
             size: i64 = head & LENGTH_MASK
             self._check(head, size)
+            if head & LARGE_FLAG:
+                self._take(LENGTH_BYTES)
+                self._fragment_left = size
+                self._fragment_bytes += size
+                self._more_follow = head & MORE_FLAG != 0
+                continue
             self._need = LENGTH_BYTES + size
             if not self._complete():
                 return None
             self._need = LENGTH_BYTES
             self._take(LENGTH_BYTES)
-            body = self._take(size)
-            if not head & LARGE_FLAG:
-                return body
-            self._fragments.append(body)
-            self._fragment_bytes += size
-            if not head & MORE_FLAG:
-                return self._take_fragments()
+            return self._take(size)
         return None
 
     def _check(self, head: i64, size: i64) -> None:
@@ -112,11 +131,29 @@ class FrameReader:
         if head & MORE_FLAG and (size == 0 or not head & LARGE_FLAG):
             raise FrameError(f"fragment of {size} octets with flags {head >> 30}")
 
-    def _take_fragments(self) -> bytes:
-        whole = b"".join(self._fragments)
-        self._fragments.clear()
+    def _pass_on(self) -> bool:
+        """Pass on what has come of the fragment that is being read; return whether that is all."""
+        large = self._large
+        if large is None:
+            large = self._large = BodyReader(self._bytes_max, self._part)
+        while self._fragment_left > 0:
+            if self._at == len(self._data):
+                if not self._more:
+                    return False
+                self._data, self._at = self._more.pop(0), 0
+            size: i64 = min(self._fragment_left, len(self._data) - self._at)
+            large.feed(self._data, self._at, self._at + size)
+            self._at += size
+            self._have -= size
+            self._fragment_left -= size
+        self._fragment_left = -1
+        return True
+
+    def _take_large(self) -> bytes | Bodies:
+        large, self._large = self._large, None
         self._fragment_bytes = 0
-        return whole
+        assert large is not None, "its last fragment has come"
+        return large.bodies() or large.whole()
 
     def _complete(self) -> bool:
         """Return whether as much is there as is needed, and have it in one piece."""

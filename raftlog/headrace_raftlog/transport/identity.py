@@ -9,6 +9,8 @@ from urllib.parse import quote, unquote
 
 from headrace_raftlog.model.errors import CloneError, ForgottenError
 from headrace_raftlog.model.limits import (
+    ENTRY_BYTES_MAX,
+    ENTRY_BYTES_PLAIN,
     FORMED_TEXT_CHARS_MAX,
     NODE_ID_MAX,
     STARTS_TEXT_CHARS_MAX,
@@ -30,6 +32,7 @@ ADDRESS_KEY: Final = "headrace-address"
 PROCESS_KEY: Final = "headrace-process"  # absent: a node of an earlier release
 STARTS_KEY: Final = "headrace-starts"
 REJOINS_KEY: Final = "headrace-rejoins"
+ENTRY_KEY: Final = "headrace-entry-bytes"  # absent: ENTRY_BYTES_PLAIN
 FORGOTTEN_KEY: Final = "headrace-forgotten"  # of a refusal: the caller's disk, which is outdated
 CLONE_KEY: Final = "headrace-clone"  # of a refusal: the caller's process, as another one runs
 REMOVED_KEY: Final = "headrace-removed"  # of a refusal: the caller's disk, which is barred
@@ -39,6 +42,10 @@ _ID_MAX: Final = (1 << 32) - 1  # of disks and generations
 
 class StreamRefusedError(Exception):
     """The other end is not who it should be; the text says what differs."""
+
+
+class WithdrawnTicketError(StreamRefusedError):
+    """Its ticket counted once; it asks for another one, and nothing is wrong with it."""
 
 
 class RemovedError(StreamRefusedError):
@@ -101,6 +108,18 @@ class StrangerError(StreamRefusedError):
         self.stranger = stranger
 
 
+class ApartError(StreamRefusedError):
+    """The other end belongs to a cluster of the same name that was founded apart from this one.
+
+    Attributes:
+        other: who it is.
+    """
+
+    def __init__(self, text: str, other: StreamIdentity) -> None:
+        super().__init__(text)
+        self.other = other
+
+
 @dataclass(frozen=True, slots=True)
 class StreamIdentity:
     """One end of a stream.
@@ -118,6 +137,7 @@ class StreamIdentity:
         process: random number of the process, from 1; 0 of one that says none.
         starts: newest starts of the disk, each with the last batch that its log had then.
         rejoins: whether the node comes back without what it had, and therefore founds nothing.
+        entry_bytes_max: bytes of the longest entry and payload that it takes.
     """
 
     cluster: str
@@ -130,6 +150,7 @@ class StreamIdentity:
     process: int = 0
     starts: Starts = ()
     rejoins: bool = False
+    entry_bytes_max: int = ENTRY_BYTES_MAX
 
     @property
     def generation(self) -> int:
@@ -140,6 +161,20 @@ class StreamIdentity:
         """Return whether both are said by one process of one node."""
         ours = (self.node, self.disk, self.boot, self.process)
         return ours == (other.node, other.disk, other.boot, other.process)
+
+    def is_apart(self, other: StreamIdentity) -> bool:
+        """Return whether both belong to clusters, and these were founded apart."""
+        return bool(self.formed) and bool(other.formed) and self.formed != other.formed
+
+    def yields_to(self, other: StreamIdentity) -> bool:
+        """Return whether this end founded a second cluster, for want of the disk that it had.
+
+        The first one's members name this node on another disk, and are nobody who has lost a
+        disk himself.
+        """
+        lost = self.formed.get(other.node, other.disk) != other.disk
+        before = other.formed.get(self.node, self.disk)
+        return self.is_apart(other) and not lost and before != self.disk
 
     def metadata(self, target: int) -> tuple[tuple[str, str], ...]:
         """Return the metadata that tells node `target` who we are."""
@@ -157,6 +192,7 @@ class StreamIdentity:
             (PROCESS_KEY, str(self.process)),
             (STARTS_KEY, ",".join(f"{boot}:{batch}" for boot, batch in self.starts)),
             (REJOINS_KEY, "1" if self.rejoins else ""),
+            (ENTRY_KEY, str(self.entry_bytes_max)),
         )
 
     def check(
@@ -170,6 +206,7 @@ class StreamIdentity:
 
         Raises:
             StrangerError: all is well but that it is not one of `known`.
+            ApartError: it belongs to a cluster that was founded apart.
             StreamRefusedError: it belongs to another cluster, means another node than this one,
                 speaks another version, or has lost the disk on which it founded the cluster and
                 does not know.
@@ -204,6 +241,7 @@ class StreamIdentity:
             _number(fields, PROCESS_KEY) if PROCESS_KEY in fields else 0,
             _starts(fields.get(STARTS_KEY, "")),
             fields.get(REJOINS_KEY, "") == "1",
+            _number(fields, ENTRY_KEY) if ENTRY_KEY in fields else ENTRY_BYTES_PLAIN,
         )
         generation = _number(fields, GENERATION_KEY)
         if node not in known:
@@ -217,24 +255,40 @@ class StreamIdentity:
             raise StreamRefusedError(f"metadata {DISK_KEY} is {other.disk}, out of range")
         if not other.formed:
             return  # it waits to learn what it is
-        founding = self.formed or other.formed
+        if self.is_apart(other):
+            raise ApartError(apart_text(self, other), other)
+        founding = other.formed
         if generation == 0 and founding.get(other.node) != other.disk:
             raise StreamRefusedError(
                 f"node {other.node} speaks as a founding member, but the cluster was founded on "
                 "another disk of that node: what the node promised there is lost. Empty its data "
                 "directory and start it, so that it joins as a new member"
             )
-        if self.formed and self.formed != other.formed:
-            raise StreamRefusedError(
-                f"nodes {self.node} and {other.node} belong to clusters that were founded apart "
-                f"(by nodes {_names(self.formed)}, and by nodes {_names(other.formed)}, on their "
-                "disks of that time). Empty the data directory of those nodes whose data you can "
-                "do without and start them, so that they join the others"
-            )
         if generation != other.generation:
             raise StreamRefusedError(
                 f"metadata {GENERATION_KEY} is {generation}, not {other.generation}"
             )
+
+
+def apart_text(one: StreamIdentity, other: StreamIdentity) -> str:
+    """Return what to do about two nodes whose clusters were founded apart."""
+    for second, first in ((one, other), (other, one)):
+        if second.yields_to(first):
+            return (
+                f"cluster {first.cluster!r} was founded twice: first by nodes "
+                f"{_names(first.formed)}, as node {first.node} says, and again by nodes "
+                f"{_names(second.formed)}, when node {second.node} had lost its disk. Keep the "
+                f"data of node {first.node}. Stop node {second.node}, write out what it has "
+                "stored since if that is needed ('headrace log salvage'), move its data directory "
+                "away and start it: it joins the first cluster as a new member. Only if node "
+                f"{first.node} has old data, and the second cluster is what counts, stop that one"
+            )
+    return (
+        f"nodes {one.node} and {other.node} belong to clusters that were founded apart "
+        f"(by nodes {_names(one.formed)}, and by nodes {_names(other.formed)}, on their "
+        "disks of that time). Find out first which one has the messages that count; then move the "
+        "data directories of the other one's nodes away and start them, so that they join"
+    )
 
 
 def _names(formed: dict[int, int]) -> str:

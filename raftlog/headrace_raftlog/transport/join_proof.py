@@ -17,6 +17,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import grpc
 
+from headrace_protos.raftlog.v1.join_proof_pb2 import ChallengeAnswer, ChallengeRequest
+from headrace_protos.raftlog.v1.join_proof_pb2_grpc import JoinProofServicer, JoinProofStub
 from headrace_raftlog.model.join_secret import JoinSecrets
 from headrace_raftlog.model.limits import (
     CHALLENGE_S_MAX,
@@ -24,11 +26,9 @@ from headrace_raftlog.model.limits import (
     STREAM_TICKET_BYTES,
 )
 from headrace_raftlog.transport.identity import StreamRefusedError
-from headrace_raftlog.transport.pb.join_proof_pb2 import ChallengeAnswer, ChallengeRequest
-from headrace_raftlog.transport.pb.join_proof_pb2_grpc import JoinProofServicer, JoinProofStub
 
 if TYPE_CHECKING:
-    from headrace_raftlog.transport.pb.join_proof_pb2_grpc import JoinProofAsyncStub
+    from headrace_protos.raftlog.v1.join_proof_pb2_grpc import JoinProofAsyncStub
 
 NONCE_KEY: Final = "headrace-proof-nonce"
 PROOF_KEY: Final = "headrace-proof"

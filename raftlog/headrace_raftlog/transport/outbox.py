@@ -7,17 +7,18 @@ from typing import final
 
 from mypy_extensions import i64
 
+from headrace_protos.raftlog.v1.transport_pb2 import Frame
 from headrace_raftlog.model.limits import (
     FRAME_LARGE_BYTES_TARGET,
-    FRAME_QUICK_BYTES_TARGET,
+    FRAME_PIECE_BYTES_MIN,
     MESSAGE_OVERHEAD_BYTES,
-    OUTBOX_APPLICATION_BYTES_MAX,
+    OUTBOX_BYTES_MAX,
     OUTBOX_CONTROL_BYTES_MAX,
-    OUTBOX_RAFT_BYTES_MAX,
 )
-from headrace_raftlog.model.message import APPEND, Message
+from headrace_raftlog.model.message import APPEND, HEARTBEAT, HEARTBEAT_REPLY, Message
+from headrace_raftlog.model.pieces import Pieces
 from headrace_raftlog.transport.codec import add_message, message_bytes
-from headrace_raftlog.transport.pb.transport_pb2 import Frame
+from headrace_raftlog.transport.large_frame import LargeFrame
 
 
 @final
@@ -35,11 +36,15 @@ class Outbox:
 
     The quick queues are messages without entries (control), APPENDs, and payloads of the
     application; each has its own share of a frame, so that none starves another. An item above
-    FRAME_QUICK_BYTES_TARGET waits in the large lane. The APPENDs of a group stay in order, and so
+    `piece_bytes` waits in the large lane. The APPENDs of a group stay in order, and so
     do all payloads: while an earlier one is in the large lane, a later one goes there as well,
     however short; and a large one does not begin before the quick ones that came earlier.
 
+    Of the heartbeats of a group one waits, the newest, and so does one answer: on a link slower
+    than heartbeats come, they would be older and older, and nothing else would get through.
+
     Attributes:
+        piece_bytes: bytes of each quick queue in a frame, and of the longest item in one.
         control_bytes: bytes of control that wait, overheads included.
         raft_bytes: the same of APPENDs, the frame under way excluded.
         application_bytes: the same of payloads.
@@ -47,22 +52,25 @@ class Outbox:
 
     def __init__(
         self,
-        raft_bytes_max: i64 = OUTBOX_RAFT_BYTES_MAX,
-        application_bytes_max: i64 = OUTBOX_APPLICATION_BYTES_MAX,
+        raft_bytes_max: i64 = OUTBOX_BYTES_MAX,
+        application_bytes_max: i64 = OUTBOX_BYTES_MAX,
         control_bytes_max: i64 = OUTBOX_CONTROL_BYTES_MAX,
     ) -> None:
         self._raft_bytes_max = raft_bytes_max
         self._application_bytes_max = application_bytes_max
         self._control_bytes_max = control_bytes_max
+        self.piece_bytes: i64 = FRAME_PIECE_BYTES_MIN
         self.control_bytes: i64 = 0
         self.raft_bytes: i64 = 0
         self.application_bytes: i64 = 0
         self._control: deque[Message] = deque()
+        self._beats: dict[int, Message] = {}  # of those, heartbeats by group
+        self._answers: dict[int, Message] = {}  # likewise, answers to heartbeats
         self._appends: deque[Message] = deque()
         self._payloads: deque[bytes] = deque()
         # Each with the number of quick ones that have to leave before it.
         self._large_appends: deque[tuple[Message, int]] = deque()
-        self._large_payloads: deque[tuple[bytes, int]] = deque()
+        self._large_payloads: deque[tuple[bytes | Pieces, int]] = deque()
         self._large_groups: dict[int, _LargeGroup] = {}
         self._large_payload_count: i64 = 0  # that of the frame under way included
         self._under_way: list[int] = []  # groups of the large frame under way, one per message
@@ -75,21 +83,27 @@ class Outbox:
         """Take a Raft message; False when its queue is full and the message is dropped."""
         size = message_bytes(message)
         if message.kind != APPEND:
+            if self._supersedes(message):
+                return True
             if self.control_bytes + size > self._control_bytes_max and self.control_bytes > 0:
                 return False
             self._control.append(message)
+            if message.kind == HEARTBEAT:
+                self._beats[message.group] = message
+            elif message.kind == HEARTBEAT_REPLY:
+                self._answers[message.group] = message
             self.control_bytes += size
             return True
         if self.raft_bytes + size > self._raft_bytes_max and self.raft_bytes > 0:
             return False
         self.raft_bytes += size
-        if size > FRAME_QUICK_BYTES_TARGET or message.group in self._large_groups:
+        if size > self.piece_bytes or message.group in self._large_groups:
             self._post_large(message)
         else:
             self._appends.append(message)
         return True
 
-    def send(self, payload: bytes) -> bool:
+    def send(self, payload: bytes | Pieces) -> bool:
         """Take a payload; False when the queue is full and it was not taken."""
         size: i64 = len(payload) + MESSAGE_OVERHEAD_BYTES
         if (
@@ -98,17 +112,25 @@ class Outbox:
         ):
             return False
         self.application_bytes += size
-        if size > FRAME_QUICK_BYTES_TARGET or self._large_payload_count > 0:
+        if size > self.piece_bytes or self._large_payload_count > 0:
             behind = self._payloads_taken + len(self._payloads)
             self._large_payloads.append((payload, behind))
             self._large_payload_count += 1
         else:
-            self._payloads.append(payload)
+            self._payloads.append(payload.joined() if isinstance(payload, Pieces) else payload)
         return True
 
     def is_empty(self) -> bool:
         """Return whether nothing waits."""
         return not (self._control or self.has_quick_data() or self.has_large())
+
+    def is_done(self) -> bool:
+        """Return whether nothing waits and no large frame is under way."""
+        return self.is_empty() and not self.has_large_work()
+
+    def has_large_work(self) -> bool:
+        """Return whether a large frame is under way, or anything waits for one."""
+        return self.has_large() or len(self._under_way) > 0 or self._under_way_payloads > 0
 
     def has_control(self) -> bool:
         """Return whether messages without entries wait."""
@@ -129,17 +151,17 @@ class Outbox:
             with_data: whether to take more than control.
         """
         frame = Frame()
-        self.control_bytes -= _take_messages(self._control, frame)
+        self._take_control(frame)
         if not with_data:
             return frame
         before: i64 = len(self._appends)
-        self.raft_bytes -= _take_messages(self._appends, frame)
+        self.raft_bytes -= _take_messages(self._appends, frame, self.piece_bytes)
         self._appends_taken += before - len(self._appends)
         taken: i64 = 0
         payloads = self._payloads
         while payloads:
             size: i64 = len(payloads[0]) + MESSAGE_OVERHEAD_BYTES
-            if taken > 0 and taken + size > FRAME_QUICK_BYTES_TARGET:
+            if taken > 0 and taken + size > self.piece_bytes:
                 break
             frame.application.append(payloads.popleft())
             self._payloads_taken += 1
@@ -147,14 +169,16 @@ class Outbox:
         self.application_bytes -= taken
         return frame
 
-    def next_large_frame(self) -> Frame | None:
+    def next_large_frame(self) -> LargeFrame | None:
         """Take a frame of the large lane, APPENDs and payloads in turn; None where none is due.
 
         It is under way until `large_frame_sent`.
         """
+        if not self.has_large():
+            return None
         for _ in range(2):
             self._payloads_next = not self._payloads_next
-            frame = Frame()
+            frame = LargeFrame()
             if self._payloads_next:
                 self._take_large_payloads(frame)
             else:
@@ -177,6 +201,8 @@ class Outbox:
     def clear(self) -> None:
         """Drop everything, the frame under way included."""
         self._control.clear()
+        self._beats.clear()
+        self._answers.clear()
         self._appends.clear()
         self._payloads.clear()
         self._large_appends.clear()
@@ -188,6 +214,49 @@ class Outbox:
         self.control_bytes = 0
         self.raft_bytes = 0
         self.application_bytes = 0
+
+    def _supersedes(self, message: Message) -> bool:
+        """Let a heartbeat, or an answer to one, take the place of an older one that waits."""
+        kind = message.kind
+        if kind == HEARTBEAT:
+            waiting = self._beats.get(message.group)
+        elif kind == HEARTBEAT_REPLY:
+            waiting = self._answers.get(message.group)
+        else:
+            return False
+        if (
+            waiting is None
+            or waiting.term != message.term
+            or waiting.source != message.source
+            or waiting.target != message.target
+            or waiting.reject != message.reject
+        ):
+            return False
+        waiting.index = message.index
+        waiting.log_term = message.log_term
+        waiting.commit = message.commit
+        waiting.quiesce = message.quiesce
+        # Whoever answers a round of heartbeats confirms all rounds before it.
+        waiting.context = max(waiting.context, message.context)
+        return True
+
+    def _take_control(self, frame: Frame) -> None:
+        """Move the oldest messages without entries to a frame, up to their share."""
+        taken: i64 = 0
+        waiting = self._control
+        while waiting:
+            message = waiting[0]
+            size = message_bytes(message)
+            if taken > 0 and taken + size > self.piece_bytes:
+                break
+            waiting.popleft()
+            add_message(frame, message)
+            taken += size
+            if self._beats.get(message.group) is message:
+                del self._beats[message.group]
+            elif self._answers.get(message.group) is message:
+                del self._answers[message.group]
+        self.control_bytes -= taken
 
     def _post_large(self, message: Message) -> None:
         found = self._large_groups.get(message.group)
@@ -212,7 +281,7 @@ class Outbox:
                 kept.append(item)
         self._large_appends = kept
 
-    def _take_large_appends(self, frame: Frame) -> None:
+    def _take_large_appends(self, frame: LargeFrame) -> None:
         taken: i64 = 0
         waiting = self._large_appends
         while waiting:
@@ -223,12 +292,12 @@ class Outbox:
             if taken > 0 and taken + size > FRAME_LARGE_BYTES_TARGET:
                 break
             waiting.popleft()
-            add_message(frame, message)
+            frame.messages.append(message)
             self._under_way.append(int(message.group))
             taken += size
         self.raft_bytes -= taken
 
-    def _take_large_payloads(self, frame: Frame) -> None:
+    def _take_large_payloads(self, frame: LargeFrame) -> None:
         taken: i64 = 0
         waiting = self._large_payloads
         while waiting:
@@ -245,12 +314,12 @@ class Outbox:
         self.application_bytes -= taken
 
 
-def _take_messages(waiting: deque[Message], frame: Frame) -> i64:
+def _take_messages(waiting: deque[Message], frame: Frame, share: i64) -> i64:
     """Move the oldest messages to a frame, up to a queue's share; return their bytes."""
     taken: i64 = 0
     while waiting:
         size = message_bytes(waiting[0])
-        if taken > 0 and taken + size > FRAME_QUICK_BYTES_TARGET:
+        if taken > 0 and taken + size > share:
             break
         add_message(frame, waiting.popleft())
         taken += size

@@ -9,8 +9,11 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import grpc
 
+from headrace_protos.raftlog.v1.transport_pb2 import Frame, OpenRequest, StreamPlace
+from headrace_protos.raftlog.v1.transport_pb2_grpc import RaftTransportStub
 from headrace_raftlog.model.errors import CloneError, ForgottenError
 from headrace_raftlog.model.limits import (
+    ENTRY_BYTES_PLAIN,
     FRAME_GATHER_TURNS,
     HANDSHAKE_S_MAX,
     LAZY_FLUSH_S,
@@ -19,6 +22,7 @@ from headrace_raftlog.model.limits import (
 )
 from headrace_raftlog.model.mark import Mark
 from headrace_raftlog.model.message import HEARTBEAT, HEARTBEAT_REPLY, Message
+from headrace_raftlog.model.pieces import Pieces
 from headrace_raftlog.transport.frame_connection import FrameConnection, open_frames
 from headrace_raftlog.transport.identity import (
     CLONE_KEY,
@@ -31,14 +35,12 @@ from headrace_raftlog.transport.identity import (
 )
 from headrace_raftlog.transport.join_proof import Proof, check_signed
 from headrace_raftlog.transport.outbox import Outbox
-from headrace_raftlog.transport.pb.transport_pb2 import Frame, OpenRequest, StreamPlace
-from headrace_raftlog.transport.pb.transport_pb2_grpc import RaftTransportStub
 from headrace_raftlog.transport.security import NoSecurity, Security
 
 if TYPE_CHECKING:
-    from headrace_raftlog.transport.pb.transport_pb2_grpc import RaftTransportAsyncStub
+    from headrace_protos.raftlog.v1.transport_pb2_grpc import RaftTransportAsyncStub
 
-LOG: Final = logging.getLogger(__name__)
+LOG: Final = logging.getLogger("headrace.cluster")
 
 
 class LinkOwner(Protocol):
@@ -115,10 +117,12 @@ class PeerLink:
         self._beat_due = False
         self.refusal = ""
         self._complaint = ""
+        self._is_outgrown = False
         self._opened = False
         self._urgent = False
         self._lazy_timer: asyncio.TimerHandle | None = None
         self.synced: Callable[[], int] = _none_synced
+        self._told_synced = 0  # on the connection that is open
         self._news: dict[tuple[int, int], Mark] = {}
 
     def tell(self, news: Iterable[tuple[int, Mark]]) -> None:
@@ -128,18 +132,42 @@ class PeerLink:
                 self._news[node, mark.disk] = mark
 
     def post(self, message: Message) -> bool:
-        """Queue a Raft message; False when it is dropped (not connected, or outbox full)."""
+        """Queue a Raft message; False when it is dropped.
+
+        It is where the peer is not connected or does not take entries that long, and where the
+        outbox is full.
+        """
+        entries = message.entries
+        if len(entries) == 1 and self._is_too_long(len(entries[0].data)):
+            return False
         if not self.connected or not self._outbox.post(message):
             return False
         if message.kind not in (HEARTBEAT, HEARTBEAT_REPLY) or message.context:
             self._urgent = True
         return True
 
-    def send(self, payload: bytes) -> bool:
-        """Queue a payload; False when it was not taken (not connected, or outbox full)."""
+    def send(self, payload: bytes | Pieces) -> bool:
+        """Queue a payload; False when it was not taken, for reasons as those of `post`."""
+        if self._is_too_long(len(payload)):
+            return False
         if not self.connected or not self._outbox.send(payload):
             return False
         self._urgent = True
+        return True
+
+    def _is_too_long(self, size: int) -> bool:
+        """Return whether the peer, of an earlier release, would end the stream for so much."""
+        remote = self.remote
+        if size <= ENTRY_BYTES_PLAIN or remote is None or size <= remote.entry_bytes_max:
+            return False
+        if self._is_outgrown:
+            return True
+        self._is_outgrown = True
+        text = (
+            f"node {self.peer} takes entries of up to {remote.entry_bytes_max} bytes, and one of "
+            f"{size} is kept from it: what needs that stands still there until it is upgraded"
+        )
+        LOG.error("%s", text)
         return True
 
     def flush(self) -> None:
@@ -202,7 +230,7 @@ class PeerLink:
         if self.connected:
             self.connected = False
             self._outbox.clear()
-            LOG.info("stream to node %d is lost", self.peer)
+            LOG.info("stream to node %d lost", self.peer)
             self._owner.link_lost()
 
     def _complain(self, error: BaseException | None) -> None:
@@ -244,10 +272,11 @@ class PeerLink:
         connection = await open_frames(self.address, place, self._security, self.peer, task.cancel)
         try:
             self.remote = remote
+            self._is_outgrown = False
             self.connected = True
             self._opened = True
             self._complaint = self.refusal = ""
-            LOG.info("stream to node %d (boot %d) is open", self.peer, remote.boot)
+            LOG.info("stream to node %d (boot %d) opened", self.peer, remote.boot)
             self._owner.link_connected()
             await self._write_frames(connection)
         finally:
@@ -303,6 +332,7 @@ class PeerLink:
         """
         work = self._work
         connection.on_room = work.set
+        self._told_synced = 0
         self._beat_due = True  # a first frame at once: the peer counts what it heard
         work.set()
         while True:
@@ -312,44 +342,49 @@ class PeerLink:
                 await asyncio.sleep(0)
             work.clear()  # what came meanwhile is in this frame
             while connection.is_writable and self._write_next(connection):
-                pass
+                if self._outbox.is_done():
+                    break
+                if connection.has_large:
+                    await asyncio.sleep(0)  # others have their turn before the next fragments
 
     def _write_next(self, connection: FrameConnection) -> bool:
-        """Write a quick frame and a fragment of a large one; False when neither may leave now.
+        """Write a quick frame and fragments of a large one; False when neither may leave now.
 
         Messages without entries leave whatever is under way: they are few, and elections hang on
         them.
         """
         outbox = self._outbox
-        with_data = connection.has_room
+        window = connection.window
+        outbox.piece_bytes = window.piece_bytes
+        with_data = window.is_open
         wrote = False
         if self._beat_due or outbox.has_control() or (with_data and outbox.has_quick_data()):
             self._beat_due = False
             frame = outbox.next_frame(with_data)
-            frame.synced = self.synced()  # of all that the frame acknowledges, and perhaps more
+            synced = self.synced()  # of all that the frame acknowledges, and perhaps more
+            if synced > self._told_synced:
+                frame.synced = self._told_synced = synced
             if self._news:
                 self._add_news(frame)
             connection.put(frame)
-            self._count(frame)
+            self.frames_sent += 1
+            self.messages_sent += len(frame.messages)
             wrote = True
-        if connection.has_room and self._write_large(connection):
+        if outbox.has_large_work() and window.is_open and self._write_large(connection):
             wrote = True
         return wrote
 
     def _write_large(self, connection: FrameConnection) -> bool:
-        """Write the next fragment of the large lane; False where nothing waits in it."""
+        """Write the next fragments of the large lane; False where nothing waits in it."""
         if not connection.has_large:
             frame = self._outbox.next_large_frame()
             if frame is None:
                 return False
-            self._count(frame)
-            connection.begin_large(frame)
+            self.frames_sent += 1
+            self.messages_sent += len(frame.messages)
+            connection.begin_large(frame.pieces())
         if connection.has_large:
-            connection.put_fragment()
+            connection.put_fragments()
         if not connection.has_large:
             self._outbox.large_frame_sent()
         return True
-
-    def _count(self, frame: Frame) -> None:
-        self.frames_sent += 1
-        self.messages_sent += len(frame.messages)

@@ -19,34 +19,55 @@ from headrace_raftlog.transport.identity import (
 class PeerMemory:
     """Marks of peers' disks: the highest that was heard of each.
 
+    Batches are heard of with every other frame, so each is only noted; marks are made of them when
+    somebody looks.
+
     Attributes:
         node: this node's id.
-        changed: whether anything was heard since this was last set to False.
     """
 
     def __init__(self, node: int = 0, marks: Mapping[int, tuple[Mark, ...]] | None = None) -> None:
         self.node = node
-        self.changed = False
+        self._changed = False
+        self._heard: dict[tuple[int, int], int] = {}  # batches beyond those of the marks
         self._marks = {
             (peer, mark.disk): mark for peer, several in (marks or {}).items() for mark in several
         }
         self._news: set[tuple[int, int]] = set()
+        self._met = {peer: several[-1].disk for peer, several in (marks or {}).items() if several}
+
+    @property
+    def changed(self) -> bool:
+        """True once anything was heard since this was last set to False."""
+        return self._changed or bool(self._heard)
+
+    @changed.setter
+    def changed(self, changed: bool) -> None:
+        self._settle()
+        self._changed = changed
 
     def marks(self) -> dict[int, tuple[Mark, ...]]:
         """Return everything by node id, the disks heard last at the end."""
+        self._settle()
         found: dict[int, tuple[Mark, ...]] = {}
         for (node, _), mark in self._marks.items():
             found[node] = (*found.get(node, ()), mark)
         return found
 
+    def knows(self, node: int, disk: int) -> bool:
+        """Return whether anything was heard of a disk."""
+        return (node, disk) in self._marks
+
     def news(self) -> list[tuple[int, Mark]]:
         """Return the marks that have changed since the last call, by node id."""
+        self._settle()
         found = [(key[0], self._marks[key]) for key in sorted(self._news) if key in self._marks]
         self._news.clear()
         return found
 
     def everything(self) -> list[tuple[int, Mark]]:
         """Return all marks, by node id."""
+        self._settle()
         return [(node, mark) for (node, _), mark in self._marks.items()]
 
     def judge(self, peer: StreamIdentity, running: StreamIdentity | None) -> None:
@@ -60,6 +81,7 @@ class PeerMemory:
             CloneRefusedError: another process of that node runs with a copy of the same disk.
             ForgottenDiskError: it lacks what it had.
         """
+        self._settle()
         mark = self._marks.get((peer.node, peer.disk))
         if not peer.formed:
             return  # it has never promised anything
@@ -69,13 +91,7 @@ class PeerMemory:
         if left >= mark.batch:
             return
         if running is not None and running.process == mark.process:
-            raise CloneRefusedError(
-                f"node {peer.node} runs twice: a process at {running.address!r} (boot "
-                f"{running.boot}) has its place, and a second one at {peer.address!r} (boot "
-                f"{peer.boot}) was started from a copy of the same data directory. The second one "
-                "is refused; stop it, and give each node a directory of its own",
-                peer.process,
-            )
+            raise clone_refused(peer, running)
         found = f"its log ended at batch {left}" if left >= 0 else f"it starts as boot {peer.boot}"
         raise ForgottenDiskError(
             f"node {peer.node} came back with older data than it had: {found}, but node "
@@ -84,10 +100,17 @@ class PeerMemory:
             peer.disk,
         )
 
-    def met(self, peer: StreamIdentity) -> None:
-        """Note a process that was not refused."""
+    def met(self, peer: StreamIdentity) -> int:
+        """Note a process that was not refused.
+
+        Returns:
+            The disk with which its node was met last, if that was another one; else 0.
+        """
         if not peer.process:
-            return
+            return 0
+        former = self._met.get(peer.node, peer.disk)
+        self._met[peer.node] = peer.disk
+        self._settle()
         key = (peer.node, peer.disk)
         found = peer.starts[-1][1] if peer.starts else 0
         known = self._marks.pop(key, None)
@@ -98,14 +121,18 @@ class PeerMemory:
         if mark != known:
             self._note(key)
         self._forget_oldest(peer.node)
+        return former if former != peer.disk else 0
 
     def heard(self, peer: StreamIdentity, batch: int) -> None:
         """Note that a process that was met has synced a batch."""
         key = (peer.node, peer.disk)
         known = self._marks.get(key)
-        if known is not None and known.process == peer.process and batch > known.batch:
-            self._marks[key] = known._replace(batch=batch)
-            self._note(key)
+        if (
+            known is not None
+            and known.process == peer.process
+            and batch > self._heard.get(key, known.batch)
+        ):
+            self._heard[key] = batch
 
     def told(self, node: int, mark: Mark, running: StreamIdentity | None) -> bool:
         """Note what a peer remembers of another node's disk.
@@ -118,6 +145,7 @@ class PeerMemory:
         Returns:
             Whether the session with `running` must end, for it has forgotten promises.
         """
+        self._settle()
         key = (node, mark.disk)
         known = self._marks.get(key)
         if running is None or running.disk != mark.disk or not running.process:
@@ -140,16 +168,29 @@ class PeerMemory:
 
     def _put(self, key: tuple[int, int], mark: Mark) -> None:
         self._marks[key] = mark
+        node, disk = key
+        met = (node, self._met.get(node, disk))
+        if met != key and met in self._marks:  # only told of: the one that was met stays the last
+            self._marks[met] = self._marks.pop(met)
         self._note(key)
-        self._forget_oldest(key[0])
+        self._forget_oldest(node)
 
     def _forget_oldest(self, node: int) -> None:
         disks = [each for each in self._marks if each[0] == node]
         for each in disks[:-DISKS_REMEMBERED_MAX]:
             del self._marks[each]
 
+    def _settle(self) -> None:
+        """Make marks of the batches that were heard of."""
+        for key, batch in self._heard.items():
+            known = self._marks.get(key)
+            if known is not None:
+                self._marks[key] = known._replace(batch=batch)
+                self._note(key)
+        self._heard.clear()
+
     def _note(self, key: tuple[int, int]) -> None:
-        self.changed = True
+        self._changed = True
         self._news.add(key)
 
 
@@ -158,3 +199,14 @@ def _later(known: Mark, told: Mark) -> bool:
     if known.process == told.process:
         return told.batch > known.batch
     return told.boot > known.boot
+
+
+def clone_refused(peer: StreamIdentity, running: StreamIdentity) -> CloneRefusedError:
+    """Return the refusal of a second process of a node that runs."""
+    return CloneRefusedError(
+        f"node {peer.node} runs twice: a process at {running.address!r} (boot {running.boot}) has "
+        f"its place, and a second one at {peer.address!r} (boot {peer.boot}) was started from a "
+        "copy of the same data directory. The second one is refused; stop it, and give each node "
+        "a directory of its own",
+        peer.process,
+    )

@@ -7,24 +7,28 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final
 
+from headrace_protos.raftlog.v1.transport_pb2 import Frame
+from headrace_raftlog.log_event import CLUSTER, PEER_DOWN, PEER_UP, log_event
 from headrace_raftlog.model.errors import CloneError, ForgottenError
 from headrace_raftlog.model.limits import (
+    CLONE_HEARD_S,
     INBOX_HELD_BYTES_MAX,
     MESSAGE_OVERHEAD_BYTES,
     NODE_ID_MAX,
 )
 from headrace_raftlog.model.mark import Mark
 from headrace_raftlog.model.message import Message
+from headrace_raftlog.model.pieces import Parted, Pieces
 from headrace_raftlog.transport.codec import FrameError, read_messages
 from headrace_raftlog.transport.events import TransportEvents
-from headrace_raftlog.transport.identity import StreamIdentity
+from headrace_raftlog.transport.identity import StreamIdentity, StreamRefusedError
+from headrace_raftlog.transport.large_frame import Bodies
 from headrace_raftlog.transport.outbox import Outbox
-from headrace_raftlog.transport.pb.transport_pb2 import Frame
 from headrace_raftlog.transport.peer_link import PeerLink
-from headrace_raftlog.transport.peer_memory import PeerMemory
+from headrace_raftlog.transport.peer_memory import PeerMemory, clone_refused
 from headrace_raftlog.transport.security import Security
 
-LOG: Final = logging.getLogger(__name__)
+LOG: Final = logging.getLogger("headrace.cluster")
 
 
 def _ignore_mark(node: int, mark: Mark) -> None:
@@ -84,6 +88,7 @@ class PeerSession:
         security: Security | None = None,
         memory: PeerMemory | None = None,
         told: Callable[[int, Mark], None] = _ignore_mark,
+        outbox: Outbox | None = None,
     ) -> None:
         self._memory = memory if memory is not None else PeerMemory(identity.node)
         self._told = told
@@ -94,13 +99,16 @@ class PeerSession:
         self.generation = -1
         self.frames_received = 0
         self.messages_received = 0
-        self.link = PeerLink(peer, address, identity, self, Outbox(), security)
+        self.link = PeerLink(peer, address, identity, self, outbox or Outbox(), security)
         self._node = identity.node
         self._events = events
         self._clock = clock
         self._incoming: IncomingStream | None = None
         self._heard_at = 0.0
-        self._held: deque[tuple[list[Message], list[bytes]]] = deque()  # one item per frame
+        self._rival = 0  # process that called while another one of the peer was heard
+        self._rival_at = 0.0  # when it called first
+        # One item per frame.
+        self._held: deque[tuple[list[Message], list[bytes | Parted]]] = deque()
         self._held_bytes = 0
 
     @property
@@ -117,6 +125,32 @@ class PeerSession:
             StreamRefusedError: it has forgotten what it promised, or is a second process.
         """
         self._memory.judge(remote, self.running)
+        self._check_rival(remote)
+
+    def _check_rival(self, remote: StreamIdentity) -> None:
+        """Refuse a process while another one with the same disk is heard.
+
+        A process that has died is not heard for long, even if nothing tells of its end. One that
+        is heard on and on was copied.
+
+        Raises:
+            CloneRefusedError: the other one was heard for CLONE_HEARD_S since.
+            StreamRefusedError: not yet for so long.
+        """
+        running = self._incoming.remote if self._incoming is not None else None
+        if running is None or running.disk != remote.disk:
+            return
+        if not remote.process or running.process in (0, remote.process):
+            return
+        if self._rival != remote.process:
+            self._rival = remote.process
+            self._rival_at = self._clock()
+        if self._heard_at - self._rival_at > CLONE_HEARD_S:
+            raise clone_refused(remote, running)
+        raise StreamRefusedError(
+            f"another process of node {remote.node} is still heard, at {running.address!r} (boot "
+            f"{running.boot}); this one, at {remote.address!r}, is taken in once that has gone"
+        )
 
     def accept(self, remote: StreamIdentity) -> IncomingStream:
         """Take a new incoming stream in place of any older one."""
@@ -144,7 +178,7 @@ class PeerSession:
     def _follow(self, address: str) -> None:
         """Call the peer where it says that it is, when nobody answers where it was."""
         if address and address != self.link.address and not self.link.connected:
-            LOG.info("node %d is at %r now, not at %s", self.peer, address, self.link.address)
+            LOG.info("address of node %d: now %r, was %s", self.peer, address, self.link.address)
             self.link.address = address
             self.link.reset()
 
@@ -153,8 +187,13 @@ class PeerSession:
         if stream.open:
             self._heard_at = self._clock()
 
-    def received(self, stream: IncomingStream, frame: Frame) -> None:
+    def received(self, stream: IncomingStream, frame: Frame, bodies: Bodies | None = None) -> None:
         """Handle a frame.
+
+        Args:
+            stream: that it came by.
+            frame: what was received.
+            bodies: what was taken out of it, None for nothing.
 
         Raises:
             FrameError: the peer sent what no correct peer sends; the caller ends the stream.
@@ -163,19 +202,25 @@ class PeerSession:
             return
         self._heard_at = self._clock()
         self.frames_received += 1
-        if frame.synced > stream.synced:
-            stream.synced = frame.synced
-            self._memory.heard(stream.remote, frame.synced)
-        messages = read_messages(frame, self.peer, self._node)
+        synced = frame.synced
+        if synced > stream.synced:
+            stream.synced = synced
+            self._memory.heard(stream.remote, synced)
+        entries = bodies.entries if bodies is not None else None
+        messages = read_messages(frame, self.peer, self._node, entries)
+        payloads: list[bytes | Parted] = list(frame.application)
+        if bodies is not None:
+            payloads = bodies.application
         self.messages_received += len(messages)
         for each in frame.marks:
             if not 1 <= each.node <= NODE_ID_MAX:
                 raise FrameError(f"a mark of node {each.node}")
             self._told(each.node, Mark(each.disk, each.boot, each.process, each.batch))
         if self.up:
-            self._deliver(messages, list(frame.application))
-        elif frame.messages or frame.application:
-            self._hold(messages, frame)
+            self._deliver(messages, payloads)
+        elif messages or payloads:
+            size = frame.ByteSize() + (bodies.octets if bodies is not None else 0)
+            self._hold(messages, payloads, size + MESSAGE_OVERHEAD_BYTES)
 
     def ended(self, stream: IncomingStream) -> None:
         """Note that an incoming stream is over."""
@@ -212,7 +257,7 @@ class PeerSession:
         """Queue a Raft message; False when it is dropped (peer down, or its lane full)."""
         return self.up and self.link.post(message)
 
-    def send(self, payload: bytes) -> bool:
+    def send(self, payload: bytes | Pieces) -> bool:
         """Queue a payload; False when the peer is down or its lane full."""
         return self.up and self.link.send(payload)
 
@@ -224,8 +269,9 @@ class PeerSession:
             excused_s: seconds during which this process itself stood still and heard nobody.
         """
         self._heard_at += excused_s
+        self._rival_at += excused_s
         if self._incoming is not None and self._clock() - self._heard_at > silence_s_max:
-            LOG.warning("node %d is silent for %.1f s", self.peer, silence_s_max)
+            LOG.info("nothing heard from node %d for %.1f s", self.peer, silence_s_max)
             self._give_up()
 
     def close(self) -> None:
@@ -233,7 +279,13 @@ class PeerSession:
         self._give_up()
 
     def _met(self, remote: StreamIdentity) -> None:
-        self._memory.met(remote)
+        if former := self._memory.met(remote):
+            LOG.warning(
+                "node %d came back on another disk (%x, it was %x): what it had on the former one "
+                "was lost or set aside, and it gets its replicas from the other nodes as a new "
+                "member",
+                *(self.peer, remote.disk, former),
+            )
         self.link.tell(self._memory.everything())
         if remote.formed:
             self.generation = remote.generation
@@ -250,32 +302,34 @@ class PeerSession:
             return  # it has joined meanwhile, and its next answer will say so
         self.up = True
         self.boot = incoming.remote.boot
-        LOG.info("node %d (boot %d) is up", self.peer, self.boot)
+        log_event(CLUSTER, PEER_UP, peer=self.peer, boot=self.boot)
         self._events.on_peer(self.peer, True, self.boot)
         while self.up and self._held:
             self._deliver(*self._held.popleft())
         self._held_bytes = 0
 
-    def _deliver(self, messages: list[Message], payloads: list[bytes]) -> None:
+    def _deliver(self, messages: list[Message], payloads: list[bytes | Parted]) -> None:
         if messages:
             self._events.on_messages(messages)
         for payload in payloads:
             if not self.up:
                 return  # who took the one before gave the session up
-            self._events.on_payload(self.peer, payload)
+            if isinstance(payload, Parted):
+                self._events.on_parted(self.peer, payload)
+            else:
+                self._events.on_payload(self.peer, payload)
 
-    def _hold(self, messages: list[Message], frame: Frame) -> None:
+    def _hold(self, messages: list[Message], payloads: list[bytes | Parted], size: int) -> None:
         """Keep a frame of a peer that sees the session earlier than we do.
 
         Raft messages wait too: whoever was heard must be reported down when it is lost, or a
         group that it told to be silent would stay so.
         """
-        size = frame.ByteSize() + MESSAGE_OVERHEAD_BYTES
-        if self._held_bytes + size > INBOX_HELD_BYTES_MAX:
-            LOG.warning("node %d sends too much before it is up", self.peer)
+        if self._held and self._held_bytes + size > INBOX_HELD_BYTES_MAX:
+            LOG.warning("node %d exceeded the inbox limit before its session was up", self.peer)
             self._give_up()
             return
-        self._held.append((messages, list(frame.application)))
+        self._held.append((messages, payloads))
         self._held_bytes += size
 
     def _give_up(self) -> None:
@@ -287,6 +341,6 @@ class PeerSession:
         self._held_bytes = 0
         if self.up:
             self.up = False
-            LOG.warning("node %d (boot %d) is down", self.peer, self.boot)
+            log_event(CLUSTER, PEER_DOWN, peer=self.peer, boot=self.boot)
             self.link.reset()
             self._events.on_peer(self.peer, False, self.boot)

@@ -16,6 +16,8 @@ from typing import final
 
 from headrace_raftlog.model.limits import (
     FRAME_ACK_BYTES,
+    FRAME_PIECE_BYTES_MIN,
+    FRAME_PIECE_PARTS,
     SEND_DELAY_S_MAX,
     SEND_WINDOW_BYTES_MAX,
     SEND_WINDOW_BYTES_MIN,
@@ -30,12 +32,14 @@ class SendWindow:
         size: octets that may be under way, SEND_WINDOW_BYTES_MIN to SEND_WINDOW_BYTES_MAX.
         sent_bytes: octets sent so far.
         acknowledged_bytes: octets of these known to have arrived, a multiple of FRAME_ACK_BYTES.
+        is_bounded: False for a peer that does not say what has arrived: more may always be sent.
     """
 
     def __init__(self) -> None:
         self.size = SEND_WINDOW_BYTES_MIN
         self.sent_bytes = 0
         self.acknowledged_bytes = 0
+        self.is_bounded = True
         self._marks: deque[float] = deque()  # when each FRAME_ACK_BYTES not acknowledged were full
         self._delay_s_min = float("inf")
         self._reduced_at = 0  # octets sent when the window was halved last
@@ -43,10 +47,17 @@ class SendWindow:
     @property
     def is_open(self) -> bool:
         """True while more may be sent that is not urgent."""
-        return self.sent_bytes - self.acknowledged_bytes < self.size
+        return self.sent_bytes - self.acknowledged_bytes < self.size or not self.is_bounded
+
+    @property
+    def piece_bytes(self) -> int:
+        """Octets that may leave in one piece: they delay a heartbeat by little on this link."""
+        return max(FRAME_PIECE_BYTES_MIN, self.size // FRAME_PIECE_PARTS)
 
     def sent(self, size: int, now: float) -> None:
         """Account octets that leave at a time in seconds."""
+        if not self.is_bounded:
+            return
         self.sent_bytes += size
         marked = self.acknowledged_bytes // FRAME_ACK_BYTES + len(self._marks)
         for _ in range(self.sent_bytes // FRAME_ACK_BYTES - marked):

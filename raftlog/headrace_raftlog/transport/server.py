@@ -12,7 +12,10 @@ from typing import Final, NamedTuple, NoReturn
 import grpc
 from google.protobuf.message import DecodeError
 
+from headrace_protos.raftlog.v1.transport_pb2 import Frame, OpenRequest, StreamPlace
+from headrace_protos.raftlog.v1.transport_pb2_grpc import RaftTransportServicer
 from headrace_raftlog.model.limits import (
+    FRAME_PIECE_BYTES_MIN,
     STREAM_TICKET_BYTES,
     STREAM_TICKET_S_MAX,
 )
@@ -23,26 +26,29 @@ from headrace_raftlog.transport.identity import (
     CLONE_KEY,
     FORGOTTEN_KEY,
     REMOVED_KEY,
+    ApartError,
     CloneRefusedError,
     ForgottenDiskError,
     RemovedError,
     StrangerError,
     StreamIdentity,
     StreamRefusedError,
+    WithdrawnTicketError,
+    apart_text,
 )
 from headrace_raftlog.transport.join_proof import Proof, UnprovenError
-from headrace_raftlog.transport.pb.transport_pb2 import Frame, OpenRequest, StreamPlace
-from headrace_raftlog.transport.pb.transport_pb2_grpc import RaftTransportServicer
+from headrace_raftlog.transport.large_frame import Bodies, take_bodies
 from headrace_raftlog.transport.peer_session import IncomingStream, PeerSession
 from headrace_raftlog.transport.refusals import Refusals
 from headrace_raftlog.transport.security import NoSecurity, Security
 
-LOG: Final = logging.getLogger(__name__)
+LOG: Final = logging.getLogger("headrace.cluster")
 
 Context = grpc.aio.ServicerContext[OpenRequest, StreamPlace]
 
 
 _MAY_LAST: Final = (
+    ApartError,
     StrangerError,
     RemovedError,
     ForgottenDiskError,
@@ -82,6 +88,7 @@ class StreamServicer(RaftTransportServicer):
         self._events = events
         self._told = Refusals()
         self._tickets: dict[bytes, _Ticket] = {}
+        self._withdrawn: dict[bytes, int] = {}  # the last one of each node, and whose it was
 
     async def Open(  # noqa: N802  (the generated base names it)
         self, request: OpenRequest, context: Context
@@ -103,11 +110,18 @@ class StreamServicer(RaftTransportServicer):
 
     def forget_tickets(self) -> None:
         """Have everybody who has not opened its stream yet ask again."""
-        self._tickets.clear()
+        for ticket in list(self._tickets):
+            self._withdraw(ticket)
 
     def enter(self, ticket: bytes, tls: ssl.SSLObject | None) -> IncomingStream | None:
         """See `StreamGate`."""
         found = self._tickets.get(ticket)
+        if found is None and (node := self._withdrawn.pop(ticket, 0)):
+            raise WithdrawnTicketError(
+                f"node {node} came with a ticket that was withdrawn meanwhile (the identity or the "
+                "certificates of this node have changed, or that one has called again); it asks "
+                "for another one"
+            )
         if found is None or found.until < asyncio.get_running_loop().time():
             return None
         self._security.check_caller(found.peer, tls)
@@ -129,14 +143,24 @@ class StreamServicer(RaftTransportServicer):
         """See `StreamGate`."""
         self._events.on_failure(error)
 
-    def take(self, stream: IncomingStream, body: bytes) -> None:
+    def part(self, head: bytes, size: int) -> tuple[int, int]:
+        """See `StreamGate`."""
+        return self._events.part(head, size)
+
+    def take(self, stream: IncomingStream, body: bytes | Bodies) -> None:
         """See `StreamGate`; what goes wrong in the receivers stops the node."""
+        bodies, octets = None, b""
+        if isinstance(body, Bodies):
+            bodies = body
+        else:
+            octets = body
+            bodies = take_bodies(octets) if len(octets) > FRAME_PIECE_BYTES_MIN else None
         try:
-            frame = Frame.FromString(body)
+            frame = Frame.FromString(octets if bodies is None else bodies.skeleton)
         except DecodeError as error:
             raise FrameError(str(error)) from error
         try:
-            stream.session.received(stream, frame)
+            stream.session.received(stream, frame, bodies)
         except FrameError:
             raise
         except Exception as error:
@@ -150,11 +174,17 @@ class StreamServicer(RaftTransportServicer):
         """
         for ticket, other in list(self._tickets.items()):
             if other.peer.node == peer.node:
-                del self._tickets[ticket]
+                self._withdraw(ticket)
         ticket = secrets.token_bytes(STREAM_TICKET_BYTES)
         until = asyncio.get_running_loop().time() + STREAM_TICKET_S_MAX
         self._tickets[proof.entry(ticket)] = _Ticket(peer, until)
         return ticket
+
+    def _withdraw(self, ticket: bytes) -> None:
+        """Withdraw a ticket, and know it when it is shown; one of each node is known."""
+        node = self._tickets.pop(ticket).peer.node
+        known = {each: whose for each, whose in self._withdrawn.items() if whose != node}
+        self._withdrawn = {**known, ticket: node}
 
     def _check(
         self, metadata: tuple[tuple[str, str | bytes], ...], context: Context
@@ -171,8 +201,14 @@ class StreamServicer(RaftTransportServicer):
             peer = error.stranger
             self._security.check(context, peer)
             if (peer.node, peer.disk) not in self.barred:
+                self._part(peer)
                 reason = self._events.on_stranger(peer)
                 raise StrangerError(reason or str(error), peer) from None
+        except ApartError as error:
+            peer = error.other
+            self._security.check(context, peer)
+            if (peer.node, peer.disk) not in self.barred:
+                self._part(peer)
         if (peer.node, peer.disk) in self.barred:
             text = (
                 f"node {peer.node} was removed from cluster {self.identity.cluster!r} with the "
@@ -182,6 +218,18 @@ class StreamServicer(RaftTransportServicer):
             raise RemovedError(text, peer.disk)
         self._sessions[peer.node].judge(peer)
         return peer
+
+    def _part(self, peer: StreamIdentity) -> None:
+        """Refuse a node whose cluster was founded apart from this node's.
+
+        Raises:
+            ApartError: it was.
+        """
+        if self.identity.is_apart(peer):
+            text = apart_text(self.identity, peer)
+            if self.identity.yields_to(peer):
+                self._events.on_rival(peer, text)
+            raise ApartError(text, peer) from None
 
     def _complain(self, caller: str, refusal: StreamRefusedError) -> None:
         """Log a refusal; of those who may well call for ever, the first."""

@@ -9,27 +9,30 @@ from typing import Final
 
 import grpc
 
-from headrace_raftlog.model.limits import MARKS_WRITE_S
+from headrace_protos.raftlog.v1.join_proof_pb2_grpc import add_JoinProofServicer_to_server
+from headrace_protos.raftlog.v1.transport_pb2_grpc import (
+    add_RaftBulkServicer_to_server,
+    add_RaftTransportServicer_to_server,
+)
+from headrace_raftlog.accepting import listening_problem
+from headrace_raftlog.model.limits import MARKS_WRITE_S, OUTBOX_BYTES_MAX
 from headrace_raftlog.model.mark import Mark
 from headrace_raftlog.model.membership import member_node
 from headrace_raftlog.model.message import Message
+from headrace_raftlog.model.pieces import Pieces
 from headrace_raftlog.transport.bulk_client import BulkClient
 from headrace_raftlog.transport.bulk_server import BulkServicer
 from headrace_raftlog.transport.channel_options import SERVER_OPTIONS
 from headrace_raftlog.transport.events import TransportEvents
 from headrace_raftlog.transport.identity import StreamIdentity
 from headrace_raftlog.transport.join_proof import ChallengeServicer
-from headrace_raftlog.transport.pb.join_proof_pb2_grpc import add_JoinProofServicer_to_server
-from headrace_raftlog.transport.pb.transport_pb2_grpc import (
-    add_RaftBulkServicer_to_server,
-    add_RaftTransportServicer_to_server,
-)
+from headrace_raftlog.transport.outbox import Outbox
 from headrace_raftlog.transport.peer_memory import PeerMemory
 from headrace_raftlog.transport.peer_session import PeerSession
 from headrace_raftlog.transport.security import NoSecurity, Security
 from headrace_raftlog.transport.server import StreamServicer
 
-LOG: Final = logging.getLogger(__name__)
+LOG: Final = logging.getLogger("headrace.cluster")
 
 STALL_BEATS: Final = 3  # beats missed after which this process itself is held to have stood still
 
@@ -58,9 +61,11 @@ class Transport:
         security: Security | None = None,
         memory: PeerMemory | None = None,
         synced: Callable[[], int] | None = None,
+        outbox_bytes_max: int = OUTBOX_BYTES_MAX,
     ) -> None:
         self.memory = memory if memory is not None else PeerMemory(identity.node)
         self._synced = synced
+        self._outbox_bytes_max = outbox_bytes_max
         self._told_at = 0.0
         self._security = security or NoSecurity()
         self.identity = identity
@@ -83,7 +88,8 @@ class Transport:
         self.bulk = BulkClient(identity, _Addresses(self.sessions), self._security)
 
     def _session(self, peer: int, address: str) -> PeerSession:
-        known = (self.memory, self._told)
+        outbox = Outbox(self._outbox_bytes_max, self._outbox_bytes_max)
+        known = (self.memory, self._told, outbox)
         session = PeerSession(
             peer, address, self.identity, self._events, self._loop.time, self._security, *known
         )
@@ -116,7 +122,8 @@ class Transport:
         try:
             self._security.add_port(self.server, listen)
         except RuntimeError as error:
-            raise OSError(f"cannot listen on {listen} for other nodes: {error}") from error
+            why = listening_problem(listen) or str(error)
+            raise OSError(f"cannot listen on {listen} for other nodes: {why}") from error
         host = listen.rpartition(":")[0].strip("[]")
         await self._servicer.listener.start(host, frames_port)
         await self.server.start()
@@ -211,7 +218,7 @@ class Transport:
         session = self.sessions.get(member_node(message.target))
         return session is not None and session.post(message)
 
-    def send(self, peer: int, payload: bytes) -> bool:
+    def send(self, peer: int, payload: bytes | Pieces) -> bool:
         """Send a payload; False when it is not sent (peer down or unknown, or its lane full)."""
         session = self.sessions.get(peer)
         if session is None or not session.send(payload):

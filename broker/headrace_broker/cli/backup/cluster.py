@@ -11,9 +11,9 @@ import grpc
 from google.rpc.error_details_pb2 import ErrorInfo
 from grpc_status import rpc_status
 
-from headrace_broker.cli.api_client import api_place
-from headrace_broker.cli.client_tls import ClientTls
-from headrace_broker.cli.session import (
+from headrace_broker.cli.session.api_client import api_place
+from headrace_broker.cli.session.client_tls import ClientTls
+from headrace_broker.cli.session.session import (
     EXIT_NOT_ALLOWED,
     EXIT_NOT_FOUND,
     EXIT_REFUSED,
@@ -21,8 +21,8 @@ from headrace_broker.cli.session import (
     CommandError,
     Session,
 )
-from headrace_broker.gateways.grpc.pb import backup_pb2 as pb
-from headrace_broker.gateways.grpc.pb.backup_pb2_grpc import BackupStub
+from headrace_protos.broker.v1 import backup_pb2 as pb
+from headrace_protos.broker.v1.backup_pb2_grpc import BackupStub
 
 CALL_S: Final = 30.0  # seconds for the answer to a call; a replica may have to catch up
 UNAVAILABLE_S_MAX: Final = 60.0  # seconds for which no node may answer: elections, restarts

@@ -29,8 +29,8 @@ from headrace_broker.cli.backup.saving import FILE_OCTETS, NOT_DURABLE, Saving
 from headrace_broker.cli.backup.selection import Selection
 from headrace_broker.cli.backup.store import Store, StoreError, open_store
 from headrace_broker.cli.backup.verifying import verify
-from headrace_broker.cli.progress import Gauge, gauge
-from headrace_broker.cli.session import (
+from headrace_broker.cli.session.progress import Gauge, gauge
+from headrace_broker.cli.session.session import (
     EXIT_NOT_FOUND,
     EXIT_REFUSED,
     CommandError,
@@ -39,7 +39,7 @@ from headrace_broker.cli.session import (
     SessionGroup,
     print_json,
 )
-from headrace_broker.gateways.grpc.pb.backup_pb2 import RestoreOpen
+from headrace_protos.broker.v1.backup_pb2 import RestoreOpen
 
 EXIT_DAMAGED: Final = 6
 EXIT_PARTIAL: Final = 7

@@ -22,7 +22,7 @@ from typing import BinaryIO, Final, NamedTuple
 import google_crc32c
 
 from headrace_broker.codecs.batch import batch_count, batch_end, check_batch
-from headrace_broker.runtime.backup_chunk import HEAD_OCTETS, Head, read_heads
+from headrace_broker.runtime.backup.chunk import HEAD_OCTETS, Head, read_heads
 
 VERSION: Final = 1
 BLOCK_OCTETS_MAX: Final = 1 << 30  # of heads or batch; a chunk of the broker has a few MiB

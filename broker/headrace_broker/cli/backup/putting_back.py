@@ -15,15 +15,15 @@ from headrace_broker.cli.backup.rate import Rate
 from headrace_broker.cli.backup.saving import Listener
 from headrace_broker.cli.backup.store import Store
 from headrace_broker.cli.backup.verifying import read_file
-from headrace_broker.cli.session import CommandError
+from headrace_broker.cli.session.session import CommandError
 from headrace_broker.codecs.batch import message_body_bytes, message_start, slice_batch
 from headrace_broker.codecs.batch import message_properties as properties_of
 from headrace_broker.core.property_edit import with_header_int
 from headrace_broker.core.property_reader import PropertyReader, header_int
-from headrace_broker.core.queue.arrival import DELAY_HEADER
-from headrace_broker.core.queue.frozen import DELAYED
-from headrace_broker.gateways.grpc.pb import backup_pb2 as pb
-from headrace_broker.runtime.backup_chunk import Head
+from headrace_broker.core.queue.machine.arrival import DELAY_HEADER
+from headrace_broker.core.queue.snapshot.frozen import DELAYED
+from headrace_broker.runtime.backup.chunk import Head
+from headrace_protos.broker.v1 import backup_pb2 as pb
 
 _HEAD_OCTETS: Final = 16  # of a batch beside its messages, as it is encoded; generous
 _DELAY_FIELD: Final = b"\x07x-delay"

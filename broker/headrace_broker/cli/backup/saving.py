@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from typing import Any, BinaryIO, Final, Protocol
 
-from headrace_broker import build_info
 from headrace_broker.cli.backup.cluster import Cluster, PointLostError, QueueGoneError
 from headrace_broker.cli.backup.data_file import Block, DamagedError, DataWriter
 from headrace_broker.cli.backup.manifest import (
@@ -32,9 +31,10 @@ from headrace_broker.cli.backup.manifest import (
 )
 from headrace_broker.cli.backup.rate import Rate
 from headrace_broker.cli.backup.store import Store
-from headrace_broker.cli.session import CommandError
-from headrace_broker.gateways.grpc.pb.backup_pb2 import ReadPointResponse
-from headrace_broker.runtime.backup_chunk import read_heads
+from headrace_broker.cli.session.session import CommandError
+from headrace_broker.model import build_info
+from headrace_broker.runtime.backup.chunk import read_heads
+from headrace_protos.broker.v1.backup_pb2 import ReadPointResponse
 
 FILE_OCTETS: Final = 64 << 20  # of a file of messages, after which the next one begins
 NOT_DURABLE: Final = "it is not durable: a restart of its node would lose its messages as well"

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
 from typing import Final, final
 from urllib.parse import quote
@@ -17,18 +17,20 @@ from aiormq import exceptions
 from aiormq.abc import AbstractChannel, DeliveredMessage
 from pamqp.commands import Basic
 
-from headrace_broker.cli.client_tls import ClientTls
 from headrace_broker.cli.load.pace import Pace
 from headrace_broker.cli.load.plan import STAMP, Plan, Tally
-from headrace_broker.cli.session import (
+from headrace_broker.cli.session.client_tls import ClientTls
+from headrace_broker.cli.session.session import (
     EXIT_NOT_ALLOWED,
     EXIT_NOT_FOUND,
     EXIT_REFUSED,
     EXIT_UNAVAILABLE,
 )
-from headrace_broker.config import split_address
+from headrace_broker.config.configuration import split_address
 
-ACK_DIVISOR = 4  # a consumer acknowledges when a quarter of its prefetch count has come
+ACK_DIVISOR: Final = 4  # a consumer acknowledges when a quarter of its prefetch count has come,
+ACK_OCTETS: Final = 1 << 20  # or so many octets: a queue's watermark may be in octets,
+ACK_S: Final = 0.1  # or after so many seconds: publishers may wait for what is not acknowledged
 
 # The library checks names more narrowly than a broker does, and says so with ValueError.
 ERRORS: Final[tuple[type[BaseException], ...]] = (OSError, exceptions.AMQPError, ValueError)
@@ -102,6 +104,53 @@ async def open_channel(
 
 
 @final
+class Acks:
+    """Deliveries received and not acknowledged: a part of the prefetch, and not for long.
+
+    A queue that holds what is not acknowledged may be at its watermark, and then its publishers
+    wait for that.
+
+    Args:
+        prefetch: messages that it may hold.
+        send: acknowledges all up to a delivery tag.
+        octets_max: octets of bodies that it acknowledges at the latest.
+    """
+
+    def __init__(
+        self,
+        prefetch: int,
+        send: Callable[[int], Awaitable[None]],
+        octets_max: int = ACK_OCTETS,
+    ) -> None:
+        self._prefetch = prefetch
+        self._send = send
+        self._octets_max = octets_max
+        self._tag = 0
+        self._count = 0
+        self._octets = 0
+
+    async def add(self, tag: int, octets: int) -> None:
+        """Take a delivery, and acknowledge it with those before where they are enough."""
+        self._tag = tag
+        self._count += 1
+        self._octets += octets
+        if self._count * ACK_DIVISOR >= self._prefetch or self._octets >= self._octets_max:
+            await self.flush()
+
+    async def flush(self) -> None:
+        """Acknowledge what has come."""
+        if self._count:
+            self._count = self._octets = 0
+            await self._send(self._tag)
+
+    async def run(self) -> None:
+        """Acknowledge again and again what has come, until cancelled."""
+        while True:
+            await asyncio.sleep(ACK_S)
+            await self.flush()
+
+
+@final
 class AmqpLoad:
     """Publishers and consumers of a plan.
 
@@ -161,19 +210,18 @@ class AmqpLoad:
     async def consume(self, queue: str) -> None:
         """Consume from a queue until cancelled."""
         plan, tally = self._plan, self._tally
-        waiting = 0
+        async with self._channel(confirms=False) as channel, asyncio.TaskGroup() as group:
+            acks = Acks(plan.prefetch, lambda tag: channel.basic_ack(tag, multiple=True))
 
-        async def take(message: DeliveredMessage) -> None:
-            nonlocal waiting
-            tally.receive(message.body, time.monotonic_ns())
-            waiting += 1
-            if plan.prefetch and waiting * ACK_DIVISOR >= plan.prefetch:
-                waiting = 0
-                assert message.delivery_tag is not None  # only gets of an empty queue lack it
-                await message.channel.basic_ack(message.delivery_tag, multiple=True)
+            async def take(message: DeliveredMessage) -> None:
+                tally.receive(message.body, time.monotonic_ns())
+                if plan.prefetch:
+                    assert message.delivery_tag is not None  # only gets of an empty queue lack it
+                    await acks.add(message.delivery_tag, len(message.body))
 
-        async with self._channel(confirms=False) as channel:
             if plan.prefetch:
                 await channel.basic_qos(prefetch_count=plan.prefetch)
+            acking = group.create_task(acks.run())
             await channel.basic_consume(queue, take, no_ack=plan.prefetch == 0)
             await channel.closing
+            acking.cancel()

@@ -10,9 +10,9 @@ from typing import Any, Final, final
 from aiormq.abc import AbstractChannel, DeliveredMessage
 from pamqp.commands import Basic
 
-from headrace_broker.cli.client_tls import ClientTls
 from headrace_broker.cli.load.amqp import open_channel
-from headrace_broker.cli.load.letter import Letter, Show, Taken
+from headrace_broker.cli.load.load_client import LoadMessage, Show, Taken
+from headrace_broker.cli.session.client_tls import ClientTls
 
 PREFETCH_COUNT: Final = 100
 
@@ -20,21 +20,21 @@ PREFETCH_COUNT: Final = 100
 @contextlib.asynccontextmanager
 async def open_desk(
     address: str, login: tuple[str, str], vhost: str, tls: ClientTls | None
-) -> AsyncIterator[AmqpDesk]:
+) -> AsyncIterator[AmqpLoadClient]:
     """Open a connection, and close it; raises as `open_channel`."""
     async with open_channel(address, login, vhost, True, tls) as channel:
-        yield AmqpDesk(channel)
+        yield AmqpLoadClient(channel)
 
 
 @final
-class AmqpDesk:
-    """See `Desk`."""
+class AmqpLoadClient:
+    """See `LoadClient`."""
 
     def __init__(self, channel: AbstractChannel) -> None:
         self._channel = channel
 
-    async def publish(self, letters: Iterable[Letter]) -> None:
-        """See `Desk`."""
+    async def publish(self, letters: Iterable[LoadMessage]) -> None:
+        """See `LoadClient`."""
         for letter in letters:
             await self._channel.basic_publish(
                 letter.body,
@@ -45,7 +45,7 @@ class AmqpDesk:
             )
 
     async def take(self, queue: str, count: int, until_empty: bool, show: Show) -> None:
-        """See `Desk`."""
+        """See `LoadClient`."""
         if until_empty:
             await self._take_waiting(queue, count, show)
         else:
@@ -86,7 +86,7 @@ class AmqpDesk:
             waiting.cancel()
 
 
-def _properties(letter: Letter) -> Basic.Properties:
+def _properties(letter: LoadMessage) -> Basic.Properties:
     values: dict[str, Any] = dict(letter.properties)
     if "type" in values:
         values["message_type"] = values.pop("type")

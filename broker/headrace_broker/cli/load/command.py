@@ -13,8 +13,8 @@ from headrace_broker.cli.load.plot import check_plot, draw
 from headrace_broker.cli.load.protocol import Wire, address_option, protocol_option, wire_of
 from headrace_broker.cli.load.report import Second, Summary, line_of, lines_of
 from headrace_broker.cli.load.run import Run
-from headrace_broker.cli.progress import gauge
-from headrace_broker.cli.session import ClientCommand, Session, pairs, print_json
+from headrace_broker.cli.session.progress import gauge
+from headrace_broker.cli.session.session import ClientCommand, Session, pairs, print_json
 
 BODY_BYTES_MAX: Final = 128 << 20
 

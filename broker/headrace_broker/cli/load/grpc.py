@@ -9,10 +9,10 @@ from typing import Final, final
 
 import click
 
-from headrace_broker.cli.client_tls import ClientTls
 from headrace_broker.cli.load.pace import Pace
 from headrace_broker.cli.load.plan import STAMP, Plan, Tally
-from headrace_broker.cli.session import (
+from headrace_broker.cli.session.client_tls import ClientTls
+from headrace_broker.cli.session.session import (
     EXIT_NOT_ALLOWED,
     EXIT_NOT_FOUND,
     EXIT_REFUSED,

@@ -8,9 +8,9 @@ from collections.abc import AsyncIterator, Iterable
 from datetime import timedelta
 from typing import Any, Final, final
 
-from headrace_broker.cli.client_tls import ClientTls
 from headrace_broker.cli.load.grpc import GIVE_UP_S, connect
-from headrace_broker.cli.load.letter import Letter, Show, Taken
+from headrace_broker.cli.load.load_client import LoadMessage, Show, Taken
+from headrace_broker.cli.session.client_tls import ClientTls
 from headrace_client import Client, Confirm, Delivery, Properties
 
 PREFETCH: Final = 100
@@ -20,21 +20,21 @@ MILLISECOND: Final = timedelta(milliseconds=1)
 @contextlib.asynccontextmanager
 async def open_desk(
     address: str, login: tuple[str, str], vhost: str, tls: ClientTls | None
-) -> AsyncIterator[GrpcDesk]:
+) -> AsyncIterator[GrpcLoadClient]:
     """Open a connection, and close it; raises as `connect`."""
     async with await connect(address, login, vhost, tls) as client:
-        yield GrpcDesk(client)
+        yield GrpcLoadClient(client)
 
 
 @final
-class GrpcDesk:
-    """See `Desk`."""
+class GrpcLoadClient:
+    """See `LoadClient`."""
 
     def __init__(self, client: Client) -> None:
         self._client = client
 
-    async def publish(self, letters: Iterable[Letter]) -> None:
-        """See `Desk`."""
+    async def publish(self, letters: Iterable[LoadMessage]) -> None:
+        """See `LoadClient`."""
         confirms: list[Confirm] = []
         async with self._client.publisher(
             mandatory=True, name="headrace", give_up_after_s=GIVE_UP_S
@@ -51,7 +51,7 @@ class GrpcDesk:
                 await confirm
 
     async def take(self, queue: str, count: int, until_empty: bool, show: Show) -> None:
-        """See `Desk`."""
+        """See `LoadClient`."""
         left = count
         async with self._client.consumer(
             queue,
@@ -68,7 +68,7 @@ class GrpcDesk:
                     return  # what came ahead goes back to the queue
 
 
-def _properties(letter: Letter) -> Properties:
+def _properties(letter: LoadMessage) -> Properties:
     values: dict[str, Any] = dict(letter.properties)
     if "expiration" in values:
         values["expiration"] = values["expiration"] * MILLISECOND

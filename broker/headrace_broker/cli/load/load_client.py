@@ -29,7 +29,7 @@ OCTET_MAX: Final = 255
 EXPIRATION_MS_MAX: Final = (1 << 32) - 1  # milliseconds; more than any broker takes
 
 
-class Letter(NamedTuple):
+class LoadMessage(NamedTuple):
     """A message to publish.
 
     Attributes:
@@ -61,10 +61,10 @@ class Taken(NamedTuple):
 Show = Callable[[Taken], None]
 
 
-class Desk(Protocol):
+class LoadClient(Protocol):
     """Publishes and takes messages over one protocol."""
 
-    async def publish(self, letters: Iterable[Letter]) -> None:
+    async def publish(self, letters: Iterable[LoadMessage]) -> None:
         """Publish messages and wait until all are safe; one that reaches no queue is an error."""
 
     async def take(self, queue: str, count: int, until_empty: bool, show: Show) -> None:
@@ -79,7 +79,7 @@ class Desk(Protocol):
 
 
 def properties_of(given: Sequence[str]) -> dict[str, Any]:
-    """Return KEY=VALUE arguments as properties of a `Letter`.
+    """Return KEY=VALUE arguments as properties of a `LoadMessage`.
 
     Raises:
         click.BadParameter: one of them is no property, or cannot have that value.

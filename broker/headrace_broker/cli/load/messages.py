@@ -9,16 +9,16 @@ from typing import Any, BinaryIO
 
 import click
 
-from headrace_broker.cli.load.letter import (
-    Desk,
-    Letter,
+from headrace_broker.cli.load.load_client import (
+    LoadClient,
+    LoadMessage,
     Taken,
     json_line,
     properties_of,
     text_line,
 )
 from headrace_broker.cli.load.protocol import address_option, protocol_option, wire_of
-from headrace_broker.cli.session import ClientCommand, Session, pairs
+from headrace_broker.cli.session.session import ClientCommand, Session, pairs
 
 TRANSIENT = 1
 PERSISTENT = 2
@@ -55,7 +55,7 @@ def publish(session: Session, /, routing_key: str, **given: Any) -> None:
     properties = {"delivery_mode": TRANSIENT if given["transient"] else PERSISTENT}
     properties |= properties_of(given["properties"])
     letters = [
-        Letter(body, given["exchange"], routing_key, headers, properties)
+        LoadMessage(body, given["exchange"], routing_key, headers, properties)
         for body in _bodies(given["body"], given["file"], given["lines"])
     ] * given["count"]
     _with_desk(session, given, lambda desk: desk.publish(letters))
@@ -98,7 +98,7 @@ def consume(session: Session, /, queue: str, **given: Any) -> None:
 
 
 def _with_desk(
-    session: Session, given: dict[str, Any], work: Callable[[Desk], Coroutine[Any, Any, None]]
+    session: Session, given: dict[str, Any], work: Callable[[LoadClient], Coroutine[Any, Any, None]]
 ) -> None:
     """Do something with a connection.
 

@@ -7,8 +7,8 @@ from typing import Final
 
 import msgspec
 
-from headrace_broker.cli.client_tls import ClientTls
 from headrace_broker.cli.load.histogram import Histogram
+from headrace_broker.cli.session.client_tls import ClientTls
 
 STAMP: Final = struct.Struct(">Q")  # at the start of each body: when it was sent, in nanoseconds
 BODY_BYTES_MIN: Final = STAMP.size

@@ -9,11 +9,11 @@ from typing import Any, Final, NamedTuple, Protocol
 
 import click
 
-from headrace_broker.cli.client_tls import ClientTls
-from headrace_broker.cli.load.letter import Desk
+from headrace_broker.cli.load.load_client import LoadClient
 from headrace_broker.cli.load.plan import Plan, Tally
 from headrace_broker.cli.load.run import Load
-from headrace_broker.cli.session import EXIT_UNAVAILABLE, CommandError
+from headrace_broker.cli.session.client_tls import ClientTls
+from headrace_broker.cli.session.session import EXIT_UNAVAILABLE, CommandError
 
 AMQP: Final = "amqp"
 GRPC: Final = "grpc"
@@ -60,7 +60,9 @@ class Wire(NamedTuple):
     address: str
     tls_address: str
     load: Callable[[Plan, Tally, asyncio.Event], PlannedLoad]
-    desk: Callable[[str, tuple[str, str], str, ClientTls | None], AbstractAsyncContextManager[Desk]]
+    desk: Callable[
+        [str, tuple[str, str], str, ClientTls | None], AbstractAsyncContextManager[LoadClient]
+    ]
     errors: tuple[type[BaseException], ...]
     failure: Callable[[BaseException], tuple[str, int]]
 
@@ -85,7 +87,8 @@ def wire_of(protocol: str) -> Wire:
     """
     if protocol == GRPC:
         return _grpc()
-    from headrace_broker.cli.load import amqp, amqp_desk
+    from headrace_broker.cli.load import amqp
+    from headrace_broker.cli.load import amqp_client as amqp_desk
 
     parts: tuple[Any, ...] = (amqp.AmqpLoad, amqp_desk.open_desk, amqp.ERRORS, amqp.failure)
     return Wire("AMQP", AMQP_ADDRESS, AMQPS_ADDRESS, *parts)
@@ -95,9 +98,10 @@ def _grpc() -> Wire:
     try:
         import headrace_client  # noqa: F401
     except ImportError:
-        how = "pip install 'headrace[client]', or ./client of a checkout"
+        how = "pip install 'headrace[client]', or ./protos ./client of a checkout"
         raise click.ClickException(f"--protocol grpc needs the Python client: {how}") from None
-    from headrace_broker.cli.load import grpc, grpc_desk
+    from headrace_broker.cli.load import grpc
+    from headrace_broker.cli.load import grpc_client as grpc_desk
 
     more: tuple[Any, ...] = (grpc.GrpcLoad, grpc_desk.open_desk, grpc.ERRORS, grpc.failure)
     return Wire("gRPC", GRPC_ADDRESS, GRPCS_ADDRESS, *more)

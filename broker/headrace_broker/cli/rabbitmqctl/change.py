@@ -7,7 +7,6 @@ from typing import Any
 import click
 import msgspec
 
-from headrace_broker.cli.api_client import path_of
 from headrace_broker.cli.rabbitmqctl.command import command
 from headrace_broker.cli.rabbitmqctl.session import (
     EX_DATAERR,
@@ -15,6 +14,7 @@ from headrace_broker.cli.rabbitmqctl.session import (
     CommandError,
     Session,
 )
+from headrace_broker.cli.session.api_client import path_of
 
 
 def _json_object(name: str, text: str) -> dict[str, Any]:
@@ -110,12 +110,15 @@ def delete_user(session: Session, user: str) -> None:
 @command("change_password")
 @click.argument("user")
 @click.argument("password", required=False)
-def change_password(session: Session, user: str, password: str | None) -> None:
-    """Change a user's password."""
+@click.option("--end-sessions", is_flag=True, help="End what the user has open (Headrace's own).")
+def change_password(session: Session, user: str, password: str | None, end_sessions: bool) -> None:
+    """Change a user's password; as with RabbitMQ what is open goes on unless told otherwise."""
     secret = password if password is not None else click.prompt("Password", hide_input=True)
     session.say(f'Changing password for user "{user}" ...')
     known = session.get(path_of("users", user))
     body = {"password": secret, "tags": known["tags"]}
+    if end_sessions:
+        body["end_sessions"] = True
     session.change("PUT", path_of("users", user), body)
 
 

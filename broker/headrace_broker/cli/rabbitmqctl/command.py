@@ -8,8 +8,8 @@ from typing import Any, Final
 
 import click
 
-from headrace_broker.cli.client_tls import tls_of
 from headrace_broker.cli.rabbitmqctl.session import Session, Settings
+from headrace_broker.cli.session.client_tls import tls_of
 
 FORMATTERS: Final = ("table", "json", "pretty_table")
 

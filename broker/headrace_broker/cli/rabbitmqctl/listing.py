@@ -7,10 +7,10 @@ from typing import Any, Final
 import click
 import msgspec
 
-from headrace_broker.cli.api_client import path_of
 from headrace_broker.cli.rabbitmqctl.command import command
 from headrace_broker.cli.rabbitmqctl.output import Column, Words, chosen, print_rows
 from headrace_broker.cli.rabbitmqctl.session import Session
+from headrace_broker.cli.session.api_client import path_of
 
 
 def _same(names: str) -> dict[str, Column]:

@@ -8,8 +8,6 @@ from typing import Any, Final
 import click
 import msgspec
 
-from headrace_broker import build_info
-from headrace_broker.cli.api_client import path_of
 from headrace_broker.cli.rabbitmqctl.command import command
 from headrace_broker.cli.rabbitmqctl.session import (
     EX_UNAVAILABLE,
@@ -17,6 +15,8 @@ from headrace_broker.cli.rabbitmqctl.session import (
     CommandError,
     Session,
 )
+from headrace_broker.cli.session.api_client import path_of
+from headrace_broker.model import build_info
 
 POLL_SECONDS: Final = 0.2  # between looks whether the node is ready
 

@@ -6,10 +6,10 @@ from typing import Any
 
 import click
 
-from headrace_broker.cli.api_client import path_of
 from headrace_broker.cli.rabbitmqctl.command import command
 from headrace_broker.cli.rabbitmqctl.output import Column, print_rows
 from headrace_broker.cli.rabbitmqctl.session import EX_UNAVAILABLE, CommandError, Session
+from headrace_broker.cli.session.api_client import path_of
 
 
 def _replicas(session: Session, queue: str, *rest: str) -> str:

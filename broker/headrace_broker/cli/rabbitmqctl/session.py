@@ -7,8 +7,8 @@ from typing import Any, Final, NoReturn
 import click
 import msgspec
 
-from headrace_broker.cli.api_client import ApiAnswer, ApiClient, ApiError
-from headrace_broker.cli.client_tls import ClientTls
+from headrace_broker.cli.session.api_client import ApiAnswer, ApiClient, ApiError
+from headrace_broker.cli.session.client_tls import ClientTls
 
 # Exit codes of sysexits.h, as rabbitmqctl has them.
 EX_USAGE: Final = 64

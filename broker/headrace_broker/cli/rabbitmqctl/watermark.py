@@ -7,7 +7,6 @@ from typing import Final
 
 import click
 
-from headrace_broker.cli.api_client import path_of
 from headrace_broker.cli.rabbitmqctl.command import command
 from headrace_broker.cli.rabbitmqctl.session import (
     EX_DATAERR,
@@ -15,6 +14,7 @@ from headrace_broker.cli.rabbitmqctl.session import (
     CommandError,
     Session,
 )
+from headrace_broker.cli.session.api_client import path_of
 
 # As RabbitMQ reads them: k, M, ... are of 1024 with and without the "i"; kB, MB, ... of 1000.
 PREFIXES: Final = "kMGT"

@@ -11,9 +11,10 @@ from urllib.parse import quote
 
 import msgspec
 
-from headrace_broker.config import split_address
+from headrace_broker.config.configuration import split_address
 
 PARTIAL_HEADER = "X-Headrace-Partial"  # of a listing that lacks something
+SERVER = "Headrace"  # what nodes call themselves in a header, unless a proxy between writes its own
 REQUEST_S_MAX = 8.0  # seconds until a node counts as not answering; it may wait five for others
 
 
@@ -83,6 +84,7 @@ class ApiClient:
     ) -> None:
         self.address = address
         self._tls = tls
+        self._recognised = False
         login = base64.b64encode(f"{user}:{password}".encode()).decode()
         self._headers = {"Authorization": f"Basic {login}"}
 
@@ -90,7 +92,7 @@ class ApiClient:
         """Return status and decoded JSON body of a GET.
 
         Raises:
-            ApiError: no answer in time, or one that is no JSON.
+            ApiError: as `request`.
         """
         answer = self.request("GET", path)
         return answer.status, answer.body
@@ -113,9 +115,36 @@ class ApiClient:
             seconds: how long the node may be silent.
 
         Raises:
-            ApiError: no answer in time, or one that is no JSON.
+            ApiError: no answer in time, one that is no JSON, or of something that is no node.
             ValueError: the address has no port that can be, or another scheme.
         """
+        answer, server = self._exchange(method, path, body, headers, seconds)
+        if not self._recognised and answer.status < http.HTTPStatus.MULTIPLE_CHOICES:
+            if server != SERVER:
+                self._recognise(path, seconds)
+            self._recognised = True
+        return answer
+
+    def _recognise(self, path: str, seconds: float) -> None:
+        """Ask who it is that answers without a node's name: a proxy may have taken it away."""
+        found, _ = self._exchange("GET", "/api/overview", None, None, seconds)
+        if found.status in (http.HTTPStatus.UNAUTHORIZED, http.HTTPStatus.FORBIDDEN):
+            return  # a user who may not ask
+        if not isinstance(found.body, dict) or found.body.get("product_name") != SERVER:
+            raise ApiError(
+                f"{self.address}{path}: something answers there, but it is no node of Headrace "
+                "(is it the address of the HTTP listener?)"
+            )
+
+    def _exchange(
+        self,
+        method: str,
+        path: str,
+        body: Any,
+        headers: dict[str, str] | None,
+        seconds: float,
+    ) -> tuple[ApiAnswer, str]:
+        """Return an answer, and what its server calls itself."""
         connection = self._connection(seconds)
         data = msgspec.json.encode(body) if body is not None else None
         try:
@@ -123,7 +152,9 @@ class ApiClient:
             response = connection.getresponse()
             text = response.read()
             decoded = msgspec.json.decode(text) if text else None
-            return ApiAnswer(response.status, decoded, response.getheader(PARTIAL_HEADER, ""))
+            partial = response.getheader(PARTIAL_HEADER, "")
+            answer = ApiAnswer(response.status, decoded, partial)
+            return answer, response.getheader("Server", "")
         except (OSError, http.client.HTTPException, msgspec.DecodeError) as error:
             raise ApiError(f"{self.address}{path}: {error}") from error
         finally:

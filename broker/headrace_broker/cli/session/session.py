@@ -15,8 +15,8 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from headrace_broker.cli.api_client import ApiAnswer, ApiClient, ApiError
-from headrace_broker.cli.client_tls import ClientTls, tls_of
+from headrace_broker.cli.session.api_client import ApiAnswer, ApiClient, ApiError
+from headrace_broker.cli.session.client_tls import ClientTls, tls_of
 
 # Exit codes; click ends with 2 where a command line is wrong.
 EXIT_REFUSED: Final = 1

@@ -15,6 +15,7 @@ from mypy_extensions import i64
 
 from headrace_broker.core.filter.like_pattern import LikePattern
 from headrace_broker.core.filter.message_view import MessageView
+from headrace_broker.model.limits import LIKE_SHORT_OCTETS
 
 # What an expression can be, as far as its text says.
 ANYTHING: Final = 0
@@ -277,9 +278,13 @@ class Like(Expression):
     def evaluate(self, message: MessageView) -> object:
         """Return whether the text fits."""
         subject = self._subject.evaluate(message)
-        if isinstance(subject, bytes):
+        if not isinstance(subject, bytes):
+            return None
+        if len(subject) <= LIKE_SHORT_OCTETS:
+            message.work += len(subject)
             return self._pattern.matches(subject.decode("utf-8", "surrogateescape"))
-        return None
+        long = message.long_text(subject)
+        return long is not None and self._pattern.matches(long.text, long)
 
 
 @final

@@ -2,11 +2,67 @@
 
 from __future__ import annotations
 
-from typing import final
+from typing import Final, final
 
 from mypy_extensions import i64
 
 from headrace_broker.model.limits import LIKE_CHARACTERS_MAX, LIKE_FREE_CHARACTERS_MAX
+
+_PLAIN_SHORT: Final = 8  # letters for which str.find takes few steps for each letter of a text
+_SEARCHES_UNPREPARED: Final = 2  # of one text; from the third on it pays to note places
+_OPERATION_SHIFT: Final = 9  # of operations on a bit for each letter: so many letters a step
+
+
+@final
+class LongText:
+    """A long text that many patterns may be put to.
+
+    Attributes:
+        text: the text.
+        work: steps that were taken to search it, each some 30 ns.
+    """
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.work: i64 = len(text) >> _OPERATION_SHIFT
+        self._searches: i64 = 0
+        self._places: dict[str, list[int]] = {}
+        self._masks: dict[str, int] = {}
+
+    def prepares(self) -> bool:
+        """Count a search; return whether it is to look up places instead of letters."""
+        self._searches += 1
+        return self._searches > _SEARCHES_UNPREPARED
+
+    def places_of(self, letter: str) -> int:
+        """Return a bit for each place of the text, set where the letter stands."""
+        size: i64 = len(self.text)
+        self.work += 1 + (size >> _OPERATION_SHIFT)
+        mask = self._masks.get(letter)
+        if mask is not None:
+            return mask
+        if not self._places:
+            self._note_places()
+        octets = bytearray((size >> 3) + 1)
+        places = self._places.get(letter)
+        if places is not None:
+            for place in places:
+                octets[place >> 3] |= 1 << (place & 7)
+            self.work += len(places)
+        found = int.from_bytes(octets, "little")
+        self._masks[letter] = found
+        return found
+
+    def _note_places(self) -> None:
+        text = self.text
+        self.work += 2 * len(text)
+        for place in range(len(text)):
+            letter = text[place]
+            places = self._places.get(letter)
+            if places is None:
+                self._places[letter] = [place]
+            else:
+                places.append(place)
 
 
 @final
@@ -53,11 +109,34 @@ class _Segment:
                 return False
         return True
 
-    def find(self, subject: str, start: i64, stop: i64) -> i64:
+    def find(self, subject: str, start: i64, stop: i64, long: LongText | None) -> i64:
         """Return the first place from `start` on where the segment fits before `stop`, or -1."""
+        if long is None:
+            if self.plain:
+                return i64(subject.find(self.text, start, stop))
+            return self._search(subject, start, stop)
+        if self.plain and len(self.text) <= _PLAIN_SHORT:
+            long.work += 1 + (len(subject) >> 4)
+            return i64(subject.find(self.text, start, stop))
+        if long.prepares():
+            return self._look_up(long, start, stop)
+        long.work += 2 * len(subject)
         if self.plain:
             return i64(subject.find(self.text, start, stop))
         return self._search(subject, start, stop)
+
+    def _look_up(self, long: LongText, start: i64, stop: i64) -> i64:
+        """Go over the segment instead of the text, with a bit for each place of the text."""
+        room = int(stop - start) - len(self.text) + 1
+        if room <= 0:
+            return -1
+        left: int = (1 << room) - 1
+        for k in range(len(self.text)):
+            if self.free[k] == 0:
+                left &= long.places_of(self.text[k]) >> (int(start) + k)
+                if not left:
+                    return -1
+        return start + (left & -left).bit_length() - 1
 
     def _search(self, subject: str, start: i64, stop: i64) -> i64:
         """Go over the text once, with a bit for each beginning that still fits.
@@ -81,7 +160,9 @@ class LikePattern:
     """A pattern, made ready.
 
     Time for one text is in proportion to its length; where a `_` stands between two `%`, times
-    what it takes to go over a bit for each character between them.
+    what it takes to go over a bit for each character between them. Where many patterns are put to
+    one long text it is gone over once or twice, and then each of their letters takes a few
+    operations on a bit for each letter of the text.
 
     Args:
         pattern: as written.
@@ -112,8 +193,13 @@ class LikePattern:
             raise ValueError("nothing follows the escape character at its end")
         self._segments.append(_Segment("".join(text), bytes(free)))
 
-    def matches(self, subject: str) -> bool:
-        """Return whether the whole of `subject` is like the pattern."""
+    def matches(self, subject: str, long: LongText | None = None) -> bool:
+        """Return whether the whole of `subject` is like the pattern.
+
+        Args:
+            subject: a text.
+            long: what is known of it, if it is a long one.
+        """
         size: i64 = len(subject)
         if size > LIKE_CHARACTERS_MAX:
             return False
@@ -128,7 +214,7 @@ class LikePattern:
             return False
         for k in range(1, count - 1):
             segment = self._segments[k]
-            found = segment.find(subject, at, stop)
+            found = segment.find(subject, at, stop, long)
             if found < 0:
                 return False
             at = found + len(segment.text)

@@ -1,0 +1,1 @@
+"""Routes from exchanges to queues, by each type of exchange."""

@@ -46,6 +46,7 @@ _PROPERTIES: Final[dict[str, int]] = {
 _U32: Final = 0xFFFFFFFF
 _SPAN: Final = 4294967296.0  # numbers that `_mix` gives
 _TIMESTAMP_OCTETS: Final = 8
+_OCTETS_STEP_SHIFT: Final = 4  # 16 octets of properties that are looked through are a step
 
 
 @final
@@ -126,7 +127,7 @@ class ConsistentHashMatcher(Matcher):
         low: i64 = i64(read_i32_be(key, 4)) & _U32
         best: HashMember | None = None
         best_score: float = 0.0
-        subject.work += len(self._ranked)
+        subject.work += len(self._ranked) + (len(subject.properties) >> _OCTETS_STEP_SHIFT)
         for member in self._ranked:
             if member.weight > 0:
                 number = _mix(_mix(low ^ member.seed_low) ^ high ^ member.seed_high)

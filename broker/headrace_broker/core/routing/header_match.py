@@ -14,6 +14,7 @@ from headrace_broker.model.binding_key import BindingKey, binding_key
 from headrace_broker.model.definition import Binding
 
 X_MATCH: Final = "x-match"
+HEADER_STEPS: Final = 4  # of `Subject.work` to look up one header of a message
 PRIVATE_PREFIX: Final = "x-"  # such arguments are for the broker unless x-match says "-with-x"
 
 
@@ -178,6 +179,8 @@ class HeadersMatcher(Matcher):
             found[rule.destination] = None
         subject.work += len(self._always)
         for name, value in subject.headers.items():
+            if subject.is_spent(found):
+                return
             place = _place_of(name, value)
             self._compare(place, subject, found)
             if place[1] != _PRESENT:
@@ -186,13 +189,15 @@ class HeadersMatcher(Matcher):
     def _compare(
         self, place: HeaderPlace, subject: Subject, found: dict[Destination, None]
     ) -> None:
-        subject.work += 1
+        subject.work += HEADER_STEPS
         rules = self._by_place.get(place)
         if rules is None:
             return
         for rule in rules:
             subject.work += 1
             if rule.destination not in found:
+                if subject.is_spent(found):
+                    return
                 subject.work += rule.size
                 if rule.takes(subject.headers):
                     found[rule.destination] = None

@@ -10,10 +10,11 @@ from __future__ import annotations
 
 from typing import Any, Final, final
 
-from mypy_extensions import i64
+from mypy_extensions import i64, mypyc_attr
 
 from headrace_broker.core.routing.consistent_hash import ConsistentHashMatcher
 from headrace_broker.core.routing.header_match import HeadersMatcher
+from headrace_broker.core.routing.local_random import Locality, LocalRandomMatcher
 from headrace_broker.core.routing.matcher import (
     Destination,
     DirectMatcher,
@@ -25,15 +26,29 @@ from headrace_broker.core.routing.topic import TopicMatcher
 from headrace_broker.model.definition import (
     EXCHANGE_CONSISTENT_HASH,
     EXCHANGE_DELAYED,
+    EXCHANGE_LOCAL_RANDOM,
     Binding,
     Exchange,
 )
 from headrace_broker.model.exchange_argument import ALTERNATE_EXCHANGE, DELAYED_TYPE
-from headrace_broker.model.limits import ROUTING_LOAD_MAX
+from headrace_broker.model.limits import ROUTING_LOAD_MAX, ROUTING_WORK_MAX
 from headrace_broker.model.reply_queue import REPLY_PREFIX
 
 TO_EXCHANGE: Final = "exchange"
 DEFAULT_EXCHANGE: Final = ""
+EXCHANGE_STEPS: Final = 16  # of `Subject.work` for an exchange on the way, whatever its bindings
+
+
+@mypyc_attr(allow_interpreted_subclasses=True)
+class Alternates:
+    """Tells what policies say of exchanges when that matters first. This one knows no policies.
+
+    Subclassed where the catalog is known.
+    """
+
+    def of(self, vhost: str, exchange: str) -> str | None:
+        """Return the name of the alternate that a policy gives an exchange, None for none."""
+        return None
 
 
 @final
@@ -61,8 +76,10 @@ class Resolution:
         replies: names of direct reply-to consumers, REPLY_PREFIX and a token each.
         needs_message: whether other properties could lead to other queues.
         needs_headers: whether decoded headers are among them.
-        work: steps that it took, each some 0.1 us.
+        work: steps that it took, each some 30 ns.
         stamp: while its version is the same the resolution holds; None where nothing tells.
+        problem: why the message is refused, for it takes more than ROUTING_WORK_MAX steps; "" when
+            it is not. It goes nowhere then.
     """
 
     def __init__(
@@ -75,6 +92,7 @@ class Resolution:
         needs_headers: bool = False,
         work: i64 = 0,
         stamp: RouteStamp | None = None,
+        problem: str = "",
     ) -> None:
         self.known = known
         self.internal = internal
@@ -84,6 +102,7 @@ class Resolution:
         self.needs_headers = needs_headers
         self.work = work
         self.stamp = stamp
+        self.problem = problem
 
 
 @final
@@ -95,21 +114,27 @@ class ExchangeTable(Destination):
         matcher: its bindings, as its type reads them.
         exchanges: bindings to other exchanges, whatever their routing key.
         alternate: name of the exchange for what no binding takes, None for none.
+        settled: whether `alternate` is known, not still to be asked of `Alternates`.
         stamp: of what its own bindings say.
     """
 
-    def __init__(self, exchange: Exchange) -> None:
+    def __init__(self, exchange: Exchange, locality: Locality) -> None:
         super().__init__(exchange.name)
         self.internal: bool = exchange.internal
-        self.matcher = _new_matcher(exchange.type, exchange.arguments)
+        self.matcher = _new_matcher(exchange, locality)
         self.exchanges: dict[ExchangeTable, int] = {}
         self.stamp = RouteStamp()
         alternate: object = exchange.arguments.get(ALTERNATE_EXCHANGE)
         self.alternate: str | None = alternate if isinstance(alternate, str) else None
+        self.settled: bool = self.alternate is not None
+        # Whether headers matter on the way from here, as of this version of the vhost's stamp.
+        self.needs_headers = False
+        self.needs_headers_version: i64 = -1
 
 
-def _new_matcher(kind: str, arguments: dict[str, Any]) -> Matcher:
-    inner: object = arguments.get(DELAYED_TYPE) if kind == EXCHANGE_DELAYED else kind
+def _new_matcher(exchange: Exchange, locality: Locality) -> Matcher:
+    kind = exchange.type
+    inner: object = exchange.arguments.get(DELAYED_TYPE) if kind == EXCHANGE_DELAYED else kind
     if inner == "direct":
         return DirectMatcher()
     if inner == "fanout":
@@ -119,7 +144,9 @@ def _new_matcher(kind: str, arguments: dict[str, Any]) -> Matcher:
     if inner == "headers":
         return HeadersMatcher()
     if inner == EXCHANGE_CONSISTENT_HASH:
-        return ConsistentHashMatcher(arguments)
+        return ConsistentHashMatcher(exchange.arguments)
+    if inner == EXCHANGE_LOCAL_RANDOM:
+        return LocalRandomMatcher(exchange.vhost, locality)
     raise ValueError(f"unknown exchange type '{kind}'")
 
 
@@ -144,12 +171,20 @@ class Routing:
     Changes come in the catalog's order: a binding after its ends, and its removal before theirs.
     One that contradicts what is there raises KeyError and leaves everything as it was.
 
+    Args:
+        locality: tells local random exchanges which queues are led here; None for none.
+        alternates: tells the alternates of exchanges without an argument; None for none.
+
     Attributes:
         version: counts up with every change; what was resolved at another version may be wrong.
     """
 
-    def __init__(self) -> None:
+    def __init__(
+        self, locality: Locality | None = None, alternates: Alternates | None = None
+    ) -> None:
         self.version: i64 = 0
+        self._alternates = Alternates() if alternates is None else alternates
+        self._locality = Locality() if locality is None else locality
         self._vhosts: dict[str, VhostTable] = {}
 
     def add_exchange(self, exchange: Exchange) -> None:
@@ -161,7 +196,7 @@ class Routing:
         table = self._vhost(exchange.vhost)
         if exchange.name in table.exchanges:
             raise KeyError(exchange.name)
-        table.exchanges[exchange.name] = ExchangeTable(exchange)
+        table.exchanges[exchange.name] = ExchangeTable(exchange, self._locality)
         self._changed(table)
 
     def remove_exchange(self, vhost: str, name: str) -> None:
@@ -214,17 +249,22 @@ class Routing:
             source.matcher.remove(binding, table.queues[binding.destination])
         self._changed(table, source)
 
-    def set_alternate(self, vhost: str, exchange: str, alternate: str | None) -> None:
-        """Name the exchange for what no binding of an exchange takes, None for none.
+    def forget_alternate(self, vhost: str, exchange: str) -> None:
+        """Ask again for an exchange's alternate, when next no binding takes a message.
 
         Raises:
-            KeyError: there is no such exchange. The alternate need not exist.
+            KeyError: there is no such exchange.
         """
         table = self._vhosts[vhost]
         source = table.exchanges[exchange]
-        if source.alternate != alternate:
-            source.alternate = alternate
-            self._changed(table, source)
+        source.settled = False
+        self._changed(table, source)
+
+    def _alternate(self, vhost: str, source: ExchangeTable) -> str | None:
+        if not source.settled:
+            source.alternate = self._alternates.of(vhost, source.name)
+            source.settled = True
+        return source.alternate
 
     def _changed(self, table: VhostTable, source: ExchangeTable | None = None) -> None:
         self.version += 1
@@ -264,7 +304,11 @@ class Routing:
         return self.resolve(vhost, exchange, Subject([routing_key], headers or {})).queues
 
     def resolve(self, vhost: str, exchange: str, subject: Subject) -> Resolution:
-        """Return where a message goes, and what is known of the exchange."""
+        """Return where a message goes, and what is known of the exchange.
+
+        It ends before all was looked at where that takes more than ROUTING_WORK_MAX steps; see
+        `Resolution.problem`.
+        """
         table = self._vhosts.get(vhost)
         if exchange == DEFAULT_EXCHANGE:
             return _resolve_default(table, subject)
@@ -275,31 +319,36 @@ class Routing:
         queues: dict[str, None] = {}
         passed: dict[Destination, None] = {start: None}
         pending: list[ExchangeTable] = [start]
-        while pending:
+        while pending and subject.work <= subject.work_max:
             source = pending.pop()
+            subject.work += EXCHANGE_STEPS
             matcher = source.matcher
             needs_message = needs_message or matcher.reads_headers or matcher.reads_properties
             found: dict[Destination, None] = {}
             matcher.match(subject, found)
-            subject.work += len(found)
-            if not found and source.alternate is not None:
-                _find_alternate(table, source.alternate, subject, found)
+            if not found:
+                alternate = self._alternate(vhost, source)
+                if alternate is not None:
+                    _find_alternate(table, alternate, subject, found)
             for destination in found:
                 if destination in passed:
                     continue
                 passed[destination] = None
+                subject.work_max += 1
                 if isinstance(destination, ExchangeTable):
                     pending.append(destination)
                 else:
                     queues[destination.name] = None
         needs_headers = needs_message and self.needs_headers(vhost, exchange)
-        names = tuple(sorted(queues))
+        spent = subject.work > subject.work_max
+        names = () if spent else tuple(sorted(queues))
         # What leads through this exchange alone changes with its bindings only.
         alone = not start.exchanges and start.alternate is None
         stamp = start.stamp if alone else table.stamp
+        problem = _work_problem(vhost, exchange, subject) if spent else ""
         work = subject.work
         return Resolution(
-            True, start.internal, names, (), needs_message, needs_headers, work, stamp
+            True, start.internal, names, (), needs_message, needs_headers, work, stamp, problem
         )
 
     def needs_headers(self, vhost: str, exchange: str) -> bool:
@@ -308,6 +357,13 @@ class Routing:
         start = table.exchanges.get(exchange) if table is not None else None
         if table is None or start is None:
             return False
+        if start.needs_headers_version != table.stamp.version:
+            start.needs_headers = self._reads_headers(vhost, table, start)
+            start.needs_headers_version = table.stamp.version
+        return start.needs_headers
+
+    def _reads_headers(self, vhost: str, table: VhostTable, start: ExchangeTable) -> bool:
+        """Return whether an exchange that messages may come to from `start` looks at headers."""
         passed: dict[ExchangeTable, None] = {start: None}
         pending: list[ExchangeTable] = [start]
         while pending:
@@ -315,7 +371,8 @@ class Routing:
             if source.matcher.reads_headers:
                 return True
             targets = list(source.exchanges)
-            alternate = table.exchanges.get(source.alternate) if source.alternate else None
+            name = self._alternate(vhost, source)
+            alternate = table.exchanges.get(name) if name else None
             if alternate is not None:
                 targets.append(alternate)
             for target in targets:
@@ -336,6 +393,16 @@ class Routing:
             del self._vhosts[vhost]
 
 
+def _work_problem(vhost: str, exchange: str, subject: Subject) -> str:
+    keys = len(subject.routing_keys)
+    return (
+        f"the route of a message with {keys} routing key{'s' if keys > 1 else ''} at exchange "
+        f"'{exchange}' in vhost '{vhost}' takes more than {ROUTING_WORK_MAX} steps: fewer keys in "
+        f"CC and BCC, patterns with wildcards, headers in bindings or exchanges on the way are "
+        f"needed"
+    )
+
+
 def _resolve_default(table: VhostTable | None, subject: Subject) -> Resolution:
     """Each routing key names a queue, or who waits for a direct reply."""
     queues: dict[str, None] = {}
@@ -354,6 +421,7 @@ def _find_alternate(
 ) -> None:
     """Find an alternate exchange, or the queues that the default exchange stands for."""
     if alternate == DEFAULT_EXCHANGE:
+        subject.work += len(subject.routing_keys)
         for routing_key in subject.routing_keys:
             queue = table.queues.get(routing_key)
             if queue is not None:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from typing import final
+from typing import Final, final
 
 from mypy_extensions import i64
 
 from headrace_broker.core.routing.matcher import Destination, Matcher, Subject, count_down, count_up
 from headrace_broker.core.routing.topic_block import TopicBlock, TopicRow
-from headrace_broker.core.routing.topic_pattern import ONE_WORD, TopicPattern, split_words
+from headrace_broker.core.routing.topic_pattern import ONE_WORD, TopicPattern
 from headrace_broker.model.definition import Binding
 from headrace_broker.model.limits import TOPIC_TREE_WORDS_MAX
+
+NODE_STEPS: Final = 5  # of `Subject.work` for a look at one node
 
 
 @final
@@ -48,7 +50,7 @@ class TopicMatcher(Matcher):
     A walk down the tree comes by at most 2 ** (TOPIC_TREE_WORDS_MAX + 1) nodes and one for each
     further word, whatever the number of bindings. A block takes a few operations for each word. So
     the work for a routing key is bounded by its words times the blocks, of which an exchange has at
-    most some TOPIC_PLACES_MAX / TOPIC_BLOCK_PLACES.
+    most ROUTING_LOAD_MAX / (TOPIC_BLOCK_PLACES - PATTERN_PLACES_MAX) and one.
     """
 
     def __init__(self) -> None:
@@ -86,11 +88,12 @@ class TopicMatcher(Matcher):
 
     def match(self, subject: Subject, found: dict[Destination, None]) -> None:
         """Find the destinations of all patterns that one of a message's routing keys fits."""
-        for routing_key in subject.routing_keys:
-            words = split_words(routing_key)
+        for words in subject.words():
+            if len(found) >= len(self._destinations):
+                return
             self._walk(words, subject, found)
             for block in self._blocks:
-                if len(found) >= len(self._destinations):
+                if len(found) >= len(self._destinations) or subject.is_spent(found):
                     return
                 block.match(words, subject, found)
 
@@ -121,13 +124,14 @@ class TopicMatcher(Matcher):
         count: i64 = len(words)
         nodes: list[TopicNode] = [self._root]
         taken: list[int] = [0]
-        while nodes:
+        while nodes and not subject.is_spent(found):
             node = nodes.pop()
             position: i64 = taken.pop()
-            subject.work += 1
+            subject.work += NODE_STEPS + len(node.open_counts)
             for destination in node.open_counts:
                 found[destination] = None
             if position == count:
+                subject.work += len(node.counts)
                 for destination in node.counts:
                     found[destination] = None
                 continue

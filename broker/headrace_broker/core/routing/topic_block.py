@@ -17,6 +17,8 @@ from headrace_broker.model.limits import TOPIC_BLOCK_PLACES
 # A pattern has at most one place more than a routing key has words, and that has 255 octets.
 PATTERN_PLACES_MAX: Final = 257
 
+BLOCK_STEPS: Final = 10  # of `Subject.work` for a word: four operations on TOPIC_BLOCK_PLACES bits
+
 
 @final
 class TopicRow:
@@ -44,7 +46,8 @@ class TopicBlock:
     """Up to TOPIC_BLOCK_PLACES places of patterns.
 
     A word of a routing key costs four operations on numbers of so many bits, however many of the
-    patterns are still possible. What is removed leaves a gap, until half of the block is gaps.
+    patterns are still possible. What is removed leaves a gap, until half of the block is gaps or
+    their room is needed.
     """
 
     def __init__(self) -> None:
@@ -60,7 +63,7 @@ class TopicBlock:
     @property
     def has_room(self) -> bool:
         """Return True if any pattern fits."""
-        return self._used + PATTERN_PLACES_MAX <= TOPIC_BLOCK_PLACES
+        return self._used - self._gaps + PATTERN_PLACES_MAX <= TOPIC_BLOCK_PLACES
 
     @property
     def is_empty(self) -> bool:
@@ -69,6 +72,8 @@ class TopicBlock:
 
     def add(self, row: TopicRow) -> None:
         """Add a pattern; there is room."""
+        if self._used + row.places > TOPIC_BLOCK_PLACES:
+            self._close_gaps()
         words = row.pattern.words
         first = self._used
         last = int(first + len(words))
@@ -126,7 +131,7 @@ class TopicBlock:
         by_word = self._by_word
         stars = self._stars
         repeats = self._repeats
-        subject.work += len(words) + 1
+        subject.work += BLOCK_STEPS * (len(words) + 1)
         for word in words:
             live = ((live & (stars | by_word.get(word, 0))) << 1) | (live & repeats)
             if not live:
@@ -135,6 +140,7 @@ class TopicBlock:
         while live:
             lowest = live & -live
             live ^= lowest
-            subject.work += 1
-            for destination in self._rows[lowest.bit_length() - 1].counts:
+            counts = self._rows[lowest.bit_length() - 1].counts
+            subject.work += BLOCK_STEPS + len(counts)
+            for destination in counts:
                 found[destination] = None

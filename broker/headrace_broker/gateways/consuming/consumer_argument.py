@@ -12,9 +12,9 @@ from headrace_broker.catalog.argument import type_name, unknown_problem
 from headrace_broker.model.definition import Queue
 from headrace_broker.model.limits import CONSUMER_TIMEOUT_MS_MAX
 from headrace_broker.model.reply_code import PRECONDITION_FAILED, AmqpError
-from headrace_broker.runtime.filter_argument import X_FILTER, encode_filter, filter_problem
-from headrace_broker.runtime.port import Attachment
-from headrace_broker.runtime.unknown_arguments import UNKNOWN_ARGUMENTS
+from headrace_broker.runtime.contract.port import Attachment
+from headrace_broker.runtime.replica.filter_argument import X_FILTER, encode_filter, filter_problem
+from headrace_broker.runtime.routing.unknown_arguments import UNKNOWN_ARGUMENTS
 
 PRIORITY: Final = "x-priority"
 PREFETCH_BYTES: Final = "x-prefetch-bytes"

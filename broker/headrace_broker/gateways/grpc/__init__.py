@@ -1,0 +1,1 @@
+"""The gRPC gateway, one room for each service."""

@@ -1,14 +1,19 @@
-"""What stops all publishes of a connection, and which of its channels hold some."""
+"""Admission control of a connection: limits that stop all of its channels."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, final
+from abc import abstractmethod
+from typing import Final, final
 
 from mypy_extensions import i64, trait
 from typing_extensions import override
 
-from headrace_broker.flow.account import Debtor
-from headrace_broker.gateways.amqp.timers import TIMER_CLOSE, TIMER_RATE, Timers
+from headrace_broker.flow.account import Account, AccountOwner
+from headrace_broker.flow.activity import Activity
+from headrace_broker.flow.effort import Effort
+from headrace_broker.flow.gate import Waiter
+from headrace_broker.flow.share import Share
+from headrace_broker.gateways.publishing.timers import TIMER_CLOSE, TIMER_RATE, Timers
 from headrace_broker.model.flow import (
     BLOCKED,
     BLOCKING,
@@ -27,11 +32,8 @@ from headrace_broker.model.limits import (
     QUOTA_LOOK_SECONDS_MAX,
 )
 from headrace_broker.model.message import Publish
-from headrace_broker.runtime.port import ConnectionInfo
-
-if TYPE_CHECKING:
-    from headrace_broker.gateways.amqp.holding import Holding
-    from headrace_broker.gateways.amqp.outlet import Outlet
+from headrace_broker.runtime.broker_port import Broker
+from headrace_broker.runtime.contract.port import ConnectionInfo
 
 STOP_ALARM: Final = 1  # a node is short of something
 STOP_RATE: Final = 2  # the user or the vhost has published too fast
@@ -39,66 +41,118 @@ DEEPEST_TABS_MAX: Final = 16  # queues among which the one is looked for where m
 
 
 @trait
-class Teller:
-    """Tells the client what stops it."""
+class BlockedNotifier:
+    """Tells the client that its publishes are stopped."""
 
     def stopped(self) -> None:
-        """A publish is held, the first since nothing was."""
+        """Take note that a publish is buffered, the first since none was."""
         raise AssertionError("abstract")
 
     def going(self) -> None:
-        """None is held any more."""
+        """Take note that no publish is buffered any more."""
         raise AssertionError("abstract")
 
 
+@trait
+class Turn:
+    """The connection's turn of the loop, as its admission of publishes sees it."""
+
+    def wake(self) -> None:
+        """Schedule a call of `AdmissionControl.go_on` at the end of the turn."""
+        raise AssertionError("abstract")
+
+    def stall(self, stalled: bool) -> None:
+        """Note that too many commands wait in one channel, or no longer."""
+        raise AssertionError("abstract")
+
+
+class WaitingPublisher(Waiter):
+    """A channel or stream whose publishes may have to wait.
+
+    Attributes:
+        flow: what stops it.
+        withheld_by: the queue that withholds its confirms for longest, 0 for none. That stops no
+            publish, so it is what stops the channel only where nothing else does.
+    """
+
+    def __init__(self, account: Account, flow: Activity) -> None:
+        self.account = account
+        self.flow = flow
+        self.withheld_by: i64 = 0
+
+    @abstractmethod
+    def stop(self, limit: i64, group: i64) -> None:
+        """Note what stops it: a limit, and the queue that it belongs to or 0."""
+
+    @abstractmethod
+    def go_on(self) -> None:
+        """Pass on buffered publishes, as far as no limit stops them."""
+
+    @abstractmethod
+    def look(self) -> bool:
+        """Close the channel if nothing has moved since the last look; else return True."""
+
+
 @final
-class Brake(Debtor):
-    """Stops the publishes of a connection: at alarms, rates and debts, which concern all channels.
+class AdmissionControl(AccountOwner):
+    """Admits the publishes of a connection, or stops them at alarms, rates and debts.
+
+    These limits concern all channels; each `PublishBuffer` asks here before it passes on any.
 
     Attributes:
         account: what the connection owes.
         intake: the node's.
         stops: STOP_* bits.
-        publisher: something was published.
-        teller: tells the client, None before it is open.
+        publisher: the connection has published.
+        notifier: tells the client, None before it is open.
         timers: the connection's.
-        moved: publishes that were held were passed on since whoever clears this looked last.
-        draining: the connection closes once nothing is held.
+        moved: buffered publishes were passed on since this was cleared.
+        draining: the connection closes once nothing is buffered.
     """
 
-    def __init__(self, outlet: Outlet, info: ConnectionInfo) -> None:
-        self._outlet = outlet
+    def __init__(
+        self,
+        broker: Broker,
+        info: ConnectionInfo,
+        share: Share,
+        effort: Effort,
+        timers: Timers,
+        turn: Turn,
+    ) -> None:
+        self._broker = broker
         self._info = info
-        self._broker = outlet.broker
+        self._share = share
+        self._effort = effort
+        self._turn = turn
         cause = Cause(info.id, info.kind, info.name, self._broker.node_name)
         self.account = self._broker.ledger.open(cause, self)
         self.intake = self._broker.intake
         self.stops: i64 = 0
         self.publisher = False
-        self.teller: Teller | None = None
+        self.notifier: BlockedNotifier | None = None
         self.moved = False
         self.draining = False
-        self.timers = Timers(self._broker, outlet.shell)
-        self._holders: dict[Holding, None] = {}  # who goes on first stands first
-        self._withheld: dict[Holding, None] = {}  # channels of which confirms are withheld
+        self.timers = timers
+        self._holders: dict[WaitingPublisher, None] = {}  # who goes on first stands first
+        self._withheld: dict[WaitingPublisher, None] = {}  # channels of which confirms are withheld
         self._due = False
         self._held_octets: i64 = 0
         self._held_messages: i64 = 0
         info.account = self.account
 
     def close(self) -> None:
-        """The connection is gone; what it owes it owes until that is done."""
+        """Close the account and share; what the connection owes it owes until that is done."""
         self._broker.ledger.close(self.account)
-        self._outlet.share.close()
+        self._share.close()
 
     @property
     def name(self) -> str:
-        """The connection's, for logs."""
+        """Name of the connection, for logs."""
         return self._info.name
 
     @property
     def is_holding(self) -> bool:
-        """Whether any publish is held, or waits behind an operation."""
+        """True while any publish is buffered."""
         return self._held_messages > 0
 
     @property
@@ -108,8 +162,8 @@ class Brake(Debtor):
 
     @property
     def is_spent(self) -> bool:
-        """True if methods have to wait for another turn of the loop."""
-        return self._outlet.effort.is_spent
+        """True if commands have to wait for another turn of the loop."""
+        return self._effort.is_spent
 
     def limit(self, served: bool) -> i64:
         """Return the limit that stops all channels now, NO_LIMIT for none.
@@ -137,45 +191,45 @@ class Brake(Debtor):
                 octets = tab.octets
         return deepest
 
-    # What is held
+    # Buffered publishes
 
     def now_us(self) -> i64:
-        """Return the time for activities."""
+        """Return the clock of activities, in microseconds."""
         return self._broker.clock_us()
 
     def hold(self, messages: i64, octets: i64) -> None:
-        """So many more publishes are held in a channel, or fewer."""
+        """Count publishes that a channel buffers; negative for those that it buffers no more."""
         self._held_messages += messages
         self._held_octets += octets
         self._info.held_messages = int(self._held_messages)
         self._info.held_octets = int(self._held_octets)
         size = octets + messages * HELD_MESSAGE_OCTETS
         if size > 0:
-            self._outlet.share.hold(size)
+            self._share.hold(size)
         else:
-            self._outlet.share.release(-size)
+            self._share.release(-size)
         if self.draining and self._held_messages == 0:
-            self._outlet.wake()
+            self._turn.wake()
 
-    def hold_method(self, octets: i64) -> None:
-        """A method of so many octets waits in a channel, or with a negative number no more."""
+    def hold_command(self, octets: i64) -> None:
+        """Count bytes of a command that waits; negative for one that waits no more."""
         if octets > 0:
-            self._outlet.share.hold(octets)
+            self._share.hold(octets)
         elif octets < 0:
-            self._outlet.share.release(-octets)
+            self._share.release(-octets)
 
     def has_room(self, octets: i64) -> bool:
-        """Return whether publishes of a channel that ends may be handed over all the same."""
+        """Return whether there is room for publishes of a channel that ends."""
         return self.stops & STOP_ALARM == 0 and self.intake.can_take(octets)
 
     def drop(self, messages: i64, octets: i64) -> None:
-        """Take note of publishes that were not."""
+        """Count publishes that were dropped."""
         ledger = self._broker.ledger
         ledger.dropped_messages += messages
         ledger.dropped_octets += octets
 
     def watch_closing(self) -> None:
-        """A channel is to close once what it holds has gone, or moves no more."""
+        """Close a channel once its buffer is empty, or stands still for CLOSE_SECONDS_MAX."""
         if not self.timers.is_set(TIMER_CLOSE):
             self.timers.set(TIMER_CLOSE, float(CLOSE_SECONDS_MAX), self._look_at_closing)
 
@@ -184,22 +238,22 @@ class Brake(Debtor):
         if True in waiting:
             self.watch_closing()
 
-    def join(self, holder: Holding) -> None:
-        """A channel holds publishes from now on."""
+    def join(self, holder: WaitingPublisher) -> None:
+        """Add a channel that buffers publishes from now on."""
         self._holders[holder] = None
         self.publisher = True
-        if len(self._holders) == 1 and self.teller is not None:
-            self.teller.stopped()
+        if len(self._holders) == 1 and self.notifier is not None:
+            self.notifier.stopped()
 
-    def leave(self, holder: Holding) -> None:
-        """It holds none any more."""
+    def leave(self, holder: WaitingPublisher) -> None:
+        """Remove a channel that buffers none any more."""
         del self._holders[holder]
         self.show()
-        if not self._holders and self.teller is not None:
-            self.teller.going()
+        if not self._holders and self.notifier is not None:
+            self.notifier.going()
 
-    def withhold(self, holder: Holding) -> None:
-        """Confirms of a channel are withheld, or no longer."""
+    def withhold(self, holder: WaitingPublisher) -> None:
+        """Note that confirms of a channel are deferred, or no longer."""
         if holder.withheld_by == 0:
             del self._withheld[holder]
         else:
@@ -207,11 +261,11 @@ class Brake(Debtor):
         self.show()
 
     def stall(self, stalled: bool) -> None:
-        """Too many other inputs wait in one channel, or no longer."""
-        self._outlet.stall(stalled)
+        """Note that too many commands wait in one channel, or no longer."""
+        self._turn.stall(stalled)
 
     def show(self) -> None:
-        """Have listings tell what stops the connection now."""
+        """Update the state and limit that listings show."""
         alarm = self.stops & STOP_ALARM != 0
         flow = self._info.flow
         if self._holders:
@@ -230,13 +284,13 @@ class Brake(Debtor):
     # Going on
 
     def wake(self) -> None:
-        """Have `go_on` called at the end of the turn, if any channel holds publishes."""
+        """Schedule `go_on` at the end of the turn, if any channel buffers publishes."""
         if self._holders and not self._due:
             self._due = True
-            self._outlet.wake()
+            self._turn.wake()
 
     def go_on(self) -> None:
-        """Let the channels pass on what they hold, each in turn first."""
+        """Pass on buffered publishes of all channels; a different one is first each time."""
         if not self._due:
             return
         self._due = False
@@ -257,7 +311,7 @@ class Brake(Debtor):
     # Alarms and rates
 
     def block(self, blocked: bool) -> None:
-        """Publishers are blocked, or no longer."""
+        """Set or clear the alarm."""
         if blocked:
             self.stops |= STOP_ALARM
             for holder in list(self._holders):
@@ -268,7 +322,7 @@ class Brake(Debtor):
         self.show()
 
     def published(self, publishes: list[Publish]) -> None:
-        """Take note of publishes that pass; those behind them have to wait if that was too fast."""
+        """Charge publishes to the quotas; those behind them wait if that was too fast."""
         self.publisher = True
         quotas = self._broker.quotas
         info = self._info
@@ -278,11 +332,11 @@ class Brake(Debtor):
                 self._look_later(quotas.wait_seconds(info.user, info.vhost))
 
     def _look_later(self, wait: float) -> None:
-        """Look again when the wait is over, and sooner: limits may be raised or taken away."""
+        """Check the rate when the wait is over, or sooner: limits may be raised or taken away."""
         self.timers.set(TIMER_RATE, min(wait, float(QUOTA_LOOK_SECONDS_MAX)), self._rate_over)
 
     def _rate_over(self) -> None:
-        """Go on, unless others of the same user or vhost have taken more meanwhile."""
+        """Clear the rate limit, unless others of the same user or vhost took more meanwhile."""
         info = self._info
         wait = self._broker.quotas.wait_seconds(info.user, info.vhost)
         if wait > 0:

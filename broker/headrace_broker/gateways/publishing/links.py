@@ -1,20 +1,17 @@
-"""A channel's sessions with queues."""
+"""A publisher's sessions with queues."""
 
 from __future__ import annotations
 
-from typing import final
-
 from headrace_broker.flow.credit import Credit
 from headrace_broker.flow.gate import Gate
-from headrace_broker.gateways.amqp.consumer import Link
-from headrace_broker.gateways.amqp.outlet import Outlet
+from headrace_broker.gateways.publishing.link import Link
+from headrace_broker.gateways.publishing.output_buffer import OutputBuffer
 from headrace_broker.model.definition import Queue
 from headrace_broker.model.limits import CHANNEL_LINKS_MAX
-from headrace_broker.runtime.port import QueueClient, QueueListener
-from headrace_broker.runtime.traffic import ClientTraffic
+from headrace_broker.runtime.contract.port import QueueClient, QueueListener
+from headrace_broker.runtime.contract.traffic import ClientTraffic
 
 
-@final
 class Links:
     """Opens a session with a queue when it is needed, and closes idle ones when there are many.
 
@@ -25,11 +22,11 @@ class Links:
         traffic: what has passed the channel.
     """
 
-    def __init__(self, outlet: Outlet, listener: QueueListener) -> None:
-        self.credit = Credit(outlet.broker.flow)
+    def __init__(self, output: OutputBuffer, listener: QueueListener) -> None:
+        self.credit = Credit(output.broker.flow)
         self.traffic = ClientTraffic()
-        self._outlet = outlet
-        self._listener = listener
+        self._output = output
+        self._listener: QueueListener | None = listener  # None once the channel is gone
         self._by_group: dict[int, Link] = {}
         self._by_client: dict[QueueClient, Link] = {}
         self._congested: dict[int, Link] = {}
@@ -44,11 +41,17 @@ class Links:
         if link is None:
             if len(self._by_group) >= self._prune_at:
                 self._prune()
-            account = self._outlet.brake.account
-            link = Link(self._outlet.broker.open_queue(queue, self._listener, account))
+            account = self._output.admission.account
+            listener = self._listener
+            assert listener is not None, "a channel that is gone opens nothing"
+            link = self.new_link(self._output.broker.open_queue(queue, listener, account))
             self._by_group[queue.group] = link
             self._by_client[link.client] = link
         return link
+
+    def new_link(self, client: QueueClient) -> Link:
+        """Return a link that a session with a queue has opened for."""
+        return Link(client)
 
     def find(self, client: QueueClient) -> Link | None:
         """Return the link of a queue client, None once it is closed."""
@@ -83,7 +86,7 @@ class Links:
             del self._congested[link.client.queue.group]
             if not self._congested:
                 self.credit.withhold(False)
-                self._outlet.brake.wake()
+                self._output.admission.wake()
 
     @property
     def congested_group(self) -> int:
@@ -98,7 +101,13 @@ class Links:
         self._by_group = {}
         self._by_client = {}
         for link in links.values():
-            self._close(link)
+            self.relieve(link)
+            link.closed = True
+        self._output.end(list(links.values()))
+
+    def retire(self) -> None:
+        """Forget the channel, which is gone."""
+        self._listener = None
 
     def forget(self, link: Link) -> None:
         """Forget a link whose session has ended by itself."""
@@ -117,8 +126,6 @@ class Links:
         self._prune_at = CHANNEL_LINKS_MAX + len(self._by_group)
 
     def _close(self, link: Link) -> None:
-        if link.touched:
-            link.client.flush()
         self.relieve(link)
         link.closed = True
-        link.client.close()
+        link.end()

@@ -1,21 +1,24 @@
-"""What a channel cannot handle yet: publishes that a limit stops, and what comes behind them."""
+"""Buffer of a channel's inputs: publishes that a limit stops, and what comes behind them."""
 
 from __future__ import annotations
 
 import logging
 from collections import deque
-from typing import TYPE_CHECKING, Final, final
+from typing import Final, final
 
 from mypy_extensions import i64, trait
-from pamqp import commands
 from typing_extensions import override
 
-from headrace_broker.codecs.event import Acked, Method, Rejected
-from headrace_broker.codecs.frame import BASIC_ACK, BASIC_NACK, BASIC_REJECT
 from headrace_broker.flow.activity import Activity
-from headrace_broker.flow.gate import Gate, Waiter
-from headrace_broker.gateways.amqp.brake import Brake
-from headrace_broker.gateways.amqp.channel_port import METHOD_CLOSE, Input
+from headrace_broker.flow.gate import Gate
+from headrace_broker.gateways.publishing.admission_control import AdmissionControl, WaitingPublisher
+from headrace_broker.gateways.publishing.command import (
+    BARRIER,
+    OVERTAKES_ALL,
+    OVERTAKES_PUBLISHES,
+    BufferedInput,
+)
+from headrace_broker.gateways.publishing.links import Links
 from headrace_broker.model.flow import (
     LIMIT_ACCOUNT,
     LIMIT_COMMANDS,
@@ -27,44 +30,14 @@ from headrace_broker.model.flow import (
 from headrace_broker.model.limits import CHANNEL_COMMANDS_MAX
 from headrace_broker.model.message import Publish
 from headrace_broker.model.reply_code import AmqpError
-from headrace_broker.runtime.lane import message_cost
+from headrace_broker.runtime.session.lane import message_cost
 
-if TYPE_CHECKING:
-    from headrace_broker.gateways.amqp.links import Links
-
-_LOG: Final = logging.getLogger(__name__)
-
-TX_COMMIT: Final = 0x005A0014
-# Nothing may overtake these: what comes behind them means something else than before them.
-_SEALS: Final = frozenset(
-    {
-        METHOD_CLOSE,
-        TX_COMMIT,
-        int(commands.Tx.Select.index),
-        int(commands.Tx.Rollback.index),
-    }
-)
-# These may overtake everything else, as settlements do.
-_FREE: Final = frozenset(
-    {
-        int(commands.Basic.Recover.index),
-        int(commands.Basic.RecoverAsync.index),
-        int(commands.Basic.CancelOk.index),
-        int(commands.Channel.Flow.index),
-        int(commands.Channel.FlowOk.index),
-    }
-)
-# These may overtake publishes, but not for instance a basic.consume.
-_PASSING: Final = frozenset({int(commands.Basic.Cancel.index), int(commands.Basic.Qos.index)})
-_SETTLEMENTS: Final = frozenset({BASIC_ACK, BASIC_REJECT, BASIC_NACK})
-NO_METHOD: Final = 0  # what fails is nothing that the client sent
-# When one of these fails, what is held came before it; otherwise it came behind.
-OVERTAKING: Final = _FREE | _PASSING | _SETTLEMENTS | {NO_METHOD}
+_LOG: Final = logging.getLogger("headrace.connection")
 
 
 @trait
-class Passer:
-    """The channel, as what it holds sees it."""
+class BufferOwner:
+    """The channel or stream that a buffer belongs to."""
 
     @property
     def is_busy(self) -> bool:
@@ -73,14 +46,14 @@ class Passer:
 
     @property
     def is_open(self) -> bool:
-        """Whether it may be used."""
+        """True while it may be used."""
         raise AssertionError("abstract")
 
-    def resume(self, event: Input, served: bool) -> None:
-        """Handle an input that was held, or put it back.
+    def resume(self, waiting: BufferedInput, served: bool) -> None:
+        """Handle a buffered input, or put it back.
 
         Args:
-            event: the oldest.
+            waiting: the oldest.
             served: the gate at which it stood has called.
         """
         raise AssertionError("abstract")
@@ -99,65 +72,82 @@ class Passer:
 
 
 @final
-class Held:
+class _Nobody(BufferOwner):
+    """Owner of a buffer whose channel is gone."""
+
+    @property
+    @override
+    def is_busy(self) -> bool:
+        return False
+
+    @property
+    @override
+    def is_open(self) -> bool:
+        return False
+
+
+_NOBODY: Final = _Nobody()
+
+
+@final
+class BufferedEntry:
     """An input that waits.
 
     Attributes:
         event: a list of publishes, or something else.
         messages: how many publishes.
-        octets: what they are reckoned at.
-        method_octets: of a method.
+        octets: their cost, see `message_cost`.
+        command_octets: of a command.
     """
 
-    def __init__(self, event: Input, messages: i64, octets: i64, method_octets: i64 = 0) -> None:
+    def __init__(
+        self, event: BufferedInput, messages: i64, octets: i64, command_octets: i64 = 0
+    ) -> None:
         self.event = event
         self.messages = messages
         self.octets = octets
-        self.method_octets = method_octets
+        self.command_octets = command_octets
 
 
-def _held(event: Input) -> Held:
+def _held(event: BufferedInput) -> BufferedEntry:
     if not isinstance(event, list):
-        return Held(event, 0, 0, len(event.payload) if isinstance(event, Method) else 0)
+        return BufferedEntry(event, 0, 0, event.octets)
     octets: i64 = 0
     for publish in event:
         octets += message_cost(publish)
-    return Held(event, len(event), octets)
+    return BufferedEntry(event, len(event), octets)
 
 
 @final
-class Holding(Waiter):
-    """One channel's inputs that wait, in two rows.
+class PublishBuffer(WaitingPublisher):
+    """Inputs of one channel that wait, in two rows.
+
+    The first begins with publishes that a limit stops; the second waits for an operation.
 
     Attributes:
-        flow: what stops the channel.
         messages: publishes in both rows.
         octets: the same in octets.
-        withheld_by: the queue that withholds confirms of the channel for longest, 0 for none. That
-            holds nothing here, so it is what stops the channel only where nothing else does.
     """
 
-    def __init__(self, brake: Brake, passer: Passer, flow: Activity) -> None:
-        self.account = brake.account
-        self.flow = flow
+    def __init__(self, admission: AdmissionControl, owner: BufferOwner, flow: Activity) -> None:
+        super().__init__(admission.account, flow)
         self.messages: i64 = 0
         self.octets: i64 = 0
-        self.withheld_by: i64 = 0
-        self._brake = brake
-        self._passer = passer
-        self._held: deque[Held] = deque()  # begins with publishes that are stopped
-        self._behind: deque[Held] = deque()  # behind an operation; younger than those
+        self._admission = admission
+        self._owner = owner
+        self._held: deque[BufferedEntry] = deque()  # begins with publishes that are stopped
+        self._behind: deque[BufferedEntry] = deque()  # behind an operation; younger than those
         self._gate: Gate | None = None
-        self._methods: i64 = 0  # other than publishes in the first row
-        self._seals: i64 = 0  # of these, those that nothing may overtake
-        self._commands: i64 = 0  # other than publishes in both rows
+        self._commands_ahead: i64 = 0  # in the first row
+        self._barriers: i64 = 0  # of these, those that nothing may overtake
+        self._commands: i64 = 0  # in both rows
         self._stalled = False
         self._joined = False
         self._moved = False
         self._closes = False
         self._stopped = False  # the input that was handled last was put back
         self._octets_back: i64 = 0
-        self._aside = Held([], 0, 0)
+        self._aside = BufferedEntry([], 0, 0)
 
     @property
     def is_holding(self) -> bool:
@@ -171,58 +161,58 @@ class Holding(Waiter):
 
     # In
 
-    def hold(self, event: Input) -> None:
-        """Put an input at the end of the first row."""
+    def hold(self, event: BufferedInput) -> None:
+        """Append an input to the first row."""
         self._put(_held(event), self._held, False)
 
-    def put_back(self, event: Input, limit: i64, links: Links) -> None:
-        """Put an input at its head, for a limit that concerns the channel stops it."""
+    def put_back(self, event: BufferedInput, limit: i64, links: Links) -> None:
+        """Put an input back at the head of the first row, stopped by a limit of the channel."""
         if limit == LIMIT_INTAKE:
-            self.put_back_at(event, self._brake.intake.gate)
+            self.put_back_at(event, self._admission.intake.gate)
             return
         self._put_first(event)
         group: i64 = 0
         if limit == LIMIT_ACCOUNT:
-            group = self._brake.deepest()
+            group = self._admission.deepest()
         elif limit == LIMIT_COMMANDS:
             group = links.congested_group
         self.stop(limit, group)
 
-    def put_back_at(self, event: Input, gate: Gate) -> None:
-        """Put an input at its head, and wait at a gate."""
+    def put_back_at(self, event: BufferedInput, gate: Gate) -> None:
+        """Put an input back at the head of the first row, and wait at a gate."""
         self._put_first(event)
         self.stop(gate.limit, gate.group)
         self._gate = gate
         gate.wait(self)
 
-    def _put_first(self, event: Input) -> None:
+    def _put_first(self, event: BufferedInput) -> None:
         held = _held(event)
         self._put(held, self._held, True)
         self._stopped = True
         self._octets_back = held.octets
 
     def set_aside(self, publishes: list[Publish]) -> None:
-        """Reckon publishes that somebody else keeps until `take_aside`."""
+        """Count publishes that the caller keeps until `take_aside`."""
         self._aside = _held(publishes)
         self._reckon(self._aside, 1)
 
     def take_aside(self) -> None:
-        """Reckon them no more; does nothing the second time."""
+        """Stop counting them; does nothing the second time."""
         aside = self._aside
-        self._aside = Held([], 0, 0)
+        self._aside = BufferedEntry([], 0, 0)
         if aside.messages > 0:
             self._reckon(aside, -1)
 
-    def wait(self, event: Input) -> None:
-        """Put an input at the end of the second row, behind the operation that is awaited."""
+    def wait(self, event: BufferedInput) -> None:
+        """Append an input to the second row, behind the operation that is awaited."""
         self._put(_held(event), self._behind, False)
 
-    def _put(self, held: Held, row: deque[Held], first: bool) -> None:
+    def _put(self, held: BufferedEntry, row: deque[BufferedEntry], first: bool) -> None:
         if row is self._held:
             if not self._joined:
                 self._joined = True
                 self._moved = True
-                self._brake.join(self)
+                self._admission.join(self)
             self._count(held.event, 1)
         if first:
             row.appendleft(held)
@@ -230,61 +220,59 @@ class Holding(Waiter):
             row.append(held)
         self._reckon(held, 1)
 
-    def _count(self, event: Input, sign: i64) -> None:
-        if not isinstance(event, list):
-            self._methods += sign
-            if isinstance(event, Method) and int(event.index) in _SEALS:
-                self._seals += sign
-                if event.index == METHOD_CLOSE:
-                    self._closes = sign > 0
-                    self._brake.watch_closing()
+    def _count(self, event: BufferedInput, sign: i64) -> None:
+        if isinstance(event, list):
+            return
+        self._commands_ahead += sign
+        if event.order == BARRIER:
+            self._barriers += sign
+            if event.closes:
+                self._closes = sign > 0
+                self._admission.watch_closing()
 
-    def _reckon(self, held: Held, sign: i64) -> None:
+    def _reckon(self, held: BufferedEntry, sign: i64) -> None:
         if held.messages > 0:
             self.messages += sign * held.messages
             self.octets += sign * held.octets
-            self._brake.hold(sign * held.messages, sign * held.octets)
+            self._admission.hold(sign * held.messages, sign * held.octets)
             return
         self._commands += sign
-        self._brake.hold_method(sign * held.method_octets)
+        self._admission.hold_command(sign * held.command_octets)
         if self._stalled:
             stalled = self._commands > CHANNEL_COMMANDS_MAX // 2
         else:
             stalled = self._commands >= CHANNEL_COMMANDS_MAX
         if stalled != self._stalled:
             self._stalled = stalled
-            self._brake.stall(stalled)
+            self._admission.stall(stalled)
 
     # Out
 
-    def may_pass(self, event: Input) -> bool:
-        """Return whether an input may overtake all that is held."""
-        if self._seals > 0:
+    def may_pass(self, order: i64) -> bool:
+        """Return whether an input of this order may overtake the first row."""
+        if self._barriers > 0:
             return False
-        if isinstance(event, (Acked, Rejected)):
-            return True
-        if not isinstance(event, Method):
-            return False
-        index = int(event.index)
-        return index in _FREE or (index in _PASSING and self._methods == 0)
+        return order == OVERTAKES_ALL or (
+            order == OVERTAKES_PUBLISHES and self._commands_ahead == 0
+        )
 
-    def _take_first(self) -> Held:
+    def _take_first(self) -> BufferedEntry:
         held = self._held.popleft()
         self._count(held.event, -1)
         self._reckon(held, -1)
         return held
 
-    def take_behind(self) -> Input | None:
-        """Take the oldest that waited behind an operation, None when there is none."""
+    def take_behind(self) -> BufferedInput | None:
+        """Take the oldest input of the second row, None when there is none."""
         if not self._behind:
             return None
         held = self._behind.popleft()
         self._reckon(held, -1)
         return held.event
 
-    def drop_publishes(self) -> Held:
-        """Forget all publishes, and return how many that were."""
-        dropped = Held([], self.messages, self.octets)
+    def drop_publishes(self) -> BufferedEntry:
+        """Drop all publishes, and return their counts."""
+        dropped = BufferedEntry([], self.messages, self.octets)
         for row in (self._held, self._behind):
             for _ in range(len(row)):
                 held = row.popleft()
@@ -295,7 +283,7 @@ class Holding(Waiter):
         return dropped
 
     def clear(self) -> None:
-        """Forget everything."""
+        """Drop everything."""
         while self._held:
             self._take_first()
         while self._behind:
@@ -303,37 +291,38 @@ class Holding(Waiter):
         self.take_aside()
         self._settle()
 
-    # What stops it
+    # Limits
 
     def limit(self, links: Links, served: bool) -> i64:
         """Return the limit other than a queue's that stops the channel now, NO_LIMIT for none."""
-        limit = self._brake.limit(served)
+        limit = self._admission.limit(served)
         if limit != NO_LIMIT or links.credit.is_left():
             return limit
         return LIMIT_COMMANDS if links.congested_group else LIMIT_CREDIT
 
+    @override
     def stop(self, limit: i64, group: i64) -> None:
-        """A limit stops what is held, and says itself when it does so no more."""
+        """Note the limit that stops the first row; it wakes the buffer itself."""
         self._leave_gate()
         flow = self.flow
         if flow.limit != limit or flow.group != group:
-            flow.stop(limit, group, self._brake.now_us())
-            self._brake.show()
+            flow.stop(limit, group, self._admission.now_us())
+            self._admission.show()
 
     def withhold(self, group: i64) -> None:
-        """A queue withholds confirms, another one does so for longest now, or with 0 none does."""
+        """Note the queue that has deferred confirms for longest, 0 for none."""
         if group != self.withheld_by:
             self.withheld_by = group
             if not self._joined:
                 self._rest()
-            self._brake.withhold(self)
+            self._admission.withhold(self)
 
     def _rest(self) -> None:
-        """Nothing is held: what stops the channel is that confirms are withheld, or nothing."""
+        """Show deferred confirms as the limit, or none: nothing is buffered."""
         if self.withheld_by != 0:
-            self.flow.stop(LIMIT_WATERMARK, self.withheld_by, self._brake.now_us())
+            self.flow.stop(LIMIT_WATERMARK, self.withheld_by, self._admission.now_us())
         elif self.flow.limit != NO_LIMIT:
-            self.flow.go(self._brake.now_us())
+            self.flow.go(self._admission.now_us())
 
     def _leave_gate(self) -> None:
         if self._gate is not None:
@@ -342,8 +331,9 @@ class Holding(Waiter):
 
     # Going on
 
+    @override
     def go_on(self) -> None:
-        """Pass on what is held, unless it stands at a gate that will call."""
+        """Pass on the first row, unless it waits at a gate."""
         if self._gate is None:
             self._pass_on(1 << 62, False)
 
@@ -355,49 +345,57 @@ class Holding(Waiter):
         try:
             gone = self._pass_on(octets, True)
         except Exception:  # noqa: BLE001 - only this connection ends
-            self._passer.crash()
-        if self._held and gate is not None and not self._stopped and not self._passer.is_busy:
+            self._owner.crash()
+        if self._held and gate is not None and not self._stopped and not self._owner.is_busy:
             self._gate = gate  # it had its share for now
             gate.wait(self)
         return gone
 
     def _pass_on(self, octets: i64, served: bool) -> i64:
-        """Have inputs handled, the oldest first, until one is put back."""
+        """Handle inputs, the oldest first, until one is put back."""
         gone: i64 = 0
-        while self._held and not self._passer.is_busy:
-            if gone >= octets and self._passer.is_open:
+        while self._held and not self._owner.is_busy:
+            if gone >= octets and self._owner.is_open:
                 break
-            if self._brake.is_spent and not isinstance(self._held[0].event, list):
-                self._brake.wake()  # methods wait for another turn
+            if self._admission.is_spent and not isinstance(self._held[0].event, list):
+                self._admission.wake()  # commands wait for another turn
                 break
             self._stopped = False
             self._octets_back = 0
             held = self._take_first()
-            self._passer.resume(held.event, served)
+            self._owner.resume(held.event, served)
             gone += held.octets - self._octets_back
             if self._stopped:
                 break
         if gone > 0:
             self._moved = True
-            self._brake.moved = True
+            self._admission.moved = True
         self._settle()
         return gone
 
     def _settle(self) -> None:
-        """Take note that something went: perhaps it was the last."""
+        """Leave the admission control once the first row is empty."""
         if self._joined and not self._held:
             self._joined = False
             self._leave_gate()
             self._rest()
-            self._brake.leave(self)
+            self._admission.leave(self)
 
     # The end
 
+    def retire(self) -> bool:
+        """Drop the reference to a channel that is gone; False where inputs still wait for it."""
+        if self._held or self._behind:
+            return False
+        self._owner = _NOBODY
+        return True
+
+    @override
     def look(self) -> bool:
-        """Let the channel close if nothing has moved since the last look; else return True."""
+        """Close the channel if nothing has moved since the last look; else return True."""
         if not self._closes:
             return False
-        if self._moved or self._passer.is_busy:  # an operation ends by itself
+        if self._moved or self._owner.is_busy:  # an operation ends by itself
             self._moved = False
             return True
         self.let_go()
@@ -410,23 +408,23 @@ class Holding(Waiter):
         an operation, or is held while one is awaited: it may depend on that. The other inputs stay,
         and are handled at the end of the turn.
         """
-        brake = self._brake
+        admission = self._admission
         try:
-            while self._held and not self._passer.is_busy and brake.has_room(self.octets):
+            while self._held and not self._owner.is_busy and admission.has_room(self.octets):
                 event = self._held[0].event
-                if not isinstance(event, list) or not self._passer.force(event):
+                if not isinstance(event, list) or not self._owner.force(event):
                     break
                 self._take_first()
         except AmqpError as error:
-            _LOG.info("%s: publishes that were held are void: %s", brake.name, error)
+            _LOG.info("%s: buffered publishes discarded: %s", admission.name, error)
         except Exception:  # noqa: BLE001 - only this connection ends; others may stand at its gate
-            _LOG.exception("%s: while handing over publishes that were held", brake.name)
-        void = not self._passer.is_open
+            _LOG.exception("%s: while handing over buffered publishes", admission.name)
+        void = not self._owner.is_open
         dropped = self.drop_publishes()
         if dropped.messages > 0 and not void:
-            brake.drop(dropped.messages, dropped.octets)
+            admission.drop(dropped.messages, dropped.octets)
             text = "%s: %d publishes that were held are dropped, for their channel ends"
-            _LOG.warning(text, brake.name, int(dropped.messages))
+            _LOG.warning(text, admission.name, int(dropped.messages))
         self._leave_gate()
         self._settle()
-        brake.wake()
+        admission.wake()

@@ -1,4 +1,4 @@
-"""A channel's publishes on their way to queues."""
+"""Publishes on their way to queues."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from mypy_extensions import i64
 
 from headrace_broker.catalog.access import EXCHANGE
 from headrace_broker.catalog.permission import WRITE
-from headrace_broker.codecs.delivery_encoder import encode_return
 from headrace_broker.core.property_edit import without_header
 from headrace_broker.core.property_reader import HEADERS
 from headrace_broker.core.routing.distribution import (
@@ -17,17 +16,16 @@ from headrace_broker.core.routing.distribution import (
     distribution_keys,
 )
 from headrace_broker.flow.gate import Gate
-from headrace_broker.gateways.amqp.authorization import check, check_topic
-from headrace_broker.gateways.amqp.confirming import Confirms
-from headrace_broker.gateways.amqp.links import Links
-from headrace_broker.gateways.amqp.outlet import Outlet
-from headrace_broker.gateways.amqp.screening import (
+from headrace_broker.gateways.publishing.authorization import check, check_topic
+from headrace_broker.gateways.publishing.confirming import Confirms
+from headrace_broker.gateways.publishing.links import Links
+from headrace_broker.gateways.publishing.output_buffer import OutputBuffer
+from headrace_broker.gateways.publishing.screening import (
     Screen,
     remarks,
     with_properties,
     worth_a_look,
 )
-from headrace_broker.gateways.amqp.transaction import Transaction
 from headrace_broker.model.definition import Queue
 from headrace_broker.model.limits import ROUTING_STEPS_OF_MESSAGE
 from headrace_broker.model.message import Publish
@@ -40,11 +38,11 @@ from headrace_broker.model.reply_code import (
     PRECONDITION_FAILED,
     AmqpError,
 )
-from headrace_broker.runtime.port import QueueClient, Ticket
-from headrace_broker.runtime.trace_port import TRACING
+from headrace_broker.runtime.contract.port import PendingConfirm, QueueClient
+from headrace_broker.runtime.contract.trace_port import TRACING
 
 if TYPE_CHECKING:
-    from headrace_broker.runtime.router import Route
+    from headrace_broker.runtime.routing.router import Route
 
 
 class Publisher:
@@ -56,11 +54,9 @@ class Publisher:
         failed_at: when `publish` raises: which message is at fault, -1 for all of them.
     """
 
-    def __init__(
-        self, outlet: Outlet, links: Links, confirms: Confirms, transaction: Transaction
-    ) -> None:
-        self.screen = Screen(outlet)
-        self._outlet = outlet
+    def __init__(self, output: OutputBuffer, links: Links, confirms: Confirms) -> None:
+        self.screen = Screen(output)
+        self._output = output
         self._links = links
         self._confirms = confirms
         # The exchange that the user may write to, as of this version of the permissions.
@@ -68,7 +64,6 @@ class Publisher:
         self._permitted_version = 0
         self._narrowed = False  # a topic permission of the user says which routing keys there
         self._allowed: Route | None = None  # then, the route that was asked about last
-        self._transaction = transaction
         self.closed: Gate | None = None
         self.failed_at: i64 = -1
         self._served = False
@@ -92,36 +87,38 @@ class Publisher:
 
         Raises:
             AmqpError: NOT_IMPLEMENTED (immediate), NOT_FOUND (exchange), ACCESS_REFUSED (internal
-                exchange, no permission): none was published. PRECONDITION_FAILED (a property),
-                SYNTAX_ERROR (headers), NOT_IMPLEMENTED where headers decide: those before it were.
+                exchange, no permission): none was published. PRECONDITION_FAILED (a property, or
+                a route that costs too much), SYNTAX_ERROR (headers), NOT_IMPLEMENTED where headers
+                decide: those before it were.
         """
         head = publishes[0]
-        outlet = self._outlet
+        output = self._output
         self.closed = None
         self.failed_at = -1
         self._served = served
         self._force = force
-        route = outlet.broker.route(outlet.vhost, head.route)
+        route = output.broker.route(output.vhost, head.route)
         if route.work > 0:
             self._charge(route)
-        version = outlet.broker.permissions.version
+        version = output.broker.permissions.version
         if route.exchange != self._permitted or version != self._permitted_version:
-            check(outlet, WRITE, EXCHANGE, route.exchange)
+            check(output, WRITE, EXCHANGE, route.exchange)
             self._permitted = route.exchange
             self._permitted_version = version
-            permissions = outlet.broker.permissions
-            self._narrowed = permissions.narrows(outlet.user, outlet.vhost, route.exchange)
+            permissions = output.broker.permissions
+            self._narrowed = permissions.narrows(output.user, output.vhost, route.exchange)
             self._allowed = None
         if self._narrowed and route is not self._allowed:
-            check_topic(outlet, route.exchange, route.routing_key)
+            check_topic(output, route.exchange, route.routing_key)
             self._allowed = route
-        lost = not route.queues and not route.needs_message and not route.replies
+        lost = not (route.queues or route.needs_message or route.replies or route.problem)
         if lost and not current and not route.internal:
             return publishes
         if not route.known or route.internal:
             self._refuse(route)
         if route.needs_message or worth_a_look(publishes):
             return self._publish_singly(publishes, route, current)
+        _check_cost(route)
         if self._is_closed(route):
             return publishes
         self._pass_on(publishes, route)
@@ -146,12 +143,12 @@ class Publisher:
 
     def _charge(self, route: Route) -> None:
         """Spend the turn's budget on what it took to find a route."""
-        self._outlet.brake.intake.charge(route.work // ROUTING_STEPS_OF_MESSAGE)
+        self._output.admission.intake.charge(route.work // ROUTING_STEPS_OF_MESSAGE)
         route.work = 0
 
     def _is_closed(self, route: Route) -> bool:
         """Return whether a queue on the way lets nobody pass, and note which gate it is."""
-        if route.queues and not self._transaction.selected:
+        if route.queues and not self.collects:
             self.closed = self._links.closed_gate(route.queues, self._served, self._force)
         return self.closed is not None
 
@@ -168,23 +165,25 @@ class Publisher:
                 marks = remarks(publish.properties)
                 checked = self.screen.check(publish, marks)
                 if not route.needs_message and marks & HEADERS == 0:
+                    _check_cost(route)
                     if not together and self._is_closed(route):
                         return publishes[done:]
                     together.append(checked)
                     continue
                 if self._narrowed:
-                    self._check_copies(route, checked)
+                    self.check_copies(route, checked)
                 found = self._route_message(checked)
-                if not current and not found.queues and not found.replies:
-                    return publishes[done:]
+                if not (current or found.queues or found.replies or found.problem):
+                    return publishes[done:]  # paid for when it is looked at again
+                self._charge(found)
+                _check_cost(found)
                 if self._is_closed(found):
                     return publishes[done:]
                 if together:
                     self._pass_on(together, route)
                     together = []
-                if BCC in checked.properties:
-                    properties = without_header(checked.properties, BCC)
-                    checked = with_properties(checked, properties)
+                if not self.collects:  # whose commit looks at blind copies again
+                    checked = without_blind_copies(checked)
                 self._pass_on([checked], found)
         finally:
             if together:
@@ -196,50 +195,35 @@ class Publisher:
 
         Each message may have been compared with thousands of bindings.
         """
-        gate = self._outlet.brake.intake.gate
-        if gate.room or self._force or self._transaction.selected:
+        gate = self._output.admission.intake.gate
+        if gate.room or self._force or self.collects:
             return False
         self.closed = gate
         return True
 
-    def _check_copies(self, route: Route, publish: Publish) -> None:
+    def check_copies(self, route: Route, publish: Publish) -> None:
         """Refuse what the headers CC and BCC name; a table that cannot be read is refused later."""
         try:
             keys = distribution_keys(publish.properties)
         except DistributionError:
             return
         for key in keys:
-            check_topic(self._outlet, route.exchange, key)
+            check_topic(self._output, route.exchange, key)
 
     def _route_message(self, publish: Publish) -> Route:
-        outlet = self._outlet
+        output = self._output
         try:
-            route = outlet.broker.route_message(outlet.vhost, publish.route, publish.properties)
+            route = output.broker.route_message(output.vhost, publish.route, publish.properties)
         except DistributionError as error:
             raise AmqpError(PRECONDITION_FAILED, f"invalid message: {error}") from error
-        if route.work > 0:
-            self._charge(route)
         return route
 
     def _refuse(self, route: Route) -> None:
-        vhost = self._outlet.vhost
+        vhost = self._output.vhost
         if not route.known:
             raise AmqpError(NOT_FOUND, f"no exchange '{route.exchange}' in vhost '{vhost}'")
         text = f"cannot publish to internal exchange '{route.exchange}' in vhost '{vhost}'"
         raise AmqpError(ACCESS_REFUSED, text)
-
-    def distribute_held(self) -> list[tuple[Queue, list[Publish]]]:
-        """Take what the transaction holds: send back what finds no queue, the rest by queue."""
-        batches: dict[int, tuple[Queue, list[Publish]]] = {}
-        for publishes, route in self._transaction.take_publishes():
-            self._count(publishes, route)
-            if route.replies:
-                self._reply(publishes, route)
-            elif not route.queues:
-                self._return_unroutable(publishes)
-            for queue in route.queues:
-                batches.setdefault(queue.group, (queue, []))[1].extend(publishes)
-        return list(batches.values())
 
     def _pass_on(self, publishes: list[Publish], route: Route) -> None:
         """Hand out messages that all go where `route` says, and that nothing is wrong with."""
@@ -249,93 +233,99 @@ class Publisher:
             return
         began_ns = tracer.now_ns()
         self._hand_out(publishes, route)
-        tracer.routed(publishes, self._outlet.vhost, route.queues, began_ns)
+        tracer.routed(publishes, self._output.vhost, route.queues, began_ns)
 
     def _hand_out(self, publishes: list[Publish], route: Route) -> None:
-        self._outlet.brake.published(publishes)
-        if self._transaction.selected:
-            self._transaction.hold(publishes, route)
+        self._output.admission.published(publishes)
+        if self.collects:
+            self.collect(publishes, route)
             return
-        self._count(publishes, route)
+        self.count(publishes, route)
         credit = self._links.credit
         credit.spend(len(publishes))
-        brake = self._outlet.brake
-        owed = brake.account.octets
+        admission = self._output.admission
+        owed = admission.account.octets
         if publishes[0].immediate:
             self._publish_immediate(publishes, route)
         else:
             self._distribute(publishes, route)
-        brake.intake.take(len(publishes), brake.account.octets - owed)
+        admission.intake.take(len(publishes), admission.account.octets - owed)
         credit.passed_on(len(publishes))
 
-    def _count(self, publishes: list[Publish], route: Route) -> None:
+    def count(self, publishes: list[Publish], route: Route) -> None:
+        """Count publishes that go to their queues."""
         count: i64 = len(publishes)
         self._links.traffic.publish += count
         route.traffic.routed(count, len(route.queues))
 
     def _distribute(self, publishes: list[Publish], route: Route) -> None:
-        outlet = self._outlet
+        output = self._output
         confirms = self._confirms
         queues = route.queues
-        account = outlet.brake.account
+        account = output.admission.account
         ticket = confirms.issue(len(publishes), len(queues)) if confirms.enabled else None
         if route.replies:
-            self._reply(publishes, route)
+            self.reply(publishes, route)
         elif not queues:
-            self._return_unroutable(publishes)
+            self.return_unroutable(publishes)
         if ticket is not None and not queues:
-            outlet.confirm(confirms)
+            output.confirm(confirms)
         for queue in queues:
             self._hand_over(publishes, queue, ticket)
             account.tab(queue.group).came_through(route.exchange, len(publishes))
 
-    def _hand_over(self, publishes: list[Publish], queue: Queue, ticket: Ticket | None) -> None:
-        outlet = self._outlet
+    def _hand_over(
+        self, publishes: list[Publish], queue: Queue, ticket: PendingConfirm | None
+    ) -> None:
+        output = self._output
         link = self._links.open(queue)
         if ticket is not None:
             link.tickets += 1
         if not self.send(link.client, publishes, ticket):
             self._links.congest(link)
-        outlet.touch(link)
+        output.touch(link)
 
-    def send(self, client: QueueClient, publishes: list[Publish], ticket: Ticket | None) -> bool:
+    def send(
+        self, client: QueueClient, publishes: list[Publish], ticket: PendingConfirm | None
+    ) -> bool:
         """Give publishes to a queue; see `QueueClient.publish`."""
         return client.publish(publishes, ticket)
 
     def _publish_immediate(self, publishes: list[Publish], route: Route) -> None:
         """Hand out messages that come back where no queue has a consumer that can take them."""
-        outlet = self._outlet
-        account = outlet.brake.account
+        output = self._output
+        account = output.admission.account
         queues = route.queues
-        if not outlet.broker.allows_immediate(outlet.vhost, queues):
+        if not output.broker.allows_immediate(output.vhost, queues):
             raise AmqpError(NOT_IMPLEMENTED, "immediate=true")
         for publish in publishes:
             ticket = self._confirms.issue_immediate(publish, len(queues))
             if route.replies:
-                self._reply([publish], route)
+                self.reply([publish], route)
             elif not queues and publish.mandatory:
-                self._return_unroutable([publish])
+                self.return_unroutable([publish])
             elif not queues:
                 self.return_publish(publish, NO_CONSUMERS, b"NO_CONSUMERS")
             if not queues:
-                outlet.confirm(self._confirms)
+                output.confirm(self._confirms)
             for queue in queues:
                 self._hand_over([publish], queue, ticket)
                 account.tab(queue.group).came_through(route.exchange, 1)
 
-    def _reply(self, publishes: list[Publish], route: Route) -> None:
+    def reply(self, publishes: list[Publish], route: Route) -> None:
         """Send direct replies; what reaches nobody and goes to no queue is not routed."""
-        broker = self._outlet.broker
+        broker = self._output.broker
         for publish in publishes:
             reached = bool(route.queues)
             for name in route.replies:
                 if broker.reply(name, publish):
                     reached = True
             if not reached:
-                self._return_unroutable([publish])
+                self.return_unroutable([publish])
 
-    def _return_unroutable(self, publishes: list[Publish]) -> None:
-        self._outlet.brake.intake.unroutable += len(publishes)
+    def return_unroutable(self, publishes: list[Publish]) -> None:
+        """Send back mandatory publishes that reach no queue, and drop others."""
+        self._output.admission.intake.unroutable += len(publishes)
         if not publishes[0].mandatory:
             self._links.traffic.drop_unroutable += len(publishes)
         else:
@@ -343,8 +333,27 @@ class Publisher:
             for publish in publishes:
                 self.return_publish(publish, NO_ROUTE, b"NO_ROUTE")
 
+    @property
+    def collects(self) -> bool:
+        """True while publishes are kept for a transaction and handed to no queue."""
+        return False
+
+    def collect(self, publishes: list[Publish], route: Route) -> None:
+        """Keep publishes for a transaction; called while it `collects`."""
+        raise AssertionError("abstract")
+
     def return_publish(self, publish: Publish, code: int, text: bytes) -> None:
         """Send a message back to its publisher."""
-        self._outlet.brake.intake.returned += 1
-        encode_return(self._outlet.out, publish, code, text, self._outlet.frame_max)
-        self._outlet.written()
+        raise AssertionError("abstract")
+
+
+def _check_cost(route: Route) -> None:
+    if route.problem:
+        raise AmqpError(PRECONDITION_FAILED, f"invalid message: {route.problem}")
+
+
+def without_blind_copies(publish: Publish) -> Publish:
+    """Return a message without its header BCC, which consumers do not get."""
+    if BCC not in publish.properties:
+        return publish
+    return with_properties(publish, without_header(publish.properties, BCC))

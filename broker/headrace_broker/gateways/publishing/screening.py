@@ -28,7 +28,7 @@ from headrace_broker.core.property_reader import (
     PropertyReader,
 )
 from headrace_broker.core.routing.distribution import holds_copies
-from headrace_broker.gateways.amqp.outlet import Outlet
+from headrace_broker.gateways.publishing.output_buffer import OutputBuffer
 from headrace_broker.model.limits import TTL_MS_MAX
 from headrace_broker.model.message import Publish
 from headrace_broker.model.reply_code import PRECONDITION_FAILED, AmqpError
@@ -97,9 +97,9 @@ class Screen:
         reply_name: where direct replies to this channel go, "" while it has no consumer for them.
     """
 
-    def __init__(self, outlet: Outlet) -> None:
+    def __init__(self, output: OutputBuffer) -> None:
         self.reply_name = ""
-        self._outlet = outlet
+        self._output = output
         self._reader = PropertyReader()
 
     def check(self, publish: Publish, found: i64) -> Publish:
@@ -127,10 +127,10 @@ class Screen:
         return publish
 
     def _check_user(self, claimed: bytes) -> None:
-        user = self._outlet.user
+        user = self._output.user
         if claimed == user.encode():
             return
-        if IMPERSONATOR not in self._outlet.broker.user_tags(user):
+        if IMPERSONATOR not in self._output.broker.user_tags(user):
             name = claimed.decode("utf-8", "replace")
             text = f"user_id property set to '{name}' but authenticated user was '{user}'"
             raise AmqpError(PRECONDITION_FAILED, text)

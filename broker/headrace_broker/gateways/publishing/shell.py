@@ -8,6 +8,9 @@ from typing import Any
 
 from mypy_extensions import mypyc_attr
 
+from headrace_broker.codecs.delivery_encoder import BodyFrames
+from headrace_broker.model.limits import OUTPUT_FLUSH_BYTES
+
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class Shell:
@@ -23,6 +26,11 @@ class Shell:
     @abstractmethod
     def write(self, data: bytes) -> None:
         """Hand octets to the socket; may call `writable_changed` before it returns."""
+
+    def write_body(self, body: BodyFrames) -> None:
+        """Hand a large body to the socket, before all that is written from now on; as `write`."""
+        while body.left > 0:
+            self.write(body.take(OUTPUT_FLUSH_BYTES))
 
     @abstractmethod
     def set_reading(self, reading: bool) -> None:
@@ -47,6 +55,9 @@ class Shell:
     @abstractmethod
     def start(self, operation: Coroutine[Any, Any, None]) -> None:
         """Run an operation beside everything else; it handles its own exceptions."""
+
+    def released(self) -> None:
+        """Forget the connection: its socket is gone, and it has given back all that it had."""
 
     @abstractmethod
     def disconnect(self) -> None:

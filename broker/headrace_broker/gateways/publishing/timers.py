@@ -7,8 +7,8 @@ from typing import Final, final
 
 from mypy_extensions import i64
 
-from headrace_broker.gateways.amqp.shell import Shell
-from headrace_broker.runtime.port import Broker
+from headrace_broker.gateways.publishing.shell import Shell
+from headrace_broker.runtime.broker_port import Broker
 
 TIMER_RATE: Final = 1  # look again whether a publish rate allows more
 TIMER_TELL: Final = 2  # tell the client that it is held

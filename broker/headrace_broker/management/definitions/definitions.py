@@ -8,20 +8,20 @@ from typing import Final
 
 from aiohttp import web
 
-from headrace_broker.management.access import caller, check_enters
-from headrace_broker.management.administration import Administration, known_vhost
-from headrace_broker.management.answer import bad_request, done, json_answer
-from headrace_broker.management.body import LargeBodies
-from headrace_broker.management.definition_export import cluster_definitions, vhost_definitions
-from headrace_broker.management.definition_file import DefinitionFile, VhostFile
-from headrace_broker.management.definition_import import (
+from headrace_broker.management.definitions.export import cluster_definitions, vhost_definitions
+from headrace_broker.management.definitions.file import DefinitionFile, VhostFile, check_size
+from headrace_broker.management.definitions.importing import (
     Step,
-    carry_out,
+    apply_steps,
     cluster_steps,
     rehearse,
     vhost_steps,
 )
-from headrace_broker.management.route import ADMINISTRATOR, Parameter, Route, got, posted
+from headrace_broker.management.http.access import caller, check_enters
+from headrace_broker.management.http.administration import Administration, known_vhost
+from headrace_broker.management.http.answer import bad_request, done, json_answer
+from headrace_broker.management.http.body import LargeBodies
+from headrace_broker.management.http.route import ADMINISTRATOR, Parameter, Route, got, posted
 
 DOWNLOAD: Final = (Parameter("download", "Name of the file that a browser makes of it."),)
 _FILE_NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,100}")
@@ -75,7 +75,7 @@ class DefinitionEndpoints:
         return json_answer(vhost_definitions(self._node.view, vhost), headers=_download(request))
 
     async def _import(self, request: web.Request) -> web.Response:
-        async with self._bodies.decoded(request, DefinitionFile) as file:
+        async with self._bodies.decoded(request, DefinitionFile, check_size) as file:
             await self._node.catch_up()
             view = self._node.view
             await self._do(await asyncio.to_thread(lambda: list(cluster_steps(file, view))))
@@ -84,14 +84,14 @@ class DefinitionEndpoints:
     async def _import_vhost(self, request: web.Request) -> web.Response:
         vhost = await known_vhost(self._node, request)
         check_enters(caller(), self._node.view, vhost)
-        async with self._bodies.decoded(request, VhostFile) as file:
+        async with self._bodies.decoded(request, VhostFile, check_size) as file:
             await self._node.catch_up()
             await self._do(list(vhost_steps(file, vhost)))
         return done()
 
     async def _do(self, steps: list[Step]) -> None:
         snapshot = self._node.snapshot()
-        await carry_out(self._node, await asyncio.to_thread(rehearse, snapshot, steps))
+        await apply_steps(self._node, await asyncio.to_thread(rehearse, snapshot, steps))
 
 
 def _download(request: web.Request) -> dict[str, str] | None:

@@ -7,12 +7,12 @@ from typing import Any
 
 import msgspec
 
-from headrace_broker import build_info
 from headrace_broker.catalog.view import CatalogView
-from headrace_broker.management.parameters import global_parameters, parameters
-from headrace_broker.management.policies import render_policy
-from headrace_broker.management.users import render_user
-from headrace_broker.management.vhosts import render_vhost
+from headrace_broker.management.resources.parameters import global_parameters, parameters
+from headrace_broker.management.resources.policies import render_policy
+from headrace_broker.management.resources.users import render_user
+from headrace_broker.management.resources.vhosts import render_vhost
+from headrace_broker.model import build_info
 from headrace_broker.model.definition import Exchange, Queue
 
 RESERVED_PREFIX = "amq."

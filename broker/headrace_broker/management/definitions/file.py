@@ -6,7 +6,9 @@ from typing import Any
 
 import msgspec
 
-from headrace_broker.management.policies import PolicyBody
+from headrace_broker.management.http.answer import bad_request
+from headrace_broker.management.resources.policies import PolicyBody
+from headrace_broker.model.limits import DEFINITION_CONTAINERS_MAX, DEFINITION_VALUES_MAX
 
 
 class UserDefinition(msgspec.Struct):
@@ -133,3 +135,20 @@ class DefinitionFile(VhostFile):
     permissions: list[PermissionDefinition] = []
     topic_permissions: list[TopicPermissionDefinition] = []
     global_parameters: list[GlobalParameterDefinition] = []
+
+
+def check_size(text: bytes) -> None:
+    """Refuse a file that would be too many values: arguments may hold any.
+
+    Marks within strings count too, of which names have few.
+
+    Raises:
+        ApiError: 400.
+    """
+    containers = text.count(b"{") + text.count(b"[")
+    if containers > DEFINITION_CONTAINERS_MAX:
+        rule = f"must have at most {DEFINITION_CONTAINERS_MAX} objects and arrays"
+        raise bad_request(f"body: {rule}, it has some {containers}")
+    values = containers + text.count(b",")
+    if values > DEFINITION_VALUES_MAX:
+        raise bad_request(f"body: must have at most {DEFINITION_VALUES_MAX} values")

@@ -27,21 +27,22 @@ from headrace_broker.catalog.command import (
     SetUserLimits,
 )
 from headrace_broker.catalog.exchange_argument import arguments_problem, unknown_exchange_arguments
+from headrace_broker.catalog.proposal import without_administrator
 from headrace_broker.catalog.rehearsal import Rehearsal
 from headrace_broker.catalog.result import Exists, Inequivalent, Locked, Ok, Result
 from headrace_broker.catalog.view import CatalogView
-from headrace_broker.management.administration import Administration
-from headrace_broker.management.answer import ApiError, bad_request, check
-from headrace_broker.management.definition_file import (
+from headrace_broker.management.definitions.file import (
     DefinitionFile,
     QueueDefinition,
     UserDefinition,
     VhostDefinition,
     VhostFile,
 )
-from headrace_broker.management.parameters import global_command, parameter_command
-from headrace_broker.management.users import given_hash
-from headrace_broker.management.vhosts import DEFAULT_QUEUE_TYPE
+from headrace_broker.management.http.administration import Administration
+from headrace_broker.management.http.answer import ApiError, bad_request, check
+from headrace_broker.management.resources.parameters import global_command, parameter_command
+from headrace_broker.management.resources.users import given_hash
+from headrace_broker.management.resources.vhosts import DEFAULT_QUEUE_TYPE
 from headrace_broker.model.definition import (
     Binding,
     Exchange,
@@ -51,8 +52,8 @@ from headrace_broker.model.definition import (
     Vhost,
 )
 from headrace_broker.model.limits import IMPORTS_AT_ONCE, LISTING_TURN_ROWS
-from headrace_broker.runtime.password import new_user
-from headrace_broker.runtime.unknown_arguments import UNKNOWN_ARGUMENTS
+from headrace_broker.runtime.routing.unknown_arguments import UNKNOWN_ARGUMENTS
+from headrace_broker.runtime.security.password import new_user
 
 # What other brokers' files hold about themselves.
 _THEIRS: Final = frozenset(
@@ -82,10 +83,15 @@ def cluster_steps(file: DefinitionFile, view: CatalogView) -> Iterator[Step]:
     """
     for at, vhost in enumerate(file.vhosts):
         yield Step(f"vhosts[{at}] '{vhost.name}'", 0, PutVhost(_vhost(vhost)))
+    users: list[Step] = []
     for at, user in enumerate(file.users):
         where = f"users[{at}] '{user.name}'"
-        yield Step(where, 0, _placed(where, _user, user, view))
-        yield Step(where, 1, SetUserLimits(user.name, user.limits, replace=True))
+        command = _placed(where, _user, user, view)
+        # The last administrator keeps its tag, so those who get it come first.
+        users.append(Step(where, 0 if without_administrator(command) else -1, command))
+    yield from sorted(users, key=lambda step: step.stage)
+    for step, user in zip(users, file.users, strict=True):
+        yield Step(step.where, 1, SetUserLimits(user.name, user.limits, replace=True))
     for at, each in enumerate(file.permissions):
         permission = Permission(each.user, each.vhost, each.configure, each.write, each.read)
         where = f"permissions[{at}] of '{each.user}' in '{each.vhost}'"
@@ -247,7 +253,7 @@ def _of_a_kind(view: CatalogView, step: Step) -> DeclareQueue:
     return msgspec.structs.replace(command, kind=kind, replicas=replicas)
 
 
-async def carry_out(node: Administration, steps: list[Step]) -> None:
+async def apply_steps(node: Administration, steps: list[Step]) -> None:
     """Have steps done, one stage after the other, many of a stage at once.
 
     Raises:

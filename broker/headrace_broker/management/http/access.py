@@ -17,13 +17,16 @@ from headrace_broker.catalog.access import (
 )
 from headrace_broker.catalog.permission import WRITE
 from headrace_broker.catalog.view import CatalogView
-from headrace_broker.management.answer import bad_request
+from headrace_broker.management.http.answer import bad_request
 from headrace_broker.model.definition import Binding, Queue
 
 __all__ = ["TAGS", "Caller"]
 
 # Set for each request, in its own task, before its handler runs.
 CALLER: Final[ContextVar[Caller]] = ContextVar("CALLER")
+# Likewise: the token of the log-in at the page that has let it in, "" where that was a password or
+# certificate.
+PAGE_TOKEN: Final[ContextVar[str]] = ContextVar("PAGE_TOKEN")
 
 
 def caller() -> Caller:

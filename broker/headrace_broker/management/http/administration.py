@@ -9,30 +9,33 @@ from aiohttp import web
 
 from headrace_broker.catalog.command import AnyCommand
 from headrace_broker.catalog.movement import Step
+from headrace_broker.catalog.permission import DEFAULT_EXCHANGE_NAME
+from headrace_broker.catalog.permission_watch import PermissionWatches
 from headrace_broker.catalog.result import Result
 from headrace_broker.catalog.view import CatalogView
-from headrace_broker.management.answer import not_found
+from headrace_broker.management.http.access import caller, check_sees
+from headrace_broker.management.http.answer import not_found
 from headrace_broker.model.archive import ArchiveStatus
 from headrace_broker.model.definition import Binding, Exchange, Node, Queue, User
 from headrace_broker.model.limits import LISTING_ROWS_MAX
 from headrace_broker.model.stats import StatsRow
 from headrace_broker.model.status import ClockStatus, LeaseGroupStatus, MemberStatus, NodeLoad
-from headrace_broker.runtime.browsing import Page
-from headrace_broker.runtime.client_list import ClientListing
-from headrace_broker.runtime.clock import Clock
-from headrace_broker.runtime.counts import QueueCounts
-from headrace_broker.runtime.flow_report import FlowReport
-from headrace_broker.runtime.inquiry import ANSWER_SECONDS_MAX, Stats
-from headrace_broker.runtime.message_service import FetchedMessage, Moved
+from headrace_broker.runtime.clients.client_list import ClientListing
+from headrace_broker.runtime.cluster.operations import RebalanceStatus, StepOutcome
+from headrace_broker.runtime.contract.clock import Clock
+from headrace_broker.runtime.explain.flow_report import FlowReport
+from headrace_broker.runtime.inspect.browsing import Page
+from headrace_broker.runtime.inspect.counts import QueueCounts
+from headrace_broker.runtime.inspect.message_service import FetchedMessage, Moved
 from headrace_broker.runtime.metrics.metric import Sample
 from headrace_broker.runtime.metrics.objects import ObjectTable
 from headrace_broker.runtime.metrics.requests import HttpMeter
-from headrace_broker.runtime.operations import RebalanceStatus, StepOutcome
-from headrace_broker.runtime.page_logins import PageLogins
+from headrace_broker.runtime.rpc.inquiry import ANSWER_SECONDS_MAX, Stats
+from headrace_broker.runtime.security.page_logins import PageLogins
 
 
 class TopologyPort(Protocol):
-    """See `runtime.topology.Topology`. Everything raises AmqpError."""
+    """See `runtime.cluster.topology.Topology`. Everything raises AmqpError."""
 
     async def declare_queue(
         self,
@@ -63,7 +66,7 @@ class TopologyPort(Protocol):
 
 
 class MessagePort(Protocol):
-    """See `runtime.message_service.MessageService`. Everything raises AmqpError."""
+    """See `runtime.inspect.message_service.MessageService`. Everything raises AmqpError."""
 
     async def browse(self, queue: Queue, after: int, limit: int, body_octets: int) -> Page:
         """Look at messages without taking them."""
@@ -81,7 +84,7 @@ class MessagePort(Protocol):
 
 
 class OperationsPort(Protocol):
-    """See `runtime.operations.Operations`. Everything that changes something raises AmqpError."""
+    """See `runtime.cluster.operations.Operations`. What changes something raises AmqpError."""
 
     balance: RebalanceStatus
 
@@ -100,7 +103,7 @@ class OperationsPort(Protocol):
     async def loads(self) -> dict[int, NodeLoad]:
         """Return what nodes do."""
 
-    async def carry_out(self, steps: Sequence[Step]) -> list[StepOutcome]:
+    async def apply_steps(self, steps: Sequence[Step]) -> list[StepOutcome]:
         """Take steps."""
 
     async def admit(self, node: Node) -> Node:
@@ -120,7 +123,7 @@ class OperationsPort(Protocol):
 
 
 class PublishPort(Protocol):
-    """See `runtime.publish_service.PublishService`."""
+    """See `runtime.inspect.publish_service.PublishService`."""
 
     async def publish(
         self, vhost: str, route: bytes, properties: bytes, body: bytes, user: str
@@ -129,7 +132,7 @@ class PublishPort(Protocol):
 
 
 class StatsPort(Protocol):
-    """See `runtime.stats.StatsBook`."""
+    """See `runtime.metrics.stats.StatsBook`."""
 
     async def ask(
         self, question: Stats, seconds: float = ANSWER_SECONDS_MAX
@@ -141,7 +144,7 @@ class StatsPort(Protocol):
 
 
 class LeasePort(Protocol):
-    """See `runtime.lease_listing.LeaseListing`. Coroutines raise AmqpError."""
+    """See `runtime.lease.listing.LeaseListing`. Coroutines raise AmqpError."""
 
     async def everyone(self) -> tuple[list[LeaseGroupStatus], tuple[str, ...]]:
         """Return the groups of all queues, and the names of nodes that did not answer."""
@@ -154,7 +157,7 @@ class LeasePort(Protocol):
 
 
 class ArchivePort(Protocol):
-    """See `runtime.archive_desk.ArchiveDesk`. Coroutines raise AmqpError."""
+    """See `runtime.archive.service.ArchiveService`. Coroutines raise AmqpError."""
 
     async def of(self, queue: Queue) -> ArchiveStatus:
         """Return the archive of a queue."""
@@ -179,7 +182,7 @@ class MetricsPort(Protocol):
 
 
 class Administration(Protocol):
-    """See `runtime.administration.NodeAdministration`. Coroutines raise AmqpError."""
+    """See `runtime.administration`. Coroutines raise AmqpError."""
 
     @property
     def view(self) -> CatalogView:
@@ -229,6 +232,10 @@ class Administration(Protocol):
     def page_logins(self) -> PageLogins:
         """Who is logged in at the web page."""
 
+    @property
+    def standings(self) -> PermissionWatches:
+        """What runs for users on this node."""
+
     async def submit(self, command: AnyCommand) -> Result:
         """Have a command applied."""
 
@@ -274,11 +281,13 @@ async def known_vhost(node: Administration, request: web.Request) -> str:
     """Return the vhost that a path names.
 
     Raises:
+        AmqpError: ACCESS_REFUSED to who may not know whether it is there.
         ApiError: 404, there is none of that name.
     """
-    vhost = request.match_info["vhost"]
-    if node.view.vhost(vhost) is None:
+    vhost, who = request.match_info["vhost"], caller()
+    if not who.sees(node.view, vhost) or node.view.vhost(vhost) is None:
         await node.catch_up()  # it may have been created through another node a moment ago
+    check_sees(who, node.view, vhost)
     if node.view.vhost(vhost) is None:
         raise not_found(f"vhost '{vhost}'")
     return vhost
@@ -313,13 +322,19 @@ async def known_queue(node: Administration, vhost: str, name: str) -> Queue:
     return queue
 
 
+def exchange_name(name: str) -> str:
+    """Return the name of an exchange that a request names; "amq.default" stands for ""."""
+    return "" if name == DEFAULT_EXCHANGE_NAME else name
+
+
 async def known_exchange(node: Administration, vhost: str, name: str) -> Exchange:
     """Return an exchange; "" and "amq.default" are the default one.
 
     Raises:
         ApiError: 404, there is none of that name.
     """
-    if name in ("", "amq.default"):
+    name = exchange_name(name)
+    if not name:
         return Exchange(vhost, "", "direct")
     if node.view.exchange(vhost, name) is None:
         await node.catch_up()

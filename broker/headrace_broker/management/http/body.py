@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import re
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from typing import Any, Final, TypeVar
 
 import msgspec
 from aiohttp import web
 
-from headrace_broker.management.answer import ApiError, bad_request
+from headrace_broker.management.http.answer import ApiError, bad_request
 from headrace_broker.model.limits import (
     BODY_SECONDS_MAX,
     LARGE_BODIES_MAX,
@@ -34,7 +34,7 @@ async def decode(request: web.Request, kind: type[T]) -> T:
         ApiError: 400, the body is no JSON object, or a field is missing or breaks its rule; 413, it
             has more than REQUEST_BODY_BYTES_MAX octets.
     """
-    return converted(parse(await _read(request, REQUEST_BODY_BYTES_MAX)), kind)
+    return decoded(await _read(request, REQUEST_BODY_BYTES_MAX), kind)
 
 
 class LargeBodies:
@@ -44,14 +44,28 @@ class LargeBodies:
         self._slots = asyncio.Semaphore(LARGE_BODIES_MAX)
 
     @contextlib.asynccontextmanager
-    async def decoded(self, request: web.Request, kind: type[T]) -> AsyncIterator[T]:
+    async def decoded(
+        self,
+        request: web.Request,
+        kind: type[T],
+        check: Callable[[bytes], None] = lambda text: None,
+    ) -> AsyncIterator[T]:
         """Give the body as `decode` does, with up to LARGE_BODY_BYTES_MAX octets.
+
+        What takes any values at all has to bound them by `check` or by being msgspec.Raw.
+
+        Args:
+            request: whose body it is.
+            kind: of the value.
+            check: raises ApiError 400 for octets that would be too many values.
 
         Raises:
             ApiError: as `decode`.
         """
         async with self._slots:
-            yield converted(parse(await _read(request, LARGE_BODY_BYTES_MAX)), kind)
+            text = await _read(request, LARGE_BODY_BYTES_MAX)
+            check(text)
+            yield decoded(text, kind)
 
 
 async def _read(request: web.Request, octets_max: int) -> bytes:
@@ -66,19 +80,30 @@ async def _read(request: web.Request, octets_max: int) -> bytes:
         raise ApiError(408, "request_timeout", reason) from None
 
 
-def parse(text: bytes) -> dict[str, Any]:
-    """Return a JSON object, an empty one for no text.
+def decoded(text: bytes, kind: type[T], field: str = "") -> T:
+    """Return a JSON object as a value of a type; for no text an empty one.
+
+    Only what the type asks for is made into objects.
+
+    Args:
+        text: UTF-8.
+        kind: of the value.
+        field: of the body that the text stands in, "" for the whole.
 
     Raises:
-        ApiError: 400, it is none.
+        ApiError: 400, it is none, or a field is missing or breaks its rule.
     """
+    text = text.strip() or b"{}"
     try:
-        data: Any = msgspec.json.decode(text) if text.strip() else {}
+        text.decode()  # also what is skipped
+        if not text.startswith(b"{"):
+            msgspec.json.decode(text, type=msgspec.Raw)  # what is no JSON at all is told so
+            raise bad_request(f"{field or 'body'}: must be a JSON object")
+        return msgspec.json.decode(text, type=kind, strict=False)
+    except msgspec.ValidationError as error:
+        raise bad_request(_explain(str(error), field)) from None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise bad_request(f"body: is not JSON: {error}") from None
-    if not isinstance(data, dict):
-        raise bad_request("body: must be a JSON object")
-    return data
 
 
 def converted(data: Any, kind: type[T]) -> T:
@@ -93,10 +118,11 @@ def converted(data: Any, kind: type[T]) -> T:
         raise bad_request(_explain(str(error))) from None
 
 
-def _explain(error: str) -> str:
+def _explain(error: str, within: str = "") -> str:
     match = _WHERE.fullmatch(error)
     assert match is not None
-    what, where = match[1], match[2] or "body"
+    what = match[1]
+    where = ".".join(filter(None, (within, match[2]))) or "body"
     missing = _MISSING.fullmatch(what)
     if missing is not None:
         field = missing[1] if where == "body" else f"{where}.{missing[1]}"

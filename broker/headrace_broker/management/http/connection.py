@@ -11,11 +11,51 @@ from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
 from typing_extensions import override
 
-from headrace_broker.management.answer import error_answer
-from headrace_broker.management.headers import protect
-from headrace_broker.runtime.unproven_log import unproven
+from headrace_broker.management.http.answer import error_answer
+from headrace_broker.management.http.headers import protect
+from headrace_broker.model.limits import HTTP_CONNECTIONS_MAX, HTTP_CONNECTIONS_OF_ADDRESS
+from headrace_broker.runtime.calls.fair_places import FairPlaces, NoPlaceError
+from headrace_broker.runtime.security.login_limit import site
+from headrace_broker.runtime.security.unproven_log import unproven
 
-_LOG: Final = logging.getLogger(__name__)
+_LOG: Final = logging.getLogger("headrace.http")
+
+
+class HttpPlaces:
+    """Places for the connections of one server, whatever listener they come by.
+
+    A connection that comes when there is none has one without a request closed.
+
+    Args:
+        connections_max: of all addresses.
+        of_address_max: of one.
+    """
+
+    def __init__(
+        self,
+        connections_max: int = HTTP_CONNECTIONS_MAX,
+        of_address_max: int = HTTP_CONNECTIONS_OF_ADDRESS,
+    ) -> None:
+        self._places: FairPlaces[HttpConnection] = FairPlaces(
+            connections_max, of_address_max, lambda connection: connection.is_idle
+        )
+
+    def enter(self, connection: HttpConnection, address: str) -> None:
+        """Admit a connection, or close it."""
+        places = self._places
+        try:
+            loser = places.take(address, connection)
+        except NoPlaceError:
+            text = "HTTP connection refused: there are %d, %d of them from its address"
+            _LOG.warning(text, places.taken, places.of(address), extra=unproven(address))
+            connection.drop()
+            return
+        if loser is not None:
+            loser.drop()
+
+    def leave(self, connection: HttpConnection, address: str) -> None:
+        """Forget a connection, which may have lost its place."""
+        self._places.leave(address, connection)
 
 
 class HttpConnection(web.RequestHandler):
@@ -26,17 +66,44 @@ class HttpConnection(web.RequestHandler):
     Args:
         server: answers the requests that are some.
         idle_s: seconds until a connection without a request is closed.
+        places: for connections; one without a place is closed.
     """
 
-    __slots__ = ()
+    __slots__ = ("_places", "_site")
 
-    def __init__(self, server: web.Server, idle_s: float) -> None:
+    def __init__(self, server: web.Server, idle_s: float, places: HttpPlaces) -> None:
+        self._places = places
+        self._site = ""
         super().__init__(
             server,
             loop=asyncio.get_running_loop(),
             keepalive_timeout=idle_s,
             access_log=None,  # type: ignore[arg-type]  # none is kept, as with AppRunner
         )
+
+    @property
+    def is_idle(self) -> bool:
+        """True while no request is under way: none has come whole, or all are answered."""
+        return self._current_request is None and not self._messages
+
+    @override
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Take a place, if need be that of one without a request."""
+        peer = transport.get_extra_info("peername")
+        self._site = site(str(peer[0])) if isinstance(peer, tuple) else ""
+        super().connection_made(transport)
+        self._places.enter(self, self._site)
+
+    @override
+    def connection_lost(self, exc: BaseException | None) -> None:
+        """Give the place back."""
+        self._places.leave(self, self._site)
+        super().connection_lost(exc)
+
+    def drop(self) -> None:
+        """Close it at once."""
+        if self.transport is not None:
+            self.transport.abort()
 
     @override
     def handle_error(

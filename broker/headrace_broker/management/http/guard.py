@@ -9,18 +9,18 @@ from typing import Final
 
 from aiohttp import hdrs, web
 
-from headrace_broker.management.access import (
+from headrace_broker.management.http.access import (
     CALLER,
     Caller,
     administrator,
     monitor,
     policymaker,
 )
-from headrace_broker.management.answer import ApiError, amqp_refusal, error_answer
-from headrace_broker.management.entrance import Entrance, arrival
-from headrace_broker.management.hosts import Hosts
-from headrace_broker.management.request_id import HEADER, REQUEST_ID, name_request
-from headrace_broker.management.route import (
+from headrace_broker.management.http.answer import ApiError, amqp_refusal, error_answer
+from headrace_broker.management.http.hosts import Hosts
+from headrace_broker.management.http.login_service import LoginService, arrival
+from headrace_broker.management.http.request_id import HEADER, REQUEST_ID, name_request
+from headrace_broker.management.http.route import (
     ADMINISTRATOR,
     MONITORING,
     NOBODY,
@@ -28,12 +28,13 @@ from headrace_broker.management.route import (
     Handler,
     Route,
 )
-from headrace_broker.model.limits import REQUEST_BODY_BYTES_MAX
+from headrace_broker.model.limits import CALL_RETRY_SECONDS, REQUEST_BODY_BYTES_MAX
 from headrace_broker.model.reply_code import AmqpError
-from headrace_broker.runtime import audit
-from headrace_broker.runtime.audit import ACTOR
+from headrace_broker.runtime.calls.gate import CallGate, TooManyCallsError
 from headrace_broker.runtime.metrics.requests import HttpMeter
-from headrace_broker.runtime.unproven_log import unproven
+from headrace_broker.runtime.security import audit
+from headrace_broker.runtime.security.audit import ACTOR
+from headrace_broker.runtime.security.unproven_log import unproven
 
 COMPRESSED_BYTES_MIN: Final = 1024  # below it a packet is one packet either way
 PATH_LETTERS_MAX: Final = 512  # of a path in the log
@@ -47,7 +48,7 @@ FORBIDDEN: Final = 403
 PAGE: Final = "page"  # what the web page is counted under
 _READS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 
-log = logging.getLogger(__name__)
+log = logging.getLogger("headrace.http")
 
 
 class Guard:
@@ -57,18 +58,29 @@ class Guard:
         entrance: finds out who asks.
         meter: counts them.
         hosts: the names by which this node may be asked.
+        calls: has requests take turns on the loop.
     """
 
-    def __init__(self, entrance: Entrance, meter: HttpMeter, hosts: Hosts | None = None) -> None:
+    def __init__(
+        self,
+        entrance: LoginService,
+        meter: HttpMeter,
+        hosts: Hosts | None = None,
+        calls: CallGate | None = None,
+    ) -> None:
+        self._calls = calls or CallGate()
         self._entrance = entrance
         self._hosts = hosts or Hosts()
         self._meter = meter
         self._open: set[str] = set()  # paths for which no log-in is asked
+        self._unpaced: set[str] = set()  # paths of requests that do not wait for their turn
         self._headings: dict[str, str] = {}  # by path as aiohttp writes it
 
     def guarded(self, row: Route) -> Handler:
         """Return a route's handler behind a check of who asks."""
         self._headings[row.template] = row.heading if row.path.strip("/") else PAGE
+        if row.unpaced:
+            self._unpaced.add(row.path)
         if row.role == NOBODY:
             self._open.add(row.path)
             return row.handler
@@ -99,9 +111,13 @@ class Guard:
     ) -> web.StreamResponse:
         """Name a request, answer it in JSON whatever goes wrong, and note it in the log."""
         name = name_request(request.headers.get(HEADER, ""))
-        ACTOR.set(arrival(request))
+        actor = arrival(request)
+        ACTOR.set(actor)
         began = time.monotonic()
-        response = await self._answered(request, handler)
+        if request.path in self._unpaced:
+            response = await self._answered(request, handler)
+        else:
+            response = await self._in_turn(request, handler, actor.peer)
         streamed = response.prepared
         if not streamed:
             response.headers[HEADER] = name
@@ -111,6 +127,22 @@ class Guard:
         self._meter.answered(self._heading(request), request.method, response.status, taken)
         _note(request, response.status, seconds)
         return response
+
+    async def _in_turn(
+        self,
+        request: web.Request,
+        handler: Callable[[web.Request], Awaitable[web.StreamResponse]],
+        peer: str,
+    ) -> web.StreamResponse:
+        """Answer a request when the turn of its connection comes; 429 where too many wait."""
+        resource = request.match_info.route.resource
+        path = resource.canonical if resource is not None else "of nothing that there is"
+        try:
+            async with self._calls.begin(peer, f"HTTP {request.method} {path}") as turns:
+                return await turns.paced(self._answered(request, handler))
+        except TooManyCallsError as error:
+            retry = {"Retry-After": str(CALL_RETRY_SECONDS)}
+            return error_answer(429, "too_many_requests", str(error), retry)
 
     def _heading(self, request: web.Request) -> str:
         """Return the heading of the route that a request met, "" for none."""

@@ -14,13 +14,13 @@ from typing import Final
 
 from aiohttp import web
 
-from headrace_broker.management.answer import ApiError
-from headrace_broker.runtime.unproven_log import unproven
+from headrace_broker.management.http.answer import ApiError
+from headrace_broker.runtime.security.unproven_log import unproven
 
 LOCALHOST: Final = "localhost"
 _SHOWN_CHARACTERS: Final = 255  # of a name that is refused
 
-_LOG: Final = logging.getLogger(__name__)
+_LOG: Final = logging.getLogger("headrace.http")
 
 
 class Hosts:

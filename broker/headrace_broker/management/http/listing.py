@@ -15,15 +15,16 @@ import msgspec
 from aiohttp import web
 
 from headrace_broker.catalog.pattern import matches, pattern_problem
-from headrace_broker.management.answer import ApiError, bad_request, json_bytes
-from headrace_broker.management.query import flag, number
-from headrace_broker.management.route import JSON, Parameter
+from headrace_broker.management.http.answer import ApiError, bad_request, json_bytes
+from headrace_broker.management.http.query import flag, number
+from headrace_broker.management.http.route import JSON, Parameter
 from headrace_broker.model.limits import (
     LISTING_COLUMNS_MAX,
     LISTING_TURN_ROWS,
     NAME_OCTETS_MAX,
     PAGE_ROWS_MAX,
     SEARCH_SECONDS_MAX,
+    SEARCH_TURN_SECONDS,
 )
 
 T = TypeVar("T")
@@ -85,7 +86,7 @@ def wanted(request: web.Request) -> Wanted:
     paged = flag(request, "pagination") or "page" in query
     name, use_regex = query.get("name", ""), flag(request, "use_regex")
     if use_regex:
-        problem = pattern_problem("name", name)
+        problem = pattern_problem("name", _folded(name))
         if problem:
             raise bad_request(problem)
     return Wanted(
@@ -97,6 +98,11 @@ def wanted(request: web.Request) -> Wanted:
         sort_reverse=flag(request, "sort_reverse"),
         columns=columns(request),
     )
+
+
+def _folded(name: str) -> str:
+    """Return the expression with which rows are looked for, whatever the case of letters."""
+    return f"(?i){name}"
 
 
 def columns(request: web.Request) -> tuple[tuple[str, ...], ...]:
@@ -164,20 +170,40 @@ async def _named(rows: Sequence[T], want: Wanted, name: Callable[[T], str]) -> S
     Raises:
         ApiError: 400, the search takes too long.
     """
-    pattern = f"(?i){want.name}"
+    pattern = _folded(want.name)
     letters = want.name.lower()
+
+    def fits(row: T) -> bool:
+        text = name(row)
+        return matches(pattern, text) if want.use_regex else letters in text.lower()
+
+    return await searched("name", rows, fits)
+
+
+async def searched(field: str, rows: Iterable[T], fits: Callable[[T], bool]) -> list[T]:
+    """Return the rows that fit, looked for in turns of SEARCH_TURN_SECONDS.
+
+    Args:
+        field: of the request, that says what fits.
+        rows: nobody changes them meanwhile.
+        fits: looks at a row.
+
+    Raises:
+        ApiError: 400, the search takes too long.
+    """
     found: list[T] = []
     spent = 0.0
-    for start in range(0, len(rows), LISTING_TURN_ROWS):
-        began = time.monotonic()
-        for row in rows[start : start + LISTING_TURN_ROWS]:
-            text = name(row)
-            if matches(pattern, text) if want.use_regex else letters in text.lower():
-                found.append(row)
-            if time.monotonic() - began + spent > SEARCH_SECONDS_MAX:
-                raise bad_request(f"name: the search takes more than {SEARCH_SECONDS_MAX} s")
-        spent += time.monotonic() - began
-        await asyncio.sleep(0)
+    began = time.monotonic()
+    for row in rows:
+        if fits(row):
+            found.append(row)
+        turn = time.monotonic() - began
+        if spent + turn > SEARCH_SECONDS_MAX:
+            raise bad_request(f"{field}: the search takes more than {SEARCH_SECONDS_MAX} s")
+        if turn > SEARCH_TURN_SECONDS:
+            spent += turn
+            await asyncio.sleep(0)
+            began = time.monotonic()
     return found
 
 

@@ -9,20 +9,20 @@ from typing import Final
 from aiohttp import web
 
 from headrace_broker.catalog.view import CatalogView
-from headrace_broker.management.access import TAGS, Caller
-from headrace_broker.management.answer import ApiError, forbidden
-from headrace_broker.management.origin import check_origin, is_of_page
-from headrace_broker.management.request_id import REQUEST_ID
-from headrace_broker.management.status_source import StatusSource
-from headrace_broker.runtime.audit import ACTOR, Actor
-from headrace_broker.runtime.authenticator import Verdict
-from headrace_broker.runtime.basic_credentials import parse_basic
-from headrace_broker.runtime.tls import ServerTls
+from headrace_broker.management.http.access import PAGE_TOKEN, TAGS, Caller
+from headrace_broker.management.http.answer import ApiError, forbidden
+from headrace_broker.management.http.origin import check_origin, is_of_page
+from headrace_broker.management.http.request_id import REQUEST_ID
+from headrace_broker.management.http.status_source import StatusSource
+from headrace_broker.runtime.security.audit import ACTOR, Actor
+from headrace_broker.runtime.security.authenticator import Verdict
+from headrace_broker.runtime.security.basic_credentials import parse_basic
+from headrace_broker.runtime.security.tls import ServerTls
 
 PROTOCOL: Final = "http"
 
 
-class Entrance:
+class LoginService:
     """Lets requests in.
 
     Args:
@@ -45,8 +45,10 @@ class Entrance:
 
         Raises:
             ApiError: 401, nobody, or the log-in is wrong; 403, the user has no tag for it, or a
-                page of somebody else's asks for a change; 429, too many log-ins have failed.
+                page of somebody else's asks for a change; 429, too many log-ins have failed; 503,
+                too many log-ins at the page are being asked about.
         """
+        PAGE_TOKEN.set("")  # a connection's requests may share a context
         check_origin(request)
         found = await self._caller(request)
         if found is None:
@@ -70,7 +72,8 @@ class Entrance:
             name_actor(name)
             verdict = await self._source.authenticate(name, password, host)
             check_verdict(verdict)
-            right = bool(verdict)
+            # One that was looked at before the user's sessions were ended is of before that.
+            right = bool(verdict) and verdict.epoch == self._view.session_epoch(name)
         else:
             name = self._certified(request)
             name_actor(name)

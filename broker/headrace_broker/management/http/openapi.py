@@ -10,10 +10,10 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from headrace_broker import build_info
-from headrace_broker.management.listing import PARAMETERS
-from headrace_broker.management.request_id import HEADER
-from headrace_broker.management.route import JSON, NOBODY, Parameter, Route
+from headrace_broker.management.http.listing import PARAMETERS
+from headrace_broker.management.http.request_id import HEADER
+from headrace_broker.management.http.route import JSON, NOBODY, Parameter, Route
+from headrace_broker.model import build_info
 
 _REF: Final = "#/components/schemas/{name}"
 _MEANINGS: Final = {
@@ -28,7 +28,7 @@ _MEANINGS: Final = {
     408: "The body does not come.",
     409: "It cannot be done as things are.",
     413: "The body is too large.",
-    429: "Too many failed log-ins.",
+    429: "Too many log-ins have failed, or too many requests wait for their turn.",
     503: "Too few nodes answer, or a check failed.",
 }
 _USUAL: Final = {"GET": (200,), "PUT": (201, 204), "DELETE": (204,), "POST": (), "PATCH": (204,)}
@@ -148,7 +148,9 @@ def codes(row: Route) -> list[int]:
     if row.answer is not None:
         found.add(200)
     if row.role != NOBODY:
-        found |= {401, 403, 429, 503}
+        found |= {401, 403, 503}
+    if not row.unpaced:
+        found.add(429)
     if row.failed is not None:
         found.add(503)
     if row.query or row.listing or row.body is not None or row.names:

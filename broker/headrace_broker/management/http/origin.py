@@ -6,7 +6,7 @@ from typing import Final
 
 from aiohttp import web
 
-from headrace_broker.management.answer import forbidden
+from headrace_broker.management.http.answer import forbidden
 
 CHANGE_HEADER: Final = "X-Headrace-Change"  # only scripts of the web page can send it
 PAGE_PREFIX: Final = "/page/"

@@ -6,8 +6,8 @@ from typing import Final
 
 from aiohttp import web
 
-from headrace_broker.management.answer import bad_request
-from headrace_broker.management.route import Parameter
+from headrace_broker.management.http.answer import bad_request
+from headrace_broker.management.http.route import Parameter
 
 DIGITS_MAX: Final = 19  # of the largest number that anything has
 BOOLEAN: Final = {"type": "boolean"}

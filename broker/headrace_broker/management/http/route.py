@@ -59,6 +59,7 @@ class Route(NamedTuple):
         media: content type of the answer.
         failed: type of what is answered with 503 beside an error, None for nothing else.
         values: JSON schemas of names in the path that are not any text.
+        unpaced: answered at once, however many other requests wait for their turn.
     """
 
     method: str
@@ -75,6 +76,7 @@ class Route(NamedTuple):
     media: str = JSON
     failed: Any = None
     values: Mapping[str, dict[str, Any]] = MappingProxyType({})
+    unpaced: bool = False
 
     @property
     def names(self) -> dict[str, str]:

@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from headrace_broker.model.status import Overview, QueueStatus
-from headrace_broker.runtime.alarms import AlarmStatus
-from headrace_broker.runtime.authenticator import Verdict
-from headrace_broker.runtime.flow_settings import Setting
+from headrace_broker.runtime.alarm.alarms import AlarmStatus
+from headrace_broker.runtime.intake.flow_settings import Setting
+from headrace_broker.runtime.security.authenticator import Verdict
 
 
 class StatusSource(Protocol):

@@ -7,23 +7,35 @@ Source: WHATWG HTML, server-sent events. Events are `cluster` (what stands in th
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 from typing import Final
 
 import msgspec
 from aiohttp import web
 
-from headrace_broker.management.access import Caller, caller
-from headrace_broker.management.answer import ApiError, bad_request
-from headrace_broker.management.origin import PAGE_PREFIX
-from headrace_broker.management.page.board import Change
-from headrace_broker.management.page.feed import Feed, FeedOverError, Seat, TooManyError, View
+from headrace_broker.management.http.access import PAGE_TOKEN, Caller, caller
+from headrace_broker.management.http.answer import ApiError, bad_request
+from headrace_broker.management.http.origin import PAGE_PREFIX
+from headrace_broker.management.http.route import Route
+from headrace_broker.management.page.feed import (
+    Feed,
+    FeedOverError,
+    TooManyError,
+    View,
+    ViewSubscriber,
+)
 from headrace_broker.management.page.login import PageLogin
-from headrace_broker.management.page.look import KINDS
-from headrace_broker.management.route import Route
-from headrace_broker.model.limits import NAME_OCTETS_MAX, PAGE_WRITE_SECONDS_MAX
+from headrace_broker.management.page.view_query import KINDS
+from headrace_broker.management.page.view_state import Change
+from headrace_broker.model.limits import (
+    NAME_OCTETS_MAX,
+    PAGE_REMOTE_S,
+    PAGE_WRITE_SECONDS_MAX,
+)
 
 CLUSTER: Final = View("cluster")
+OVER: Final = b"event: over\ndata: {}\n\n"
 RETRY_MS: Final = 2000  # after which a page that was cut off comes back
 HEADERS: Final = {
     "Content-Type": "text/event-stream; charset=utf-8",
@@ -57,20 +69,42 @@ class PageEvents:
             raise ApiError(503, "unavailable", str(error)) from None
         answer = web.StreamResponse(headers=HEADERS)
         try:
-            await answer.prepare(request)
-            await _write(answer, f"retry: {RETRY_MS}\n\n".encode())
-            await self._send(request, answer, seat, who)
+            over = asyncio.Event()
+            with self._login.watched(who, over.set):
+                await answer.prepare(request)
+                await _write(answer, f"retry: {RETRY_MS}\n\n".encode())
+                await self._send_until(over, request, answer, seat, who)
+            await _write(answer, OVER)
         except (FeedOverError, TimeoutError, ConnectionResetError):
             pass  # the page asks again when it is still there
         finally:
             self._feed.leave(seat)
         return answer
 
-    async def _send(
-        self, request: web.Request, answer: web.StreamResponse, seat: Seat, who: Caller
+    async def _send_until(
+        self,
+        over: asyncio.Event,
+        request: web.Request,
+        answer: web.StreamResponse,
+        seat: ViewSubscriber,
+        who: Caller,
     ) -> None:
-        # Otherwise it is a program with a password or certificate.
-        of_page = await self._login.caller(request) is not None
+        """Send changes until the log-in is over, and nothing after that, read or not."""
+        sending = asyncio.create_task(self._send(request, answer, seat, who))
+        ending = asyncio.create_task(over.wait())
+        try:
+            await asyncio.wait((sending, ending), return_when=asyncio.FIRST_COMPLETED)
+            if sending.done():
+                sending.result()
+        finally:
+            for task in (sending, ending):
+                task.cancel()
+            await asyncio.gather(sending, ending, return_exceptions=True)
+
+    async def _send(
+        self, request: web.Request, answer: web.StreamResponse, seat: ViewSubscriber, who: Caller
+    ) -> None:
+        of_page = bool(PAGE_TOKEN.get())  # else it is a program with a password or certificate
         user = self._login.user(who)
         versions = [0] * len(seat.places)
         looks = self._feed.looks
@@ -83,16 +117,20 @@ class PageEvents:
                     versions[at] = change.version
             # A comment where nothing has changed: one finds out that nobody is there any more.
             await _write(answer, text or b":\n\n")
-            looks = await self._feed.wait(looks)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(PAGE_REMOTE_S):
+                    looks = await self._feed.wait(looks)
             # Who was deleted, or has other tags or another password, begins anew.
             changed = self._login.user(who) != user
             if changed or (of_page and await self._is_over(request, who)):
-                await _write(answer, b"event: over\ndata: {}\n\n")
                 return
 
     async def _is_over(self, request: web.Request, who: Caller) -> bool:
         """Return whether the log-in at the page has ended, or allows something else by now."""
-        return await self._login.caller(request) != who
+        try:
+            return await self._login.caller(request) != who
+        except ApiError:  # nobody can be asked, and there is no last word: the page asks again
+            return True
 
 
 def _view(request: web.Request) -> View:

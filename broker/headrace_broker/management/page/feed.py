@@ -12,8 +12,8 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple, Protocol
 
-from headrace_broker.management.access import Caller
-from headrace_broker.management.page.board import Board
+from headrace_broker.management.http.access import Caller
+from headrace_broker.management.page.view_state import ViewState
 from headrace_broker.model.limits import PAGE_USER_VIEWERS_MAX, PAGE_VIEWERS_MAX
 
 SECONDS_MIN: Final = 1.0  # between looks
@@ -21,7 +21,7 @@ SECONDS_QUICK: Final = 0.2  # between looks where somebody has come who has not 
 SECONDS_MAX: Final = 10.0  # between looks, however long one takes
 REST: Final = 9  # times as long as a look has kept the node busy, the next one waits
 
-log = logging.getLogger(__name__)
+log = logging.getLogger("headrace.http")
 
 
 class View(NamedTuple):
@@ -38,7 +38,7 @@ class View(NamedTuple):
     name: str = ""
 
 
-class Sight(Protocol):
+class ViewData(Protocol):
     """What was found out at one look, for all views."""
 
     async def find(self, view: View, who: Caller) -> Callable[[], Mapping[str, Any]]:
@@ -59,11 +59,11 @@ class Place:
     def __init__(self, view: View, who: Caller) -> None:
         self.view = view
         self.who = who
-        self.board = Board()
+        self.board = ViewState()
         self.viewers = 0
 
 
-class Seat:
+class ViewSubscriber:
     """Somebody who looks at some views.
 
     Attributes:
@@ -84,18 +84,18 @@ class Feed:
     """
 
     def __init__(
-        self, look: Callable[[], Sight], clock: Callable[[], float] = time.monotonic
+        self, look: Callable[[], ViewData], clock: Callable[[], float] = time.monotonic
     ) -> None:
         self._look = look
         self._clock = clock
         self._places: dict[tuple[View, str], Place] = {}
-        self._seats: dict[int, Seat] = {}
+        self._seats: dict[int, ViewSubscriber] = {}
         self._task: asyncio.Task[None] | None = None
         self._news = asyncio.Condition()
         self._joined = asyncio.Event()
         self.looks = 0
 
-    def join(self, who: Caller, views: tuple[View, ...]) -> Seat:
+    def join(self, who: Caller, views: tuple[View, ...]) -> ViewSubscriber:
         """Look at views from now on.
 
         Raises:
@@ -106,14 +106,14 @@ class Feed:
         own = sum(1 for seat in self._seats.values() if seat.user == who.name)
         if own >= PAGE_USER_VIEWERS_MAX:
             raise TooManyError(f"user '{who.name}' looks at {PAGE_USER_VIEWERS_MAX} pages already")
-        seat = Seat(who.name, tuple(self._place(view, who) for view in views))
+        seat = ViewSubscriber(who.name, tuple(self._place(view, who) for view in views))
         self._seats[id(seat)] = seat
         self._joined.set()
         if self._task is None:
             self._task = asyncio.create_task(self._run(), name="page-feed")
         return seat
 
-    def leave(self, seat: Seat) -> None:
+    def leave(self, seat: ViewSubscriber) -> None:
         """Look no more."""
         del self._seats[id(seat)]
         for place in seat.places:
@@ -157,7 +157,7 @@ class Feed:
                 busy = await self._update()
                 await self._rest(busy)
         except Exception:
-            log.exception("the web page is not kept up to date; its viewers begin anew")
+            log.exception("web page feed failed; its viewers reconnect")
         finally:
             self._task = None
         await self._tell()

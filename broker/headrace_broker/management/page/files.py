@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 
 from aiohttp import web
 
-from headrace_broker.management.route import NOBODY, Handler, Route
+from headrace_broker.management.http.route import NOBODY, Handler, Route
 
 PREFIX: Final = "/page/static/"
 TYPES: Final = {

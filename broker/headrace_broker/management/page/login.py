@@ -6,24 +6,30 @@ what only a script of this page can know: a token that follows from the cookie's
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import hmac
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import msgspec
 from aiohttp import web
 
-from headrace_broker import build_info
-from headrace_broker.management.access import Caller
-from headrace_broker.management.administration import Administration
-from headrace_broker.management.answer import ApiError, done, forbidden, json_answer
-from headrace_broker.management.body import decode
-from headrace_broker.management.entrance import check_verdict, name_actor
-from headrace_broker.management.origin import CHANGE_HEADER, PAGE_PREFIX, SAFE, check_origin
-from headrace_broker.management.route import NOBODY, Route
-from headrace_broker.management.status_source import StatusSource
+from headrace_broker.catalog.access import refused
+from headrace_broker.catalog.permission_watch import ANYWHERE, PermissionWatch
+from headrace_broker.management.http.access import PAGE_TOKEN, Caller
+from headrace_broker.management.http.administration import Administration
+from headrace_broker.management.http.answer import ApiError, done, forbidden, json_answer
+from headrace_broker.management.http.body import decode
+from headrace_broker.management.http.login_service import check_verdict, name_actor
+from headrace_broker.management.http.origin import CHANGE_HEADER, PAGE_PREFIX, SAFE, check_origin
+from headrace_broker.management.http.route import NOBODY, Route
+from headrace_broker.management.http.status_source import StatusSource
+from headrace_broker.model import build_info
 from headrace_broker.model.definition import User
 from headrace_broker.model.limits import PAGE_LOGIN_BYTES_MAX
+from headrace_broker.model.reply_code import AmqpError
+from headrace_broker.runtime.security.page_logins import LoginsBusyError
 
 
 class LoginBody(msgspec.Struct):
@@ -62,21 +68,60 @@ class PageLogin:
         """Return who is logged in, None where nobody is.
 
         Raises:
-            ApiError: 403, the request changes something and does not come from the page.
+            ApiError: 403, the request changes something and does not come from the page; 503, too
+                many log-ins are being asked about.
         """
         token = request.cookies.get(self._cookie(), "")
-        user = await self._node.page_logins.find(token) if token else None
+        try:
+            user = await self._node.page_logins.find(token) if token else None
+        except LoginsBusyError:
+            reason = "other nodes are being asked about too many log-ins: try again"
+            raise ApiError(503, "unavailable", reason) from None
         if user is None or not self._status.admits(user.name, request.remote or ""):
             return None
         if request.method not in SAFE:
             shown = request.headers.get(CHANGE_HEADER, "").encode("utf-8", "surrogateescape")
             if not hmac.compare_digest(shown, change_token(token).encode()):
                 raise forbidden(f"{CHANGE_HEADER}: is not that of the log-in")
+        PAGE_TOKEN.set(token)
         return Caller(user.name, user.tags)
 
     def user(self, who: Caller) -> User | None:
         """Return what is known now of somebody who asks, None where that user is no more."""
         return self._node.view.user(who.name)
+
+    @contextlib.contextmanager
+    def watched(self, who: Caller, over: Callable[[], None]) -> Iterator[None]:
+        """Tell a stream at once that its log-in is over, or that its user is another one by now.
+
+        Args:
+            who: who asked.
+            over: called back, perhaps more than once.
+
+        Raises:
+            ApiError: 401, it is over already.
+        """
+        token = PAGE_TOKEN.get()
+        user = self.user(who)
+
+        def judge() -> None:
+            if self.user(who) != user:
+                raise refused(f"user '{who.name}' was changed")
+
+        standing = PermissionWatch(
+            who.name, ANYWHERE, judge, lambda _: over(), self._node.view.session_epoch(who.name)
+        )
+        try:
+            self._node.standings.enter(standing)
+        except AmqpError as error:
+            raise ApiError(401, "not_authorized", error.text) from None
+        if token:
+            self._node.page_logins.watch(token, over)
+        try:
+            yield
+        finally:
+            self._node.page_logins.unwatch(token, over)
+            self._node.standings.leave(standing)
 
     def _cookie(self) -> str:
         """Return the cookie's name; browsers keep one for all ports of a host."""
@@ -93,8 +138,9 @@ class PageLogin:
         name_actor(body.user)
         verdict = await self._status.authenticate(body.user, body.password, request.remote or "")
         check_verdict(verdict)
-        user = self._node.view.user(body.user) if verdict else None
-        if user is None:
+        view = self._node.view
+        user = view.user(body.user) if verdict else None
+        if user is None or verdict.epoch != view.session_epoch(body.user):
             raise ApiError(401, "not_authorized", "user or password is wrong")
         found = Caller(user.name, user.tags)
         if not found.manages:
@@ -112,10 +158,11 @@ class PageLogin:
         return answer
 
     async def _log_out(self, request: web.Request) -> web.Response:
-        name = self._cookie()
-        await self._node.page_logins.end(request.cookies.get(name, ""))
+        token = PAGE_TOKEN.get()
+        if token:  # else any cookie may stand beside a password or certificate
+            await self._node.page_logins.end(token)
         answer = done()
-        answer.del_cookie(name, path="/")
+        answer.del_cookie(self._cookie(), path="/")
         return answer
 
     async def _session(self, request: web.Request) -> web.Response:

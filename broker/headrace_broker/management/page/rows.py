@@ -8,25 +8,26 @@ from urllib.parse import quote
 
 import msgspec
 
-from headrace_broker import build_info
 from headrace_broker.catalog.view import CatalogView
-from headrace_broker.management.access import Caller
-from headrace_broker.management.clients import render_channel
-from headrace_broker.management.flow_rendering import (
+from headrace_broker.catalog.viewer import shown_connection, shown_vhost, viewer_of
+from headrace_broker.management.http.access import Caller
+from headrace_broker.management.resources.clients import render_channel, shown_client
+from headrace_broker.management.view.flow_rendering import (
     render_connection,
     render_explanation,
     render_queue,
 )
-from headrace_broker.management.rendering import render_nodes
-from headrace_broker.management.rendering import render_queue as render_listed
-from headrace_broker.model.flow_status import Explanation, NodeFlow, QueueFlow
+from headrace_broker.management.view.rendering import render_nodes
+from headrace_broker.management.view.rendering import render_queue as render_listed
+from headrace_broker.model import build_info
+from headrace_broker.model.flow_status import ConnectionFlow, Explanation, NodeFlow, QueueFlow
 from headrace_broker.model.limits import PAGE_TABLE_ROWS_MAX
 from headrace_broker.model.stats import NODE_FIGURES, NodeStats
 from headrace_broker.model.status import NodeStatus, Overview, QueueStatus
-from headrace_broker.runtime.alarms import AlarmStatus
-from headrace_broker.runtime.client_list import ClientListing
-from headrace_broker.runtime.flow_facts import blocked_rank
-from headrace_broker.runtime.flow_report import Edge, Listing
+from headrace_broker.runtime.alarm.alarms import AlarmStatus
+from headrace_broker.runtime.clients.client_list import ClientListing
+from headrace_broker.runtime.explain.flow_facts import blocked_rank
+from headrace_broker.runtime.explain.flow_report import Edge, Listing
 
 TOP: Final = 8  # rows of the overview's short lists
 MORE: Final = "more"  # key of what a list lacks
@@ -80,6 +81,7 @@ def totals(nodes: Collection[NodeStats], rates: dict[str, float] | None) -> Valu
         "queues": max((each.queues for each in every), default=0),
         "messages_ready": sum(node.messages_ready for node in nodes),
         "messages_unacknowledged": sum(node.messages_unacknowledged for node in nodes),
+        "messages_later": sum(node.messages_later for node in nodes),
         "rates": rates if rates is not None else _sampled_rates(nodes),
     }
 
@@ -120,7 +122,7 @@ def stopped_most(found: Listing, who: Caller, view: CatalogView) -> list[Any]:
         if (row.flow.limit or row.flow.shares[2] > 0) and (who.monitors or row.user == who.name)
     ]
     stopped.sort(key=blocked_rank, reverse=True)
-    return [render_connection(row, view) for row in stopped[:TOP]]
+    return [_connection(row, who, view) for row in stopped[:TOP]]
 
 
 def fullest(found: Listing, who: Caller, view: CatalogView) -> list[Any]:
@@ -191,14 +193,15 @@ def queue(
 
 def connections(found: Listing, wanted: str, who: Caller, view: CatalogView) -> Values:
     """Return connections in which a text occurs, those first that are stopped the most."""
+    viewer = viewer_of(who, view)
     seen = [
         row
         for row in found.connections()
-        if (who.monitors or row.user == who.name)
-        and _holds(wanted, row.name, row.client_name, row.user, row.vhost)
+        if viewer.knows(row.user)
+        and _holds(wanted, row.name, row.client_name, row.user, shown_vhost(row.vhost, viewer))
     ]
     seen.sort(key=blocked_rank, reverse=True)
-    values: Values = {row.id: render_connection(row, view) for row in seen[:PAGE_TABLE_ROWS_MAX]}
+    values: Values = {row.id: _connection(row, who, view) for row in seen[:PAGE_TABLE_ROWS_MAX]}
     values[MORE] = {
         "shown": len(values),
         "total": len(seen) + found.left_out,
@@ -216,10 +219,11 @@ def explained(found: Explanation, view: CatalogView) -> Values:
 def channels(found: ClientListing, wanted: str, who: Caller, view: CatalogView) -> Values:
     """Return channels in which a text occurs."""
     values: Values = {}
+    viewer = viewer_of(who, view)
     seen = [
         row
-        for row in found.rows
-        if (who.monitors or row.connection.user == who.name)
+        for row in (shown_client(each, view, viewer) for each in found.rows)
+        if viewer.knows(row.connection.user)
         and _holds(wanted, row.connection.name, row.connection.user, row.connection.vhost)
     ]
     for row in seen[:PAGE_TABLE_ROWS_MAX]:
@@ -239,7 +243,7 @@ def graph(
     """Return who is charged for what, with the state of connections and queues."""
     named = {edge.account for edge in edges}
     clients = {
-        row.id: render_connection(row, view)
+        row.id: _connection(row, who, view)
         for row in debts.connections()
         if row.id in named or (row.flow.limit and (who.monitors or row.user == who.name))
     }
@@ -255,6 +259,11 @@ def graph(
         "queues": found,
         "missing": list(dict.fromkeys((*debts.missing, *queues.missing))),
     }
+
+
+def _connection(row: ConnectionFlow, who: Caller, view: CatalogView) -> dict[str, Any]:
+    """Return a connection as somebody may see it."""
+    return render_connection(shown_connection(row, view, viewer_of(who, view)), view)
 
 
 def _fullest(row: QueueFlow | None) -> tuple[bool, int, int]:

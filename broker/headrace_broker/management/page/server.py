@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from aiohttp import web
 
-from headrace_broker.management.access import Caller
-from headrace_broker.management.administration import Administration
+from headrace_broker.management.http.access import Caller
+from headrace_broker.management.http.administration import Administration
+from headrace_broker.management.http.route import Route
+from headrace_broker.management.http.status_source import StatusSource
 from headrace_broker.management.page.events import PageEvents
 from headrace_broker.management.page.feed import Feed
 from headrace_broker.management.page.files import PageFiles
 from headrace_broker.management.page.login import PageLogin
-from headrace_broker.management.page.look import Look
 from headrace_broker.management.page.pace import Pace
-from headrace_broker.management.route import Route
-from headrace_broker.management.status_source import StatusSource
+from headrace_broker.management.page.view_query import ViewQuery
 
 
 class Page:
@@ -27,7 +27,7 @@ class Page:
     def __init__(self, node: Administration, status: StatusSource) -> None:
         self._login = PageLogin(node, status)
         pace = Pace()
-        self._feed = Feed(lambda: Look(node, status, pace))
+        self._feed = Feed(lambda: ViewQuery(node, status, pace))
 
     def routes(self) -> list[Route]:
         """Return what is answered: nothing that belongs to the API."""

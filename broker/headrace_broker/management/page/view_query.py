@@ -8,28 +8,28 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final, TypeVar
 
 from headrace_broker.catalog.view import CatalogView
-from headrace_broker.management.access import Caller
-from headrace_broker.management.administration import Administration
+from headrace_broker.catalog.viewer import viewer_of
+from headrace_broker.management.http.access import Caller
+from headrace_broker.management.http.administration import Administration
+from headrace_broker.management.http.status_source import StatusSource
 from headrace_broker.management.page import rows
 from headrace_broker.management.page.feed import View
 from headrace_broker.management.page.pace import Pace
-from headrace_broker.management.status_source import StatusSource
 from headrace_broker.model.flow_status import NodeFlow
 from headrace_broker.model.limits import PAGE_TABLE_ROWS_MAX
 from headrace_broker.model.reply_code import AmqpError
 from headrace_broker.model.stats import NodeStats
-from headrace_broker.runtime.client_list import ClientListing
-from headrace_broker.runtime.flow_facts import CONNECTION, NODE, QUEUE
-from headrace_broker.runtime.flow_report import (
+from headrace_broker.runtime.clients.client_list import ClientListing
+from headrace_broker.runtime.explain.flow_facts import CONNECTION, NODE, QUEUE
+from headrace_broker.runtime.explain.flow_report import (
     DEBTS,
     AmbiguousNameError,
     FlowReport,
     Listing,
     UnknownNameError,
-    Viewer,
     of_kind,
 )
-from headrace_broker.runtime.inquiry import Flow, Stats
+from headrace_broker.runtime.rpc.inquiry import Flow, Stats
 
 T = TypeVar("T")
 Values = Mapping[str, Any]
@@ -43,8 +43,8 @@ KINDS: Final = frozenset(
 )
 
 
-class Look:
-    """Finds what views show; see `feed.Sight`.
+class ViewQuery:
+    """Finds what views show; see `feed.ViewData`.
 
     Args:
         node: what is looked at.
@@ -146,7 +146,7 @@ class Look:
             return dict
         try:
             async with asyncio.timeout(EXPLAIN_SECONDS_MAX):
-                found = await self._report.why_queue(queue, viewer(who, self._view))
+                found = await self._report.why_queue(queue, viewer_of(who, self._view))
         except TimeoutError:
             found = None
         status = self._status.queue(view.vhost, view.name)
@@ -162,7 +162,7 @@ class Look:
     async def _connection(self, view: View, who: Caller) -> Maker:
         try:
             async with asyncio.timeout(EXPLAIN_SECONDS_MAX):
-                found = await self._report.why_connection(view.name, viewer(who, self._view))
+                found = await self._report.why_connection(view.name, viewer_of(who, self._view))
         except (UnknownNameError, AmbiguousNameError) as error:
             reason = str(error)
             return lambda: {"gone": reason}
@@ -189,7 +189,7 @@ class Look:
             self._flow(QUEUE),
             self._chosen(view, who),
         )
-        edges = self._report.edges(debts, viewer(who, self._view))
+        edges = self._report.edges(debts, viewer_of(who, self._view))
 
         def make() -> Values:
             told = rows.graph(edges, debts, queues, who, self._view)
@@ -205,8 +205,3 @@ class Look:
         found = (await find(view, who))()
         reason = found.get("gone", "there is nothing to explain")
         return lambda: {"why": found["why"]} if "why" in found else {"problem": reason}
-
-
-def viewer(who: Caller, view: CatalogView) -> Viewer:
-    """Return somebody as reports on flow control ask who they are."""
-    return Viewer(who.name, who.monitors, lambda vhost: who.sees(view, vhost))

@@ -30,7 +30,7 @@ class Change(NamedTuple):
         return not (self.whole or self.put or self.gone)
 
 
-class Board:
+class ViewState:
     """Values by key, each with the version at which it changed last.
 
     Nothing is kept for those who look: one that looks seldom gets more at a time.

@@ -9,10 +9,10 @@ from aiohttp import web
 
 from headrace_broker.catalog.access import check_manages
 from headrace_broker.catalog.advice import Advice
-from headrace_broker.management.access import caller, check_sees
-from headrace_broker.management.administration import Administration
-from headrace_broker.management.answer import bad_request, json_answer
-from headrace_broker.management.route import Parameter, Route, got
+from headrace_broker.management.http.access import caller, check_sees
+from headrace_broker.management.http.administration import Administration
+from headrace_broker.management.http.answer import bad_request, json_answer
+from headrace_broker.management.http.route import Parameter, Route, got
 
 WHICH = (
     Parameter("vhost", "Only on queues in this one."),

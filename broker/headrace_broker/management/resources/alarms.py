@@ -6,12 +6,12 @@ from collections.abc import Sequence
 
 from aiohttp import web
 
-from headrace_broker.management.access import caller
-from headrace_broker.management.answer import json_answer
-from headrace_broker.management.health import State
-from headrace_broker.management.route import Route, got
-from headrace_broker.management.status_source import StatusSource
-from headrace_broker.runtime.alarms import AlarmStatus
+from headrace_broker.management.http.access import caller
+from headrace_broker.management.http.answer import json_answer
+from headrace_broker.management.http.route import Route, got
+from headrace_broker.management.http.status_source import StatusSource
+from headrace_broker.management.resources.health import State
+from headrace_broker.runtime.alarm.alarms import AlarmStatus
 
 
 class AlarmEndpoints:

@@ -8,10 +8,10 @@ import msgspec
 from aiohttp import web
 
 from headrace_broker.catalog.permission import READ
-from headrace_broker.management.access import caller, check_allowed, check_enters, check_sees
-from headrace_broker.management.administration import Administration, known_queue, known_vhost
-from headrace_broker.management.answer import done, json_answer
-from headrace_broker.management.route import Route, deleted, got
+from headrace_broker.management.http.access import caller, check_allowed, check_enters, check_sees
+from headrace_broker.management.http.administration import Administration, known_queue, known_vhost
+from headrace_broker.management.http.answer import done, json_answer
+from headrace_broker.management.http.route import Route, deleted, got
 from headrace_broker.model.archive import ArchiveGroupStatus, ArchiveStatus
 
 _MODES: Final = ("none", "headers", "full")

@@ -15,7 +15,7 @@ from headrace_broker.catalog.view import (
     DESTINATION_QUEUE,
     CatalogView,
 )
-from headrace_broker.management.access import (
+from headrace_broker.management.http.access import (
     caller,
     check_binding,
     check_ends,
@@ -23,16 +23,17 @@ from headrace_broker.management.access import (
     check_not_exclusive,
     check_sees,
 )
-from headrace_broker.management.administration import (
+from headrace_broker.management.http.administration import (
     Administration,
+    exchange_name,
     known_exchange,
     known_queue,
     known_vhost,
 )
-from headrace_broker.management.answer import bad_request, done, json_answer, not_found
-from headrace_broker.management.body import decode
-from headrace_broker.management.listing import listing
-from headrace_broker.management.route import Route, deleted, got, listed, posted
+from headrace_broker.management.http.answer import bad_request, done, json_answer, not_found
+from headrace_broker.management.http.body import decode
+from headrace_broker.management.http.listing import listing
+from headrace_broker.management.http.route import Route, deleted, got, listed, posted
 from headrace_broker.model.binding_key import table_key
 from headrace_broker.model.definition import Binding
 
@@ -146,11 +147,25 @@ class BindingEndpoints:
         found = self._node.view.bindings_of_exchange(vhost, exchange.name)
         return await listing(request, found, _render, name=properties_key)
 
+    async def _named_ends(self, request: web.Request) -> tuple[str, str, str, str]:
+        """Return vhost, source, kind of destination and destination of a path, there or not."""
+        vhost = await self._vhost(request)
+        source = exchange_name(request.match_info["source"])
+        kind, name = _KINDS[request.match_info["kind"]], request.match_info["destination"]
+        if kind == DESTINATION_EXCHANGE:
+            name = exchange_name(name)
+        return vhost, source, kind, name
+
+    async def _changed_ends(self, request: web.Request) -> tuple[str, str, str, str]:
+        """Return the ends of a path that the asker may bind; who may not hears of neither."""
+        ends = await self._named_ends(request)
+        check_ends(caller(), self._node.view, *ends)
+        return await self._ends(request)
+
     async def _ends(self, request: web.Request) -> tuple[str, str, str, str]:
         """Return vhost, source, kind of destination and destination of a path; both must exist."""
-        vhost = await self._vhost(request)
-        source = await known_exchange(self._node, vhost, request.match_info["source"])
-        kind, name = _KINDS[request.match_info["kind"]], request.match_info["destination"]
+        vhost, named, kind, name = await self._named_ends(request)
+        source = await known_exchange(self._node, vhost, named)
         if kind == DESTINATION_QUEUE:
             await known_queue(self._node, vhost, name)
         else:
@@ -195,7 +210,7 @@ class BindingEndpoints:
         return json_answer(_render(await self._one(request)))
 
     async def _post(self, request: web.Request) -> web.Response:
-        vhost, source, kind, destination = await self._ends(request)
+        vhost, source, kind, destination = await self._changed_ends(request)
         body = await decode(request, BindingBody)
         binding = Binding(vhost, source, kind, destination, body.routing_key, body.arguments)
         self._check_changeable(request, binding)
@@ -207,8 +222,7 @@ class BindingEndpoints:
         return response
 
     async def _delete(self, request: web.Request) -> web.Response:
-        ends = await self._ends(request)
-        check_ends(caller(), self._node.view, *ends)
+        ends = await self._changed_ends(request)
         binding = self._named(request, *ends)
         self._check_changeable(request, binding)
         await self._node.topology.unbind(binding)

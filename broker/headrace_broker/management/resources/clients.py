@@ -8,12 +8,14 @@ from __future__ import annotations
 import asyncio
 from typing import Any, Final
 
+import msgspec
 from aiohttp import web
 
 from headrace_broker.catalog.view import CatalogView
-from headrace_broker.management.access import Caller, caller, check_sees
-from headrace_broker.management.administration import Administration, known_vhost
-from headrace_broker.management.answer import (
+from headrace_broker.catalog.viewer import Viewer, shown_activity, shown_vhost, viewer_of
+from headrace_broker.management.http.access import Caller, caller, check_sees
+from headrace_broker.management.http.administration import Administration, known_vhost
+from headrace_broker.management.http.answer import (
     PARTIAL_HEADER,
     done,
     forbidden,
@@ -21,16 +23,16 @@ from headrace_broker.management.answer import (
     not_found,
     unavailable,
 )
-from headrace_broker.management.figures import counted, with_deliver_get
-from headrace_broker.management.flow_rendering import render_activity
-from headrace_broker.management.leases import render_group
-from headrace_broker.management.listing import COLUMNS, chosen, columns, listing
-from headrace_broker.management.route import Parameter, Route, deleted, got, listed
-from headrace_broker.management.view import ChannelView, ConnectionView, ConsumerView
+from headrace_broker.management.http.listing import COLUMNS, chosen, columns, listing
+from headrace_broker.management.http.route import Parameter, Route, deleted, got, listed
+from headrace_broker.management.resources.leases import render_group
+from headrace_broker.management.view.figures import counted, with_deliver_get
+from headrace_broker.management.view.flow_rendering import render_activity
+from headrace_broker.management.view.view import ChannelView, ConnectionView, ConsumerView
 from headrace_broker.model.limits import LISTING_ROWS_MAX, LISTING_TURN_ROWS
 from headrace_broker.model.stats import CLIENT_FIGURES, OCTET_FIGURES
 from headrace_broker.model.status import ChannelStatus, ConsumerStatus
-from headrace_broker.runtime.client_list import ClientListing, ClientRow
+from headrace_broker.runtime.clients.client_list import ClientListing, ClientRow
 
 Row = dict[str, Any]
 _OTHERS: Final = "tags: other users' connections are closed by administrators only"
@@ -117,13 +119,14 @@ class ClientEndpoints:
             check_sees(who, self._node.view, vhost)
         name, user = request.match_info.get("name"), request.match_info.get("user")
         every = await self._node.clients(channels)
+        viewer = viewer_of(who, self._node.view)
         rows = [
-            row
+            shown_client(row, self._node.view, viewer)
             for row in every.rows
             if (vhost is None or row.connection.vhost == vhost)
             and (name is None or name in (row.connection.name, row.connection.id))
             and (user is None or row.connection.user == user)
-            and (who.monitors or row.connection.user == who.name)
+            and viewer.knows(row.connection.user)
         ]
         return rows, _partial(every)
 
@@ -233,6 +236,20 @@ class ClientEndpoints:
         single = queue is not None and queue.arguments.get("x-single-active-consumer") is True
         # Which one of several is the active one only the queue's leader knows.
         return {**_render_consumer(row, channel, consumer), "active": None if single else True}
+
+
+def shown_client(row: ClientRow, view: CatalogView, viewer: Viewer) -> ClientRow:
+    """Return a connection or channel that may be known, without names that may not."""
+    connection, channel = row.connection, row.channel
+    if viewer.monitors:
+        return row
+    flow = shown_activity(connection.flow, view, viewer)
+    vhost = shown_vhost(connection.vhost, viewer)
+    connection = msgspec.structs.replace(connection, vhost=vhost, flow=flow)
+    if channel is not None:
+        flow = shown_activity(channel.flow, view, viewer)
+        channel = msgspec.structs.replace(channel, flow=flow)
+    return ClientRow(connection, channel)
 
 
 def _reason(request: web.Request) -> str:

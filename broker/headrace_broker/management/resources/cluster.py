@@ -9,12 +9,11 @@ import msgspec
 from aiohttp import web
 
 from headrace_broker.catalog.movement import shrink
-from headrace_broker.management.administration import Administration, known_node
-from headrace_broker.management.answer import bad_request, json_answer
-from headrace_broker.management.body import decode
-from headrace_broker.management.listing import listing
-from headrace_broker.management.members import spares
-from headrace_broker.management.route import (
+from headrace_broker.management.http.administration import Administration, known_node
+from headrace_broker.management.http.answer import bad_request, json_answer
+from headrace_broker.management.http.body import decode
+from headrace_broker.management.http.listing import listing
+from headrace_broker.management.http.route import (
     ADMINISTRATOR,
     MONITORING,
     Parameter,
@@ -24,6 +23,7 @@ from headrace_broker.management.route import (
     listed,
     posted,
 )
+from headrace_broker.management.resources.members import spares
 from headrace_broker.model.definition import Node
 from headrace_broker.model.status import NodeLoad
 
@@ -222,7 +222,7 @@ class ClusterEndpoints:
         steps = shrink(operations.placed_on(node.id), node.id, operations.up(), others)
         problems = [
             f"queue '{outcome.queue.name}' in vhost '{outcome.queue.vhost}': {outcome.problem}"
-            for outcome in await operations.carry_out(steps)
+            for outcome in await operations.apply_steps(steps)
             if outcome.problem
         ]
         loop = asyncio.get_running_loop()

@@ -13,21 +13,24 @@ from headrace_broker.catalog.effective import policy_of
 from headrace_broker.catalog.exchange_argument import unknown_exchange_arguments
 from headrace_broker.catalog.permission import CONFIGURE
 from headrace_broker.catalog.view import CatalogView
-from headrace_broker.management.access import (
+from headrace_broker.management.http.access import (
     caller,
     check_allowed,
     check_declares,
     check_enters,
     check_sees,
 )
-from headrace_broker.management.administration import (
+from headrace_broker.management.http.administration import (
     Administration,
     known_exchange,
     known_vhost,
 )
-from headrace_broker.management.answer import done, json_answer
-from headrace_broker.management.body import decode
-from headrace_broker.management.figures import (
+from headrace_broker.management.http.answer import done, json_answer
+from headrace_broker.management.http.body import decode
+from headrace_broker.management.http.listing import COLUMNS, chosen, columns, listing
+from headrace_broker.management.http.query import IF_UNUSED, flag
+from headrace_broker.management.http.route import Route, deleted, got, listed, put
+from headrace_broker.management.view.figures import (
     AGES,
     ANSWER_SECONDS_MAX,
     Ages,
@@ -36,10 +39,7 @@ from headrace_broker.management.figures import (
     summed,
     summed_last,
 )
-from headrace_broker.management.listing import COLUMNS, chosen, columns, listing
-from headrace_broker.management.query import IF_UNUSED, flag
-from headrace_broker.management.route import Route, deleted, got, listed, put
-from headrace_broker.management.view import ExchangeView
+from headrace_broker.management.view.view import ExchangeView
 from headrace_broker.model.definition import Exchange
 from headrace_broker.model.limits import PAGE_ROWS_MAX
 from headrace_broker.model.stats import EXCHANGE_FIGURES, ExchangeStats

@@ -7,27 +7,27 @@ from typing import Any, Final
 import msgspec
 from aiohttp import web
 
-from headrace_broker.management.access import Caller, caller, check_sees
-from headrace_broker.management.administration import Administration, known_queue
-from headrace_broker.management.answer import (
+from headrace_broker.catalog.viewer import Viewer, viewer_of
+from headrace_broker.management.http.access import caller, check_sees
+from headrace_broker.management.http.administration import Administration, known_queue
+from headrace_broker.management.http.answer import (
     PARTIAL_HEADER,
     ApiError,
     bad_request,
     json_answer,
     not_found,
 )
-from headrace_broker.management.flow_rendering import (
+from headrace_broker.management.http.route import Parameter, Route, got
+from headrace_broker.management.view.flow_rendering import (
     render_connection,
     render_explanation,
     render_queue,
 )
-from headrace_broker.management.route import Parameter, Route, got
 from headrace_broker.model.limits import FLOW_ROWS_MAX
-from headrace_broker.runtime.flow_report import (
+from headrace_broker.runtime.explain.flow_report import (
     AmbiguousNameError,
     Listing,
     UnknownNameError,
-    Viewer,
 )
 
 COUNT_DEFAULT: Final = 50  # connections in a listing unless asked otherwise; a screen of them
@@ -70,7 +70,7 @@ class FlowEndpoints:
             got(
                 "/api/flow/graph",
                 self._graph,
-                "Who is charged for what: edges from causes to queues.",
+                "Who owes and lately brought what: edges from causes that are there to queues.",
                 list[dict[str, Any]],
                 query=(COUNT,),
             ),
@@ -85,8 +85,7 @@ class FlowEndpoints:
         ]
 
     def _viewer(self) -> Viewer:
-        who: Caller = caller()
-        return Viewer(who.name, who.monitors, lambda vhost: who.sees(self._node.view, vhost))
+        return viewer_of(caller(), self._node.view)
 
     async def _connections(self, request: web.Request) -> web.Response:
         count = _count(request)

@@ -9,12 +9,12 @@ from aiohttp import web
 from typing_extensions import TypedDict
 
 from headrace_broker.catalog.command import SetParameter
-from headrace_broker.management.access import administrator, monitor
-from headrace_broker.management.administration import Administration
-from headrace_broker.management.answer import bad_request, check, done, json_answer, not_found
-from headrace_broker.management.body import decode
-from headrace_broker.management.listing import listing
-from headrace_broker.management.route import (
+from headrace_broker.management.http.access import administrator, monitor
+from headrace_broker.management.http.administration import Administration
+from headrace_broker.management.http.answer import bad_request, check, done, json_answer, not_found
+from headrace_broker.management.http.body import decode
+from headrace_broker.management.http.listing import listing
+from headrace_broker.management.http.route import (
     ADMINISTRATOR,
     MONITORING,
     Route,
@@ -23,14 +23,14 @@ from headrace_broker.management.route import (
     listed,
     put,
 )
-from headrace_broker.management.status_source import StatusSource
+from headrace_broker.management.http.status_source import StatusSource
 from headrace_broker.model.flow_parameter import (
     PARAMETERS,
     parameter_problem,
     shown_value,
     stored_value,
 )
-from headrace_broker.runtime.flow_settings import CLUSTER, Setting
+from headrace_broker.runtime.intake.flow_settings import CLUSTER, Setting
 
 ALTERNATIVE: Final = {name.replace("-", "_"): name for name in PARAMETERS}
 

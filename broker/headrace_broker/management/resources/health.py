@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterable
 from typing import Any, Final
 
 from aiohttp import web
 from typing_extensions import TypedDict
 
 from headrace_broker.catalog.pattern import matches, pattern_problem
-from headrace_broker.management.administration import Administration, known_vhost
-from headrace_broker.management.answer import bad_request, json_answer
-from headrace_broker.management.figures import NO_AGES
-from headrace_broker.management.query import checked_number
-from headrace_broker.management.route import Route, got
-from headrace_broker.management.status_source import StatusSource
+from headrace_broker.management.http.access import caller
+from headrace_broker.management.http.administration import Administration, known_vhost
+from headrace_broker.management.http.answer import bad_request, json_answer
+from headrace_broker.management.http.listing import searched
+from headrace_broker.management.http.query import checked_number
+from headrace_broker.management.http.route import Route, got
+from headrace_broker.management.http.status_source import StatusSource
+from headrace_broker.management.view.figures import NO_AGES
 from headrace_broker.model.stats import Listener, NodeStats
 
 DAY_S: Final = 86_400
@@ -205,8 +208,16 @@ class HealthEndpoints:
         reason = (
             "There are quorum queues that would lose their quorum if the target node is shut down"
         )
-        shown = [{"name": name, "virtual_host": vhost, "type": "quorum"} for vhost, name in queues]
+        shown = [
+            {"name": name, "virtual_host": vhost, "type": "quorum"}
+            for vhost, name in self._seen(queues)
+        ]
         return _failed(reason, queues=shown)
+
+    def _seen(self, queues: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
+        """Return the queues, as vhost and name, in vhosts that the asker may look at."""
+        who, view = caller(), self._node.view
+        return [(vhost, name) for vhost, name in queues if who.sees(view, vhost)]
 
     async def _mirrors(self, request: web.Request) -> web.Response:
         return _fine(reason="there are no mirrored queues")
@@ -226,10 +237,13 @@ class HealthEndpoints:
         problem = pattern_problem("pattern", pattern)
         if problem:
             raise bad_request(problem)
+        seen = self._seen(self._source.leaderless_queues())
+        named = [each for each in seen if vhost in (None, each[0])]
         missing = [
             {"name": name, "virtual_host": place, "type": "quorum"}
-            for place, name in self._source.leaderless_queues()
-            if vhost in (None, place) and matches(pattern, name)
+            for place, name in await searched(
+                "pattern", named, lambda each: matches(pattern, each[1])
+            )
         ]
         if not missing:
             return _fine()

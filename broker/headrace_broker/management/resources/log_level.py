@@ -3,20 +3,32 @@
 from __future__ import annotations
 
 import logging
-from typing import Final, Literal
+from typing import Final, Literal, get_args
 
 import msgspec
 from aiohttp import web
 from typing_extensions import TypedDict
 
-from headrace_broker.management.access import administrator, monitor
-from headrace_broker.management.answer import done, json_answer
-from headrace_broker.management.body import decode
-from headrace_broker.management.route import ADMINISTRATOR, MONITORING, Route, got, put
-from headrace_broker.management.status_source import StatusSource
-from headrace_broker.runtime import audit
+from headrace_broker.management.http.access import administrator, monitor
+from headrace_broker.management.http.answer import done, json_answer
+from headrace_broker.management.http.body import decode
+from headrace_broker.management.http.route import ADMINISTRATOR, MONITORING, Route, got, put
+from headrace_broker.management.http.status_source import StatusSource
+from headrace_broker.runtime.security import audit
 
 Level = Literal["debug", "info", "warning", "error", "critical"]
+Logger = Literal[
+    "headrace.alarm",
+    "headrace.catalog",
+    "headrace.cluster",
+    "headrace.connection",
+    "headrace.http",
+    "headrace.listener",
+    "headrace.node",
+    "headrace.queue",
+    "headrace.raft",
+    "headrace.security",
+]
 
 _LEVELS: Final[dict[str, int]] = {
     "debug": logging.DEBUG,
@@ -28,16 +40,23 @@ _LEVELS: Final[dict[str, int]] = {
 
 
 class LogLevelBody(msgspec.Struct):
-    """Body of PUT /api/log-level."""
+    """Body of PUT /api/log-level.
+
+    Attributes:
+        level: from which on lines are written.
+        logger: that it counts for; absent for all, which ends what was set for single ones.
+    """
 
     level: Level
+    logger: Logger | None = None
 
 
 class LogLevelView(TypedDict):
-    """What a node writes: lines of this level and above it."""
+    """Lines of this level and above are written, by some loggers of one of their own."""
 
     node: str
     level: str
+    loggers: dict[str, str]
 
 
 class LogLevelEndpoints:
@@ -54,7 +73,7 @@ class LogLevelEndpoints:
             put(
                 path,
                 self._put,
-                "Set the level of the log of this node, until it stops.",
+                "Set the level of the log of this node, or of one logger, until it stops.",
                 LogLevelBody,
                 ADMINISTRATOR,
             ),
@@ -62,12 +81,23 @@ class LogLevelEndpoints:
 
     async def _get(self, request: web.Request) -> web.Response:
         monitor()
-        level = logging.getLevelName(logging.getLogger().getEffectiveLevel()).lower()
-        return json_answer({"node": self._source.overview().node, "level": level})
+        loggers = {name: logging.getLogger(name).level for name in get_args(Logger)}
+        own = {name: _name_of(level) for name, level in loggers.items() if level}
+        level = _name_of(logging.getLogger().getEffectiveLevel())
+        found = {"node": self._source.overview().node, "level": level, "loggers": own}
+        return json_answer(found)
 
     async def _put(self, request: web.Request) -> web.Response:
         administrator()
-        level = (await decode(request, LogLevelBody)).level
-        logging.getLogger().setLevel(_LEVELS[level])
-        audit.record("set_log_level", self._source.overview().node, level=level)
+        body = await decode(request, LogLevelBody)
+        logging.getLogger(body.logger).setLevel(_LEVELS[body.level])
+        if body.logger is None:
+            for name in get_args(Logger):
+                logging.getLogger(name).setLevel(logging.NOTSET)
+        node = self._source.overview().node
+        audit.record("set_log_level", node, level=body.level, logger=body.logger)
         return done()
+
+
+def _name_of(level: int) -> str:
+    return logging.getLevelName(level).lower()

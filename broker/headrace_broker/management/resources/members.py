@@ -16,18 +16,18 @@ from headrace_broker.catalog.movement import (
     shrink,
 )
 from headrace_broker.catalog.pattern import matches, pattern_problem
-from headrace_broker.management.access import caller, check_sees
-from headrace_broker.management.administration import (
+from headrace_broker.management.http.access import caller, check_sees
+from headrace_broker.management.http.administration import (
     Administration,
     known_node,
     known_queue,
     known_vhost,
 )
-from headrace_broker.management.answer import ApiError, bad_request, done, json_answer
-from headrace_broker.management.body import decode
-from headrace_broker.management.listing import listing
-from headrace_broker.management.query import flag
-from headrace_broker.management.route import (
+from headrace_broker.management.http.answer import ApiError, bad_request, done, json_answer
+from headrace_broker.management.http.body import decode
+from headrace_broker.management.http.listing import listing
+from headrace_broker.management.http.query import flag
+from headrace_broker.management.http.route import (
     ADMINISTRATOR,
     Parameter,
     Route,
@@ -39,7 +39,7 @@ from headrace_broker.management.route import (
 )
 from headrace_broker.model.definition import Node, Queue
 from headrace_broker.model.status import MemberStatus
-from headrace_broker.runtime.operations import RebalanceStatus
+from headrace_broker.runtime.cluster.operations import RebalanceStatus
 
 QUORUM: Final = "/api/queues/quorum"
 _QUEUE: Final = QUORUM + "/{vhost}/{queue}"
@@ -264,7 +264,7 @@ class MemberEndpoints:
 
     async def _take(self, step: Step) -> web.Response:
         """Take a step that concerns one queue."""
-        outcome = (await self._node.operations.carry_out([step]))[0]
+        outcome = (await self._node.operations.apply_steps([step]))[0]
         if outcome.problem:
             queue = outcome.queue
             raise bad_request(f"queue '{queue.name}' in vhost '{queue.vhost}': {outcome.problem}")
@@ -327,7 +327,7 @@ class MemberEndpoints:
                 len(outcome.queue.members),
                 outcome.problem,
             )
-            for outcome in await self._node.operations.carry_out(steps)
+            for outcome in await self._node.operations.apply_steps(steps)
         ]
         return json_answer(found)
 

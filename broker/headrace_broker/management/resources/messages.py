@@ -8,41 +8,42 @@ import msgspec
 from aiohttp import web
 
 from headrace_broker.catalog.permission import READ, WRITE
-from headrace_broker.management.access import (
+from headrace_broker.management.http.access import (
     caller,
     check_allowed,
     check_enters,
     check_not_exclusive,
     check_topic,
 )
-from headrace_broker.management.administration import (
+from headrace_broker.management.http.administration import (
     Administration,
+    exchange_name,
     known_exchange,
     known_queue,
     known_vhost,
 )
-from headrace_broker.management.answer import bad_request, done, json_answer, not_found
-from headrace_broker.management.body import decode
-from headrace_broker.management.message_rendering import (
+from headrace_broker.management.http.answer import bad_request, done, json_answer, not_found
+from headrace_broker.management.http.body import decode
+from headrace_broker.management.http.query import checked_number, number
+from headrace_broker.management.http.route import Parameter, Route, deleted, got, posted
+from headrace_broker.management.view.message_rendering import (
     ENCODING_AUTO,
     ENCODING_BASE64,
     render_fetched,
     render_moved,
     render_page,
 )
-from headrace_broker.management.query import checked_number, number
-from headrace_broker.management.route import Parameter, Route, deleted, got, posted
-from headrace_broker.management.view import FetchedView, MovedView, WaitingPageView
+from headrace_broker.management.view.view import FetchedView, MovedView, WaitingPageView
 from headrace_broker.model.definition import Queue
 from headrace_broker.model.limits import (
     BROWSED_BODY_OCTETS,
     BROWSED_MESSAGES_MAX,
     FETCHED_MESSAGES_MAX,
-    MESSAGE_BYTES_CEILING,
+    MESSAGE_BYTES_WHOLE,
     MOVED_MESSAGES_MAX,
     NAME_OCTETS_MAX,
 )
-from headrace_broker.runtime.port import ACCEPT, MODIFY_FAILED, REJECT, RELEASE
+from headrace_broker.runtime.contract.port import ACCEPT, MODIFY_FAILED, REJECT, RELEASE
 
 MESSAGE_ID_MAX: Final = (1 << 62) - 1
 PAGE_MESSAGES: Final = 50
@@ -130,7 +131,7 @@ class MessageEndpoints:
         queue = await self._queue(request)
         after = number(request, "after", 0, 0, MESSAGE_ID_MAX)
         limit = number(request, "limit", PAGE_MESSAGES, 1, BROWSED_MESSAGES_MAX)
-        octets = number(request, "truncate", BROWSED_BODY_OCTETS, 0, MESSAGE_BYTES_CEILING)
+        octets = number(request, "truncate", BROWSED_BODY_OCTETS, 0, MESSAGE_BYTES_WHOLE)
         encoding = request.query.get("encoding", ENCODING_AUTO)
         if encoding not in (ENCODING_AUTO, ENCODING_BASE64):
             raise bad_request(f"encoding: must be auto or base64, not '{encoding}'")
@@ -146,39 +147,54 @@ class MessageEndpoints:
         return done()
 
     async def _move(self, request: web.Request) -> web.Response:
-        queue = await self._queue(request)
+        vhost, name = await self._readable(request)
         body = await decode(request, MoveBody)
-        exchange, routing_key = await self._target(queue.vhost, body)
+        exchange, routing_key = _target(body)
         who = caller()
-        check_allowed(who, self._node.view, queue.vhost, WRITE, "exchange", exchange)
-        check_topic(who, self._node.view, queue.vhost, exchange, routing_key)
+        check_allowed(who, self._node.view, vhost, WRITE, "exchange", exchange)
+        check_topic(who, self._node.view, vhost, exchange, routing_key)
+        queue = await self._found(vhost, name)
+        if body.queue is not None:
+            await known_queue(self._node, vhost, body.queue)
+        else:
+            await known_exchange(self._node, vhost, exchange)
         route = short_string("exchange", exchange) + short_string("routing_key", routing_key)
         moved = await self._node.message_service.move(queue, body.ids, route, who.name)
         return json_answer(render_moved(moved))
 
-    async def _target(self, vhost: str, body: MoveBody) -> tuple[str, str]:
-        """Return exchange and routing key."""
-        if (body.queue is None) == (body.exchange is None):
-            raise bad_request("body: must have either queue or exchange")
-        if body.queue is not None:
-            if body.routing_key:
-                raise bad_request("routing_key: belongs to an exchange, not to a queue")
-            target = await known_queue(self._node, vhost, body.queue)
-            return "", target.name
-        assert body.exchange is not None
-        exchange = await known_exchange(self._node, vhost, body.exchange)
-        return exchange.name, body.routing_key
-
     async def _queue(self, request: web.Request) -> Queue:
         """Return the queue that a path names, if who asks may read it."""
+        return await self._found(*await self._readable(request))
+
+    async def _readable(self, request: web.Request) -> tuple[str, str]:
+        """Return vhost and queue that a path names, if who asks may read it, there or not."""
         vhost = await known_vhost(self._node, request)
         who = caller()
         name = request.match_info["queue"]
         check_enters(who, self._node.view, vhost)
         check_allowed(who, self._node.view, vhost, READ, "queue", name)
+        return vhost, name
+
+    async def _found(self, vhost: str, name: str) -> Queue:
         queue = await known_queue(self._node, vhost, name)
         check_not_exclusive(queue)
         return queue
+
+
+def _target(body: MoveBody) -> tuple[str, str]:
+    """Return exchange and routing key, whether they are there or not.
+
+    Raises:
+        ApiError: 400, it is not said where to.
+    """
+    if (body.queue is None) == (body.exchange is None):
+        raise bad_request("body: must have either queue or exchange")
+    if body.queue is not None:
+        if body.routing_key:
+            raise bad_request("routing_key: belongs to an exchange, not to a queue")
+        return "", body.queue
+    assert body.exchange is not None
+    return exchange_name(body.exchange), body.routing_key
 
 
 def short_string(name: str, text: str) -> bytes:

@@ -14,16 +14,16 @@ from typing import Final
 from aiohttp import web
 from prometheus_client import CONTENT_TYPE_LATEST
 
-from headrace_broker.management.administration import MetricsPort
-from headrace_broker.management.answer import bad_request, not_found
-from headrace_broker.management.exposition import (
+from headrace_broker.management.http.administration import MetricsPort
+from headrace_broker.management.http.answer import bad_request, not_found
+from headrace_broker.management.http.route import MONITORING, Parameter, Route, got
+from headrace_broker.management.http.status_source import StatusSource
+from headrace_broker.management.view.exposition import (
     ProcessMetrics,
     families_of,
     pieces_of,
     text_of,
 )
-from headrace_broker.management.route import MONITORING, Parameter, Route, got
-from headrace_broker.management.status_source import StatusSource
 from headrace_broker.runtime.metrics.catalogue import METRICS
 from headrace_broker.runtime.metrics.metric import Sample
 from headrace_broker.runtime.metrics.objects import FAMILIES

@@ -7,14 +7,19 @@ from typing import Any
 
 from aiohttp import web
 
-from headrace_broker.management.administration import Administration
-from headrace_broker.management.answer import PARTIAL_HEADER, json_answer, not_found, unavailable
-from headrace_broker.management.figures import NO_AGES
-from headrace_broker.management.listing import COLUMNS, chosen, columns, listing
-from headrace_broker.management.node_rendering import render_node
-from headrace_broker.management.route import MONITORING, Route, got, listed
-from headrace_broker.management.status_source import StatusSource
-from headrace_broker.management.view import AttemptsView, NodeMemoryView, NodeView
+from headrace_broker.management.http.administration import Administration
+from headrace_broker.management.http.answer import (
+    PARTIAL_HEADER,
+    json_answer,
+    not_found,
+    unavailable,
+)
+from headrace_broker.management.http.listing import COLUMNS, chosen, columns, listing
+from headrace_broker.management.http.route import MONITORING, Route, got, listed
+from headrace_broker.management.http.status_source import StatusSource
+from headrace_broker.management.view.figures import NO_AGES
+from headrace_broker.management.view.node_rendering import render_node
+from headrace_broker.management.view.view import AttemptsView, NodeMemoryView, NodeView
 from headrace_broker.model.stats import NodeStats
 from headrace_broker.model.status import NodeStatus
 

@@ -6,12 +6,14 @@ from typing import Any, Final
 
 from aiohttp import web
 
-from headrace_broker import build_info
-from headrace_broker.management.access import caller
-from headrace_broker.management.administration import Administration
-from headrace_broker.management.answer import PARTIAL_HEADER, json_answer
-from headrace_broker.management.feature_flag import FEATURE_FLAGS, FeatureFlagView
-from headrace_broker.management.figures import (
+from headrace_broker.management.http.access import caller
+from headrace_broker.management.http.administration import Administration
+from headrace_broker.management.http.answer import PARTIAL_HEADER, json_answer
+from headrace_broker.management.http.listing import COLUMNS, chosen, columns, listing
+from headrace_broker.management.http.route import Route, got, listed
+from headrace_broker.management.http.status_source import StatusSource
+from headrace_broker.management.view.feature_flag import FEATURE_FLAGS, FeatureFlagView
+from headrace_broker.management.view.figures import (
     AGES,
     RETENTION,
     Ages,
@@ -21,13 +23,11 @@ from headrace_broker.management.figures import (
     summed,
     summed_last,
 )
-from headrace_broker.management.listing import COLUMNS, chosen, columns, listing
-from headrace_broker.management.node_rendering import AUTH_MECHANISMS, exchange_types
-from headrace_broker.management.rate import RateMeter
-from headrace_broker.management.rendering import render_local, render_nodes
-from headrace_broker.management.route import Route, got, listed
-from headrace_broker.management.status_source import StatusSource
-from headrace_broker.management.view import OverviewView
+from headrace_broker.management.view.node_rendering import AUTH_MECHANISMS, exchange_types
+from headrace_broker.management.view.rate import RateMeter
+from headrace_broker.management.view.rendering import render_local, render_nodes
+from headrace_broker.management.view.view import OverviewView
+from headrace_broker.model import build_info
 from headrace_broker.model.stats import (
     CLIENT_FIGURES,
     NODE_FIGURES,
@@ -151,10 +151,8 @@ def _totals(nodes: list[NodeStats], vhosts: list[VhostStats], ages: Ages) -> Bod
     last = summed_last(node.last for node in nodes)
     if not last:
         last = summed([node.last for node in nodes])[:1]
-    totals = lengths(last, samples, ages)
-    totals["messages"] += sum(node.messages_later for node in nodes)
     return {
-        "queue_totals": totals,
+        "queue_totals": lengths(NODE_FIGURES, last, samples, ages),
         "message_stats": {
             **_figures(MESSAGES, last, samples, ages.rates_ms),
             **_clients(vhosts, ages),

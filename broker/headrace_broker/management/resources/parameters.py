@@ -16,13 +16,12 @@ from headrace_broker.catalog.command import (
     SetVhostLimits,
 )
 from headrace_broker.catalog.view import CatalogView
-from headrace_broker.management.access import caller, check_enters
-from headrace_broker.management.administration import Administration, known_vhost
-from headrace_broker.management.answer import bad_request, check, done, json_answer, not_found
-from headrace_broker.management.body import converted, decode
-from headrace_broker.management.listing import listing
-from headrace_broker.management.policies import PolicyBody, render_policy
-from headrace_broker.management.route import (
+from headrace_broker.management.http.access import caller, check_enters
+from headrace_broker.management.http.administration import Administration, known_vhost
+from headrace_broker.management.http.answer import bad_request, check, done, json_answer, not_found
+from headrace_broker.management.http.body import converted, decode
+from headrace_broker.management.http.listing import listing
+from headrace_broker.management.http.route import (
     ADMINISTRATOR,
     POLICYMAKER,
     Route,
@@ -31,6 +30,7 @@ from headrace_broker.management.route import (
     listed,
     put,
 )
+from headrace_broker.management.resources.policies import PolicyBody, render_policy
 from headrace_broker.model.definition import Policy
 from headrace_broker.model.flow_parameter import PARAMETERS, shown_value, stored_value
 

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from typing import NotRequired
+
 import msgspec
 from aiohttp import web
+from typing_extensions import TypedDict
 
 from headrace_broker.catalog.command import DeletePermission, PutPermission
-from headrace_broker.management.access import administrator
-from headrace_broker.management.administration import Administration, known_user, known_vhost
-from headrace_broker.management.answer import check, done, json_answer, not_found
-from headrace_broker.management.body import decode
-from headrace_broker.management.listing import listing
-from headrace_broker.management.route import ADMINISTRATOR, Route, deleted, got, listed, put
+from headrace_broker.catalog.proposal import permission_defect
+from headrace_broker.management.http.access import administrator
+from headrace_broker.management.http.administration import Administration, known_user, known_vhost
+from headrace_broker.management.http.answer import check, done, json_answer, not_found
+from headrace_broker.management.http.body import decode
+from headrace_broker.management.http.listing import listing
+from headrace_broker.management.http.route import ADMINISTRATOR, Route, deleted, got, listed, put
 from headrace_broker.model.definition import Permission
 
 
@@ -21,6 +25,17 @@ class PermissionBody(msgspec.Struct):
     configure: str
     write: str
     read: str
+
+
+class PermissionView(TypedDict):
+    """A permission as JSON; `problem` is why it allows nothing of an operation."""
+
+    user: str
+    vhost: str
+    configure: str
+    write: str
+    read: str
+    problem: NotRequired[str]
 
 
 class PermissionEndpoints:
@@ -36,28 +51,28 @@ class PermissionEndpoints:
                 "/api/users/{user}/permissions",
                 self._permissions_of_user,
                 "What a user may do.",
-                Permission,
+                PermissionView,
                 ADMINISTRATOR,
             ),
             listed(
                 "/api/vhosts/{vhost}/permissions",
                 self._permissions_in_vhost,
                 "What users may do in a vhost.",
-                Permission,
+                PermissionView,
                 ADMINISTRATOR,
             ),
             listed(
                 "/api/permissions",
                 self._permissions,
                 "What users may do.",
-                Permission,
+                PermissionView,
                 ADMINISTRATOR,
             ),
             got(
                 "/api/permissions/{vhost}/{user}",
                 self._permission,
                 "What a user may do in a vhost.",
-                Permission,
+                PermissionView,
                 ADMINISTRATOR,
             ),
             put(
@@ -97,7 +112,7 @@ class PermissionEndpoints:
         found = self._node.view.permission(user.name, vhost)
         if found is None:
             raise not_found(f"permission of user '{user.name}' in vhost '{vhost}'")
-        return json_answer(msgspec.to_builtins(found))
+        return json_answer(_described(found))
 
     async def _put_permission(self, request: web.Request) -> web.Response:
         administrator()
@@ -116,8 +131,21 @@ class PermissionEndpoints:
 
 
 async def _permissions_listed(request: web.Request, rows: list[Permission]) -> web.Response:
-    return await listing(request, rows, msgspec.structs.asdict, name=_permitted)
+    return await listing(request, rows, _described, name=_permitted)
 
 
 def _permitted(row: Permission) -> str:
     return row.user
+
+
+def _described(told: Permission) -> PermissionView:
+    view = PermissionView(
+        user=told.user,
+        vhost=told.vhost,
+        configure=told.configure,
+        write=told.write,
+        read=told.read,
+    )
+    if problem := permission_defect(told):
+        view["problem"] = problem
+    return view

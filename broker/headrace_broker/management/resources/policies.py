@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NotRequired
 
 import msgspec
 from aiohttp import web
 from typing_extensions import TypedDict
 
 from headrace_broker.catalog.command import DeletePolicy, PutPolicy
-from headrace_broker.management.access import (
+from headrace_broker.catalog.proposal import policy_defect
+from headrace_broker.management.http.access import (
     Caller,
     administrator,
     caller,
@@ -18,11 +19,11 @@ from headrace_broker.management.access import (
     check_sees,
     policymaker,
 )
-from headrace_broker.management.administration import Administration, known_vhost
-from headrace_broker.management.answer import check, done, json_answer, not_found
-from headrace_broker.management.body import decode
-from headrace_broker.management.listing import listing
-from headrace_broker.management.route import (
+from headrace_broker.management.http.administration import Administration, known_vhost
+from headrace_broker.management.http.answer import check, done, json_answer, not_found
+from headrace_broker.management.http.body import decode
+from headrace_broker.management.http.listing import listing
+from headrace_broker.management.http.route import (
     ADMINISTRATOR,
     POLICYMAKER,
     Route,
@@ -52,6 +53,7 @@ PolicyView = TypedDict(
         "apply-to": str,
         "definition": dict[str, Any],
         "priority": int,
+        "problem": NotRequired[str],
     },
 )
 
@@ -85,13 +87,13 @@ class PolicyEndpoints:
         view = self._node.view
         found = view.policies(operator=self._operator)
         shown = [each for each in found if who.sees(view, each.vhost)]
-        return await listing(request, shown, render_policy)
+        return await listing(request, shown, _described)
 
     async def _list_vhost(self, request: web.Request) -> web.Response:
         vhost = await known_vhost(self._node, request)
         check_sees(caller(), self._node.view, vhost)
         found = self._node.view.policies(vhost, self._operator)
-        return await listing(request, found, render_policy)
+        return await listing(request, found, _described)
 
     async def _get(self, request: web.Request) -> web.Response:
         vhost = await known_vhost(self._node, request)
@@ -103,7 +105,7 @@ class PolicyEndpoints:
         if policy is None:
             kind = "operator policy" if self._operator else "policy"
             raise not_found(f"{kind} '{name}' in vhost '{vhost}'")
-        return json_answer(render_policy(policy))
+        return json_answer(_described(policy))
 
     def _find(self, vhost: str, name: str) -> Policy | None:
         return self._node.view.policy(vhost, name, self._operator)
@@ -149,3 +151,11 @@ def render_policy(policy: Policy) -> PolicyView:
         "definition": policy.definition,
         "priority": policy.priority,
     }
+
+
+def _described(policy: Policy) -> PolicyView:
+    """Return a policy as JSON, and why it applies to nothing if its expression cannot be used."""
+    view = render_policy(policy)
+    if problem := policy_defect(policy):
+        view["problem"] = problem
+    return view

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import binascii
 import datetime
@@ -15,25 +16,32 @@ from typing_extensions import TypedDict
 from headrace_broker.catalog.permission import CONFIGURE, READ, WRITE
 from headrace_broker.codecs.method import decode_properties
 from headrace_broker.core.routing.distribution import DistributionError, distribution_keys
-from headrace_broker.management.access import (
+from headrace_broker.management.http.access import (
     caller,
     check_allowed,
     check_enters,
     check_topic,
 )
-from headrace_broker.management.administration import (
+from headrace_broker.management.http.administration import (
     Administration,
+    exchange_name,
     known_exchange,
     known_vhost,
 )
-from headrace_broker.management.answer import bad_request, json_answer, unavailable
-from headrace_broker.management.body import LargeBodies
-from headrace_broker.management.health import State
-from headrace_broker.management.messages import short_string
-from headrace_broker.management.route import Route, got, posted
-from headrace_broker.model.limits import MESSAGE_BYTES_MAX, PROPERTIES_OCTETS_MAX, TTL_MS_MAX
+from headrace_broker.management.http.answer import bad_request, json_answer, unavailable
+from headrace_broker.management.http.body import LargeBodies, decoded
+from headrace_broker.management.http.route import Route, got, posted
+from headrace_broker.management.resources.health import State
+from headrace_broker.management.resources.messages import short_string
+from headrace_broker.model.limits import (
+    MESSAGE_BYTES_MAX,
+    PROPERTIES_OCTETS_MAX,
+    PUBLISHED_PROPERTIES_OCTETS_MAX,
+    REQUEST_BODY_BYTES_MAX,
+    TTL_MS_MAX,
+)
 from headrace_broker.model.reply_code import AmqpError
-from headrace_broker.runtime.port import ACCEPT
+from headrace_broker.runtime.contract.port import ACCEPT
 
 ALIVENESS_QUEUE: Final = "aliveness-test"  # RabbitMQ's name for it; it stays
 _ALIVE: Final = b"test_message"
@@ -70,6 +78,15 @@ class PublishBody(msgspec.Struct):
     properties: MessageProperties = msgspec.field(default_factory=MessageProperties)
 
 
+class ReceivedBody(msgspec.Struct):
+    """The same as it is read: properties are looked at once they are known to be few enough."""
+
+    payload: str
+    routing_key: ShortText = ""
+    payload_encoding: Literal["string", "base64"] = "string"
+    properties: msgspec.Raw = msgspec.Raw(b"{}")
+
+
 class RoutedView(TypedDict):
     """Whether a message has reached a queue."""
 
@@ -96,11 +113,12 @@ class PublishEndpoints:
         vhost = await known_vhost(self._node, request)
         who = caller()
         check_enters(who, self._node.view, vhost)
-        exchange = await known_exchange(self._node, vhost, request.match_info["exchange"])
-        check_allowed(who, self._node.view, vhost, WRITE, "exchange", exchange.name)
-        async with self._bodies.decoded(request, PublishBody) as body:
+        name = exchange_name(request.match_info["exchange"])
+        check_allowed(who, self._node.view, vhost, WRITE, "exchange", name)
+        exchange = await known_exchange(self._node, vhost, name)
+        async with self._bodies.decoded(request, ReceivedBody) as body:
             payload = _payload(body)
-            properties = encoded_properties(body.properties, who.name)
+            properties = await _encoded(body, who.name)
             for key in (body.routing_key, *copy_keys(properties)):
                 check_topic(who, self._node.view, vhost, exchange.name, key)
             route = short_string("exchange", exchange.name)
@@ -125,7 +143,25 @@ class PublishEndpoints:
         return json_answer({"status": "ok"})
 
 
-def _payload(body: PublishBody) -> bytes:
+async def _encoded(body: ReceivedBody, user: str) -> bytes:
+    """Return property flags and list, large ones without holding the loop up.
+
+    Raises:
+        ApiError: 400, they are too large, or one breaks a rule.
+    """
+    text = bytes(body.properties)
+    if len(text) > PUBLISHED_PROPERTIES_OCTETS_MAX:
+        rule = f"have {len(text)} octets, at most {PUBLISHED_PROPERTIES_OCTETS_MAX}"
+        raise bad_request(f"properties: {rule}")
+
+    def work() -> bytes:
+        return encoded_properties(decoded(text, MessageProperties, "properties"), user)
+
+    is_large = len(text) > REQUEST_BODY_BYTES_MAX
+    return await asyncio.to_thread(work) if is_large else work()
+
+
+def _payload(body: ReceivedBody) -> bytes:
     if body.payload_encoding == "string":
         payload = body.payload.encode("utf-8")
     else:

@@ -12,7 +12,7 @@ from aiohttp import web
 
 from headrace_broker.catalog.access import QUEUE, check_new_name
 from headrace_broker.catalog.permission import CONFIGURE, READ
-from headrace_broker.management.access import (
+from headrace_broker.management.http.access import (
     caller,
     check_allowed,
     check_declares,
@@ -20,27 +20,27 @@ from headrace_broker.management.access import (
     check_not_exclusive,
     check_sees,
 )
-from headrace_broker.management.administration import Administration, known_queue, known_vhost
-from headrace_broker.management.answer import done, json_answer, not_found
-from headrace_broker.management.body import decode
-from headrace_broker.management.figures import (
+from headrace_broker.management.http.administration import Administration, known_queue, known_vhost
+from headrace_broker.management.http.answer import done, json_answer, not_found
+from headrace_broker.management.http.body import decode
+from headrace_broker.management.http.listing import COLUMNS, chosen, columns, listing
+from headrace_broker.management.http.query import IF_EMPTY, IF_UNUSED, flag
+from headrace_broker.management.http.route import Route, deleted, got, listed, posted, put
+from headrace_broker.management.http.status_source import StatusSource
+from headrace_broker.management.view.figures import (
     AGES,
     LENGTHS,
     Ages,
     asked_ages,
     lengths_and_rates,
 )
-from headrace_broker.management.listing import COLUMNS, chosen, columns, listing
-from headrace_broker.management.query import IF_EMPTY, IF_UNUSED, flag
-from headrace_broker.management.rendering import render_queue
-from headrace_broker.management.route import Route, deleted, got, listed, posted, put
-from headrace_broker.management.status_source import StatusSource
-from headrace_broker.management.view import QueueView
+from headrace_broker.management.view.rendering import render_queue
+from headrace_broker.management.view.view import QueueView
 from headrace_broker.model.definition import Queue
 from headrace_broker.model.flow_status import QueueFlow
 from headrace_broker.model.limits import LISTING_TURN_ROWS, PAGE_ROWS_MAX
 from headrace_broker.model.reply_code import AmqpError
-from headrace_broker.model.stats import QUEUE_FIGURES, QueueStats
+from headrace_broker.model.stats import QueueStats
 from headrace_broker.model.status import QueueStatus
 
 COUNTS_SECONDS_MAX: Final = 2.0  # for what other nodes say in a listing; the rest is without counts
@@ -293,7 +293,7 @@ def _rendered(known: Known, ages: Ages, now_ms: int) -> dict[str, Any]:
     status, stats = known
     body = render_queue(status, now_ms)
     last, samples = (stats.last, stats.samples) if stats is not None else ([], [])
-    figures = lengths_and_rates(QUEUE_FIGURES, last, samples, ages)
+    figures = lengths_and_rates(last, samples, ages)
     if not last:  # nothing has moved, or nobody answers: then only the replica here knows
         figures = {name: value for name, value in figures.items() if name not in LENGTHS}
     return {**figures, **body}

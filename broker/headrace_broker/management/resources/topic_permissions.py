@@ -6,12 +6,12 @@ import msgspec
 from aiohttp import web
 
 from headrace_broker.catalog.command import DeleteTopicPermissions, PutTopicPermission
-from headrace_broker.management.access import administrator
-from headrace_broker.management.administration import Administration, known_user, known_vhost
-from headrace_broker.management.answer import check, done, json_answer, not_found
-from headrace_broker.management.body import decode
-from headrace_broker.management.listing import listing
-from headrace_broker.management.route import (
+from headrace_broker.management.http.access import administrator
+from headrace_broker.management.http.administration import Administration, known_user, known_vhost
+from headrace_broker.management.http.answer import check, done, json_answer, not_found
+from headrace_broker.management.http.body import decode
+from headrace_broker.management.http.listing import listing
+from headrace_broker.management.http.route import (
     ADMINISTRATOR,
     Handler,
     Route,

@@ -8,13 +8,13 @@ from aiohttp import web
 
 from headrace_broker.catalog.command import SetUserLimits
 from headrace_broker.catalog.setting import USER_LIMITS
-from headrace_broker.management.access import administrator
-from headrace_broker.management.administration import Administration, known_user
-from headrace_broker.management.answer import check, done, not_found
-from headrace_broker.management.body import decode
-from headrace_broker.management.listing import listing
-from headrace_broker.management.route import ADMINISTRATOR, Route, deleted, listed, put
-from headrace_broker.management.vhosts import LimitBody, LimitsView
+from headrace_broker.management.http.access import administrator
+from headrace_broker.management.http.administration import Administration, known_user
+from headrace_broker.management.http.answer import check, done, not_found
+from headrace_broker.management.http.body import decode
+from headrace_broker.management.http.listing import listing
+from headrace_broker.management.http.route import ADMINISTRATOR, Route, deleted, listed, put
+from headrace_broker.management.resources.vhosts import LimitBody, LimitsView
 
 _LIMITS: Final = {"limit": {"enum": list(USER_LIMITS)}}
 

@@ -15,12 +15,20 @@ from headrace_broker.catalog.command import (
     DeleteUser,
     PutUser,
 )
-from headrace_broker.management.access import administrator, caller
-from headrace_broker.management.administration import Administration, known_user
-from headrace_broker.management.answer import bad_request, check, done, json_answer
-from headrace_broker.management.body import decode
-from headrace_broker.management.listing import listing
-from headrace_broker.management.route import ADMINISTRATOR, Route, deleted, got, listed, posted, put
+from headrace_broker.management.http.access import administrator, caller
+from headrace_broker.management.http.administration import Administration, known_user
+from headrace_broker.management.http.answer import bad_request, check, done, json_answer
+from headrace_broker.management.http.body import decode
+from headrace_broker.management.http.listing import listing
+from headrace_broker.management.http.route import (
+    ADMINISTRATOR,
+    Route,
+    deleted,
+    got,
+    listed,
+    posted,
+    put,
+)
 from headrace_broker.model.definition import (
     HASHED_SCRYPT,
     HASHED_SHA256,
@@ -28,9 +36,9 @@ from headrace_broker.model.definition import (
     User,
 )
 from headrace_broker.model.limits import BULK_USERS_MAX
-from headrace_broker.runtime.password import OCTETS, new_user
+from headrace_broker.runtime.security.password import OCTETS, new_user
 
-HASHING_ALGORITHM: Final = "scrypt"  # with the parameters of runtime/password.py
+HASHING_ALGORITHM: Final = "scrypt"  # with the parameters of runtime/security/password.py
 ALGORITHMS: Final = {
     HASHING_ALGORITHM: HASHED_SCRYPT,
     "rabbit_password_hashing_sha256": HASHED_SHA256,
@@ -40,12 +48,17 @@ _NAMES: Final = {hashing: name for name, hashing in ALGORITHMS.items()}
 
 
 class UserBody(msgspec.Struct):
-    """Body of PUT /api/users/U; without password and hash the user has no password."""
+    """Body of PUT /api/users/U; without password and hash the user has no password.
+
+    Attributes:
+        end_sessions: sessions of the user that began before end on all nodes.
+    """
 
     tags: str | list[str]
     password: str | None = None
     password_hash: str | None = None
     hashing_algorithm: str | None = None
+    end_sessions: bool = False
 
 
 class BulkBody(msgspec.Struct):
@@ -150,7 +163,7 @@ class UserEndpoints:
         else:
             proof = given_hash(body.password_hash, body.hashing_algorithm)
             user = proof.user(name, tags, loopback_only)
-        check(await self._node.submit(PutUser(user)))
+        check(await self._node.submit(PutUser(user, end_sessions=body.end_sessions)))
         return done(created=current is None)
 
     async def _delete(self, request: web.Request) -> web.Response:

@@ -11,11 +11,22 @@ from typing_extensions import TypedDict
 
 from headrace_broker.catalog.command import DeleteVhost, PutVhost, SetVhostLimits
 from headrace_broker.catalog.setting import VHOST_LIMITS
-from headrace_broker.management.access import administrator, caller, check_sees
-from headrace_broker.management.administration import Administration, known_vhost
-from headrace_broker.management.answer import check, done, json_answer, not_found
-from headrace_broker.management.body import decode
-from headrace_broker.management.figures import (
+from headrace_broker.management.http.access import administrator, caller, check_sees
+from headrace_broker.management.http.administration import Administration, known_vhost
+from headrace_broker.management.http.answer import check, done, json_answer, not_found
+from headrace_broker.management.http.body import decode
+from headrace_broker.management.http.listing import COLUMNS, chosen, columns, listing
+from headrace_broker.management.http.route import (
+    ADMINISTRATOR,
+    Route,
+    deleted,
+    got,
+    listed,
+    posted,
+    put,
+)
+from headrace_broker.management.http.status_source import StatusSource
+from headrace_broker.management.view.figures import (
     AGES,
     ANSWER_SECONDS_MAX,
     Ages,
@@ -27,15 +38,13 @@ from headrace_broker.management.figures import (
     summed_last,
     with_deliver_get,
 )
-from headrace_broker.management.listing import COLUMNS, chosen, columns, listing
-from headrace_broker.management.route import ADMINISTRATOR, Route, deleted, got, listed, posted, put
-from headrace_broker.management.status_source import StatusSource
-from headrace_broker.management.view import VhostView
+from headrace_broker.management.view.view import VhostView
 from headrace_broker.model.definition import Vhost
 from headrace_broker.model.stats import (
     CLIENT_FIGURES,
     LENGTH_FIGURES,
     OCTET_FIGURES,
+    VHOST_FIGURES,
     VhostStats,
 )
 
@@ -241,7 +250,7 @@ def _figures(rows: list[VhostStats], ages: Ages) -> dict[str, Any]:
     octets = named(OCTET_FIGURES, cut(last, start, stop), cut(every, start, stop), ages.rates_ms)
     moved = named(CLIENT_FIGURES, cut(last, stop), cut(every, stop), ages.rates_ms)
     return {
-        **lengths(last, every, ages),
+        **lengths(VHOST_FIGURES, last, every, ages),
         **octets,
         "message_stats": with_deliver_get(moved),
     }

@@ -7,15 +7,16 @@ last interval between two samples, five seconds.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from itertools import zip_longest
 from typing import Any, Final, NamedTuple
 
 from aiohttp import web
 
 from headrace_broker.flow.history import FINE_MS
-from headrace_broker.management.query import number
-from headrace_broker.management.route import Parameter
-from headrace_broker.model.stats import Samples
-from headrace_broker.runtime.inquiry import Stats
+from headrace_broker.management.http.query import number
+from headrace_broker.management.http.route import Parameter
+from headrace_broker.model.stats import LATER, QUEUE_FIGURES, QUEUE_MOVES, Samples
+from headrace_broker.runtime.rpc.inquiry import Stats
 
 DELIVERIES: Final = ("deliver", "deliver_no_ack", "get", "get_no_ack")  # deliver_get is their sum
 LENGTHS: Final = ("messages", "messages_ready", "messages_unacknowledged")
@@ -169,8 +170,9 @@ def summed(series: Iterable[Samples]) -> Samples:
         return []
     found: Samples = []
     positions = [0] * len(every)
+    width = max(len(each[0]) for each in every) - 1  # of the newest release
     for sample in every[0]:
-        total = list(sample[1:])
+        total = [*sample[1:], *[0] * (width - len(sample) + 1)]
         for which, other in enumerate(every[1:], 1):
             at = positions[which]
             while at < len(other) - 1 and other[at][0] > sample[0]:
@@ -188,7 +190,7 @@ def summed_last(series: Iterable[Samples]) -> Samples:
     if not every:
         return []
     first, second = (
-        [sum(values) for values in zip(*(each[at][1:] for each in every), strict=True)]
+        [sum(values) for values in zip_longest(*(each[at][1:] for each in every), fillvalue=0)]
         for at in (0, 1)
     )
     start, end = every[0][0][0], every[0][1][0]
@@ -196,22 +198,35 @@ def summed_last(series: Iterable[Samples]) -> Samples:
     return [(start, *first), (end, *second)]
 
 
-def lengths(last: Samples, samples: Samples, ages: Ages) -> dict[str, Any]:
-    """Return ready, unacknowledged and all messages."""
-    return named(LENGTHS, _with_sum(last), _with_sum(samples), ages.lengths_ms)
+def lengths(names: Sequence[str], last: Samples, samples: Samples, ages: Ages) -> dict[str, Any]:
+    """Return all messages, and of them those that are ready and unacknowledged.
+
+    Args:
+        names: of the figures in the samples; the first two are ready and unacknowledged messages.
+        last: the last two samples.
+        samples: the newest first.
+        ages: how far back they are shown.
+    """
+    later = names.index(LATER) + 1
+    shown = (_with_sum(last, later), _with_sum(samples, later))
+    return named(LENGTHS, *shown, ages.lengths_ms)
 
 
-def _with_sum(samples: Samples) -> Samples:
-    return [(row[0], row[1] + row[2], row[1], row[2]) for row in samples]
+def _with_sum(samples: Samples, later: int) -> Samples:
+    """Return samples of all, ready and unacknowledged messages.
+
+    Args:
+        samples: of figures that begin with ready and unacknowledged messages.
+        later: where the others stand; samples of an older release end before.
+    """
+    return [(row[0], sum((*row[1:3], *row[later : later + 1])), *row[1:3]) for row in samples]
 
 
-def lengths_and_rates(
-    names: Sequence[str], last: Samples, samples: Samples, ages: Ages
-) -> dict[str, Any]:
-    """Return figures of which the first two are ready and unacknowledged messages."""
+def lengths_and_rates(last: Samples, samples: Samples, ages: Ages) -> dict[str, Any]:
+    """Return what a queue holds and what moved in it, out of samples of QUEUE_FIGURES."""
     return {
-        **lengths(last, samples, ages),
-        "message_stats": named(names[2:], cut(last, 2), cut(samples, 2), ages.rates_ms),
+        **lengths(QUEUE_FIGURES, last, samples, ages),
+        "message_stats": named(QUEUE_MOVES, cut(last, 2), cut(samples, 2), ages.rates_ms),
     }
 
 

@@ -122,6 +122,7 @@ def render_explanation(found: Explanation, view: CatalogView) -> dict[str, Any]:
         "held": [render_connection(row, view) for row in found.held],
         "details": {name: _render_detail(value, view) for name, value in found.details.items()},
         "missing": list(found.missing),
+        "shares_of": found.shares_of,
     }
 
 

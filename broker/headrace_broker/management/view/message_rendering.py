@@ -9,10 +9,10 @@ from typing import Any, Final
 
 from headrace_broker.codecs.method import decode_properties
 from headrace_broker.model.reply_code import AmqpError
-from headrace_broker.runtime.browsing import Page, WaitingMessage
-from headrace_broker.runtime.json_value import plain, printable
-from headrace_broker.runtime.message_service import FetchedMessage, Moved
-from headrace_broker.runtime.router import split_route
+from headrace_broker.runtime.contract.json_value import plain, printable
+from headrace_broker.runtime.inspect.browsing import Page, WaitingMessage
+from headrace_broker.runtime.inspect.message_service import FetchedMessage, Moved
+from headrace_broker.runtime.routing.router import split_route
 
 ENCODING_AUTO: Final = "auto"  # text where it is UTF-8
 ENCODING_BASE64: Final = "base64"

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from headrace_broker.management.figures import details
+from headrace_broker.management.view.figures import details
 from headrace_broker.model.definition import EXCHANGE_TYPES
-from headrace_broker.model.stats import NODE_FIGURES, NodeStats
+from headrace_broker.model.stats import NODE_FIGURES, NODE_OWN_FIGURES, NodeStats
 from headrace_broker.model.status import NodeStatus
 
 AUTH_MECHANISMS: Final = (
@@ -14,9 +14,6 @@ AUTH_MECHANISMS: Final = (
     {"name": "AMQPLAIN", "description": "The same in a field table.", "enabled": True},
     {"name": "EXTERNAL", "description": "By the client's certificate.", "enabled": True},
 )
-
-# Figures of NODE_FIGURES that are a node's; the others are those of its queues and clients.
-_OWN: Final = NODE_FIGURES[7:]
 
 
 def exchange_types() -> list[dict[str, Any]]:
@@ -106,7 +103,7 @@ def _render_stats(stats: NodeStats, now_ms: int) -> dict[str, Any]:
         ],
     }
     for at, name in enumerate(NODE_FIGURES):
-        if name in _OWN:
+        if name in NODE_OWN_FIGURES:
             found[name] = stats.last[-1][at + 1] if stats.last else 0
             found[f"{name}_details"] = details(stats.last, [], at, 0)
     return found

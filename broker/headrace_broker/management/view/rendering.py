@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from headrace_broker.catalog.argument import unknown_queue_arguments
-from headrace_broker.management.flow_rendering import render_queue_moves
+from headrace_broker.management.view.flow_rendering import render_queue_moves
 from headrace_broker.model.definition import QUEUE_QUORUM
 from headrace_broker.model.flow import FLOW, RUNNING
 from headrace_broker.model.status import NodeStatus, Overview, QueueStatus

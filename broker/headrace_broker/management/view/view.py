@@ -12,13 +12,14 @@ import msgspec
 from msgspec import UNSET, UnsetType
 from typing_extensions import TypedDict
 
-from headrace_broker.management.figures import LENGTHS
+from headrace_broker.management.view.figures import LENGTHS
 from headrace_broker.model.stats import (
     CLIENT_FIGURES,
     EXCHANGE_FIGURES,
     NODE_FIGURES,
+    NODE_OWN_FIGURES,
     OCTET_FIGURES,
-    QUEUE_FIGURES,
+    QUEUE_MOVES,
 )
 from headrace_broker.model.status import LeaseGroupStatus
 
@@ -121,7 +122,7 @@ ClientStatsView = _view(
 ExchangeStatsView = _view(
     "ExchangeStatsView", "What was published to an exchange.", _figures(EXCHANGE_FIGURES)
 )
-QueueStatsView = _view("QueueStatsView", "What moved in a queue.", _figures(QUEUE_FIGURES[2:]))
+QueueStatsView = _view("QueueStatsView", "What moved in a queue.", _figures(QUEUE_MOVES))
 TotalStatsView = _view(
     "TotalStatsView",
     "What moved in the cluster.",
@@ -379,7 +380,7 @@ NodeView = _view(
         **dict.fromkeys(("exchange_types", "auth_mechanisms"), list[KindView]),
         "applications": list[ApplicationView],
         "contexts": list[ContextView],
-        **_figures(NODE_FIGURES[7:]),
+        **_figures(NODE_OWN_FIGURES),
     },
 )
 

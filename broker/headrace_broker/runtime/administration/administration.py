@@ -5,32 +5,33 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, final
 
 from headrace_broker.catalog.command import AnyCommand
+from headrace_broker.catalog.permission_watch import PermissionWatches
 from headrace_broker.catalog.result import Result
 from headrace_broker.catalog.view import CatalogView
 from headrace_broker.model.definition import Queue
 from headrace_broker.model.limits import LISTING_ROWS_MAX
 from headrace_broker.model.reply_code import INTERNAL_ERROR, NOT_FOUND, AmqpError
-from headrace_broker.runtime import audit
-from headrace_broker.runtime.archive_desk import ArchiveDesk
-from headrace_broker.runtime.catalog_service import CatalogUnavailableError
-from headrace_broker.runtime.client_list import ClientListing
-from headrace_broker.runtime.clock import Clock
-from headrace_broker.runtime.counts import QueueCounts
-from headrace_broker.runtime.flow_report import FlowReport
-from headrace_broker.runtime.leader_client import LeaderUnavailableError, QueueGoneError
-from headrace_broker.runtime.lease_listing import LeaseListing
-from headrace_broker.runtime.message_service import MessageService
+from headrace_broker.runtime.archive.service import ArchiveService
+from headrace_broker.runtime.clients.client_list import ClientListing
+from headrace_broker.runtime.cluster.catalog_service import CatalogUnavailableError
+from headrace_broker.runtime.cluster.operations import Operations
+from headrace_broker.runtime.cluster.topology import Topology
+from headrace_broker.runtime.contract.clock import Clock
+from headrace_broker.runtime.contract.port import PendingConfirm, QueueClient, QueueListener
+from headrace_broker.runtime.explain.flow_report import FlowReport
+from headrace_broker.runtime.inspect.counts import QueueCounts
+from headrace_broker.runtime.inspect.message_service import MessageService
+from headrace_broker.runtime.inspect.publish_service import PublishService
+from headrace_broker.runtime.lease.listing import LeaseListing
 from headrace_broker.runtime.metrics.source import NodeMetrics
-from headrace_broker.runtime.operations import Operations
-from headrace_broker.runtime.page_logins import PageLogins
-from headrace_broker.runtime.port import QueueClient, QueueListener, Ticket
-from headrace_broker.runtime.publish_service import PublishService
-from headrace_broker.runtime.stats import StatsBook
-from headrace_broker.runtime.topology import Topology
+from headrace_broker.runtime.metrics.stats import StatsBook
+from headrace_broker.runtime.rpc.leader_client import LeaderUnavailableError, QueueGoneError
+from headrace_broker.runtime.security import audit
+from headrace_broker.runtime.security.page_logins import PageLogins
 
 if TYPE_CHECKING:
     from headrace_broker.model.message import DeliveryRun
-    from headrace_broker.runtime.node import BrokerNode
+    from headrace_broker.runtime.node.node import BrokerNode
 
 
 class NodeAdministration:
@@ -44,6 +45,7 @@ class NodeAdministration:
         flow_report: why publishers are slow, and who causes it.
         operations: moves replicas and leaderships, and drains nodes.
         page_logins: who is logged in at the web page.
+        standings: what runs for users on this node.
         stats: figures over time.
         metrics: what is counted.
         publisher: publishes single messages.
@@ -59,13 +61,14 @@ class NodeAdministration:
         self.flow_report: FlowReport = node.flow_report
         self.operations: Operations = node.operations
         self.page_logins = PageLogins(node.config.node.id, self.view, node.clients.inquiries)
+        self.standings: PermissionWatches = node.broker.standings
         self.stats = StatsBook(node)
         self.metrics = NodeMetrics(node, self.stats)
         self.publisher = PublishService(node.broker)
         hosting = node.hosting
         place = (node.config.node.id, node.names, hosting.hosts)
         self.leases = LeaseListing(*place, node.clients.inquiries, node.leases, hosting.locate)
-        self.archives = ArchiveDesk(node.archives.listing, node.archives.client)
+        self.archives = ArchiveService(node.archives.listing, node.archives.client)
         self._node = node
 
     async def submit(self, command: AnyCommand) -> Result:
@@ -140,10 +143,10 @@ class NodeAdministration:
 class _Nobody(QueueListener):
     """Hears what a session without publishes and consumers is told: nothing of interest."""
 
-    def on_confirmed(self, client: QueueClient, tickets: list[Ticket]) -> None:
+    def on_confirmed(self, client: QueueClient, tickets: list[PendingConfirm]) -> None:
         """Nothing was published."""
 
-    def on_rejected(self, client: QueueClient, tickets: list[Ticket]) -> None:
+    def on_rejected(self, client: QueueClient, tickets: list[PendingConfirm]) -> None:
         """Nothing was published."""
 
     def on_delivery(self, client: QueueClient, run: DeliveryRun) -> None:

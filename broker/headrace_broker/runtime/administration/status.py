@@ -18,15 +18,16 @@ from headrace_broker.model.status import (
     ResourceStatus,
     WatermarkStatus,
 )
-from headrace_broker.runtime.alarms import AlarmStatus
-from headrace_broker.runtime.authenticator import Verdict
-from headrace_broker.runtime.catalog_service import CATALOG_GROUP
-from headrace_broker.runtime.certificate_end import first_end_s
-from headrace_broker.runtime.counts import watermark_of
-from headrace_broker.runtime.flow_settings import Setting
-from headrace_broker.runtime.head_timestamp import HeadTimestamps
-from headrace_broker.runtime.node import BrokerNode
-from headrace_broker.runtime.queue_settings import queue_settings
+from headrace_broker.runtime.alarm.alarms import AlarmStatus
+from headrace_broker.runtime.cluster.catalog_service import CATALOG_GROUP
+from headrace_broker.runtime.inspect.counts import watermark_of
+from headrace_broker.runtime.intake.flow_settings import Setting
+from headrace_broker.runtime.node.node import BrokerNode
+from headrace_broker.runtime.node.parts import why_leaderless
+from headrace_broker.runtime.replica.head_timestamp import HeadTimestamps
+from headrace_broker.runtime.replica.queue_settings import queue_settings
+from headrace_broker.runtime.security.authenticator import Verdict
+from headrace_broker.runtime.security.certificate_end import first_end_s
 from headrace_raftlog.model.membership import Membership, member_node, name_of
 
 
@@ -49,15 +50,21 @@ class NodeStatusSource:
             return f"refused by {refused}"
         if node.removed:
             return "the node was removed from the cluster: it serves nobody any more"
+        if node.maintenance.contested:
+            return f"the node serves nobody until this is settled: {node.maintenance.contested}"
         if node.maintenance.on:
             return "the node is being drained for maintenance: connect to another one"
         if not self.accepting:
-            return "the node has not joined the cluster: too few nodes are running"
+            return f"the node has not joined the cluster: {self._why_leaderless()}"
         if node.raft.disk_stalled:
             return "the disk of the node hangs: it leads nothing, and what it knows grows old"
         if not self._node.raft.leader(CATALOG_GROUP):
-            return "the catalog has no leader: too few nodes are running"
+            return f"the catalog has no leader: {self._why_leaderless()}"
         return ""
+
+    def _why_leaderless(self) -> str:
+        node = self._node
+        return why_leaderless(node.raft, node.names) or "too few nodes are running"
 
     def closed_reason(self) -> str:
         """Return why clients are not served here now, "" when they are."""
@@ -66,6 +73,12 @@ class NodeStatusSource:
 
     def _waits_for(self) -> str:
         """Say whom a node with new data waits for."""
+        if self._node.raft.waits_for_data:
+            return (
+                "the node waits for one that still has the cluster's data: its own, or those of a "
+                "node that it has met, were set aside. Should no node have them any more: see "
+                "'Most disks lost' in docs/clustering.md"
+            )
         missing = [self._name(peer) for peer in self._node.raft.missing_nodes]
         names = ", ".join(missing) or "the others to take it in"
         return (
@@ -227,7 +240,7 @@ class NodeStatusSource:
         )
 
     def _damages(self) -> tuple[DamageStatus, ...]:
-        damages = sorted(self._node.raft.quarantined().items())
+        damages = sorted(self._node.raft.damages().items())
         return tuple(DamageStatus(self._what(group), reason) for group, reason in damages)
 
     def _what(self, group: int) -> str:

@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 
 from headrace_broker.flow.alarm import MIB, RESOURCES, STAGE_ALARM, STAGE_RELIEF, Alarm, NodeReport
 from headrace_broker.model.flow import LIMIT_DISK, LIMIT_MEMORY
-from headrace_broker.runtime.alarms import AlarmBoard
+from headrace_broker.runtime.alarm.alarms import AlarmBoard
 
 CLEAR: Final = 0
 CLOCK: Final = "clock"  # the resource of warnings of clocks, which block nobody

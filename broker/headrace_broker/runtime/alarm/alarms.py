@@ -3,23 +3,28 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import time
 from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple
 
 from headrace_broker.flow.alarm import RESOURCES, Alarm, ClusterAlarms, NodeReport
+from headrace_broker.logs.log_event import (
+    ALARM,
+    ALARM_CLEARED,
+    ALARM_LOST,
+    ALARM_SET,
+    PUBLISHERS_RESUMED,
+    log_event,
+)
 from headrace_broker.model.flow import NO_LIMIT
 from headrace_broker.model.limits import ALARM_LEASE_MS, ALARM_RENEW_MS
-from headrace_broker.runtime.cluster_clock import ClusterClock
-from headrace_broker.runtime.pb.cluster_pb2 import AlarmReport, ClusterPayload
+from headrace_broker.runtime.cluster.cluster_clock import ClusterClock
+from headrace_protos.cluster.v1.cluster_pb2 import AlarmReport, ClusterPayload
 
 _FIELDS: Final = (
     *("memory_stage", "memory_used", "memory_limit", "memory_total"),
     *("disk_alarm", "disk_full", "disk_free", "disk_limit"),
 )
-
-log = logging.getLogger(__name__)
 
 
 class AlarmStatus(NamedTuple):
@@ -114,10 +119,7 @@ class AlarmBoard:
         for report in self._cluster.expire(self._now_us()):
             name = self._name(report.node)
             if report.limits():
-                log.warning(
-                    "node %s has not reported for %d ms: its alarms are dropped",
-                    *(name, ALARM_LEASE_MS),
-                )
+                log_event(ALARM, ALARM_LOST, node=name, ms=ALARM_LEASE_MS)
         self._look()
         if self.clocks is not None and self.clocks.look():
             self._tell_watchers()
@@ -175,18 +177,21 @@ class AlarmBoard:
         for key in before:
             if key not in alarms:
                 del self._since_us[key]
-                log.warning("alarm over: %s of node %s", RESOURCES[key[1]], self._name(key[0]))
+                name, resource = self._name(key[0]), RESOURCES[key[1]]
+                log_event(ALARM, ALARM_CLEARED, node=name, resource=resource)
         for key, alarm in alarms.items():
             if key not in self._since_us:
                 self._since_us[key] = self._now_us()
-                log.warning("publishers are blocked: %s", alarm.describe(self._name(key[0])))
+                name, resource = self._name(key[0]), RESOURCES[key[1]]
+                reason = alarm.describe(name)
+                log_event(ALARM, ALARM_SET, node=name, resource=resource, reason=reason)
         if list(self._since_us) != before:
             self._change(alarms)
 
     def _change(self, alarms: Mapping[tuple[int, int], Alarm]) -> None:
         if not self._since_us:
             self.limit, self.reason, self.node_name = NO_LIMIT, "", ""
-            log.warning("publishers may go on")
+            log_event(ALARM, PUBLISHERS_RESUMED, node=self._name(self._node))
         else:
             node, self.limit = next(iter(self._since_us))
             self.node_name = self._name(node)

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from headrace_broker.flow.gauge import Gauge, Mark
 from headrace_broker.model.limits import DISK_LOW_PERCENT, DISK_SAMPLE_MS
 
-log = logging.getLogger(__name__)
+log = logging.getLogger("headrace.alarm")
 
 
 class DiskWatch:
@@ -76,7 +76,7 @@ class DiskWatch:
             usage = shutil.disk_usage(self._directory)
         except OSError as error:  # what is written there fails or not, and the log says so
             if not self._failed:
-                log.warning("free space in %s is not known: %s", self._directory, error)
+                log.warning("free space of %s cannot be read: %s", self._directory, error)
             self._failed = True
         else:
             self._failed = False
@@ -97,7 +97,8 @@ class DiskWatch:
         else:
             why = " (it shrinks fast)" if self._gauge.early else ""
             text = f"nearly full{why}, publishers are blocked in the whole cluster"
-        log.warning(
+        log.log(
+            logging.WARNING if self.alarm else logging.INFO,
             "disk of %s: %s: %d MiB free of %d MiB, the limit is %d MiB",
             *(self._directory, text, self.free >> 20, self.total >> 20, self.limit >> 20),
         )

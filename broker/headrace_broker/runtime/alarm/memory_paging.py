@@ -1,18 +1,120 @@
-"""What a node does when memory is scarce: bodies leave it."""
+"""Memory that a node gets back: garbage is collected, and bodies leave it while it is scarce."""
 
 from __future__ import annotations
 
 import asyncio
 import ctypes
+import gc
+import time
 from collections.abc import Callable
-from typing import Protocol
+from typing import Final, Protocol
 
 from headrace_broker.flow.alarm import STAGE_ALARM
-from headrace_broker.model.limits import ALARM_CACHE_BYTES, RELIEF_CACHE_PERCENT, TRIM_EVERY_MS
+from headrace_broker.model.limits import (
+    ALARM_CACHE_BYTES,
+    GARBAGE_GROWN_BYTES,
+    GARBAGE_GROWN_PARTS,
+    GARBAGE_LOOK_SECONDS,
+    GARBAGE_PARTS,
+    GARBAGE_YOUNG_PASSES,
+    RELIEF_CACHE_PERCENT,
+    TRIM_EVERY_MS,
+)
+
+NEVER: Final = 1 << 30  # passes over young objects: the interpreter begins no search by itself
+
+
+def _search() -> None:
+    gc.collect()
+
+
+def _young_passes() -> int:
+    return gc.get_count()[2]
+
+
+def _clock_us() -> int:
+    return time.monotonic_ns() // 1000
+
+
+class Memory(Protocol):
+    """See `runtime.alarm.memory_watch.MemoryWatch`."""
+
+    @property
+    def used(self) -> int:
+        """Bytes, 0 where that is not known."""
+
+    @property
+    def stage(self) -> int:
+        """0 while nothing is scarce."""
+
+
+class Garbage:
+    """Searches the whole heap for garbage, for a bounded part of the time.
+
+    The interpreter does so whenever a quarter more objects have come to stay. One client that opens
+    thousands of channels made it search several times a second, and each time the loop stood still
+    for a tenth. It goes on to search among young objects by itself.
+
+    Args:
+        memory: of the process.
+        search: does it.
+        young_passes: returns how many searches among young objects there were since the last one.
+        clock_us: microseconds of a clock that never goes back.
+    """
+
+    def __init__(
+        self,
+        memory: Memory,
+        search: Callable[[], None] = _search,
+        young_passes: Callable[[], int] = _young_passes,
+        clock_us: Callable[[], int] = _clock_us,
+    ) -> None:
+        self._memory = memory
+        self._search = search
+        self._young_passes = young_passes
+        self._clock_us = clock_us
+        self._over_us = clock_us()  # when the last one was over
+        self._took_us = 0
+        self._used = 0  # bytes of memory then
+        self._before: tuple[int, int, int] | None = None
+        self._handle: asyncio.TimerHandle | None = None
+
+    def start(self) -> None:
+        """Take over from the interpreter, and look from then on."""
+        if self._before is None:
+            self._before = gc.get_threshold()
+            gc.set_threshold(*self._before[:2], NEVER)
+        loop = asyncio.get_running_loop()
+        self._handle = loop.call_later(GARBAGE_LOOK_SECONDS, self.start)
+        self.look()
+
+    def stop(self) -> None:
+        """Leave it to the interpreter again."""
+        if self._handle is not None:
+            self._handle.cancel()
+            self._handle = None
+        if self._before is not None:
+            gc.set_threshold(*self._before)
+            self._before = None
+
+    def look(self) -> None:
+        """Search if it is time to."""
+        used = self._memory.used
+        grown = self._memory.stage > 0 or used - self._used >= GARBAGE_GROWN_BYTES
+        parts = GARBAGE_GROWN_PARTS if grown else GARBAGE_PARTS
+        began_us = self._clock_us()
+        if began_us - self._over_us < parts * self._took_us:
+            return
+        if self._young_passes() < GARBAGE_YOUNG_PASSES:
+            return
+        self._search()
+        self._over_us = self._clock_us()
+        self._took_us = self._over_us - began_us
+        self._used = used
 
 
 class BodyCache(Protocol):
-    """What holds bodies that are on disk as well: `headrace_raftlog.node.RaftNode`."""
+    """What holds bodies that are on disk as well: `headrace_raftlog.node.node.RaftNode`."""
 
     def set_cache_bytes(self, count: int) -> None:
         """Keep no more than so many bytes of log entries in memory."""
@@ -37,7 +139,7 @@ class Trimmer:
         self._running = asyncio.get_running_loop().run_in_executor(None, self._trim, 0)
 
 
-class Relief:
+class MemoryPaging:
     """Lets bodies leave memory while it is scarce, and come back after.
 
     Args:

@@ -18,15 +18,15 @@ from headrace_broker.model.limits import (
     MEMORY_SAMPLE_MS,
     SHARE_MIN,
 )
-from headrace_broker.runtime.memory_meter import MemoryReading
+from headrace_broker.runtime.alarm.memory_meter import MemoryReading
 
 SHARE_STEP: Final = 5  # percent; smaller changes are not worth telling everybody
 
-log = logging.getLogger(__name__)
+log = logging.getLogger("headrace.alarm")
 
 
 class Meter(Protocol):
-    """See `runtime.memory_meter.MemoryMeter`."""
+    """See `runtime.alarm.memory_meter.MemoryMeter`."""
 
     def read(self) -> MemoryReading:
         """Look now; raises OSError or ValueError."""
@@ -124,7 +124,7 @@ class MemoryWatch:
             reading = self._meter.read()
         except (OSError, ValueError) as error:
             if not self._failed:
-                log.warning("memory in use is not known, its state stays as it was: %s", error)
+                log.warning("memory use cannot be read, the last state is kept: %s", error)
             self._failed = True
             return
         self._failed = False
@@ -161,7 +161,8 @@ class MemoryWatch:
             STAGE_ALARM: "alarm, publishers are blocked in the whole cluster",
         }
         why = " (it grows fast)" if self.stage > before and self._gauge.early else ""
-        log.warning(
+        log.log(
+            logging.WARNING if self.stage == STAGE_ALARM else logging.INFO,
             "memory: %s%s: %d MiB of %d MiB used, scarce from %d MiB, "
             "publishers blocked from %d MiB",
             *(says[self.stage], why, self.used >> 20, self.total >> 20),

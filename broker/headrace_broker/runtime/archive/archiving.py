@@ -4,20 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from headrace_broker.core.queue.archive_command import (
+from headrace_broker.core.queue.command.archive_command import (
     encode_close_archive,
     encode_commit_archive,
     encode_open_archive,
 )
-from headrace_broker.core.queue.archive_effect import ArchiveAnswer, ArchiveInfo
+from headrace_broker.core.queue.state.archive_effect import ArchiveAnswer, ArchiveInfo
 from headrace_broker.model.definition import Queue
 from headrace_broker.model.limits import ARCHIVE_BLOCK_OCTETS, ARCHIVE_BLOCK_ROWS
-from headrace_broker.runtime import archive_wire as wire
-from headrace_broker.runtime.archive_chunk import Rows, cut_rows
-from headrace_broker.runtime.group_commands import GroupCommands
-from headrace_broker.runtime.leader_client import LeaderClient
-from headrace_broker.runtime.pb import cluster_pb2 as pb
-from headrace_broker.runtime.queue_host import QueueHost
+from headrace_broker.runtime.archive.chunk import Rows, cut_rows
+from headrace_broker.runtime.lease import archive_wire as wire
+from headrace_broker.runtime.lease.group_commands import GroupCommands
+from headrace_broker.runtime.replica.queue_host import QueueHost
+from headrace_broker.runtime.replica.reading.entries import Entries
+from headrace_broker.runtime.rpc.leader_client import LeaderClient
+from headrace_protos.cluster.v1 import cluster_pb2 as pb
 
 
 class ArchiveClient:
@@ -79,27 +80,32 @@ class ArchiveClient:
         """Return rows from index `start` on, at most `rows`, within the bounds of a block."""
         most = max(1, min(rows, ARCHIVE_BLOCK_ROWS))
 
-        def here(host: QueueHost) -> Rows:
-            return cut_rows(host, start, most, ARCHIVE_BLOCK_OCTETS)
+        def here(host: QueueHost, entries: Entries) -> Rows:
+            return cut_rows(host, entries, start, most, ARCHIVE_BLOCK_OCTETS)
 
         def question(number: int) -> pb.ClusterPayload:
             asked = pb.ArchiveFetch(group=queue.group, request=number, start=start, rows=most)
             return pb.ClusterPayload(archive_fetch=asked)
 
-        return await self._fetches.ask(queue, here, question)
+        return await self._fetches.ask_reading(queue, here, question)
 
     # From other nodes
 
     def receive_fetch(self, source: int, asked: pb.ArchiveFetch) -> None:
         """Answer another node."""
-        chunk = pb.ArchiveChunk(request=asked.request)
-        host = self._fetches.serving_host(asked.group)
-        if host is not None:
-            most = max(1, min(asked.rows, ARCHIVE_BLOCK_ROWS))
-            rows = cut_rows(host, asked.start, most, ARCHIVE_BLOCK_OCTETS)
-            chunk.serving = True
-            chunk.since_ms, chunk.first, chunk.following, chunk.heads, chunk.batch = rows
-        self._fetches.answer(source, pb.ClusterPayload(archive_chunk=chunk))
+        most = max(1, min(asked.rows, ARCHIVE_BLOCK_ROWS))
+
+        def here(host: QueueHost, entries: Entries) -> Rows:
+            return cut_rows(host, entries, asked.start, most, ARCHIVE_BLOCK_OCTETS)
+
+        def payload(rows: Rows | None) -> pb.ClusterPayload:
+            chunk = pb.ArchiveChunk(request=asked.request)
+            if rows is not None:
+                chunk.serving = True
+                chunk.since_ms, chunk.first, chunk.following, chunk.heads, chunk.batch = rows
+            return pb.ClusterPayload(archive_chunk=chunk)
+
+        self._fetches.answer_reading(source, asked.group, here, payload)
 
     def receive_chunk(self, _source: int, chunk: pb.ArchiveChunk) -> None:
         """Take another node's answer."""

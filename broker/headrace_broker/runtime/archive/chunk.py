@@ -13,10 +13,11 @@ import struct
 from typing import Final, NamedTuple
 
 from headrace_broker.codecs.batch import message_start, properties_stop
-from headrace_broker.core.queue.archive_row import ArchiveRow
-from headrace_broker.core.queue.command import ENQUEUE_BATCH_OFFSET, U32_MAX
+from headrace_broker.core.queue.command.command import ENQUEUE_BATCH_OFFSET, U32_MAX
+from headrace_broker.core.queue.state.archive_row import ArchiveRow
 from headrace_broker.model.limits import CHUNK_ENTRIES_OCTETS_MAX
-from headrace_broker.runtime.queue_host import QueueHost
+from headrace_broker.runtime.replica.queue_host import QueueHost
+from headrace_broker.runtime.replica.reading.entries import Entries
 
 # u64 message id, log position, arrived at, first delivered at (0 for not or not known), settled at
 # (Unix time in ms) | u32 deliveries, failed ones, octets of the body | u8 outcome | u8 1 with body
@@ -62,14 +63,16 @@ class Rows(NamedTuple):
         return len(self.heads) // HEAD.size
 
 
-def cut_rows(host: QueueHost, start: int, most: int, octets_max: int) -> Rows:
+def cut_rows(host: QueueHost, entries: Entries, start: int, most: int, octets_max: int) -> Rows:
     """Cut out rows from an index on, at most `most`, up to and with one that exceeds a size.
 
     They end early where more has to be read of the log than CHUNK_ENTRIES_OCTETS_MAX: that is much
-    where bodies are left out, or where many entries take turns.
+    where bodies are left out, or where many entries take turns. And they end before an entry that
+    is missing.
 
     Args:
         host: has the queue.
+        entries: of its log.
         start: index of the first row that is wanted; without it there are none.
         most: of them.
         octets_max: in the chunk's batch.
@@ -79,14 +82,16 @@ def cut_rows(host: QueueHost, start: int, most: int, octets_max: int) -> Rows:
     pieces: list[bytes] = []
     octets = read = 0
     index = -1
-    entry = b""
+    entry: bytes | None = None
     for row in host.machine.archived(start, most):
         if row.entry_index != index:
             if read >= CHUNK_ENTRIES_OCTETS_MAX:
                 break
             index = int(row.entry_index)
-            entry = host.log.entry_data(index)
-            read += len(entry)
+            entry = entries.get(index)
+            read += entries.octets(index) if entry is None else len(entry)
+        if entry is None:  # what else is missing is to be found out
+            continue
         piece = _piece(entry, row)
         heads.append(_head(row))
         pieces.append(piece)

@@ -6,9 +6,9 @@ from typing import Any, Final
 
 from headrace_broker.codecs.column_block import INT32, INT64, TIMESTAMP_MS, UTF8, Schema
 from headrace_broker.codecs.message_columns import INT32_MAX, MESSAGE_COLUMNS, MessageColumns
-from headrace_broker.core.queue.archive_row import OUTCOMES
+from headrace_broker.core.queue.state.archive_row import OUTCOMES
 from headrace_broker.model.definition import Queue
-from headrace_broker.runtime.archive_chunk import Rows, heads_of
+from headrace_broker.runtime.archive.chunk import Rows, heads_of
 
 # `raft_term` and the accounts are not known to a queue and stay without value.
 SCHEMA: Final = Schema(

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 
-from headrace_broker.core.queue.archive_effect import ArchiveInfo
+from headrace_broker.core.queue.state.archive_effect import ArchiveInfo
 from headrace_broker.model.archive import ArchiveGroupStatus, ArchiveStatus
 from headrace_broker.model.definition import Queue
-from headrace_broker.runtime.archiving import ArchiveClient
-from headrace_broker.runtime.everywhere import Asked, ask_everywhere
-from headrace_broker.runtime.inquiry import Archives, Inquiries
-from headrace_broker.runtime.queue_host import QueueHost
+from headrace_broker.runtime.archive.archiving import ArchiveClient
+from headrace_broker.runtime.replica.queue_host import QueueHost
+from headrace_broker.runtime.rpc.everywhere import Asked, ask_everywhere
+from headrace_broker.runtime.rpc.inquiry import Archives, Inquiries
 
 
 class ArchiveListing:

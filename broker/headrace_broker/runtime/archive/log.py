@@ -16,7 +16,7 @@ from headrace_broker.catalog.access import (
 from headrace_broker.catalog.permission import READ
 from headrace_broker.catalog.view import CatalogView
 from headrace_broker.codecs.column_block import encode_columns
-from headrace_broker.core.queue.archive_effect import (
+from headrace_broker.core.queue.state.archive_effect import (
     ARCHIVE_FENCED,
     ARCHIVE_GROUPS_FULL,
     ARCHIVE_NOT_YET,
@@ -28,11 +28,11 @@ from headrace_broker.model.archive import ArchiveGroupStatus, ArchiveStatus
 from headrace_broker.model.definition import Queue
 from headrace_broker.model.limits import ARCHIVE_GROUPS_MAX
 from headrace_broker.model.reply_code import AmqpError
-from headrace_broker.runtime.archive_chunk import Rows
-from headrace_broker.runtime.archive_columns import SCHEMA, ArchiveColumns
-from headrace_broker.runtime.archive_listing import ArchiveListing
-from headrace_broker.runtime.archiving import ArchiveClient
-from headrace_broker.runtime.export_log import (
+from headrace_broker.runtime.archive.archiving import ArchiveClient
+from headrace_broker.runtime.archive.chunk import Rows
+from headrace_broker.runtime.archive.columns import SCHEMA, ArchiveColumns
+from headrace_broker.runtime.archive.listing import ArchiveListing
+from headrace_broker.runtime.export.log import (
     Block,
     DataGoneError,
     FencedError,
@@ -47,8 +47,8 @@ from headrace_broker.runtime.export_log import (
     UnknownGroupError,
     UnknownShardError,
 )
-from headrace_broker.runtime.group_commands import TooEarlyError
-from headrace_broker.runtime.leader_client import LeaderUnavailableError, QueueGoneError
+from headrace_broker.runtime.lease.group_commands import TooEarlyError
+from headrace_broker.runtime.rpc.leader_client import LeaderUnavailableError, QueueGoneError
 
 
 class ArchiveLog:

@@ -8,14 +8,14 @@ from contextlib import contextmanager
 from headrace_broker.model.archive import ArchiveStatus
 from headrace_broker.model.definition import Queue
 from headrace_broker.model.reply_code import INTERNAL_ERROR, NOT_FOUND, AmqpError
-from headrace_broker.runtime import audit
-from headrace_broker.runtime.archive_listing import ArchiveListing
-from headrace_broker.runtime.archiving import ArchiveClient
-from headrace_broker.runtime.group_commands import TooEarlyError
-from headrace_broker.runtime.leader_client import LeaderUnavailableError, QueueGoneError
+from headrace_broker.runtime.archive.archiving import ArchiveClient
+from headrace_broker.runtime.archive.listing import ArchiveListing
+from headrace_broker.runtime.lease.group_commands import TooEarlyError
+from headrace_broker.runtime.rpc.leader_client import LeaderUnavailableError, QueueGoneError
+from headrace_broker.runtime.security import audit
 
 
-class ArchiveDesk:
+class ArchiveService:
     """Answers administrators."""
 
     def __init__(self, listing: ArchiveListing, archives: ArchiveClient) -> None:

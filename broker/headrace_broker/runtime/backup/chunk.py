@@ -6,7 +6,7 @@
                 | u16 0
     batch   the messages in the layout of `model.message`
 
-A message's state is READY, UNSETTLED, DELAYED or DEAD of `core.queue.frozen`.
+A message's state is READY, UNSETTLED, DELAYED or DEAD of `core.queue.snapshot.frozen`.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ import struct
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from headrace_broker.core.queue.frozen import FrozenQueue
-from headrace_broker.runtime.lease_chunk import cut_batch
-from headrace_broker.runtime.queue_log import QueueLog
+from headrace_broker.core.queue.snapshot.frozen import FrozenQueue
+from headrace_broker.runtime.lease.chunk import cut_batch
+from headrace_broker.runtime.replica.reading.entries import Entries
 
 _HEAD: Final = struct.Struct(">QQQQIIIBBH")
 HEAD_OCTETS: Final = _HEAD.size
@@ -61,12 +61,14 @@ def pack_head(head: Head) -> bytes:
 
 
 def cut_frozen(
-    log: QueueLog, frozen: FrozenQueue, after: int, most: int, octets_max: int
+    entries: Entries, frozen: FrozenQueue, after: int, most: int, octets_max: int
 ) -> tuple[bytes, bytes]:
     """Return heads and batch of messages behind an id; no heads when there are no more.
 
+    There are none either where the first one is in an entry that is missing.
+
     Args:
-        log: has them.
+        entries: have them.
         frozen: the queue.
         after: an id.
         most: messages.
@@ -76,7 +78,7 @@ def cut_frozen(
         KeyError: the log has lost one of them.
     """
     run = frozen.read(after, most, octets_max)
-    count, batch = cut_batch(log, run.messages, 0, most, octets_max)
+    count, batch = cut_batch(entries, run.messages, 0, most, octets_max)
     return run.heads(count), batch
 
 

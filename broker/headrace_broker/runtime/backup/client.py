@@ -8,27 +8,26 @@ from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple
 
 from headrace_broker.model.definition import Queue
-from headrace_broker.model.limits import BACKUP_CATCH_UP_S
-from headrace_broker.runtime.backup_points import NO_REPLICA, OK, BackupPoints
-from headrace_broker.runtime.leader_client import QueueGoneError
-from headrace_broker.runtime.pb.cluster_pb2 import (
+from headrace_broker.model.limits import BACKUP_ANSWER_S, BACKUP_CATCH_UP_S
+from headrace_broker.runtime.backup.points import NO_REPLICA, OK, BackupPoints, NodeSilentError
+from headrace_broker.runtime.replica.queue_host import QueueHost
+from headrace_broker.runtime.rpc.leader_client import QueueGoneError
+from headrace_protos.cluster.v1.cluster_pb2 import (
     BackupAnswer,
     BackupKeep,
     BackupOpen,
     BackupProbe,
     BackupQuestion,
     BackupRead,
+    BackupUse,
     ClusterPayload,
 )
-from headrace_broker.runtime.queue_host import QueueHost
 
-LOG: Final = logging.getLogger(__name__)
-
-ANSWER_S: Final = 5.0  # seconds for another node's answer; some MiB through a link that is busy
+LOG: Final = logging.getLogger("headrace.queue")
 
 
-class NodeSilentError(Exception):
-    """The node that has a point does not answer."""
+class NodeTooOldError(Exception):
+    """A node does not judge who uses its points: it has to be upgraded first."""
 
 
 class Opened(NamedTuple):
@@ -69,15 +68,16 @@ class BackupClient:
         self._waiting: dict[int, asyncio.Future[BackupAnswer]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
-    async def open(self, queue: Queue, ttl_ms: int) -> Opened:
-        """Open a point of a queue on one of its nodes, rather not on the one that leads it.
+    async def open(self, queue: Queue, ttl_ms: int, user: str) -> Opened:
+        """Open a user's point of a queue on one of its nodes, rather not on the one that leads it.
 
         The answer of the last one that was asked, when none could.
 
         Raises:
             QueueGoneError: there is no such queue any more.
+            NodeTooOldError: only nodes could that would let other users read it.
         """
-        question = BackupQuestion(open=BackupOpen(group=queue.group, ttl_ms=ttl_ms))
+        question = BackupQuestion(open=BackupOpen(group=queue.group, ttl_ms=ttl_ms, user=user))
         return await self._ask_replicas(queue, question)
 
     async def probe(self, queue: Queue, publisher: bytes) -> BackupAnswer:
@@ -90,31 +90,55 @@ class BackupClient:
         if found is None:
             raise QueueGoneError(f"no queue '{queue.name}' in vhost '{queue.vhost}'")
         opened = Opened(0, BackupAnswer(status=NO_REPLICA, text="no node with a replica answers"))
+        too_old = 0
         for node in self._candidates(found):
             try:
-                answer = await self._ask(node, question, BACKUP_CATCH_UP_S + ANSWER_S)
+                answer = await self._ask(node, question, BACKUP_CATCH_UP_S + BACKUP_ANSWER_S)
             except NodeSilentError:
+                continue
+            if answer.status == OK and answer.owner != question.open.user:
+                self._withdraw(node, answer)
+                too_old = node
                 continue
             opened = Opened(node, answer)
             if answer.status == OK:
-                break
+                return opened
+        if too_old:
+            raise _too_old(too_old)
         return opened
 
-    async def read(self, node: int, asked: BackupRead) -> BackupAnswer:
-        """Return messages of a point.
+    async def read(self, node: int, asked: BackupRead, user: str) -> BackupAnswer:
+        """Return messages of a user's point.
 
         Raises:
-            NodeSilentError: its node does not answer.
+            NodeSilentError: its node does not answer, or its disk does not.
+            NodeTooOldError: its node judges nobody, and has done nothing.
         """
-        return await self._ask(node, BackupQuestion(read=asked), ANSWER_S)
+        return await self._use(node, BackupUse(user=user, read=asked))
 
-    async def keep(self, node: int, asked: BackupKeep) -> BackupAnswer:
-        """Put the end of a point off; raises as `read`."""
-        return await self._ask(node, BackupQuestion(keep=asked), ANSWER_S)
+    async def keep(self, node: int, asked: BackupKeep, user: str) -> BackupAnswer:
+        """Put the end of a user's point off; raises as `read`."""
+        return await self._use(node, BackupUse(user=user, keep=asked))
 
-    async def close(self, node: int, point: int) -> BackupAnswer:
-        """Give a point up; raises as `read`."""
-        return await self._ask(node, BackupQuestion(close=point), ANSWER_S)
+    async def close(self, node: int, point: int, user: str) -> BackupAnswer:
+        """Give a user's point up; raises as `read`."""
+        return await self._use(node, BackupUse(user=user, close=point))
+
+    async def _use(self, node: int, asked: BackupUse) -> BackupAnswer:
+        answer = await self._ask(node, BackupQuestion(use=asked), BACKUP_ANSWER_S)
+        if answer.owner != asked.user:
+            raise _too_old(node)
+        return answer
+
+    def _withdraw(self, node: int, opened: BackupAnswer) -> None:
+        """Give up a point that nobody was told of; nobody waits for the answer."""
+        question = BackupQuestion(close=opened.point)  # of an older node
+        if opened.owner:
+            question = BackupQuestion(use=BackupUse(close=opened.point))
+        if node == self._node:
+            self._points.withdraw(opened.point)
+        else:
+            self._send(node, ClusterPayload(backup_question=question).SerializeToString())
 
     def _candidates(self, queue: Queue) -> Iterator[int]:
         """Return the nodes to ask: this one first, the leader last."""
@@ -149,11 +173,13 @@ class BackupClient:
         if kind == "open":
             return await self._points.open(question.open)
         if kind == "read":
-            return self._points.read(question.read)
+            return await self._points.read(question.read)
         if kind == "keep":
             return self._points.keep(question.keep)
         if kind == "probe":
             return await self._points.probe(question.probe)
+        if kind == "use":
+            return await self._points.use(question.use)
         return self._points.close(question.close)
 
     # From other nodes
@@ -167,8 +193,11 @@ class BackupClient:
     async def _reply(self, source: int, question: BackupQuestion) -> None:
         try:
             answer = await self._answer(question)
+        except NodeSilentError as error:  # it has waited as long, and hears nothing
+            LOG.warning("backup request of node %d not answered: %s", source, error)
+            return
         except Exception:
-            LOG.exception("a question of node %d about a backup could not be answered", source)
+            LOG.exception("backup request of node %d failed", source)
             return
         answer.request = question.request
         self._send(source, ClusterPayload(backup_answer=answer).SerializeToString())
@@ -179,5 +208,9 @@ class BackupClient:
         if future is not None and not future.done():
             future.set_result(answer)
         elif answer.point:
-            question = BackupQuestion(close=answer.point)  # whose answer nobody waits for
-            self._send(source, ClusterPayload(backup_question=question).SerializeToString())
+            self._withdraw(source, answer)
+
+
+def _too_old(node: int) -> NodeTooOldError:
+    text = "runs an older version, which does not judge who uses its points: upgrade it first"
+    return NodeTooOldError(f"node {node} {text}")

@@ -3,8 +3,13 @@
 A *point* is what a queue held at one position of its log, on one replica of it: the messages
 frozen, and the log's entries held until they were read. Any replica will do, for all are equal at
 one position; a follower has time for it. A point ends when it is closed, when nobody reads for its
-time to live, when too much of what is dead is held, or when the node's disk runs short meanwhile;
-with the process in any case. Who reads it then begins anew with another point.
+time to live, when its owner may not read the queue any more, when too much of what is dead is held,
+or when the node's disk runs short meanwhile; with the process in any case. Who reads it then begins
+anew with another point.
+
+A point is for the user who opened it, as long as that user may read the queue: this is judged at
+each question, and when the catalog changes, and a point whose owner may not is given up at once.
+Others are answered as if there were no such point.
 """
 
 from __future__ import annotations
@@ -14,8 +19,12 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from headrace_broker.core.queue.frozen import FrozenQueue
+from headrace_broker.catalog.access import refused
+from headrace_broker.catalog.permission_watch import PermissionWatch, PermissionWatches
+from headrace_broker.core.queue.snapshot.frozen import FrozenQueue
+from headrace_broker.model.definition import Queue
 from headrace_broker.model.limits import (
+    BACKUP_ANSWER_S,
     BACKUP_CATCH_UP_S,
     BACKUP_CHUNK_MESSAGES_MAX,
     BACKUP_CHUNK_OCTETS_MAX,
@@ -27,17 +36,21 @@ from headrace_broker.model.limits import (
     BACKUP_RELEASE_ENTRIES,
     BACKUP_SWEEP_S,
 )
-from headrace_broker.runtime.backup_chunk import cut_frozen
-from headrace_broker.runtime.clock import Clock
-from headrace_broker.runtime.hold import NOTHING, Hold
-from headrace_broker.runtime.pb.cluster_pb2 import (
+from headrace_broker.model.reply_code import AmqpError
+from headrace_broker.runtime.backup.chunk import cut_frozen
+from headrace_broker.runtime.contract.clock import Clock
+from headrace_broker.runtime.contract.retention import NOTHING, Retention
+from headrace_broker.runtime.replica.queue_host import QueueHost
+from headrace_broker.runtime.replica.reading.answers import Answers
+from headrace_broker.runtime.replica.reading.entries import Entries
+from headrace_protos.cluster.v1.cluster_pb2 import (
     BackupAnswer,
     BackupKeep,
     BackupOpen,
     BackupProbe,
     BackupRead,
+    BackupUse,
 )
-from headrace_broker.runtime.queue_host import QueueHost
 from headrace_raftlog.model.errors import RaftLogError
 
 OK: Final = 1
@@ -45,10 +58,15 @@ NO_REPLICA: Final = 2  # not here, or it is not caught up
 UNKNOWN_POINT: Final = 3  # never opened here, closed, or from before this node started
 LOST: Final = 4  # the point was given up; the text says why
 TOO_MANY: Final = 5  # the node keeps as many as it may
+DENIED: Final = 6  # its owner may not read the queue any more; the text says why
 
 NO_MESSAGES: Final = FrozenQueue(0)
 
-log: Final = logging.getLogger(__name__)
+log: Final = logging.getLogger("headrace.queue")
+
+
+class NodeSilentError(Exception):
+    """The node that has a point does not answer, or not in time."""
 
 
 class Point:
@@ -56,6 +74,7 @@ class Point:
 
     Attributes:
         number: its name on this node.
+        owner: the user whose it is, "" where the node that asked for it knows no owners.
         host: the replica.
         frozen: its messages.
         index: position of the queue's log.
@@ -64,10 +83,12 @@ class Point:
         end_ms: when it ends in any case.
         ttl_ms: time to live.
         lost: why it is over, "" while it is not.
+        standing: has its owner's permission judged again.
     """
 
-    def __init__(self, number: int, host: QueueHost, now_ms: int, ttl_ms: int) -> None:
+    def __init__(self, number: int, owner: str, host: QueueHost, now_ms: int, ttl_ms: int) -> None:
         self.number = number
+        self.owner = owner
         self.host = host
         self.frozen = host.machine.freeze()
         self.index = int(host.log.applied_index())
@@ -77,6 +98,7 @@ class Point:
         self.deadline_ms = now_ms + ttl_ms
         self.end_ms = now_ms + BACKUP_POINT_S_MAX * 1000
         self.lost = ""
+        self.standing: PermissionWatch | None = None
 
     def used(self, now_ms: int) -> None:
         """Put its end off."""
@@ -90,7 +112,11 @@ class BackupPoints:
         hosts: replicas on this node by group.
         boot: returns how often this node started: numbers of points are never used twice.
         short_of_disk: returns why nothing may be held on disk now, "" when it may.
+        refusal: returns why a user may not read a queue for a backup now, "" when they may.
         clock: tells the time.
+
+    Attributes:
+        standings: has what is kept for users judged again, None before the node serves any.
     """
 
     def __init__(
@@ -98,13 +124,17 @@ class BackupPoints:
         hosts: Mapping[int, QueueHost],
         boot: Callable[[], int],
         short_of_disk: Callable[[], str],
+        refusal: Callable[[str, Queue], str],
         clock: Clock | None = None,
     ) -> None:
         self._hosts = hosts
         self._boot = boot
         self._short_of_disk = short_of_disk
+        self._refusal = refusal
+        self.standings: PermissionWatches | None = None
         self._clock = Clock() if clock is None else clock
         self._points: dict[int, Point] = {}
+        self._answers = Answers()
         self._opened = 0
         self._releasing: dict[int, QueueHost] = {}  # by group: the log is to be told of entries
         self._handle: asyncio.TimerHandle | None = None
@@ -129,7 +159,7 @@ class BackupPoints:
             return host
         if len(self._points) >= BACKUP_POINTS_MAX:
             return _refusal(TOO_MANY, f"{BACKUP_POINTS_MAX} points are open, the maximum of a node")
-        return self._open(host, asked.ttl_ms)
+        return self._open(host, asked.ttl_ms, asked.user)
 
     async def probe(self, asked: BackupProbe) -> BackupAnswer:
         """Say what a queue holds, and what it has had of a publisher."""
@@ -157,24 +187,61 @@ class BackupPoints:
             return _refusal(NO_REPLICA, "no replica of the queue is there")
         return host
 
-    def read(self, asked: BackupRead) -> BackupAnswer:
-        """Return messages of a point."""
-        point = self._alive(asked.point)
+    async def use(self, asked: BackupUse) -> BackupAnswer:
+        """Do what a user asks of a point.
+
+        The answer names who was judged, unlike those of nodes that judge nobody.
+        """
+        kind, user = asked.WhichOneof("kind"), asked.user
+        if kind == "read":
+            answer = await self.read(asked.read, user)
+        elif kind == "keep":
+            answer = self.keep(asked.keep, user)
+        elif user:
+            answer = self.close(asked.close, user)
+        else:
+            answer = self.withdraw(asked.close)
+        answer.owner = user
+        return answer
+
+    async def read(self, asked: BackupRead, user: str = "") -> BackupAnswer:
+        """Return messages of a user's point, "" for one of a node that knows no owners.
+
+        Raises:
+            NodeSilentError: the disk does not give them back in time.
+        """
+        point = self._alive(asked.point, user)
         if isinstance(point, BackupAnswer):
             return point
         most = min(asked.messages, BACKUP_CHUNK_MESSAGES_MAX)
         octets = min(asked.octets, BACKUP_CHUNK_OCTETS_MAX)
+
+        def cut(entries: Entries) -> tuple[bytes, bytes]:
+            return cut_frozen(entries, point.frozen, asked.after, most, octets)
+
+        host = point.host
         try:
-            heads, batch = cut_frozen(point.host.log, point.frozen, asked.after, most, octets)
+            async with asyncio.timeout(BACKUP_ANSWER_S):  # then nobody waits for it any more
+                found = await self._answers.cut(
+                    host.log, host.queue.group, cut, lambda: self._points.get(asked.point) is point
+                )
+        except TimeoutError:
+            text = f"the disk does not give back messages of queue '{host.queue.name}'"
+            raise NodeSilentError(f"{text} within {BACKUP_ANSWER_S:.0f} s") from None
         except KeyError as error:
-            self._lose(point, f"the log has not kept it: {error}")
-            return _refusal(LOST, point.lost)
+            if not point.lost:
+                self._lose(point, f"the log has not kept it: {error}")
+        again = self._alive(asked.point, user)
+        if isinstance(again, BackupAnswer):  # it ended while it was read
+            return again
+        assert found is not None, "the point is there"
+        heads, batch = found
         point.used(int(self._clock.monotonic_ms()))
         return BackupAnswer(status=OK, heads=heads, batch=batch)
 
-    def keep(self, asked: BackupKeep) -> BackupAnswer:
-        """Put a point's end off, and give up what is read and safe."""
-        point = self._alive(asked.point)
+    def keep(self, asked: BackupKeep, user: str = "") -> BackupAnswer:
+        """Put the end of a user's point off, and give up what is read and safe."""
+        point = self._alive(asked.point, user)
         if isinstance(point, BackupAnswer):
             return point
         if asked.ttl_ms:
@@ -187,27 +254,61 @@ class BackupPoints:
                 self._cover(point.host)
         return BackupAnswer(status=OK)
 
-    def close(self, number: int) -> BackupAnswer:
-        """Give a point up; one that is not there is no error."""
+    def close(self, number: int, user: str = "") -> BackupAnswer:
+        """Give a user's point up; one that is not there, or another user's, is no error."""
+        point = self._owned(number, user)
+        if isinstance(point, Point):
+            return self.withdraw(number)
+        return point if point.status == DENIED else BackupAnswer(status=OK)
+
+    def withdraw(self, number: int) -> BackupAnswer:
+        """Give a point up, whoever owns it."""
         point = self._points.pop(number, None)
         if point is not None:
+            self._stand_down(point)
             self._cover(point.host)
         return BackupAnswer(status=OK)
 
     # Inner
 
-    def _open(self, host: QueueHost, ttl_ms: int) -> BackupAnswer:
+    def _stand(self, point: Point) -> None:
+        """Have a point given up when its owner may not read the queue any more."""
+        queue, owner = point.host.queue, point.owner
+        if self.standings is None or not owner:
+            return
+
+        def judge() -> None:
+            if text := self._refusal(owner, queue):
+                raise refused(text)
+
+        def end(error: AmqpError) -> None:
+            self._lose(point, error.text)
+
+        standing = PermissionWatch(owner, queue.vhost, judge, end)
+        try:
+            self.standings.enter(standing)
+        except AmqpError as error:
+            self._lose(point, error.text)
+        else:
+            point.standing = standing
+
+    def _stand_down(self, point: Point) -> None:
+        if self.standings is not None and point.standing is not None:
+            self.standings.leave(point.standing)
+
+    def _open(self, host: QueueHost, ttl_ms: int, owner: str) -> BackupAnswer:
         self._opened += 1
         now_ms = int(self._clock.monotonic_ms())
-        point = Point((self._boot() << 32) | self._opened, host, now_ms, ttl_ms)
+        point = Point((self._boot() << 32) | self._opened, owner, host, now_ms, ttl_ms)
         self._points[point.number] = point
         hold = host.log.hold
         if hold is None:
             in_memory = not host.queue.logged
             octets_max = BACKUP_HELD_MEMORY_OCTETS_MAX if in_memory else BACKUP_HELD_OCTETS_MAX
-            hold = host.log.hold = Hold(BACKUP_HELD_ENTRIES_MAX, octets_max)
+            hold = host.log.hold = Retention(BACKUP_HELD_ENTRIES_MAX, octets_max)
         point.breaks = int(hold.breaks)
         self._cover(host)
+        self._stand(point)
         frozen = point.frozen
         if self._handle is None:
             self._later()
@@ -219,10 +320,11 @@ class BackupPoints:
             octets=int(frozen.octets),
             last_id=int(frozen.last_id),
             time_ms=int(self._clock.unix_ms()),
+            owner=owner,
         )
 
     def _cover(self, host: QueueHost) -> None:
-        """Hold what the points of a replica still need, and no more."""
+        """Keep what the points of a replica still need, and no more."""
         hold = host.log.hold
         assert hold is not None, "the first point brought it"
         points = [
@@ -237,12 +339,20 @@ class BackupPoints:
         if hold.released:
             self._releasing[host.queue.group] = host
 
-    def _alive(self, number: int) -> Point | BackupAnswer:
-        """Return a point, or why there is none."""
+    def _owned(self, number: int, user: str) -> Point | BackupAnswer:
+        """Return a user's point, or the refusal that there is none, or that it may not be read."""
         point = self._points.get(number)
-        if point is None:
+        if point is None or point.owner != user:
             text = "there is no such point: it was closed, or the node has started anew"
             return _refusal(UNKNOWN_POINT, text)
+        denied = self._refusal(user, point.host.queue) if user else ""
+        return _refusal(DENIED, denied) if denied else point
+
+    def _alive(self, number: int, user: str) -> Point | BackupAnswer:
+        """Return a user's point that is not over, or why there is none."""
+        point = self._owned(number, user)
+        if isinstance(point, BackupAnswer):
+            return point
         self._check(point)
         return _refusal(LOST, point.lost) if point.lost else point
 
@@ -267,6 +377,7 @@ class BackupPoints:
         queue = point.host.queue
         text = "backup of queue '%s' in vhost '%s': point %d is given up: %s"
         log.warning(text, queue.name, queue.vhost, point.number, reason)
+        self._stand_down(point)
         point.lost = reason
         point.frozen = NO_MESSAGES
         self._cover(point.host)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from headrace_broker.catalog.event import Event, QueueAdded, QueueRemoved
-from headrace_broker.runtime.connection_info import ConnectionInfo
+from headrace_broker.runtime.contract.connection_info import ConnectionInfo
 
 
 class Churn:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Final, final
 
 from headrace_broker.catalog.view import CatalogView
-from headrace_broker.runtime.port import ConnectionInfo
+from headrace_broker.runtime.contract.port import ConnectionInfo
 
 MAX_CONNECTIONS: Final = "max-connections"
 MAX_CHANNELS: Final = "max-channels"

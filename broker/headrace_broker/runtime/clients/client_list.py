@@ -9,14 +9,14 @@ from typing import Any, Final
 
 import msgspec
 
-from headrace_broker.catalog.event import Event, UserChanged, VhostRemoved
+from headrace_broker.catalog.event import Event, VhostRemoved
 from headrace_broker.model.limits import LISTING_ROWS_MAX
 from headrace_broker.model.status import ChannelStatus, ConnectionStatus, TlsStatus
-from headrace_broker.runtime.everywhere import Asked, ask_everywhere
-from headrace_broker.runtime.flow_state import activity_status, state_name
-from headrace_broker.runtime.inquiry import Close, Inquiries, List, NoAnswerError
-from headrace_broker.runtime.json_value import json_table
-from headrace_broker.runtime.port import ConnectionInfo
+from headrace_broker.runtime.clients.flow_state import activity_status, state_name
+from headrace_broker.runtime.contract.json_value import json_table
+from headrace_broker.runtime.contract.port import ConnectionInfo
+from headrace_broker.runtime.rpc.everywhere import Asked, ask_everywhere
+from headrace_broker.runtime.rpc.inquiry import Close, Inquiries, List, NoAnswerError
 
 DEFAULT_REASON: Final = "Closed via management API"
 
@@ -124,18 +124,13 @@ class ClientList:
             return None
 
     def on_events(self, events: list[Event]) -> None:
-        """Close the connections on this node whose vhost or user was deleted."""
-        for event in events:
-            if isinstance(event, VhostRemoved):
-                self._close_all("vhost", event.vhost.name)
-            elif isinstance(event, UserChanged) and event.user is None:
-                self._close_all("user", event.name)
-
-    def _close_all(self, what: str, name: str) -> None:
+        """Close connections here whose vhost is gone; `PermissionWatches` does it for users."""
+        gone = {event.vhost.name for event in events if isinstance(event, VhostRemoved)}
+        if not gone:
+            return
         for info in list(self._connections().values()):
-            found = info.vhost if what == "vhost" else info.user
-            if found == name and info.control is not None:
-                info.control.shut_down(f"{what} '{name}' was deleted")
+            if info.vhost in gone and info.control is not None:
+                info.control.shut_down(f"vhost '{info.vhost}' was deleted")
 
     # This node's
 

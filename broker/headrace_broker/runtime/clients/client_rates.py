@@ -21,10 +21,10 @@ from headrace_broker.model.stats import (
     ExchangeStats,
     VhostStats,
 )
-from headrace_broker.runtime.histories import Figures, Histories, samples
-from headrace_broker.runtime.inquiry import Stats
-from headrace_broker.runtime.port import ConnectionInfo
-from headrace_broker.runtime.router import Router
+from headrace_broker.runtime.clients.histories import Figures, Histories, samples
+from headrace_broker.runtime.contract.port import ConnectionInfo
+from headrace_broker.runtime.routing.router import Router
+from headrace_broker.runtime.rpc.inquiry import Stats
 
 CONNECTION: Final = 0  # stands for the connection itself among the numbers of its channels
 _NOTHING: Final[Figures] = (0,) * len(CONNECTION_FIGURES)
@@ -76,12 +76,12 @@ class ClientRates:
         sample = self._clients.get((connection, channel))
         return sample.rates if sample is not None else ()
 
-    async def sample(self, now_ms: int, lengths: Mapping[str, tuple[int, int]]) -> None:
+    async def sample(self, now_ms: int, lengths: Mapping[str, tuple[int, int, int]]) -> None:
         """Take a sample, in pieces.
 
         Args:
             now_ms: Unix time.
-            lengths: ready and unacknowledged messages by vhost.
+            lengths: ready, unacknowledged and other messages by vhost.
         """
         vhosts = {vhost.name for vhost in self._view.vhosts()}
         passed = {vhost: each for vhost, each in self._over.items() if vhost in vhosts}
@@ -99,7 +99,8 @@ class ClientRates:
                 await asyncio.sleep(0)
         self._clients = fresh
         for vhost in vhosts:
-            figures = (*lengths.get(vhost, (0, 0)), *passed.get(vhost, _NOTHING))
+            ready, unsettled, later = lengths.get(vhost, (0, 0, 0))
+            figures = (ready, unsettled, *passed.get(vhost, _NOTHING), later)
             self._vhosts.sample(vhost, figures, now_ms)
         self._vhosts.forget_others(vhosts)
         self._sample_exchanges(now_ms)

@@ -20,7 +20,7 @@ from headrace_broker.catalog import command as commands
 from headrace_broker.catalog.request import REQUEST_BITS, Request
 from headrace_broker.catalog.result import Ok, Result
 
-log: Final = logging.getLogger(__name__)
+log: Final = logging.getLogger("headrace.cluster")
 
 
 class Booted(Protocol):
@@ -92,10 +92,12 @@ class BootClaim:
                 return
             # An answer that came with a snapshot says as little as a refusal: that the boot may be
             # another process's.
-            boot = max(self._seen_boot(self._node), self._raft.boot) + 1
+            seen = self._seen_boot(self._node)
+            boot = max(seen, self._raft.boot) + 1
             log.warning(
-                "node %d has started before as boot %d, of which its data directory does not know "
-                "(it was lost, or is a copy): this start goes on as boot %d",
-                *(self._node, self._raft.boot, boot),
+                "by its data directory this start of node %d is boot %d, but the cluster has met "
+                "starts of it up to boot %d (the directory was lost, or is a copy): it goes on as "
+                "boot %d",
+                *(self._node, self._raft.boot, seen, boot),
             )
             await self._raft.raise_boot(boot)

@@ -9,6 +9,7 @@ whoever got a result reads what it wrote, and a change that reached the log twic
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from array import array
 from collections.abc import Callable
@@ -19,7 +20,12 @@ import msgspec
 from headrace_broker.catalog import command as commands
 from headrace_broker.catalog.event import Event, NodeAdded, NodeRemoved
 from headrace_broker.catalog.machine import Catalog
-from headrace_broker.catalog.proposal import command_problem
+from headrace_broker.catalog.placement import split_members, voters_wanted
+from headrace_broker.catalog.proposal import (
+    administrator_problem,
+    command_problem,
+    without_administrator,
+)
 from headrace_broker.catalog.request import (
     ENVELOPE_OCTETS,
     Request,
@@ -29,21 +35,21 @@ from headrace_broker.catalog.request import (
 from headrace_broker.catalog.result import Ok, Refused, Repeated, Result, UpgradePending
 from headrace_broker.model.definition import Binding, Node
 from headrace_broker.model.limits import CATALOG_COMMAND_OCTETS_MAX, CATALOG_REQUESTS_MAX
-from headrace_broker.runtime import audit_command
-from headrace_broker.runtime.boot_claim import BootClaim, Booted
-from headrace_broker.runtime.default_user import DefaultUser
-from headrace_broker.runtime.plain_table import plain_command
-from headrace_broker.runtime.version_gate import VersionGate
+from headrace_broker.runtime.cluster.boot_claim import BootClaim, Booted
+from headrace_broker.runtime.cluster.default_user import DefaultUser
+from headrace_broker.runtime.cluster.version_gate import VersionGate
+from headrace_broker.runtime.contract.plain_table import plain_command
+from headrace_broker.runtime.security import audit_command
+from headrace_broker.runtime.session.reachability import CatalogReach
 from headrace_raftlog.model.entry import Entry
 from headrace_raftlog.model.errors import ReadTimeoutError
 from headrace_raftlog.model.group import QUEUED
 from headrace_raftlog.model.limits import GROUP_MEMBERS_MAX
 
 CATALOG_GROUP: Final = 0
-VOTERS_MAX: Final = 5  # nodes that vote on the catalog; the rest learn: two may fail at any size
 DEFAULT_VHOST: Final = "/"
 
-log = logging.getLogger(__name__)
+log = logging.getLogger("headrace.catalog")
 
 Listener = Callable[[list[Event]], None]
 
@@ -111,22 +117,6 @@ class _Pending:
         self.proposed_term = 0
 
 
-def voters_wanted(count: int) -> int:
-    """Return how many of so many nodes vote on the catalog: an odd number of them.
-
-    Two nodes both vote, for then at least no change is lost with one of them.
-    """
-    wanted = min(count, VOTERS_MAX)
-    return wanted - 1 if wanted > 2 and wanted % 2 == 0 else wanted
-
-
-def split_members(nodes: list[int]) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Return which of its founders vote on the catalog and which learn: the lowest ids vote."""
-    ordered = sorted(nodes)
-    count = voters_wanted(len(ordered))
-    return tuple(ordered[:count]), tuple(ordered[count:])
-
-
 @final
 class CatalogService:
     """The node's catalog. Everything is called on the event loop's thread.
@@ -135,7 +125,7 @@ class CatalogService:
 
     Attributes:
         catalog: the state to read; replaced never, changed by nobody else.
-        leader: node id of the catalog's leader as far as known, 0 for none.
+        reach: says whether the catalog's leader is reached.
         serving: whether this node leads the catalog and is ready to.
         dropped_count: forwarded requests that were not taken (the sender tries again).
         binding_problem: tells why a binding must not be proposed, "" when it may.
@@ -162,9 +152,10 @@ class CatalogService:
         """
         self._default_user = default_user if default_user is not None else DefaultUser()
         self.catalog = Catalog()
-        self.leader = 0
+        self.reach = CatalogReach(node)
         self.serving = False
         self.dropped_count = 0
+        self._one_by_one = asyncio.Lock()
         self.binding_problem: Callable[[Binding], str] = lambda _: ""
         self._raft = raft
         self._node = node
@@ -186,6 +177,11 @@ class CatalogService:
         self._announcing: asyncio.Task[None] | None = None
         self._announce_again = False
         self._stopped = False
+
+    @property
+    def leader(self) -> int:
+        """Node id of the catalog's leader as far as known, 0 for none."""
+        return self.reach.leader
 
     def subscribe(self, listener: Listener) -> None:
         """Call `listener` with each lot of changes, in order, before anybody gets their results.
@@ -236,13 +232,17 @@ class CatalogService:
 
         Args:
             command: arguments may hold what AMQP libraries decode (timestamps, decimals, ...).
-            seconds: how long to wait; by default `CatalogTiming.answer_seconds`.
+            seconds: how long to wait; by default `CatalogTiming.answer_seconds`, and less where
+                no leader has been reached for `leaderless-ms`.
 
         Raises:
             CatalogUnavailableError: no result in time; the change may still be made later.
         """
+        user = self.catalog.user(without_administrator(command))
+        lock = self._one_by_one if user is not None and user.tags else contextlib.nullcontext()
         try:
-            result = await self._submit(command, seconds)
+            async with lock:  # two administrators must not go because each sees the other
+                result = await self._submit(command, seconds)
         except CatalogUnavailableError:
             audit_command.record_lost(command)
             raise
@@ -253,6 +253,9 @@ class CatalogService:
         problem = command_problem(command)
         if not problem and isinstance(command, commands.Bind):
             problem = self.binding_problem(command.binding)
+        if not problem and administrator_problem(command, self.catalog.users()):
+            await self.catch_up()  # another node may have another administrator by now
+            problem = administrator_problem(command, self.catalog.users())
         if problem:
             return Refused(problem)
         limit = seconds if seconds is not None else self._timing.answer_seconds
@@ -267,7 +270,7 @@ class CatalogService:
                 f"the command has {len(encoded)} octets, more than {CATALOG_COMMAND_OCTETS_MAX}"
             )
         try:
-            async with asyncio.timeout(limit), self._slots:
+            async with self.reach.patience(limit, seconds is not None), self._slots:
                 await self._claim.wait()
                 result = await self._request(encoded)
                 while isinstance(result, Repeated):
@@ -275,7 +278,7 @@ class CatalogService:
                     result = await self._request(encoded)
                 return result
         except TimeoutError:
-            raise CatalogUnavailableError(self._why_unavailable(limit)) from None
+            raise CatalogUnavailableError(self.reach.why_not_made(limit)) from None
 
     async def _request(self, command: bytes) -> Result:
         self._next_number += 1
@@ -316,11 +319,12 @@ class CatalogService:
         """
         limit = self._timing.answer_seconds
         try:
-            await self._raft.read_barrier(CATALOG_GROUP, limit)
-        except ReadTimeoutError as error:
+            async with self.reach.patience(limit, whole=False):
+                await self._raft.read_barrier(CATALOG_GROUP, limit)
+        except (ReadTimeoutError, TimeoutError) as error:
             raise CatalogUnavailableError(
-                f"no quorum: within {limit:g} s no leader of the catalog confirmed that this node "
-                "knows of all that was declared"
+                f"{self.reach.why_not(limit)}; whether this node knows of all that was declared is "
+                "not known"
             ) from error
 
     async def wait_ready(self, seconds: float) -> None:
@@ -334,7 +338,7 @@ class CatalogService:
                 await self._seeded.wait()
                 await self.barrier(seconds)
         except TimeoutError:
-            raise CatalogUnavailableError(self._why_unavailable(seconds)) from None
+            raise CatalogUnavailableError(self.reach.why_not_made(seconds)) from None
 
     def announce(self, what: commands.AnnounceNode) -> None:
         """Tell the cluster what this node is.
@@ -355,23 +359,13 @@ class CatalogService:
             self._announce_again = False
             assert self._announced is not None, "there is something to tell"
             try:
-                result = await self.submit(self._announced)
+                result = await self.submit(self._announced, self._timing.answer_seconds)
             except CatalogUnavailableError as error:
-                log.warning("what this node is could not be told yet: %s", error)
+                log.warning("node announcement not committed yet: %s", error)
                 self._announce_again = True
             else:
                 if isinstance(result, Refused):
-                    log.error("what this node says of itself is refused: %s", result.reason)
-
-    def _why_unavailable(self, seconds: float) -> str:
-        outcome = "the change may still be made once there is one"
-        if self.leader == 0:
-            return f"no quorum: the catalog has had no leader for {seconds:g} s; {outcome}"
-        where = "this node" if self.leader == self._node else f"node {self.leader}"
-        return (
-            f"no quorum: {where}, the catalog's leader, has not committed within {seconds:g} s; "
-            f"{outcome}"
-        )
+                    log.error("node announcement rejected: %s", result.reason)
 
     def _offer(self, pending: _Pending) -> None:
         """Propose a change, or send it to who can; what fails is tried again by the timer."""
@@ -412,7 +406,7 @@ class CatalogService:
         fits = len(payload) <= ENVELOPE_OCTETS + CATALOG_COMMAND_OCTETS_MAX
         if request is None or request.node != peer or not fits:
             self.dropped_count += 1
-            log.warning("node %d sent what is not a catalog request", peer)
+            log.warning("node %d sent a malformed catalog request", peer)
             return
         serving = self._raft.serving(CATALOG_GROUP)
         if not serving or self._append(payload) < QUEUED:
@@ -474,7 +468,8 @@ class CatalogService:
 
     def leadership(self, leader: int, term: int, serving: bool) -> None:
         """Note who leads; what is under way goes there once this loop turn is over."""
-        self.leader = leader
+        self.reach.leader = leader
+        self.reach.look()
         self.serving = serving
         self._term = term
         if leader and not self._stopped:
@@ -491,10 +486,10 @@ class CatalogService:
             user = await asyncio.to_thread(self._default_user.user)
             command = commands.Bootstrap(self._nodes, DEFAULT_VHOST, user, grant=True)
             try:
-                result = await self.submit(command)
+                result = await self.submit(command, self._timing.answer_seconds)
             except CatalogUnavailableError as error:
-                log.warning("the catalog has not its first contents yet: %s", error)
+                log.warning("catalog bootstrap not committed yet: %s", error)
                 continue
             if isinstance(result, Refused):
-                log.error("the configured nodes are refused: %s", result.reason)
+                log.error("catalog bootstrap rejected: %s", result.reason)
                 return

@@ -7,10 +7,10 @@ from collections.abc import Mapping
 
 from headrace_broker.model.limits import CLOCK_ROUND_MS_MAX, CLOCK_SETTLE_MS, CLOCK_SKEW_MS_MAX
 from headrace_broker.model.status import ClockStatus
-from headrace_broker.runtime.pb.cluster_pb2 import ClockReading as WireReading
-from headrace_broker.runtime.steady_clock import ALONE, ClockReading, SteadyClock
+from headrace_broker.runtime.contract.steady_clock import ALONE, ClockReading, SteadyClock
+from headrace_protos.cluster.v1.cluster_pb2 import ClockReading as WireReading
 
-log = logging.getLogger(__name__)
+log = logging.getLogger("headrace.alarm")
 
 
 class ClusterClock:
@@ -92,6 +92,7 @@ class ClusterClock:
 
     def look(self) -> bool:
         """See whose clocks are to be warned of, and log what is new; return whether any is."""
+        self._clock.members = len(self._names)
         self._clock.queue_ms()  # which looks at the wall clock
         before = list(self._warned)
         for node, name in list(self._names.items()):

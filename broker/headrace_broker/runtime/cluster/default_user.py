@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from headrace_broker.config import ConfigError
-from headrace_broker.config_default_user import GUEST, DefaultUserSection
+from headrace_broker.config.configuration import ConfigError
+from headrace_broker.config.default_user import GUEST, DefaultUserSection
 from headrace_broker.model.definition import User
-from headrace_broker.runtime.password import new_user
+from headrace_broker.runtime.security.password import new_user
 
 TAGS: Final = ("administrator",)
 _PASSWORD_OCTETS_MAX: Final = 1024  # of a file that is meant to hold a password

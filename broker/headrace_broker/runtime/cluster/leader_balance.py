@@ -37,7 +37,7 @@ WAITING: Final = "waiting"
 EVEN: Final = "even"
 MOVING: Final = "moving"
 
-log = logging.getLogger(__name__)
+log = logging.getLogger("headrace.cluster")
 
 
 class AutomaticBalance(msgspec.Struct):
@@ -82,7 +82,7 @@ class BalanceAround(NamedTuple):
 
 
 class Leaderships(Protocol):
-    """The part of `runtime.operations.Operations` that the balance needs."""
+    """The part of `runtime.cluster.operations.Operations` that the balance needs."""
 
     @property
     def is_rebalancing(self) -> bool:
@@ -210,13 +210,13 @@ class LeaderBalance:
         figures = ", ".join(f"{self._name(node)} {count}" for node, count in counts.items())
         if not moves:
             if self._going:
-                log.info("leaders are spread: %s", figures)
+                log.info("leaders balanced: %s", figures)
             self._going = False
             self._say(EVEN, f"queues led: {figures}")
             return
         self._going = True
         self._say(MOVING, f"queues led: {figures}")
-        log.info("leaders are uneven (%s): %d are handed over", figures, len(moves))
+        log.info("leaders unbalanced (%s): transferring %d", figures, len(moves))
         for move in moves:
             await self._hand_over(move)
 
@@ -229,10 +229,10 @@ class LeaderBalance:
         what = (queue.name, queue.vhost, self._name(move.source), self._name(move.target))
         if await self._operations.move(queue, move.target):
             self.status.handed_over += 1
-            log.debug("queue %r in vhost %r is led by %s no more but by %s", *what)
+            log.debug("leader of queue %r in vhost %r moved from %s to %s", *what)
         else:
             self.status.failed += 1
-            log.info("queue %r in vhost %r could not be handed over from %s to %s", *what)
+            log.info("leader of queue %r in vhost %r could not be moved from %s to %s", *what)
 
     def _disturbed(self) -> None:
         self._steady = 0
@@ -268,4 +268,4 @@ def fit_nodes(
 def _report(task: asyncio.Task[None]) -> None:
     """Log what went wrong: nobody waits for it."""
     if not task.cancelled() and task.exception() is not None:
-        log.error("leaders are spread by themselves no more", exc_info=task.exception())
+        log.error("automatic leader balancing stopped", exc_info=task.exception())

@@ -12,11 +12,11 @@ from typing import Final, Protocol
 
 from headrace_broker.catalog.store import CatalogStore
 from headrace_broker.model.limits import LEFTOVERS_AT_ONCE
-from headrace_broker.runtime.node_directory import CATALOG_GROUP
+from headrace_broker.runtime.cluster.node_directory import CATALOG_GROUP
 
 SHOWN_MAX: Final = 8  # groups named in the log line
 
-log = logging.getLogger(__name__)
+log = logging.getLogger("headrace.queue")
 
 
 class UnclaimedGroups(Protocol):

@@ -9,12 +9,20 @@ from typing import Final, Protocol
 
 from headrace_broker.catalog.event import Event, NodeAdded
 from headrace_broker.catalog.view import CatalogView
+from headrace_broker.logs.log_event import (
+    CLUSTER,
+    DRAIN_ENDED,
+    DRAIN_FINISHED,
+    DRAIN_STARTED,
+    NODE_EXPELLED,
+    log_event,
+)
 
 HAND_OVER_SECONDS: Final = 10.0  # for leaderships, before clients are told to go
 STOP_SECONDS: Final = 8.0  # the same of a node that is stopped; who stops it may not wait long
 LOOK_SECONDS: Final = 1.0  # between looks whether a drained node has come to lead something
 
-log = logging.getLogger(__name__)
+log = logging.getLogger("headrace.cluster")
 
 
 class Leaderships(Protocol):
@@ -52,6 +60,8 @@ class Maintenance:
     Attributes:
         on: whether this node is to be drained.
         expelled: whether this node belongs to the cluster no more.
+        contested: what to do about this node's cluster, which was founded a second time; "" while
+            no member of the first one has called.
         gate: its listeners, None while they are not open.
         stopping: node ids of others that said that they stop; they should lead nothing new.
     """
@@ -59,6 +69,7 @@ class Maintenance:
     def __init__(self, node: int, name: str, view: CatalogView, raft: Leaderships) -> None:
         self.on = False
         self.expelled = False
+        self.contested = ""
         self.gate: ClientGate | None = None
         self.stopping: set[int] = set()
         self._node = node
@@ -76,13 +87,14 @@ class Maintenance:
         """Follow the catalog."""
         for event in events:
             if isinstance(event, NodeAdded) and event.node.id == self._node:
-                self._turn(event.node.maintenance or self.expelled)
+                closed = self.expelled or bool(self.contested)
+                self._turn(event.node.maintenance or closed)
 
     def _turn(self, on: bool) -> None:
         if on == self.on:
             return
         self.on = on
-        log.warning("node %s is %s", self._name, "being drained" if on else "to serve again")
+        log_event(CLUSTER, DRAIN_STARTED if on else DRAIN_ENDED, node=self._name)
         if self.gate is not None:
             self._begin()
 
@@ -90,7 +102,20 @@ class Maintenance:
         """The node belongs to the cluster no more; it may be told so several times."""
         if not self.expelled:
             self.expelled = True
-            log.error("this node was removed from the cluster: it serves nobody any more")
+            log_event(CLUSTER, NODE_EXPELLED, node=self._name)
+            self._turn(True)
+
+    def contest(self, reason: str) -> None:
+        """Serve nobody any more: what is confirmed here, the nodes of the first cluster lack.
+
+        It lasts until the process ends; its log says so once, however often it is called.
+
+        Args:
+            reason: which clusters there are, and what to do.
+        """
+        if not self.contested:
+            self.contested = reason
+            log.error("node stopped serving clients: %s", reason)
             self._turn(True)
 
     def opened(self, gate: ClientGate) -> None:
@@ -115,7 +140,7 @@ class Maintenance:
         """Hand over everything before the node is stopped; returns what it still leads."""
         left = await self._raft.drain(STOP_SECONDS, self.avoided)
         if left:
-            log.info("%d groups had no other node to be led by", len(left))
+            log.info("no other node could take the leadership of %d groups", len(left))
         return left
 
     async def _drain(self, before: asyncio.Task[None] | None) -> None:
@@ -123,12 +148,16 @@ class Maintenance:
         gate = self.gate
         assert gate is not None, "nobody is drained who was not open"
         await gate.suspend()
+        if self.contested:  # before anything more is confirmed
+            why = "belongs to a cluster that was founded a second time"
+            await gate.dismiss(f"node {self._name} {why}: connect to another one")
+            return
         left = await self._raft.drain(HAND_OVER_SECONDS, self.avoided)
         why = "is taken out of service for maintenance"
         if self.expelled:
             why = "was removed from the cluster"
         await gate.dismiss(f"node {self._name} {why}: connect to another one")
-        log.warning("node %s is drained; it still leads %d groups", self._name, len(left))
+        log_event(CLUSTER, DRAIN_FINISHED, node=self._name, led=len(left))
         while True:  # it votes on, so it may be elected again
             await asyncio.sleep(LOOK_SECONDS)
             if self._raft.led():
@@ -139,7 +168,6 @@ class Maintenance:
         gate = self.gate
         assert gate is not None, "nobody is revived who was not open"
         await gate.open()
-        log.warning("node %s serves clients", self._name)
 
 
 async def _ended(task: asyncio.Task[None] | None) -> None:

@@ -13,12 +13,12 @@ from headrace_broker.catalog.event import Event, QueueAdded, QueueChanged, Queue
 from headrace_broker.catalog.result import UpgradePending
 from headrace_broker.catalog.view import CatalogView
 from headrace_broker.model.limits import MEMBER_MOVES_MAX
-from headrace_broker.runtime.catalog_service import CatalogUnavailableError
+from headrace_broker.runtime.cluster.catalog_service import CatalogUnavailableError
 from headrace_raftlog.model.membership import Membership, member_node
 
 LOOK_SECONDS: Final = 0.3  # between looks at queues that have members on their way out
 
-log = logging.getLogger(__name__)
+log = logging.getLogger("headrace.cluster")
 
 
 class Memberships(Protocol):
@@ -102,11 +102,11 @@ class MemberMoves:
             try:
                 result = await self._submit(change)
             except CatalogUnavailableError as error:
-                log.warning("replicas that a queue has left stay where they are: %s", error)
+                log.warning("removal of former replicas postponed: %s", error)
                 return
             problem = result.text if isinstance(result, UpgradePending) else ""
             if problem and problem != self._told:
-                log.warning("replicas that queues have left stay where they are: %s", problem)
+                log.warning("removal of former replicas postponed: %s", problem)
             self._told = problem
             if problem:
                 return

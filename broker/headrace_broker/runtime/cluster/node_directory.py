@@ -14,6 +14,7 @@ from typing import Final, Protocol
 
 from headrace_broker.catalog.event import Event, NodeAdded, NodeRemoved
 from headrace_broker.catalog.view import CatalogView
+from headrace_broker.logs.log_event import CLUSTER, NODE_REFUSED, log_event
 from headrace_broker.model.definition import Node
 from headrace_raftlog.model.membership import Membership, member_node
 
@@ -24,7 +25,7 @@ _HOST_LETTERS: Final = frozenset(string.ascii_letters + string.digits + ".-_:%")
 FAREWELL_LOOKS_MAX: Final = 40  # at the catalog's members before a removed node is cut off anyway
 FAREWELL_LOOK_SECONDS: Final = 0.25  # between two of them
 
-log = logging.getLogger(__name__)
+log = logging.getLogger("headrace.cluster")
 
 
 class PeerTable(Protocol):
@@ -206,7 +207,7 @@ def _ignore(node: int) -> None:
 def _report(task: asyncio.Task[None]) -> None:
     """Log what went wrong: nobody waits for it."""
     if not task.cancelled() and task.exception() is not None:
-        log.error("the peers could not be followed", exc_info=task.exception())
+        log.error("update of the peers failed", exc_info=task.exception())
 
 
 class Admission:
@@ -248,8 +249,9 @@ class Admission:
             return f"{who} is not known here, and this node does not belong to the cluster yet"
         if formed:
             return (
-                f"{who} takes itself for a member of the cluster, which does not know it. To have "
-                "it join as a new member, empty its data directory and start it"
+                f"{who} takes itself for a member of the cluster, but is not in its "
+                "catalog. To have it join as a new member, move its data directory away and "
+                "start it"
             )
         if not self._admits:
             return (
@@ -274,11 +276,10 @@ class Admission:
         try:
             reason = await self._admit(node)
             if reason and self._refused.get(node.id) != reason:
-                log.warning("node %d (%r) is not admitted: %s", node.id, node.name, reason)
+                log_event(CLUSTER, NODE_REFUSED, node=node.name, id=node.id, reason=reason)
             if reason:
                 self._refused[node.id] = reason
             else:
                 self._refused.pop(node.id, None)
-                log.info("node %d (%r) joins the cluster", node.id, node.name)
         finally:
             del self._under_way[node.id]

@@ -36,8 +36,11 @@ from headrace_broker.model.reply_code import (
     UpgradePendingError,
 )
 from headrace_broker.model.status import ClockStatus, LedQueue, MemberStatus, NodeLoad
-from headrace_broker.runtime.catalog_service import CatalogUnavailableError
-from headrace_broker.runtime.inquiry import (
+from headrace_broker.runtime.cluster.catalog_service import CatalogUnavailableError
+from headrace_broker.runtime.cluster.leader_balance import AutomaticBalance
+from headrace_broker.runtime.cluster.node_directory import address_problem, takeover_problem
+from headrace_broker.runtime.hosting.replica_report import ReplicaReport
+from headrace_broker.runtime.rpc.inquiry import (
     Inquiries,
     Leads,
     Load,
@@ -45,14 +48,11 @@ from headrace_broker.runtime.inquiry import (
     Replicas,
     Transfer,
 )
-from headrace_broker.runtime.leader_balance import AutomaticBalance
-from headrace_broker.runtime.node_directory import address_problem, takeover_problem
-from headrace_broker.runtime.replica_report import ReplicaReport
 
 TRANSFER_SECONDS_MAX: Final = 10.0  # until a leadership has to be where it was to go
 LOOK_SECONDS: Final = 0.1  # between looks whether it is
 
-log = logging.getLogger(__name__)
+log = logging.getLogger("headrace.cluster")
 
 
 class StepOutcome(NamedTuple):
@@ -95,7 +95,7 @@ def _unmeasured(node: int) -> ClockStatus | None:
     return None
 
 
-class Surroundings(NamedTuple):
+class ClusterFacts(NamedTuple):
     """What operations know of the cluster.
 
     Attributes:
@@ -132,7 +132,7 @@ class Operations:
         automatic: what is shown of leaders being spread by themselves; see `show`.
     """
 
-    def __init__(self, around: Surroundings, inquiries: Inquiries, report: ReplicaReport) -> None:
+    def __init__(self, around: ClusterFacts, inquiries: Inquiries, report: ReplicaReport) -> None:
         self.automatic = AutomaticBalance()
         self.balance = RebalanceStatus()
         self._around = around
@@ -180,7 +180,7 @@ class Operations:
             return []
         return rows
 
-    async def carry_out(self, steps: Sequence[Step]) -> list[StepOutcome]:
+    async def apply_steps(self, steps: Sequence[Step]) -> list[StepOutcome]:
         """Have the catalog take steps, one after the other; their queues' leaders do the rest.
 
         Raises:
@@ -343,7 +343,7 @@ class Operations:
         try:
             await self._inquiries.hand_over(node, question)
         except NoAnswerError as error:
-            log.info("a leadership stays where it is for now: %s", error)
+            log.info("leadership transfer skipped: %s", error)
 
     # All leaders
 

@@ -10,12 +10,12 @@ from typing import Any, Final
 
 from headrace_broker.model.definition import Queue
 from headrace_broker.model.reply_code import AmqpError
-from headrace_broker.runtime.queue_host import QueueHost
-from headrace_broker.runtime.topology import Topology
+from headrace_broker.runtime.cluster.topology import Topology
+from headrace_broker.runtime.replica.queue_host import QueueHost
 
 RETRY_SECONDS: Final = 1.0  # before a deletion that the catalog did not take is tried again
 
-log = logging.getLogger(__name__)
+log = logging.getLogger("headrace.queue")
 
 
 class Reaper:
@@ -47,7 +47,7 @@ class Reaper:
         try:
             await self._topology.drop_owner(owner)
         except AmqpError as error:
-            log.warning("exclusive queues of %s are deleted later: %s", owner, error)
+            log.warning("deletion of exclusive queues of %s postponed: %s", owner, error)
             self._start(self._drop_owner_later(owner))
 
     def drop_unused(self, queue: Queue) -> None:
@@ -81,7 +81,7 @@ class Reaper:
             try:
                 await self._topology.drop_unused(queue)
             except AmqpError as error:
-                log.warning("auto-delete queue %r is deleted later: %s", queue.name, error)
+                log.warning("deletion of auto-delete queue %r postponed: %s", queue.name, error)
                 await asyncio.sleep(RETRY_SECONDS)
             else:
                 return
@@ -94,7 +94,7 @@ class Reaper:
                 try:
                     await self._topology.drop_unused(queue)
                 except AmqpError as error:
-                    log.warning("expired queue %r is deleted later: %s", queue.name, error)
+                    log.warning("deletion of expired queue %r postponed: %s", queue.name, error)
                     await asyncio.sleep(RETRY_SECONDS)
                 else:
                     return

@@ -8,11 +8,11 @@ from typing import Final
 from headrace_broker.catalog.command import RehashUser
 from headrace_broker.catalog.result import Exists, Ok
 from headrace_broker.model.definition import User
-from headrace_broker.runtime.catalog_service import CatalogService, CatalogUnavailableError
+from headrace_broker.runtime.cluster.catalog_service import CatalogService, CatalogUnavailableError
 
 REHASH_SECONDS_MAX: Final = 2.0  # that a log-in waits for it; it is right without
 
-_LOG: Final = logging.getLogger(__name__)
+_LOG: Final = logging.getLogger("headrace.security")
 
 
 class Rehashing:
@@ -34,6 +34,6 @@ class Rehashing:
         try:
             result = await self._catalog.submit(command, REHASH_SECONDS_MAX)
         except CatalogUnavailableError as error:
-            _LOG.warning("the hash of a user's password stays as it was imported: %s", error)
+            _LOG.warning("password rehash postponed: %s", error)
             return False
         return isinstance(result, Ok | Exists)

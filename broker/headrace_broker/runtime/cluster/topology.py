@@ -43,11 +43,11 @@ from headrace_broker.model.reply_code import (
     AmqpError,
     UpgradePendingError,
 )
-from headrace_broker.runtime.catalog_service import CatalogService, CatalogUnavailableError
-from headrace_broker.runtime.counts import CountsClient, QueueCounts
-from headrace_broker.runtime.hosting import Hosting
-from headrace_broker.runtime.leader_client import LeaderUnavailableError, QueueGoneError
-from headrace_broker.runtime.unknown_arguments import UNKNOWN_ARGUMENTS
+from headrace_broker.runtime.cluster.catalog_service import CatalogService, CatalogUnavailableError
+from headrace_broker.runtime.hosting.hosting import Hosting
+from headrace_broker.runtime.inspect.counts import CountsClient, QueueCounts
+from headrace_broker.runtime.routing.unknown_arguments import UNKNOWN_ARGUMENTS
+from headrace_broker.runtime.rpc.leader_client import LeaderUnavailableError, QueueGoneError
 
 LEADER_SECONDS_MAX: Final = 10.0  # a declare waits so long for its queue's first leader
 

@@ -7,6 +7,7 @@ import logging
 from typing import Final
 
 from headrace_broker.catalog import command as commands
+from headrace_broker.catalog.message_bound import place_problem
 from headrace_broker.catalog.version import (
     is_silent,
     older_nodes,
@@ -19,7 +20,7 @@ from headrace_broker.catalog.view import CatalogView
 # Nodes that have just joined, or founded the cluster, are about to say what they are.
 ANNOUNCEMENT_SECONDS_MAX: Final = 3.0
 
-log = logging.getLogger(__name__)
+log = logging.getLogger("headrace.catalog")
 
 
 class VersionGate:
@@ -67,7 +68,9 @@ class VersionGate:
         if not problem and isinstance(command, commands.SetMembers):
             queue = self._view.queue(command.vhost, command.name)
             if queue is not None and queue.group == command.group:
-                problem = target_problem(self._view, queue, command.add)
+                problem = target_problem(self._view, queue, command.add) or place_problem(
+                    self._view, queue, command.add
+                )
         return problem
 
     def stamped(self, command: commands.AnyCommand) -> commands.AnyCommand:
@@ -85,6 +88,6 @@ class VersionGate:
         except commands.CommandError as error:
             problem = str(error)
         if problem and problem != self._told:
-            log.warning("a change of the catalog is not proposed: %s", problem)
+            log.warning("catalog change held back: %s", problem)
         self._told = problem
         return not problem

@@ -34,5 +34,9 @@ class Clock:
         """
         return self.unix_ms()
 
+    def queue_ms_at(self, boot_ms: i64) -> i64:
+        """Return the same for who has just read the boottime clock, in milliseconds."""
+        return self.queue_ms()
+
     def witness(self, stamp_ms: i64) -> None:
         """Take note of the newest stamp in the log of a queue that this node begins to lead."""

@@ -10,8 +10,9 @@ from mypy_extensions import i64, mypyc_attr
 from headrace_broker.flow.account import Account
 from headrace_broker.flow.activity import Activity
 from headrace_broker.model.flow import CONNECTION, RUNNING
+from headrace_broker.model.limits import CLIENT_NAME_SHOWN_MAX
 from headrace_broker.model.tls import TlsSession
-from headrace_broker.runtime.traffic import ClientTraffic
+from headrace_broker.runtime.contract.traffic import ClientTraffic
 
 AMQP: Final = "AMQP 0-9-1"
 
@@ -53,6 +54,7 @@ class ConnectionInfo:
         channels: how many are open now.
         channels_opened: how many ever were.
         mechanism: of authentication.
+        session_epoch: `CatalogView.session_epoch` of its user as of the log-in.
         tls: what the TLS handshake agreed, None in the clear.
         control: its handle while it is open.
         state: of `model.flow`: RUNNING, FLOW, BLOCKING or BLOCKED.
@@ -83,6 +85,7 @@ class ConnectionInfo:
         self.channels = 0
         self.channels_opened = 0
         self.mechanism = ""
+        self.session_epoch = 0
         self.tls: TlsSession | None = None
         self.control: ConnectionControl | None = None
         self.state = RUNNING
@@ -95,6 +98,11 @@ class ConnectionInfo:
         self.recv_cnt: i64 = 0
         self.send_oct: i64 = 0
         self.send_cnt: i64 = 0
+
+    def client_name(self) -> str:
+        """Return what the client calls itself, the beginning of a long name, "" for nothing."""
+        found = self.client_properties.get("connection_name")
+        return found[:CLIENT_NAME_SHOWN_MAX] if isinstance(found, str) else ""
 
     def octets(self) -> tuple[int, ...]:
         """Return the counters that `model.stats.OCTET_FIGURES` names."""

@@ -7,7 +7,7 @@ from typing import Final, final
 from librt.strings import read_i64_be
 from mypy_extensions import i64
 
-from headrace_broker.core.queue.command import (
+from headrace_broker.core.queue.command.command import (
     ACQUIRE,
     CONFIGURE,
     ENQUEUE,
@@ -19,7 +19,7 @@ from headrace_broker.core.queue.command import (
     STAMP_OCTETS,
     TICK,
 )
-from headrace_broker.core.queue.effect import REASON_EXPIRED
+from headrace_broker.core.queue.messages.effect import REASON_EXPIRED
 from headrace_broker.flow.charges import NO_CAUSE
 from headrace_broker.model.limits import LETTER_COMMANDS_MAX
 from headrace_broker.model.session import tells_deaths
@@ -28,7 +28,7 @@ EXPIRY_CAUSE: Final = 1  # instead of a session id: nobody but time, or a limit 
 
 
 @final
-class LetterCauses:
+class DeadLetterCauses:
     """Finds the causes of what dies in one queue, at its leader.
 
     What clients do names its session. What a node publishes is on behalf of others, of whom it
@@ -45,8 +45,8 @@ class LetterCauses:
 
     def note(self, session: int, data: bytes, causes: list[int]) -> None:
         """Remember the causes of a command without its stamp; beyond the bound, of none older."""
-        if len(data) < ENQUEUE_SEQ_OFFSET:
-            return  # the machine says what is wrong with it
+        if not causes or len(data) < ENQUEUE_SEQ_OFFSET:
+            return  # it has none; or the machine says what is wrong with it
         key = (session, int(read_i64_be(data, ENQUEUE_SEQ_OFFSET - STAMP_OCTETS)))
         self._told.pop(key, None)
         self._told[key] = causes

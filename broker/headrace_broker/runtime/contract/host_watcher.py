@@ -7,12 +7,12 @@ from typing import Any, final
 
 from mypy_extensions import i64, mypyc_attr
 
-from headrace_broker.core.queue.effect import GroupAnswer
-from headrace_broker.core.queue.lease_effect import LeaseGone
-from headrace_broker.core.queue.settings import QueueSettings
-from headrace_broker.core.queue.tally import Tally
+from headrace_broker.core.queue.messages.effect import GroupAnswer
+from headrace_broker.core.queue.messages.settings import QueueSettings
+from headrace_broker.core.queue.state.lease_effect import LeaseGone
+from headrace_broker.core.queue.state.tally import Tally
 from headrace_broker.model.definition import Queue
-from headrace_broker.runtime.letter import Letter
+from headrace_broker.runtime.contract.dead_letter import DeadLetter
 
 
 @final
@@ -61,8 +61,13 @@ class HostWatcher:
         """Call `QueueHost.tick` at this Unix time, unless it is called before that anyway."""
 
     @abstractmethod
-    def dead_lettered(self, queue: Queue, arguments: dict[str, Any], letters: list[Letter]) -> None:
+    def dead_lettered(
+        self, queue: Queue, arguments: dict[str, Any], letters: list[DeadLetter]
+    ) -> None:
         """Messages left the queue for its dead letter exchange; nobody else has them now."""
+
+    def dead_letters_lost(self, queue: Queue, count: int) -> None:
+        """Messages that had died could not be read any more, or were too many that waited."""
 
     @abstractmethod
     def dead_letters_congested(self, queue: Queue) -> bool:
@@ -75,7 +80,7 @@ class HostWatcher:
         Args:
             queue: whose machine.
             ids: of the messages.
-            causes: of each, as `Letter.cause`.
+            causes: of each, as `DeadLetter.cause`.
         """
 
     @abstractmethod

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from headrace_broker.codecs.header_values import octets_text
-from headrace_broker.runtime.plain_table import plain_value
+from headrace_broker.runtime.contract.plain_table import plain_value
 
 
 def plain(value: Any) -> Any:

@@ -11,13 +11,13 @@ from typing import Final
 from librt.strings import read_i64_be
 from mypy_extensions import i64
 
-from headrace_broker.core.queue.command import (
+from headrace_broker.core.queue.command.command import (
     ENQUEUE,
     NAMED_VERSION,
     SET_PREFETCH,
     encode_settle,
 )
-from headrace_broker.core.queue.queue_machine import LEASES_VERSION, PREFETCH_VERSION
+from headrace_broker.core.queue.machine.queue_machine import LEASES_VERSION, PREFETCH_VERSION
 
 _SEQ_OFFSET: Final = 10  # of a control command's number, without stamp
 _NUMBERED_OCTETS: Final = 18  # of the head of a numbered command, without stamp

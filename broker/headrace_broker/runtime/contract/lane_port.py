@@ -6,6 +6,7 @@ from abc import abstractmethod
 
 from mypy_extensions import i64, mypyc_attr
 
+from headrace_broker.core.queue.command.large_command import LargeCommand
 from headrace_broker.model.definition import Queue
 from headrace_broker.model.message import DeliveryRun
 
@@ -28,6 +29,14 @@ class HostEnd:
             causes: how many of its messages in a row, by which session (0 for nobody knows), and so
                 on.
         """
+
+    def large(self, session: int, command: LargeCommand, causes: list[int]) -> None:
+        """As `command` and, where there are causes, `caused`, of an ENQUEUE that is large."""
+        raise AssertionError("nobody sends this end large commands")
+
+    def is_far(self) -> bool:
+        """Return whether the replica is on another node, which is sent large commands in pieces."""
+        return False
 
     @abstractmethod
     def resync(
@@ -134,7 +143,7 @@ class SessionEnd:
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
-class Reach:
+class SessionTransport:
     """Carries the calls between nodes; what gets lost is made good by sending again."""
 
     @abstractmethod
@@ -148,11 +157,24 @@ class Reach:
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class Gathering:
-    """What lets something gather for a while."""
+    """What a session sends in turns of the loop that its node says."""
 
     @abstractmethod
     def time_is_up(self) -> None:
         """What has gathered waits no longer."""
+
+    @abstractmethod
+    def send_close(self) -> None:
+        """Have the queue forget the session, unless it is gone meanwhile."""
+
+
+@mypyc_attr(allow_interpreted_subclasses=True)
+class Copying:
+    """A session's copy of large commands, made in several turns of the loop."""
+
+    @abstractmethod
+    def copy_some(self) -> bool:
+        """Copy what one turn takes; False once nothing is left to be copied."""
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
@@ -178,3 +200,12 @@ class SessionOwner:
     @abstractmethod
     def send_later(self, gathering: Gathering) -> None:
         """Say soon that its time is up, together with that of others."""
+
+    def copy_in_turns(self, copying: Copying) -> None:
+        """Call `copy_some` turn after turn until nothing is left."""
+        while copying.copy_some():
+            pass
+
+    @abstractmethod
+    def close_in_turn(self, closing: Gathering) -> None:
+        """Have a session's CLOSE sent, now or in a later turn of the loop."""

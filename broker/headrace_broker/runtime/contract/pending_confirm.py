@@ -11,7 +11,7 @@ from headrace_broker.model.ranges import Ranges, count_rows
 
 
 @final
-class Ticket:
+class PendingConfirm:
     """Consecutive publishes of one channel that went the same way and wait for their confirm.
 
     The runtime calls `refuse`, `hold` and `end_hold`, and hands tickets back; all else is the

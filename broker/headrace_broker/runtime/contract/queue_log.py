@@ -17,8 +17,7 @@ from headrace_broker.model.limits import (
     MEMORY_LOG_TURN_OCTETS,
     MEMORY_LOG_URGENT_OCTETS,
 )
-from headrace_broker.runtime.hold import Hold
-from headrace_raftlog.model.errors import CorruptLogError
+from headrace_broker.runtime.contract.retention import Retention
 from headrace_raftlog.model.group import NOT_LEADER, QUEUED
 
 if TYPE_CHECKING:
@@ -26,7 +25,7 @@ if TYPE_CHECKING:
 
     from headrace_raftlog.node.node import RaftNode
 
-log = logging.getLogger(__name__)
+log = logging.getLogger("headrace.queue")
 
 TAKEN: Final = 1
 NOT_LEADING: Final = 2
@@ -43,7 +42,9 @@ class QueueLog:
         hold: dead entries that somebody reads; None for nobody.
     """
 
-    hold: Hold | None = None
+    hold: Retention | None = None
+    _pins: dict[int, int] | None = None  # how often each entry is kept
+    _pinned_dead: dict[int, None] | None = None  # of these, those that died
 
     @abstractmethod
     def propose(self, data: bytes, urgent: bool) -> i64:
@@ -53,24 +54,27 @@ class QueueLog:
         """
 
     @abstractmethod
-    def entry_data(self, index: i64) -> bytes:
-        """Return a committed command.
+    def entry_at_hand(self, index: i64, done: Callable[[], None]) -> bytes | None:
+        """Return a committed command where that needs no disk; else begin to read it.
+
+        There is no other way to read one: the event loop never waits for the disk here.
+
+        Args:
+            index: which one.
+            done: called in a later turn of the loop, when it was read or could not be, which the
+                next call says. The same function is called once for several calls.
+
+        Returns:
+            None while it is being read. An entry whose record is damaged is waited for likewise:
+            the replica stands still from the next turn of the loop on, until that was put back.
 
         Raises:
             KeyError: the entry was forgotten.
-            CorruptLogError: what is stored of it is damaged; the node is being stopped.
             OSError: its file cannot be read; the node is being stopped.
         """
 
-    def prepare(self, index: i64, done: Callable[[], None]) -> bool:
-        """Read a command ahead, so that `entry_data` does not wait for the disk.
-
-        Returns:
-            Whether it is, or is forgotten; otherwise `done` is called in a later turn of the event
-            loop, when it was read or could not be.
-        """
-        del index, done
-        return True
+    def give_up(self, done: Callable[[], None]) -> None:
+        """Do not call a function any more that waits for an entry."""
 
     @abstractmethod
     def forget(self, index: i64) -> None:
@@ -82,7 +86,7 @@ class QueueLog:
 
     def entry_octets(self, index: i64) -> i64:
         """Return the size of a committed command that was not forgotten."""
-        return len(self.entry_data(index))
+        raise AssertionError("nobody measures this log")
 
     def applied_index(self) -> i64:
         """Return up to where the log is applied here."""
@@ -100,20 +104,51 @@ class QueueLog:
         raise AssertionError("nobody reads this log beside its queue")
 
     def holds(self, index: i64) -> bool:
-        """Hold an entry that died, where somebody reads it; return whether somebody does."""
+        """Keep an entry that died, where somebody reads it; return whether somebody does."""
+        pins = self._pins
+        if pins is not None and index in pins:
+            dead = self._pinned_dead
+            if dead is None:
+                dead = self._pinned_dead = {}
+            dead[index] = None
+            return True
         hold = self.hold
         if hold is None or not hold.covers(index):
             return False
         hold.keep(index, self.entry_octets(index))
         return True
 
+    def pin(self, index: i64) -> None:
+        """Keep an entry until `unpin`, should it die: it is still to be read."""
+        pins = self._pins
+        if pins is None:
+            pins = self._pins = {}
+        pins[index] = pins.get(index, 0) + 1
+
+    def unpin(self, index: i64) -> None:
+        """Keep an entry no more for one of those who had it pinned."""
+        pins = self._pins
+        if pins is None or index not in pins:
+            return  # the log was replaced
+        pins[index] -= 1
+        if pins[index] > 0:
+            return
+        del pins[index]
+        dead = self._pinned_dead
+        if dead is not None and index in dead:
+            del dead[index]
+            self.forget(index)
+
     def held(self) -> array[int]:
         """Return the positions, ascending, of dead entries that are held."""
         hold = self.hold
-        return array("Q") if hold is None else hold.held()
+        held = array("Q") if hold is None else hold.held()
+        dead = self._pinned_dead
+        return array("Q", sorted([*held, *dead])) if dead else held
 
     def replaced(self) -> None:
         """The log begins anew with a snapshot of another replica, which holds nothing."""
+        self._pins = self._pinned_dead = None
         hold = self.hold
         if hold is not None:
             hold.lose("the replica was given a snapshot by another one")
@@ -126,8 +161,8 @@ class RaftQueueLog(QueueLog):
     Args:
         node: the node's replicated logs.
         group: the queue's group.
-        unreadable: stops the node, whose log has lost what it must have; when it starts again it
-            has that put back from the other replicas.
+        unreadable: stops the node, which cannot read its log; not for what is damaged there, which
+            is put back from the other replicas while the queue is led by one of them.
     """
 
     def __init__(
@@ -142,27 +177,23 @@ class RaftQueueLog(QueueLog):
         try:
             index = self._node.propose(self._group, data, urgent)
         except ValueError:  # another node allows larger messages than the log here takes
-            log.exception("group %d: a command was refused", self._group)
+            log.exception("group %d: command rejected", self._group)
             return BUSY
         if index >= QUEUED:
             return TAKEN
         return NOT_LEADING if index == NOT_LEADER else BUSY
 
     @override
-    def entry_data(self, index: i64) -> bytes:
+    def entry_at_hand(self, index: i64, done: Callable[[], None]) -> bytes | None:
         try:
-            return self._node.entry_data(self._group, index)
-        except (CorruptLogError, OSError) as error:
+            return self._node.entry_at_hand(self._group, index, done)
+        except OSError as error:
             self._unreadable(error)
             raise
 
     @override
-    def prepare(self, index: i64, done: Callable[[], None]) -> bool:
-        try:
-            return self._node.prepare_entry(self._group, index, done)
-        except OSError as error:
-            self._unreadable(error)
-            raise
+    def give_up(self, done: Callable[[], None]) -> None:
+        self._node.give_up(done)
 
     @override
     def forget(self, index: i64) -> None:
@@ -258,8 +289,13 @@ class MemoryQueueLog(QueueLog):
             apply(index, data)
 
     @override
-    def entry_data(self, index: i64) -> bytes:
+    def entry_at_hand(self, index: i64, done: Callable[[], None]) -> bytes | None:
+        del done
         return self._entries[index]
+
+    @override
+    def entry_octets(self, index: i64) -> i64:
+        return len(self._entries[index])
 
     @override
     def forget(self, index: i64) -> None:

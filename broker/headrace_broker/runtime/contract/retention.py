@@ -20,7 +20,7 @@ NOTHING: Final = -1  # highest entry held by nobody
 
 
 @final
-class Hold:
+class Retention:
     """What of one replica's log is held.
 
     Args:
@@ -75,7 +75,7 @@ class Hold:
             self.break_off(f"more than {self._octets_max} octets would be held")
 
     def cover(self, low: i64, high: i64) -> None:
-        """Hold the entries from `low` to `high` from now on, and let go what is not among them."""
+        """Keep the entries from `low` to `high` from now on, and drop what is not among them."""
         self._low = low
         self._high = high
         if not self._entries:

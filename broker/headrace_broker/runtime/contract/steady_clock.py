@@ -19,7 +19,7 @@ from headrace_broker.model.limits import (
     CLOCK_SLEW_SPAN_MS,
     CLOCK_WITNESS_MS,
 )
-from headrace_broker.runtime.clock import Clock
+from headrace_broker.runtime.contract.clock import Clock
 
 ALONE: Final = 0  # nodes have ids from 1 on
 
@@ -50,11 +50,15 @@ class ClockReading:
 class SteadyClock(Clock):
     """Moves by the boottime clock, and towards the median of the cluster's wall clocks.
 
-    Of each second it makes up a part of CLOCK_SLEW_PARTS of what it is ahead or behind. It is set
-    in three cases only. In a young process, when another node is heard for the first time, whose
-    queues have a time already; and forward, as far as both the wall clocks and the log of a queue
-    say that it is later. In any, forward to the time of the queues of most nodes: then this machine
-    stood still with all its clocks.
+    Of each second it makes up a part of CLOCK_SLEW_PARTS of what it is ahead or behind, as long as
+    most nodes are heard: one wall clock alone could be wrong, and a node that was cut off may lead
+    as soon as it is back. It is set in three cases only. In a young process, when another node is
+    heard for the first time, whose queues have a time already; and forward, as far as both the wall
+    clocks and the log of a queue say that it is later. In any, to the time of the queues of most
+    nodes: then this machine stood still with all its clocks, or was cut off.
+
+    Attributes:
+        members: number of nodes of the cluster, this one included; 0 while it is not known.
     """
 
     def __init__(self) -> None:
@@ -65,13 +69,18 @@ class SteadyClock(Clock):
         self._offset_ms: i64 = self._own_ms  # of what this clock shows
         self._witness_ms: i64 = 0
         self._peers: dict[int, ClockReading] = {}
+        self._met: set[int] = set()  # nodes that this process has heard, now or before
+        self.members: int = 0
 
     @override
     def queue_ms(self) -> i64:
         """Return the Unix time by which queues go."""
-        boot = self.boottime_us() // 1000
-        self._look(boot)
-        return boot + self._offset_ms
+        return self.queue_ms_at(self.boottime_us() // 1000)
+
+    @override
+    def queue_ms_at(self, boot_ms: i64) -> i64:
+        self._look(boot_ms)
+        return boot_ms + self._offset_ms
 
     @override
     def witness(self, stamp_ms: i64) -> None:
@@ -85,14 +94,12 @@ class SteadyClock(Clock):
         """Take what another node's clocks show."""
         boot = self.boottime_us() // 1000
         self._look(boot)
-        known = node in self._peers
+        met = node in self._met
+        self._met.add(node)
         self._peers[node] = reading
-        if not known and boot - self._began_ms < CLOCK_SETTLE_MS:
+        if not met and boot - self._began_ms < CLOCK_SETTLE_MS:
             self._offset_ms = self._agreed_ms()
-
-    def forget(self, node: int) -> None:
-        """Pass over a node that is not heard any more."""
-        self._peers.pop(node, None)
+        self._follow_most()
 
     def skew_ms(self, node: int) -> tuple[i64, i64] | None:
         """Return how far a wall clock is from the median, and how far that may be wrong.
@@ -130,13 +137,14 @@ class SteadyClock(Clock):
             if boot - peer.heard_ms > ALARM_LEASE_MS:
                 del self._peers[node]
         target = self._target_ms()
-        most = elapsed // CLOCK_SLEW_PARTS
+        most = 0 if self._hears_too_few() else elapsed // CLOCK_SLEW_PARTS
         self._offset_ms += max(min(target - self._offset_ms, most), -most)
-        common = self._common_ms()
-        if common > self._offset_ms + CLOCK_NOISE_MS:
-            self._offset_ms = common
+        self._follow_most()
         if boot - self._began_ms < CLOCK_WITNESS_MS:
             self._offset_ms = max(self._offset_ms, min(target, self._witness_ms - boot))
+
+    def _hears_too_few(self) -> bool:
+        return 2 * (len(self._peers) + 1) <= self.members
 
     def _target_ms(self) -> i64:
         """Return the median's offset, or the own one where that differs by no more than noise."""
@@ -156,16 +164,27 @@ class SteadyClock(Clock):
         clocks.sort()
         return clocks[(len(clocks) - 1) // 2]
 
-    def _common_ms(self) -> i64:
-        """Return the offset that the queues of most nodes have reached."""
-        offsets = [int(each.queue_offset_ms) for each in self._peers.values() if each.settled]
-        offsets.append(int(self._offset_ms))
-        offsets.sort()
-        return offsets[(len(offsets) - 1) // 2]
+    def _follow_most(self) -> None:
+        """Set this clock to what the queues of most nodes have reached, where it is apart from it.
+
+        Of an even number none is the middle one, and both middle ones have to agree. Young
+        processes do not count: they may have begun with a wrong clock, and not heard others yet.
+        """
+        own = int(self._offset_ms)
+        settled = [int(each.queue_offset_ms) for each in self._peers.values() if each.settled]
+        least = _middle([*settled, own])
+        most = -_middle([-each for each in (*settled, own)])
+        if least > own + CLOCK_NOISE_MS:
+            self._offset_ms = least
+        elif most < own - CLOCK_NOISE_MS:
+            self._offset_ms = most
 
     def _agreed_ms(self) -> i64:
         """Return the offset by which the queues of the others go, or the wall clocks' median."""
-        settled = sorted(
-            [int(each.queue_offset_ms) for each in self._peers.values() if each.settled]
-        )
-        return settled[(len(settled) - 1) // 2] if settled else self._target_ms()
+        settled = [int(each.queue_offset_ms) for each in self._peers.values() if each.settled]
+        return _middle(settled) if settled else self._target_ms()
+
+
+def _middle(values: list[int]) -> int:
+    """Return the median, of an even number the lower of both."""
+    return sorted(values)[(len(values) - 1) // 2]

@@ -7,14 +7,14 @@ objects need not hand a tracer down to each other.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable
 from typing import Final, final
 
 from mypy_extensions import i64, mypyc_attr
 
-from headrace_broker.core.queue.effect import Acquired
+from headrace_broker.core.queue.messages.effect import Acquired
 from headrace_broker.model.definition import Queue
 from headrace_broker.model.message import DeliveryRun, Publish
+from headrace_broker.runtime.contract.queue_log import QueueLog
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
@@ -40,9 +40,7 @@ class Tracer:
         """The queue has a session's publishes up to `last`, or refused them."""
 
     @abstractmethod
-    def taken(
-        self, queue: Queue, messages: list[Acquired], entry_data: Callable[[int], bytes]
-    ) -> None:
+    def taken(self, queue: Queue, messages: list[Acquired], log: QueueLog) -> None:
         """A queue led here gives messages to a consumer."""
 
     @abstractmethod

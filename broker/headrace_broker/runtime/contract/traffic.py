@@ -6,7 +6,7 @@ from typing import final
 
 from mypy_extensions import i64
 
-from headrace_broker.core.queue.tally import Tally
+from headrace_broker.core.queue.state.tally import Tally
 from headrace_broker.model.definition import Queue
 from headrace_broker.model.limits import TELEMETRY_PURGES_MAX
 

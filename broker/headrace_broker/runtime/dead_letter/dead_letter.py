@@ -9,22 +9,26 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from headrace_broker.codecs.header_edit import Death, dead_letter
-from headrace_broker.core.queue.effect import REASON_NAMES
+from headrace_broker.core.queue.messages.effect import REASON_NAMES
 from headrace_broker.model.definition import Queue
 from headrace_broker.model.message import Publish
-from headrace_broker.runtime.letter import Letter
-from headrace_broker.runtime.queue_settings import (
+from headrace_broker.runtime.contract.dead_letter import DeadLetter
+from headrace_broker.runtime.replica.queue_settings import (
     DEAD_LETTER_EXCHANGE,
     DEAD_LETTER_ROUTING_KEY,
     text,
 )
-from headrace_broker.runtime.router import Router, split_route
+from headrace_broker.runtime.routing.router import Router, split_route
 
 REJECTED: Final = b"rejected"
 
 OFF: Final = "its queue has no dead letter exchange any more"
 NO_EXCHANGE: Final = "its dead letter exchange does not exist"
 NO_ROUTE: Final = "its dead letter exchange routes it to no queue"
+TOO_COSTLY: Final = (
+    "its route at its dead letter exchange takes more steps than that of a message may: "
+    "too many keys in CC and BCC, bindings with wildcards or headers, or exchanges on the way"
+)
 CYCLE: Final = "it would go round in a cycle of queues from which nobody rejected it"
 
 
@@ -34,16 +38,19 @@ class Addressed(NamedTuple):
     Attributes:
         publish: with the routing key and the headers that it gets.
         queues: to which it goes.
-        problem: why to none, OFF, NO_EXCHANGE, NO_ROUTE or CYCLE; "" when there are some.
+        problem: why to none, OFF, NO_EXCHANGE, NO_ROUTE, TOO_COSTLY or CYCLE; "" when there are
+            some.
+        work: steps that it took to find its route; see `Route.work`.
     """
 
     publish: Publish
     queues: tuple[Queue, ...]
     problem: str
+    work: int = 0
 
 
 def address(
-    letter: Letter, source: Queue, arguments: Mapping[str, Any], router: Router, time_s: int
+    letter: DeadLetter, source: Queue, arguments: Mapping[str, Any], router: Router, time_s: int
 ) -> Addressed:
     """Return where a letter goes.
 
@@ -73,9 +80,13 @@ def address(
     route = router.route_stored(source.vhost, raw_route, after.octets)
     if not route.known:
         return Addressed(publish, (), NO_EXCHANGE)
+    work = int(route.work)
+    route.work = 0  # a route that is remembered costs nothing again
+    if route.problem:
+        return Addressed(publish, (), TOO_COSTLY, work)
     queues = tuple(q for q in route.queues if not is_cycle(q.name.encode(), after.deaths))
     problem = "" if queues else CYCLE if route.queues else NO_ROUTE
-    return Addressed(publish, queues, problem)
+    return Addressed(publish, queues, problem, work)
 
 
 def is_cycle(queue: bytes, deaths: Sequence[tuple[bytes, bytes]]) -> bool:

@@ -7,14 +7,14 @@ from typing import final
 
 from typing_extensions import override
 
-from headrace_broker.flow.account import Account, Debtor, Ledger
+from headrace_broker.flow.account import Account, AccountOwner, Ledger
 from headrace_broker.flow.charges import Charges
 from headrace_broker.model.definition import Queue
 from headrace_broker.model.flow import EXPIRY, Cause
 
 
 @final
-class _Waker(Debtor):
+class _Waker(AccountOwner):
     def __init__(self, group: int, wake: Callable[[int], None]) -> None:
         self._group = group
         self._wake = wake

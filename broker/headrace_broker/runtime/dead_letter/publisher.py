@@ -14,13 +14,13 @@ from headrace_broker.flow.charges import Charge, Charges
 from headrace_broker.model.definition import Queue
 from headrace_broker.model.limits import DEAD_LETTER_SESSIONS_MAX
 from headrace_broker.model.message import DeliveryRun, Publish
-from headrace_broker.runtime.port import QueueClient, QueueListener, Ticket
-from headrace_broker.runtime.session import QueueSession
+from headrace_broker.runtime.contract.port import PendingConfirm, QueueClient, QueueListener
+from headrace_broker.runtime.session.session import QueueSession
 
 IDLE_SECONDS: Final = 30.0  # a session with nothing under way is kept so long for the next letter
 
 
-class Parcel:
+class DeadLetterPublish:
     """One letter on its way to one or more queues.
 
     Attributes:
@@ -58,7 +58,7 @@ class _Line:
 
 
 @final
-class Carrier(QueueListener):
+class DeadLetterPublisher(QueueListener):
     """Publishes letters and tells their parcels what became of them.
 
     Their causes owe for them at each queue until it has answered.
@@ -79,7 +79,7 @@ class Carrier(QueueListener):
         self._lines: dict[int, _Line] = {}
         self._idle: dict[int, float] = {}  # group -> since when, the longest first
         self._touched: dict[int, QueueSession] = {}
-        self._parcels: dict[int, Parcel] = {}  # by the number of a ticket
+        self._parcels: dict[int, DeadLetterPublish] = {}  # by the number of a ticket
         self._owed: dict[int, Charge] = {}  # likewise
         self._next_number = 1
         self._sweep: asyncio.TimerHandle | None = None
@@ -103,7 +103,7 @@ class Carrier(QueueListener):
             self._sweep.cancel()
             self._sweep = None
 
-    def send(self, publish: Publish, queues: Iterable[Queue], parcel: Parcel) -> None:
+    def send(self, publish: Publish, queues: Iterable[Queue], parcel: DeadLetterPublish) -> None:
         """Hand a letter to its queues' sessions, where it stays until `flush`."""
         targets = list(queues)
         parcel.waits = len(targets)
@@ -118,7 +118,7 @@ class Carrier(QueueListener):
             line.under_way += 1
             line.causes.add(parcel.cause)
             self._touched[queue.group] = line.session
-            line.session.publish([publish], Ticket(number, number))
+            line.session.publish([publish], PendingConfirm(number, number))
 
     def flush(self) -> None:
         """Send what was handed over."""
@@ -138,13 +138,13 @@ class Carrier(QueueListener):
     # From the queues
 
     @override
-    def on_confirmed(self, client: QueueClient, tickets: list[Ticket]) -> None:
+    def on_confirmed(self, client: QueueClient, tickets: list[PendingConfirm]) -> None:
         """Note arrivals; what a deleted queue "confirms" has not arrived."""
         line = self._lines[client.queue.group]
         self._answer(line, tickets, not line.session.link.gone)
 
     @override
-    def on_rejected(self, client: QueueClient, tickets: list[Ticket]) -> None:
+    def on_rejected(self, client: QueueClient, tickets: list[PendingConfirm]) -> None:
         self._answer(self._lines[client.queue.group], tickets, False)
 
     @override
@@ -163,7 +163,7 @@ class Carrier(QueueListener):
     def on_timed_out(self, client: QueueClient, consumer: int) -> None:
         raise AssertionError("dead letters are not consumed")
 
-    def _answer(self, line: _Line, tickets: list[Ticket], arrived: bool) -> None:
+    def _answer(self, line: _Line, tickets: list[PendingConfirm], arrived: bool) -> None:
         group = line.session.queue.group
         line.under_way -= len(tickets)
         line.causes.answered(len(tickets))

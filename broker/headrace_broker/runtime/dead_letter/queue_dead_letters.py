@@ -10,14 +10,18 @@ from typing import Any, Final, Protocol, final
 
 from typing_extensions import override
 
-from headrace_broker.core.queue.effect import Acquired
+from headrace_broker.core.queue.messages.effect import Acquired
 from headrace_broker.flow.charges import NO_CAUSE
 from headrace_broker.model.definition import Queue
-from headrace_broker.model.limits import DEAD_LETTERS_IN_FLIGHT_MAX, TIMER_STEP_MS
-from headrace_broker.runtime.dead_letter import OFF, address
-from headrace_broker.runtime.dead_letter_carrier import Carrier, Parcel
-from headrace_broker.runtime.letter import Letter
-from headrace_broker.runtime.router import Router
+from headrace_broker.model.limits import (
+    DEAD_LETTERS_IN_FLIGHT_MAX,
+    ROUTING_WORK_OF_TURN,
+    TIMER_STEP_MS,
+)
+from headrace_broker.runtime.contract.dead_letter import DeadLetter
+from headrace_broker.runtime.dead_letter.dead_letter import OFF, TOO_COSTLY, address
+from headrace_broker.runtime.dead_letter.publisher import DeadLetterPublish, DeadLetterPublisher
+from headrace_broker.runtime.routing.router import Router
 
 RETRY_SECONDS_MIN: Final = 1.0  # before a letter that did not arrive is sent again
 RETRY_SECONDS_MAX: Final = 60.0  # the same after many attempts, each of which doubles it
@@ -34,8 +38,10 @@ class KeptSource(Protocol):
     def kept(self, limit: int) -> list[tuple[Acquired, int]]:
         """Return the oldest letters, at most `limit`, with the reasons of their deaths."""
 
-    def letters(self, messages: list[Acquired], reason: int) -> list[Letter]:
-        """Return letters with their bodies."""
+    def letters(
+        self, messages: list[Acquired], reason: int, done: Callable[[], None]
+    ) -> list[DeadLetter] | None:
+        """Return letters of one entry with their bodies; None, and call back, once it is read."""
 
     def forget(self, ids: list[int]) -> bool:
         """Have the machine forget letters that have arrived; False when it cannot now."""
@@ -45,7 +51,7 @@ class Reporter(Protocol):
     """The node: it says when letters may go, and tells people what became of them."""
 
     def may_send(self) -> bool:
-        """Return whether letters may go now; `Keeper.look` is called when they may again."""
+        """Return whether letters may go now; `QueueDeadLetters.look` is called when they may."""
 
     def cause(self, group: int, message_id: int) -> int:
         """Return who caused a message to die: a session, or NO_CAUSE. It is asked for once."""
@@ -94,14 +100,14 @@ class Allowance:
 
 
 @final
-class _Flight(Parcel):
+class _Flight(DeadLetterPublish):
     """A letter under way.
 
     Attributes:
         item: what is under way; its octets are taken of the allowance.
     """
 
-    def __init__(self, keeper: Keeper, item: _Stuck, octets: int) -> None:
+    def __init__(self, keeper: QueueDeadLetters, item: _Stuck, octets: int) -> None:
         super().__init__(item.cause, octets)
         self.item = item
         self._keeper = keeper
@@ -120,6 +126,8 @@ class _Stuck:
         reason: of its death.
         cause: who is charged for it, a session or NO_CAUSE.
         before: groups of queues that have it since an earlier attempt.
+        costly_at: version of the routes at which its own took too many steps; -1 for none. It is
+            not looked for again before they change.
     """
 
     def __init__(self, message: Acquired, reason: int, cause: int, before: frozenset[int]) -> None:
@@ -127,9 +135,10 @@ class _Stuck:
         self.reason = reason
         self.cause = cause
         self.before = before
+        self.costly_at = -1
 
 
-class Keeper:
+class QueueDeadLetters:
     """Sends a queue's letters, a bounded number at a time, and has those forgotten that arrived.
 
     Nothing is lost with this object: the machine has the letters, and the next leader begins with
@@ -144,7 +153,7 @@ class Keeper:
         self,
         source: KeptSource,
         router: Router,
-        carrier: Carrier,
+        carrier: DeadLetterPublisher,
         allowance: Allowance,
         reporter: Reporter,
     ) -> None:
@@ -163,6 +172,7 @@ class Keeper:
         self._handle: asyncio.Handle | None = None
         self._retry_handle: asyncio.TimerHandle | None = None
         self._retry_seconds = RETRY_SECONDS_MIN
+        self._work_left = ROUTING_WORK_OF_TURN  # steps for routes, in this turn of the loop
 
     def look(self) -> None:
         """See what the machine keeps, in the next turn of the loop."""
@@ -239,6 +249,7 @@ class Keeper:
         if self._closed:
             return
         self._refill()
+        self._work_left = ROUTING_WORK_OF_TURN
         while self._next and self._reporter.may_send():
             room = self._room()
             if room <= 0 or not self._send_all(self._take_of_one_entry(room)):
@@ -271,12 +282,23 @@ class Keeper:
         return items
 
     def _send_all(self, items: list[_Stuck]) -> bool:
-        """Send letters of one entry; False when there is no room for all, the rest being next."""
+        """Send letters of one entry; False when some have to wait, which are next then.
+
+        They wait for room, for the disk, or for the next turn of the loop where routes cost much.
+        """
+        messages = [item.message for item in items]
         try:
-            letters = self._source.letters([item.message for item in items], items[0].reason)
+            letters = self._source.letters(messages, items[0].reason, self._soon)
         except KeyError:  # other settings: the machine has let them go meanwhile
             return True
+        if letters is None:
+            self._next.extendleft(reversed(items))
+            return False
         for place, letter in enumerate(letters):
+            if self._work_left < 0:
+                self._next.extendleft(reversed(items[place:]))
+                self._soon()
+                return False
             if not self._allowance.take(int(letter.octets), self._soon):
                 self._next.extendleft(reversed(items[place:]))
                 return False
@@ -315,9 +337,14 @@ class Keeper:
                 cause = self._reporter.cause(group, message_id)
                 self._next.append(_Stuck(message, int(reason), cause, frozenset()))
 
-    def _send(self, item: _Stuck, letter: Letter) -> None:
+    def _send(self, item: _Stuck, letter: DeadLetter) -> None:
         source = self._source
+        if item.costly_at == self._router.version:
+            self._allowance.give_back(int(letter.octets))
+            self._hold(item, TOO_COSTLY)
+            return
         addressed = address(letter, source.queue, source.arguments, self._router, int(time.time()))
+        self._work_left -= addressed.work
         queues = [queue for queue in addressed.queues if queue.group not in item.before]
         message_id = int(item.message.message_id)
         if queues:
@@ -332,6 +359,8 @@ class Keeper:
             self._arrived[message_id] = None
             self._reporter.dropped(source.queue, OFF)
         else:
+            if addressed.problem == TOO_COSTLY:
+                item.costly_at = self._router.version
             self._hold(item, addressed.problem)
 
     def _have_forgotten(self) -> None:

@@ -24,19 +24,24 @@ from headrace_broker.model.limits import (
     DEAD_LETTER_KEPT_OCTETS_MAX,
     DEAD_LETTER_OCTETS_MAX,
     LETTER_CAUSES_MAX,
+    ROUTING_WORK_OF_TURN,
     TIMER_WAKES_MAX,
 )
-from headrace_broker.runtime.dead_letter import NO_ROUTE, address
-from headrace_broker.runtime.dead_letter_carrier import Carrier, Parcel
-from headrace_broker.runtime.dead_letter_keeper import Allowance, Keeper, KeptSource
-from headrace_broker.runtime.expiry_account import ExpiryAccounts
-from headrace_broker.runtime.letter import Letter
-from headrace_broker.runtime.letter_cause import EXPIRY_CAUSE
-from headrace_broker.runtime.router import Router
+from headrace_broker.runtime.contract.dead_letter import DeadLetter
+from headrace_broker.runtime.contract.dead_letter_cause import EXPIRY_CAUSE
+from headrace_broker.runtime.dead_letter.dead_letter import NO_ROUTE, address
+from headrace_broker.runtime.dead_letter.expiry_account import ExpiryAccounts
+from headrace_broker.runtime.dead_letter.publisher import DeadLetterPublish, DeadLetterPublisher
+from headrace_broker.runtime.dead_letter.queue_dead_letters import (
+    Allowance,
+    KeptSource,
+    QueueDeadLetters,
+)
+from headrace_broker.runtime.routing.router import Router
 
 WARNING_SECONDS: Final = 10.0  # between warnings of dead letters that found no room
 
-log = logging.getLogger(__name__)
+log = logging.getLogger("headrace.queue")
 
 
 class _Waiting(NamedTuple):
@@ -44,16 +49,16 @@ class _Waiting(NamedTuple):
 
     source: Queue
     arguments: dict[str, Any]
-    letter: Letter
+    letter: DeadLetter
     cause: int
     charge: Charge
 
 
 @final
-class _Once(Parcel):
+class _Once(DeadLetterPublish):
     """A letter that is not sent again, whatever becomes of it."""
 
-    def __init__(self, office: DeadLetterOffice, cause: int, octets: int) -> None:
+    def __init__(self, office: DeadLetterService, cause: int, octets: int) -> None:
         super().__init__(cause, octets)
         self._office = office
 
@@ -73,7 +78,7 @@ class Alarms(Protocol):
         """Have a function called whenever that has changed."""
 
 
-class DeadLetterOffice:
+class DeadLetterService:
     """Takes what queues let go and sees to it that it gets where it is to go.
 
     While an alarm is on, letters that are sent until they have arrived stay in their queues. Those
@@ -95,7 +100,7 @@ class DeadLetterOffice:
     """
 
     def __init__(
-        self, router: Router, carrier: Carrier, expiries: ExpiryAccounts, alarms: Alarms
+        self, router: Router, carrier: DeadLetterPublisher, expiries: ExpiryAccounts, alarms: Alarms
     ) -> None:
         self.sent_count = 0
         self.lost_count = 0
@@ -113,7 +118,7 @@ class DeadLetterOffice:
         self._overflow_count = 0
         self._overflow_told = float("-inf")
         self._allowance = Allowance(DEAD_LETTER_KEPT_OCTETS_MAX)
-        self._keepers: dict[int, Keeper] = {}
+        self._keepers: dict[int, QueueDeadLetters] = {}
         self._causes: dict[int, dict[int, int]] = {}  # group -> message id -> cause, of kept ones
         self._cause_count = 0
         alarms.watch(self.go_on)
@@ -148,7 +153,7 @@ class DeadLetterOffice:
 
     # At most once
 
-    def take(self, source: Queue, arguments: dict[str, Any], letters: list[Letter]) -> None:
+    def take(self, source: Queue, arguments: dict[str, Any], letters: list[DeadLetter]) -> None:
         """Send letters; those that do not fit are lost, and it is told how many those are."""
         if self._stopped:
             return
@@ -163,7 +168,7 @@ class DeadLetterOffice:
             if cause == EXPIRY_CAUSE:
                 cause = self._expiries.cause(source)
             charge = self._carrier.charges.charge(cause, source.group)
-            charge.borrow(1, octets)
+            charge.borrow_unbrought(1, octets)
             self._waiting.append(_Waiting(source, arguments, letter, cause, charge))
         self._send_soon()
 
@@ -178,15 +183,20 @@ class DeadLetterOffice:
     def _send_some(self) -> None:
         """Send a bounded number, and the others in the next turn of the loop."""
         self._handle = None
+        work = 0
         for _ in range(min(len(self._waiting), TIMER_WAKES_MAX)):
-            if not self._may_send_once():
+            if not self._may_send_once() or work > ROUTING_WORK_OF_TURN:
                 break
-            self._send(self._waiting.popleft())
+            work += self._send(self._waiting.popleft())
         self._carrier.flush()
         self._send_soon()
 
-    def _send(self, waiting: _Waiting) -> None:
-        """Send a letter; its cause owes for as many as it becomes, instead of for this one."""
+    def _send(self, waiting: _Waiting) -> int:
+        """Send a letter; its cause owes for as many as it becomes, instead of for this one.
+
+        Returns:
+            Steps that it took to find its route.
+        """
         source, arguments, letter, cause, charge = waiting
         addressed = address(letter, source, arguments, self._router, int(time.time()))
         octets = int(letter.octets)
@@ -195,18 +205,27 @@ class DeadLetterOffice:
             self._complaints.pop(source.group, None)
             self._carrier.send(addressed.publish, addressed.queues, _Once(self, cause, octets))
             charge.repay(1, octets)
-            return
+            return addressed.work
         charge.repay(1, octets)
         self._octets -= octets
         self.dropped(source, addressed.problem)
+        return addressed.work
 
-    def sent_once(self, parcel: Parcel) -> None:
+    def sent_once(self, parcel: DeadLetterPublish) -> None:
         """Every queue has answered for a letter that is sent at most once."""
         self._octets -= parcel.octets
         if parcel.failed:
             self.lost_count += 1
         else:
             self.sent_count += 1
+
+    def lost(self, source: Queue, count: int) -> None:
+        """Count messages that died and could not be read; told once for as long as that is so."""
+        self.lost_count += count
+        problem = (
+            "it could not be read from the disk before its entry went, or too many wait for that"
+        )
+        self._complain(source, problem, "dropped", logging.WARNING)
 
     def _overflow(self, source: Queue) -> None:
         self.lost_count += 1
@@ -232,7 +251,7 @@ class DeadLetterOffice:
             return
         keeper = self._keepers.get(source.queue.group)
         if keeper is None:
-            keeper = Keeper(source, self._router, self._carrier, self._allowance, self)
+            keeper = QueueDeadLetters(source, self._router, self._carrier, self._allowance, self)
             self._keepers[source.queue.group] = keeper
         keeper.look()
 

@@ -9,18 +9,19 @@ from mypy_extensions import i64
 from typing_extensions import override
 
 from headrace_broker.codecs.batch import batch_count
-from headrace_broker.core.queue.command import (
+from headrace_broker.core.queue.command.command import (
     ENQUEUE,
     ENQUEUE_BATCH_OFFSET,
     ENQUEUE_SEQ_OFFSET,
     STAMP_OCTETS,
 )
+from headrace_broker.core.queue.command.large_command import LargeCommand
 from headrace_broker.flow.cause_runs import CauseRuns
-from headrace_broker.runtime.lane_port import HostEnd, Reach, SessionEnd
+from headrace_broker.runtime.contract.lane_port import HostEnd, SessionEnd, SessionTransport
 
 
 @final
-class LetterReach(Reach):
+class DeadLetterSession(SessionTransport):
     """The way to the leaders, for one session.
 
     Args:
@@ -28,7 +29,7 @@ class LetterReach(Reach):
         causes: of the session's messages.
     """
 
-    def __init__(self, reach: Reach, causes: CauseRuns) -> None:
+    def __init__(self, reach: SessionTransport, causes: CauseRuns) -> None:
         self._reach = reach
         self._causes = causes
 
@@ -60,6 +61,16 @@ class _LetterHost(HostEnd):
     @override
     def caused(self, session: int, data: bytes, causes: list[int]) -> None:
         self._host.caused(session, data, causes)
+
+    @override
+    def large(self, session: int, command: LargeCommand, causes: list[int]) -> None:
+        first = read_i64_be(command.head, ENQUEUE_SEQ_OFFSET - STAMP_OCTETS)
+        count = batch_count(command.head, ENQUEUE_BATCH_OFFSET - STAMP_OCTETS)
+        self._host.large(session, command, self._causes.of(first, count))
+
+    @override
+    def is_far(self) -> bool:
+        return self._host.is_far()
 
     @override
     def resync(

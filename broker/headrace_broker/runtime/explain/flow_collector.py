@@ -10,11 +10,13 @@ from itertools import islice
 from typing import Final, NamedTuple
 
 from headrace_broker.catalog.view import CatalogView
+from headrace_broker.flow.backlog import backlog_causes, is_backlog
 from headrace_broker.flow.blame import Names, causes_at, heaviest
 from headrace_broker.flow.explanation import ALARMS, binding_group, binding_limit
 from headrace_broker.model.flow import FLOW, LIMIT_NAMES, LIMIT_WATERMARK
 from headrace_broker.model.flow_status import (
     AccountStatus,
+    BroughtStatus,
     CauseStatus,
     ConnectionFlow,
     FlowRow,
@@ -26,9 +28,9 @@ from headrace_broker.model.limits import (
     WATCH_GROUPS_MAX,
     WATCH_STALE_MS,
 )
-from headrace_broker.runtime.flow_facts import ACCOUNT, CONNECTION, QUEUE
-from headrace_broker.runtime.flow_report import FlowReport, of_kind
-from headrace_broker.runtime.inquiry import Flow
+from headrace_broker.runtime.explain.flow_facts import ACCOUNT, BROUGHT, CONNECTION, QUEUE
+from headrace_broker.runtime.explain.flow_report import FlowReport, of_kind
+from headrace_broker.runtime.rpc.inquiry import Flow
 
 OWN: Final = 0  # stands for this node among the ids of the others
 ROWS_MAX: Final = 2 * (FLOW_ROWS_MAX + 1)  # of a node: connections and queues, and one more of each
@@ -67,7 +69,7 @@ class FlowState(NamedTuple):
         return (self.state, self.limit, self.group, first)
 
 
-class Picture(NamedTuple):
+class FlowSnapshot(NamedTuple):
     """The cluster at one look.
 
     Attributes:
@@ -81,7 +83,7 @@ class Picture(NamedTuple):
     left_out: int = 0
 
 
-class Lookout:
+class FlowCollector:
     """Looks at all nodes, one look after the other.
 
     A node that is slow is not asked twice at once, and delays a look by `patience_s` at most.
@@ -102,7 +104,7 @@ class Lookout:
         self._asking: dict[int, asyncio.Task[list[FlowRow] | None]] = {}
         self._causes: dict[int, tuple[float, tuple[CauseStatus, ...]]] = {}
 
-    async def look(self) -> Picture:
+    async def look(self) -> FlowSnapshot:
         """Return how it stands now."""
         await self._ask()
         states, left_out = self._fold()
@@ -110,7 +112,7 @@ class Lookout:
         explained = {key: self._explained(state) for key, state in states.items()}
         peers = self._report.peers
         missing = tuple(name for peer, name in peers.items() if not self._answers(peer))
-        return Picture(explained, missing, left_out)
+        return FlowSnapshot(explained, missing, left_out)
 
     def close(self) -> None:
         """Wait for no answer any more."""
@@ -209,15 +211,21 @@ class Lookout:
         due.sort(key=lambda group: -self._age(group, now))
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(self._patience_s):
-                await asyncio.gather(*(self._ask_causes(each) for each in due[:WATCH_GROUPS_MAX]))
+                filled = [_filled(states, each) for each in due[:WATCH_GROUPS_MAX]]
+                await asyncio.gather(*map(self._ask_causes, due, filled))
 
     def _age(self, group: int, now: float) -> float:
         known = self._causes.get(group)
         return now - known[0] if known is not None else float("inf")
 
-    async def _ask_causes(self, group: int) -> None:
-        """Ask the nodes that answer about a queue's accounts; 0 for all, when an alarm is on."""
-        question = Flow((ACCOUNT,), group=group)
+    async def _ask_causes(self, group: int, queue: QueueFlow | None) -> None:
+        """Ask the nodes that answer about a queue's accounts; 0 for all, when an alarm is on.
+
+        Args:
+            group: the queue's.
+            queue: one that stops publishers by what stands in it, None where its load does.
+        """
+        question = Flow((ACCOUNT, BROUGHT) if queue is not None else (ACCOUNT,), group=group)
         peers = [peer for peer in self._report.peers if self._answers(peer)]
         rows = list(islice(self._report.facts.rows(question), FLOW_ROWS_MAX))
         answers = (self._report.rows_of(peer, question, FLOW_ROWS_MAX) for peer in peers)
@@ -225,7 +233,11 @@ class Lookout:
             rows += answer or ()
         accounts = of_kind(rows, AccountStatus)
         names = self._names(accounts)
-        causes = causes_at(group, accounts, names) if group else heaviest(accounts, names)
+        brought = of_kind(rows, BroughtStatus)
+        if queue is not None and brought:
+            causes = backlog_causes(queue, brought, names)
+        else:
+            causes = causes_at(group, accounts, names) if group else heaviest(accounts, names)
         self._causes[group] = (self._now(), tuple(causes))
 
     def _names(self, accounts: Iterable[AccountStatus]) -> Names:
@@ -236,6 +248,12 @@ class Lookout:
     def _explained(self, state: FlowState) -> FlowState:
         known = self._causes.get(state.group) if _has_causes(state) else None
         return state._replace(causes=known[1]) if known is not None else state
+
+
+def _filled(states: Mapping[Key, FlowState], group: int) -> QueueFlow | None:
+    """Return a queue if it stops publishers by what stands in it."""
+    state = states.get(("queue", str(group)))
+    return state.queue if state is not None and is_backlog(state.limit, state.queue) else None
 
 
 def _has_causes(state: FlowState) -> bool:

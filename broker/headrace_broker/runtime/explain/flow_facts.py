@@ -7,33 +7,38 @@ from collections.abc import Callable, Iterable, Iterator
 from itertools import chain, islice
 from typing import Any, Final
 
+import msgspec
+
 from headrace_broker.catalog.view import CatalogView
-from headrace_broker.core.queue.session import ConsumerInfo
-from headrace_broker.flow.account import RECENT_S, Account, Ledger, Tab
+from headrace_broker.core.queue.state.session import ConsumerInfo
+from headrace_broker.flow.account import RECENT_S, Account, AccountBalance, Ledger
+from headrace_broker.flow.brought import OTHERS, Origin
 from headrace_broker.model.flow import BLOCKED, BLOCKING
 from headrace_broker.model.flow_status import (
     AccountStatus,
     AlarmStatus,
+    BalanceStatus,
+    BroughtStatus,
     ConnectionFlow,
     FlowRow,
     GateFlow,
     NodeFlow,
     QueueFlow,
-    TabStatus,
 )
 from headrace_broker.model.limits import FLOW_TABS_MAX
-from headrace_broker.runtime.fairness_report import fairness_rows
-from headrace_broker.runtime.flow_state import activity_status, state_name
-from headrace_broker.runtime.inquiry import Flow
-from headrace_broker.runtime.port import ConnectionInfo
-from headrace_broker.runtime.queue_host import QueueHost
-from headrace_broker.runtime.queue_rates import QueueRates
+from headrace_broker.runtime.clients.flow_state import activity_status, state_name
+from headrace_broker.runtime.contract.port import ConnectionInfo
+from headrace_broker.runtime.hosting.queue_rates import QueueRates
+from headrace_broker.runtime.replica.fairness_report import fairness_rows
+from headrace_broker.runtime.replica.queue_host import QueueHost
+from headrace_broker.runtime.rpc.inquiry import Flow
 
 ACCOUNT: Final = "account"
 CONNECTION: Final = "connection"
 GATE: Final = "gate"
 QUEUE: Final = "queue"
 NODE: Final = "node"
+BROUGHT: Final = "brought"
 
 
 class FlowFacts:
@@ -84,6 +89,7 @@ class FlowFacts:
             GATE: self._gate_rows,
             QUEUE: self._queues,
             NODE: self._node,
+            BROUGHT: self._brought,
         }
         found = [makers[part](question) for part in question.parts if part in makers]
         return chain.from_iterable(found)
@@ -107,6 +113,29 @@ class FlowFacts:
             if (info := infos.get(account.cause.account))
         }
         return [_account_status(account, group, names) for _, account in deepest]
+
+    def _brought(self, question: Flow) -> list[FlowRow]:
+        origins = self.ledger.brought.queues.get(question.group, {})
+        return [self._brought_by(question.group, each) for each in origins.values()]
+
+    def _brought_by(self, group: int, origin: Origin) -> BroughtStatus:
+        now, cause = self.ledger.brought.now_s, origin.cause
+        slices = tuple(
+            (round((now - each.end_s) * 1000), each.messages, each.octets)
+            for each in reversed(origin.slices)
+        )
+        if cause is None:
+            return BroughtStatus("", OTHERS, "", self.name, "", group, slices=slices)
+        who = (cause.account, cause.kind, cause.name, cause.node, cause.user, group)
+        gone = not self.ledger.is_open(cause.account)
+        row = BroughtStatus(*who, cause.client_name, gone, slices)
+        account = self.ledger.accounts.get(cause.account)
+        tab = account.tabs.get(group) if account is not None else None
+        if tab is None:
+            return row
+        rates = {"message_rate": round(tab.message_rate, 2), "octet_rate": round(tab.octet_rate, 2)}
+        owed = {"messages": int(tab.messages), "octets": int(tab.octets)}
+        return msgspec.structs.replace(row, **rates, **owed)
 
     # Connections
 
@@ -275,7 +304,7 @@ def _by_rate(each: tuple[str, float]) -> tuple[float, str]:
     return -each[1], each[0]
 
 
-def _load(tab: Tab) -> float:
+def _load(tab: AccountBalance) -> float:
     return int(tab.octets) + RECENT_S * tab.octet_rate
 
 
@@ -283,7 +312,7 @@ def _load_at(account: Account, group: int) -> float:
     return sum(_load(tab) for tab in _tabs(account, group))
 
 
-def _tabs(account: Account, group: int) -> list[Tab]:
+def _tabs(account: Account, group: int) -> list[AccountBalance]:
     if not group:
         return list(account.tabs.values())
     tab = account.tabs.get(group)
@@ -305,7 +334,7 @@ def _account_status(account: Account, group: int, names: dict[str, str]) -> Acco
         in_debt=account.in_debt,
         weight=int(account.weight),
         tabs=tuple(
-            TabStatus(
+            BalanceStatus(
                 tab.group,
                 int(tab.messages),
                 int(tab.octets),

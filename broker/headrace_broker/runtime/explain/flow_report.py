@@ -2,25 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from typing import Final, NamedTuple, TypeVar
+from collections.abc import Iterable, Mapping
+from typing import Final, TypeVar
 
 import msgspec
 
 from headrace_broker.catalog.view import CatalogView
+from headrace_broker.catalog.viewer import (
+    EVERYBODY,
+    HIDDEN,
+    Viewer,
+    shown_account,
+    shown_brought,
+    shown_connection,
+)
 from headrace_broker.flow.blame import load
 from headrace_broker.flow.explanation import (
     ALARMS,
-    Facts,
     binding_group,
     binding_limit,
     explain_connection,
     explain_queue,
 )
+from headrace_broker.flow.facts import Facts
 from headrace_broker.model.definition import Queue
 from headrace_broker.model.flow import LIMIT_NAMES, LIMIT_RATE
 from headrace_broker.model.flow_status import (
     AccountStatus,
+    BroughtStatus,
     ConnectionFlow,
     Explanation,
     FlowRow,
@@ -33,9 +42,9 @@ from headrace_broker.model.limits import (
     FLOW_ROWS_MAX,
     LISTING_ROWS_MAX,
 )
-from headrace_broker.runtime.everywhere import Asked, ask_everywhere, ask_node
-from headrace_broker.runtime.flow_facts import (
+from headrace_broker.runtime.explain.flow_facts import (
     ACCOUNT,
+    BROUGHT,
     CONNECTION,
     GATE,
     NODE,
@@ -43,17 +52,17 @@ from headrace_broker.runtime.flow_facts import (
     FlowFacts,
     blocked_rank,
 )
-from headrace_broker.runtime.inquiry import (
+from headrace_broker.runtime.intake.quotas import PUBLISH_RATE_BYTES, PUBLISH_RATE_MESSAGES
+from headrace_broker.runtime.rpc.everywhere import Asked, ask_everywhere, ask_node
+from headrace_broker.runtime.rpc.inquiry import (
     ANSWER_SECONDS_MAX,
     Flow,
     Inquiries,
 )
-from headrace_broker.runtime.quotas import PUBLISH_RATE_BYTES, PUBLISH_RATE_MESSAGES
 
 T = TypeVar("T")
 
 DEBTS: Final = Flow((ACCOUNT, CONNECTION))
-HIDDEN: Final = ""  # what stands for names that the asker may not know
 
 
 class UnknownNameError(Exception):
@@ -70,27 +79,6 @@ class AmbiguousNameError(Exception):
     def __init__(self, name: str, names: list[str]) -> None:
         super().__init__(f"'{name}' may be {', '.join(names)}: say more of the name")
         self.names = names
-
-
-class Viewer(NamedTuple):
-    """Who asks, and what they may see.
-
-    Attributes:
-        user: their name.
-        monitors: they may see everything.
-        sees_vhost: whether they may look at a vhost.
-    """
-
-    user: str
-    monitors: bool
-    sees_vhost: Callable[[str], bool]
-
-    def knows(self, user: str) -> bool:
-        """Return whether they may see the connections of a user."""
-        return self.monitors or user == self.user
-
-
-EVERYBODY: Final = Viewer("", True, lambda vhost: True)
 
 
 class Listing(msgspec.Struct):
@@ -191,7 +179,8 @@ class FlowReport:
         found = await self.ask(Flow((CONNECTION,), rows_max=asked))
         rows = [row for row in of_kind(found.rows, ConnectionFlow) if viewer.knows(row.user)]
         rows.sort(key=blocked_rank, reverse=True)
-        return Listing(list(rows[:count]), found.missing, found.left_out)
+        shown = [shown_connection(row, self._view, viewer) for row in rows[:count]]
+        return Listing(list(shown), found.missing, found.left_out)
 
     async def queues(self, viewer: Viewer = EVERYBODY) -> Listing:
         """Return the largest queues, at most FLOW_ROWS_MAX of each node."""
@@ -224,7 +213,7 @@ class FlowReport:
         }
         edges = []
         for account in of_kind(found.rows, AccountStatus):
-            shown = _redacted(account, viewer)
+            shown = shown_account(account, self._view, viewer)
             for tab in account.tabs:
                 queue = self._view.queue_by_group(tab.group)
                 if queue is None or not viewer.sees_vhost(queue.vhost):
@@ -303,10 +292,12 @@ class FlowReport:
         self, connection: ConnectionFlow, facts: Facts, viewer: Viewer
     ) -> Explanation:
         own = [each for each in facts.accounts if each.account == connection.id]
-        facts.account = own[0] if own else None
+        account = own[0] if own else None
         limit = binding_limit(connection.flow)
-        group = binding_group(connection.flow, facts.account)
-        if group:
+        group = binding_group(connection.flow, account)
+        facts.hides_queue = viewer.hides(self._view, group)
+        connection = shown_connection(connection, self._view, viewer)
+        if group and not facts.hides_queue:
             await self._learn_of(group, facts)
         elif limit in ALARMS:
             found = await self.ask(Flow((ACCOUNT, QUEUE)))
@@ -316,27 +307,29 @@ class FlowReport:
             facts.queues = [row for row in largest if viewer.sees_vhost(row.vhost)]
         if limit == LIMIT_NAMES[LIMIT_RATE]:
             facts.publish_rates = self._publish_rates(connection.user, connection.vhost)
-        facts.accounts = [_redacted(each, viewer) for each in facts.accounts]
-        self._name_queues(facts.accounts, facts, viewer)
-        self._name_queues(own, facts, EVERYBODY)
+        if account is not None:
+            facts.account = shown_account(account, self._view, viewer)
+            self._name_queues([facts.account], facts)
+        self._show_accounts(facts, viewer)
         return explain_connection(connection, facts)
 
     async def why_queue(self, queue: Queue, viewer: Viewer = EVERYBODY) -> Explanation:
         """Explain a queue."""
         facts = Facts()
         await self._learn_of(queue.group, facts)
-        facts.accounts = [_redacted(each, viewer) for each in facts.accounts]
-        facts.held = [row for row in facts.held if viewer.knows(row.user)]
-        self._name_queues(facts.accounts, facts, viewer)
+        held = [row for row in facts.held if viewer.knows(row.user)]
+        facts.held = [shown_connection(row, self._view, viewer) for row in held]
+        self._show_accounts(facts, viewer)
         if facts.queue is None:  # it was deleted meanwhile
             facts.queue = _silent(queue)
         return explain_queue(facts.queue, facts)
 
     async def _learn_of(self, group: int, facts: Facts) -> None:
         """Ask all nodes about a queue."""
-        found = await self.ask(Flow((ACCOUNT, CONNECTION, GATE, QUEUE, NODE), group=group))
+        found = await self.ask(Flow((ACCOUNT, CONNECTION, GATE, QUEUE, NODE, BROUGHT), group=group))
         facts.missing = tuple(dict.fromkeys((*facts.missing, *found.missing)))
         facts.accounts = of_kind(found.rows, AccountStatus)
+        facts.brought = of_kind(found.rows, BroughtStatus)
         facts.gates = of_kind(found.rows, GateFlow)
         facts.nodes = of_kind(found.rows, NodeFlow)
         facts.held = sorted(of_kind(found.rows, ConnectionFlow), key=blocked_rank, reverse=True)
@@ -347,17 +340,26 @@ class FlowReport:
         elif queue is not None:  # nobody leads it, or who does has not answered
             facts.queue = _silent(queue)
 
-    def _name_queues(self, accounts: Iterable[AccountStatus], facts: Facts, viewer: Viewer) -> None:
+    def _show_accounts(self, facts: Facts, viewer: Viewer) -> None:
+        """Leave of accounts what may be seen, and name the queues that they have tabs at."""
+        facts.accounts = [shown_account(each, self._view, viewer) for each in facts.accounts]
+        facts.brought = [shown_brought(each, viewer) for each in facts.brought]
+        self._name_queues(facts.accounts, facts)
+
+    def _name_queues(self, accounts: Iterable[AccountStatus], facts: Facts) -> None:
+        """Name the queues of tabs; those that may not be seen have none there any more."""
         for account in accounts:
             for tab in account.tabs:
                 queue = self._view.queue_by_group(tab.group)
-                if queue is not None and viewer.sees_vhost(queue.vhost):
+                if queue is not None:
                     facts.queue_names[tab.group] = (queue.vhost, queue.name)
 
     def _publish_rates(self, user: str, vhost: str) -> tuple[str, ...]:
         found = []
-        whose = ((f"user '{user}'", self._view.user_limits(user)),)
-        for who, limits in (*whose, (f"vhost '{vhost}'", self._view.vhost_limits(vhost))):
+        whose = [(f"user '{user}'", self._view.user_limits(user))]
+        if vhost != HIDDEN:
+            whose.append((f"vhost '{vhost}'", self._view.vhost_limits(vhost)))
+        for who, limits in whose:
             for name, unit in ((PUBLISH_RATE_MESSAGES, "messages"), (PUBLISH_RATE_BYTES, "octets")):
                 if name in limits:
                     found.append(f"{who} may publish {limits[name]:,} {unit} per second")
@@ -382,11 +384,3 @@ def _some(names: list[str]) -> list[str]:
     shown = sorted(names)[:FLOW_CANDIDATES_MAX]
     more = len(names) - len(shown)
     return [*shown, f"{more} more"] if more else shown
-
-
-def _redacted(account: AccountStatus, viewer: Viewer) -> AccountStatus:
-    """Take away what tells who somebody else is."""
-    if viewer.knows(account.user) or not account.user:
-        return account
-    who = dict.fromkeys(("account", "name", "node", "user", "vhost", "user_provided_name"), HIDDEN)
-    return msgspec.structs.replace(account, **who)

@@ -6,8 +6,8 @@ from typing import Final
 
 from headrace_broker.flow.intake import Intake
 from headrace_broker.model.flow_status import AlarmStatus, GateFlow
-from headrace_broker.runtime.alarms import AlarmBoard
-from headrace_broker.runtime.queue_gates import QueueGates
+from headrace_broker.runtime.alarm.alarms import AlarmBoard
+from headrace_broker.runtime.intake.queue_gates import QueueGates
 
 ALARM_SUFFIX: Final = "-alarm"  # of the names of alarms' limits
 

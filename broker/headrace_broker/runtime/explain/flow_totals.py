@@ -25,9 +25,9 @@ from headrace_broker.model.flow import (
     STREAM,
     TELEMETRY,
 )
-from headrace_broker.runtime.flow_facts import FlowFacts
-from headrace_broker.runtime.flow_state import state_name
-from headrace_broker.runtime.port import ConnectionInfo
+from headrace_broker.runtime.clients.flow_state import state_name
+from headrace_broker.runtime.contract.port import ConnectionInfo
+from headrace_broker.runtime.explain.flow_facts import FlowFacts
 
 STATES = (RUNNING, FLOW, BLOCKING, BLOCKED)
 KINDS = (CONNECTION, STREAM, EXPIRY, DEAD_LETTERS, REPLAY, REPUBLISH, TELEMETRY)

@@ -9,10 +9,10 @@ from collections.abc import AsyncIterator
 
 from headrace_broker.catalog.view import CatalogView
 from headrace_broker.model.limits import WATCH_LOOK_MS
-from headrace_broker.runtime.flow_lookout import Key, Lookout, Picture
-from headrace_broker.runtime.flow_report import FlowReport
+from headrace_broker.runtime.explain.flow_collector import FlowCollector, FlowSnapshot, Key
+from headrace_broker.runtime.explain.flow_report import FlowReport
 
-log = logging.getLogger(__name__)
+log = logging.getLogger("headrace.node")
 
 
 class WatchFailedError(Exception):
@@ -44,7 +44,7 @@ class FlowWatch:
         self._patience_s = patience_ms / 1000
         self._watchers = 0
         self._task: asyncio.Task[None] | None = None
-        self._picture: Picture | None = None
+        self._picture: FlowSnapshot | None = None
         self._news = asyncio.Event()
 
     @contextlib.asynccontextmanager
@@ -70,7 +70,7 @@ class FlowWatch:
                 self._task = None
 
     @property
-    def picture(self) -> Picture:
+    def picture(self) -> FlowSnapshot:
         """The newest picture, while one watches.
 
         Raises:
@@ -90,18 +90,18 @@ class FlowWatch:
             raise WatchFailedError("flow control cannot be looked at on this node")
 
     async def _look_forever(self) -> None:
-        lookout = Lookout(self._report, self._view, self._patience_s)
+        lookout = FlowCollector(self._report, self._view, self._patience_s)
         try:
             while True:
                 self._show(await lookout.look())
                 await asyncio.sleep(self._look_s)
         except Exception:
-            log.exception("flow control could not be looked at")
+            log.exception("flow control sample failed")
             asyncio.get_running_loop().call_soon(self._tell)  # once this task is done
         finally:
             lookout.close()
 
-    def _show(self, picture: Picture) -> None:
+    def _show(self, picture: FlowSnapshot) -> None:
         before, self._picture = self._picture, picture
         if before is None or _marks(before) != _marks(picture):
             self._tell()
@@ -112,7 +112,7 @@ class FlowWatch:
 
 
 def _marks(
-    picture: Picture,
+    picture: FlowSnapshot,
 ) -> tuple[dict[Key, tuple[str, str, int, str]], tuple[str, ...], int]:
     marks = {key: state.mark for key, state in picture.states.items()}
     return marks, picture.missing, picture.left_out

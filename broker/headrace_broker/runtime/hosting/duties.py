@@ -12,21 +12,23 @@ from typing_extensions import override
 
 from headrace_broker.catalog.effective import EffectiveArguments
 from headrace_broker.catalog.event import Event, NodeAdded
+from headrace_broker.catalog.message_bound import cluster_bytes
+from headrace_broker.catalog.proposal import event_defect
 from headrace_broker.catalog.view import CatalogView
-from headrace_broker.core.queue.queue_machine import MACHINE_VERSION
-from headrace_broker.core.queue.settings import QueueSettings
+from headrace_broker.core.queue.machine.queue_machine import MACHINE_VERSION
+from headrace_broker.core.queue.messages.settings import QueueSettings
 from headrace_broker.model.definition import Queue
-from headrace_broker.runtime.clock import Clock
-from headrace_broker.runtime.dead_letter_office import DeadLetterOffice
-from headrace_broker.runtime.host_watcher import Configuration
-from headrace_broker.runtime.letter import Letter
-from headrace_broker.runtime.queue_host import QueueHost
-from headrace_broker.runtime.queue_settings import expires_ms, queue_settings
-from headrace_broker.runtime.queue_timer import QueueTimer
+from headrace_broker.runtime.contract.clock import Clock
+from headrace_broker.runtime.contract.dead_letter import DeadLetter
+from headrace_broker.runtime.contract.host_watcher import Configuration
+from headrace_broker.runtime.dead_letter.service import DeadLetterService
+from headrace_broker.runtime.replica.queue_host import QueueHost
+from headrace_broker.runtime.replica.queue_settings import expires_ms, queue_settings
+from headrace_broker.runtime.replica.queue_timer import QueueTimer
 
 FIRST_VERSION: Final = 1  # of machines, which cannot be configured
 
-log = logging.getLogger(__name__)
+log = logging.getLogger("headrace.queue")
 
 
 class Duties:
@@ -43,8 +45,13 @@ class Duties:
     def queue_due(self, queue: Queue, due_ms: i64) -> None:
         """Call `QueueHost.tick` at this time of the node's queues."""
 
-    def dead_lettered(self, queue: Queue, arguments: dict[str, Any], letters: list[Letter]) -> None:
+    def dead_lettered(
+        self, queue: Queue, arguments: dict[str, Any], letters: list[DeadLetter]
+    ) -> None:
         """Take messages on their way to a dead letter exchange."""
+
+    def dead_letters_lost(self, queue: Queue, count: int) -> None:
+        """Messages that had died could not be read."""
 
     def dead_letters_congested(self, queue: Queue) -> bool:
         """Return whether more letters would soon be too many."""
@@ -86,7 +93,7 @@ class LeaderDuties(Duties):
         self,
         hosts: Mapping[int, QueueHost],
         view: CatalogView,
-        office: DeadLetterOffice,
+        office: DeadLetterService,
         drop_expired: Callable[[Queue], None],
         clock: Clock | None = None,
     ) -> None:
@@ -99,6 +106,7 @@ class LeaderDuties(Duties):
         self.on_led: Callable[[QueueHost], None] = _nobody_cares
         self.on_dead_lettered: Callable[[Queue, int, int], None] = _nobody_counts
         self._led: set[int] = set()  # of which `on_led` has told
+        self._message_bytes = cluster_bytes(view)
         self._effective = EffectiveArguments(view)
         self._ticks = QueueTimer(self._tick, clock.queue_ms)
         self._expiries = QueueTimer(self._look_at_expiry, clock.monotonic_ms)
@@ -111,12 +119,18 @@ class LeaderDuties(Duties):
 
     def on_events(self, events: Iterable[Event]) -> list[Queue]:
         """Follow the catalog; return the queues, led here or not, that have to be told of it."""
+        for event in events:
+            if problem := event_defect(event):
+                log.warning("%s", problem)
         changed = {queue.group: queue for queue in self._effective.changed(events)}
         upgraded = {event.node.id for event in events if isinstance(event, NodeAdded)}
-        if upgraded:
+        before, self._message_bytes = self._message_bytes, cluster_bytes(self._view)
+        resized = before != self._message_bytes
+        if upgraded or resized:
             for host in self._hosts.values():
                 queue = host.queue
-                if host.leading and not upgraded.isdisjoint((*queue.members, *queue.leaving)):
+                touched = not upgraded.isdisjoint((*queue.members, *queue.leaving))
+                if host.leading and (touched or resized):
                     changed[queue.group] = queue
         self.office.on_events(events)
         return list(changed.values())
@@ -126,7 +140,7 @@ class LeaderDuties(Duties):
     @override
     def configuration(self, queue: Queue) -> Configuration:
         arguments = self._effective.of(queue)
-        settings = queue_settings(queue, arguments)
+        settings = queue_settings(queue, arguments, self._message_bytes)
         return Configuration(self.machine_version(queue), settings, arguments)
 
     @override
@@ -200,10 +214,16 @@ class LeaderDuties(Duties):
     # Dead letters
 
     @override
-    def dead_lettered(self, queue: Queue, arguments: dict[str, Any], letters: list[Letter]) -> None:
+    def dead_lettered(
+        self, queue: Queue, arguments: dict[str, Any], letters: list[DeadLetter]
+    ) -> None:
         if letters:
             self.on_dead_lettered(queue, int(letters[0].reason), len(letters))
         self.office.take(queue, arguments, letters)
+
+    @override
+    def dead_letters_lost(self, queue: Queue, count: int) -> None:
+        self.office.lost(queue, count)
 
     @override
     def dead_letters_congested(self, queue: Queue) -> bool:

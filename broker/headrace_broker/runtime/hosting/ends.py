@@ -1,36 +1,65 @@
-"""What replicas and sessions know of `Hosting`, and what it does before it is told what to do."""
+"""Ends at which replicas and sessions meet their node, and what it does before it is told."""
 
 from __future__ import annotations
 
+import asyncio
 import logging
-from typing import TYPE_CHECKING, Any, Final, final
+from collections.abc import Callable
+from typing import Any, Final, Protocol, final
 
 from mypy_extensions import i64
 from typing_extensions import override
 
-from headrace_broker.core.queue.effect import GroupAnswer
-from headrace_broker.core.queue.lease_effect import EXPIRED, LeaseGone
-from headrace_broker.core.queue.tally import Tally
+from headrace_broker.core.queue.messages.effect import GroupAnswer
+from headrace_broker.core.queue.state.lease_effect import EXPIRED, LeaseGone
+from headrace_broker.core.queue.state.tally import Tally
 from headrace_broker.flow.account import Account
 from headrace_broker.model.definition import Queue
-from headrace_broker.runtime.host_watcher import Configuration, HostWatcher
-from headrace_broker.runtime.lane_port import Gathering, SessionOwner
-from headrace_broker.runtime.letter import Letter
-from headrace_broker.runtime.settle_turns import SettleTurns
-
-if TYPE_CHECKING:
-    from headrace_broker.runtime.hosting import Hosting
+from headrace_broker.runtime.contract.clock import Clock
+from headrace_broker.runtime.contract.dead_letter import DeadLetter
+from headrace_broker.runtime.contract.host_watcher import Configuration, HostWatcher
+from headrace_broker.runtime.contract.lane_port import Copying, Gathering, SessionOwner
+from headrace_broker.runtime.contract.traffic import Traffic
+from headrace_broker.runtime.hosting.duties import Duties
+from headrace_broker.runtime.session.settle_turns import CloseTurns, CopyTurns, SettleTurns
 
 ROWS_SHOWN: Final = 8  # rows of message ids in a line of the log
 
-log = logging.getLogger(__name__)
+log = logging.getLogger("headrace.queue")
+
+
+class ReplicaHome(Protocol):
+    """The node of replicas; see `Hosting`."""
+
+    traffic: Traffic
+    duties: Duties
+    on_unused: Callable[[Queue], None]
+    on_group_answer: Callable[[GroupAnswer], None]
+
+    def leader_changed(self, queue: Queue, leader: int) -> None:
+        """See `Hosting`."""
+
+
+class SessionHome(Protocol):
+    """The node of sessions; see `Hosting`."""
+
+    clock: Clock
+
+    def locate(self, queue: Queue) -> int:
+        """See `Hosting`."""
+
+    def machine_version(self, queue: Queue) -> int:
+        """See `Hosting`."""
+
+    def session_closed(self, session: int) -> None:
+        """See `Hosting`."""
 
 
 @final
 class Watcher(HostWatcher):
     """What replicas tell their node."""
 
-    def __init__(self, hosting: Hosting) -> None:
+    def __init__(self, hosting: ReplicaHome) -> None:
         self._hosting = hosting
 
     @override
@@ -59,8 +88,14 @@ class Watcher(HostWatcher):
         self._hosting.duties.queue_due(queue, due_ms)
 
     @override
-    def dead_lettered(self, queue: Queue, arguments: dict[str, Any], letters: list[Letter]) -> None:
+    def dead_lettered(
+        self, queue: Queue, arguments: dict[str, Any], letters: list[DeadLetter]
+    ) -> None:
         self._hosting.duties.dead_lettered(queue, arguments, letters)
+
+    @override
+    def dead_letters_lost(self, queue: Queue, count: int) -> None:
+        self._hosting.duties.dead_letters_lost(queue, count)
 
     @override
     def dead_letters_congested(self, queue: Queue) -> bool:
@@ -98,10 +133,13 @@ class Owner(SessionOwner):
 
     Attributes:
         turns: when they send what gathered.
+        closes: when they tell their queues that they end.
     """
 
-    def __init__(self, hosting: Hosting) -> None:
+    def __init__(self, hosting: SessionHome) -> None:
         self.turns = SettleTurns()
+        self.closes = CloseTurns(lambda callback: asyncio.get_running_loop().call_soon(callback))
+        self._copies = CopyTurns(lambda callback: asyncio.get_running_loop().call_soon(callback))
         self._hosting = hosting
 
     @override
@@ -123,6 +161,14 @@ class Owner(SessionOwner):
     @override
     def send_later(self, gathering: Gathering) -> None:
         self.turns.add(gathering)
+
+    @override
+    def copy_in_turns(self, copying: Copying) -> None:
+        self._copies.add(copying)
+
+    @override
+    def close_in_turn(self, closing: Gathering) -> None:
+        self.closes.add(closing)
 
 
 def ignore(queue: Queue) -> None:

@@ -7,7 +7,7 @@ import logging
 import time
 from typing import TYPE_CHECKING, Final, final
 
-from headrace_broker.core.queue.effect import GroupAnswer
+from headrace_broker.core.queue.messages.effect import GroupAnswer
 from headrace_broker.flow.account import Account, Ledger
 from headrace_broker.flow.cause_runs import CauseRuns
 from headrace_broker.flow.effort import EffortTurns
@@ -15,11 +15,15 @@ from headrace_broker.flow.flow_limits import FlowLimits
 from headrace_broker.flow.intake import Intake
 from headrace_broker.model.definition import Queue
 from headrace_broker.model.flow import DEAD_LETTERS, Cause
-from headrace_broker.model.limits import TIMER_WAKES_MAX
+from headrace_broker.model.limits import CONFIGURE_TURN_MS, TIMER_WAKES_MAX
 from headrace_broker.model.session import NO_BOOT, boot_mark, session_id
-from headrace_broker.runtime.clock import Clock
-from headrace_broker.runtime.duties import Duties
-from headrace_broker.runtime.hosting_ends import (
+from headrace_broker.runtime.contract.clock import Clock
+from headrace_broker.runtime.contract.port import QueueListener
+from headrace_broker.runtime.contract.queue_log import MemoryQueueLog, QueueLog, RaftQueueLog
+from headrace_broker.runtime.contract.traffic import Traffic
+from headrace_broker.runtime.dead_letter.session import DeadLetterSession
+from headrace_broker.runtime.hosting.duties import Duties
+from headrace_broker.runtime.hosting.ends import (
     Owner,
     Watcher,
     ignore,
@@ -28,30 +32,25 @@ from headrace_broker.runtime.hosting_ends import (
     ignore_failure,
     ignore_session,
 )
-from headrace_broker.runtime.intake_turns import IntakeTurns
-from headrace_broker.runtime.intake_watch import IntakeWatch, Looker
-from headrace_broker.runtime.letter_reach import LetterReach
-from headrace_broker.runtime.outflow_watch import OutflowWatch
-from headrace_broker.runtime.port import QueueListener
-from headrace_broker.runtime.queue_gates import QueueGates
-from headrace_broker.runtime.queue_host import QueueHost
-from headrace_broker.runtime.queue_log import MemoryQueueLog, QueueLog, RaftQueueLog
-from headrace_broker.runtime.reachability import LeaderView, Reachability
-from headrace_broker.runtime.session import QueueSession
-from headrace_broker.runtime.traffic import Traffic
-from headrace_broker.runtime.wire import Switchboard
+from headrace_broker.runtime.intake.intake_turns import IntakeTurns
+from headrace_broker.runtime.intake.intake_watch import IntakePoller, IntakeWatch
+from headrace_broker.runtime.intake.outflow_watch import OutflowWatch
+from headrace_broker.runtime.intake.queue_gates import QueueGates
+from headrace_broker.runtime.replica.filtering import FilterTurns
+from headrace_broker.runtime.replica.queue_host import QueueHost
+from headrace_broker.runtime.session.reachability import LeaderView, Reachability
+from headrace_broker.runtime.session.session import QueueSession
+from headrace_broker.runtime.session.wire import Send, SessionRouter
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from headrace_raftlog.node.node import RaftNode
 
-NODE_DOWN_GRACE_SECONDS: Final = (
-    2.0  # a node may be unheard so long before its consumers' messages return
-)
+NODE_DOWN_GRACE_SECONDS: Final = 2.0  # of a node unheard, before its consumers' messages return
 SESSION_TICK_SECONDS: Final = 0.5  # how often sessions look for lost answers
 
-log = logging.getLogger(__name__)
+log = logging.getLogger("headrace.queue")
 
 
 def _call_soon(callback: Callable[[], None]) -> object:
@@ -99,12 +98,12 @@ class Hosting:
         raft: RaftNode,
         node: int,
         peers: list[int],
-        send: Callable[[int, bytes], bool],
+        send: Send,
         clock: Clock | None = None,
         ledger: Ledger | None = None,
     ) -> None:
         self.clock = Clock() if clock is None else clock
-        self.switchboard = Switchboard(node, send)
+        self.switchboard = SessionRouter(node, send)
         self.hosts: dict[int, QueueHost] = {}
         self.on_unused: Callable[[Queue], None] = ignore
         self.on_unreadable: Callable[[BaseException], None] = ignore_failure
@@ -115,14 +114,14 @@ class Hosting:
         self.turns = IntakeTurns(_call_soon, _cpu_us)
         self.intake = Intake(self.ledger.limits, self.turns)
         self.turns.intake = self.intake
-        self.effort_turns = EffortTurns(_call_soon)
+        self.effort_turns = EffortTurns(_call_soon, _cpu_us)
         self.queue_gates = QueueGates(self.ledger.limits, self.intake, self.turns)
         self._peers_up: dict[int, int] = dict.fromkeys(peers, 0)  # boot count, 0 for down
         self.outflow = OutflowWatch(
             self.hosts, self.queue_gates, self._peers_up.keys(), send, _cpu_us
         )
         watch = IntakeWatch(self.intake, self.turns, self.outflow)
-        self._looker = Looker(watch, _clock_us, _call_later)
+        self._looker = IntakePoller(watch, _clock_us, _call_later)
         self.duties = Duties()
         self.on_group_answer: Callable[[GroupAnswer], None] = ignore_answer
         self._letter_traffic = Traffic()
@@ -130,6 +129,7 @@ class Hosting:
         self._raft = raft
         self._node = node
         self._watcher = Watcher(self)
+        self._filter_turns = FilterTurns()
         self._owner = Owner(self)
         self._sessions: dict[int, QueueSession] = {}
         self._by_group: dict[int, dict[int, QueueSession]] = {}
@@ -154,8 +154,7 @@ class Hosting:
         self._tick_later()
 
     def _tick_later(self) -> None:
-        loop = asyncio.get_running_loop()
-        self._tick_handle = loop.call_later(SESSION_TICK_SECONDS, self._tick)
+        self._tick_handle = asyncio.get_running_loop().call_later(SESSION_TICK_SECONDS, self._tick)
 
     def stop(self) -> None:
         """End the periodic looks."""
@@ -193,7 +192,6 @@ class Hosting:
             if queue.revision:
                 self._raft.leave_group(queue.group)  # it may have been there before this node slept
             return
-        loop = asyncio.get_running_loop()
         if queue.logged:
             raft_log = RaftQueueLog(self._raft, queue.group, self._fail)
             host = self._host(queue, raft_log)
@@ -206,15 +204,15 @@ class Hosting:
             else:
                 self._raft.set_members(queue.group, queue.members)
         else:
-            memory = MemoryQueueLog(self._node, loop)
+            memory = MemoryQueueLog(self._node, asyncio.get_running_loop())
             host = self._host(queue, memory)
             memory.apply = host.apply_one
             self._register(queue, host)
             host.leadership(self._node, 1, True)
 
     def _host(self, queue: Queue, queue_log: QueueLog) -> QueueHost:
-        board = self.switchboard
-        return QueueHost(queue, self._node, queue_log, board, self._watcher, self.clock)
+        board, watcher, turns = self.switchboard, self._watcher, self._filter_turns
+        return QueueHost(queue, self._node, queue_log, board, watcher, self.clock, turns)
 
     def _fail(self, error: BaseException) -> None:
         self.on_unreadable(error)
@@ -225,7 +223,11 @@ class Hosting:
 
     def _unregister(self, queue: Queue) -> QueueHost | None:
         self.switchboard.hosts.pop(queue.group, None)
-        return self.hosts.pop(queue.group, None)
+        host = self.hosts.pop(queue.group, None)
+        if host is not None:
+            host.leadership(0, 0, False)  # whoever waits for the disk is gone before the log is
+            host.dying.end()
+        return host
 
     def move_queue(self, queue: Queue) -> None:
         """Follow a queue to other nodes: start its replica here, have it join or go, or end it."""
@@ -307,15 +309,16 @@ class Hosting:
         """Have queues told what holds now, as far as they are led here: soon, a few at a time."""
         self._unconfigured.update(dict.fromkeys(groups))
         if self._unconfigured and self._configure_handle is None:
-            loop = asyncio.get_running_loop()
-            self._configure_handle = loop.call_soon(self._configure_some)
+            self._configure_handle = asyncio.get_running_loop().call_soon(self._configure_some)
 
     def _configure_some(self) -> None:
         self._configure_handle = None
+        until_ms = self.clock.monotonic_ms() + CONFIGURE_TURN_MS
         for group in list(self._unconfigured)[:TIMER_WAKES_MAX]:
+            if self.clock.monotonic_ms() > until_ms:
+                break
             del self._unconfigured[group]
-            host = self.hosts.get(group)
-            if host is None or not host.leading:
+            if (host := self.hosts.get(group)) is None or not host.leading:
                 continue
             if not host.configure():
                 self._refusing.add(group)
@@ -372,7 +375,7 @@ class Hosting:
             causes: of the letters, told to the queue's leader.
         """
         number = self.new_session_id(deaths=True)
-        reach = LetterReach(self.switchboard, causes)
+        reach = DeadLetterSession(self.switchboard, causes)
         traffic, account = self._letter_traffic, self._letter_account
         pending = self.queue_gates.enter(queue.group)
         return self._add(
@@ -406,8 +409,7 @@ class Hosting:
         if closed is not None:
             closed.link.account.close_tab(closed.queue.group)
             self.queue_gates.leave(closed.queue.group)
-            group = self._by_group.get(closed.queue.group)
-            if group is not None:
+            if (group := self._by_group.get(closed.queue.group)) is not None:
                 group.pop(session, None)
                 if not group:
                     del self._by_group[closed.queue.group]
@@ -445,8 +447,7 @@ class Hosting:
         self.peer_changed(peer, False, 0)
         self._peers_up.pop(peer, None)
         self._gone.add(peer)
-        handle = self._grace_handles.pop(peer, None)
-        if handle is not None:
+        if (handle := self._grace_handles.pop(peer, None)) is not None:
             handle.cancel()
         for host in self.hosts.values():
             self._report(host, peer)
@@ -478,9 +479,8 @@ class Hosting:
     def _after_grace(self, peer: int) -> None:
         """Give a node up when it stays away; a replica that leads since then is seen to as well."""
         if peer not in self._grace_handles:
-            loop = asyncio.get_running_loop()
-            handle = loop.call_later(NODE_DOWN_GRACE_SECONDS, self._give_up, peer)
-            self._grace_handles[peer] = handle
+            later = asyncio.get_running_loop().call_later
+            self._grace_handles[peer] = later(NODE_DOWN_GRACE_SECONDS, self._give_up, peer)
 
     def _give_up(self, peer: int) -> None:
         del self._grace_handles[peer]

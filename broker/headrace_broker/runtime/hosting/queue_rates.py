@@ -10,7 +10,7 @@ from headrace_broker.flow.account import Ledger
 from headrace_broker.flow.activity import SECOND_US
 from headrace_broker.flow.rate_history import RateHistory
 from headrace_broker.model.flow_status import NEVER
-from headrace_broker.runtime.queue_host import QueueHost
+from headrace_broker.runtime.replica.queue_host import QueueHost
 
 SAMPLE_SECONDS: Final = 1.0  # between samples: the shortest time over which a rate is told
 

@@ -6,22 +6,23 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from headrace_broker.codecs.batch import message_body, message_properties, message_route
-from headrace_broker.core.queue.command import ENQUEUE_BATCH_OFFSET
-from headrace_broker.core.queue.effect import Acquired
+from headrace_broker.core.queue.command.command import ENQUEUE_BATCH_OFFSET
+from headrace_broker.core.queue.messages.effect import Acquired
 from headrace_broker.model.definition import Queue
 from headrace_broker.model.limits import (
     BROWSED_MESSAGES_MAX,
     BROWSED_OCTETS_MAX,
     BROWSED_READ_OCTETS_MAX,
 )
-from headrace_broker.runtime.leader_client import LeaderClient
-from headrace_broker.runtime.pb.cluster_pb2 import (
+from headrace_broker.runtime.replica.queue_host import QueueHost
+from headrace_broker.runtime.replica.reading.entries import Entries
+from headrace_broker.runtime.rpc.leader_client import LeaderClient
+from headrace_protos.cluster.v1.cluster_pb2 import (
     BrowsedMessage,
     BrowsedPage,
     BrowseRequest,
     ClusterPayload,
 )
-from headrace_broker.runtime.queue_host import QueueHost
 
 
 class WaitingMessage(NamedTuple):
@@ -57,26 +58,32 @@ class Page(NamedTuple):
     more: bool
 
 
-def page_of(host: QueueHost, after: int, limit: int, body_octets: int) -> Page:
-    """Return what a replica holds behind message `after`, within the bounds of a page."""
+def page_of(host: QueueHost, entries: Entries, after: int, limit: int, body_octets: int) -> Page:
+    """Return what a replica holds behind message `after`, within the bounds of a page.
+
+    It ends early before an entry that is missing.
+    """
     limit = max(1, min(limit, BROWSED_MESSAGES_MAX))
     waiting = host.machine.available_from(after, limit)
     messages: list[WaitingMessage] = []
     octets = read = 0
-    index, entry = -1, b""
+    index = -1
+    entry: bytes | None = None
     for acquired in waiting:
         if int(acquired.entry_index) != index:
             if read >= BROWSED_READ_OCTETS_MAX:
                 return Page(messages, True)
             index = int(acquired.entry_index)
-            entry = host.log.entry_data(index)
-            read += len(entry)
+            entry = entries.get(index)
+            read += entries.octets(index) if entry is None else len(entry)
+        if entry is None:  # what else is missing is to be found out
+            continue
         message = _cut(acquired, entry, body_octets)
         octets += len(message.properties) + len(message.body)
         if messages and octets > BROWSED_OCTETS_MAX:
             return Page(messages, True)
         messages.append(message)
-    return Page(messages, len(waiting) == limit)
+    return Page(messages, len(waiting) == limit or len(messages) < len(waiting))
 
 
 def _cut(acquired: Acquired, entry: bytes, body_octets: int) -> WaitingMessage:
@@ -115,8 +122,8 @@ class BrowsingClient:
             QueueGoneError: nobody ever will.
         """
 
-        def here(host: QueueHost) -> Page:
-            return page_of(host, after, limit, body_octets)
+        def here(host: QueueHost, entries: Entries) -> Page:
+            return page_of(host, entries, after, limit, body_octets)
 
         def question(number: int) -> ClusterPayload:
             request = BrowseRequest(
@@ -128,18 +135,23 @@ class BrowsingClient:
             )
             return ClusterPayload(browse_request=request)
 
-        return await self._leaders.ask(queue, here, question)
+        return await self._leaders.ask_reading(queue, here, question)
 
     def receive_request(self, source: int, request: BrowseRequest) -> None:
         """Answer another node."""
-        answer = BrowsedPage(request=request.request)
-        host = self._leaders.serving_host(request.group)
-        if host is not None:
-            page = page_of(host, request.after, request.limit, request.body_octets)
-            answer.serving = True
-            answer.more = page.more
-            answer.messages.extend(BrowsedMessage(**each._asdict()) for each in page.messages)
-        self._leaders.answer(source, ClusterPayload(browsed_page=answer))
+
+        def here(host: QueueHost, entries: Entries) -> Page:
+            return page_of(host, entries, request.after, request.limit, request.body_octets)
+
+        def payload(page: Page | None) -> ClusterPayload:
+            answer = BrowsedPage(request=request.request)
+            if page is not None:
+                answer.serving = True
+                answer.more = page.more
+                answer.messages.extend(BrowsedMessage(**each._asdict()) for each in page.messages)
+            return ClusterPayload(browsed_page=answer)
+
+        self._leaders.answer_reading(source, request.group, here, payload)
 
     def receive_answer(self, answer: BrowsedPage) -> None:
         """Take another node's answer."""

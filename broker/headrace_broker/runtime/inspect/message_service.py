@@ -8,26 +8,42 @@ from typing import Final, NamedTuple, final
 from typing_extensions import override
 
 from headrace_broker.catalog.permission import WRITE
-from headrace_broker.codecs.batch import message_body, message_properties, message_route
+from headrace_broker.codecs.batch import (
+    message_body,
+    message_body_bytes,
+    message_properties,
+    message_route,
+)
 from headrace_broker.core.routing.distribution import DistributionError, distribution_keys
 from headrace_broker.flow.account import Account
 from headrace_broker.model.definition import Queue
 from headrace_broker.model.flow import REPUBLISH, Cause
-from headrace_broker.model.limits import FETCHED_OCTETS_MAX, MOVED_OCTETS_MAX, REQUEST_SECONDS_MAX
+from headrace_broker.model.limits import (
+    FETCHED_OCTETS_MAX,
+    MESSAGE_BYTES_WHOLE,
+    MOVED_OCTETS_MAX,
+    REQUEST_SECONDS_MAX,
+)
 from headrace_broker.model.message import DeliveryRun, Publish
-from headrace_broker.model.reply_code import ACCESS_REFUSED, INTERNAL_ERROR, NOT_FOUND, AmqpError
-from headrace_broker.runtime.browsing import BrowsingClient, Page
-from headrace_broker.runtime.leader_client import LeaderUnavailableError, QueueGoneError
-from headrace_broker.runtime.port import (
+from headrace_broker.model.reply_code import (
+    ACCESS_REFUSED,
+    INTERNAL_ERROR,
+    NOT_FOUND,
+    PRECONDITION_FAILED,
+    AmqpError,
+)
+from headrace_broker.runtime.broker_port import Broker
+from headrace_broker.runtime.contract.port import (
     ACCEPT,
     GET_CONSUMER,
     RELEASE,
-    Broker,
+    PendingConfirm,
     QueueClient,
     QueueListener,
-    Ticket,
 )
-from headrace_broker.runtime.router import Router
+from headrace_broker.runtime.inspect.browsing import BrowsingClient, Page
+from headrace_broker.runtime.routing.router import Router
+from headrace_broker.runtime.rpc.leader_client import LeaderUnavailableError, QueueGoneError
 
 _ANY_CHANNEL: Final = 1
 
@@ -76,17 +92,17 @@ class Confirms(QueueListener):
     def __init__(self) -> None:
         self._waiting: dict[int, asyncio.Future[bool]] = {}  # by the number of a ticket
 
-    def ticket(self, queues: int) -> tuple[Ticket, asyncio.Future[bool]]:
+    def ticket(self, queues: int) -> tuple[PendingConfirm, asyncio.Future[bool]]:
         """Return a ticket for so many queues, and whether all of them took the message."""
         number = len(self._waiting) + 1
-        ticket = Ticket(number, number)
+        ticket = PendingConfirm(number, number)
         ticket.pending = queues
         future: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
         self._waiting[number] = future
         return ticket, future
 
     @override
-    def on_confirmed(self, client: QueueClient, tickets: list[Ticket]) -> None:
+    def on_confirmed(self, client: QueueClient, tickets: list[PendingConfirm]) -> None:
         for ticket in tickets:
             ticket.pending -= 1
             future = self._waiting[int(ticket.first)]
@@ -94,7 +110,7 @@ class Confirms(QueueListener):
                 future.set_result(ticket.refused is None)
 
     @override
-    def on_rejected(self, client: QueueClient, tickets: list[Ticket]) -> None:
+    def on_rejected(self, client: QueueClient, tickets: list[PendingConfirm]) -> None:
         self.on_confirmed(client, tickets)
 
     @override
@@ -339,8 +355,13 @@ class _Move:
 
 
 async def _fetch(client: QueueClient, count: int, operation: int) -> list[FetchedMessage]:
+    """Take messages that wait, until there are enough octets of them.
+
+    Raises:
+        AmqpError: PRECONDITION_FAILED, the first is too large to be held as a whole.
+    """
     fetched: list[FetchedMessage] = []
-    octets = last = 0
+    octets = last = large = 0
     settling = RELEASE
     try:
         while len(fetched) < count and octets < FETCHED_OCTETS_MAX:
@@ -348,6 +369,10 @@ async def _fetch(client: QueueClient, count: int, operation: int) -> list[Fetche
             if got is None:
                 break
             run, left = got
+            size = int(message_body_bytes(run.blob, run.base, run.positions[0]))
+            if size > MESSAGE_BYTES_WHOLE:
+                large = run.first
+                break
             last = run.first
             fetched.append(_fetched(run, left))
             octets += len(fetched[-1].body)
@@ -355,8 +380,13 @@ async def _fetch(client: QueueClient, count: int, operation: int) -> list[Fetche
     finally:  # not before all are here: what is released would come again
         if last:
             client.settle(GET_CONSUMER, settling, 1, last)
-            client.flush()
+        if large:
+            client.settle(GET_CONSUMER, RELEASE, large, large)
+        client.flush()
     await client.applied()
+    if large and not fetched:
+        text = f"the next message has a body of {size} octets, over HTTP at most"
+        raise AmqpError(PRECONDITION_FAILED, f"{text} {MESSAGE_BYTES_WHOLE}: consume it over AMQP")
     return fetched
 
 

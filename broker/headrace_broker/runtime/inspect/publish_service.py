@@ -17,8 +17,9 @@ from headrace_broker.model.reply_code import (
     PRECONDITION_FAILED,
     AmqpError,
 )
-from headrace_broker.runtime.message_service import Confirms
-from headrace_broker.runtime.port import Broker, QueueClient
+from headrace_broker.runtime.broker_port import Broker
+from headrace_broker.runtime.contract.port import QueueClient
+from headrace_broker.runtime.inspect.message_service import Confirms
 
 _ANY_CHANNEL = 1
 
@@ -48,8 +49,8 @@ class PublishService:
 
         Raises:
             AmqpError: NOT_FOUND there is no such exchange, ACCESS_REFUSED it is internal,
-                PRECONDITION_FAILED a queue refused the message, INTERNAL_ERROR a queue does not
-                answer, or publishers are blocked.
+                PRECONDITION_FAILED a queue refused the message or its route costs too much,
+                INTERNAL_ERROR a queue does not answer, or publishers are blocked.
         """
         reason = self._broker.blocked_reason()
         if reason:
@@ -78,6 +79,8 @@ class PublishService:
             raise AmqpError(ACCESS_REFUSED, text)
         if found.needs_message:
             found = broker.route_message(vhost, route, properties)
+        if found.problem:
+            raise AmqpError(PRECONDITION_FAILED, f"invalid message: {found.problem}")
         return found.queues
 
     async def _hand_over(

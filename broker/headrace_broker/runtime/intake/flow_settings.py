@@ -20,7 +20,7 @@ DEFAULT: Final = "default"
 CONFIGURATION: Final = "configuration"
 CLUSTER: Final = "cluster"
 
-log = logging.getLogger(__name__)
+log = logging.getLogger("headrace.node")
 
 
 class Setting(NamedTuple):
@@ -96,7 +96,7 @@ class FlowSettings:
             return self._set.pop(name, None) is not None
         problem = parameter_problem(name, value)
         if problem:
-            log.warning("a limit that another version has set does not count here: %s", problem)
+            log.warning("cluster limit ignored, this version does not know it: %s", problem)
             return self._set.pop(name, None) is not None
         self._set[name] = value
         return True
@@ -106,4 +106,4 @@ class FlowSettings:
             if name not in RELATIVE:
                 setattr(self._limits, attribute_name(name), self[name])
             if name in self._set:
-                log.info("limit %s is %s now, for all nodes", name, self[name])
+                log.info("limit %s set to %s for all nodes", name, self[name])

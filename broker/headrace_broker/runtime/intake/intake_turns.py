@@ -7,14 +7,14 @@ from typing import Final, final
 
 from mypy_extensions import i64
 
-from headrace_broker.flow.gate import Bell, Gate
+from headrace_broker.flow.gate import Gate, GateScheduler
 from headrace_broker.flow.intake import Intake
 
 TURN_US_COUNTED: Final = 10_000_000  # of one turn; a process that was stopped says nothing
 
 
 @final
-class IntakeTurns(Bell):
+class IntakeTurns(GateScheduler):
     """Serves gates in turns of the loop of their own.
 
     Args:

@@ -9,8 +9,8 @@ from mypy_extensions import i64
 
 from headrace_broker.flow.intake import Intake
 from headrace_broker.flow.turn_budget import FULL
-from headrace_broker.runtime.intake_turns import IntakeTurns
-from headrace_broker.runtime.outflow_watch import OutflowWatch
+from headrace_broker.runtime.intake.intake_turns import IntakeTurns
+from headrace_broker.runtime.intake.outflow_watch import OutflowWatch
 
 LOOK_SECONDS: Final = 0.1  # between looks: some turns of a node that has much to do
 LOOK_US: Final = 100_000
@@ -59,7 +59,7 @@ class IntakeWatch:
 
 
 @final
-class Looker:
+class IntakePoller:
     """Calls an `IntakeWatch` from the loop's timers until it is stopped."""
 
     def __init__(

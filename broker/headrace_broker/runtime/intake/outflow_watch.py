@@ -10,12 +10,12 @@ from mypy_extensions import i64
 from headrace_broker.flow.outflow import RATE_MAX, Outflow
 from headrace_broker.flow.outflow_claims import OutflowClaims
 from headrace_broker.model.limits import TURN_US_BUSY
-from headrace_broker.runtime.pb.cluster_pb2 import Claims, ClusterPayload, Outflows
-from headrace_broker.runtime.queue_gates import QueueGates
+from headrace_broker.runtime.intake.queue_gates import QueueGates
+from headrace_protos.cluster.v1.cluster_pb2 import Claims, ClusterPayload, Outflows
 
 if TYPE_CHECKING:
-    from headrace_broker.core.queue.queue_machine import QueueMachine
-    from headrace_broker.runtime.queue_host import QueueHost
+    from headrace_broker.core.queue.machine.queue_machine import QueueMachine
+    from headrace_broker.runtime.replica.queue_host import QueueHost
 
 HERE: Final = 0  # this node among its peers
 IDLE_LOOKS: Final = 20  # without being busy after which queues are not looked at
@@ -74,7 +74,7 @@ class OutflowWatch:
             self._last_ids.clear()
         self._gates.go_on(int(now_us))
 
-    def hear(self, peer: int, rows: list[int], now_us: int) -> None:
+    def receive(self, peer: int, rows: list[int], now_us: int) -> None:
         """Take what another node lets into queues that it leads, and say who waits for them here.
 
         Args:
@@ -93,11 +93,11 @@ class OutflowWatch:
         for at in range(0, len(rows) - 1, 2):
             claims = self._claims.get(rows[at])
             if claims is not None:
-                claims.hear(node, rows[at + 1], now_us)
+                claims.receive(node, rows[at + 1], now_us)
 
     def _take(self, rows: list[int], now_us: int) -> None:
         for at in range(0, len(rows) - 1, 2):
-            self._gates.hear(rows[at], min(rows[at + 1], RATE_MAX), now_us)
+            self._gates.receive(rows[at], min(rows[at + 1], RATE_MAX), now_us)
 
     def _is_busy(self, elapsed_us: i64, turn_us: i64) -> bool:
         """Return whether the loop does what it can, or waits for a processor that others have."""

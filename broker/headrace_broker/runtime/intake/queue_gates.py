@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import final
 
 from headrace_broker.flow.flow_limits import FlowLimits
-from headrace_broker.flow.gate import Bell
+from headrace_broker.flow.gate import GateScheduler
 from headrace_broker.flow.intake import Intake
 from headrace_broker.flow.pending import Pending
 
@@ -20,7 +20,9 @@ class QueueGates:
         nodes: how many nodes may publish to a queue.
     """
 
-    def __init__(self, limits: FlowLimits, intake: Intake, bell: Bell | None = None) -> None:
+    def __init__(
+        self, limits: FlowLimits, intake: Intake, bell: GateScheduler | None = None
+    ) -> None:
         self.by_group: dict[int, Pending] = {}
         self.nodes = 1
         self._limits = limits
@@ -45,11 +47,11 @@ class QueueGates:
             del self.by_group[group]
             self._bounded.pop(group, None)
 
-    def hear(self, group: int, outflow: int, now_us: int) -> None:
+    def receive(self, group: int, outflow: int, now_us: int) -> None:
         """A queue's leader lets in so many messages a second from here, 0 for any number."""
         pending = self.by_group.get(group)
         if pending is not None:
-            pending.hear(outflow, now_us)
+            pending.receive(outflow, now_us)
             self._bounded[group] = pending
 
     def claims(self, groups: Iterable[int]) -> list[int]:

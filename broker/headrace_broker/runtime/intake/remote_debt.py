@@ -8,13 +8,19 @@ from typing import NamedTuple, final
 
 from typing_extensions import override
 
-from headrace_broker.flow.account import Debtor, Ledger
+from headrace_broker.flow.account import AccountOwner, Ledger
 from headrace_broker.flow.charges import Charge, ChargeObserver, Charges
-from headrace_broker.flow.debt_report import REPEAT_MS, REPORT_MS, Debt, ReportedDebts, Telling
+from headrace_broker.flow.debt_report import (
+    REPEAT_MS,
+    REPORT_MS,
+    Debt,
+    DebtAnnouncement,
+    ReportedDebts,
+)
 from headrace_broker.model.flow import DEAD_LETTERS, Cause
-from headrace_broker.runtime.clock import Clock
-from headrace_broker.runtime.pb.cluster_pb2 import ClusterPayload, DebtHeard, DebtReport
-from headrace_broker.runtime.pb.cluster_pb2 import Debt as DebtLine
+from headrace_broker.runtime.contract.clock import Clock
+from headrace_protos.cluster.v1.cluster_pb2 import ClusterPayload, DebtHeard, DebtReport
+from headrace_protos.cluster.v1.cluster_pb2 import Debt as DebtLine
 
 
 class Owed(NamedTuple):
@@ -46,7 +52,7 @@ class _Observer(ChargeObserver):
 
 
 @final
-class _Unknown(Debtor):
+class _Unknown(AccountOwner):
     def __init__(self, debts: RemoteDebts) -> None:
         self._debts = debts
 
@@ -90,7 +96,7 @@ class RemoteDebts:
         self._boot = boot
         self._send = send
         self._clock = Clock() if clock is None else clock
-        self._tellings: dict[int, Telling] = {}
+        self._tellings: dict[int, DebtAnnouncement] = {}
         self._handle: asyncio.TimerHandle | None = None
         self._wake_ms = 0
         self._stopped = False
@@ -102,13 +108,13 @@ class RemoteDebts:
             self._handle.cancel()
             self._handle = None
 
-    # Telling
+    # Announcing
 
     def changed(self, home: int) -> None:
         """What the clients of a node owe here has changed: it is told soon, with what follows."""
         telling = self._tellings.get(home)
         if telling is None:
-            telling = Telling()
+            telling = DebtAnnouncement()
             self._tellings[home] = telling
         if not telling.changed:
             telling.changed = True
@@ -133,7 +139,9 @@ class RemoteDebts:
         if any(not telling.is_over for telling in self._tellings.values()):
             self._wake_in(REPEAT_MS)
 
-    def _report(self, home: int, telling: Telling, owed: list[Charge], now_ms: int) -> None:
+    def _report(
+        self, home: int, telling: DebtAnnouncement, owed: list[Charge], now_ms: int
+    ) -> None:
         telling.number += 1
         lines = [_line(charge) for charge in owed]
         report = DebtReport(boot=self._boot(), number=telling.number, debts=lines)
@@ -145,7 +153,7 @@ class RemoteDebts:
     def receive_report(self, peer: int, report: DebtReport) -> None:
         """Take over what clients of this node owe at another, and say that it was heard."""
         debts = [Debt(each.cause, each.group, each.messages, each.octets) for each in report.debts]
-        self.reported.hear(peer, report.boot, report.number, debts)
+        self.reported.receive(peer, report.boot, report.number, debts)
         heard = DebtHeard(boot=report.boot, number=report.number)
         self._send(peer, ClusterPayload(debt_heard=heard).SerializeToString())
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from headrace_broker.core.queue.archive_effect import (
+from headrace_broker.core.queue.state.archive_effect import (
     ArchiveAnswer,
     ArchiveGroupInfo,
     ArchiveInfo,
 )
-from headrace_broker.runtime.pb import cluster_pb2 as pb
+from headrace_protos.cluster.v1 import cluster_pb2 as pb
 
 
 def reply_of(answer: ArchiveAnswer) -> pb.LeaseReply:

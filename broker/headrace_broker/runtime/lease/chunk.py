@@ -15,11 +15,10 @@ from librt.strings import BytesWriter, write_i32_be, write_i64_be
 from mypy_extensions import i32, i64
 
 from headrace_broker.codecs.batch import message_start
-from headrace_broker.core.queue.command import ENQUEUE_BATCH_OFFSET, U32_MAX, write_u32
-from headrace_broker.core.queue.effect import Acquired
+from headrace_broker.core.queue.command.command import ENQUEUE_BATCH_OFFSET, U32_MAX, write_u32
+from headrace_broker.core.queue.messages.effect import Acquired
 from headrace_broker.model.limits import CHUNK_ENTRIES_OCTETS_MAX
-from headrace_broker.runtime.queue_host import QueueHost
-from headrace_broker.runtime.queue_log import QueueLog
+from headrace_broker.runtime.replica.reading.entries import Entries
 
 HEAD_OCTETS: Final = 32
 
@@ -51,22 +50,23 @@ class _Run:
 
 
 def cut_chunk(
-    host: QueueHost, messages: list[Acquired], offset: i64, most: i64, octets_max: i64
+    entries: Entries, messages: list[Acquired], offset: i64, most: i64, octets_max: i64
 ) -> Chunk:
     """Cut out messages of a lease; as `cut_batch`."""
-    count, batch = cut_batch(host.log, messages, offset, most, octets_max)
+    count, batch = cut_batch(entries, messages, offset, most, octets_max)
     return Chunk(count, _heads(messages, offset, offset + count), batch)
 
 
 def cut_batch(
-    log: QueueLog, messages: list[Acquired], offset: i64, most: i64, octets_max: i64
+    entries: Entries, messages: list[Acquired], offset: i64, most: i64, octets_max: i64
 ) -> tuple[i64, bytes]:
     """Cut out messages from `offset` on, at most `most`, up to and with one that exceeds a size.
 
-    They end early where more has to be read of the log than CHUNK_ENTRIES_OCTETS_MAX.
+    They end early where more has to be read of the log than CHUNK_ENTRIES_OCTETS_MAX, and before
+    an entry that is missing.
 
     Args:
-        log: has them.
+        entries: have them.
         messages: in order.
         offset: how many of them come before.
         most: of them.
@@ -82,24 +82,31 @@ def cut_batch(
     stop = min(offset + most, len(messages))
     octets: i64 = 0
     read: i64 = 0
+    count: i64 = 0
     while at < stop and octets < octets_max:
         message = messages[at]
         position = message.position
-        if run is None or message.entry_index != index:
+        at += 1
+        if message.entry_index != index:
             if read >= CHUNK_ENTRIES_OCTETS_MAX:
                 break
             index = message.entry_index
-            run = _Run(log.entry_data(index), position)
-            read += len(run.entry)
-            runs.append(run)
-        elif position != run.stop:
+            entry = entries.get(index)
+            read += entries.octets(index) if entry is None else len(entry)
+            run = None if entry is None else _Run(entry, position)
+            if run is not None:
+                runs.append(run)
+        elif run is not None and position != run.stop:
             run = _Run(run.entry, position)
             runs.append(run)
+        if run is None:  # what else is missing is to be found out
+            octets += message.octets
+            continue
         start = message_start(run.entry, ENQUEUE_BATCH_OFFSET, position)
         octets += message_start(run.entry, ENQUEUE_BATCH_OFFSET, position + 1) - start
         run.stop = position + 1
-        at += 1
-    return at - offset, _batch(runs, at - offset)
+        count += 1
+    return count, _batch(runs, count)
 
 
 def _heads(messages: list[Acquired], start: i64, stop: i64) -> bytes:

@@ -11,25 +11,26 @@ import asyncio
 from collections.abc import Callable
 from weakref import WeakValueDictionary
 
-from headrace_broker.core.queue.archive_effect import ArchiveAnswer
-from headrace_broker.core.queue.command import ARCHIVE_KINDS
-from headrace_broker.core.queue.effect import GroupAnswer
-from headrace_broker.core.queue.lease_effect import LeaseAnswer
-from headrace_broker.core.queue.queue_machine import ARCHIVE_VERSION, LEASES_VERSION
+from headrace_broker.core.queue.command.command import ARCHIVE_KINDS
+from headrace_broker.core.queue.machine.queue_machine import ARCHIVE_VERSION, LEASES_VERSION
+from headrace_broker.core.queue.messages.effect import GroupAnswer
+from headrace_broker.core.queue.state.archive_effect import ArchiveAnswer
+from headrace_broker.core.queue.state.lease_effect import LeaseAnswer
 from headrace_broker.model.definition import Queue
 from headrace_broker.model.limits import LEASE_REQUESTS_MAX
 from headrace_broker.model.session import session_node
-from headrace_broker.runtime import archive_wire, lease_wire
-from headrace_broker.runtime.leader_client import (
+from headrace_broker.runtime.contract.queue_log import TAKEN
+from headrace_broker.runtime.lease import archive_wire
+from headrace_broker.runtime.lease import wire as lease_wire
+from headrace_broker.runtime.replica.queue_host import QueueHost
+from headrace_broker.runtime.rpc.leader_client import (
     ANSWER_SECONDS_MAX,
     ATTEMPT_SECONDS,
     PAUSE_SECONDS,
     LeaderUnavailableError,
     QueueGoneError,
 )
-from headrace_broker.runtime.pb import cluster_pb2 as pb
-from headrace_broker.runtime.queue_host import QueueHost
-from headrace_broker.runtime.queue_log import TAKEN
+from headrace_protos.cluster.v1 import cluster_pb2 as pb
 
 
 class TooEarlyError(Exception):

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
-from headrace_broker.core.queue.lease_command import (
+from headrace_broker.core.queue.command.lease_command import (
     encode_close_group,
     encode_lease,
     encode_open_group,
@@ -16,18 +16,19 @@ from headrace_broker.core.queue.lease_command import (
     encode_renew,
     encode_settle_leases,
 )
-from headrace_broker.core.queue.lease_effect import GroupInfo, LeaseAnswer
+from headrace_broker.core.queue.state.lease_effect import GroupInfo, LeaseAnswer
 from headrace_broker.model.definition import Queue
 from headrace_broker.model.limits import (
     LEASE_CHUNK_MESSAGES_MAX,
     LEASE_CHUNK_OCTETS_MAX,
 )
-from headrace_broker.runtime import lease_wire as wire
-from headrace_broker.runtime.group_commands import GroupCommands
-from headrace_broker.runtime.leader_client import LeaderClient
-from headrace_broker.runtime.lease_chunk import HEAD_OCTETS, Chunk, cut_chunk
-from headrace_broker.runtime.pb import cluster_pb2 as pb
-from headrace_broker.runtime.queue_host import QueueHost
+from headrace_broker.runtime.lease import wire
+from headrace_broker.runtime.lease.chunk import HEAD_OCTETS, Chunk, cut_chunk
+from headrace_broker.runtime.lease.group_commands import GroupCommands
+from headrace_broker.runtime.replica.queue_host import QueueHost
+from headrace_broker.runtime.replica.reading.entries import Entries
+from headrace_broker.runtime.rpc.leader_client import LeaderClient
+from headrace_protos.cluster.v1 import cluster_pb2 as pb
 
 
 class Fetched(NamedTuple):
@@ -55,13 +56,22 @@ _GONE: Final = Chunk(0, b"", b"")
 
 
 def fetch(
-    host: QueueHost, name: bytes, epoch: int, number: int, offset: int, most: int, octets: int
+    host: QueueHost,
+    entries: Entries,
+    name: bytes,
+    epoch: int,
+    number: int,
+    offset: int,
+    most: int,
+    octets: int,
 ) -> Fetched:
-    """Return messages of a lease as a replica has them."""
+    """Return messages of a lease as a replica has them, those before an entry that is missing."""
     status, messages = host.machine.leased(name, epoch, number)
     most = max(1, min(most, LEASE_CHUNK_MESSAGES_MAX))
     octets = max(1, min(octets, LEASE_CHUNK_OCTETS_MAX))
-    chunk = cut_chunk(host, messages, offset, most, octets) if offset < len(messages) else _GONE
+    chunk = _GONE
+    if offset < len(messages):
+        chunk = cut_chunk(entries, messages, offset, most, octets)
     return Fetched(int(status), len(messages), chunk.heads, chunk.batch)
 
 
@@ -162,8 +172,8 @@ class LeaseClient:
     ) -> Fetched:
         """Return messages of a lease from `offset` on, within the bounds of a chunk."""
 
-        def here(host: QueueHost) -> Fetched:
-            return fetch(host, name, epoch, number, offset, messages, octets)
+        def here(host: QueueHost, entries: Entries) -> Fetched:
+            return fetch(host, entries, name, epoch, number, offset, messages, octets)
 
         def question(request: int) -> pb.ClusterPayload:
             asked = pb.LeaseFetch(
@@ -178,7 +188,7 @@ class LeaseClient:
             )
             return pb.ClusterPayload(lease_fetch=asked)
 
-        return await self._fetches.ask(queue, here, question)
+        return await self._fetches.ask_reading(queue, here, question)
 
     # Inner
 
@@ -209,11 +219,10 @@ class LeaseClient:
         return True
 
     def _receive_fetch(self, source: int, asked: pb.LeaseFetch) -> None:
-        chunk = pb.LeaseChunk(request=asked.request)
-        host = self._fetches.serving_host(asked.group)
-        if host is not None:
-            found = fetch(
+        def here(host: QueueHost, entries: Entries) -> Fetched:
+            return fetch(
                 host,
+                entries,
                 asked.name,
                 asked.epoch,
                 asked.number,
@@ -221,9 +230,15 @@ class LeaseClient:
                 asked.messages,
                 asked.octets,
             )
-            chunk.serving = True
-            chunk.status, chunk.total, chunk.heads, chunk.batch = found
-        self._fetches.answer(source, pb.ClusterPayload(lease_chunk=chunk))
+
+        def payload(found: Fetched | None) -> pb.ClusterPayload:
+            chunk = pb.LeaseChunk(request=asked.request)
+            if found is not None:
+                chunk.serving = True
+                chunk.status, chunk.total, chunk.heads, chunk.batch = found
+            return pb.ClusterPayload(lease_chunk=chunk)
+
+        self._fetches.answer_reading(source, asked.group, here, payload)
 
     def _receive_chunk(self, chunk: pb.LeaseChunk) -> None:
         found = Fetched(chunk.status, chunk.total, chunk.heads, chunk.batch)

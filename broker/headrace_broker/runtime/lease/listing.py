@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 
-from headrace_broker.core.queue.lease_effect import HELD, GroupInfo
+from headrace_broker.core.queue.state.lease_effect import HELD, GroupInfo
 from headrace_broker.model.definition import Queue
 from headrace_broker.model.reply_code import INTERNAL_ERROR, NOT_FOUND, AmqpError
 from headrace_broker.model.status import LeaseGroupStatus
-from headrace_broker.runtime import audit
-from headrace_broker.runtime.everywhere import Asked, ask_everywhere
-from headrace_broker.runtime.group_commands import TooEarlyError
-from headrace_broker.runtime.inquiry import Inquiries, LeaseGroups
-from headrace_broker.runtime.leader_client import LeaderUnavailableError, QueueGoneError
-from headrace_broker.runtime.leasing import LeaseClient
-from headrace_broker.runtime.queue_host import QueueHost
+from headrace_broker.runtime.lease.group_commands import TooEarlyError
+from headrace_broker.runtime.lease.leasing import LeaseClient
+from headrace_broker.runtime.replica.queue_host import QueueHost
+from headrace_broker.runtime.rpc.everywhere import Asked, ask_everywhere
+from headrace_broker.runtime.rpc.inquiry import Inquiries, LeaseGroups
+from headrace_broker.runtime.rpc.leader_client import LeaderUnavailableError, QueueGoneError
+from headrace_broker.runtime.security import audit
 
 
 class LeaseListing:

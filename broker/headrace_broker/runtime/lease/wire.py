@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from headrace_broker.core.queue.lease_effect import GroupInfo, LeaseAnswer, LeaseInfo
-from headrace_broker.runtime.pb import cluster_pb2 as pb
+from headrace_broker.core.queue.state.lease_effect import GroupInfo, LeaseAnswer, LeaseInfo
+from headrace_protos.cluster.v1 import cluster_pb2 as pb
 
 
 def reply_of(answer: LeaseAnswer) -> pb.LeaseReply:

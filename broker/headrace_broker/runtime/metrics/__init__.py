@@ -1,0 +1,1 @@
+"""Metrics of a node for Prometheus, one module for each subject."""

@@ -68,9 +68,19 @@ CLIENTS: Final = (
     Metric(
         "inputs_deferred_total",
         COUNTER,
-        "Times that methods of a client waited for another turn of the loop.",
+        "Times that methods, calls or their steps waited for another turn of the loop.",
     ),
-    Metric("loop_held_total", COUNTER, "Inputs of one client that kept the loop for over 50 ms."),
+    Metric("calls_waiting", GAUGE, "Calls over HTTP and gRPC that wait for their turn to begin."),
+    Metric(
+        "calls_refused_total",
+        COUNTER,
+        "Calls over HTTP and gRPC that came when too many waited.",
+    ),
+    Metric(
+        "loop_held_total",
+        COUNTER,
+        "Inputs of one client, or steps of a call, that kept the loop for over 50 ms.",
+    ),
     Metric("logins_total", COUNTER, "Log-ins by result.", ("protocol", "result")),
     Metric(
         "http_requests_total",
@@ -175,6 +185,17 @@ RAFT: Final = (
     Metric("raft_groups_led", GAUGE, "Replicas that lead."),
     Metric("raft_groups_leaderless", GAUGE, "Replicas that know of no leader."),
     Metric("raft_groups_quarantined", GAUGE, "Replicas that were damaged and are rebuilt."),
+    Metric(
+        "raft_groups_suspended",
+        GAUGE,
+        "Replicas that stand still until damaged entries are put back from other nodes.",
+    ),
+    Metric(
+        "raft_entries_damaged_total",
+        COUNTER,
+        "Entries whose stored record was found damaged, or not given by the disk, while running.",
+    ),
+    Metric("raft_entries_mended_total", COUNTER, "Damaged entries put back from other nodes."),
     Metric("raft_entries_committed_total", COUNTER, "Entries committed and applied here."),
     Metric(
         "raft_commit_duration_seconds",
@@ -202,6 +223,11 @@ RAFT: Final = (
     Metric("log_backlog_bytes", GAUGE, "Appended and not known to be on disk."),
     Metric("log_written_bytes_total", COUNTER, "Written in batches."),
     Metric("log_sync_duration_seconds", HISTOGRAM, "Writing and syncing a batch."),
+    Metric(
+        "log_blocking_reads_total",
+        COUNTER,
+        "Reads of the log that the event loop waited for: of replicas that begin, and no others.",
+    ),
 )
 
 TRACING: Final = (

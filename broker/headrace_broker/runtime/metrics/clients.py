@@ -6,15 +6,15 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Final
 
-from headrace_broker.core.queue.effect import REASON_EXPIRED, REASON_NAMES
-from headrace_broker.runtime.broker import NodeBroker
-from headrace_broker.runtime.connection_info import AMQP, ConnectionInfo
-from headrace_broker.runtime.dead_letter_office import DeadLetterOffice
+from headrace_broker.core.queue.messages.effect import REASON_EXPIRED, REASON_NAMES
+from headrace_broker.runtime.contract.connection_info import AMQP, ConnectionInfo
+from headrace_broker.runtime.dead_letter.service import DeadLetterService
 from headrace_broker.runtime.metrics.metric import Sample
+from headrace_broker.runtime.node.broker import NodeBroker
 
 if TYPE_CHECKING:
     from headrace_broker.flow.intake import Intake
-    from headrace_broker.runtime.traffic import Traffic
+    from headrace_broker.runtime.contract.traffic import Traffic
 
 PROTOCOLS: Final = ("amqp", "amqps", "grpc", "grpcs")
 
@@ -41,6 +41,8 @@ def client_samples(broker: NodeBroker) -> Iterator[Sample]:
     yield Sample("channels_closed_total", closed)
     yield Sample("channels_refused_total", broker.client_counts.refused_channels)
     yield Sample("inputs_deferred_total", int(broker.effort_turns.deferred))
+    yield Sample("calls_waiting", int(broker.calls.turns.waiting))
+    yield Sample("calls_refused_total", int(broker.calls.turns.refused))
     yield Sample("loop_held_total", int(broker.loop_watch.held))
     for key, count in broker.login_counts.items():
         yield Sample("logins_total", count, key)
@@ -51,7 +53,7 @@ def _channels(infos: Iterable[ConnectionInfo]) -> int:
 
 
 def message_samples(
-    traffic: Traffic, intake: Intake, letters: DeadLetterOffice
+    traffic: Traffic, intake: Intake, letters: DeadLetterService
 ) -> Iterator[Sample]:
     """Return what became of messages."""
     yield Sample("messages_published_total", int(intake.received))

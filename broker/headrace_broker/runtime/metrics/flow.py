@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Final
 
-from headrace_broker.runtime.flow_facts import FlowFacts
-from headrace_broker.runtime.flow_totals import ALARMS, FlowTotals, flow_totals
+from headrace_broker.runtime.explain.flow_facts import FlowFacts
+from headrace_broker.runtime.explain.flow_totals import ALARMS, FlowTotals, flow_totals
 from headrace_broker.runtime.metrics.metric import Sample
 
 # Figures of the intake (`flow_sources.FlowSources.figures`) by the names of their metrics.

@@ -7,14 +7,14 @@ import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from headrace_broker import build_info
-from headrace_broker.runtime.certificate_end import CertificateEnd
+from headrace_broker.model import build_info
+from headrace_broker.runtime.cluster.node_directory import CATALOG_GROUP
 from headrace_broker.runtime.metrics.metric import Sample
-from headrace_broker.runtime.node_directory import CATALOG_GROUP
+from headrace_broker.runtime.security.certificate_end import CertificateEnd
 
 if TYPE_CHECKING:
-    from headrace_broker.runtime.node import BrokerNode
-    from headrace_broker.runtime.stats import StatsBook
+    from headrace_broker.runtime.metrics.stats import StatsBook
+    from headrace_broker.runtime.node.node import BrokerNode
 
 
 class NodeSamples:

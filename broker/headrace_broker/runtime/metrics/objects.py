@@ -9,13 +9,13 @@ import heapq
 from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
-from headrace_broker.core.queue.session import ConsumerInfo
+from headrace_broker.core.queue.state.session import ConsumerInfo
 from headrace_broker.model.limits import METRIC_SERIES_MAX
-from headrace_broker.runtime.connection_info import ConnectionInfo
-from headrace_broker.runtime.flow_facts import FlowFacts
+from headrace_broker.runtime.contract.connection_info import ConnectionInfo
+from headrace_broker.runtime.contract.traffic import ClientTraffic
+from headrace_broker.runtime.explain.flow_facts import FlowFacts
 from headrace_broker.runtime.metrics.metric import COUNTER, GAUGE, Metric
-from headrace_broker.runtime.queue_host import QueueHost
-from headrace_broker.runtime.traffic import ClientTraffic
+from headrace_broker.runtime.replica.queue_host import QueueHost
 
 QUEUE: Final = ("vhost", "queue")
 CONNECTION: Final = ("vhost", "user", "connection")

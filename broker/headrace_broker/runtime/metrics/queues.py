@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from headrace_broker.catalog.view import CatalogView
-from headrace_broker.core.queue.lease_effect import HELD
-from headrace_broker.runtime.churn import Churn
+from headrace_broker.core.queue.state.lease_effect import HELD
+from headrace_broker.runtime.clients.churn import Churn
 from headrace_broker.runtime.metrics.metric import Sample
-from headrace_broker.runtime.queue_host import QueueHost
+from headrace_broker.runtime.replica.queue_host import QueueHost
 
 
 class _Sums:

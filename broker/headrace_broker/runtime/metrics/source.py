@@ -20,8 +20,8 @@ from headrace_broker.runtime.metrics.requests import GrpcMeter, HttpMeter
 from headrace_broker.runtime.metrics.tracing import tracing_samples
 
 if TYPE_CHECKING:
-    from headrace_broker.runtime.node import BrokerNode
-    from headrace_broker.runtime.stats import StatsBook
+    from headrace_broker.runtime.metrics.stats import StatsBook
+    from headrace_broker.runtime.node.node import BrokerNode
 
 
 class NodeMetrics:

@@ -12,9 +12,10 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from headrace_broker import build_info
-from headrace_broker.config import split_address
+from headrace_broker.config.configuration import split_address
+from headrace_broker.core.queue.machine.queue_machine import QueueMachine
 from headrace_broker.flow.history import FINE_MS, History
+from headrace_broker.model import build_info
 from headrace_broker.model.limits import (
     CONNECTIONS_MAX,
     HISTORY_QUEUES_MAX,
@@ -28,15 +29,15 @@ from headrace_broker.model.stats import (
     StatsRow,
 )
 from headrace_broker.model.status import MessageCounters, ObjectTotals
-from headrace_broker.runtime.authenticator import DELAYED, PROTOCOLS, REFUSED, SUCCEEDED
-from headrace_broker.runtime.churn import Churn
-from headrace_broker.runtime.everywhere import Asked, ask_everywhere
-from headrace_broker.runtime.histories import Histories, samples
-from headrace_broker.runtime.inquiry import ANSWER_SECONDS_MAX, Stats
-from headrace_broker.runtime.queue_host import QueueHost
+from headrace_broker.runtime.clients.churn import Churn
+from headrace_broker.runtime.clients.histories import Histories, samples
+from headrace_broker.runtime.replica.queue_host import QueueHost
+from headrace_broker.runtime.rpc.everywhere import Asked, ask_everywhere
+from headrace_broker.runtime.rpc.inquiry import ANSWER_SECONDS_MAX, Stats
+from headrace_broker.runtime.security.authenticator import DELAYED, PROTOCOLS, REFUSED, SUCCEEDED
 
 if TYPE_CHECKING:
-    from headrace_broker.runtime.node import BrokerNode
+    from headrace_broker.runtime.node.node import BrokerNode
 
 
 def unix_ms() -> int:
@@ -84,15 +85,16 @@ class StatsBook:
             self._own = History(own, now)
         else:
             self._own.sample(own, now)
-        lengths: dict[str, tuple[int, int]] = {}
+        lengths: dict[str, tuple[int, int, int]] = {}
         hosts = self._node.hosting.hosts
         for at, (group, host) in enumerate(list(hosts.items()), 1):
             figures = queue_figures(host)
             self._histories.sample(group, figures, now)
             queue = self._node.catalog.catalog.queue_by_group(group) if host.serving else None
             if queue is not None:
-                ready, unsettled = lengths.get(queue.vhost, (0, 0))
-                lengths[queue.vhost] = (ready + figures[0], unsettled + figures[1])
+                ready, unsettled, later = lengths.get(queue.vhost, (0, 0, 0))
+                counts = (ready + figures[0], unsettled + figures[1], later + figures[-1])
+                lengths[queue.vhost] = counts
             if at % LISTING_TURN_ROWS == 0:
                 await asyncio.sleep(0)
         self._histories.forget_others(hosts)
@@ -137,9 +139,7 @@ class StatsBook:
             samples=samples(self._own, question),
             messages_ready=sum(int(machine.ready_count) for machine in machines),
             messages_unacknowledged=sum(int(machine.unsettled_count) for machine in machines),
-            messages_later=sum(
-                int(machine.delayed_count) + int(machine.dead_count) for machine in machines
-            ),
+            messages_later=sum(_later(machine) for machine in machines),
             fd_total=resource.getrlimit(resource.RLIMIT_NOFILE)[0],
             sockets_total=CONNECTIONS_MAX,
             run_queue=_run_queue(),
@@ -191,10 +191,11 @@ class StatsBook:
 
     def _figures(self) -> tuple[int, ...]:
         """Return the figures that NODE_FIGURES names."""
-        ready = unsettled = 0
+        ready = unsettled = later = 0
         for host in self._led():
             ready += int(host.machine.ready_count)
             unsettled += int(host.machine.unsettled_count)
+            later += _later(host.machine)
         counters, churn = self.counters(), self._churn
         report = self._node.alarms.reports.get(self._node.config.node.id)
         return (
@@ -207,6 +208,7 @@ class StatsBook:
             len(self._node.broker.connections),
             len(asyncio.all_tasks()),
             report.disk_free if report is not None else 0,
+            later,
         )
 
     # All nodes'
@@ -239,4 +241,10 @@ def _run_queue() -> int:
 def queue_figures(host: QueueHost) -> tuple[int, ...]:
     """Return the figures that QUEUE_FIGURES names."""
     machine = host.machine
-    return (int(machine.ready_count), int(machine.unsettled_count), *host.moves.counts())
+    lengths = (int(machine.ready_count), int(machine.unsettled_count))
+    return (*lengths, *host.moves.counts(), _later(machine))
+
+
+def _later(machine: QueueMachine) -> int:
+    """Return how many messages are delayed, or dead letters that are kept."""
+    return int(machine.delayed_count) + int(machine.dead_count)

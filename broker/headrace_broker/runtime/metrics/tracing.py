@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from headrace_broker.runtime.contract.trace_port import TRACING
 from headrace_broker.runtime.metrics.metric import Sample
-from headrace_broker.runtime.trace_port import TRACING
-from headrace_broker.runtime.tracing import KINDS, SpanTracer
+from headrace_broker.runtime.tracing.tracing import KINDS, SpanTracer
 
 
 def tracing_samples() -> Iterator[Sample]:

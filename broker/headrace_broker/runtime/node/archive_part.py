@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping
+from typing import Any
 
-from headrace_broker.config_telemetry import advertised_address
-from headrace_broker.runtime.archive_listing import ArchiveListing
-from headrace_broker.runtime.archive_log import ArchiveLog
-from headrace_broker.runtime.archiving import ArchiveClient
-
-if TYPE_CHECKING:
-    from headrace_broker.runtime.node import BrokerNode
+from headrace_broker.catalog.view import CatalogView
+from headrace_broker.runtime.archive.archiving import ArchiveClient
+from headrace_broker.runtime.archive.listing import ArchiveListing
+from headrace_broker.runtime.archive.log import ArchiveLog
+from headrace_broker.runtime.lease.group_commands import GroupCommands
+from headrace_broker.runtime.rpc.inquiry import Inquiries
+from headrace_broker.runtime.rpc.leader_client import Reach
 
 
 class ArchivePart:
     """The parts that belong together.
+
+    Args:
+        reach: asks the leaders of queues.
+        commands: of groups that read a queue.
+        inquiries: asks the other nodes.
+        names: of all nodes by id; they may change.
+        view: the catalog.
+        address: HOST:PORT of this node's gRPC listener, "" without one.
 
     Attributes:
         client: asks single queues.
@@ -23,22 +31,20 @@ class ArchivePart:
         log: archives as a log that others read.
     """
 
-    def __init__(self, node: BrokerNode) -> None:
-        hosting, number = node.hosting, node.config.node.id
-        self.client = ArchiveClient(
-            number,
-            hosting.hosts,
-            hosting.locate,
-            node.raft.send,
-            node.queue_exists,
-            node.leases.commands,
-        )
-        inquiries = node.clients.inquiries
-        address = advertised_address(node.config.listeners, node.config.address)
+    def __init__(
+        self,
+        reach: Reach,
+        commands: GroupCommands,
+        inquiries: Inquiries,
+        names: Mapping[int, str],
+        view: CatalogView,
+        address: str,
+    ) -> None:
+        self.client = ArchiveClient(*reach, commands)
         self.listing = ArchiveListing(
-            number, node.names, hosting.hosts, inquiries, self.client, hosting.locate, address
+            reach.node, names, reach.hosts, inquiries, self.client, reach.locate, address
         )
-        self.log = ArchiveLog(node.catalog.catalog, self.client, self.listing)
+        self.log = ArchiveLog(view, self.client, self.listing)
 
     def handlers(self) -> dict[str, Callable[[int, Any], None]]:
         """Return who takes which kind of payload of another node."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Callable
 from typing import Any, final
@@ -10,35 +11,47 @@ from mypy_extensions import i64
 from typing_extensions import override
 
 from headrace_broker.catalog.permission import Permissions
+from headrace_broker.catalog.permission_watch import PermissionWatches
 from headrace_broker.catalog.view import CatalogView
 from headrace_broker.flow.account import Account
+from headrace_broker.logs.log_event import (
+    CONNECTION,
+    CONNECTION_CLOSED,
+    CONNECTION_OPENED,
+    Event,
+    log_event,
+)
 from headrace_broker.model.client_limits import ClientLimits
 from headrace_broker.model.definition import Binding, Exchange, Queue
 from headrace_broker.model.flow import LIMIT_DISK, REPUBLISH, Cause
 from headrace_broker.model.message import Publish
 from headrace_broker.model.reply_code import INTERNAL_ERROR, NOT_FOUND, AmqpError
-from headrace_broker.runtime.authenticator import Authenticator, Verdict
-from headrace_broker.runtime.churn import Churn
-from headrace_broker.runtime.client_counts import ClientCounts
-from headrace_broker.runtime.client_flow import ClientFlow
-from headrace_broker.runtime.client_rates import ClientRates
-from headrace_broker.runtime.counts import CountsClient
-from headrace_broker.runtime.hosting import Hosting
-from headrace_broker.runtime.leader_client import LeaderUnavailableError, QueueGoneError
-from headrace_broker.runtime.leasing import LeaseClient
-from headrace_broker.runtime.loop_watch import LoopWatch
-from headrace_broker.runtime.port import (
-    Broker,
-    ConnectionInfo,
-    QueueClient,
-    QueueListener,
-    ReplyListener,
-)
-from headrace_broker.runtime.quotas import Quotas
-from headrace_broker.runtime.reaper import Reaper
-from headrace_broker.runtime.replies import Replies
-from headrace_broker.runtime.router import Route, Router
-from headrace_broker.runtime.topology import Topology
+from headrace_broker.runtime.broker_port import Broker, ReplyListener
+from headrace_broker.runtime.calls.gate import CallGate
+from headrace_broker.runtime.clients.churn import Churn
+from headrace_broker.runtime.clients.client_counts import ClientCounts
+from headrace_broker.runtime.clients.client_rates import ClientRates
+from headrace_broker.runtime.cluster.reaper import Reaper
+from headrace_broker.runtime.cluster.topology import Topology
+from headrace_broker.runtime.contract.port import ConnectionInfo, QueueClient, QueueListener
+from headrace_broker.runtime.hosting.hosting import Hosting
+from headrace_broker.runtime.inspect.counts import CountsClient
+from headrace_broker.runtime.intake.client_flow import ClientFlow
+from headrace_broker.runtime.intake.loop_watch import LoopWatch
+from headrace_broker.runtime.intake.quotas import Quotas
+from headrace_broker.runtime.lease.leasing import LeaseClient
+from headrace_broker.runtime.node.replies import Replies
+from headrace_broker.runtime.routing.router import Route, Router
+from headrace_broker.runtime.rpc.leader_client import LeaderUnavailableError, QueueGoneError
+from headrace_broker.runtime.security.authenticator import Authenticator, Verdict
+
+
+def _soon(callback: Callable[[], None]) -> None:
+    asyncio.get_running_loop().call_soon(callback)
+
+
+def _now_us() -> int:
+    return time.monotonic_ns() // 1000
 
 
 @final
@@ -49,6 +62,7 @@ class NodeBroker(Broker):
         connections: open client connections by id.
         churn: how many came and went.
         queue_gates: what is under way to each queue from here.
+        calls: lets calls over HTTP and gRPC begin and go on.
         client_flow: what clients are told of flow control, and how they weigh.
     """
 
@@ -69,6 +83,7 @@ class NodeBroker(Broker):
         self.limits = limits
         self.boot = 0
         self.permissions = Permissions(view)
+        self.standings = PermissionWatches(view, _soon, _now_us)
         self.quotas = Quotas()
         self.connections: dict[str, ConnectionInfo] = {}
         self.churn = Churn()
@@ -80,6 +95,7 @@ class NodeBroker(Broker):
         self.intake = hosting.intake
         self.effort_turns = hosting.effort_turns
         self.loop_watch = LoopWatch()
+        self.calls = CallGate(self.effort_turns, self.loop_watch)
         self.queue_gates = hosting.queue_gates
         cause = Cause(f"{self.node_name}/{REPUBLISH}", REPUBLISH, REPUBLISH, self.node_name)
         self.republish_account = self.ledger.open(cause)
@@ -93,9 +109,9 @@ class NodeBroker(Broker):
         self._counts = counts
         self._reaper = reaper
         self._replies = replies
-        self.authenticator = Authenticator(view.user)
+        self.authenticator = Authenticator(view.user, epoch=view.session_epoch)
         self._blocked = ""
-        self._watchers: list[Callable[[str], None]] = []
+        self._watchers: dict[Callable[[str], None], None] = {}
 
     # Flow control
 
@@ -138,12 +154,11 @@ class NodeBroker(Broker):
 
     @override
     def watch_blocked(self, callback: Callable[[str], None]) -> None:
-        self._watchers.append(callback)
+        self._watchers[callback] = None
 
     @override
     def unwatch_blocked(self, callback: Callable[[str], None]) -> None:
-        if callback in self._watchers:
-            self._watchers.remove(callback)
+        self._watchers.pop(callback, None)
 
     # Looking up
 
@@ -290,6 +305,7 @@ class NodeBroker(Broker):
     def connection_opened(self, info: ConnectionInfo) -> None:
         self.connections[info.id] = info
         self.churn.opened(info)
+        _log_client(CONNECTION_OPENED, info)
         if info.account is not None:
             info.account.weight = self.client_flow.weight(info.user)
 
@@ -298,3 +314,10 @@ class NodeBroker(Broker):
         if self.connections.pop(info.id, None) is not None:
             self.rates.closed(info)
         self.churn.closed(info)
+        _log_client(CONNECTION_CLOSED, info)
+
+
+def _log_client(event: Event, info: ConnectionInfo) -> None:
+    if CONNECTION.isEnabledFor(event.level):
+        where = {"vhost": info.vhost, "protocol": info.protocol}
+        log_event(CONNECTION, event, connection=info.name, user=info.user, **where)

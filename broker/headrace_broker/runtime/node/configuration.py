@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from headrace_broker.config import Config
-from headrace_broker.model.client_limits import ClientLimits
-from headrace_raftlog.model.group import CoreOptions
+from headrace_broker.config.configuration import Config
+from headrace_broker.model.client_limits import ClientLimits, beyond_plain
+from headrace_raftlog.model.group import QUEUED_BYTES_MAX, CoreOptions
 from headrace_raftlog.model.join_secret import JoinSecrets
+from headrace_raftlog.model.limits import OUTBOX_BYTES_MAX, WRITE_BACKLOG_BYTES_MAX
 from headrace_raftlog.model.tls import NodeCertificate
 from headrace_raftlog.node.node import NodeOptions
-from headrace_raftlog.storage.options import LogOptions
+from headrace_raftlog.storage.disk.options import LogOptions
 
 
 def raft_options(
@@ -27,6 +28,7 @@ def raft_options(
         name_of: returns the name of a node, "" for one that is not known.
         join_secrets: returns what nodes must prove to know, None for nothing.
     """
+    beyond = beyond_plain(config.limits.message_bytes_max)
     return NodeOptions(
         cluster=config.cluster.name,
         node=config.node.id,
@@ -40,8 +42,14 @@ def raft_options(
             election_ticks=config.raft.election_ticks,
             heartbeat_ticks=config.raft.heartbeat_ticks,
             quiesce_ticks=config.raft.quiesce_ticks,
+            queued_bytes_max=QUEUED_BYTES_MAX + beyond,
         ),
-        log=LogOptions(segment_bytes=config.log.segment_bytes, cache_bytes=config.log.cache_bytes),
+        log=LogOptions(
+            segment_bytes=config.log.segment_bytes,
+            cache_bytes=config.log.cache_bytes,
+            backlog_bytes_max=WRITE_BACKLOG_BYTES_MAX + beyond,
+        ),
+        outbox_bytes_max=OUTBOX_BYTES_MAX + beyond,
         snapshot_every_bytes=config.log.snapshot_every_bytes,
         disk_stall_s=config.raft.disk_stall_ms / 1000,
         certificate=certificate,

@@ -6,64 +6,72 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final
+from functools import partial
+from typing import TYPE_CHECKING, Final
 
+from headrace_broker.catalog.access_backup import backup_refusal
 from headrace_broker.catalog.event import Event, QueueAdded, QueueChanged, QueueRemoved
-from headrace_broker.config import Config
+from headrace_broker.config.configuration import Config
 from headrace_broker.flow.account import Ledger
 from headrace_broker.flow.flow_limits import FlowLimits
 from headrace_broker.model.definition import Node, Queue
 from headrace_broker.model.reply_code import AmqpError
-from headrace_broker.runtime.alarms import AlarmBoard
-from headrace_broker.runtime.archive_part import ArchivePart
-from headrace_broker.runtime.backup_client import BackupClient
-from headrace_broker.runtime.backup_points import BackupPoints
-from headrace_broker.runtime.broker import NodeBroker
-from headrace_broker.runtime.browsing import BrowsingClient
-from headrace_broker.runtime.catalog_service import CatalogService, CatalogUnavailableError
-from headrace_broker.runtime.client_list import ClientList
-from headrace_broker.runtime.cluster_clock import ClusterClock
-from headrace_broker.runtime.counts import CountsClient
-from headrace_broker.runtime.dead_letter_carrier import Carrier
-from headrace_broker.runtime.dead_letter_office import DeadLetterOffice
-from headrace_broker.runtime.default_user import read_default_user
-from headrace_broker.runtime.duties import LeaderDuties
-from headrace_broker.runtime.expiry_account import ExpiryAccounts
-from headrace_broker.runtime.flow_facts import FlowFacts
-from headrace_broker.runtime.flow_report import FlowReport
-from headrace_broker.runtime.flow_settings import FlowSettings
-from headrace_broker.runtime.flow_sources import FlowSources
-from headrace_broker.runtime.hosting import Hosting
-from headrace_broker.runtime.leasing import LeaseClient
-from headrace_broker.runtime.leftovers import remove_leftovers
-from headrace_broker.runtime.maintenance import Maintenance
-from headrace_broker.runtime.member_moves import MemberMoves
-from headrace_broker.runtime.node_configuration import client_limits, raft_options
-from headrace_broker.runtime.node_directory import CATALOG_GROUP, Admission, NodeDirectory
-from headrace_broker.runtime.node_parts import announcement, make_balance
-from headrace_broker.runtime.operations import Operations, Surroundings
-from headrace_broker.runtime.pb.cluster_pb2 import ClusterPayload
-from headrace_broker.runtime.queue_rates import QueueRates
-from headrace_broker.runtime.reaper import Reaper
-from headrace_broker.runtime.rehashing import Rehashing
-from headrace_broker.runtime.remote_debt import RemoteDebts
-from headrace_broker.runtime.replica_report import NodeState, ReplicaReport
-from headrace_broker.runtime.replies import Replies
-from headrace_broker.runtime.resources import Resources
-from headrace_broker.runtime.router import Router
-from headrace_broker.runtime.steady_clock import SteadyClock
+from headrace_broker.runtime.alarm.alarms import AlarmBoard
+from headrace_broker.runtime.backup.client import BackupClient
+from headrace_broker.runtime.backup.points import BackupPoints
+from headrace_broker.runtime.clients.client_list import ClientList
+from headrace_broker.runtime.cluster.catalog_service import CatalogService, CatalogUnavailableError
+from headrace_broker.runtime.cluster.cluster_clock import ClusterClock
+from headrace_broker.runtime.cluster.default_user import read_default_user
+from headrace_broker.runtime.cluster.leader_balance import BalanceAround, LeaderBalance
+from headrace_broker.runtime.cluster.leftovers import remove_leftovers
+from headrace_broker.runtime.cluster.maintenance import Maintenance
+from headrace_broker.runtime.cluster.member_moves import MemberMoves
+from headrace_broker.runtime.cluster.node_directory import CATALOG_GROUP, Admission, NodeDirectory
+from headrace_broker.runtime.cluster.operations import ClusterFacts, Operations
+from headrace_broker.runtime.cluster.reaper import Reaper
+from headrace_broker.runtime.cluster.rehashing import Rehashing
+from headrace_broker.runtime.cluster.topology import Topology
+from headrace_broker.runtime.contract.steady_clock import SteadyClock
+from headrace_broker.runtime.dead_letter.expiry_account import ExpiryAccounts
+from headrace_broker.runtime.dead_letter.publisher import DeadLetterPublisher
+from headrace_broker.runtime.dead_letter.service import DeadLetterService
+from headrace_broker.runtime.explain.flow_facts import FlowFacts
+from headrace_broker.runtime.explain.flow_report import FlowReport
+from headrace_broker.runtime.explain.flow_sources import FlowSources
+from headrace_broker.runtime.hosting.duties import LeaderDuties
+from headrace_broker.runtime.hosting.hosting import Hosting
+from headrace_broker.runtime.hosting.queue_rates import QueueRates
+from headrace_broker.runtime.hosting.replica_report import NodeState, ReplicaReport
+from headrace_broker.runtime.inspect.browsing import BrowsingClient
+from headrace_broker.runtime.inspect.counts import CountsClient
+from headrace_broker.runtime.intake.flow_settings import FlowSettings
+from headrace_broker.runtime.intake.remote_debt import RemoteDebts
+from headrace_broker.runtime.lease.leasing import LeaseClient
+from headrace_broker.runtime.node import parts
+from headrace_broker.runtime.node.archive_part import ArchivePart
+from headrace_broker.runtime.node.broker import NodeBroker
+from headrace_broker.runtime.node.configuration import client_limits, raft_options
+from headrace_broker.runtime.node.message_bound import Bounded, MessageBound
+from headrace_broker.runtime.node.payloads import Payloads
+from headrace_broker.runtime.node.replies import Replies
+from headrace_broker.runtime.node.resources import Resources
+from headrace_broker.runtime.routing.router import Router
+from headrace_broker.runtime.rpc.leader_client import Reach
+from headrace_broker.runtime.session.wire import part_payload
+from headrace_broker.runtime.telemetry.sources import Around
 from headrace_broker.runtime.telemetry.telemetry import Telemetry
-from headrace_broker.runtime.topology import Topology
+from headrace_protos.cluster.v1.cluster_pb2 import ClusterPayload
 from headrace_raftlog.model.membership import member_node
 from headrace_raftlog.node.node import NodeOptions, RaftNode
 
 if TYPE_CHECKING:
-    from headrace_broker.runtime.cluster_tls import ClusterTls
-    from headrace_broker.runtime.join_secret import JoinSecretFile
+    from headrace_broker.runtime.security.cluster_tls import ClusterTls
+    from headrace_broker.runtime.security.join_secret import JoinSecretFile
 
 JOIN_REPORT_SECONDS: Final = 10.0  # between log lines of a node that waits for a quorum
 
-log = logging.getLogger(__name__)
+log = logging.getLogger("headrace.node")
 
 
 def _now_us() -> int:
@@ -102,6 +110,7 @@ class BrokerNode:
         operations: moves replicas and leaderships.
         leader_balance: spreads leaders by itself.
         telemetry: notes how this node fares.
+        payloads: takes what other nodes send.
         caught_up: it has applied what the catalog decided before its start.
     """
 
@@ -118,17 +127,16 @@ class BrokerNode:
         self.ledger = Ledger(self.flow)
         self.raft = RaftNode(self._raft_options(cluster_tls, join_secret))
         self.raft.on_fatal = on_fatal
-        self.raft.on_payload = self._on_payload
+        self.raft.part = part_payload
         self.raft.on_peer = self._on_peer
         nodes = [Node(member.id, member.name, member.address) for member in config.cluster.nodes]
         self.flow_settings = FlowSettings(self.flow, config.limits.flow())
         first_user = read_default_user(config.default_user)
         self.catalog = CatalogService(
-            self.raft, node, nodes, self._send_catalog, default_user=first_user
+            self.raft, node, nodes, parts.forwarder(self.raft), default_user=first_user
         )
         self._make_cluster(nodes)
         others = list(self.directory.others)
-        self.peers_up: dict[int, int] = dict.fromkeys(others, 0)
         self.clock = SteadyClock()
         self.clocks = ClusterClock(self.clock, node, self.names)
         self.alarms = AlarmBoard(
@@ -142,7 +150,8 @@ class BrokerNode:
         hosting = self.hosting = Hosting(self.raft, node, others, send, self.clock, self.ledger)
         for look in (self.ledger.look, self.hosting.queue_gates.look, self.hosting.intake.look):
             self.flow_settings.watch(look)
-        reach = (node, hosting.hosts, hosting.locate, send, self.queue_exists)
+        reach = Reach(node, hosting.hosts, hosting.locate, send, self.queue_exists)
+        self.router.led.hosts = hosting.hosts
         self.counts = CountsClient(*reach)
         self.browsing = BrowsingClient(*reach)
         self.leases = LeaseClient(*reach, hosting.new_session_id)
@@ -150,11 +159,10 @@ class BrokerNode:
         self.backups = self._make_backups()
         self.topology = Topology(node, self.catalog, self.hosting, self.counts)
         self.reaper = Reaper(self.topology, self.hosting.hosts)
-        place = (node, config.node.name)
-        self.debts = RemoteDebts(place, self.ledger, lambda: self.raft.boot, send)
+        here = (node, config.node.name)
+        self.debts = RemoteDebts(here, self.ledger, lambda: self.raft.boot, send)
         charges = self.debts.charges
-        self.hosting.on_session = charges.register
-        self.hosting.on_session_over = charges.end
+        hosting.on_session, hosting.on_session_over = charges.register, charges.end
         expiries = self._make_letters()
         self.duties = hosting.duties = LeaderDuties(
             hosting.hosts, self.catalog.catalog, self.letters, self.reaper.drop_expired, self.clock
@@ -167,13 +175,14 @@ class BrokerNode:
         self.clients: ClientList = ClientList(
             config.node.name, lambda: self.broker.connections, self.directory.others, send
         )
-        self.archives = ArchivePart(self)
+        self.archives = self._make_archives(reach)
         self.rates = QueueRates(self.hosting.hosts, self.ledger, _now_us)
         self.flow_report = self._make_flow_report(self.directory.others)
         self.operations = self._make_operations()
-        self.leader_balance = make_balance(self)
-        self.telemetry = Telemetry(self, config.telemetry)
-        self._handlers = self._payload_handlers()
+        self.leader_balance = self._make_balance()
+        self.telemetry = self._make_telemetry()
+        self.payloads = Payloads(self)
+        self.raft.on_payload = self.raft.on_parted = self.payloads.receive
 
     def _make_cluster(self, seeds: list[Node]) -> None:
         """Make what follows the nodes of the cluster, and where queues live."""
@@ -183,8 +192,15 @@ class BrokerNode:
         self.directory.added = self._node_added
         self.directory.removed = self._node_removed
         self.names = self.directory.names
+        self.peers_up: dict[int, int] = dict.fromkeys(self.directory.others, 0)
+        self.catalog.reach.limits, self.catalog.reach.peers_up = self.flow, self.peers_up
         self.maintenance = Maintenance(config.node.id, config.node.name, view, self.raft)
         self.raft.on_removed = self.maintenance.expel
+        parts.watch_founding(
+            parts.Founded(
+                self.raft, self.catalog, self.maintenance, self.names, lambda: self.caught_up
+            )
+        )
         self.moves = MemberMoves(view, self.raft, self.catalog.submit)
         self.admission = Admission(
             config.cluster.admit_nodes,
@@ -198,7 +214,7 @@ class BrokerNode:
         )
 
     def _make_operations(self) -> Operations:
-        around = Surroundings(
+        around = ClusterFacts(
             self.config.node.id,
             self.catalog.catalog,
             self.nodes_up,
@@ -218,17 +234,59 @@ class BrokerNode:
         )
         return Operations(around, self.clients.inquiries, report)
 
+    def _make_archives(self, reach: Reach) -> ArchivePart:
+        commands, inquiries = self.leases.commands, self.clients.inquiries
+        view, address = self.catalog.catalog, self.config.grpc_address
+        return ArchivePart(reach, commands, inquiries, self.names, view, address)
+
+    def _make_balance(self) -> LeaderBalance:
+        around = BalanceAround(
+            self.config.node.id,
+            self.catalog.catalog,
+            lambda: self.catalog.leader,
+            self.nodes_up,
+            self.maintenance.avoided,
+            self.names,
+        )
+        return parts.make_balance(around, self.operations, self.config.cluster.balance_leaders)
+
+    def _make_telemetry(self) -> Telemetry:
+        config, raft = self.config, self.raft
+        facts, alarms = self.flow_report.facts, self.alarms
+        sources = parts.telemetry_sources(
+            config.node.name,
+            self.catalog.catalog,
+            self.hosting,
+            facts,
+            alarms,
+            lambda: self.broker.connections,
+        )
+        around = Around(
+            config.node.data_dir,
+            config.grpc_address,
+            raft.send,
+            self.names,
+            lambda: raft.boot,
+            lambda: self.caught_up and raft.leader(CATALOG_GROUP) == config.node.id,
+            self.catalog.subscribe,
+            self.duties,
+        )
+        return Telemetry(config.telemetry, sources, around)
+
     def _make_letters(self) -> ExpiryAccounts:
         charges, session_id = self.debts.charges, self.hosting.new_session_id
-        carrier = Carrier(self.hosting.open_letter_session, charges)
+        carrier = DeadLetterPublisher(self.hosting.open_letter_session, charges)
         expiries = ExpiryAccounts(self.config.node.name, self.ledger, charges, session_id)
-        self.letters = DeadLetterOffice(self.router, carrier, expiries, self.alarms)
+        self.letters = DeadLetterService(self.router, carrier, expiries, self.alarms)
         return expiries
 
     def _make_backups(self) -> BackupClient:
         hosting = self.hosting
         self.backup_points = BackupPoints(
-            hosting.hosts, lambda: self.raft.boot, self.resources.short_of_disk
+            hosting.hosts,
+            lambda: self.raft.boot,
+            self.resources.short_of_disk,
+            partial(backup_refusal, self.catalog.catalog),
         )
         return BackupClient(
             self.config.node.id,
@@ -290,7 +348,7 @@ class BrokerNode:
         )
 
     def _verify_anew(self) -> None:
-        log.info("an authority or secret no longer counts: nodes prove who they are again")
+        log.info("an authority or secret was withdrawn: nodes authenticate again")
         self._verifying = asyncio.get_running_loop().create_task(self.raft.verify_peers_anew())
 
     def _make_flow_report(self, others: dict[int, str]) -> FlowReport:
@@ -322,9 +380,8 @@ class BrokerNode:
             OSError: the inter-node address cannot be bound.
         """
         await self.raft.start()
-        names = (self.config.node.name, self.config.cluster.name)
         self.broker = NodeBroker(
-            names,
+            (self.config.node.name, self.config.cluster.name),
             client_limits(self.config),
             self.catalog.catalog,
             self.router,
@@ -335,9 +392,11 @@ class BrokerNode:
             self.replies,
             self.leases,
         )
+        self.backup_points.standings = self.broker.standings
         self.clients.rates = self.broker.rates.rates
         self.broker.authenticator.renew = Rehashing(self.catalog).renew
         self.catalog.subscribe(self.broker.permissions.on_events)
+        self.catalog.subscribe(self.broker.standings.on_events)  # who asks the permissions
         self.catalog.subscribe(self.broker.quotas.on_events)
         self.catalog.subscribe(self.clients.on_events)
         self.catalog.subscribe(self.flow_settings.on_events)
@@ -348,6 +407,11 @@ class BrokerNode:
         self.hosting.start()
         self.rates.start()
         self.resources.start()
+        memory, limits = self.resources.memory, self.broker.limits
+        known = (self.config, self.raft.disk, self.catalog, memory, self.flow_settings, limits)
+        bounded = Bounded(*known, lambda: self.caught_up, self.broker.limits_changed)
+        self.message_bound = MessageBound(bounded)
+        self.message_bound.start()
         self.alarms.start()
         await self.telemetry.start()
 
@@ -368,7 +432,7 @@ class BrokerNode:
             else:
                 self.caught_up = True
                 self.directory.settle()
-                self.catalog.announce(announcement(self))
+                self.catalog.announce(self.message_bound.announcement())
                 await remove_leftovers(self.catalog.catalog, self.raft)
                 self.leader_balance.start()
                 return
@@ -425,63 +489,11 @@ class BrokerNode:
         alarms = self.alarms
         self.broker.set_blocked(alarms.reason, alarms.limit, alarms.node_name)
 
-    def _send_catalog(self, peer: int, data: bytes) -> bool:
-        payload = ClusterPayload(catalog_forward=data)
-        return self.raft.send(peer, payload.SerializeToString())
-
-    def _on_payload(self, peer: int, data: bytes) -> None:
-        """Pass a payload on. What goes wrong must not stop the replicated logs: it is logged."""
-        try:
-            self._dispatch(peer, ClusterPayload.FromString(data))
-        except Exception:
-            log.exception("a payload of node %d could not be handled", peer)
-
-    def _dispatch(self, peer: int, payload: ClusterPayload) -> None:
-        kind: str = payload.WhichOneof("body") or ""
-        handle = self._handlers.get(kind)
-        if handle is not None:
-            handle(peer, getattr(payload, kind))
-        elif not self.leases.receive(peer, kind, payload):
-            self.hosting.switchboard.receive(payload)
-
-    def _payload_handlers(self) -> dict[str, Callable[[int, Any], None]]:
-        """Return who takes which kind of payload: called with the sender and the payload's body.
-
-        All other kinds are about the sessions of queues.
-        """
-        return {
-            "catalog_forward": self.catalog.handle_forward,
-            "counts_request": self.counts.receive_request,
-            "counts": lambda _, counts: self.counts.receive_answer(counts),
-            "browse_request": self.browsing.receive_request,
-            "browsed_page": lambda _, page: self.browsing.receive_answer(page),
-            **self.archives.handlers(),
-            "backup_question": self.backups.receive_question,
-            "backup_answer": self.backups.receive_answer,
-            "question": self.clients.inquiries.receive_question,
-            "answer": lambda _, answer: self.clients.inquiries.receive_answer(answer),
-            "debt_report": self.debts.receive_report,
-            "debt_heard": self.debts.receive_heard,
-            "alarm": self.alarms.receive,
-            "export_question": self.telemetry.courier.receive_question,
-            "export_answer": lambda _, answer: self.telemetry.courier.receive_answer(answer),
-            "stopping": lambda peer, _: self.maintenance.stopping.add(peer),
-            "outflows": lambda peer, outflows: self.hosting.outflow.hear(
-                peer, list(outflows.rows), _now_us()
-            ),
-            "claims": lambda peer, claims: self.hosting.outflow.hear_claims(
-                peer, list(claims.rows), _now_us()
-            ),
-            "reply": lambda _, reply: self.replies.receive_reply(reply),
-            "reply_probe": self.replies.receive_probe,
-            "reply_alive": lambda _, alive: self.replies.receive_alive(alive),
-        }
-
     def _on_peer(self, peer: int, up: bool, boot: int) -> None:
         if peer in self.names:
             self.peers_up[peer] = boot if up else 0
+        self.catalog.reach.look()
         self.maintenance.stopping.discard(peer)
-        log.info("node %d is %s", peer, f"up (boot {boot})" if up else "down")
         self.debts.peer_changed(peer, up)
         self.hosting.peer_changed(peer, up, boot)
         if up:

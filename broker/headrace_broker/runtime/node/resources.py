@@ -8,18 +8,18 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final, Protocol
 
-from headrace_broker.config import Config
+from headrace_broker.config.configuration import Config
 from headrace_broker.model.flow_parameter import DISK_FREE, MEMORY_HIGH, MEMORY_PAGING, in_bytes
-from headrace_broker.runtime.alarms import AlarmBoard
-from headrace_broker.runtime.disk_watch import DiskWatch
-from headrace_broker.runtime.flow_settings import FlowSettings
-from headrace_broker.runtime.memory_meter import MemoryMeter
-from headrace_broker.runtime.memory_watch import MemoryWatch
-from headrace_broker.runtime.relief import BodyCache, Relief, Trimmer
+from headrace_broker.runtime.alarm.alarms import AlarmBoard
+from headrace_broker.runtime.alarm.disk_watch import DiskWatch
+from headrace_broker.runtime.alarm.memory_meter import MemoryMeter
+from headrace_broker.runtime.alarm.memory_paging import BodyCache, MemoryPaging, Trimmer
+from headrace_broker.runtime.alarm.memory_watch import MemoryWatch
+from headrace_broker.runtime.intake.flow_settings import FlowSettings
 
 ROOT: Final = Path("/")
 
-log = logging.getLogger(__name__)
+log = logging.getLogger("headrace.node")
 
 
 class Log(BodyCache, Protocol):
@@ -65,7 +65,7 @@ class Resources:
         self._settings = settings
         self._alarms = alarms
         trim = Trimmer().start if trim is None else trim
-        self._relief = Relief(logs, config.log.cache_bytes, trim)
+        self._relief = MemoryPaging(logs, config.log.cache_bytes, trim)
         settings.watch(self._limits_changed)
 
     def start(self) -> None:
@@ -125,5 +125,5 @@ def _meter(root: Path) -> MemoryMeter | None:
     try:
         return MemoryMeter(root)
     except (OSError, ValueError) as error:
-        log.warning("memory in use is not known here, there are no alarms of it: %s", error)
+        log.warning("memory use cannot be read, memory alarms are off: %s", error)
         return None

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from headrace_broker.core.queue.fair_lanes import FairValue
-from headrace_broker.core.queue.queue_machine import QueueMachine
+from headrace_broker.core.queue.machine.queue_machine import QueueMachine
+from headrace_broker.core.queue.state.fair_lanes import FairValue
 from headrace_broker.model.flow_status import FairnessStatus
 from headrace_broker.model.limits import FAIRNESS_SHOWN_MAX, FAIRNESS_VALUE_OCTETS_MAX
 

@@ -8,30 +8,81 @@ from typing import final
 from mypy_extensions import i64
 
 from headrace_broker.codecs.batch import body_bytes
-from headrace_broker.core.queue.command import ENQUEUE_BATCH_OFFSET
-from headrace_broker.core.queue.delivery import EntryGroup, group_by_entry
-from headrace_broker.core.queue.effect import Acquired
-from headrace_broker.core.queue.queue_machine import QueueMachine
+from headrace_broker.core.queue.command.command import ENQUEUE_BATCH_OFFSET
+from headrace_broker.core.queue.machine.queue_machine import QueueMachine
+from headrace_broker.core.queue.messages.effect import Acquired, Got
+from headrace_broker.core.queue.state.delivery import EntryGroup, group_by_entry
 from headrace_broker.model.message import DeliveryRun
-from headrace_broker.runtime.lane_port import SessionEnd
-from headrace_broker.runtime.queue_log import QueueLog
+from headrace_broker.runtime.contract.lane_port import SessionEnd, SessionTransport
+from headrace_broker.runtime.contract.queue_log import QueueLog
 
 
-def cut_run(consumer: i64, group: EntryGroup, log: QueueLog) -> DeliveryRun:
-    """Return what a consumer gets of one entry of the log.
-
-    Raises:
-        KeyError: the entry was forgotten.
-    """
+def cut_run(consumer: i64, group: EntryGroup, entry: bytes) -> DeliveryRun:
+    """Return what a consumer gets of one entry of the log."""
     return DeliveryRun(
         consumer,
         group.first,
-        log.entry_data(group.entry_index),
+        entry,
         ENQUEUE_BATCH_OFFSET,
         group.positions,
         group.redelivered,
         group.counts,
     )
+
+
+@final
+class Gets:
+    """Answers to basic.get, which wait here for the entries that hold their messages.
+
+    A message that waits is unsettled, so it stays in the log unless its session ends. A session has
+    one for each get that it waits for; who hears nothing asks again, and is answered once.
+    """
+
+    def __init__(self, log: QueueLog, reach: SessionTransport) -> None:
+        self._log = log
+        self._reach = reach
+        self._waiting: dict[tuple[int, int], Got] = {}  # by session and number of the command
+
+    @property
+    def waiting_count(self) -> int:
+        """Number of answers that wait for the disk."""
+        return len(self._waiting)
+
+    def answer(self, effect: Got) -> None:
+        """Answer one, now or when its message was read."""
+        if not self._send(effect):
+            self._waiting[(int(effect.session), int(effect.seq))] = effect
+
+    def forget(self) -> None:
+        """Answer nobody any more: another replica leads, and will be asked."""
+        if self._waiting:
+            self._waiting.clear()
+            self._log.give_up(self._read)
+
+    def _read(self) -> None:
+        """Go on with what had to be read from the disk."""
+        for key, effect in list(self._waiting.items()):
+            try:
+                sent = self._send(effect)
+            except KeyError:  # its session has ended, and others had the message since
+                sent = True
+            if sent:
+                self._waiting.pop(key, None)
+
+    def _send(self, effect: Got) -> bool:
+        """Answer one; False while its message is being read."""
+        end = self._reach.session(effect.session)
+        if end is None:
+            return True
+        run: DeliveryRun | None = None
+        message = effect.message
+        if message is not None:
+            entry = self._log.entry_at_hand(message.entry_index, self._read)
+            if entry is None:
+                return False
+            run = cut_run(0, group_by_entry(effect.delivery, [message])[0], entry)
+        end.got(effect.seq, run, effect.ready_left)
+        return True
 
 
 @final
@@ -67,10 +118,26 @@ class Feed:
             self._waiting.append(group)
         self._drain(to)
 
+    def repeat(self, held: list[tuple[int, Acquired]], to: SessionEnd) -> None:
+        """Take deliveries that were made before, with their numbers, and send what fits."""
+        start = 0
+        while start < len(held):  # numbers have gaps where messages in between are settled
+            stop = start + 1
+            while stop < len(held) and held[stop][0] == held[stop - 1][0] + 1:
+                stop += 1
+            self.deliver(held[start][0], [pair[1] for pair in held[start:stop]], to)
+            start = stop
+
     def open(self, octets: i64, to: SessionEnd) -> None:
         """Make room for `octets` more and send what fits now."""
         self.window += octets
         self._drain(to)
+
+    def end(self) -> None:
+        """Send nothing any more."""
+        self.ended = True
+        if self._reading:
+            self._log.give_up(self._read)
 
     def _read(self) -> None:
         """Go on with what had to be read from the disk."""
@@ -81,16 +148,19 @@ class Feed:
     def _drain(self, to: SessionEnd) -> None:
         self._to = to
         while self._waiting and self.window > 0 and not self._reading:
-            if not self._log.prepare(self._waiting[0].entry_index, self._read):
-                self._reading = True
-                return
-            group = self._waiting.popleft()
+            group = self._waiting[0]
             try:
-                run = cut_run(self.consumer, group, self._log)
+                entry = self._log.entry_at_hand(group.entry_index, self._read)
             except KeyError:
                 # Settled while it waited here, by a gateway that had it from an earlier leader.
                 assert not self._machine.holds_out(group.entry_index), "a live message is gone"
+                self._waiting.popleft()
                 continue
+            if entry is None:
+                self._reading = True
+                return
+            self._waiting.popleft()
+            run = cut_run(self.consumer, group, entry)
             octets = body_bytes(run.blob, run.base, run.positions)
             if octets > self.window and len(group.positions) > 1:
                 run = self._split(group, run)

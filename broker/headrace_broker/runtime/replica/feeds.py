@@ -6,7 +6,7 @@ from typing import Final, final
 
 from mypy_extensions import i64
 
-from headrace_broker.core.queue.command import (
+from headrace_broker.core.queue.command.command import (
     CANCEL,
     CLOSE,
     NODE_DOWN,
@@ -15,9 +15,9 @@ from headrace_broker.core.queue.command import (
     Command,
     NodeDown,
 )
-from headrace_broker.core.queue.queue_machine import QueueMachine
+from headrace_broker.core.queue.machine.queue_machine import QueueMachine
 from headrace_broker.model.session import session_boot, session_node
-from headrace_broker.runtime.feed import Feed
+from headrace_broker.runtime.replica.feed import Feed
 
 FEED_ENDING: Final = (CANCEL, CLOSE, NODE_DOWN)  # kinds of commands that end consumers
 
@@ -55,7 +55,7 @@ class Feeds:
         if feeds is not None:
             feed = feeds.pop(int(consumer), None)
             if feed is not None:
-                feed.ended = True
+                feed.end()
             if not feeds:
                 del self._feeds[session]
 
@@ -81,4 +81,4 @@ class Feeds:
 
     def _drop_session(self, session: int) -> None:
         for feed in self._feeds.pop(session, {}).values():
-            feed.ended = True
+            feed.end()

@@ -9,16 +9,17 @@ from mypy_extensions import i64
 
 from headrace_broker.codecs.batch import message_start, properties_start
 from headrace_broker.core.filter.selector import Filter
-from headrace_broker.core.queue.command import ENQUEUE_BATCH_OFFSET
-from headrace_broker.core.queue.effect import Acquired
-from headrace_broker.core.queue.queue_machine import QueueMachine
+from headrace_broker.core.queue.command.command import ENQUEUE_BATCH_OFFSET
+from headrace_broker.core.queue.machine.queue_machine import QueueMachine
+from headrace_broker.core.queue.messages.effect import Acquired
 from headrace_broker.model.limits import (
     FILTER_RETURNED_MAX,
     FILTER_STEP_MESSAGES,
     FILTER_STEP_MS,
     FILTER_STEP_OCTETS,
+    FILTER_STEPS_OF_MESSAGE,
 )
-from headrace_broker.runtime.queue_log import QueueLog
+from headrace_broker.runtime.contract.queue_log import QueueLog
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -32,6 +33,11 @@ class ScanBudget:
 
     Args:
         clock_ns: time that never goes back.
+
+    Attributes:
+        messages: messages that the queue whose filters look now may still put to them; one that
+            costs much counts as several.
+        octets: of log entries that all queues may still read for that.
     """
 
     def __init__(self, clock_ns: Callable[[], int]) -> None:
@@ -41,10 +47,12 @@ class ScanBudget:
         self._until_ns: i64 = clock_ns() + FILTER_STEP_MS * 1_000_000
 
     def spent(self) -> bool:
-        """Return whether the rest has to wait."""
-        if self.messages <= 0 or self.octets <= 0:
-            return True
-        return self._clock_ns() >= self._until_ns
+        """Return whether the rest of this queue has to wait."""
+        return self.messages <= 0 or self.late()
+
+    def late(self) -> bool:
+        """Return whether the rest of all queues has to wait."""
+        return self.octets <= 0 or self._clock_ns() >= self._until_ns
 
 
 @final
@@ -54,12 +62,20 @@ class FilterCursor:
     Every message is put to the filter once when the cursor passes it, and once more whenever it
     becomes available again behind the cursor.
 
+    Args:
+        wanted: the filter.
+        log: has the messages.
+        on_read: called when the entry that it waited for was read, or could not be.
+
     Attributes:
         position: messages with ids up to this one were looked at.
         consumers: consumers (session, number) that want what the filter wants.
+        reading: the next message has to be read from the disk first.
     """
 
-    def __init__(self, wanted: Filter, log: QueueLog) -> None:
+    def __init__(self, wanted: Filter, log: QueueLog, on_read: Callable[[], None]) -> None:
+        self.reading = False
+        self._on_read = on_read
         self.position: i64 = 0
         self.consumers: dict[tuple[int, int], None] = {}
         self._filter = wanted
@@ -67,6 +83,7 @@ class FilterCursor:
         self._found: list[tuple[int, int]] = []  # heap: higher priorities first, then older ones
         self._returned: dict[int, Acquired] = {}
         self._ahead: i64 = _AHEAD_MIN  # messages to ask for at once: more where few are wanted
+        self._looked_at: i64 = 0  # messages that were ever put to the filter
         self._entry_index: i64 = -1
         self._entry = b""
 
@@ -89,6 +106,15 @@ class FilterCursor:
         """Return whether every message of the queue was looked at."""
         return not self._returned and self.position >= machine.last_id
 
+    def close(self) -> None:
+        """Look at nothing any more."""
+        if self.reading:
+            self._log.give_up(self._read)
+
+    def _read(self) -> None:
+        self.reading = False
+        self._on_read()
+
     def take(self, count: i64) -> list[tuple[int, int]]:
         """Take up to `count` that were found, the first to be delivered first.
 
@@ -105,6 +131,8 @@ class FilterCursor:
     def advance(self, machine: QueueMachine, wanted: i64, budget: ScanBudget) -> i64:
         """Look on until `wanted` messages are found, all were looked at, or the budget is spent.
 
+        It also ends where the next message has to be read from the disk; see `reading`.
+
         Args:
             machine: the queue.
             wanted: number of messages that consumers could take now.
@@ -113,20 +141,20 @@ class FilterCursor:
         Returns:
             How many messages were put to the filter.
         """
-        before = budget.messages
-        while self._returned and len(self._found) < wanted and not budget.spent():
+        before = self._looked_at
+        while self._returned and self._looks_on(wanted, budget):
             message_id = next(iter(self._returned))
-            self._look_at(self._returned.pop(message_id), budget)
-        while not self._returned and len(self._found) < wanted and not budget.spent():
+            if self._look_at(self._returned[message_id], budget):
+                del self._returned[message_id]
+        while not self._returned and self._looks_on(wanted, budget):
             if self.position >= machine.last_id:
                 break
             found = len(self._found)
-            room = min(budget.messages, max(self._ahead, wanted - found))
+            room: i64 = min(budget.messages, max(self._ahead, wanted - found))
             messages = machine.available_from(self.position, room)
             for message in messages:
-                if len(self._found) >= wanted or budget.spent():
+                if not self._looks_on(wanted, budget) or not self._look_at(message, budget):
                     break
-                self._look_at(message, budget)
                 self.position = message.message_id
             else:
                 if len(messages) < room:
@@ -135,17 +163,29 @@ class FilterCursor:
             self._ahead = min(2 * self._ahead, FILTER_STEP_MESSAGES) if rare else _AHEAD_MIN
         self._entry_index = -1
         self._entry = b""
-        return before - budget.messages
+        return self._looked_at - before
 
-    def _look_at(self, message: Acquired, budget: ScanBudget) -> None:
-        budget.messages -= 1
+    def _looks_on(self, wanted: i64, budget: ScanBudget) -> bool:
+        return not self.reading and len(self._found) < wanted and not budget.spent()
+
+    def _look_at(self, message: Acquired, budget: ScanBudget) -> bool:
+        """Put a message to the filter; False where it has to be read first."""
         if message.entry_index != self._entry_index:
             try:
-                self._entry = self._log.entry_data(message.entry_index)
-            except KeyError:
-                return  # it was settled, expired or removed since it came back
+                entry = self._log.entry_at_hand(message.entry_index, self._read)
+            except KeyError:  # it was settled, expired or removed since it came back
+                budget.messages -= 1
+                self._looked_at += 1
+                return True
+            if entry is None:
+                self.reading = True
+                return False
+            self._entry = entry
             self._entry_index = message.entry_index
-            budget.octets -= len(self._entry)
+            budget.octets -= len(entry)
+        self._looked_at += 1
         start = message_start(self._entry, ENQUEUE_BATCH_OFFSET, message.position)
         if self._filter.matches(self._entry, properties_start(self._entry, start)):
             heappush(self._found, (-int(message.priority), int(message.message_id)))
+        budget.messages -= 1 + self._filter.work // FILTER_STEPS_OF_MESSAGE
+        return True

@@ -2,7 +2,8 @@
 
 The queue's machine gives a filtered consumer nothing by itself. The leader looks for messages that
 its filter wants, from the oldest on and in steps of one loop turn, and proposes ACQUIRE of those it
-found while the consumer has credit. Consumers with one filter share one cursor.
+found while the consumer has credit. Consumers with one filter share one cursor, and all queues of a
+node share what a turn may take.
 
 Nothing is looked at while no filtered consumer has credit, and nothing twice, but for messages that
 became available again. What a filter found may be taken by somebody else before its ACQUIRE is
@@ -20,19 +21,24 @@ from librt.strings import read_i32_be, read_i64_be
 from mypy_extensions import i64
 
 from headrace_broker.core.filter.selector_lexer import SelectorError
-from headrace_broker.core.queue.command import ACQUIRE, STAMP_OCTETS
-from headrace_broker.core.queue.leader_command import encode_acquire
-from headrace_broker.core.queue.queue_machine import QueueMachine
-from headrace_broker.model.limits import FILTER_ACQUIRE_MAX, FILTERS_IDLE_MAX
-from headrace_broker.runtime.feeds import Feeds
-from headrace_broker.runtime.filter_argument import decode_filter
-from headrace_broker.runtime.filter_cursor import FilterCursor, ScanBudget
-from headrace_broker.runtime.queue_log import TAKEN, QueueLog
+from headrace_broker.core.queue.command.command import ACQUIRE, STAMP_OCTETS
+from headrace_broker.core.queue.command.leader_command import encode_acquire
+from headrace_broker.core.queue.machine.queue_machine import QueueMachine
+from headrace_broker.model.limits import (
+    FILTER_ACQUIRE_MAX,
+    FILTER_SHARE_MESSAGES,
+    FILTER_STEP_MESSAGES,
+    FILTERS_IDLE_MAX,
+)
+from headrace_broker.runtime.contract.queue_log import TAKEN, QueueLog
+from headrace_broker.runtime.replica.feeds import Feeds
+from headrace_broker.runtime.replica.filter_argument import decode_filter
+from headrace_broker.runtime.replica.filter_cursor import FilterCursor, ScanBudget
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-log = logging.getLogger(__name__)
+log = logging.getLogger("headrace.queue")
 
 Consumer = tuple[int, int]  # session and number
 
@@ -50,6 +56,59 @@ def run_soon(step: Callable[[], None], wait: bool) -> None:
 
 
 @final
+class FilterTurns:
+    """Turns of the event loop in which the filters of a node look for messages.
+
+    All its queues share the budget of a turn. Each has an equal part of it, in rotation where that
+    does not suffice for all. What a message takes beyond the budget is saved in the turns that
+    follow, so that others have the loop meanwhile.
+
+    Attributes:
+        later: runs a step in the next loop turn, or where it is to wait, a little later.
+        clock_ns: time that never goes back.
+    """
+
+    def __init__(self) -> None:
+        self.later: Callable[[Callable[[], None], bool], None] = run_soon
+        self.clock_ns: Callable[[], int] = time.monotonic_ns
+        self._due: dict[Filtering, None] = {}  # the one that waits longest first
+        self._called = False
+        self._left: i64 = 0  # messages of the last turn's budget, negative where it was exceeded
+
+    def ask(self, filtering: Filtering) -> None:
+        """Look at the filters of a queue in the next turn; again changes nothing."""
+        self._due[filtering] = None
+        self._call()
+
+    def _call(self) -> None:
+        if not self._called and self._due:
+            self._called = True
+            self.later(self._turn, False)
+
+    def _turn(self) -> None:
+        self._called = False
+        self._left = min(self._left, 0) + FILTER_STEP_MESSAGES
+        if self._left <= 0:
+            self._call()
+            return
+        budget = ScanBudget(self.clock_ns)
+        due, self._due = self._due, {}
+        share: i64 = max(FILTER_STEP_MESSAGES // len(due), FILTER_SHARE_MESSAGES)
+        try:
+            while due and self._left > 0 and not budget.late():
+                filtering = next(iter(due))
+                del due[filtering]
+                part = min(share, self._left)
+                budget.messages = part
+                filtering.look(budget)
+                self._left -= part - budget.messages
+        finally:
+            due.update(self._due)  # who was served and wants more comes behind
+            self._due = due
+            self._call()
+
+
+@final
 class Filtering:
     """The filtered consumers of one queue that is led here.
 
@@ -57,16 +116,21 @@ class Filtering:
         queue_log: where the messages' octets are.
         feeds: who is served from here; a consumer without one is forgotten.
         propose: appends a command, see `QueueLog.propose`.
+        turns: of this node; None for its own.
 
     Attributes:
-        later: runs a step in the next loop turn, or where it is to wait, a little later.
-        clock_ns: time that never goes back.
+        turns: those in which it looks.
         messages_read: how often a message was put to a filter, since this object exists.
     """
 
-    def __init__(self, queue_log: QueueLog, feeds: Feeds, propose: Callable[[bytes], i64]) -> None:
-        self.later: Callable[[Callable[[], None], bool], None] = run_soon
-        self.clock_ns: Callable[[], int] = time.monotonic_ns
+    def __init__(
+        self,
+        queue_log: QueueLog,
+        feeds: Feeds,
+        propose: Callable[[bytes], i64],
+        turns: FilterTurns | None = None,
+    ) -> None:
+        self.turns = FilterTurns() if turns is None else turns
         self.messages_read: i64 = 0
         self._log = queue_log
         self._feeds = feeds
@@ -75,7 +139,6 @@ class Filtering:
         self._cursors: dict[bytes, FilterCursor] = {}  # by filter, longest without consumer first
         self._filters: dict[Consumer, bytes] = {}
         self._proposed: dict[Consumer, None] = {}  # whose ACQUIRE is not applied yet
-        self._turn_due = False
         self._retry_due = False
 
     @property
@@ -92,9 +155,14 @@ class Filtering:
         cursor = self._cursors.get(octets)
         if cursor is None:
             try:
-                cursor = FilterCursor(decode_filter(octets), self._log)
+                cursor = FilterCursor(decode_filter(octets), self._log, self._schedule)
             except SelectorError as error:
-                log.error("consumer %d of session %d gets nothing: %s", consumer, session, error)
+                log.error(
+                    "consumer %d of session %d gets no messages, its filter is invalid: %s",
+                    consumer,
+                    session,
+                    error,
+                )
                 return
             self._cursors[octets] = cursor
         cursor.consumers[key] = None
@@ -115,13 +183,15 @@ class Filtering:
         self._cursors[octets] = cursor
         idle = [each for each, found in self._cursors.items() if not found.consumers]
         for each in idle[: max(0, len(idle) - FILTERS_IDLE_MAX)]:
-            del self._cursors[each]
+            self._cursors.pop(each).close()
 
     def reset(self) -> None:
         """Forget everything: the queue is led elsewhere."""
         if self._machine is not None:
             self._machine.watch_returned(False)
         self._machine = None
+        for cursor in self._cursors.values():
+            cursor.close()
         self._cursors.clear()
         self._filters.clear()
         self._proposed.clear()
@@ -145,22 +215,20 @@ class Filtering:
         self._proposed.pop((int(session), int(consumer)), None)
 
     def _schedule(self) -> None:
-        if not self._turn_due and self._filters:
-            self._turn_due = True
-            self.later(self._turn, False)
+        if self._filters:
+            self.turns.ask(self)
 
-    def _turn(self) -> None:
-        """Look on for consumers with credit, within one turn's budget, and propose what is found.
+    def look(self, budget: ScanBudget) -> None:
+        """Look on for consumers with credit, within a turn's budget, and propose what is found.
 
         Another turn follows by itself only while a consumer has credit and messages are left that
-        its filter has not seen, or were found and the log had no room for an ACQUIRE.
+        its filter has not seen, or were found and the log had no room for an ACQUIRE. A filter
+        whose next message is read from the disk has another turn when that is there.
         """
-        self._turn_due = False
         machine = self._machine
         if machine is None:
             return
         open_credits = self._credits(machine)
-        budget = ScanBudget(self.clock_ns)
         unseen = refused = False
         for octets in list(open_credits):
             cursor = self._cursors[octets]
@@ -172,6 +240,8 @@ class Filtering:
             self.messages_read += cursor.advance(machine, wanted, budget)
             if not self._hand_out(cursor, waiting):
                 refused = True
+            if cursor.reading:
+                continue
             if cursor.found_count < wanted and not cursor.is_through(machine):
                 unseen = True
         self._rotate(open_credits)
@@ -179,7 +249,7 @@ class Filtering:
             self._schedule()
         elif refused and not self._retry_due:
             self._retry_due = True
-            self.later(self._retry, True)
+            self.turns.later(self._retry, True)
 
     def _retry(self) -> None:
         self._retry_due = False

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headrace_broker.core.queue.queue_machine import MACHINE_VERSION
+from headrace_broker.core.queue.machine.queue_machine import MACHINE_VERSION
 from headrace_broker.model.definition import Queue
 from headrace_raftlog.model.errors import RaftLogError
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from array import array
+from collections.abc import Callable
+from functools import partial
 from typing import Any, Final, final
 
 from mypy_extensions import i64
 from typing_extensions import override
 
-from headrace_broker.core.queue.command import (
+from headrace_broker.core.queue.command.command import (
     CONFIGURE,
     FORGET,
     LEASE,
@@ -21,9 +23,16 @@ from headrace_broker.core.queue.command import (
     stamp_command,
     stamp_of,
 )
-from headrace_broker.core.queue.command_decoder import decode_command
-from headrace_broker.core.queue.delivery import group_by_entry
-from headrace_broker.core.queue.effect import (
+from headrace_broker.core.queue.command.decoder import decode_command
+from headrace_broker.core.queue.command.large_command import LargeCommand
+from headrace_broker.core.queue.command.leader_command import (
+    Forget,
+    encode_configure,
+    encode_forget,
+    encode_tick,
+)
+from headrace_broker.core.queue.machine.queue_machine import QueueMachine
+from headrace_broker.core.queue.messages.effect import (
     Acquired,
     DeadLettered,
     DeadLetterKept,
@@ -37,36 +46,29 @@ from headrace_broker.core.queue.effect import (
     TimedOut,
     Unused,
 )
-from headrace_broker.core.queue.leader_command import (
-    Forget,
-    encode_configure,
-    encode_forget,
-    encode_tick,
-)
-from headrace_broker.core.queue.lease_effect import LeaseGone
-from headrace_broker.core.queue.queue_machine import QueueMachine
-from headrace_broker.core.queue.settings import DEAD_LETTER_AT_MOST_ONCE
+from headrace_broker.core.queue.messages.settings import DEAD_LETTER_AT_MOST_ONCE
+from headrace_broker.core.queue.state.lease_effect import LeaseGone
 from headrace_broker.flow.rate_history import Moves
 from headrace_broker.model.definition import Queue
-from headrace_broker.model.message import DeliveryRun
 from headrace_broker.model.session import session_node
-from headrace_broker.runtime.clock import Clock
-from headrace_broker.runtime.feed import Feed, cut_run
-from headrace_broker.runtime.feeds import FEED_ENDING, Feeds
-from headrace_broker.runtime.filtering import Filtering
-from headrace_broker.runtime.host_watcher import HostWatcher
-from headrace_broker.runtime.known_command import as_known, may_be_carried_out
-from headrace_broker.runtime.lane_port import HostEnd, Reach
-from headrace_broker.runtime.letter import Letter, cut_letters, in_lots
-from headrace_broker.runtime.letter_cause import LetterCauses
-from headrace_broker.runtime.machine_version import check_version
-from headrace_broker.runtime.queue_log import BUSY, TAKEN, QueueLog
-from headrace_broker.runtime.queue_meter import QueueMeter
-from headrace_broker.runtime.queue_time import QueueTime
-from headrace_broker.runtime.rounds import Rounds
-from headrace_broker.runtime.session_telling import tell_session
-from headrace_broker.runtime.ticking import Ticking
-from headrace_broker.runtime.trace_port import TRACING
+from headrace_broker.runtime.contract.clock import Clock
+from headrace_broker.runtime.contract.dead_letter import DeadLetter, cut_letter
+from headrace_broker.runtime.contract.dead_letter_cause import DeadLetterCauses
+from headrace_broker.runtime.contract.host_watcher import HostWatcher
+from headrace_broker.runtime.contract.known_command import as_known, may_be_carried_out
+from headrace_broker.runtime.contract.lane_port import HostEnd, SessionTransport
+from headrace_broker.runtime.contract.queue_log import BUSY, TAKEN, QueueLog
+from headrace_broker.runtime.contract.trace_port import TRACING
+from headrace_broker.runtime.replica.dead_letter_queue import DeadLetterQueue, DeadRun
+from headrace_broker.runtime.replica.feed import Feed, Gets
+from headrace_broker.runtime.replica.feeds import FEED_ENDING, Feeds
+from headrace_broker.runtime.replica.filtering import Filtering, FilterTurns
+from headrace_broker.runtime.replica.machine_version import check_version
+from headrace_broker.runtime.replica.queue_meter import QueueMeter
+from headrace_broker.runtime.replica.queue_time import QueueTime
+from headrace_broker.runtime.replica.rounds import Rounds
+from headrace_broker.runtime.replica.session_telling import tell_session
+from headrace_broker.runtime.replica.ticking import Ticking
 from headrace_raftlog.model.entry import Entry
 
 NO_ARGUMENTS: Final[dict[str, Any]] = {}  # one for all queues that are led elsewhere
@@ -88,6 +90,7 @@ class QueueHost(HostEnd):
         moves: messages that came and went while this replica led.
         meter: of this leadership's commands, None when not leading.
         time: of the queue, where this replica leads.
+        dying: messages that died while this replica led, and become letters.
     """
 
     def __init__(
@@ -95,9 +98,10 @@ class QueueHost(HostEnd):
         queue: Queue,
         node: int,
         log: QueueLog,
-        reach: Reach,
+        reach: SessionTransport,
         watcher: HostWatcher,
         clock: Clock | None = None,
+        filter_turns: FilterTurns | None = None,
     ) -> None:
         self.queue = queue
         self.machine = QueueMachine()
@@ -113,19 +117,23 @@ class QueueHost(HostEnd):
         self._watcher = watcher
         self._clock = Clock() if clock is None else clock
         self._feeds = Feeds()
+        self._gets = Gets(log, reach)
+        lost = partial(watcher.dead_letters_lost, queue)
+        self.dying = DeadLetterQueue(log, partial(watcher.dead_lettered, queue), lost)
+        self._filter_turns = filter_turns
         self._filtering: Filtering | None = None
         self._early: dict[int, None] = {}  # sessions that asked before this replica served
         self._configured = b""  # the newest CONFIGURE in the log
         self.time = QueueTime(self._clock)
         self._ticking = Ticking(queue, watcher, self.time)
-        self._causes = LetterCauses()
+        self._causes = DeadLetterCauses()
         self._rounds = Rounds(self._propose_for)
 
     @property
     def filtering(self) -> Filtering:
         """Its consumers that want some messages only."""
         if self._filtering is None:  # few queues have any
-            self._filtering = Filtering(self.log, self._feeds, self.propose)
+            self._filtering = Filtering(self.log, self._feeds, self.propose, self._filter_turns)
         return self._filtering
 
     @property
@@ -138,11 +146,7 @@ class QueueHost(HostEnd):
     @override
     def command(self, session: int, data: bytes) -> None:
         """Stamp and propose a command; a refusal goes back at once."""
-        if not self.serving:
-            self._refuse(session, False)
-        elif not may_be_carried_out(data, self.machine.version):
-            self._refuse(session, True)
-        else:
+        if self._takes(session, data):
             known = as_known(session, data, self.machine.version)
             if not self._rounds.keeps(session, known, self.machine.saturated):
                 self._propose_for(session, known)
@@ -152,6 +156,23 @@ class QueueHost(HostEnd):
         if self.serving:
             self._causes.note(session, data, causes)
         self.command(session, data)
+
+    @override
+    def large(self, session: int, command: LargeCommand, causes: list[int]) -> None:
+        head = command.head
+        if self._takes(session, head):
+            self._causes.note(session, head, causes)
+            self._rounds.precede(head)
+            outcome = self._append(command.stamped(self.time.stamp()), head)
+            if outcome != TAKEN:
+                self._refuse(session, outcome == BUSY)
+
+    def _takes(self, session: int, head: bytes) -> bool:
+        """Return whether a command may be proposed here, and tell the session where it may not."""
+        if self.serving and may_be_carried_out(head, self.machine.version):
+            return True
+        self._refuse(session, self.serving)
+        return False
 
     def _propose_for(self, session: int, data: bytes) -> None:
         outcome = self.propose(data)
@@ -171,10 +192,13 @@ class QueueHost(HostEnd):
 
     def propose(self, data: bytes) -> i64:
         """Append a command with this moment's time stamp."""
-        stamped = stamp_command(self.time.stamp(), data)
-        outcome = self.log.propose(stamped, passes_publishes(data))
+        return self._append(stamp_command(self.time.stamp(), data), data)
+
+    def _append(self, stamped: bytes, head: bytes) -> i64:
+        """Append entry data; `head` is the command in it, or its first octets."""
+        outcome = self.log.propose(stamped, passes_publishes(head))
         if outcome == TAKEN and self.meter is not None:
-            self._rounds.proposed(data)
+            self._rounds.proposed(head)
             self.meter.proposed(stamped)
         return outcome
 
@@ -202,27 +226,17 @@ class QueueHost(HostEnd):
         self._feeds.put(session, feed)
         if filter_table:
             self.filtering.open(self.machine, session, consumer, filter_table)
-        held = self.machine.unsettled_from(session, consumer, number)
-        start = 0
-        while start < len(held):  # numbers have gaps where messages in between are settled
-            stop = start + 1
-            while stop < len(held) and held[stop][0] == held[stop - 1][0] + 1:
-                stop += 1
-            feed.deliver(held[start][0], [pair[1] for pair in held[start:stop]], end)
-            start = stop
+        feed.repeat(self.machine.unsettled_from(session, consumer, number), end)
         return True
 
     @override
     def ask_withheld(self, session: int) -> bool:
         """Say what the machine withholds of a session's publishes."""
-        end = self._reach.session(session)
-        if end is None:
-            return True
         if not self.serving:
             self._refuse(session, False)
-            return True
-        last, rows = self.machine.withheld_of(session)
-        end.still_withheld(last, rows)
+        elif (end := self._reach.session(session)) is not None:
+            last, rows = self.machine.withheld_of(session)
+            end.still_withheld(last, rows)
         return True
 
     @override
@@ -317,6 +331,7 @@ class QueueHost(HostEnd):
         self.machine.count_into(None)
         self._ticking.reset()
         self._causes.forget()
+        self._gets.forget()
         if self._filtering is not None:
             self._filtering.reset()
         self.arguments = NO_ARGUMENTS
@@ -367,9 +382,9 @@ class QueueHost(HostEnd):
     def tick(self, now_ms: i64) -> None:
         """Propose the TICK that is due; called at this time of the node when it was asked for."""
         if self.serving:
-            machine = self.machine
-            sends_letters = machine.settings.dead_letter == DEAD_LETTER_AT_MOST_ONCE
-            if self._ticking.is_time(machine.due_ms(), now_ms, sends_letters):
+            sends_letters = self.machine.settings.dead_letter == DEAD_LETTER_AT_MOST_ONCE
+            unread = sends_letters and self.dying.unread_count > 0
+            if self._ticking.is_time(self.machine.due_ms(), now_ms, sends_letters, unread):
                 self._ticking.proposed(self.propose(encode_tick()) == TAKEN, now_ms)
 
     def _ticked(self, data: bytes) -> None:
@@ -378,15 +393,24 @@ class QueueHost(HostEnd):
         if 0 < self.machine.due_ms() <= stamp_of(data):
             self.tick(self._clock.queue_ms())
 
-    # Dead letters that are kept
+    # Dead letters
 
     def kept(self, limit: int) -> list[tuple[Acquired, int]]:
         """Return the oldest dead letters that the machine keeps, at most `limit`, with reasons."""
         return self.machine.kept_dead(limit)
 
-    def letters(self, messages: list[Acquired], reason: i64) -> list[Letter]:
-        """Return messages that the machine keeps, with their bodies."""
-        return cut_letters(self.log, messages, reason)
+    def letters(
+        self, messages: list[Acquired], reason: i64, done: Callable[[], None]
+    ) -> list[DeadLetter] | None:
+        """Return messages of one entry that the machine keeps, with their bodies.
+
+        Returns:
+            None while they are being read: `done` is called then, as by `QueueLog.entry_at_hand`.
+        """
+        entry = self.log.entry_at_hand(messages[0].entry_index, done)
+        if entry is None:
+            return None
+        return [cut_letter(entry, message, reason) for message in messages]
 
     def forget(self, ids: list[int]) -> bool:
         """Have the machine forget dead letters that have arrived; False when it cannot now."""
@@ -411,18 +435,19 @@ class QueueHost(HostEnd):
     def _call_early(self, leader: int) -> None:
         """Answer other nodes' sessions that asked too early; this node's hear of it otherwise."""
         early, self._early = self._early, {}
-        for session in early:
-            end = self._reach.session(session)
-            if end is not None:
-                end.refused(leader, False, False)
+        self._point(list(early), leader)
 
     def _dismiss(self, leader: int) -> None:
         """Send those served from here to the next leader: their nodes need not know of it."""
-        for session in self._feeds.drop_all():
-            if session_node(session) != self._node:
-                end = self._reach.session(session)
-                if end is not None:
-                    end.refused(leader, False, False)
+        served = self._feeds.drop_all()
+        self._point([each for each in served if session_node(each) != self._node], leader)
+
+    def _point(self, sessions: list[int], leader: int) -> None:
+        """Tell sessions who leads."""
+        for session in sessions:
+            end = self._reach.session(session)
+            if end is not None:
+                end.refused(leader, False, False)
 
     # Effects
 
@@ -431,30 +456,20 @@ class QueueHost(HostEnd):
             self._deliver(effect)
         elif isinstance(effect, Got):
             self._got(effect)
-        elif isinstance(effect, TimedOut):
+        elif isinstance(effect, (Detached, TimedOut)):
             self._feeds.drop(effect.session, effect.consumer)
-            end = self._reach.session(effect.session)
-            if end is not None:
-                end.timed_out(effect.consumer)
+            tell_session(self._reach, effect, data)
         elif not tell_session(self._reach, effect, data):
             self._care(effect, data)
 
     def _care(self, effect: Effect, data: bytes) -> None:
         """Do what an effect asks of this node, and of no session."""
-        if isinstance(effect, Detached):
-            self._feeds.drop(effect.session, effect.consumer)
-        elif isinstance(effect, DeadLettered):
+        if isinstance(effect, DeadLettered):
             causes = self._causes.of(data, effect.reason, len(effect.messages))
-            done = 0
-            for lot in in_lots(effect.messages):  # what finds no room is dropped before the next
-                letters = cut_letters(self.log, lot, effect.reason)
-                for place, letter in enumerate(letters):
-                    letter.cause = causes[done + place]
-                done += len(lot)
-                self._watcher.dead_lettered(self.queue, self.arguments, letters)
+            self.dying.take(DeadRun(effect.messages, effect.reason, causes, self.arguments))
         elif isinstance(effect, DeadLetterKept):
             causes = self._causes.of(data, effect.reason, len(effect.messages))
-            ids = [int(message.message_id) for message in effect.messages]
+            ids = [int(each.message_id) for each in effect.messages]
             self._watcher.dead_letters_kept(self.queue, ids, causes)
         elif isinstance(effect, GroupAnswer):
             self._watcher.group_answered(self.queue, effect)
@@ -467,7 +482,7 @@ class QueueHost(HostEnd):
     def _deliver(self, effect: Deliver) -> None:
         self.moves.delivered += len(effect.messages)
         if TRACING.tracer is not None:
-            TRACING.tracer.taken(self.queue, effect.messages, self.log.entry_data)
+            TRACING.tracer.taken(self.queue, effect.messages, self.log)
         feed = self._feeds.get(effect.session, effect.consumer)
         end = self._reach.session(effect.session)
         if feed is not None and end is not None:
@@ -475,13 +490,10 @@ class QueueHost(HostEnd):
 
     def _got(self, effect: Got) -> None:
         self.use()
-        end = self._reach.session(effect.session)
-        if end is None:
+        if self._reach.session(effect.session) is None:
             return
-        run: DeliveryRun | None = None
         if effect.message is not None:
             self.moves.delivered += 1
             if TRACING.tracer is not None:
-                TRACING.tracer.taken(self.queue, [effect.message], self.log.entry_data)
-            run = cut_run(0, group_by_entry(effect.delivery, [effect.message])[0], self.log)
-        end.got(effect.seq, run, effect.ready_left)
+                TRACING.tracer.taken(self.queue, [effect.message], self.log)
+        self._gets.answer(effect)

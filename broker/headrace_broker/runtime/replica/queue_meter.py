@@ -11,8 +11,8 @@ from typing import NamedTuple, final
 from mypy_extensions import i64
 
 from headrace_broker.model.limits import COMMANDS_TIMED_MAX
-from headrace_broker.runtime.clock import Clock
-from headrace_broker.runtime.queue_log import COMMAND_OVERHEAD_OCTETS
+from headrace_broker.runtime.contract.clock import Clock
+from headrace_broker.runtime.contract.queue_log import COMMAND_OVERHEAD_OCTETS
 
 
 class Metered(NamedTuple):

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from headrace_broker.core.queue.settings import (
+from headrace_broker.core.queue.messages.settings import (
     ARCHIVE_FULL,
     ARCHIVE_HEADERS,
     ARCHIVE_NONE,
@@ -27,6 +27,7 @@ from headrace_broker.core.queue.settings import (
     UNSET,
     QueueSettings,
 )
+from headrace_broker.model.client_limits import beyond_plain
 from headrace_broker.model.definition import QUEUE_QUORUM, Queue
 from headrace_broker.model.limits import (
     ARCHIVE_AGE_MS,
@@ -52,13 +53,16 @@ _ARCHIVES: Final = {"headers": ARCHIVE_HEADERS, "full": ARCHIVE_FULL}
 _RETRIES: Final = {"all": RETRY_ALL, "failed": RETRY_FAILED, "returned": RETRY_RETURNED}
 
 
-def queue_settings(queue: Queue, arguments: Mapping[str, Any]) -> QueueSettings:
+def queue_settings(
+    queue: Queue, arguments: Mapping[str, Any], message_bytes_max: int = 0
+) -> QueueSettings:
     """Return the settings of a queue.
 
     Args:
         queue: its definition; the kind decides what holds where nothing is said.
         arguments: the effective ones by the names of policies, checked by the catalog. A duration
             or a count that is no number counts as not given.
+        message_bytes_max: octets of the largest message, for watermarks that are not given.
     """
     settings = QueueSettings()
     settings.message_ttl_ms = _number(arguments, "message-ttl", UNSET)
@@ -78,7 +82,7 @@ def queue_settings(queue: Queue, arguments: Mapping[str, Any]) -> QueueSettings:
     retention = _number(arguments, "publisher-retention", PUBLISHER_RETENTION_MS)
     settings.publisher_retention_ms = max(retention, 0)
     _set_archive(settings, queue, arguments)
-    _set_watermarks(settings, arguments)
+    _set_watermarks(settings, arguments, WATERMARK_OCTETS + int(beyond_plain(message_bytes_max)))
     return settings
 
 
@@ -131,14 +135,16 @@ def _set_archive(settings: QueueSettings, queue: Queue, arguments: Mapping[str, 
         settings.archive_max_age_ms = _number(arguments, "archive-max-age", ARCHIVE_AGE_MS)
 
 
-def _set_watermarks(settings: QueueSettings, arguments: Mapping[str, Any]) -> None:
+def _set_watermarks(
+    settings: QueueSettings, arguments: Mapping[str, Any], default_octets: int
+) -> None:
     """Set what a queue may hold before confirms are withheld.
 
     The default is not for a queue with a length limit: what happens when that is full (the oldest
     message goes, a publish is refused) has been said, and would never happen behind a lower mark.
     """
     limited = settings.max_length >= 0 or settings.max_length_octets >= 0
-    high = _number(arguments, "high-watermark-bytes", 0 if limited else WATERMARK_OCTETS)
+    high = _number(arguments, "high-watermark-bytes", 0 if limited else default_octets)
     settings.high_watermark_octets = high
     settings.low_watermark_octets = _low(arguments, "low-watermark-bytes", high)
     high = _number(arguments, "high-watermark", 0)

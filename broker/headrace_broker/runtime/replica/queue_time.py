@@ -6,7 +6,7 @@ from typing import final
 
 from mypy_extensions import i64
 
-from headrace_broker.runtime.clock import Clock
+from headrace_broker.runtime.contract.clock import Clock
 
 
 @final
@@ -30,7 +30,7 @@ class QueueTime:
     def stamp(self) -> i64:
         """Return the queue's Unix time in milliseconds; never less than before."""
         boot = self._clock.boottime_us() // 1000
-        now = self._clock.queue_ms()
+        now = self._clock.queue_ms_at(boot)
         least = self._base_ms + (boot - self._since_ms) // 2
         if now < least:
             return least

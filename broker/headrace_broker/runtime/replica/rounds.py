@@ -16,7 +16,7 @@ from typing import final
 
 from mypy_extensions import i64
 
-from headrace_broker.core.queue.command import ENQUEUE, SETTLE
+from headrace_broker.core.queue.command.command import ENQUEUE, SETTLE
 from headrace_broker.model.limits import ROUND_OCTETS, ROUNDS_UNDER_WAY
 
 
@@ -49,11 +49,15 @@ class Rounds:
             return self._settles.keeps(session, data)
         if kind == ENQUEUE and saturated:
             return self._publishes.keeps(session, data)
-        if kind == ENQUEUE:
+        self.precede(data)
+        return False
+
+    def precede(self, data: bytes) -> None:
+        """Send what waits before a command that is to go now, whatever it is."""
+        if _kind(data) == ENQUEUE:
             self._publishes.release()
         else:
             self.release()
-        return False
 
     def release(self) -> None:
         """Let everything that waits go."""

@@ -4,21 +4,22 @@ from __future__ import annotations
 
 from librt.strings import read_i64_be
 
-from headrace_broker.core.queue.command import ENQUEUE_SEQ_OFFSET
-from headrace_broker.core.queue.effect import (
+from headrace_broker.core.queue.command.command import ENQUEUE_SEQ_OFFSET
+from headrace_broker.core.queue.messages.effect import (
     REFUSED_FENCED,
     Completed,
+    ConfirmsDeferred,
     Controlled,
     Effect,
     Enqueued,
     Gap,
     PublishRejected,
-    Withheld,
+    TimedOut,
 )
-from headrace_broker.runtime.lane_port import Reach
+from headrace_broker.runtime.contract.lane_port import SessionTransport
 
 
-def tell_session(reach: Reach, effect: Effect, data: bytes) -> bool:
+def tell_session(reach: SessionTransport, effect: Effect, data: bytes) -> bool:
     """Pass on what an effect says to a session of its commands.
 
     Args:
@@ -45,7 +46,7 @@ def tell_session(reach: Reach, effect: Effect, data: bytes) -> bool:
         end = reach.session(effect.session)
         if end is not None:
             end.rejected(effect.first, effect.last, effect.why == REFUSED_FENCED)
-    elif isinstance(effect, Withheld):
+    elif isinstance(effect, ConfirmsDeferred):
         end = reach.session(effect.session)
         if end is not None:
             end.withheld(effect.rows)
@@ -53,6 +54,10 @@ def tell_session(reach: Reach, effect: Effect, data: bytes) -> bool:
         end = reach.session(effect.session)
         if end is not None:
             end.completed(effect.rows)
+    elif isinstance(effect, TimedOut):
+        end = reach.session(effect.session)
+        if end is not None:
+            end.timed_out(effect.consumer)
     else:
         return False
     return True

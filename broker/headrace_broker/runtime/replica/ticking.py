@@ -8,8 +8,8 @@ from mypy_extensions import i64
 
 from headrace_broker.model.definition import Queue
 from headrace_broker.model.limits import TICK_HELD_MS_MAX, TIMER_STEP_MS
-from headrace_broker.runtime.host_watcher import HostWatcher
-from headrace_broker.runtime.queue_time import QueueTime
+from headrace_broker.runtime.contract.host_watcher import HostWatcher
+from headrace_broker.runtime.replica.queue_time import QueueTime
 
 NEVER_MS: Final = 1 << 62  # later than any stamp
 
@@ -52,13 +52,14 @@ class Ticking:
             self._wake_at(step)
         self._due_ms = due_ms
 
-    def is_time(self, due_ms: i64, now_ms: i64, sends_letters: bool) -> bool:
+    def is_time(self, due_ms: i64, now_ms: i64, sends_letters: bool, unread: bool) -> bool:
         """Return whether to propose a TICK in answer to a call of the node.
 
         Args:
             due_ms: when something is due, of the queue's time; 0 for never.
             now_ms: of the node's time.
             sends_letters: what is due makes dead letters.
+            unread: some that it made before wait for the disk.
 
         While the dead letters of the queue, or of the node, cannot leave fast enough, what would
         make more of them waits, but not longer than TICK_HELD_MS_MAX.
@@ -70,7 +71,7 @@ class Ticking:
         if wake_ms > now_ms:
             self._arm(due_ms, wake_ms)
             return False
-        if sends_letters and self._watcher.dead_letters_congested(self._queue):
+        if unread or (sends_letters and self._watcher.dead_letters_congested(self._queue)):
             if self._held_since_ms == 0:
                 self._held_since_ms = now_ms
             if now_ms - self._held_since_ms < TICK_HELD_MS_MAX:

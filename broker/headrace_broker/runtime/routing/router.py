@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any, Final, final
+import random
+from collections.abc import Callable, Mapping
+from typing import Any, Final, Protocol, final
 
 from mypy_extensions import i64
 
@@ -21,14 +23,15 @@ from headrace_broker.catalog.event import (
 from headrace_broker.catalog.view import CatalogView
 from headrace_broker.codecs.method import decode_headers
 from headrace_broker.core.routing.distribution import DistributionError, distribution_keys
+from headrace_broker.core.routing.local_random import Locality
 from headrace_broker.core.routing.matcher import Subject
-from headrace_broker.core.routing.routing import Resolution, RouteStamp, Routing
+from headrace_broker.core.routing.routing import Alternates, Resolution, RouteStamp, Routing
 from headrace_broker.model.definition import Exchange, Queue
 from headrace_broker.model.exchange_argument import ALTERNATE_EXCHANGE
 from headrace_broker.model.limits import ROUTES_CACHED_MAX, ROUTES_CACHED_OF_EXCHANGE_MAX
 from headrace_broker.model.reply_code import AmqpError
-from headrace_broker.runtime.plain_table import plain_table
-from headrace_broker.runtime.traffic import ExchangeTraffic
+from headrace_broker.runtime.contract.plain_table import plain_table
+from headrace_broker.runtime.contract.traffic import ExchangeTraffic
 
 ALLOW_IMMEDIATE: Final = "allow-immediate"  # a policy's key
 
@@ -47,7 +50,8 @@ class Route:
         needs_message: the message's properties decide: ask `route_message` for each.
         needs_headers: its decoded headers are among them.
         traffic: of its exchange; who publishes counts there.
-        work: steps that it took to find, each some 0.1 us; who pays for them sets it to 0.
+        work: steps that it took to find, each some 30 ns; who pays for them sets it to 0.
+        problem: why messages are refused for what their route costs, "" when they are not.
         stamp: while its version is `stamp_version`, the route holds.
     """
 
@@ -69,6 +73,7 @@ class Route:
         self.needs_message: bool = resolution.needs_message
         self.needs_headers: bool = resolution.needs_headers
         self.work: i64 = resolution.work
+        self.problem: str = resolution.problem
         self.stamp: RouteStamp | None = resolution.stamp
         self.stamp_version: i64 = resolution.stamp.version if resolution.stamp is not None else 0
 
@@ -84,23 +89,104 @@ def split_route(raw_route: bytes) -> tuple[str, str]:
     return exchange, raw_route[middle + 1 : end].decode("utf-8", "surrogateescape")
 
 
+class Replica(Protocol):
+    """A replica of a queue on this node.
+
+    Attributes:
+        leading: whether it leads the queue.
+    """
+
+    leading: bool
+
+
+@final
+class LedQueues(Locality):
+    """The queues that this node leads, for exchanges that deliver to no others.
+
+    Args:
+        queues: those of the catalog, by vhost and name.
+        draw: returns a random number below its argument.
+
+    Attributes:
+        hosts: replicas on this node by queue group.
+    """
+
+    def __init__(self, queues: dict[str, dict[str, Queue]], draw: Callable[[int], int]) -> None:
+        self.hosts: Mapping[int, Replica] = {}
+        self._queues = queues
+        self._draw = draw
+
+    def is_local(self, vhost: str, queue: str) -> bool:
+        """Return whether this node leads a queue."""
+        host = self.hosts.get(self._queues[vhost][queue].group)
+        return host is not None and host.leading
+
+    def draw(self, count: int) -> int:
+        """Return a random number from 0 to `count` - 1."""
+        return self._draw(count)
+
+
+@final
+class PolicyAlternates(Alternates):
+    """The alternate exchanges that policies name.
+
+    Args:
+        view: the catalog, None for no policies.
+        exchanges: those of the catalog, by vhost and name.
+    """
+
+    def __init__(self, view: CatalogView | None, exchanges: dict[str, dict[str, Exchange]]) -> None:
+        self._view = view
+        self._exchanges = exchanges
+        self._naming: set[str] = set()  # vhosts of which an exchange may have got one
+
+    def of(self, vhost: str, exchange: str) -> str | None:
+        """Return the name of the alternate that a policy gives an exchange, None for none."""
+        if self._view is None or not self._names_one(vhost):
+            return None
+        self._naming.add(vhost)
+        told = exchange_arguments(self._view, self._exchanges[vhost][exchange])
+        alternate: object = told.get(ALTERNATE_EXCHANGE)
+        return alternate if isinstance(alternate, str) else None
+
+    def changed(self, vhost: str) -> bool:
+        """Return whether a change of a vhost's policies may have given it other alternates."""
+        named = vhost in self._naming
+        self._naming.discard(vhost)
+        return named or self._names_one(vhost)
+
+    def _names_one(self, vhost: str) -> bool:
+        if self._view is not None:
+            for operator in (False, True):
+                for policy in self._view.policies(vhost, operator):
+                    if ALTERNATE_EXCHANGE in policy.definition:
+                        return True
+        return False
+
+
 @final
 class Router:
     """Follows the catalog's events and answers routes.
 
     Args:
         view: the catalog whose events these are, for what policies say; None for no policies.
+        draw: returns a random number below its argument, for local random exchanges.
 
     Attributes:
         routing: the tables of exchanges and bindings.
+        led: tells which queues this node leads.
     """
 
-    def __init__(self, view: CatalogView | None = None) -> None:
-        self.routing = Routing()
-        self._view = view
-        self._effective = EffectiveArguments(view) if view is not None else None
+    def __init__(
+        self, view: CatalogView | None = None, draw: Callable[[int], int] = random.randrange
+    ) -> None:
         self._queues: dict[str, dict[str, Queue]] = {}
         self._exchanges: dict[str, dict[str, Exchange]] = {}
+        self.led = LedQueues(self._queues, draw)
+        self._alternates = PolicyAlternates(view, self._exchanges)
+        self.routing = Routing(self.led, self._alternates)
+        self._view = view
+        self._effective = EffectiveArguments(view) if view is not None else None
         self._traffic: dict[str, dict[str, ExchangeTraffic]] = {}
         self._cache: dict[str, dict[bytes, Route]] = {}
         self._cached_count: i64 = 0
@@ -142,23 +228,23 @@ class Router:
             elif isinstance(event, PolicyChanged):
                 governed[event.vhost] = None
         for vhost in governed:
-            for exchange in self._exchanges.get(vhost, {}).values():
-                self._govern(exchange)
+            if self._alternates.changed(vhost):
+                self._forget_alternates(vhost)
         if self._effective is not None:
             self._effective.changed(events)
 
     def _add_exchange(self, exchange: Exchange) -> None:
         self.routing.add_exchange(exchange)
         self._exchanges.setdefault(exchange.vhost, {})[exchange.name] = exchange
-        self._govern(exchange)
 
-    def _govern(self, exchange: Exchange) -> None:
-        """Apply what arguments and policies say of an exchange."""
-        if self._view is not None:
-            told = exchange_arguments(self._view, exchange)
-            alternate: object = told.get(ALTERNATE_EXCHANGE)
-            name = alternate if isinstance(alternate, str) else None
-            self.routing.set_alternate(exchange.vhost, exchange.name, name)
+    def _forget_alternates(self, vhost: str) -> None:
+        """Ask the policies of a vhost again, for each exchange when it needs an alternate.
+
+        Whoever writes policies could otherwise have all names of the vhost searched in one turn.
+        """
+        for exchange in self._exchanges.get(vhost, {}).values():
+            if not isinstance(exchange.arguments.get(ALTERNATE_EXCHANGE), str):
+                self.routing.forget_alternate(vhost, exchange.name)
 
     def allows_immediate(self, vhost: str, queues: tuple[Queue, ...]) -> bool:
         """Return whether policies let the flag `immediate` be used towards all these queues.

@@ -8,7 +8,7 @@ from typing import Final, final
 from headrace_broker.catalog.setting import SHOWN_LETTERS_MAX
 from headrace_broker.model.limits import UNKNOWN_ARGUMENTS_TOLD_MAX
 
-_LOG: Final = logging.getLogger(__name__)
+_LOG: Final = logging.getLogger("headrace.queue")
 
 
 @final

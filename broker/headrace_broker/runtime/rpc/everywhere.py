@@ -8,7 +8,7 @@ from itertools import islice
 from typing import Any, NamedTuple
 
 from headrace_broker.model.limits import LISTING_ROWS_MAX, LISTING_TURN_ROWS
-from headrace_broker.runtime.inquiry import Inquiries, Listing, NoAnswerError
+from headrace_broker.runtime.rpc.inquiry import Inquiries, Listing, NoAnswerError
 
 
 class Found(NamedTuple):

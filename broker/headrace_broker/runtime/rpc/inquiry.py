@@ -11,11 +11,11 @@ from typing import Any, Final
 import msgspec
 
 from headrace_broker.model.limits import ANSWER_OCTETS_MAX, FLOW_ROWS_MAX, QUESTIONS_MAX
-from headrace_broker.runtime.pb.cluster_pb2 import ClusterPayload
+from headrace_protos.cluster.v1.cluster_pb2 import ClusterPayload
 
 ANSWER_SECONDS_MAX: Final = 5.0  # then a node counts as not answering
 
-log = logging.getLogger(__name__)
+log = logging.getLogger("headrace.cluster")
 
 
 class List(msgspec.Struct, frozen=True, tag="list"):
@@ -329,7 +329,7 @@ class Inquiries:
             answer = Answer(envelope.request, rows, left_out, more)
         payload = ClusterPayload(answer=_ENCODER.encode(answer))
         if not self._send(source, payload.SerializeToString()):
-            log.info("node %d does not hear the answer to its question", source)
+            log.info("answer to node %d dropped: it is down or its outbox is full", source)
 
     def _every(self, question: Listing) -> Iterator[msgspec.Struct]:
         if isinstance(question, Flow):

@@ -11,7 +11,7 @@ from contextvars import ContextVar
 from typing import Any, Final, NamedTuple
 
 from headrace_broker.model.limits import AUDIT_VALUE_CHARACTERS_MAX
-from headrace_broker.runtime.unproven_log import unproven
+from headrace_broker.runtime.security.unproven_log import unproven
 
 DONE: Final = "done"
 LOGIN: Final = "login"  # an action, of those who have not proven who they are
@@ -67,7 +67,7 @@ def record_by(actor: Actor, action: str, target: str, outcome: str = DONE, **det
     }
     fields |= details
     shown = {key: _bounded(value) for key, value in fields.items() if value not in ("", None)}
-    line = " ".join(f"{key}={_quoted(value)}" for key, value in shown.items())
+    line = " ".join(f"{key}={quoted(value)}" for key, value in shown.items())
     more = unproven(actor.peer.rpartition(":")[0].strip("[]")) if action == LOGIN else {}
     LOG.info("%s", line, extra={"fields": shown, **more})
 
@@ -81,7 +81,7 @@ def _bounded(value: Any) -> Any:
     return f"{text[:AUDIT_VALUE_CHARACTERS_MAX]}..."
 
 
-def _quoted(value: Any) -> str:
+def quoted(value: Any) -> str:
     """Return a value that ends at the next space and stays on its line."""
     text = str(value)
     if text.isascii() and text.isprintable() and not set(text) & {" ", '"', "=", "\\"}:

@@ -9,7 +9,7 @@ import msgspec
 
 from headrace_broker.catalog import command as commands
 from headrace_broker.catalog.result import Exists, Ok, Result
-from headrace_broker.runtime import audit
+from headrace_broker.runtime.security import audit
 
 _Shown = tuple[str, dict[str, Any]]  # target, details
 
@@ -66,7 +66,11 @@ def _named(command: Any) -> _Shown:
 def _user(command: Any) -> _Shown:
     user = command.user
     password = "given" if user.password_hash else "none"
-    return user.name, {"tags": ",".join(user.tags), "password": password}
+    return user.name, {
+        "tags": ",".join(user.tags),
+        "password": password,
+        "end_sessions": command.end_sessions,
+    }
 
 
 def _permission(command: Any) -> _Shown:

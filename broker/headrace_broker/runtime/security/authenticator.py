@@ -11,13 +11,13 @@ from typing import Final
 
 from headrace_broker.model.definition import User
 from headrace_broker.model.limits import LOGIN_CROWDED_SECONDS
-from headrace_broker.runtime import audit
-from headrace_broker.runtime.login_limit import LoginLimit, network, site
-from headrace_broker.runtime.login_turns import CrowdedError, LoginTurns
-from headrace_broker.runtime.password import PasswordChecker
-from headrace_broker.runtime.unproven_log import unproven
+from headrace_broker.runtime.security import audit
+from headrace_broker.runtime.security.login_limit import LoginLimit, network, site
+from headrace_broker.runtime.security.login_turns import CrowdedError, LoginTurns
+from headrace_broker.runtime.security.password import PasswordChecker
+from headrace_broker.runtime.security.unproven_log import unproven
 
-_LOG: Final = logging.getLogger(__name__)
+_LOG: Final = logging.getLogger("headrace.security")
 
 
 def is_loopback(host: str | None) -> bool:
@@ -41,19 +41,25 @@ async def _renew_nothing(user: User, kept: User) -> bool:
     return False
 
 
+def _always_first(user: str) -> int:
+    return 0
+
+
 class Verdict:
     """What became of a log-in; true when it is right.
 
     Attributes:
         right: see above.
         wait_s: it was not looked at, nor will others be for so many seconds: too many have failed.
+        epoch: `CatalogView.session_epoch` as of the password that was looked at.
     """
 
-    __slots__ = ("right", "wait_s")
+    __slots__ = ("epoch", "right", "wait_s")
 
-    def __init__(self, right: bool, wait_s: float = 0.0) -> None:
+    def __init__(self, right: bool, wait_s: float = 0.0, epoch: int = 0) -> None:
         self.right = right
         self.wait_s = wait_s
+        self.epoch = epoch
 
     def __bool__(self) -> bool:
         return self.right
@@ -67,6 +73,7 @@ class Authenticator:
     Args:
         user: looks a user up.
         clock: seconds of a clock that never goes back.
+        epoch: returns the epoch of a user's sessions.
 
     Attributes:
         renew: has a user's hash replaced: called with the user and with that as it is to be kept;
@@ -75,10 +82,14 @@ class Authenticator:
     """
 
     def __init__(
-        self, user: Callable[[str], User | None], clock: Callable[[], float] = time.monotonic
+        self,
+        user: Callable[[str], User | None],
+        clock: Callable[[], float] = time.monotonic,
+        epoch: Callable[[str], int] = _always_first,
     ) -> None:
         self.renew: Callable[[User, User], Awaitable[bool]] = _renew_nothing
         self._user = user
+        self._epoch = epoch
         self.counts = {(each, result): 0 for each in PROTOCOLS for result in RESULTS}
         self._checker = PasswordChecker()
         self._limit = LoginLimit(clock)
@@ -137,27 +148,28 @@ class Authenticator:
                 found = self._known(name, password, host)  # others have failed meanwhile
                 if found is not None:
                     return found
-                user = self._candidate(name, host)
+                user, epoch = self._candidate(name, host), self._epoch(name)
                 kept = await asyncio.to_thread(self._checker.verify, user, password)
-                return await self._settle(name, password, host, user, kept)
+                right = await self._settle(name, password, host, user, kept)
+                return Verdict(right, epoch=epoch)
         except CrowdedError:
             return Verdict(False, LOGIN_CROWDED_SECONDS)
 
     async def _settle(
         self, name: str, password: str, host: str, user: User | None, kept: User | None
-    ) -> Verdict:
-        """Note what became of a look at a password."""
+    ) -> bool:
+        """Note what became of a look at a password, and return whether it is right."""
         if kept is None or user is None:
             audit.record("login", name, "refused")
             wait_s = self._limit.failed(name, host)
             if wait_s:
-                text = "log-ins of '%s' from %s are not looked at for %d s"
+                text = "log-ins of '%s' from %s throttled for %d s"
                 _LOG.warning(text, name, host, wait_s, extra=unproven(host))
-            return Verdict(False)
+            return False
         self._limit.succeeded(name, host)
         if kept is not user and not await self.renew(user, kept):
             self._checker.forget(user, password)  # so that the next log-in tries again
-        return Verdict(True)
+        return True
 
     def _candidate(self, name: str, host: str) -> User | None:
         user = self._user(name)
@@ -180,4 +192,4 @@ class Authenticator:
             self._limit.glanced(name, host)  # the failures of others go on counting
         else:
             self._limit.succeeded(name, host)
-        return Verdict(True)
+        return Verdict(True, epoch=self._epoch(name))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from headrace_broker.runtime.tls import stamp
+from headrace_broker.runtime.security.tls import stamp
 
 
 def first_end_s(path: str) -> float:

@@ -9,11 +9,11 @@ from pathlib import Path
 from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding
 
-from headrace_broker.config import ConfigError
-from headrace_broker.config_tls import ClusterTlsSection, TlsSection
-from headrace_broker.runtime.certificate import CertificateRefusedError
-from headrace_broker.runtime.peer_certificate import REVOKED, RevocationLists
-from headrace_broker.runtime.tls import load_context, stamp
+from headrace_broker.config.configuration import ConfigError
+from headrace_broker.config.tls import ClusterTlsSection, TlsSection
+from headrace_broker.runtime.security.certificate import CertificateRefusedError
+from headrace_broker.runtime.security.peer_certificate import REVOKED, RevocationLists
+from headrace_broker.runtime.security.tls import load_context, stamp
 from headrace_raftlog.model.tls import NodeCertificate
 from headrace_raftlog.node_certificate import node_names
 

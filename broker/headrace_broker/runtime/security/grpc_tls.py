@@ -14,12 +14,12 @@ from cryptography.hazmat.primitives.serialization import (
     load_pem_private_key,
 )
 
-from headrace_broker.config import ConfigError
-from headrace_broker.config_tls import TlsSection
+from headrace_broker.config.configuration import ConfigError
+from headrace_broker.config.tls import TlsSection
 from headrace_broker.model.limits import PEER_CERTIFICATES_REMEMBERED_MAX
 from headrace_broker.model.tls import TlsSession
-from headrace_broker.runtime.certificate import NONE, set_client
-from headrace_broker.runtime.peer_certificate import PeerCertificate, RevocationLists
+from headrace_broker.runtime.security.certificate import NONE, set_client
+from headrace_broker.runtime.security.peer_certificate import PeerCertificate, RevocationLists
 
 _VERSION: Final = "ssl_tls_version"
 _CIPHER: Final = "ssl_cipher"

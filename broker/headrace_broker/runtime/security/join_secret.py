@@ -6,16 +6,16 @@ import logging
 from collections.abc import Callable
 from pathlib import Path
 
-from headrace_broker.config import ClusterSection, ConfigError
+from headrace_broker.config.configuration import ClusterSection, ConfigError
 from headrace_broker.model.limits import (
     JOIN_SECRET_FILE_OCTETS_MAX,
     JOIN_SECRET_OCTETS_MIN,
     JOIN_SECRETS_MAX,
 )
-from headrace_broker.runtime.tls import stamp
+from headrace_broker.runtime.security.tls import stamp
 from headrace_raftlog.model.join_secret import JoinSecrets
 
-log = logging.getLogger(__name__)
+log = logging.getLogger("headrace.security")
 
 
 class JoinSecretFile:

@@ -2,16 +2,20 @@
 
 Who is logged in shows a random token; its first part names the node that keeps the log-in, the
 others ask that one. Nodes keep and exchange digests of tokens only.
+
+A question without an answer ends no log-in: while the keeper is silent, or too many questions are
+under way, its last word counts for PAGE_REMOTE_UNHEARD_S.
 """
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import hmac
 import secrets
 import time
 from collections.abc import Callable, Iterator
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -19,16 +23,22 @@ from headrace_broker.catalog.view import CatalogView
 from headrace_broker.model.definition import User
 from headrace_broker.model.limits import (
     PAGE_REMOTE_ASKED_MAX,
+    PAGE_REMOTE_KNOWN_MAX,
     PAGE_REMOTE_S,
+    PAGE_REMOTE_UNHEARD_S,
     PAGE_SESSION_IDLE_S,
     PAGE_SESSION_S_MAX,
     PAGE_SESSIONS_MAX,
     PAGE_USER_SESSIONS_MAX,
 )
-from headrace_broker.runtime.inquiry import Inquiries, Login, NoAnswerError
+from headrace_broker.runtime.rpc.inquiry import Inquiries, Login, NoAnswerError
 
 TOKEN_BYTES: Final = 32  # random octets
 TOKEN_CHARACTERS_MAX: Final = 64
+
+
+class LoginsBusyError(Exception):
+    """Too many questions about log-ins are under way to ask about one more."""
 
 
 class LoginRow(msgspec.Struct, frozen=True):
@@ -37,10 +47,20 @@ class LoginRow(msgspec.Struct, frozen=True):
     Attributes:
         user: the name.
         proof: a digest of what the user's password is checked by, so that another one ends it.
+        epoch: `CatalogView.session_epoch` as of the log-in. Older nodes neither send nor read it;
+            none is other than 0 before all nodes know session epochs.
     """
 
     user: str
     proof: bytes
+    epoch: int = 0
+
+
+class _Word(NamedTuple):
+    """What another node has said of a log-in, and when it was asked."""
+
+    row: LoginRow
+    asked: float
 
 
 class _Kept:
@@ -78,8 +98,11 @@ class PageLogins:
         self._inquiries = inquiries
         self._clock = clock
         self._kept: dict[bytes, _Kept] = {}  # the one unused longest first
-        self._heard: dict[bytes, tuple[LoginRow, float]] = {}  # of other nodes, and until when
-        self._asking = 0
+        self._heard: dict[bytes, _Word] = {}  # the oldest first
+        self._over: dict[bytes, None] = {}  # logged out of, wherever they are kept; oldest first
+        self._watchers: dict[bytes, list[Callable[[], None]]] = {}
+        self._asking: dict[bytes, asyncio.Task[None]] = {}
+        self._strange: set[bytes] = set()  # among these: no node has confirmed them yet
         inquiries.login_rows = self._rows
 
     def __len__(self) -> int:
@@ -96,31 +119,71 @@ class PageLogins:
             del self._kept[own[0]]
         if len(self._kept) >= PAGE_SESSIONS_MAX:
             del self._kept[next(iter(self._kept))]
-        self._kept[_digest(token)] = _Kept(LoginRow(user.name, _proof(user)), now)
+        row = LoginRow(user.name, _proof(user), self._view.session_epoch(user.name))
+        self._kept[_digest(token)] = _Kept(row, now)
         return token
 
     async def find(self, token: str) -> User | None:
-        """Return who a token's log-in is of, None where there is none that counts."""
+        """Return who a token's log-in is of, None where there is none that counts.
+
+        Raises:
+            LoginsBusyError: nothing is known of it, and its node cannot be asked now.
+        """
         node = _node(token)
         digest = _digest(token)
-        if node is None:
+        if node is None or digest in self._over:
             return None
         row = self._own(digest) if node == self._node else await self._of(node, digest)
         user = self._view.user(row.user) if row is not None else None
         if row is None or user is None:
             return None
-        if not hmac.compare_digest(row.proof, _proof(user)):
+        same_epoch = row.epoch == self._view.session_epoch(user.name)
+        if not same_epoch or not hmac.compare_digest(row.proof, _proof(user)):
             self._kept.pop(digest, None)
             return None
         return user
 
     async def end(self, token: str) -> None:
-        """End a log-in; where its node does not answer, it ends when it is idle."""
-        node, digest = _node(token), _digest(token)
+        """End a log-in on all nodes that answer.
+
+        One that keeps it and does not answer lets it go on for those whom it serves itself, until
+        it is idle; one that only knows it forgets it within PAGE_REMOTE_S when the keeper answers
+        it, within PAGE_REMOTE_UNHEARD_S when not. Call this with a token that `find` knows: each
+        call is told to all nodes.
+        """
+        if _node(token) is None:
+            return
+        digest = _digest(token)
+        self._end_here(digest)
+        others = [each.id for each in self._view.nodes() if each.id != self._node]
+        question = Login(digest, end=True)
+        asked = [self._inquiries.login(other, question, LoginRow) for other in others]
+        for outcome in await asyncio.gather(*asked, return_exceptions=True):
+            if isinstance(outcome, BaseException) and not isinstance(outcome, NoAnswerError):
+                raise outcome
+
+    def watch(self, token: str, over: Callable[[], None]) -> None:
+        """Call back when somebody logs out of a log-in; what is no token is ignored."""
+        if _node(token) is not None:
+            self._watchers.setdefault(_digest(token), []).append(over)
+
+    def unwatch(self, token: str, over: Callable[[], None]) -> None:
+        """Take `watch` back."""
+        digest = _digest(token)
+        watchers = self._watchers.get(digest, [])
+        if over in watchers:
+            watchers.remove(over)
+        if not watchers:
+            self._watchers.pop(digest, None)
+
+    def _end_here(self, digest: bytes) -> None:
         self._kept.pop(digest, None)
         self._heard.pop(digest, None)
-        if node is not None and node != self._node:
-            await self._asked(node, Login(digest, end=True))
+        if len(self._over) >= PAGE_SESSIONS_MAX:
+            del self._over[next(iter(self._over))]
+        self._over[digest] = None
+        for over in self._watchers.pop(digest, []):
+            over()
 
     def _own(self, digest: bytes) -> LoginRow | None:
         kept = self._kept.pop(digest, None)
@@ -132,36 +195,65 @@ class PageLogins:
         return kept.row
 
     async def _of(self, node: int, digest: bytes) -> LoginRow | None:
-        now = self._clock()
-        heard = self._heard.get(digest)
-        if heard is not None and now < heard[1]:
-            return heard[0]
-        self._heard.pop(digest, None)
-        row = await self._asked(node, Login(digest))
-        if row is not None:
-            while len(self._heard) >= PAGE_SESSIONS_MAX:
-                del self._heard[next(iter(self._heard))]
-            self._heard[digest] = (row, now + PAGE_REMOTE_S)
-        return row
+        word, now = self._heard.get(digest), self._clock()
+        if word is not None and now < word.asked + PAGE_REMOTE_S:
+            return word.row
+        if self._view.node(node) is None:
+            self._heard.pop(digest, None)
+            return None
+        lasts = word is not None and now < word.asked + PAGE_REMOTE_UNHEARD_S
+        asking = self._question(node, digest)
+        if asking is not None:
+            await asyncio.wait((asking,), timeout=PAGE_REMOTE_S if lasts else None)
+            if asking.done():
+                asking.result()
+        elif not lasts:
+            raise LoginsBusyError
+        word = self._heard.get(digest)
+        if word is None or self._clock() >= word.asked + PAGE_REMOTE_UNHEARD_S:
+            return None
+        return word.row
 
-    async def _asked(self, node: int, question: Login) -> LoginRow | None:
-        known = self._view.node(node) is not None
-        if not known or self._asking >= PAGE_REMOTE_ASKED_MAX:
+    def _question(self, node: int, digest: bytes) -> asyncio.Task[None] | None:
+        """Return the one question about a log-in, None where too many others are under way."""
+        asking = self._asking.get(digest)
+        if asking is not None:
+            return asking
+        strange = digest not in self._heard
+        if strange and len(self._strange) >= PAGE_REMOTE_ASKED_MAX:
             return None
-        self._asking += 1
+        if not strange and len(self._asking) - len(self._strange) >= PAGE_REMOTE_KNOWN_MAX:
+            return None
+        asking = asyncio.get_running_loop().create_task(self._hear(node, digest))
+        self._asking[digest] = asking
+        if strange:
+            self._strange.add(digest)
+        asking.add_done_callback(lambda _: self._asked(digest))
+        return asking
+
+    def _asked(self, digest: bytes) -> None:
+        del self._asking[digest]
+        self._strange.discard(digest)
+
+    async def _hear(self, node: int, digest: bytes) -> None:
+        """Note what a node says of a log-in; nothing where it does not answer."""
+        now = self._clock()  # it may have ended since, on the answer's way
         try:
-            row: LoginRow | None = await self._inquiries.login(node, question, LoginRow)
+            row: LoginRow | None = await self._inquiries.login(node, Login(digest), LoginRow)
         except NoAnswerError:
-            return None
-        finally:
-            self._asking -= 1
-        return row
+            return
+        self._heard.pop(digest, None)
+        if row is None or digest in self._over:
+            return
+        while len(self._heard) >= PAGE_SESSIONS_MAX:
+            del self._heard[next(iter(self._heard))]
+        self._heard[digest] = _Word(row, now)
 
     def _rows(self, question: Login) -> Iterator[msgspec.Struct]:
         """Answer another node."""
         row = self._own(question.digest)
         if question.end:
-            self._kept.pop(question.digest, None)
+            self._end_here(question.digest)
         if row is not None:
             yield row
 

@@ -13,7 +13,7 @@ from typing import Final
 
 from cryptography import x509
 
-from headrace_broker.runtime.certificate import CertificateRefusedError, Name
+from headrace_broker.runtime.security.certificate import CertificateRefusedError, Name
 
 # As OpenSSL calls them; others are called by their numbers, by OpenSSL too.
 REVOKED: Final = "it was revoked"

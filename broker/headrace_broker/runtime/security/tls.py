@@ -13,20 +13,20 @@ import ssl
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Final, Protocol
 
-from headrace_broker.config import ConfigError
-from headrace_broker.config_tls import TlsSection
+from headrace_broker.config.configuration import ConfigError
+from headrace_broker.config.tls import TlsSection
 from headrace_broker.model.tls import TlsSession
-from headrace_broker.runtime.certificate import describe
+from headrace_broker.runtime.security.certificate import describe
 
 if TYPE_CHECKING:
     import grpc
 
-    from headrace_broker.runtime.grpc_tls import GrpcTls
+    from headrace_broker.runtime.security.grpc_tls import GrpcTls
 
 LOOK_SECONDS: Final = 10.0  # between looks whether a file has changed
 _OF_CERTIFICATE: Final = frozenset({"EE_KEY_TOO_SMALL", "CA_KEY_TOO_SMALL", "CA_MD_TOO_WEAK"})
 
-log = logging.getLogger(__name__)
+log = logging.getLogger("headrace.security")
 
 
 class ServerTls:
@@ -87,7 +87,9 @@ class ServerTls:
 
     def _of_grpc(self) -> GrpcTls:
         if self._grpc is None:
-            from headrace_broker.runtime.grpc_tls import GrpcTls  # brings a library of its own
+            from headrace_broker.runtime.security.grpc_tls import (
+                GrpcTls,  # brings a library of its own
+            )
 
             self._grpc = GrpcTls(self._section)
         return self._grpc
@@ -136,9 +138,11 @@ def _renew(found: Renewable) -> None:
     try:
         found.renew()
     except ConfigError as error:
-        log.error("certificates and secrets stay as they were: %s", error)
+        log.error(
+            "reload of certificates and secrets failed, the former ones stay in use: %s", error
+        )
     else:
-        log.info("certificates and secrets were read anew; connections from now on use them")
+        log.info("certificates and secrets reloaded; new connections use them")
 
 
 def load_context(section: TlsSection, name: str = "tls") -> ssl.SSLContext:

@@ -6,6 +6,7 @@ asyncio's own server neither tells why a handshake failed nor lets its certifica
 from __future__ import annotations
 
 import asyncio
+import itertools
 import logging
 import socket
 import ssl
@@ -18,14 +19,14 @@ from headrace_broker.model.limits import (
     HANDSHAKE_SECONDS_MAX,
     LISTEN_BACKLOG,
 )
-from headrace_broker.runtime.receive_buffer import bound_receive_buffer
-from headrace_broker.runtime.tls import ServerTls
-from headrace_broker.runtime.unproven_log import unproven
+from headrace_broker.runtime.contract.receive_buffer import bound_receive_buffer
+from headrace_broker.runtime.security.tls import ServerTls
+from headrace_broker.runtime.security.unproven_log import unproven
 from headrace_raftlog.accepting import accept
 
 ACCEPT_PAUSE_SECONDS: Final = 1.0  # after a failed accept: the process has no descriptors left
 
-_LOG: Final = logging.getLogger(__name__)
+_LOG: Final = logging.getLogger("headrace.security")
 
 
 class TlsServer:
@@ -47,12 +48,20 @@ class TlsServer:
         self._protocol = protocol
         self._failed = failed
         self._sockets: list[socket.socket] = []
-        self._tasks: set[asyncio.Task[None]] = set()  # one for each socket, one for each handshake
+        # One for each socket, and one for each handshake, the oldest first.
+        self._tasks: dict[asyncio.Task[None], None] = {}
 
     @property
     def handshakes(self) -> int:
         """Number of clients in their handshake."""
         return max(len(self._tasks) - len(self._sockets), 0)
+
+    def drop_oldest(self) -> None:
+        """Cut off the client that has been in its handshake for the longest."""
+        if self.handshakes:
+            oldest = next(itertools.islice(self._tasks, len(self._sockets), None))
+            del self._tasks[oldest]
+            oldest.cancel()
 
     async def start(self, host: str, port: int) -> int:
         """Begin to accept; returns the bound port.
@@ -89,8 +98,8 @@ class TlsServer:
 
     def _start(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = asyncio.get_running_loop().create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        self._tasks[task] = None
+        task.add_done_callback(lambda done: self._tasks.pop(done, None))
         return task
 
     async def _accept(self, listening: socket.socket) -> None:
@@ -100,7 +109,7 @@ class TlsServer:
             except ConnectionAbortedError:
                 continue  # it has gone again
             except OSError as error:
-                _LOG.error("no connection can be accepted: %s", error)
+                _LOG.error("accept failed: %s", error)
                 await asyncio.sleep(ACCEPT_PAUSE_SECONDS)
                 continue
             protocol = self._protocol()
@@ -127,7 +136,12 @@ class TlsServer:
             )
             self._failed(protocol)
         except OSError as error:
-            _LOG.info("%s: gone during the TLS handshake: %s", address, error, extra=_of(address))
+            _LOG.info(
+                "%s: lost during the TLS handshake: %s",
+                address,
+                error,
+                extra=_of(address),
+            )
             self._failed(protocol)
 
     def _shaken(

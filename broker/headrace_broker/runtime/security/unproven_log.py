@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from headrace_broker.runtime.login_limit import site
+from headrace_broker.runtime.security.login_limit import site
 
 ATTRIBUTE: Final = "unproven"  # of records
 

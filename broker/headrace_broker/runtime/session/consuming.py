@@ -6,21 +6,21 @@ from typing import Final, final
 
 from mypy_extensions import i64
 
-from headrace_broker.core.queue.command import (
+from headrace_broker.core.queue.command.command import (
     NUMBER_MAX,
     encode_attach,
     encode_cancel,
     encode_set_prefetch,
 )
-from headrace_broker.core.queue.effect import STATUS_EXCLUSIVE_IN_USE
+from headrace_broker.core.queue.messages.effect import STATUS_EXCLUSIVE_IN_USE
 from headrace_broker.model.message import DeliveryRun
 from headrace_broker.model.reply_code import ACCESS_REFUSED, AmqpError
-from headrace_broker.runtime.answer import Answer, wait_answer
-from headrace_broker.runtime.port import ACCEPT, GET_CONSUMER, RELEASE, Attachment
-from headrace_broker.runtime.session_control import Control
-from headrace_broker.runtime.session_link import SessionLink
-from headrace_broker.runtime.subscription import Subscription
-from headrace_broker.runtime.trace_port import TRACING
+from headrace_broker.runtime.contract.answer import Answer, wait_answer
+from headrace_broker.runtime.contract.port import ACCEPT, GET_CONSUMER, RELEASE, Attachment
+from headrace_broker.runtime.contract.trace_port import TRACING
+from headrace_broker.runtime.session.control import Control
+from headrace_broker.runtime.session.link import SessionLink
+from headrace_broker.runtime.session.subscription import Subscription
 
 RESTARTED_CONSUMER_FIRST: Final = 1 << 24  # numbers that no channel gives to its consumers
 

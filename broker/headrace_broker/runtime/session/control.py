@@ -16,7 +16,7 @@ from typing import final
 from mypy_extensions import i64
 from typing_extensions import override
 
-from headrace_broker.core.queue.command import encode_close
+from headrace_broker.core.queue.command.command import encode_close
 from headrace_broker.model.limits import (
     PIPELINE_COMMANDS,
     SETTLE_GATHER_COUNT,
@@ -25,12 +25,12 @@ from headrace_broker.model.limits import (
     SETTLE_SLOW_PARTS,
 )
 from headrace_broker.model.reply_code import INTERNAL_ERROR, AmqpError
-from headrace_broker.runtime.answer import Answer, no_queue
-from headrace_broker.runtime.lane import ControlLane
-from headrace_broker.runtime.lane_port import Gathering, SessionOwner
-from headrace_broker.runtime.port import ACCEPT
-from headrace_broker.runtime.session_link import SessionLink
-from headrace_broker.runtime.trace_port import TRACING
+from headrace_broker.runtime.contract.answer import Answer, no_queue
+from headrace_broker.runtime.contract.lane_port import Gathering, SessionOwner
+from headrace_broker.runtime.contract.port import ACCEPT
+from headrace_broker.runtime.contract.trace_port import TRACING
+from headrace_broker.runtime.session.lane import ControlLane
+from headrace_broker.runtime.session.link import SessionLink
 
 
 @final
@@ -116,6 +116,11 @@ class Control(Gathering):
         """Have the queue forget the session, once."""
         if not self.close_sent:
             self.close_sent = True
+            self._owner.close_in_turn(self)
+
+    @override
+    def send_close(self) -> None:
+        if not self._link.gone:
             self._link.send(encode_close(self._link.session))
 
     def give_up(self) -> None:

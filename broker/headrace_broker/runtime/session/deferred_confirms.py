@@ -8,13 +8,13 @@ from typing import Final, final
 from mypy_extensions import i64
 
 from headrace_broker.model.ranges import Ranges
-from headrace_broker.runtime.port import Ticket
+from headrace_broker.runtime.contract.port import PendingConfirm
 
 _NOTHING: Final[list[int]] = []
 
 
 @final
-class Hold:
+class DeferredConfirm:
     """What the queue withholds of one ticket.
 
     Attributes:
@@ -25,7 +25,7 @@ class Hold:
         told: the channel knows of it.
     """
 
-    def __init__(self, ticket: Ticket, start: i64) -> None:
+    def __init__(self, ticket: PendingConfirm, start: i64) -> None:
         self.ticket = ticket
         self.start = start
         self.end: i64 = start + ticket.last - ticket.first
@@ -34,21 +34,21 @@ class Hold:
 
 
 @final
-class Withholding:
+class DeferredConfirms:
     """The holds of a session, in the order of its publishes.
 
     It is as large as what the queue withholds, which WITHHELD_MESSAGES_MAX bounds.
     """
 
     def __init__(self) -> None:
-        self._holds: list[Hold] = []
+        self._holds: list[DeferredConfirm] = []
         self._heard: list[int] = _NOTHING
         self._completed: i64 = 0
 
     def __bool__(self) -> bool:
         return len(self._holds) > 0
 
-    def hear(self, rows: list[int]) -> None:
+    def receive(self, rows: list[int]) -> None:
         """Keep what the answer to come says of itself: it counts only together with that."""
         self._heard = rows
 
@@ -58,7 +58,7 @@ class Withholding:
         self._heard = _NOTHING
         return heard
 
-    def add(self, ticket: Ticket, start: i64, first: i64, stop: i64) -> None:
+    def add(self, ticket: PendingConfirm, start: i64, first: i64, stop: i64) -> None:
         """Note that publishes `first` to `stop` - 1 of the lane, all of one ticket, are withheld.
 
         Args:
@@ -69,13 +69,15 @@ class Withholding:
         """
         holds = self._holds
         if not holds or holds[-1].ticket is not ticket:
-            hold = Hold(ticket, start)
+            hold = DeferredConfirm(ticket, start)
             holds.append(hold)
             ticket.hold(hold.numbers)
         offset = ticket.first - start
         holds[-1].numbers.append(first + offset, stop + offset)
 
-    def split(self, tickets: list[Ticket], free: list[Ticket]) -> list[Ticket]:
+    def split(
+        self, tickets: list[PendingConfirm], free: list[PendingConfirm]
+    ) -> list[PendingConfirm]:
         """Return those of which something is withheld, and put the others to the end of `free`.
 
         Args:
@@ -87,7 +89,7 @@ class Withholding:
         at = size
         while at > 0 and not holds[at - 1].told:
             at -= 1
-        held: list[Ticket] = []
+        held: list[PendingConfirm] = []
         for ticket in tickets:
             if at < size and holds[at].ticket is ticket:
                 holds[at].told = True
@@ -97,7 +99,7 @@ class Withholding:
                 free.append(ticket)
         return held
 
-    def complete(self, first: i64, stop: i64, changed: list[Ticket]) -> i64:
+    def complete(self, first: i64, stop: i64, changed: list[PendingConfirm]) -> i64:
         """Note that what is withheld of publishes `first` to `stop` - 1 is complete.
 
         Args:
@@ -112,7 +114,7 @@ class Withholding:
         low: i64 = bisect_left(holds, int(first), key=_end)
         high = low
         size: i64 = len(holds)
-        left: list[Hold] = []
+        left: list[DeferredConfirm] = []
         over: i64 = 0
         while high < size and holds[high].start < stop:
             hold = holds[high]
@@ -145,5 +147,5 @@ def count_withheld(rows: list[int], first: i64, last: i64) -> i64:
     return count
 
 
-def _end(hold: Hold) -> int:
+def _end(hold: DeferredConfirm) -> int:
     return hold.end

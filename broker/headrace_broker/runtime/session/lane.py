@@ -14,20 +14,23 @@ from typing import Final, final
 
 from mypy_extensions import i64
 
-from headrace_broker.codecs.batch import encode_batch
-from headrace_broker.core.queue.command import (
+from headrace_broker.codecs.batch import encode_batch, single_head
+from headrace_broker.core.queue.command.command import (
     SettleItem,
-    encode_enqueue,
     encode_enqueue_named,
     encode_enqueue_now,
     encode_settle,
+    enqueue_head,
+    enqueue_now_head,
+    named_ends,
 )
-from headrace_broker.model.limits import COMMAND_OCTETS_MAX, SETTLE_ITEMS_MAX
+from headrace_broker.core.queue.command.large_command import LargeCommand
+from headrace_broker.model.limits import COMMAND_OCTETS_MAX, LARGE_OCTETS, SETTLE_ITEMS_MAX
 from headrace_broker.model.message import Publish, Publisher
 from headrace_broker.model.ranges import Ranges
-from headrace_broker.runtime.answer import Answer
-from headrace_broker.runtime.port import Ticket
-from headrace_broker.runtime.withholding import Withholding
+from headrace_broker.runtime.contract.answer import Answer
+from headrace_broker.runtime.contract.port import PendingConfirm
+from headrace_broker.runtime.session.deferred_confirms import DeferredConfirms
 
 MESSAGE_OVERHEAD: Final = 32  # octets reckoned for a message beside its bytes
 
@@ -39,15 +42,19 @@ class PendingPublish:
     Attributes:
         first: number of its first message.
         last: number of its last message.
-        data: the encoded command.
+        data: the encoded command, empty where it is large.
         octets: what its messages are reckoned at.
+        large: the command of one large message.
     """
 
-    def __init__(self, first: i64, last: i64, data: bytes, octets: i64) -> None:
+    def __init__(
+        self, first: i64, last: i64, data: bytes, octets: i64, large: LargeCommand | None = None
+    ) -> None:
         self.first = first
         self.last = last
         self.data = data
         self.octets = octets
+        self.large = large
 
 
 def message_cost(publish: Publish) -> i64:
@@ -79,7 +86,7 @@ class PublishLane:
         self.octets: i64 = 0
         self._hand_over_ends: deque[int] = deque()
         self._gathered_now: i64 = 0  # immediate ones among the gathered
-        self._tickets: deque[Ticket] = deque()
+        self._tickets: deque[PendingConfirm] = deque()
         self._ticket_ends: deque[int] = deque()
         self._patient = False  # a client waits for confirms
         self._publisher: Publisher | None = None  # who numbers its messages
@@ -90,7 +97,7 @@ class PublishLane:
         """How many calls of `add` brought publishes that are not all applied."""
         return len(self._hand_over_ends)
 
-    def add(self, publishes: list[Publish], ticket: Ticket | None) -> i64:
+    def add(self, publishes: list[Publish], ticket: PendingConfirm | None) -> i64:
         """Gather publishes; `ticket` comes back when the last of them is applied.
 
         Returns:
@@ -147,30 +154,54 @@ class PublishLane:
     def _seal(self, batch: list[Publish], cost: i64) -> PendingPublish:
         first = self.next_number
         count: i64 = len(batch)
-        octets = encode_batch(batch)
-        if batch[0].immediate:
+        large: LargeCommand | None = None
+        data = b""
+        if count == 1 and len(batch[0].body) >= LARGE_OCTETS:
+            large = self._large(batch[0], first)
+        elif batch[0].immediate:
             self._gathered_now -= count
-            data = encode_enqueue_now(self.session, first, octets)
+            data = encode_enqueue_now(self.session, first, encode_batch(batch))
         elif self._publisher is not None:
-            data = self._encode_named(self._publisher, first, count, octets)
+            data = self._encode_named(self._publisher, first, count, encode_batch(batch))
         else:
-            data = encode_enqueue(self.session, first, octets, self._patient)
-        command = PendingPublish(first, first + count - 1, data, cost)
+            data = encode_batch(batch, enqueue_head(self.session, first, self._patient))
+        command = PendingPublish(first, first + count - 1, data, cost, large)
         self.next_number = first + count
         self.pending.append(command)
         return command
 
     def _encode_named(self, publisher: Publisher, first: i64, count: i64, batch: bytes) -> bytes:
         """Encode a batch of the oldest `count` messages that have numbers."""
+        rows = self._take_numbers(count)
+        return encode_enqueue_named(
+            self.session, first, batch, publisher.name, publisher.epoch, rows, self._patient
+        )
+
+    def _take_numbers(self, count: i64) -> list[int]:
+        """Take the numbers of the oldest `count` messages that have some, as `Ranges.bounds`."""
         rows = Ranges()
         sequences = self._sequences
         for at in range(count):
             number: i64 = sequences[at]
             rows.append(number, number + 1)
         self._sequences = sequences[count:]
-        return encode_enqueue_named(
-            self.session, first, batch, publisher.name, publisher.epoch, rows.bounds, self._patient
-        )
+        return rows.bounds
+
+    def _large(self, publish: Publish, first: i64) -> LargeCommand:
+        """Return the command of one message without copying its body."""
+        publisher = self._publisher
+        tail = b""
+        if publish.immediate:
+            self._gathered_now -= 1
+            head = enqueue_now_head(self.session, first)
+        elif publisher is not None:
+            rows = self._take_numbers(1)
+            head, tail = named_ends(
+                self.session, first, publisher.name, publisher.epoch, rows, self._patient
+            )
+        else:
+            head = enqueue_head(self.session, first, self._patient)
+        return LargeCommand([head + single_head(publish), publish.body, tail])
 
     def _cut(self, octets_max: i64) -> list[Publish]:
         """Take the oldest messages of one kind that fit into so many octets, at least one."""
@@ -194,7 +225,7 @@ class PublishLane:
             return 0
         return number - self.pending[0].first + 1
 
-    def applied(self, number: i64) -> list[Ticket]:
+    def applied(self, number: i64) -> list[PendingConfirm]:
         """Forget everything up to message `number`; return the tickets that end there or before."""
         pending = self.pending
         while pending and pending[0].last <= number:
@@ -204,7 +235,7 @@ class PublishLane:
         hand_overs = self._hand_over_ends
         while hand_overs and hand_overs[0] <= number:
             hand_overs.popleft()
-        done: list[Ticket] = []
+        done: list[PendingConfirm] = []
         ends = self._ticket_ends
         while ends and ends[0] <= number:
             ends.popleft()
@@ -227,7 +258,7 @@ class PublishLane:
                 ticket.refuse(ticket.first + low - start, ticket.first + high - start)
                 ticket.fenced = ticket.fenced or fenced
 
-    def withhold(self, rows: list[int], holding: Withholding) -> None:
+    def withhold(self, rows: list[int], holding: DeferredConfirms) -> None:
         """Note what the queue withholds of publishes that are not answered, given in rows."""
         unanswered = self.pending[0].first if self.pending else self.next_number
         for at in range(0, len(rows), 2):
@@ -242,7 +273,7 @@ class PublishLane:
                 if low < high:
                     holding.add(ticket, start, low, high)
 
-    def take_tickets(self) -> list[Ticket]:
+    def take_tickets(self) -> list[PendingConfirm]:
         """Give up on everything outstanding and return its tickets (the queue is gone)."""
         done = list(self._tickets)
         self._tickets.clear()

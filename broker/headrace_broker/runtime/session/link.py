@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import final
 
+from headrace_broker.core.queue.command.large_command import LargeCommand
 from headrace_broker.flow.account import Account
 from headrace_broker.flow.pending import Pending
 from headrace_broker.model.definition import Queue
-from headrace_broker.runtime.lane_port import HostEnd, Reach
-from headrace_broker.runtime.port import QueueClient, QueueListener
-from headrace_broker.runtime.traffic import Traffic
+from headrace_broker.runtime.contract.lane_port import HostEnd, SessionTransport
+from headrace_broker.runtime.contract.port import QueueClient, QueueListener
+from headrace_broker.runtime.contract.traffic import Traffic
 
 
 @final
@@ -33,13 +34,15 @@ class SessionLink:
             the session.
     """
 
+    __deletable__ = ("client", "listener")
+
     def __init__(
         self,
         session: int,
         queue: Queue,
         client: QueueClient,
         listener: QueueListener,
-        reach: Reach,
+        reach: SessionTransport,
         traffic: Traffic,
         account: Account,
         pending: Pending,
@@ -59,6 +62,11 @@ class SessionLink:
         self.reached = False
         self._reach = reach
 
+    def retire(self) -> None:
+        """Drop session and channel once the session is over: they refer to this."""
+        del self.client
+        del self.listener
+
     def host(self) -> HostEnd | None:
         """Return the leader, None while it is unknown or cannot be reached."""
         return self._reach.host(self.target, self.queue.group) if self.target else None
@@ -69,3 +77,10 @@ class SessionLink:
         if host is not None:
             self.reached = True
             host.command(self.session, data)
+
+    def send_large(self, command: LargeCommand) -> None:
+        """As `send`."""
+        host = self.host()
+        if host is not None:
+            self.reached = True
+            host.large(self.session, command, [])

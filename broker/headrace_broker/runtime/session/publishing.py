@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
+from collections import deque
 from typing import final
 
 from mypy_extensions import i64
+from typing_extensions import override
 
-from headrace_broker.core.queue.command import NUMBER_MAX
-from headrace_broker.model.limits import PIPELINE_COMMANDS, SESSION_OCTETS_MAX
+from headrace_broker.core.queue.command.command import NUMBER_MAX
+from headrace_broker.model.limits import COPY_TURN_OCTETS, PIPELINE_COMMANDS, SESSION_OCTETS_MAX
 from headrace_broker.model.message import Publish, Publisher
-from headrace_broker.runtime.lane import PublishLane
-from headrace_broker.runtime.port import Ticket
-from headrace_broker.runtime.session_link import SessionLink
-from headrace_broker.runtime.trace_port import TRACING
-from headrace_broker.runtime.withholding import Withholding, count_withheld
+from headrace_broker.runtime.contract.lane_port import Copying, SessionOwner
+from headrace_broker.runtime.contract.port import PendingConfirm
+from headrace_broker.runtime.contract.trace_port import TRACING
+from headrace_broker.runtime.session.deferred_confirms import DeferredConfirms, count_withheld
+from headrace_broker.runtime.session.lane import PendingPublish, PublishLane
+from headrace_broker.runtime.session.link import SessionLink
 
 
 @final
-class Publishing:
+class Publishing(Copying):
     """The publish lane of a session, its debts, and its soft limit.
 
     What is handed over is a loan of the session's account until it is applied, refused or given up.
@@ -27,14 +30,17 @@ class Publishing:
         holding: what the queue has and withholds the confirms of.
     """
 
-    def __init__(self, link: SessionLink) -> None:
+    def __init__(self, link: SessionLink, owner: SessionOwner) -> None:
         self.lane = PublishLane(link.session)
-        self.holding = Withholding()
+        self.holding = DeferredConfirms()
         self._link = link
         self._limits = link.account.limits
         self._congested = False
+        self._owner = owner
+        self._unsent: deque[PendingPublish] = deque()  # behind one that is being copied
+        self._copying = False
 
-    def take(self, publishes: list[Publish], ticket: Ticket | None) -> bool:
+    def take(self, publishes: list[Publish], ticket: PendingConfirm | None) -> bool:
         """Gather publishes; return False while the queue is above its soft limit for them."""
         link = self._link
         if link.gone:
@@ -60,7 +66,7 @@ class Publishing:
     def take_named(
         self,
         publishes: list[Publish],
-        ticket: Ticket | None,
+        ticket: PendingConfirm | None,
         publisher: Publisher,
         sequences: list[int],
     ) -> bool:
@@ -69,29 +75,72 @@ class Publishing:
             self.lane.number(publisher, sequences)
         return self.take(publishes, ticket)
 
-    def take_whole(self, publishes: list[Publish], ticket: Ticket) -> bool:
+    def take_whole(self, publishes: list[Publish], ticket: PendingConfirm) -> bool:
         """Send publishes in one command, behind what gathered; as `take`."""
         self.send_all()
         going = self.take(publishes, ticket)
         if not self._link.gone:
-            self._link.send(self.lane.seal_whole().data)
+            self._send(self.lane.seal_whole())
         return going
 
     def send(self) -> None:
         """Send what gathered, as far as the pipeline has room."""
         lane = self.lane
         while lane.gathered and len(lane.pending) < PIPELINE_COMMANDS:
-            self._link.send(lane.seal().data)
+            self._send(lane.seal())
 
     def send_all(self) -> None:
         """Send all that gathered, which the account's limit bounds: the session ends."""
         while self.lane.gathered:
-            self._link.send(self.lane.seal().data)
+            self._send(self.lane.seal())
 
     def resend(self) -> None:
         """Send everything unanswered again."""
+        self._unsent.clear()
         for command in list(self.lane.pending):
+            self._send(command)
+
+    @override
+    def copy_some(self) -> bool:
+        """Copy a piece of the command that is to be sent next, and send what can be sent."""
+        left = False
+        try:
+            if self._unsent:
+                large = self._unsent[0].large
+                if large is not None and self._has_to_copy():
+                    large.copy(COPY_TURN_OCTETS)
+            self._send_unsent()
+            left = len(self._unsent) > 0
+        finally:  # after a fault the next publish asks for turns again
+            self._copying = left
+        return left
+
+    def _send(self, command: PendingPublish) -> None:
+        """Send a command: at once, or in its turn where a large one has to be copied first."""
+        if command.large is None and not self._unsent:
             self._link.send(command.data)
+            return
+        self._unsent.append(command)
+        self._send_unsent()
+        if self._unsent and not self._copying:
+            self._copying = True
+            self._owner.copy_in_turns(self)
+
+    def _send_unsent(self) -> None:
+        while self._unsent:
+            large = self._unsent[0].large
+            if large is not None and not large.assembled and self._has_to_copy():
+                return
+            command = self._unsent.popleft()  # first: a leader that refuses has all sent again
+            if large is None:
+                self._link.send(command.data)
+            else:
+                self._link.send_large(large)
+
+    def _has_to_copy(self) -> bool:
+        """Return whether the leader is on this node, and takes large commands in one object."""
+        host = self._link.host()
+        return host is not None and not host.is_far()
 
     def confirm(self, number: i64) -> None:
         """Everything up to `number` is applied: tell the channel, and let it go on."""
@@ -117,9 +166,10 @@ class Publishing:
         pending = self.lane.pending
         return len(pending) > 0 and pending[0].first < first
 
-    def give_up(self) -> list[Ticket]:
+    def give_up(self) -> list[PendingConfirm]:
         """Forget everything, and return the tickets that wait."""
         lane = self.lane
+        self._unsent.clear()
         self._repay(lane.messages, lane.octets)
         return lane.take_tickets()
 
@@ -143,7 +193,7 @@ class Publishing:
 
     def complete(self, rows: list[int]) -> None:
         """The queue has completed publishes that it withheld, given in rows."""
-        changed: list[Ticket] = []
+        changed: list[PendingConfirm] = []
         over: i64 = 0
         for at in range(0, len(rows), 2):
             over += self._complete(rows[at], rows[at + 1], changed)
@@ -151,7 +201,7 @@ class Publishing:
 
     def complete_others(self, last: i64, rows: list[int]) -> None:
         """The queue knows publishes up to `last` and withholds those in `rows` of them."""
-        changed: list[Ticket] = []
+        changed: list[PendingConfirm] = []
         over: i64 = 0
         first: i64 = 1
         for at in range(0, len(rows), 2):
@@ -172,16 +222,16 @@ class Publishing:
         if host is None or not host.ask_withheld(self._link.session):
             self._link.lost = True
 
-    def _complete(self, first: i64, stop: i64, changed: list[Ticket]) -> i64:
+    def _complete(self, first: i64, stop: i64, changed: list[PendingConfirm]) -> i64:
         return self.holding.complete(first, stop, changed) if first < stop else 0
 
-    def _tell_completed(self, changed: list[Ticket], over: i64) -> None:
+    def _tell_completed(self, changed: list[PendingConfirm], over: i64) -> None:
         link = self._link
         link.traffic.confirm += self.holding.take_completed()
         if changed and not link.closing:
             link.listener.on_completed(link.client, changed, over)
 
-    def _answer(self, answered: list[Ticket]) -> None:
+    def _answer(self, answered: list[PendingConfirm]) -> None:
         link = self._link
         tickets = answered
         if self.holding:

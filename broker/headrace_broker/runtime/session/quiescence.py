@@ -6,14 +6,14 @@ from typing import Final, final
 
 from mypy_extensions import i64
 
-from headrace_broker.runtime.lane import ControlLane, PublishLane
+from headrace_broker.runtime.session.lane import ControlLane, PublishLane
 
 RETRY_TICKS_MIN: Final = 4  # runtime ticks without an answer before everything is sent again
 RETRY_TICKS_MAX: Final = 32  # the pause doubles up to this, so that a slow queue is not swamped
 
 
 @final
-class Silence:
+class Quiescence:
     """Looks at a session's lanes once a tick; a lane that moves does not excuse one that stands."""
 
     def __init__(self) -> None:

@@ -1,16 +1,18 @@
-"""Queues with sessions here of which no leader can be reached, and since when that is so."""
+"""Queues and the catalog without a leader that this node reaches, and since when that is so."""
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import logging
-from collections.abc import Callable, Container, Mapping
+from collections.abc import AsyncIterator, Callable, Container, Mapping
 from typing import Final, Protocol, final
 
 from headrace_broker.flow.flow_limits import FlowLimits
 from headrace_broker.model.definition import Queue
-from headrace_broker.runtime.session import QueueSession
+from headrace_broker.runtime.session.session import QueueSession
 
-_LOG: Final = logging.getLogger(__name__)
+_LOG: Final = logging.getLogger("headrace.queue")
 
 Sessions = Mapping[int, Mapping[int, QueueSession]]
 
@@ -97,7 +99,7 @@ class Reachability:
             queue = next(iter(sessions.values())).queue
             if self._has_leader(queue):
                 if group in self._given_up:
-                    _LOG.info("%s: a leader can be reached again", _name(queue))
+                    _LOG.info("%s: leader reachable again", _name(queue))
                 self._forget(group)
                 continue
             waited = now - self._since_ms.setdefault(group, now)
@@ -120,6 +122,90 @@ class Reachability:
             )
         for session in list(sessions.values()):
             session.unreachable(text)
+
+
+class CatalogReach:
+    """Bounds what waits for the catalog's leader by how long none was reached.
+
+    Args:
+        node: this node's id.
+
+    Attributes:
+        leader: node id of the catalog's leader as far as known, 0 for none; `look` follows.
+        limits: `leaderless_ms` says how long that is, 0 for as long as is asked.
+        peers_up: by node id, 0 for those that are not heard; None where that is not known.
+        diagnosis: returns why there is no leader, as far as this node can tell, "" for not at all.
+    """
+
+    def __init__(self, node: int) -> None:
+        self.leader = 0
+        self.limits = FlowLimits()
+        self.peers_up: Mapping[int, int] | None = None
+        self.diagnosis: Callable[[], str] = str
+        self._node = node
+        self._since: float | None = None  # time of the loop
+        self._waiting: dict[asyncio.Timeout, float] = {}  # until when each waits in any case
+
+    @contextlib.asynccontextmanager
+    async def patience(self, seconds: float, whole: bool) -> AsyncIterator[None]:
+        """Wait in it for an answer of the catalog.
+
+        Args:
+            seconds: at most.
+            whole: wait so long whoever is reached.
+
+        Raises:
+            TimeoutError: `why_not` says why.
+        """
+        async with asyncio.timeout(seconds) as timeout:
+            deadline = timeout.when()
+            assert deadline is not None, "it has just been given"
+            if not whole:
+                self._waiting[timeout] = deadline
+            try:
+                self.look()
+                yield
+            finally:
+                self._waiting.pop(timeout, None)
+
+    def look(self) -> None:
+        """Follow a leader that was found or lost, a node that is heard or is not any more."""
+        now = asyncio.get_running_loop().time()
+        if self._reaches():
+            self._since = None
+        elif self._since is None:
+            self._since = now
+        bound = int(self.limits.leaderless_ms)
+        for timeout, deadline in self._waiting.items():
+            if timeout.expired():
+                continue
+            when = deadline
+            if self._since is not None and bound:
+                when = min(deadline, self._since + bound / 1000)
+            if timeout.when() != when:
+                timeout.reschedule(when)
+
+    def _reaches(self) -> bool:
+        leader = self.leader
+        if leader == 0 or leader == self._node or self.peers_up is None:
+            return leader != 0
+        return self.peers_up.get(leader, 0) != 0
+
+    def why_not(self, seconds: float) -> str:
+        """Return why the catalog has not answered within so many seconds, or fewer."""
+        if self._since is not None:
+            waited = asyncio.get_running_loop().time() - self._since
+            return (
+                "no quorum: this node has reached no leader of the catalog for "
+                f"{max(waited, 0.0):.3g} s "
+                f"({self.diagnosis() or 'does a majority of the nodes run, and reach it?'})"
+            )
+        where = "this node" if self.leader == self._node else f"node {self.leader}"
+        return f"no quorum: {where}, the catalog's leader, has not committed within {seconds:g} s"
+
+    def why_not_made(self, seconds: float) -> str:
+        """Return why a change was not made, as far as is known, within so many seconds or fewer."""
+        return f"{self.why_not(seconds)}; the change may still be made once there is one"
 
 
 def _name(queue: Queue) -> str:

@@ -7,24 +7,29 @@ from typing import Final, final
 from mypy_extensions import i64
 from typing_extensions import override
 
-from headrace_broker.core.queue.command import encode_get, encode_purge, encode_remove
-from headrace_broker.core.queue.effect import LANE_PUBLISH
-from headrace_broker.core.queue.queue_machine import PREFETCH_VERSION
+from headrace_broker.core.queue.command.command import encode_get, encode_purge, encode_remove
+from headrace_broker.core.queue.machine.queue_machine import PREFETCH_VERSION
+from headrace_broker.core.queue.messages.effect import LANE_PUBLISH
 from headrace_broker.flow.account import Account
 from headrace_broker.flow.pending import Pending
 from headrace_broker.model.definition import Queue
 from headrace_broker.model.message import DeliveryRun, Publish, Publisher
-from headrace_broker.runtime.answer import wait_answer, wait_over
-from headrace_broker.runtime.lane_port import Reach, SessionEnd, SessionOwner
-from headrace_broker.runtime.port import Attachment, QueueClient, QueueListener, Ticket
-from headrace_broker.runtime.session_consuming import Consuming
-from headrace_broker.runtime.session_control import Control
-from headrace_broker.runtime.session_link import SessionLink
-from headrace_broker.runtime.session_publishing import Publishing
-from headrace_broker.runtime.session_waiting import Waiting
-from headrace_broker.runtime.silence import Silence
-from headrace_broker.runtime.trace_port import TRACING
-from headrace_broker.runtime.traffic import Traffic
+from headrace_broker.runtime.contract.answer import wait_answer, wait_over
+from headrace_broker.runtime.contract.lane_port import SessionEnd, SessionOwner, SessionTransport
+from headrace_broker.runtime.contract.port import (
+    Attachment,
+    PendingConfirm,
+    QueueClient,
+    QueueListener,
+)
+from headrace_broker.runtime.contract.trace_port import TRACING
+from headrace_broker.runtime.contract.traffic import Traffic
+from headrace_broker.runtime.session.consuming import Consuming
+from headrace_broker.runtime.session.control import Control
+from headrace_broker.runtime.session.link import SessionLink
+from headrace_broker.runtime.session.publishing import Publishing
+from headrace_broker.runtime.session.quiescence import Quiescence
+from headrace_broker.runtime.session.waiting import Waiting
 
 CLOSE_NUMBER: Final = 0  # the close of a session is not numbered
 
@@ -46,7 +51,7 @@ class QueueSession(QueueClient):
         session: int,
         queue: Queue,
         listener: QueueListener,
-        reach: Reach,
+        reach: SessionTransport,
         owner: SessionOwner,
         traffic: Traffic,
         account: Account,
@@ -57,13 +62,13 @@ class QueueSession(QueueClient):
         self.gate = pending.gate
         self.end = _End(self)
         self.link = SessionLink(session, queue, self, listener, reach, traffic, account, pending)
-        self.publishing = Publishing(self.link)
+        self.publishing = Publishing(self.link, owner)
         self.control = Control(self.link, owner)
         self.consuming = Consuming(self.link, self.control)
         self._owner = owner
         self._waiting = Waiting(self.publishing.lane, self.control.lane)
         self._got: dict[int, tuple[DeliveryRun, int]] = {}
-        self._silence = Silence()
+        self._silence = Quiescence()
         self._gap_seen: tuple[int, int] = (0, 0)
         self.relocate(owner.locate(queue))
 
@@ -75,21 +80,21 @@ class QueueSession(QueueClient):
     # From the channel
 
     @override
-    def publish(self, publishes: list[Publish], ticket: Ticket | None) -> bool:
+    def publish(self, publishes: list[Publish], ticket: PendingConfirm | None) -> bool:
         return self.publishing.take(publishes, ticket)
 
     @override
     def publish_named(
         self,
         publishes: list[Publish],
-        ticket: Ticket | None,
+        ticket: PendingConfirm | None,
         publisher: Publisher,
         sequences: list[int],
     ) -> bool:
         return self.publishing.take_named(publishes, ticket, publisher, sequences)
 
     @override
-    def publish_whole(self, publishes: list[Publish], ticket: Ticket) -> bool:
+    def publish_whole(self, publishes: list[Publish], ticket: PendingConfirm) -> bool:
         return self.publishing.take_whole(publishes, ticket)
 
     @override
@@ -172,7 +177,7 @@ class QueueSession(QueueClient):
         self._close_when_drained()
 
     @override
-    def abandon(self) -> list[Ticket]:
+    def abandon(self) -> list[PendingConfirm]:
         self.publishing.complete_all()  # what is withheld is committed
         tickets = self.publishing.give_up()
         self.close()
@@ -220,6 +225,8 @@ class QueueSession(QueueClient):
         if TRACING.tracer is not None:
             TRACING.tracer.closed(self.session)
         self._owner.session_closed(self.session)
+        if self.end.retire():
+            self.link.retire()
 
     def on_got(self, number: i64, run: DeliveryRun | None, ready_left: i64) -> None:
         """Answer a get."""
@@ -319,55 +326,88 @@ class QueueSession(QueueClient):
 
 @final
 class _End(SessionEnd):
-    """The face that the queue's side sees."""
+    """The face that the queue's side sees; what comes after the end means nothing."""
 
     def __init__(self, session: QueueSession) -> None:
-        self._session = session
+        self._session: QueueSession | None = session
+
+    def retire(self) -> bool:
+        """Drop the session, which is over; False if that was done before.
+
+        It is freed at once then, and not by the garbage collector, and so is its channel.
+        """
+        known = self._session is not None
+        self._session = None
+        return known
 
     @override
     def rejected(self, first: i64, last: i64, fenced: bool) -> None:
-        self._session.publishing.lane.refuse(first, last, fenced)
+        session = self._session
+        if session is not None:
+            session.publishing.lane.refuse(first, last, fenced)
 
     @override
     def withheld(self, rows: list[int]) -> None:
-        self._session.publishing.holding.hear(rows)
+        session = self._session
+        if session is not None:
+            session.publishing.holding.receive(rows)
 
     @override
     def completed(self, rows: list[int]) -> None:
-        self._session.publishing.complete(rows)
+        session = self._session
+        if session is not None:
+            session.publishing.complete(rows)
 
     @override
     def still_withheld(self, last: i64, rows: list[int]) -> None:
-        self._session.publishing.complete_others(last, rows)
+        session = self._session
+        if session is not None:
+            session.publishing.complete_others(last, rows)
 
     @override
     def enqueued(self, first: i64, last: i64) -> None:
-        self._session.on_enqueued(first, last)
+        session = self._session
+        if session is not None:
+            session.on_enqueued(first, last)
 
     @override
     def controlled(self, number: i64, status: i64, count: i64) -> None:
-        self._session.on_controlled(number, status, count)
+        session = self._session
+        if session is not None:
+            session.on_controlled(number, status, count)
 
     @override
     def run(self, run: DeliveryRun) -> None:
-        self._session.consuming.deliver(run)
+        session = self._session
+        if session is not None:
+            session.consuming.deliver(run)
 
     @override
     def got(self, number: i64, run: DeliveryRun | None, ready_left: i64) -> None:
-        self._session.on_got(number, run, ready_left)
+        session = self._session
+        if session is not None:
+            session.on_got(number, run, ready_left)
 
     @override
     def gap(self, lane: i64, expected: i64) -> None:
-        self._session.on_gap(lane, expected)
+        session = self._session
+        if session is not None:
+            session.on_gap(lane, expected)
 
     @override
     def refused(self, leader: int, busy: bool, unknown: bool) -> None:
-        self._session.on_refused(leader, busy)
+        session = self._session
+        if session is not None:
+            session.on_refused(leader, busy)
 
     @override
     def detached(self, consumer: i64) -> None:
-        self._session.consuming.restart(consumer)
+        session = self._session
+        if session is not None:
+            session.consuming.restart(consumer)
 
     @override
     def timed_out(self, consumer: i64) -> None:
-        self._session.consuming.time_out(consumer)
+        session = self._session
+        if session is not None:
+            session.consuming.time_out(consumer)

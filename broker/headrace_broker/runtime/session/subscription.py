@@ -9,7 +9,7 @@ from mypy_extensions import i64
 from headrace_broker.codecs.batch import body_bytes
 from headrace_broker.model.limits import DELIVERY_WINDOW_OCTETS
 from headrace_broker.model.message import DeliveryRun
-from headrace_broker.runtime.port import Attachment
+from headrace_broker.runtime.contract.port import Attachment
 
 
 @final

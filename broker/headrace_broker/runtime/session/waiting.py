@@ -7,7 +7,7 @@ from typing import final
 
 from mypy_extensions import i64
 
-from headrace_broker.runtime.lane import ControlLane, PublishLane
+from headrace_broker.runtime.session.lane import ControlLane, PublishLane
 
 
 @final

@@ -1,5 +1,8 @@
 """Sessions and queues on different nodes: calls of `lane_port` as payloads between nodes.
 
+What is large leaves in pieces, and is not copied on its way in: no turn of the loop has much to do
+with it.
+
 A payload that cannot be sent is dropped. Whoever depends on it sends again when the link is back.
 """
 
@@ -11,11 +14,15 @@ from typing import Final, final
 from mypy_extensions import i64
 from typing_extensions import override
 
-from headrace_broker.codecs.batch import slice_batch
+from headrace_broker.codecs.batch import body_bytes, slice_batch, slices_batch
+from headrace_broker.codecs.large_payload import Found, find, wrap
+from headrace_broker.core.queue.command.command import STAMP_OCTETS, is_enqueue
+from headrace_broker.core.queue.command.large_command import LargeCommand
+from headrace_broker.model.limits import LARGE_OCTETS
 from headrace_broker.model.message import DeliveryRun
 from headrace_broker.model.session import session_node
-from headrace_broker.runtime.lane_port import HostEnd, Reach, SessionEnd
-from headrace_broker.runtime.pb.cluster_pb2 import (
+from headrace_broker.runtime.contract.lane_port import HostEnd, SessionEnd, SessionTransport
+from headrace_protos.cluster.v1.cluster_pb2 import (
     AskWithheld,
     ClusterPayload,
     Completed,
@@ -32,8 +39,17 @@ from headrace_broker.runtime.pb.cluster_pb2 import (
     TimedOut,
     Window,
 )
+from headrace_raftlog.model.pieces import Octets, Parted, Pieces
 
-Send = Callable[[int, bytes], bool]
+Send = Callable[[int, bytes | Pieces], bool]
+
+# Numbers of fields in cluster.proto.
+_COMMAND: Final = 2
+_COMMAND_DATA: Final = 3
+_RUN: Final = 7
+_RUN_BATCH: Final = 4
+_GOT: Final = 8
+_GOT_RUN: Final = 3
 
 
 @final
@@ -57,6 +73,16 @@ class RemoteHost(HostEnd):
     def caused(self, session: int, data: bytes, causes: list[int]) -> None:
         command = QueueCommand(group=self._group, session=session, data=data, causes=causes)
         self._put(ClusterPayload(command=command))
+
+    @override
+    def is_far(self) -> bool:
+        return True
+
+    @override
+    def large(self, session: int, command: LargeCommand, causes: list[int]) -> None:
+        fields = QueueCommand(group=self._group, session=session, causes=causes)
+        data = wrap(fields.SerializeToString(), _COMMAND_DATA, command.pieces())
+        self._send(self._node, Pieces(wrap(b"", _COMMAND, data)))
 
     @override
     def resync(
@@ -90,6 +116,53 @@ class RemoteHost(HostEnd):
         return self._put(ClusterPayload(window=window))
 
 
+def part_payload(head: bytes, size: int) -> tuple[int, int]:
+    """Return where a large payload is parted as it comes: before a command, with room for a stamp.
+
+    Args:
+        head: its first octets.
+        size: octets of it.
+    """
+    command = find(head, _COMMAND, 0, size)
+    if command is None or command.fields or command.stop != size:
+        return 0, 0
+    data = find(head, _COMMAND_DATA, command.start, size)
+    if data is None or data.stop != size or data.start > len(head):
+        return 0, 0
+    return int(data.start), STAMP_OCTETS
+
+
+def _run_pieces(session: int, run: DeliveryRun) -> list[Octets]:
+    """Return what `encode_run` does, encoded, the messages uncopied."""
+    fields = Run(
+        session=session,
+        consumer=run.consumer,
+        first=run.first,
+        redelivered=run.redelivered,
+        counts=run.counts,
+    ).SerializeToString()
+    return wrap(fields, _RUN_BATCH, slices_batch(run.blob, run.base, run.positions))
+
+
+def _is_large(run: DeliveryRun) -> bool:
+    """Return whether what is delivered is more than is copied at once."""
+    if len(run.blob) < LARGE_OCTETS:
+        return False
+    return body_bytes(run.blob, run.base, run.positions) >= LARGE_OCTETS
+
+
+def _found_run(payload: bytes, found: Found) -> tuple[int, DeliveryRun] | None:
+    """Return session and run of a message that stands in a payload, whose batch stays there."""
+    batch = find(payload, _RUN_BATCH, found.start, found.stop)
+    if batch is None:
+        return None
+    run = Run.FromString(batch.fields)
+    positions = list(range(len(run.redelivered)))
+    return run.session, DeliveryRun(
+        run.consumer, run.first, payload, batch.start, positions, run.redelivered, run.counts
+    )
+
+
 def encode_run(session: int, run: DeliveryRun) -> Run:
     """Return a run with its messages cut out of the entry they stand in."""
     return Run(
@@ -110,7 +183,7 @@ def decode_run(run: Run) -> DeliveryRun:
 
 
 @final
-class Remarks:
+class ReplyNotes:
     """What is said to remote sessions of the answer that comes next; empty after each entry.
 
     Attributes:
@@ -136,7 +209,7 @@ class RemoteSession(SessionEnd):
         remarks: to the answer that comes next: they leave together or not at all.
     """
 
-    def __init__(self, session: int, send: Send, missed: set[int], remarks: Remarks) -> None:
+    def __init__(self, session: int, send: Send, missed: set[int], remarks: ReplyNotes) -> None:
         self._session = session
         self._node = session_node(session)
         self._send = send
@@ -145,6 +218,10 @@ class RemoteSession(SessionEnd):
 
     def _put(self, payload: ClusterPayload) -> None:
         if not self._send(self._node, payload.SerializeToString()):
+            self._missed.add(self._session)
+
+    def _put_pieces(self, pieces: list[Octets]) -> None:
+        if not self._send(self._node, Pieces(pieces)):
             self._missed.add(self._session)
 
     @override
@@ -187,11 +264,18 @@ class RemoteSession(SessionEnd):
 
     @override
     def run(self, run: DeliveryRun) -> None:
-        self._put(ClusterPayload(run=encode_run(self._session, run)))
+        if _is_large(run):
+            self._put_pieces(wrap(b"", _RUN, _run_pieces(self._session, run)))
+        else:
+            self._put(ClusterPayload(run=encode_run(self._session, run)))
 
     @override
     def got(self, number: i64, run: DeliveryRun | None, ready_left: i64) -> None:
         answer = Got(session=self._session, seq=number, ready_left=ready_left)
+        if run is not None and _is_large(run):
+            pieces = wrap(answer.SerializeToString(), _GOT_RUN, _run_pieces(self._session, run))
+            self._put_pieces(wrap(b"", _GOT, pieces))
+            return
         if run is not None:
             answer.run.CopyFrom(encode_run(self._session, run))
         self._put(ClusterPayload(got=answer))
@@ -230,7 +314,7 @@ def _rows(numbers: Iterable[int]) -> list[int]:
 
 
 @final
-class Switchboard(Reach):
+class SessionRouter(SessionTransport):
     """Finds the other end of a session: in this process, or on another node.
 
     Attributes:
@@ -244,7 +328,7 @@ class Switchboard(Reach):
         self._node: Final = node
         self._send = send
         self._missed: set[int] = set()  # at most the sessions with queues led here
-        self._remarks = Remarks()
+        self._remarks = ReplyNotes()
 
     @override
     def host(self, target: int, group: int) -> HostEnd | None:
@@ -275,6 +359,50 @@ class Switchboard(Reach):
             self._to_host(kind, payload)
         else:
             self._to_session(kind, payload)
+
+    def receive_parted(self, payload: Parted) -> None:
+        """Carry out a command that was parted as it came."""
+        size = len(payload.head) + payload.tail.size - STAMP_OCTETS
+        whole = find(payload.head, _COMMAND, 0, size)
+        assert whole is not None, "it was parted where a command begins"
+        data = find(payload.head, _COMMAND_DATA, whole.start, size)
+        assert data is not None
+        call = QueueCommand.FromString(data.fields)
+        host = self.hosts.get(call.group)
+        command = LargeCommand([], payload.tail)
+        if host is None:
+            self._unknown(call.session)
+        elif is_enqueue(command.head):
+            host.large(call.session, command, list(call.causes))
+        else:
+            host.command(call.session, b"".join(command.pieces()))
+
+    def receive_large(self, payload: bytes) -> bool:
+        """Carry out a large delivery that came whole; False for every other payload."""
+        if len(payload) < LARGE_OCTETS:
+            return False
+        run = find(payload, _RUN, 0, len(payload))
+        if run is not None:
+            found = _found_run(payload, run)
+            if found is None:
+                return False
+            end = self.sessions.get(found[0])
+            if end is not None:
+                end.run(found[1])
+            return True
+        got = find(payload, _GOT, 0, len(payload))
+        return got is not None and self._receive_got(payload, got)
+
+    def _receive_got(self, payload: bytes, got: Found) -> bool:
+        run = find(payload, _GOT_RUN, got.start, got.stop)
+        found = None if run is None else _found_run(payload, run)
+        if run is None or found is None:
+            return False
+        answer = Got.FromString(run.fields)
+        end = self.sessions.get(answer.session)
+        if end is not None:
+            end.got(answer.seq, found[1], answer.ready_left)
+        return True
 
     def _to_host(self, kind: str, payload: ClusterPayload) -> None:
         if kind == "command":

@@ -1,1 +1,1 @@
-"""What a node notes about itself each second, and the logs on its disk in which others read it."""
+"""Samples and events of a node, noted each second, and the logs that others read them from."""

@@ -10,17 +10,17 @@ from typing import Final
 import msgspec
 
 from headrace_broker.model.limits import EXPORT_GROUPS_MAX, EXPORT_OPENERS_KEPT_MAX
-from headrace_broker.runtime.export_log import (
+from headrace_broker.runtime.export.log import (
     FencedError,
     TooManyGroupsError,
     UnknownGroupError,
 )
-from headrace_raftlog.storage.files import Files
+from headrace_raftlog.storage.disk.files import Files
 
 NAME: Final = "groups.json"
 _UNFINISHED: Final = ".new"
 
-log = logging.getLogger(__name__)
+log = logging.getLogger("headrace.node")
 
 
 class GroupEntry(msgspec.Struct):

@@ -8,8 +8,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
 from headrace_broker.model.limits import EXPORT_QUESTIONS_MAX
-from headrace_broker.runtime.export_log import ExportError, ShardUnavailableError
-from headrace_broker.runtime.pb.cluster_pb2 import ClusterPayload
+from headrace_broker.runtime.export.log import ExportError, ShardUnavailableError
 from headrace_broker.runtime.telemetry.question import (
     Answer,
     Question,
@@ -21,13 +20,14 @@ from headrace_broker.runtime.telemetry.question import (
     encode_result,
     result_of,
 )
+from headrace_protos.cluster.v1.cluster_pb2 import ClusterPayload
 
 ANSWER_SECONDS_MAX: Final = 10.0  # then a node counts as not answering; a slow disk takes seconds
 
-log = logging.getLogger(__name__)
+log = logging.getLogger("headrace.node")
 
 
-class Courier:
+class TelemetryClient:
     """Asks other nodes, and answers them.
 
     Args:
@@ -90,11 +90,11 @@ class Courier:
         except ExportError as error:
             self._tell(source, encode_error(request, error))
         except Exception:
-            log.exception("a question of node %d about telemetry could not be answered", source)
+            log.exception("telemetry request of node %d failed", source)
 
     def _tell(self, source: int, data: bytes) -> None:
         if not self._send(source, ClusterPayload(export_answer=data).SerializeToString()):
-            log.info("node %d does not hear the answer to its question", source)
+            log.info("answer to node %d dropped: it is down or its outbox is full", source)
 
     def receive_answer(self, data: bytes) -> None:
         """Take another node's answer; one that nobody waits for any more is dropped.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import heapq
 from typing import NamedTuple
 
-from headrace_broker.flow.account import Account, Moved, Tab
+from headrace_broker.flow.account import Account, AccountBalance, Moved
 from headrace_broker.model.definition import Queue
 from headrace_broker.runtime.telemetry.schema import DebtEdge
 from headrace_broker.runtime.telemetry.sources import Moment, Sources
@@ -46,7 +46,7 @@ class EdgeTaker:
         """Return what happened since the last call."""
         ledger = self._sources.ledger
         leaving, ledger.leaving = ledger.leaving or [], []
-        moved: list[tuple[Tab, Moved]] = []
+        moved: list[tuple[AccountBalance, Moved]] = []
         self.brought = {}
         for account in (*ledger.accounts.values(), *leaving):
             if account.tabs:
@@ -61,7 +61,7 @@ class EdgeTaker:
                 rows += self._rows(moment, tab, each, queue)
         return rows
 
-    def _look(self, account: Account, moved: list[tuple[Tab, Moved]]) -> None:
+    def _look(self, account: Account, moved: list[tuple[AccountBalance, Moved]]) -> None:
         messages = octets = 0
         for tab in account.tabs.values():
             each = tab.take()
@@ -72,7 +72,9 @@ class EdgeTaker:
         if messages:
             self.brought[account.cause.account] = Brought(messages, octets)
 
-    def _rows(self, moment: Moment, tab: Tab, moved: Moved, queue: Queue) -> list[DebtEdge]:
+    def _rows(
+        self, moment: Moment, tab: AccountBalance, moved: Moved, queue: Queue
+    ) -> list[DebtEdge]:
         """Return a row for each exchange; the first one has what is owed.
 
         Octets are not counted by exchange: each gets its part by messages.
@@ -113,6 +115,6 @@ def _parts(moved: Moved) -> list[tuple[str | None, int]]:
     return parts
 
 
-def _weight(entry: tuple[Tab, Moved]) -> int:
+def _weight(entry: tuple[AccountBalance, Moved]) -> int:
     tab, moved = entry
     return moved.octets + moved.messages + int(tab.octets)

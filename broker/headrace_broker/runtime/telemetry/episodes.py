@@ -17,8 +17,8 @@ from headrace_broker.model import flow
 from headrace_broker.model.definition import Queue
 from headrace_broker.model.flow import LIMIT_NAMES
 from headrace_broker.model.limits import TELEMETRY_EPISODES_MAX
-from headrace_broker.runtime.connection_info import ConnectionInfo
-from headrace_broker.runtime.queue_host import QueueHost
+from headrace_broker.runtime.contract.connection_info import ConnectionInfo
+from headrace_broker.runtime.replica.queue_host import QueueHost
 from headrace_broker.runtime.telemetry.schema import CONNECTION, NODE, QUEUE, FlowEvent
 from headrace_broker.runtime.telemetry.sources import Moment, Sources
 

@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from typing import Any
 
 from headrace_broker.catalog.access import Caller, check_monitors
-from headrace_broker.runtime.export_log import (
+from headrace_broker.runtime.export.log import (
     Block,
     Group,
     GroupListing,
@@ -16,7 +16,7 @@ from headrace_broker.runtime.export_log import (
     ShardUnavailableError,
     UnknownShardError,
 )
-from headrace_broker.runtime.telemetry.courier import Courier
+from headrace_broker.runtime.telemetry.client import TelemetryClient
 from headrace_broker.runtime.telemetry.question import (
     AskClose,
     AskCommit,
@@ -44,7 +44,7 @@ class Nodes:
         own: str,
         names: Mapping[int, str],
         answer: Callable[[Question], Awaitable[Result]],
-        courier: Courier,
+        courier: TelemetryClient,
     ) -> None:
         self._own = own
         self._names = names

@@ -7,7 +7,7 @@ from typing import Any, Final
 import msgspec
 
 from headrace_broker.codecs.column_block import ColumnBlock, Schema
-from headrace_broker.runtime.export_log import (
+from headrace_broker.runtime.export.log import (
     Block,
     DataGoneError,
     ExportError,

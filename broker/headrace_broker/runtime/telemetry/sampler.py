@@ -16,9 +16,9 @@ from headrace_broker.flow.activity import Activity
 from headrace_broker.model import flow
 from headrace_broker.model.flow import LIMIT_NAMES, NO_LIMIT
 from headrace_broker.model.status import ChannelStatus
-from headrace_broker.runtime.connection_info import ConnectionInfo
-from headrace_broker.runtime.flow_state import state_name
-from headrace_broker.runtime.queue_host import QueueHost
+from headrace_broker.runtime.clients.flow_state import state_name
+from headrace_broker.runtime.contract.connection_info import ConnectionInfo
+from headrace_broker.runtime.replica.queue_host import QueueHost
 from headrace_broker.runtime.telemetry.edges import Brought
 from headrace_broker.runtime.telemetry.schema import ACCOUNT, CHANNEL, CONNECTION, NODE, QUEUE
 from headrace_broker.runtime.telemetry.sources import Moment, Sources

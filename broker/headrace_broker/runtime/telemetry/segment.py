@@ -23,7 +23,7 @@ import msgspec
 from google_crc32c import value as crc32c
 
 from headrace_broker.codecs.column_block import Column, ColumnBlock, Schema
-from headrace_broker.runtime.export_log import Block
+from headrace_broker.runtime.export.log import Block
 
 SUFFIX: Final = ".rows"
 DEFLATE_LEVEL: Final = 1

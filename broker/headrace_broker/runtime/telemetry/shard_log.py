@@ -17,7 +17,7 @@ from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from headrace_broker.codecs.column_block import ColumnBlock, Schema
-from headrace_broker.runtime.export_log import (
+from headrace_broker.runtime.export.log import (
     Block,
     DataGoneError,
     NotYetError,
@@ -37,7 +37,7 @@ from headrace_broker.runtime.telemetry.segment import (
     scan,
     segment_name,
 )
-from headrace_raftlog.storage.files import Files
+from headrace_raftlog.storage.disk.files import Files
 
 SEGMENTS: Final = (
     16  # files into which the most that may be kept is divided: what is dropped at once
@@ -46,7 +46,7 @@ SEGMENT_OCTETS_MIN: Final = 64 << 10  # of a file that is full, at least
 UNFINISHED: Final = ".new"  # ends the name of a file that is not there yet
 INCARNATION_MAX: Final = (1 << 63) - 1
 
-log = logging.getLogger(__name__)
+log = logging.getLogger("headrace.node")
 
 
 class Bounds(NamedTuple):
@@ -62,7 +62,7 @@ class Bounds(NamedTuple):
 
 
 class Summary(NamedTuple):
-    """What can be read; see `export_log.Shard`."""
+    """What can be read; see `runtime.export.log.Shard`."""
 
     incarnation: int
     first_index: int
@@ -122,7 +122,7 @@ class ShardLog:
             for path in paths:
                 self._recover(path)
         except SegmentError as error:  # how far rows were numbered is not known
-            log.error("the log in %s is given up and begins anew: %s", self._directory, error)
+            log.error("log in %s discarded and restarted empty: %s", self._directory, error)
             for path in paths:
                 with contextlib.suppress(FileNotFoundError):
                     self._files.remove(path)
@@ -365,7 +365,7 @@ class ShardLog:
             DataGoneError: always.
         """
         lost = segment.end_of_block(start)
-        log.error("%s is damaged at octet %d: rows before %d are lost", segment.path, offset, lost)
+        log.error("%s is damaged at byte %d: rows before %d are lost", segment.path, offset, lost)
         at = self._segments.index(segment)
         gone, self._segments = self._segments[:at], self._segments[at:]
         segment.forget_before(lost)

@@ -12,7 +12,7 @@ from typing import NamedTuple, TypeVar
 
 from headrace_broker.codecs.column_block import ColumnBlock, Schema
 from headrace_broker.model.limits import EXPORT_CHUNK_OCTETS
-from headrace_broker.runtime.export_log import (
+from headrace_broker.runtime.export.log import (
     Group,
     Shard,
     ShardUnavailableError,
@@ -30,11 +30,11 @@ from headrace_broker.runtime.telemetry.question import (
     Result,
 )
 from headrace_broker.runtime.telemetry.shard_log import Bounds, ShardLog
-from headrace_raftlog.storage.files import Files
+from headrace_raftlog.storage.disk.files import Files
 
 T = TypeVar("T")
 
-log = logging.getLogger(__name__)
+log = logging.getLogger("headrace.node")
 
 
 def unix_ms() -> int:
@@ -110,7 +110,7 @@ class TelemetryStore:
     def _fail(self, name: str, error: OSError) -> None:
         text = str(error)
         if self._failures.get(name) != text:
-            log.error("the log of %s cannot be kept: %s", name, text)
+            log.error("log of %s cannot be written: %s", name, text)
         self._failures[name] = text
 
     async def note(self, at_ms: int, make: Callable[[], Mapping[str, list[ColumnBlock]]]) -> None:
@@ -134,7 +134,7 @@ class TelemetryStore:
                 self._fail(name, error)
             else:
                 if self._failures.pop(name, ""):
-                    log.warning("the log of %s can be kept again", name)
+                    log.warning("log of %s can be written again", name)
 
     # Questions
 

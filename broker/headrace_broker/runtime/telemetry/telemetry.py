@@ -8,18 +8,17 @@ import logging
 import os
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from headrace_broker.codecs.column_block import ColumnBlock, Schema, encode_columns
-from headrace_broker.config_telemetry import TelemetrySection, advertised_address
-from headrace_broker.core.queue.effect import REASON_NAMES
+from headrace_broker.config.telemetry import TelemetrySection
+from headrace_broker.core.queue.messages.effect import REASON_NAMES
 from headrace_broker.model.definition import Queue
 from headrace_broker.model.flow import TELEMETRY, Cause
 from headrace_broker.model.limits import TELEMETRY_BLOCK_ROWS as BLOCK_ROWS
-from headrace_broker.runtime.export_log import ExportLog
-from headrace_broker.runtime.node_directory import CATALOG_GROUP
-from headrace_broker.runtime.queue_host import QueueHost
-from headrace_broker.runtime.telemetry.courier import Courier
+from headrace_broker.runtime.export.log import ExportLog
+from headrace_broker.runtime.replica.queue_host import QueueHost
+from headrace_broker.runtime.telemetry.client import TelemetryClient
 from headrace_broker.runtime.telemetry.edges import EdgeTaker
 from headrace_broker.runtime.telemetry.episodes import Episodes
 from headrace_broker.runtime.telemetry.node_log import NodeLog, Nodes
@@ -34,11 +33,8 @@ from headrace_broker.runtime.telemetry.schema import (
     Row,
 )
 from headrace_broker.runtime.telemetry.shard_log import Bounds
-from headrace_broker.runtime.telemetry.sources import Moment, Sources
+from headrace_broker.runtime.telemetry.sources import Around, Moment, Sources
 from headrace_broker.runtime.telemetry.store import Place, TelemetryStore, unix_ms
-
-if TYPE_CHECKING:
-    from headrace_broker.runtime.node import BrokerNode
 
 LOOK_SECONDS: Final = 1.0  # between looks
 DIRECTORY: Final = "telemetry"  # in the data directory
@@ -46,7 +42,7 @@ DIRECTORY: Final = "telemetry"  # in the data directory
 # Parts of what may be kept that logs get.
 PARTS: Final = {FLOW_SAMPLES: 0.5, DEBT_EDGES: 0.3, FLOW_EVENTS: 0.1, QUEUE_EVENTS: 0.1}
 
-log = logging.getLogger(__name__)
+log = logging.getLogger("headrace.node")
 
 
 def now_us() -> int:
@@ -79,32 +75,33 @@ class Telemetry:
     """Notes how a node fares, and answers other nodes that ask for it.
 
     Args:
-        node: whose; it is not started yet.
         section: of the configuration.
+        sources: parts of the node that keep figures; it is not started yet.
+        around: the node.
 
     Attributes:
         logs: by name, of all nodes.
         courier: takes what other nodes ask and answer.
     """
 
-    def __init__(self, node: BrokerNode, section: TelemetrySection) -> None:
-        self._node = node
+    def __init__(self, section: TelemetrySection, sources: Sources, around: Around) -> None:
+        self._sources = sources
+        self._around = around
         self._section = section
-        config = node.config
-        self._name = config.node.name
+        self._name = sources.node
         octets = section.bytes_max
         age_ms = section.age_hours_max * 3_600_000
         self._store = TelemetryStore(
-            Place(self._name, advertised_address(config.listeners, config.address)),
-            os.path.join(config.node.data_dir, DIRECTORY),
+            Place(self._name, around.address),
+            os.path.join(around.data_dir, DIRECTORY),
             SCHEMAS if section.enabled else {},
             {name: Bounds(int(octets * part), age_ms) for name, part in PARTS.items()},
         )
-        self.courier = Courier(node.raft.send, self._store.answer)
-        nodes = Nodes(self._name, node.names, self._store.answer, self.courier)
+        self.courier = TelemetryClient(around.send, self._store.answer)
+        nodes = Nodes(self._name, around.names, self._store.answer, self.courier)
         self.logs: Mapping[str, ExportLog] = {name: NodeLog(name, nodes) for name in SCHEMAS}
         cause = Cause(f"{self._name}/{TELEMETRY}", TELEMETRY, TELEMETRY, self._name)
-        self._account = node.ledger.open(cause)
+        self._account = sources.ledger.open(cause)
         self._takers: Takers | None = None
         self._task: asyncio.Task[None] | None = None
         self._looked = 0.0  # on the loop's clock
@@ -130,24 +127,10 @@ class Telemetry:
         await self._store.stop()
 
     def _make_takers(self) -> Takers:
-        node, name = self._node, self._name
-        facts = node.flow_report.facts
-        sources = Sources(
-            node=name,
-            view=node.catalog.catalog,
-            ledger=node.ledger,
-            limits=node.flow,
-            hosts=node.hosting.hosts,
-            traffic=node.hosting.traffic,
-            connections=lambda: node.broker.connections,
-            gate=facts.gate,
-            alarms=node.alarms.listing,
-            report=lambda: node.alarms.own,
-            clock_us=now_us,
-        )
+        sources, around, name = self._sources, self._around, self._name
         rows_max = self._section.entities_max
-        notes = QueueNotes(name, self._records, lambda each: node.names.get(each, ""), unix_ms)
-        episodes = Episodes(sources, lambda: node.raft.boot)
+        notes = QueueNotes(name, around.leads, lambda each: around.names.get(each, ""), unix_ms)
+        episodes = Episodes(sources, around.boot)
 
         def dead_lettered(queue: Queue, reason: int, count: int) -> None:
             episodes.dead_lettered(queue, REASON_NAMES.get(reason, ""), count)
@@ -155,15 +138,11 @@ class Telemetry:
         def led(host: QueueHost) -> None:
             notes.led(host.queue)
 
-        node.catalog.subscribe(notes.on_events)
-        node.duties.on_led = led
-        node.duties.on_dead_lettered = dead_lettered
-        node.hosting.traffic.purges = []
+        around.subscribe(notes.on_events)
+        around.duties.on_led = led
+        around.duties.on_dead_lettered = dead_lettered
+        sources.traffic.purges = []
         return Takers(EdgeTaker(sources, rows_max), SampleTaker(sources, rows_max), episodes, notes)
-
-    def _records(self) -> bool:
-        node = self._node
-        return node.caught_up and node.raft.leader(CATALOG_GROUP) == node.config.node.id
 
     async def _look_forever(self) -> None:
         loop = asyncio.get_running_loop()
@@ -180,7 +159,7 @@ class Telemetry:
         except Exception as error:
             text = f"{type(error).__name__}: {error}"
             if text != self._complaint:
-                log.exception("a look of telemetry is lost")
+                log.exception("telemetry sample lost")
             self._complaint = text
         else:
             self._complaint = ""
@@ -196,7 +175,7 @@ class Telemetry:
         """Return what there is to note; it takes several turns of the loop where that is much."""
         takers = self._takers
         assert takers is not None
-        traffic = self._node.hosting.traffic
+        traffic = self._sources.traffic
         for queue, count in traffic.purges or ():
             takers.notes.purged(queue, count)
         traffic.purges = []

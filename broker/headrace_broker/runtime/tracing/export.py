@@ -11,15 +11,15 @@ from opentelemetry.sdk.trace.export import BatchSpanProcessor
 from opentelemetry.trace import SpanKind
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
-from headrace_broker import build_info
-from headrace_broker.config import Config
+from headrace_broker.config.configuration import Config
+from headrace_broker.model import build_info
 from headrace_broker.model.limits import (
     TRACE_EXPORT_SPANS_MAX,
     TRACE_QUEUE_SPANS_MAX,
     TRACE_STOP_SECONDS_MAX,
 )
-from headrace_broker.runtime.trace_context import TraceContext
-from headrace_broker.runtime.tracing import Value
+from headrace_broker.runtime.tracing.context import TraceContext
+from headrace_broker.runtime.tracing.tracing import Value
 
 
 class Exporter:

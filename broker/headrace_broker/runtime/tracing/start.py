@@ -7,15 +7,15 @@ import contextlib
 import logging
 from typing import TYPE_CHECKING
 
-from headrace_broker.config import Config, ConfigError
-from headrace_broker.runtime.trace_context import ContextReader
-from headrace_broker.runtime.trace_port import TRACING
-from headrace_broker.runtime.tracing import SpanTracer
+from headrace_broker.config.configuration import Config, ConfigError
+from headrace_broker.runtime.contract.trace_port import TRACING
+from headrace_broker.runtime.tracing.context import ContextReader
+from headrace_broker.runtime.tracing.tracing import SpanTracer
 
 if TYPE_CHECKING:
-    from headrace_broker.runtime.trace_export import Exporter
+    from headrace_broker.runtime.tracing.export import Exporter
 
-log = logging.getLogger(__name__)
+log = logging.getLogger("headrace.node")
 
 
 def trace(config: Config, stack: contextlib.AsyncExitStack) -> None:
@@ -35,12 +35,12 @@ def trace(config: Config, stack: contextlib.AsyncExitStack) -> None:
 
     stack.push_async_callback(stop)
     TRACING.tracer = SpanTracer(exporter, ContextReader(config.tracing.ratio))
-    log.info("spans of messages go to %s", endpoint)
+    log.info("exporting message spans to %s", endpoint)
 
 
 def _exporter(config: Config) -> Exporter:
     try:
-        from headrace_broker.runtime.trace_export import Exporter  # of an extra
+        from headrace_broker.runtime.tracing.export import Exporter  # of an extra
     except ImportError as error:
         raise ConfigError(
             f"tracing.endpoint: needs the extra [otel] (pip install 'headrace[otel]'): {error}"

@@ -16,19 +16,21 @@ from mypy_extensions import i64
 from typing_extensions import override
 
 from headrace_broker.codecs.batch import message_body_bytes, message_properties
-from headrace_broker.core.queue.command import (
+from headrace_broker.core.queue.command.command import (
     ACCEPT,
     ENQUEUE_BATCH_OFFSET,
     MODIFY_FAILED,
     REJECT,
     RELEASE,
 )
-from headrace_broker.core.queue.effect import Acquired
+from headrace_broker.core.queue.messages.effect import Acquired
 from headrace_broker.model.definition import Queue
 from headrace_broker.model.limits import TRACE_PENDING_MAX
 from headrace_broker.model.message import DeliveryRun, Publish
-from headrace_broker.runtime.trace_context import ContextReader, TraceContext
-from headrace_broker.runtime.trace_port import Tracer
+from headrace_broker.runtime.contract.queue_log import QueueLog
+from headrace_broker.runtime.contract.trace_port import Tracer
+from headrace_broker.runtime.tracing.context import ContextReader, TraceContext
+from headrace_raftlog.model.errors import CorruptLogError
 
 ROUTE: Final = "route"
 COMMIT: Final = "commit"
@@ -82,6 +84,40 @@ class _Open(NamedTuple):
     context: TraceContext
     start_ns: int
     attributes: dict[str, Value]
+
+
+class _Taken:
+    """A message that was given to a consumer, whose context stands in an entry of the log.
+
+    Attributes:
+        waits: the entry is being read, and the span counts as pending.
+    """
+
+    def __init__(
+        self, tracer: SpanTracer, queue: Queue, message: Acquired, log: QueueLog, now_ns: int
+    ) -> None:
+        self.queue = queue
+        self.message = message
+        self.now_ns = now_ns
+        self.waits = False
+        self._tracer = tracer
+        self._log = log
+
+    def look(self) -> bool:
+        """End the span where the entry is at hand; False while it is being read."""
+        entry: bytes | None = None
+        try:
+            entry = self._log.entry_at_hand(self.message.entry_index, self.read)
+        except (KeyError, CorruptLogError, OSError):  # who delivers the message says so
+            self._tracer.waited(self, None)
+            return True
+        if entry is not None:
+            self._tracer.waited(self, entry)
+        return entry is not None
+
+    def read(self) -> None:
+        """Look again."""
+        self.look()
 
 
 class SpanTracer(Tracer):
@@ -158,19 +194,32 @@ class SpanTracer(Tracer):
     # Consuming
 
     @override
-    def taken(
-        self, queue: Queue, messages: list[Acquired], entry_data: Callable[[int], bytes]
-    ) -> None:
+    def taken(self, queue: Queue, messages: list[Acquired], log: QueueLog) -> None:
+        now_ns = self._clock_ns()
         for message in messages:
-            blob, position = entry_data(int(message.entry_index)), int(message.position)
-            properties = message_properties(blob, ENQUEUE_BATCH_OFFSET, position)
-            context = self._reader.read(properties)
-            if context is None:
-                continue
-            attributes = _about(queue, "receive", int(message.octets))
-            attributes["headrace.acquired_count"] = int(message.acquired_count)
-            arrived_ns = int(message.arrived_ms) * MS_NS
-            self._emit(QUEUED, context, arrived_ns or self._clock_ns(), attributes)
+            taken = _Taken(self, queue, message, log, now_ns)
+            if not taken.look():
+                if self._has_room():
+                    taken.waits = True
+                else:
+                    log.give_up(taken.read)
+
+    def waited(self, taken: _Taken, entry: bytes | None) -> None:
+        """End the span of a message that waited in its queue; None where its entry is gone."""
+        if taken.waits:
+            self.pending -= 1
+        if entry is None:
+            self.dropped += 1
+            return
+        message = taken.message
+        properties = message_properties(entry, ENQUEUE_BATCH_OFFSET, int(message.position))
+        context = self._reader.read(properties)
+        if context is None:
+            return
+        attributes = _about(taken.queue, "receive", int(message.octets))
+        attributes["headrace.acquired_count"] = int(message.acquired_count)
+        arrived_ns = int(message.arrived_ms) * MS_NS
+        self._emit(QUEUED, context, arrived_ns or taken.now_ns, attributes, taken.now_ns)
 
     @override
     def delivered(self, session: int, run: DeliveryRun, queue: Queue) -> None:

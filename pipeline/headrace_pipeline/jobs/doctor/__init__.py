@@ -1,0 +1,1 @@
+"""Checks of the environment of a job: machine, Spark, workers, brokers."""

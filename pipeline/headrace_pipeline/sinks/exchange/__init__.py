@@ -1,0 +1,1 @@
+"""The sink `headrace`: rows of a DataFrame published to an exchange."""

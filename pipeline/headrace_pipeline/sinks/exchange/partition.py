@@ -11,7 +11,7 @@ import pyarrow as pa
 from headrace_client import error as client_error
 from headrace_client.blocking import Publisher
 from headrace_pipeline.error import FencedError
-from headrace_pipeline.reach import client
+from headrace_pipeline.options.reach import client
 from headrace_pipeline.sinks.exchange.identity import Identity
 from headrace_pipeline.sinks.exchange.option import DROP, FAIL, SinkOptions
 from headrace_pipeline.sinks.exchange.publish import RowPublisher, Tally

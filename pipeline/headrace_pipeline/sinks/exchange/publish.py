@@ -9,10 +9,10 @@ from dataclasses import dataclass, field
 from typing import Final, Protocol
 
 from headrace_client.error import HeadraceError, PublishRefusedError
-from headrace_client.pb.message_pb2 import Message
 from headrace_pipeline.error import RowsRefusedError
 from headrace_pipeline.limits import SINK_REFUSED_NAMED_MAX, SINK_ROUTES_PROVEN_MAX
 from headrace_pipeline.sinks.exchange.row import Row
+from headrace_protos.broker.v1.message_pb2 import Message
 
 _PENDING_FACTOR: Final = 2  # answered rows behind one that is not, for each that is not, at most
 

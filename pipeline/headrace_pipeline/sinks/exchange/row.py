@@ -9,7 +9,6 @@ from typing import Any, Final, NamedTuple
 import pyarrow as pa
 
 from headrace_client.message import PERSISTENT, TRANSIENT
-from headrace_client.pb.message_pb2 import Message, Properties
 from headrace_client.value import encode_table
 from headrace_pipeline.limits import SINK_SLICE_BYTES, SINK_SLICE_ROWS
 from headrace_pipeline.sinks.exchange.column import (
@@ -20,6 +19,7 @@ from headrace_pipeline.sinks.exchange.column import (
     ROUTING_KEY,
     SINGLE,
 )
+from headrace_protos.broker.v1.message_pb2 import Message, Properties
 
 _PRIORITY_MAX: Final = 255
 

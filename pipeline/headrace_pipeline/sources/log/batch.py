@@ -8,8 +8,8 @@ from collections.abc import Iterator
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
-from headrace_pipeline import reach
 from headrace_pipeline.error import OptionError, PipelineError
+from headrace_pipeline.options import reach
 from headrace_pipeline.schema.column import Table
 from headrace_pipeline.sources.log.look import Look, begin, check_named, look
 from headrace_pipeline.sources.log.loss import DROPPED, Loss, tell

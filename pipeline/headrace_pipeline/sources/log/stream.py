@@ -21,8 +21,8 @@ from pyspark.sql.streaming.datasource import (
 from headrace_client.blocking import Client
 from headrace_client.error import TooLateError, UnavailableError
 from headrace_client.export import Shard
-from headrace_pipeline import reach
 from headrace_pipeline.limits import LOOK_SECONDS
+from headrace_pipeline.options import reach
 from headrace_pipeline.schema.column import Table
 from headrace_pipeline.sources.log.group import ReadGroup
 from headrace_pipeline.sources.log.look import Look, begin, check_named, index_at, is_gone, look

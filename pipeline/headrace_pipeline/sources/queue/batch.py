@@ -17,7 +17,7 @@ from headrace_client.blocking import LeaseGroup
 from headrace_client.lease_value import HELD, GroupState, LeaseState
 from headrace_pipeline.error import FencedError
 from headrace_pipeline.limits import LEASE_BYTES_MAX, LEASE_MESSAGES_MAX, LEASES_MAX
-from headrace_pipeline.reach import client
+from headrace_pipeline.options.reach import client
 from headrace_pipeline.sources.queue.holder import TOO_MANY_LEASES
 from headrace_pipeline.sources.queue.option import QueueOptions
 from headrace_pipeline.sources.queue.plan import Room, admit, divide

@@ -16,7 +16,7 @@ from headrace_client.export_stream import Block
 from headrace_pipeline.arrow_block import to_batch
 from headrace_pipeline.error import DataLossError, FencedError, PipelineError
 from headrace_pipeline.limits import LEASE_FETCH_BYTES, NODE_WAIT_SECONDS
-from headrace_pipeline.reach import client
+from headrace_pipeline.options.reach import client
 from headrace_pipeline.schema.conform import conform
 from headrace_pipeline.sources.queue.option import QueueOptions
 from headrace_pipeline.sources.queue.plan import Part

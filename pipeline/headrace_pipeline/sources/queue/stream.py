@@ -24,7 +24,7 @@ from headrace_pipeline.limits import (
     QUEUE_TRIGGER_BYTES_MAX,
     QUEUE_TRIGGER_ROWS_MAX,
 )
-from headrace_pipeline.reach import client
+from headrace_pipeline.options.reach import client
 from headrace_pipeline.sources.queue.holder import Holder
 from headrace_pipeline.sources.queue.offset import QueueOffset, read_offset
 from headrace_pipeline.sources.queue.option import QueueOptions

@@ -14,6 +14,17 @@ from typing import Final
 
 IOV_MAX: Final = 1024  # pieces one vectored write takes (Linux UIO_MAXIOV)
 WITHOUT_FLAG: Final = (errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL)
+# What systems say of data that a disk does not give any more: a bad sector (EIO, EREMOTEIO,
+# ENODATA), or a checksum of the disk or the file system that fails (EILSEQ, EBADMSG, EUCLEAN).
+_LOST: Final = (
+    errno.EIO,
+    errno.EREMOTEIO,
+    errno.ENODATA,
+    errno.EILSEQ,
+    errno.EBADMSG,
+    errno.EUCLEAN,
+)
+_BLOCK_BYTES: Final = 4096  # what is given up together where a disk cannot be read
 
 
 class Files:
@@ -97,6 +108,20 @@ class Files:
         """Write without sync; return how many bytes were taken, possibly fewer than given."""
         return os.pwrite(fd, data, offset)
 
+    def reserve(self, fd: int, offset: int, count: int) -> bool:
+        """Set space aside for bytes, which read as zeros until they are written.
+
+        Returns:
+            False where the file system cannot; nothing is changed then.
+        """
+        try:
+            os.posix_fallocate(fd, offset, count)
+        except OSError as error:
+            if error.errno not in WITHOUT_FLAG:
+                raise
+            return False
+        return True
+
     def write_through(self, fd: int, pieces: list[bytes], offset: int) -> int:
         """Write at most IOV_MAX pieces one behind the other and sync them.
 
@@ -151,6 +176,76 @@ class Files:
             raise
         return fd
 
+    def open_directory(self, path: str) -> int:
+        """Open a directory, to look names up in it wherever it is moved."""
+        return os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+
+    def leads_to(self, path: str, fd: int, directory: int | None = None) -> bool:
+        """Return whether a path still leads to what is open.
+
+        Args:
+            path: absolute, or a name.
+            fd: an open file or directory.
+            directory: in which the name is looked up.
+        """
+        try:
+            found = os.stat(path, dir_fd=directory)
+        except (FileNotFoundError, NotADirectoryError):
+            return False
+        return os.path.samestat(found, os.fstat(fd))
+
     def random(self, count: int) -> bytes:
         """Return random bytes for a new log's salt."""
         return os.urandom(count)
+
+
+def is_lost(error: OSError) -> bool:
+    """Return whether a read failed because the disk has lost what was there."""
+    return error.errno in _LOST
+
+
+def read_around(files: Files, fd: int, count: int, offset: int) -> bytes:
+    """Return bytes of a file, with 0xFF in the place of what the disk has lost.
+
+    No record is intact with it, and it is not taken for space that was never written.
+
+    Raises:
+        OSError: it cannot be read for another reason.
+    """
+    try:
+        return files.read(fd, count, offset)
+    except OSError as error:
+        if not is_lost(error):
+            raise
+    parts: list[bytes] = []
+    at = offset
+    while at < offset + count:
+        size = min(_BLOCK_BYTES - at % _BLOCK_BYTES, offset + count - at)
+        try:
+            parts.append(files.read(fd, size, at))
+        except OSError as error:
+            if not is_lost(error):
+                raise
+            parts.append(b"\xff" * size)
+        at += size
+    return b"".join(parts)
+
+
+def write_all(files: Files, fd: int, pieces: list[bytes], size: int, offset: int) -> None:
+    """Write pieces one behind the other and sync them, however little the system takes at once.
+
+    Raises:
+        OSError: nothing is known about what reached the disk.
+    """
+    if len(pieces) > IOV_MAX:
+        pieces = [b"".join(pieces)]
+    done = files.write_through(fd, pieces, offset)
+    if done == size:
+        return
+    rest = b"".join(pieces)
+    while done < size:
+        taken = files.write(fd, rest[done:], offset + done)
+        if taken <= 0:
+            raise OSError(errno.EIO, "the system took no byte of a write")
+        done += taken
+    files.sync(fd)

@@ -11,7 +11,7 @@ import os
 import threading
 from collections.abc import Callable
 
-from headrace_raftlog.storage.files import Files
+from headrace_raftlog.storage.disk.files import Files
 
 SECTOR_BYTES = 512
 
@@ -257,6 +257,18 @@ class MemoryFiles(Files):
                     raise OSError(errno.ENOSPC, "no space left on device", path)
             file.write(data[:taken], offset)
             return taken
+
+    def reserve(self, fd: int, offset: int, count: int) -> bool:
+        """See `Files.reserve`."""
+        self._enter("reserve", self._path(fd))
+        with self._lock:
+            file, path = self._open[fd]
+            if self.capacity_bytes:
+                used = sum(len(other.written) for other in self._names.values())
+                if offset + count - len(file.written) > self.capacity_bytes - used:
+                    raise OSError(errno.ENOSPC, "no space left on device", path)
+            file.write(bytes(count), offset)
+        return True
 
     def write_through(self, fd: int, pieces: list[bytes], offset: int) -> int:
         """See `Files.write_through`: only what is written here is synced, as RWF_DSYNC may do."""

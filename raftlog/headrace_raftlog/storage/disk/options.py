@@ -8,11 +8,16 @@ from typing import Final
 from headrace_raftlog.model.limits import (
     COLLECT_SPARE_FILES,
     COLLECT_SPARE_FILES_MAX,
+    ENTRY_BYTES_MAX,
     ENTRY_CACHE_BYTES_DEFAULT,
     SEGMENT_BYTES_DEFAULT,
     SEGMENT_BYTES_MAX,
     SEGMENT_BYTES_MIN,
+    WRITE_BACKLOG_BYTES_MAX,
+    WRITE_BATCH_BYTES_MAX,
     WRITE_JOB_BYTES_MAX,
+    WRITE_SLICE_BYTES,
+    WRITE_WHOLE_BYTES_MAX,
 )
 
 JOB_BYTES_MIN: Final = 512  # bytes; room for a record and a little in it
@@ -23,14 +28,20 @@ class LogOptions:
     """How a node's log uses its disk and memory.
 
     Attributes:
-        segment_bytes: length of each new file; existing files keep theirs. An entry is at most
-            about this long.
+        segment_bytes: length of each new file; existing files keep theirs. A record for which such
+            a file has no room gets a longer one of its own.
+        entry_bytes_max: length of the longest entry that is taken.
+        backlog_bytes_max: bytes not yet durable, past which the log counts as backlogged; more
+            than the longest entry that is usual, or each of these keeps all others waiting.
         cache_bytes: entries kept in memory over all groups, besides those not yet durable.
         full_retry_seconds: pause between attempts to write while the disk is full.
         seal_seconds: idle time after which an empty batch is written behind the last one, as
             proof that the last one was synced.
         job_bytes_max: records that stay together in one batch; what is longer is split where it can
             be. Snapshots are written in parts of this length.
+        whole_bytes_max: records that stay together are written and synced at once up to this
+            length; beyond, in slices, between which other groups' records are.
+        slice_bytes: length of a slice.
         spare_files: files of dead bytes that may stand besides as many as what is live takes, so
             that what lives for seconds dies where it is written instead of being copied.
         stepped: start no writer thread; `SharedLog.step` does its work. For tests that decide
@@ -38,10 +49,14 @@ class LogOptions:
     """
 
     segment_bytes: int = SEGMENT_BYTES_DEFAULT
+    entry_bytes_max: int = ENTRY_BYTES_MAX
+    backlog_bytes_max: int = WRITE_BACKLOG_BYTES_MAX
     cache_bytes: int = ENTRY_CACHE_BYTES_DEFAULT
     full_retry_seconds: float = 1.0
     seal_seconds: float = 1.0
     job_bytes_max: int = WRITE_JOB_BYTES_MAX
+    whole_bytes_max: int = WRITE_WHOLE_BYTES_MAX
+    slice_bytes: int = WRITE_SLICE_BYTES
     spare_files: int = COLLECT_SPARE_FILES
     stepped: bool = False
 
@@ -58,10 +73,27 @@ class LogOptions:
             )
         if self.segment_bytes % 512:
             raise ValueError(f"segment_bytes is {self.segment_bytes}, not a multiple of 512")
+        if not JOB_BYTES_MIN <= self.entry_bytes_max <= ENTRY_BYTES_MAX:
+            raise ValueError(
+                f"entry_bytes_max is {self.entry_bytes_max}, allowed are "
+                f"{JOB_BYTES_MIN} to {ENTRY_BYTES_MAX}"
+            )
+        if self.backlog_bytes_max <= 0:
+            raise ValueError(f"backlog_bytes_max is {self.backlog_bytes_max}, must be positive")
         if not JOB_BYTES_MIN <= self.job_bytes_max <= WRITE_JOB_BYTES_MAX:
             raise ValueError(
                 f"job_bytes_max is {self.job_bytes_max}, allowed are "
                 f"{JOB_BYTES_MIN} to {WRITE_JOB_BYTES_MAX}"
+            )
+        if not JOB_BYTES_MIN <= self.whole_bytes_max <= WRITE_BATCH_BYTES_MAX:
+            raise ValueError(
+                f"whole_bytes_max is {self.whole_bytes_max}, allowed are "
+                f"{JOB_BYTES_MIN} to {WRITE_BATCH_BYTES_MAX}"
+            )
+        if not 512 <= self.slice_bytes <= WRITE_BATCH_BYTES_MAX or self.slice_bytes % 512:
+            raise ValueError(
+                f"slice_bytes is {self.slice_bytes}, allowed are multiples of 512 up to "
+                f"{WRITE_BATCH_BYTES_MAX}"
             )
         if not 0 <= self.spare_files <= COLLECT_SPARE_FILES_MAX:
             raise ValueError(

@@ -24,7 +24,7 @@ class SegmentUse:
         pinned: why the file must stay though nothing in it may be live; '' for no reason.
         rest: how many more steps of collection leave it alone.
         passes: how often it was looked through.
-        stuck: something in it cannot be moved, as it is not intact or too long for a new segment.
+        stuck: something in it cannot be moved, as it is not intact or too long for the log.
     """
 
     def __init__(self, sequence: i64, size: i64) -> None:
@@ -48,7 +48,8 @@ class Ledger:
         size: bytes of all files.
         live: live bytes over all segments.
         soon: bytes among them that go with their groups' next snapshots.
-        segment_bytes: length of each new segment.
+        segment_bytes: length of each new segment, unless it is among `lengths`.
+        lengths: of segments that were made longer and of which nothing is durable yet, by sequence.
         dying: bytes by sequence that die as soon as what was appended last is durable.
     """
 
@@ -60,6 +61,7 @@ class Ledger:
         self.soon: i64 = 0
         self.dying: dict[int, int] = {}
         self.segment_bytes = segment_bytes
+        self.lengths: dict[int, int] = {}
 
     def open(self, sequence: i64, size: i64) -> SegmentUse:
         """Take in a segment."""
@@ -81,7 +83,7 @@ class Ledger:
         sequence: i64 = location >> 32
         use = self.segments.get(sequence)
         if use is None:
-            use = self.open(sequence, self.segment_bytes)
+            use = self.open(sequence, self.lengths.pop(sequence, int(self.segment_bytes)))
         return use
 
     def add(self, location: i64, size: i64) -> None:

@@ -9,7 +9,7 @@ from mypy_extensions import i64
 
 from headrace_raftlog.model.entry import Entry
 from headrace_raftlog.model.limits import ENTRY_CACHE_OVERHEAD_BYTES
-from headrace_raftlog.storage.group_log import StoredGroup
+from headrace_raftlog.storage.group.group_log import StoredGroup
 
 
 def cached_bytes(entries: list[Entry]) -> i64:
@@ -61,7 +61,14 @@ class EntryCache:
         self.used -= size
 
     def settle(self, group: StoredGroup, entries: list[Entry], size: i64) -> None:
-        """Let entries that became durable be evicted when their turn comes."""
+        """Let entries that became durable be evicted when their turn comes.
+
+        What is longer than the whole cache leaves at once, and nothing else for it.
+        """
+        if size > self.limit:
+            group.forget(entries)
+            self.used -= size
+            return
         self._settled.append(CachedRun(group, entries, size))
         self._evict()
 

@@ -9,9 +9,9 @@ from typing import Final
 from mypy_extensions import i64
 
 from headrace_raftlog.model.entry import HardState
-from headrace_raftlog.storage.group_log import STATE_BYTES, StoredGroup
-from headrace_raftlog.storage.snapshot_record import StoredSnapshot
-from headrace_raftlog.storage.sparse_index import Matching, SparseIndex, ascending_run
+from headrace_raftlog.storage.group.group_log import STATE_BYTES, StoredGroup
+from headrace_raftlog.storage.group.snapshot_record import StoredSnapshot
+from headrace_raftlog.storage.segment.sparse_index import Matching, SparseIndex, ascending_run
 
 _EMPTY: Final = SparseIndex()
 _CUTS_MAX: Final = 8  # stretches up to which cutting moves less memory than copying

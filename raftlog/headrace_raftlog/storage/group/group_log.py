@@ -10,15 +10,16 @@ from typing import Final, final
 from mypy_extensions import i64
 
 from headrace_raftlog.model.entry import ENTRY_CONFIG, Entry, HardState
+from headrace_raftlog.model.limits import READ_CACHED_BYTES_MAX
 from headrace_raftlog.model.log import GroupLog
 from headrace_raftlog.model.membership import NOBODY, Membership
-from headrace_raftlog.storage.accounting import Ledger
-from headrace_raftlog.storage.disk_reads import tell_nobody
-from headrace_raftlog.storage.entry_run import read_run
-from headrace_raftlog.storage.record import HEADER_BYTES
-from headrace_raftlog.storage.segment import SegmentReader
-from headrace_raftlog.storage.snapshot_record import StoredSnapshot
-from headrace_raftlog.storage.sparse_index import HINTED, LENGTH_MASK, SparseIndex
+from headrace_raftlog.storage.group.accounting import Ledger
+from headrace_raftlog.storage.group.snapshot_record import StoredSnapshot
+from headrace_raftlog.storage.segment.disk_reads import tell_nobody
+from headrace_raftlog.storage.segment.entry_run import read_run
+from headrace_raftlog.storage.segment.record import HEADER_BYTES
+from headrace_raftlog.storage.segment.segment import SegmentReader
+from headrace_raftlog.storage.segment.sparse_index import HINTED, LENGTH_MASK, SparseIndex
 
 STATE_BYTES: Final = HEADER_BYTES + 8  # a hard state's whole record
 
@@ -149,6 +150,18 @@ class StoredGroup(GroupLog):
             cache.keep(location, hit)
         return hit
 
+    def entry_at_hand(self, index: i64, done: Callable[[], None]) -> Entry | None:
+        """Return what `entry` does where that needs no disk; else None, and begin to read it.
+
+        Args:
+            index: as for `entry`, which also says what is raised.
+            done: called in a later turn of the loop, when it was read or could not be.
+        """
+        hit = self.recent.get(index)
+        if hit is not None:
+            return hit
+        return self.entry(index) if self.prepare(index, done) else None
+
     def entries(self, low: i64, high: i64, bytes_max: i64) -> list[Entry]:
         """Return entries from `low` up to and without `high`, cut by bytes but never empty.
 
@@ -212,7 +225,10 @@ class StoredGroup(GroupLog):
         return index
 
     def _prepare(self, location: i64, size: i64, done: Callable[[], None]) -> bool:
-        held = self.reader.prepare(location, size, self.read_at, self.ledger.newest, done)
+        if size > READ_CACHED_BYTES_MAX:
+            return self.reader.prepare_record(location, size, self.group, done)
+        newest: i64 = self.ledger.newest
+        held = self.reader.prepare(location, size, self.read_at, newest, self.group, done)
         self.read_at = location + size
         return held
 
@@ -222,11 +238,12 @@ class StoredGroup(GroupLog):
         location: i64 = self.locations[at]
         size: i64 = HEADER_BYTES + (i64(self.lengths[at]) & LENGTH_MASK)
         stop: i64 = low + 1
-        while stop < high and stop not in self.recent:
+        while stop < high and stop not in self.recent and size <= READ_CACHED_BYTES_MAX:
             at += 1
-            if i64(self.locations[at]) != location + size:
+            more: i64 = HEADER_BYTES + (i64(self.lengths[at]) & LENGTH_MASK)
+            if i64(self.locations[at]) != location + size or more > READ_CACHED_BYTES_MAX:
                 break
-            size += HEADER_BYTES + (i64(self.lengths[at]) & LENGTH_MASK)
+            size += more
             stop += 1
         self._read(location, size, low, stop, out)
         return stop

@@ -9,14 +9,19 @@ from __future__ import annotations
 from headrace_raftlog.model.entry import Entry
 from headrace_raftlog.model.errors import CorruptLogError
 from headrace_raftlog.model.membership import Membership, decode_membership
-from headrace_raftlog.storage.group_log import StoredGroup
+from headrace_raftlog.storage.group.group_log import StoredGroup
 
 
-def lose(view: StoredGroup, index: int) -> None:
-    """Note that the durable record of an entry is not intact."""
+def lose(view: StoredGroup, index: int) -> bool:
+    """Note that the durable record of an entry is not intact; return whether that is news."""
+    location = view.location_of(index)
+    if location == 0:
+        return False  # it died meanwhile, or is in memory
     if view.lost is None:
         view.lost = {}
-    view.lost[index] = view.location_of(index)
+    news = view.lost.get(index) != location
+    view.lost[index] = location
+    return news
 
 
 def lost_indexes(view: StoredGroup) -> list[int]:
@@ -45,7 +50,9 @@ def put_back(view: StoredGroup, entry: Entry) -> bool:
     """
     index = entry.index
     lost = view.lost
-    if lost is None or index not in lost or index in view.recent:
+    if lost is None or index not in lost:
+        return False
+    if index in view.recent:
         return False
     if len(entry.data) != view.length_of(index):
         return False

@@ -12,7 +12,7 @@ from mypy_extensions import i64
 
 from headrace_raftlog.model.membership import NOBODY, Membership, decode_membership
 from headrace_raftlog.model.snapshot import Snapshot
-from headrace_raftlog.storage.sparse_index import ascending_run
+from headrace_raftlog.storage.segment.sparse_index import ascending_run
 
 PART_LEAD_BYTES: Final = 8  # the serial number in front of a part's bytes
 _PART: Final = Struct("<Q")  # serial

@@ -5,17 +5,20 @@ The log may be in use meanwhile; what is being written just then may look torn.
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from headrace_raftlog.model.errors import CorruptLogError
+from headrace_raftlog.model.errors import CorruptLogError, LostDirectoryError
 from headrace_raftlog.model.membership import decode_membership, name_of
-from headrace_raftlog.storage.file_list import decode_files, decode_gone
-from headrace_raftlog.storage.file_survey import read_file
-from headrace_raftlog.storage.files import Files
-from headrace_raftlog.storage.lost_entries import lost_indexes
-from headrace_raftlog.storage.record import (
+from headrace_raftlog.storage.disk.files import Files
+from headrace_raftlog.storage.group.lost_entries import lost_indexes
+from headrace_raftlog.storage.group.snapshot_record import decode_final
+from headrace_raftlog.storage.recovery.recovery import Recovery
+from headrace_raftlog.storage.segment.file_list import decode_files, decode_gone
+from headrace_raftlog.storage.segment.file_survey import read_file
+from headrace_raftlog.storage.segment.record import (
     RECORD_BASE,
     RECORD_ENTRY,
     RECORD_FILES,
@@ -23,14 +26,16 @@ from headrace_raftlog.storage.record import (
     RECORD_INCOMING,
     RECORD_NAMES,
     RECORD_PART,
+    RECORD_PLACED,
     RECORD_QUARANTINE,
+    RECORD_RESERVED,
     RECORD_SNAPSHOT,
     RECORD_STATE,
     RECORD_TOMBSTONE,
     Batch,
     decode_state,
     head_number_at,
-    read_batch,
+    read_whole_batch,
     record_era_at,
     record_group_at,
     record_index_at,
@@ -40,16 +45,16 @@ from headrace_raftlog.storage.record import (
     record_term_at,
     record_type_at,
 )
-from headrace_raftlog.storage.recovery import Recovery
-from headrace_raftlog.storage.segment import (
+from headrace_raftlog.storage.segment.scan import later_head, nonzero_end
+from headrace_raftlog.storage.segment.segment import (
     SEGMENT_HEADER_BYTES,
     SegmentHeader,
     SegmentReader,
     decode_segment_header,
     segment_sequence,
 )
-from headrace_raftlog.storage.segment_scan import later_head, nonzero_end
-from headrace_raftlog.storage.snapshot_record import decode_final
+from headrace_raftlog.storage.writing.identity import Identity, read_identity
+from headrace_raftlog.storage.writing.mark_file import MarkFile
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +87,7 @@ class VerifyReport:
         quarantined: groups that a node would not serve, and why.
         lost: by group, entries that a node would fetch from its peers before it serves the group.
         refused: why a node would not start at all, '' when it would.
+        ends_early: that the log lacks batches which the directory remembers to be synced, or ''.
     """
 
     segments: int = 0
@@ -94,11 +100,13 @@ class VerifyReport:
     quarantined: dict[int, str] = field(default_factory=dict)
     lost: dict[int, list[int]] = field(default_factory=dict)
     refused: str = ""
+    ends_early: str = ""
 
     @property
     def intact(self) -> bool:
         """Whether a node would start with this log and serve every group in it."""
-        return not self.damaged and not self.quarantined and not self.refused
+        whole = not self.damaged and not self.quarantined
+        return whole and not self.refused and not self.ends_early
 
 
 @dataclass(slots=True)
@@ -129,15 +137,15 @@ def _batches(segment: _Segment, number: int) -> Iterator[Batch]:
             return
         if number == 0:
             number = head_number_at(data, position, salt) or 1
-        batch = read_batch(data, position, number, salt)
+        batch = read_whole_batch(data, position, number, salt)
         yield batch
-        if batch.end == 0:
+        if batch.end == 0 and batch.stop == 0:
             position = later_head(data, position, end, number, salt)
             if position < 0:
                 return
             number = head_number_at(data, position, salt)
         else:
-            position = batch.end
+            position = batch.follows
             number += 1
 
 
@@ -152,10 +160,13 @@ def verify(directory: str, files: Files | None = None) -> VerifyReport:
         Everything that is wrong, not just the first of it.
 
     Raises:
+        IdentityError: the directory is of a release that is not known.
         OSError: the directory or a file cannot be read.
+        UnknownVersionError: a file is of a later release.
     """
     disk = files if files is not None else Files()
     report = VerifyReport()
+    remembered = _Remembered(directory, disk)  # first: a running node's log goes on meanwhile
     next_number = 1
     for segment in _segments(directory, disk):
         report.segments += 1
@@ -172,10 +183,26 @@ def verify(directory: str, files: Files | None = None) -> VerifyReport:
             report.records += len(batch.offsets)
             report.data_bytes += batch.end - batch.start
             next_number = batch.number + 1
-    return _judged(directory, disk, report)
+    return _judged(directory, disk, report, remembered)
 
 
-def _judged(directory: str, files: Files, report: VerifyReport) -> VerifyReport:
+class _Remembered:
+    """Memory of a directory beside its log: its owner, and how far the log had come."""
+
+    def __init__(self, directory: str, files: Files) -> None:
+        self._identity: Identity | None = None
+        with contextlib.suppress(LostDirectoryError):
+            self._identity = read_identity(directory, files)
+        self._marks = MarkFile.read(directory, files)
+
+    def lost(self, found: int) -> str:
+        """Return what a log whose last batch was found lacks, "" for nothing that is known."""
+        return self._marks.lost(self._identity, found) if self._identity is not None else ""
+
+
+def _judged(
+    directory: str, files: Files, report: VerifyReport, remembered: _Remembered
+) -> VerifyReport:
     """Let recovery say whether the damage is a torn tail, and what else does not fit."""
     recovery = Recovery(files, directory, SegmentReader(files, directory))
     try:
@@ -187,6 +214,7 @@ def _judged(directory: str, files: Files, report: VerifyReport) -> VerifyReport:
         return report
     finally:
         recovery.reader.close()
+    report.ends_early = remembered.lost(recovery.next_number - 1)
     report.groups = len(recovery.groups)
     lost = {group: lost_indexes(view) for group, view in recovery.groups.items()}
     report.lost = {group: indexes for group, indexes in lost.items() if indexes}
@@ -214,6 +242,11 @@ def _record_line(data: bytes, offset: int) -> str:
         return line + "".join(f" {s.sequence} ({s.first} to {s.last})" for s in spans)
     if kind == RECORD_GONE:
         return line + "".join(f" {s}" for s in decode_gone(record_payload_at(data, offset)))
+    if kind == RECORD_RESERVED:
+        return f"{line} bytes {record_index_at(data, offset)}"
+    if kind == RECORD_PLACED:
+        start = record_term_at(data, offset)
+        return f"{line} at {start} to {start + record_index_at(data, offset)}"
     line += f" group {group} era {record_era_at(data, offset)}"
     if kind == RECORD_STATE:
         state = decode_state(data, offset)
@@ -256,6 +289,7 @@ def dump(directory: str, files: Files | None = None) -> Iterator[str]:
 
     Raises:
         OSError: the directory or a file cannot be read.
+        UnknownVersionError: a file is of a later release.
     """
     disk = files if files is not None else Files()
     for segment in _segments(directory, disk):

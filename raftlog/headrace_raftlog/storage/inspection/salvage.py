@@ -16,34 +16,34 @@ from headrace_raftlog.model.entry import Entry
 from headrace_raftlog.model.errors import CorruptLogError
 from headrace_raftlog.model.membership import NOBODY, Membership
 from headrace_raftlog.model.snapshot import Snapshot
-from headrace_raftlog.storage.accounting import Ledger
-from headrace_raftlog.storage.damaged_batch import read_damaged_batch
-from headrace_raftlog.storage.file_survey import read_file
-from headrace_raftlog.storage.files import Files
-from headrace_raftlog.storage.group_log import StoredGroup
-from headrace_raftlog.storage.group_recovery import FoundGroup
-from headrace_raftlog.storage.group_resolution import Resolution
-from headrace_raftlog.storage.inspect import Damage
-from headrace_raftlog.storage.lost_entries import newest_membership
-from headrace_raftlog.storage.record import (
+from headrace_raftlog.storage.disk.files import Files
+from headrace_raftlog.storage.group.accounting import Ledger
+from headrace_raftlog.storage.group.group_log import StoredGroup
+from headrace_raftlog.storage.group.lost_entries import newest_membership
+from headrace_raftlog.storage.inspection.inspect import Damage
+from headrace_raftlog.storage.recovery.group_recovery import FoundGroup
+from headrace_raftlog.storage.recovery.group_resolution import Resolution
+from headrace_raftlog.storage.recovery.record_replay import Replay
+from headrace_raftlog.storage.segment.damaged_batch import read_damaged_batch
+from headrace_raftlog.storage.segment.file_survey import read_file
+from headrace_raftlog.storage.segment.record import (
     HEADER_BYTES,
     SECTOR_BYTES,
     Batch,
     decode_entry,
     head_number_at,
-    read_batch,
+    read_whole_batch,
     record_bytes,
 )
-from headrace_raftlog.storage.record_replay import Replay
-from headrace_raftlog.storage.segment import (
+from headrace_raftlog.storage.segment.scan import later_head, nonzero_end
+from headrace_raftlog.storage.segment.segment import (
     SEGMENT_HEADER_BYTES,
     SegmentReader,
     decode_segment_header,
     segment_name,
     segment_sequence,
 )
-from headrace_raftlog.storage.segment_scan import later_head, nonzero_end
-from headrace_raftlog.storage.snapshot_store import read_snapshot
+from headrace_raftlog.storage.writing.snapshot_store import read_snapshot
 
 
 @final
@@ -196,7 +196,7 @@ class Salvage:
         number: i64 = 0
         while position < len(data):
             number = head_number_at(data, position, salt) or number
-            batch = read_batch(data, position, number, salt)
+            batch = read_whole_batch(data, position, number, salt)
             if batch.end:
                 self._replay.take(data, batch, sequence, path)
                 position = batch.end
@@ -216,7 +216,7 @@ class Salvage:
         self.damaged.append(Damage(path, batch.damage, batch.reason))
         known = read_damaged_batch(data, batch.start, batch.number, stop, salt)
         if known is None:
-            return later
+            return batch.follows if batch.stop else later
         one = Batch(batch.number, batch.start)
         for at in range(len(known.offsets)):
             one.offsets = [known.offsets[at]]
@@ -224,7 +224,8 @@ class Salvage:
                 self._replay.take(data, one, sequence, path)
             elif known.offsets[at] not in known.blind:
                 self._replay.take_lost(data, known.offsets[at], sequence, path)
-        return known.end
+        following = later >= 0 and head_number_at(data, later, salt) == batch.number + 1
+        return later if following else known.end
 
     def _resolve(self, found: FoundGroup, ledger: Ledger) -> None:
         known = self._replay.quarantined.get(found.group)

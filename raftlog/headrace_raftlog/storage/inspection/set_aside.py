@@ -12,14 +12,19 @@ import contextlib
 import os
 from typing import Final
 
+from headrace_raftlog.model.errors import IdentityError, LostDirectoryError
 from headrace_raftlog.model.membership import can_do_without
-from headrace_raftlog.storage.files import Files
-from headrace_raftlog.storage.identity import Identity, read_identity
-from headrace_raftlog.storage.mark_file import MARKS_NAME
-from headrace_raftlog.storage.opening import lock_directory
-from headrace_raftlog.storage.salvage import Salvage
-from headrace_raftlog.storage.segment import segment_sequence
-from headrace_raftlog.storage.writer import write_all
+from headrace_raftlog.storage.disk.files import Files, read_around, write_all
+from headrace_raftlog.storage.inspection.salvage import Salvage
+from headrace_raftlog.storage.recovery.opening import lock_directory
+from headrace_raftlog.storage.segment.segment import (
+    SEGMENT_HEADER_BYTES,
+    decode_segment_header,
+    header_is_intact,
+    segment_sequence,
+)
+from headrace_raftlog.storage.writing.identity import Identity, read_identity
+from headrace_raftlog.storage.writing.mark_file import MARKS_NAME
 
 CONDEMNED_NAME: Final = "condemned"
 ASIDE_NAME: Final = "set-aside"
@@ -46,8 +51,15 @@ def condemn(directory: str, reason: str, files: Files | None = None) -> None:
     disk.sync_directory(directory)
 
 
-def finish(directory: str, files: Files | None = None) -> bool:
+def finish(
+    directory: str, files: Files | None = None, owner: tuple[str, int] | None = None
+) -> bool:
     """Set the log of a condemned directory aside.
+
+    Args:
+        directory: the data directory.
+        files: the file system, for tests.
+        owner: cluster and node, for a directory that does not say it itself any more.
 
     Returns:
         Whether it was condemned.
@@ -62,14 +74,16 @@ def finish(directory: str, files: Files | None = None) -> bool:
         return False
     lock = lock_directory(disk, directory)
     try:
-        _finish(disk, directory)
+        _finish(disk, directory, owner)
     finally:
         disk.close(lock)
     return True
 
 
-def _finish(disk: Files, directory: str) -> None:
-    known = read_identity(directory, disk)
+def _finish(disk: Files, directory: str, owner: tuple[str, int] | None) -> None:
+    known = readable_identity(directory, disk)
+    if known is None and owner is not None:
+        known = stand_in(directory, owner, disk)
     aside = os.path.join(directory, ASIDE_NAME)
     disk.make_directory(aside)
     if known is None:
@@ -83,6 +97,54 @@ def _finish(disk: Files, directory: str) -> None:
     disk.rename(os.path.join(directory, CONDEMNED_NAME), os.path.join(aside, CONDEMNED_NAME))
     disk.sync_directory(aside)
     disk.sync_directory(directory)
+
+
+def readable_identity(directory: str, files: Files) -> Identity | None:
+    """Return what a directory says of its node, None where it says nothing that can be read.
+
+    Raises:
+        IdentityError: its file is of another release.
+    """
+    try:
+        return read_identity(directory, files)
+    except LostDirectoryError:
+        return None
+
+
+def stand_in(directory: str, owner: tuple[str, int], files: Files) -> Identity:
+    """Write an identity file in the place of one that is gone or damaged; return what it says.
+
+    Boots begin anew: what is claimed of the cluster before sessions open takes care of that.
+    """
+    number = int.from_bytes(files.random(4), "little") or 1
+    identity = Identity(owner[0], owner[1], 1, number)
+    identity.write(directory, files)
+    return identity
+
+
+def check_owner(directory: str, owner: tuple[str, int], files: Files) -> None:
+    """Refuse to touch segments that are another node's.
+
+    Raises:
+        IdentityError: they are.
+        OSError: a file cannot be read.
+    """
+    for name in files.names(directory):
+        if not segment_sequence(name):
+            continue
+        path = os.path.join(directory, name)
+        fd = files.open(path)
+        try:
+            data = read_around(files, fd, SEGMENT_HEADER_BYTES, 0)
+        finally:
+            files.close(fd)
+        if header_is_intact(data):
+            header = decode_segment_header(path, data)
+            if (header.cluster, header.node) != owner:
+                raise IdentityError(
+                    f"{path} belongs to node {header.node} of cluster {header.cluster!r}, "
+                    f"this is node {owner[1]} of cluster {owner[0]!r}"
+                )
 
 
 def _begin(files: Files, aside: str, known: Identity) -> None:

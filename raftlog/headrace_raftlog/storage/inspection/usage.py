@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from headrace_raftlog.storage.files import Files
-from headrace_raftlog.storage.group_log import StoredGroup
-from headrace_raftlog.storage.recovery import Recovery
-from headrace_raftlog.storage.segment import SegmentReader
+from headrace_raftlog.storage.disk.files import Files
+from headrace_raftlog.storage.group.group_log import StoredGroup
+from headrace_raftlog.storage.recovery.recovery import Recovery
+from headrace_raftlog.storage.segment.segment import SegmentReader
 
 
 @dataclass(frozen=True, slots=True)

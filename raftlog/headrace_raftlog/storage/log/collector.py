@@ -17,18 +17,20 @@ from headrace_raftlog.model.limits import (
     COLLECT_REST_STEPS,
     SNAPSHOT_REQUESTS_MAX,
 )
-from headrace_raftlog.storage.accounting import SegmentUse
-from headrace_raftlog.storage.disk_reads import tell_nobody
-from headrace_raftlog.storage.group_log import StoredGroup
-from headrace_raftlog.storage.group_table import GroupTable
-from headrace_raftlog.storage.options import LogOptions
-from headrace_raftlog.storage.record import (
+from headrace_raftlog.storage.disk.files import is_lost
+from headrace_raftlog.storage.disk.options import LogOptions
+from headrace_raftlog.storage.group.accounting import SegmentUse
+from headrace_raftlog.storage.group.group_log import StoredGroup
+from headrace_raftlog.storage.log.group_table import GroupTable
+from headrace_raftlog.storage.segment.disk_reads import tell_nobody
+from headrace_raftlog.storage.segment.record import (
     FLAG_COPY,
     HEADER_BYTES,
     RECORD_BASE,
     RECORD_ENTRY,
     RECORD_INCOMING,
     RECORD_PART,
+    RECORD_PLACED,
     RECORD_QUARANTINE,
     RECORD_SNAPSHOT,
     RECORD_STATE,
@@ -37,8 +39,11 @@ from headrace_raftlog.storage.record import (
     Batch,
     encode_copy,
     encode_record,
+    find_records,
     head_number_at,
+    header_is_checked,
     read_batch,
+    record_era_at,
     record_group_at,
     record_index_at,
     record_length_at,
@@ -46,11 +51,12 @@ from headrace_raftlog.storage.record import (
     record_type_at,
     sector_end,
 )
-from headrace_raftlog.storage.segment import SEGMENT_HEADER_BYTES
-from headrace_raftlog.storage.write_job import JOB_MOVE, Moved, WriteJob, state_job
+from headrace_raftlog.storage.segment.segment import SEGMENT_HEADER_BYTES
+from headrace_raftlog.storage.writing.write_job import JOB_MOVE, Moved, WriteJob, state_job
 
 _WINDOW_BYTES: Final = 1 << 20  # bytes read at once; a longer batch is read on its own
 _ZEROS: Final = bytes(SECTOR_BYTES)
+_NOTHING: Final = b"\xff" * SECTOR_BYTES  # in the place of what the disk has lost: no batch
 
 
 @final
@@ -60,6 +66,7 @@ class Collector:
     Attributes:
         jobs: copies to be written, for the caller to take.
         asked: groups whose next snapshot would free a file that is wanted, likewise.
+        damaged: files in which something is not intact, likewise.
     """
 
     def __init__(
@@ -72,6 +79,7 @@ class Collector:
     ) -> None:
         self.jobs: list[WriteJob] = []
         self.asked: list[int] = []
+        self.damaged: list[int] = []
         self._table = table
         self._salt = salt
         self._job_bytes_max = job_bytes_max
@@ -83,6 +91,8 @@ class Collector:
         self._window_at: i64 = 0
         self._at: i64 = 0
         self._batch: Batch | None = None
+        self._placed: list[tuple[int, int, int]] = []  # places, lengths, numbers of records
+        self._next_at: i64 = 0  # where the batch behind stands
         self._record: i64 = 0
         self._moved: i64 = 0
         self._read: i64 = 0
@@ -128,7 +138,7 @@ class Collector:
                 self._record += 1
                 self._look_at(self._victim, offset)
             else:
-                self._at = self._window_at + batch.end
+                self._at = self._next_at
                 self._batch = None
 
     def _age(self) -> None:
@@ -137,22 +147,25 @@ class Collector:
                 use.rest -= 1
 
     def _choose(self) -> None:
-        """Take the file that would free most, if the closed files hold too much that is dead.
+        """Take the file that would free most of itself, if the closed files hold too much dead.
 
+        So its live part is at most two thirds, and a long record with a segment of its own stays.
         The bound to keep is twice the live data, two files, the one in use and the one being
         prepared, and what is spare. Collection begins earlier, for copies need room before they
         free any.
         """
         ledger = self._table.ledger
         closed: i64 = 0
-        most: i64 = 0
+        most: i64 = 0  # of `best`, as long as it is
         best: SegmentUse | None = None
         for use in ledger.segments.values():
             if use.sequence >= ledger.newest or use.rest > 0:
                 continue
             closed += use.size
             gain: i64 = use.size - use.live + use.soon
-            if gain > most and not use.pinned and not use.stuck:
+            if use.pinned or use.stuck or gain <= 0:
+                continue
+            if best is None or gain * best.size > most * use.size:
                 most = gain
                 best = use
         if best is None:
@@ -165,19 +178,25 @@ class Collector:
         self._window = b""
         self._window_at = 0
         self._batch = None
+        self._placed = []
 
     def _leave(self) -> None:
         self._victim = None
         self._window = b""
         self._batch = None
+        self._placed = []
         self._seen = set()
 
     def _next_batch(self, use: SegmentUse) -> bool:
         """Read the batch at the current position, or leave the file at its end.
 
+        What the batch before placed comes first.
+
         Returns:
             False while a thread reads what is needed for that.
         """
+        if self._placed:
+            return self._next_placed(use)
         batch = self._parse()
         if batch is None:
             if not self._load(use, _WINDOW_BYTES):
@@ -192,23 +211,100 @@ class Collector:
         if batch is not None:
             self._batch = batch
             self._record = 0
+            self._next_at = self._window_at + batch.follows
             return True
         if self._window[:SECTOR_BYTES] == _ZEROS[: len(self._window)]:
             use.passes += 1
+            use.rest = COLLECT_REST_STEPS
+            self._leave()
         else:
-            use.stuck = True
+            self._give_up(use)
+        return True
+
+    def _next_placed(self, use: SegmentUse) -> bool:
+        """Read records that a batch placed elsewhere, like a batch; False while they are read."""
+        start, size, count = self._placed[-1]
+        self._at = start
+        if size > _WINDOW_BYTES:
+            if not self._load(use, SECTOR_BYTES):
+                return False
+            kept = self._kept_of(use, size, count)
+            if kept < size:
+                size, count = int(kept), count - 1
+                self._placed[-1] = start, size, count
+        if size == 0:
+            self._placed.pop()
+            self._at = self._next_at
+            return True
+        if not self._load(use, size):
+            return False
+        self._placed.pop()
+        batch = Batch(0, 0)
+        if len(self._window) == size and find_records(
+            self._window, 0, size, count, self._salt, batch.offsets
+        ):
+            self._batch = batch
+            self._record = 0
+        else:
+            self._give_up(use)
+        return True
+
+    def _kept_of(self, use: SegmentUse, size: i64, count: i64) -> i64:
+        """Return how much of a placed stretch to look at: not its last record if that is dead.
+
+        Such a stretch is one long entry, perhaps behind a hard state; its head says enough. The
+        window holds the beginning.
+        """
+        at: i64 = 0
+        left: i64 = count
+        while at + HEADER_BYTES <= len(self._window) and header_is_checked(self._window, at):
+            left -= 1
+            end: i64 = at + HEADER_BYTES + record_length_at(self._window, at)
+            if left == 0:
+                return size if end != size or self._has_to_move(use, at) else at
+            at = end
+        return size
+
+    def _has_to_move(self, use: SegmentUse, offset: i64) -> bool:
+        """Return whether a record of the window is to be read: all but entries that may go.
+
+        An entry that the application reads no more is left where it is, and a snapshot is asked
+        for, as in `_look_at`.
+        """
+        data = self._window
+        if record_type_at(data, offset) not in (RECORD_ENTRY, RECORD_INCOMING):
+            return True
+        group: i64 = record_group_at(data, offset)
+        index: i64 = record_index_at(data, offset)
+        view = self._table.groups.get(group)
+        location: i64 = (i64(use.sequence) << 32) | (self._window_at + offset)
+        if view is None or not view.keeps(index, location):
+            return False
+        if use.passes < 2 and view.location_of(index) == location and view.is_hinted(index):
+            self._ask(group)
+            return False
+        return True
+
+    def _give_up(self, use: SegmentUse) -> None:
+        """Leave a file in which something is not intact."""
+        use.stuck = True
+        self.damaged.append(use.sequence)
         use.rest = COLLECT_REST_STEPS
         self._leave()
-        return True
 
     def _load(self, use: SegmentUse, count: i64) -> bool:
         """Read a window; False, and nothing changes, while a thread has yet to read it."""
         size: i64 = min(count, use.size - self._at)
         location: i64 = use.sequence << 32 | self._at
         reader = self._table.reader
-        if not reader.prepare(location, size, location, use.sequence, tell_nobody):
+        if not reader.prepare(location, size, location, use.sequence, 0, tell_nobody):
             return False
-        self._window = reader.read(use.sequence, self._at, size)
+        try:
+            self._window = reader.read(use.sequence, self._at, size)
+        except OSError as error:
+            if not is_lost(error):
+                raise
+            self._window = _NOTHING
         self._window_at = self._at
         self._read += len(self._window)
         return True
@@ -234,6 +330,10 @@ class Collector:
         index: i64 = record_index_at(data, offset)
         if record_type == RECORD_TOMBSTONE:
             self._look_at_tombstone(use, group, location)
+            return
+        if record_type == RECORD_PLACED:
+            place = record_term_at(data, offset), index, record_era_at(data, offset)
+            self._placed.append(place)
             return
         if record_type == RECORD_QUARANTINE:
             known = self._table.quarantined.get(group)

@@ -7,9 +7,12 @@ from typing import Final, final
 from mypy_extensions import i64
 
 from headrace_raftlog.model.membership import Membership
-from headrace_raftlog.storage.compaction import compact, drop_snapshot, retire
-from headrace_raftlog.storage.group_log import STATE_BYTES, StoredGroup
-from headrace_raftlog.storage.record import (
+from headrace_raftlog.storage.group.compaction import compact, drop_snapshot, retire
+from headrace_raftlog.storage.group.group_log import STATE_BYTES, StoredGroup
+from headrace_raftlog.storage.group.snapshot_record import StoredSnapshot
+from headrace_raftlog.storage.recovery.record_replay import Tombstone
+from headrace_raftlog.storage.recovery.recovery import Recovery
+from headrace_raftlog.storage.segment.record import (
     RECORD_BASE,
     RECORD_ENTRY,
     RECORD_INCOMING,
@@ -18,10 +21,7 @@ from headrace_raftlog.storage.record import (
     RECORD_SNAPSHOT,
     RECORD_TOMBSTONE,
 )
-from headrace_raftlog.storage.record_replay import Tombstone
-from headrace_raftlog.storage.recovery import Recovery
-from headrace_raftlog.storage.snapshot_record import StoredSnapshot
-from headrace_raftlog.storage.write_job import (
+from headrace_raftlog.storage.writing.write_job import (
     JOB_APPEND,
     JOB_BASE,
     JOB_INCOMING,

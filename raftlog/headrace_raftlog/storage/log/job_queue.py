@@ -7,13 +7,19 @@ from typing import final
 from mypy_extensions import i64
 
 from headrace_raftlog.model.limits import SNAPSHOT_INFLIGHT_BYTES_MAX
-from headrace_raftlog.storage.cache import EntryCache, cached_bytes
-from headrace_raftlog.storage.compaction import drop_snapshot
-from headrace_raftlog.storage.group_log import StoredGroup
-from headrace_raftlog.storage.group_table import GroupTable
-from headrace_raftlog.storage.snapshot_store import SnapshotWrite
-from headrace_raftlog.storage.write_job import JOB_APPEND, JOB_PART, JOB_SNAPSHOT, WriteJob
-from headrace_raftlog.storage.writer import LogWriter
+from headrace_raftlog.storage.group.cache import EntryCache, cached_bytes
+from headrace_raftlog.storage.group.compaction import drop_snapshot
+from headrace_raftlog.storage.group.group_log import StoredGroup
+from headrace_raftlog.storage.log.group_table import GroupTable
+from headrace_raftlog.storage.writing.snapshot_store import SnapshotWrite
+from headrace_raftlog.storage.writing.write_job import (
+    JOB_APPEND,
+    JOB_PART,
+    JOB_SNAPSHOT,
+    WriteJob,
+    note_job,
+)
+from headrace_raftlog.storage.writing.writer import LogWriter
 
 
 @final
@@ -46,10 +52,10 @@ class JobQueue:
             self.backlog += job.size
             self._gathered.append(job)
 
-    def note(self, token: object) -> None:
+    def note(self, group: int, token: object) -> None:
         """Queue a token alone: it comes back in its turn and waits for no sync of its own."""
         if token is not None:
-            self._gathered.append(WriteJob(None, token))
+            self._gathered.append(note_job(group, token))
 
     def begin(self, group: int, job: WriteJob) -> None:
         """Queue a group's beginning: it is written, in its turn, when something needs a sync."""
@@ -83,7 +89,7 @@ class JobQueue:
             view = write.group
             if view.retired or write.stored.void or view.snapshot_index >= write.snapshot.index:
                 drop_snapshot(view, write.stored)
-                self.note(write.token)
+                self.note(view.group, write.token)
                 del self._snapshots[0]
                 continue
             job = write.next_job(self._salt, view.last_index())
@@ -97,12 +103,20 @@ class JobQueue:
         done = self._writer.done
         while done:
             job = done.popleft()
+            self._note_lengths()
             self.backlog -= job.size
             if job.kind == JOB_PART or job.kind == JOB_SNAPSHOT:
                 self._snapshot_backlog = max(0, self._snapshot_backlog - job.size)
             self._table.note(job)
             if job.kind == JOB_APPEND and job.entries and job.group is not None:
                 self._keep(job.group, job)
+
+    def _note_lengths(self) -> None:
+        """Note how long the segments are that were made for long records."""
+        made = self._writer.own_segments
+        while made:
+            sequence, size = made.popleft()
+            self._table.ledger.lengths[sequence] = size
 
     def _keep(self, group: StoredGroup, job: WriteJob) -> None:
         """Keep what was written in memory while there is room.

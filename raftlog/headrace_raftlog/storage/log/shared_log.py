@@ -11,45 +11,37 @@ from mypy_extensions import i64
 from headrace_raftlog.model.entry import Entry, HardState
 from headrace_raftlog.model.errors import LogWriteError
 from headrace_raftlog.model.histogram import Histogram
-from headrace_raftlog.model.limits import WRITE_BACKLOG_BYTES_MAX
 from headrace_raftlog.model.membership import Membership
 from headrace_raftlog.model.snapshot import Snapshot
-from headrace_raftlog.storage.cache import EntryCache, cached_bytes
-from headrace_raftlog.storage.collector import Collector
-from headrace_raftlog.storage.compaction import drop_snapshot, install, lacking
-from headrace_raftlog.storage.files import Files
-from headrace_raftlog.storage.group_log import StoredGroup
-from headrace_raftlog.storage.group_table import GroupTable
-from headrace_raftlog.storage.identity import Identity
-from headrace_raftlog.storage.job_queue import JobQueue
-from headrace_raftlog.storage.lost_entries import put_back
-from headrace_raftlog.storage.opening import find_position, found_jobs, lock_directory, recover
-from headrace_raftlog.storage.options import LogOptions
-from headrace_raftlog.storage.record import BATCH_FRAME_BYTES, GROUP_FRAME_BYTES, HEADER_BYTES
-from headrace_raftlog.storage.recovery import Recovery
-from headrace_raftlog.storage.segment import SEGMENT_HEADER_BYTES, SegmentReader
-from headrace_raftlog.storage.snapshot_store import (
-    INSTALLED,
-    TAKEN,
-    SnapshotWrite,
-    read_snapshot,
+from headrace_raftlog.storage.disk.files import Files
+from headrace_raftlog.storage.disk.options import LogOptions
+from headrace_raftlog.storage.group.cache import EntryCache, cached_bytes
+from headrace_raftlog.storage.group.compaction import drop_snapshot, install, lacking
+from headrace_raftlog.storage.group.group_log import StoredGroup
+from headrace_raftlog.storage.group.lost_entries import put_back
+from headrace_raftlog.storage.log.collector import Collector
+from headrace_raftlog.storage.log.group_table import GroupTable
+from headrace_raftlog.storage.log.job_queue import JobQueue
+from headrace_raftlog.storage.recovery import opening
+from headrace_raftlog.storage.recovery.recovery import Recovery
+from headrace_raftlog.storage.segment.record import (
+    BATCH_FRAME_BYTES,
+    GROUP_FRAME_BYTES,
+    HEADER_BYTES,
 )
-from headrace_raftlog.storage.write_job import (
-    WriteJob,
-    append_jobs,
-    base_job,
-    delete_job,
-    incoming_jobs,
-    mend_job,
-    state_job,
-    tombstone_job,
+from headrace_raftlog.storage.segment.segment import SEGMENT_HEADER_BYTES, SegmentReader
+from headrace_raftlog.storage.writing import snapshot_store, write_job
+from headrace_raftlog.storage.writing.identity import Identity
+from headrace_raftlog.storage.writing.write_position import (
+    FILES_SHARE,
+    RESERVE_BYTES,
+    WriterPosition,
 )
-from headrace_raftlog.storage.writer import RESERVE_BYTES, LogWriter, WriterPosition
+from headrace_raftlog.storage.writing.writer import LogWriter
 
 _OVERHEAD_BYTES: Final = (
     SEGMENT_HEADER_BYTES + BATCH_FRAME_BYTES + GROUP_FRAME_BYTES + RESERVE_BYTES + 3 * HEADER_BYTES
 )
-_FILES_SHARE: Final = 8  # one part in so many of a segment is kept for the list of the others
 
 
 @final
@@ -63,7 +55,10 @@ class SharedLog:
         directory: where the segments are; no other log's files may be there.
         recovery: what opening found (segments, what was torn), for reports.
         cache: entries in memory; it may be resized.
+        damaged: closed segments in which `collect` has found damage, for the caller to take.
         synced: returns the number of the newest batch that is synced, 0 for none.
+        lock: descriptor of the file that is locked.
+        position: the writer's, to be looked at only.
     """
 
     def __init__(
@@ -79,16 +74,18 @@ class SharedLog:
         self.recovery = recovery
         recovery.ledger.segment_bytes = options.segment_bytes
         self._files = files
-        self._lock = lock
+        self.lock = lock
+        self.position = position
         self._salt: i64 = position.header.salt
-        self._entry_bytes_max: i64 = (
-            options.segment_bytes - _OVERHEAD_BYTES - options.segment_bytes // _FILES_SHARE
-        )
-        self._job_bytes_max: i64 = min(self._entry_bytes_max, options.job_bytes_max)
+        self._entry_bytes_max: i64 = options.entry_bytes_max
+        self._backlog_bytes_max: i64 = options.backlog_bytes_max
+        plain: i64 = options.segment_bytes - _OVERHEAD_BYTES - options.segment_bytes // FILES_SHARE
+        self._job_bytes_max: i64 = min(plain, options.job_bytes_max)
         self._table = GroupTable(recovery)
         self._collector = Collector(
             self._table, self._salt, self._job_bytes_max, self._entry_bytes_max, options
         )
+        self.damaged = self._collector.damaged
         self.cache = EntryCache(options.cache_bytes)
         self._next_serial: i64 = (position.number & 0x7FFFFFFF) << 32
         self._closed = False
@@ -119,15 +116,15 @@ class SharedLog:
             OSError: as the system says.
         """
         disk = files if files is not None else Files()
-        lock = lock_directory(disk, directory)
+        lock = opening.lock_directory(disk, directory)
         reader = SegmentReader(disk, directory)
         try:
-            recovery = recover(disk, directory, reader, identity)
-            position = find_position(disk, recovery, options, identity)
+            recovery = opening.recover(disk, directory, reader, identity)
+            position = opening.find_position(disk, recovery, options, identity)
             reader.salt = position.header.salt
             log = SharedLog(disk, options, lock, recovery, position)
             log._writer.start()
-            if jobs := found_jobs(log._salt, recovery):
+            if jobs := opening.found_jobs(log._salt, recovery):
                 log._queue.gather(jobs)
                 log.flush()
             return log
@@ -159,11 +156,11 @@ class SharedLog:
     @property
     def backlogged(self) -> bool:
         """Whether the host should take no more work until the disk has caught up."""
-        return self.backlog_bytes >= WRITE_BACKLOG_BYTES_MAX
+        return self.backlog_bytes >= self._backlog_bytes_max
 
     @property
     def on_durable(self) -> Callable[[list[object]], None]:
-        """Called in the writer thread with the tokens of a batch, in the order of their appends."""
+        """Called in the writer thread with the tokens of a batch, in order within each group."""
         return self._writer.on_durable
 
     @on_durable.setter
@@ -236,12 +233,11 @@ class SharedLog:
         """
         self._check_open()
         self._queue.reap()
-        table = self._table
-        if group in table.groups or group in table.quarantined:
+        if group in self._table.groups or group in self._table.quarantined:
             self._queue.must_sync = True
-        view = table.begin(group, member, membership)
-        newest: i64 = table.ledger.newest
-        self._queue.begin(group, base_job(self._salt, view, max(0, newest - 1)))
+        view = self._table.begin(group, member, membership)
+        newest: i64 = self._table.ledger.newest
+        self._queue.begin(group, write_job.base_job(self._salt, view, max(0, newest - 1)))
         return view
 
     def append(
@@ -262,12 +258,12 @@ class SharedLog:
             entries: consecutive, possibly none; the list is kept and must not change afterwards.
             must_sync: False when only a commit hint changed: it then waits for the next sync
                 that something else needs, and its token does not wait for it.
-            token: called back once this and every earlier append is durable; None: no call.
+            token: called back once this and all of the group before is durable; None: no call.
 
         Raises:
             KeyError: the group was removed, or is quarantined.
             LogWriteError: an earlier write failed.
-            ValueError: an entry is longer than a segment takes; nothing was appended.
+            ValueError: an entry is longer than the log takes; nothing was appended.
         """
         view = self.group(group)
         self._check_open()
@@ -283,11 +279,12 @@ class SharedLog:
             self._queue.replace_state(group)
         if must_sync or entries:
             limit = self._job_bytes_max
-            self._queue.gather(append_jobs(self._salt, view, hard_state, entries, token, limit))
+            jobs = write_job.append_jobs(self._salt, view, hard_state, entries, token, limit)
+            self._queue.gather(jobs)
             return
         if hard_state is not None:
-            self._queue.defer_state(group, state_job(self._salt, view, hard_state))
-        self._queue.note(token)
+            self._queue.defer_state(group, write_job.state_job(self._salt, view, hard_state))
+        self._queue.note(group, token)
 
     def remove_group(self, group: int, token: object = None) -> None:
         """Forget a group for good; its id is refused while any of its records may be left.
@@ -303,10 +300,10 @@ class SharedLog:
         self._queue.reap()
         self._queue.forget(group)
         if group in self._table.removed:
-            self._queue.gather([WriteJob(None, token)])
+            self._queue.gather([write_job.note_job(group, token)])
             return
-        tomb = self._table.remove(group)
-        self._queue.gather([tombstone_job(self._salt, group, tomb.origin, token)])
+        origin = self._table.remove(group).origin
+        self._queue.gather([write_job.tombstone_job(self._salt, group, origin, token)])
 
     def save_snapshot(self, group: int, snapshot: Snapshot, token: object = None) -> None:
         """Write a snapshot of the group's own applied state; durable, it replaces the log's start.
@@ -328,12 +325,12 @@ class SharedLog:
         self._check_open()
         self._queue.reap()
         if snapshot.index <= view.snapshot_index:
-            self._queue.note(token)
+            self._queue.note(group, token)
             return
         assert view.term_at(snapshot.index) == snapshot.term, f"{snapshot!r} does not fit the log"
         lost = lacking(view, snapshot.kept(), snapshot.index)
         assert not lost, f"group {group}: live entry {lost[0]} is not in the log"
-        self._queue.feed(self._snapshot_write(view, snapshot, token, TAKEN))
+        self._queue.feed(self._snapshot_write(view, snapshot, token, snapshot_store.TAKEN))
 
     def install_snapshot(
         self, group: int, snapshot: Snapshot, keep_suffix: bool, token: object = None
@@ -355,7 +352,7 @@ class SharedLog:
         self._check_open()
         self._queue.reap()
         assert snapshot.index > view.snapshot_index, f"{snapshot!r} is not newer"
-        write = self._snapshot_write(view, snapshot, token, INSTALLED)
+        write = self._snapshot_write(view, snapshot, token, snapshot_store.INSTALLED)
         kept = install(view, snapshot.index, snapshot.term, snapshot.live, keep_suffix)
         if view.snapshot is not None:
             drop_snapshot(view, view.snapshot)
@@ -374,7 +371,7 @@ class SharedLog:
         Raises:
             KeyError: the group was removed, or is quarantined.
             LogWriteError: an earlier write failed.
-            ValueError: an entry is longer than a segment takes; nothing was added.
+            ValueError: an entry is longer than the log takes; nothing was added.
         """
         view = self.group(group)
         self._check_open()
@@ -384,13 +381,14 @@ class SharedLog:
         fresh = [e for e in entries if e.index >= first and not view.has_incoming(e.index)]
         if fresh:
             view.add_incoming(fresh)
-            self._queue.gather(incoming_jobs(self._salt, view, fresh, self._job_bytes_max))
+            limit = self._job_bytes_max
+            self._queue.gather(write_job.incoming_jobs(self._salt, view, fresh, limit))
 
     def mend(self, group: int, entry: Entry) -> bool:
-        """Put a lost entry back as a peer holds it; False when it is not lost, or another one."""
+        """Put a lost entry back, of a peer or from memory; False if it is not lost, or not it."""
         fits = put_back(self.group(group), entry)
         if fits:
-            self._queue.gather([mend_job(self._salt, self.group(group), entry)])
+            self._queue.gather([write_job.mend_job(self._salt, self.group(group), entry)])
         return fits
 
     def missing(self, group: int, live: array[int], commit_index: int) -> list[int]:
@@ -414,7 +412,7 @@ class SharedLog:
             KeyError: the group was removed, or is quarantined.
             OSError: a file cannot be read.
         """
-        return read_snapshot(self.group(group))
+        return snapshot_store.read_snapshot(self.group(group))
 
     def entry_dead(self, group: int, index: int) -> None:
         """Note that the application will not read an entry again.
@@ -442,9 +440,8 @@ class SharedLog:
         """
         self._check_open()
         self._queue.reap()
-        doomed = self._collector.dead_segments()
-        if doomed:
-            self._writer.submit([delete_job(doomed)])
+        if doomed := self._collector.dead_segments():
+            self._writer.submit([write_job.delete_job(doomed)])
         if self.full or self.backlogged:
             return []
         self._collector.step(bytes_max)
@@ -478,7 +475,7 @@ class SharedLog:
         self.flush()
         self._writer.close()
         self._table.reader.close()
-        self._files.close(self._lock)
+        self._files.close(self.lock)
 
     def _check_open(self) -> None:
         failure = self._writer.failure
@@ -488,13 +485,14 @@ class SharedLog:
 
     def _check_entries(self, entries: list[Entry]) -> None:
         for entry in entries:
-            if len(entry.data) > self._entry_bytes_max:
-                text = f"{len(entry.data)} bytes, a segment takes {self._entry_bytes_max}"
-                raise ValueError(f"entry {entry.index} has {text}")
+            size, most = len(entry.data), self._entry_bytes_max
+            if size > most:
+                raise ValueError(f"entry {entry.index} has {size} bytes, the log takes {most}")
 
     def _snapshot_write(
         self, view: StoredGroup, snapshot: Snapshot, token: object, kind: i64
-    ) -> SnapshotWrite:
+    ) -> snapshot_store.SnapshotWrite:
         serial = self._next_serial
         self._next_serial += 1
-        return SnapshotWrite(view, snapshot, serial, token, kind, self._job_bytes_max)
+        limit = self._job_bytes_max
+        return snapshot_store.SnapshotWrite(view, snapshot, serial, token, kind, limit)

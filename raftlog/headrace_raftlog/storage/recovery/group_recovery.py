@@ -15,11 +15,11 @@ from mypy_extensions import i64
 
 from headrace_raftlog.model.entry import ENTRY_CONFIG, HardState
 from headrace_raftlog.model.membership import NOBODY, Membership
-from headrace_raftlog.storage.snapshot_record import StoredSnapshot
+from headrace_raftlog.storage.group.snapshot_record import StoredSnapshot
 
 
 @final
-class Strays:
+class DiscontinuousEntries:
     """Entries that do not continue the log where they were found: 34 bytes each.
 
     Attributes:
@@ -123,8 +123,8 @@ class FoundGroup:
         self.tip_era: i64 = -1
         self.tip_term: i64 = 0
         self.configs: list[int] = []
-        self.strays: Strays | None = None
-        self.incoming: Strays | None = None
+        self.strays: DiscontinuousEntries | None = None
+        self.incoming: DiscontinuousEntries | None = None
         self.lost: list[tuple[int, int]] = []
         self.lost_base_era: i64 = -1
         self.lost_snapshots: list[tuple[int, int, int]] = []
@@ -183,7 +183,7 @@ class FoundGroup:
         self, era: i64, index: i64, term: i64, location: i64, length: i64, kind: i64
     ) -> None:
         if self.strays is None:
-            self.strays = Strays()
+            self.strays = DiscontinuousEntries()
         self.strays.add(era, index, term, location, length, kind)
 
     def _cut(self, index: i64) -> None:
@@ -235,7 +235,7 @@ class FoundGroup:
         if era >= self.base_era:
             self.era = max(self.era, era)
             if self.incoming is None:
-                self.incoming = Strays()
+                self.incoming = DiscontinuousEntries()
             self.incoming.add(era, index, term, location, length, 0)
 
     def take_state(self, era: i64, state: HardState, location: i64) -> None:

@@ -10,13 +10,13 @@ from mypy_extensions import i64
 
 from headrace_raftlog.model.entry import ENTRY_CONFIG, HardState
 from headrace_raftlog.model.errors import CorruptLogError
-from headrace_raftlog.storage.group_log import STATE_BYTES, StoredGroup
-from headrace_raftlog.storage.group_recovery import FoundGroup, Strays
-from headrace_raftlog.storage.lost_entries import drop_incoming, lose
-from headrace_raftlog.storage.record import HEADER_BYTES
-from headrace_raftlog.storage.snapshot_record import StoredSnapshot
-from headrace_raftlog.storage.snapshot_store import read_data
-from headrace_raftlog.storage.sparse_index import LENGTH_MASK, SparseIndex
+from headrace_raftlog.storage.group.group_log import STATE_BYTES, StoredGroup
+from headrace_raftlog.storage.group.lost_entries import drop_incoming, lose
+from headrace_raftlog.storage.group.snapshot_record import StoredSnapshot
+from headrace_raftlog.storage.recovery.group_recovery import DiscontinuousEntries, FoundGroup
+from headrace_raftlog.storage.segment.record import HEADER_BYTES
+from headrace_raftlog.storage.segment.sparse_index import LENGTH_MASK, SparseIndex
+from headrace_raftlog.storage.writing.snapshot_store import read_data
 
 
 @final
@@ -292,7 +292,7 @@ class Resolution:
         return True
 
 
-def best_by_index(strays: Strays | None, base_era: i64) -> dict[int, int]:
+def best_by_index(strays: DiscontinuousEntries | None, base_era: i64) -> dict[int, int]:
     """Return the newest place of each index among entries fetched from peers."""
     out: dict[int, int] = {}
     if strays is not None:

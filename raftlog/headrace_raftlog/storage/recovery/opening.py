@@ -6,19 +6,19 @@ import os
 from typing import Final
 
 from headrace_raftlog.model.errors import IdentityError, LogLockedError
-from headrace_raftlog.storage.files import Files
-from headrace_raftlog.storage.identity import Identity
-from headrace_raftlog.storage.options import LogOptions
-from headrace_raftlog.storage.recovery import Recovery
-from headrace_raftlog.storage.repair import repair
-from headrace_raftlog.storage.segment import (
+from headrace_raftlog.storage.disk.files import Files
+from headrace_raftlog.storage.disk.options import LogOptions
+from headrace_raftlog.storage.recovery.recovery import Recovery
+from headrace_raftlog.storage.recovery.repair import repair
+from headrace_raftlog.storage.segment.segment import (
     SEGMENT_HEADER_BYTES,
     SegmentDraft,
     SegmentHeader,
     SegmentReader,
 )
-from headrace_raftlog.storage.write_job import WriteJob, quarantine_job, state_job
-from headrace_raftlog.storage.writer import WriterPosition
+from headrace_raftlog.storage.writing.identity import Identity
+from headrace_raftlog.storage.writing.write_job import WriteJob, quarantine_job, state_job
+from headrace_raftlog.storage.writing.write_position import WriterPosition
 
 LOCK_NAME: Final = "lock"
 

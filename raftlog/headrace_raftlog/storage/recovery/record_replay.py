@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from typing import final
+from typing import Final, final
 
 from mypy_extensions import i64
 
 from headrace_raftlog.model.entry import ENTRY_CONFIG
 from headrace_raftlog.model.errors import CorruptLogError
 from headrace_raftlog.model.membership import decode_membership
-from headrace_raftlog.storage.group_recovery import FoundGroup
-from headrace_raftlog.storage.record import (
+from headrace_raftlog.storage.group.snapshot_record import decode_final, part_serial
+from headrace_raftlog.storage.recovery.group_recovery import FoundGroup
+from headrace_raftlog.storage.segment.record import (
     FLAG_COPY,
     HEADER_BYTES,
     RECORD_BASE,
@@ -20,7 +21,9 @@ from headrace_raftlog.storage.record import (
     RECORD_INCOMING,
     RECORD_NAMES,
     RECORD_PART,
+    RECORD_PLACED,
     RECORD_QUARANTINE,
+    RECORD_RESERVED,
     RECORD_SNAPSHOT,
     RECORD_STATE,
     RECORD_TOMBSTONE,
@@ -34,7 +37,8 @@ from headrace_raftlog.storage.record import (
     record_payload_at,
     record_term_at,
 )
-from headrace_raftlog.storage.snapshot_record import decode_final, part_serial
+
+_OF_NO_GROUP: Final = (RECORD_FILES, RECORD_GONE, RECORD_RESERVED, RECORD_PLACED)
 
 
 @final
@@ -132,7 +136,7 @@ class Replay:
                 found.take_entry(era, index, term, base | start, length, kind, copy)
             elif record_type == RECORD_TOMBSTONE and group in self.removed:
                 self.removed[group].location = base | start
-            elif record_type != RECORD_FILES and record_type != RECORD_GONE:
+            elif record_type not in _OF_NO_GROUP:
                 found = self._find(group, sequence)
                 if found is None:
                     continue
@@ -152,7 +156,7 @@ class Replay:
             Groups concerned: none or one.
         """
         length, record_type, kind, flags, era, group, term, index = record_fields(data, start)
-        if record_type in (RECORD_FILES, RECORD_GONE):
+        if record_type in _OF_NO_GROUP:
             return []
         location: i64 = (sequence << 32) | start
         reason = (

@@ -11,35 +11,35 @@ from mypy_extensions import i64
 
 from headrace_raftlog.model.errors import CorruptLogError
 from headrace_raftlog.model.membership import can_do_without
-from headrace_raftlog.storage.accounting import Ledger
-from headrace_raftlog.storage.damaged_batch import read_damaged_batch
-from headrace_raftlog.storage.file_list import FileSpan
-from headrace_raftlog.storage.file_survey import Survey
-from headrace_raftlog.storage.files import Files
-from headrace_raftlog.storage.group_log import StoredGroup
-from headrace_raftlog.storage.group_recovery import FoundGroup
-from headrace_raftlog.storage.group_resolution import Resolution, count_live
-from headrace_raftlog.storage.lost_entries import newest_membership
-from headrace_raftlog.storage.membership_pool import MembershipPool
-from headrace_raftlog.storage.record import (
+from headrace_raftlog.storage.disk.files import Files
+from headrace_raftlog.storage.group.accounting import Ledger
+from headrace_raftlog.storage.group.group_log import StoredGroup
+from headrace_raftlog.storage.group.lost_entries import newest_membership
+from headrace_raftlog.storage.group.membership_pool import MembershipPool
+from headrace_raftlog.storage.recovery.group_recovery import FoundGroup
+from headrace_raftlog.storage.recovery.group_resolution import Resolution, count_live
+from headrace_raftlog.storage.recovery.record_replay import Quarantine, Replay
+from headrace_raftlog.storage.segment.damaged_batch import read_damaged_batch
+from headrace_raftlog.storage.segment.file_list import FileSpan
+from headrace_raftlog.storage.segment.file_survey import Survey
+from headrace_raftlog.storage.segment.record import (
     HEADER_BYTES,
     SECTOR_BYTES,
     Batch,
     head_number_at,
-    read_batch,
+    read_whole_batch,
     sector_end,
 )
-from headrace_raftlog.storage.record_replay import Quarantine, Replay
-from headrace_raftlog.storage.segment import (
-    SEGMENT_HEADER_BYTES,
-    SegmentHeader,
-    SegmentReader,
-)
-from headrace_raftlog.storage.segment_scan import (
+from headrace_raftlog.storage.segment.scan import (
     claimed_bytes,
     later_head,
     named_groups,
     nonzero_end,
+)
+from headrace_raftlog.storage.segment.segment import (
+    SEGMENT_HEADER_BYTES,
+    SegmentHeader,
+    SegmentReader,
 )
 
 
@@ -164,7 +164,7 @@ class Recovery:
         position: i64 = SEGMENT_HEADER_BYTES
         salt: i64 = header.salt
         while position >= 0 and position < len(data):
-            batch = read_batch(data, position, self._number, salt)
+            batch = read_whole_batch(data, position, self._number, salt)
             if batch.end == 0:
                 position = self._judge(data, batch, header, span, path)
                 continue
@@ -191,6 +191,11 @@ class Recovery:
             Where to go on reading, -1 at the end of the segment's batches.
         """
         salt: i64 = header.salt
+        if batch.stop:  # a record that it places was synced before it was begun
+            self.last = batch
+            self.last_in = header.sequence
+            number: i64 = batch.number + 1
+            return self._lose(data, batch, header, number, batch.follows, path)
         end = nonzero_end(data, batch.start)
         later: i64 = later_head(data, batch.start, end, batch.number, salt)
         if span is not None and self._number > span.last:
@@ -257,6 +262,9 @@ class Recovery:
         known = read_damaged_batch(data, batch.start, batch.number, stop, salt)
         if known is None or known.end > stop:
             return 0
+        end: i64 = known.end
+        if later >= 0 and head_number_at(data, later, salt) == batch.number + 1:
+            end = later  # what lies between is reserved
         reason = f"{path}: damaged record at byte {batch.damage}: {batch.reason}"
         whole = Batch(batch.number, batch.start)
         affected = set(known.unknown)
@@ -272,8 +280,8 @@ class Recovery:
         self._note(header, batch, batch.reason, sorted(affected))
         self._number = batch.number + 1
         self.last_sequence = header.sequence
-        self.end = known.end
-        return known.end
+        self.end = end
+        return end
 
     def _note(self, header: SegmentHeader, batch: Batch, reason: str, groups: list[int]) -> None:
         self.damaged.append(DamagedStretch(header.sequence, batch.damage, reason, groups))

@@ -5,10 +5,9 @@ from __future__ import annotations
 import contextlib
 import os
 
-from headrace_raftlog.storage.files import Files
-from headrace_raftlog.storage.record import Batch
-from headrace_raftlog.storage.recovery import Recovery
-from headrace_raftlog.storage.writer import write_all
+from headrace_raftlog.storage.disk.files import Files, write_all
+from headrace_raftlog.storage.recovery.recovery import Recovery
+from headrace_raftlog.storage.segment.record import Batch
 
 _ZEROS = bytes(1 << 20)
 
@@ -65,7 +64,7 @@ def _write(files: Files, path: str, data: bytes, offset: int) -> None:
 def _write_again(files: Files, path: str, batch: Batch) -> None:
     fd = files.open(path, write=True)
     try:
-        data = files.read(fd, batch.end - batch.start, batch.start)
+        data = files.read(fd, batch.stop - batch.start, batch.start)
         write_all(files, fd, [data], len(data), batch.start)
     finally:
         files.close(fd)

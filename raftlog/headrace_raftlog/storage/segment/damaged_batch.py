@@ -12,29 +12,35 @@ from typing import Final, final
 
 from mypy_extensions import i64
 
-from headrace_raftlog.storage.record import (
+from headrace_raftlog.storage.segment.record import (
+    HEAD_PLAIN,
+    HEAD_RESERVED,
     HEADER_BYTES,
     RECORD_ENTRY,
     RECORD_FILES,
     RECORD_GONE,
     RECORD_NAMES,
+    RECORD_PLACED,
+    RECORD_RESERVED,
     RECORD_TRAILER,
     groups_at,
     head_number_at,
     header_is_checked,
     record_bytes,
+    record_era_at,
     record_group_at,
     record_index_at,
+    record_kind_at,
     record_length_at,
     record_term_at,
     record_type_at,
     sector_end,
 )
-from headrace_raftlog.storage.segment import SEGMENT_HEADER_BYTES
+from headrace_raftlog.storage.segment.segment import SEGMENT_HEADER_BYTES
 
 _TRAILER_BYTE: Final = bytes([RECORD_TRAILER])
 _TYPE_AT: Final = 8  # where a record's type stands
-_NO_GROUP: Final = (RECORD_FILES, RECORD_GONE)
+_NO_GROUP: Final = (RECORD_FILES, RECORD_GONE, RECORD_RESERVED, RECORD_PLACED)
 
 
 @final
@@ -42,8 +48,8 @@ class DamagedBatch:
     """A batch that is not intact and whose records are known one by one all the same.
 
     Attributes:
-        end: first sector boundary behind it.
-        offsets: of all its records, in order.
+        end: first sector boundary behind it and what it reserves.
+        offsets: of all its records, in order, those that it places behind the one that does.
         intact: for each of them, whether it is intact.
         blind: offsets of those of the damaged ones that say nothing any more.
         unknown: groups that these can be of.
@@ -59,14 +65,23 @@ class DamagedBatch:
 
 @final
 class _Frame:
-    """Contents of a batch according to its intact end or ends."""
+    """Contents of a batch according to its intact end or ends; `kind` is that of its head."""
 
-    def __init__(self, first: i64, stop: i64, end: i64, count: i64, groups: list[int]) -> None:
+    def __init__(
+        self,
+        first: i64,
+        stop: i64,
+        end: i64,
+        count: i64,
+        groups: list[int],
+        kind: i64 = HEAD_PLAIN,
+    ) -> None:
         self.first = first
         self.stop = stop
         self.end = end
         self.count = count
         self.groups = groups
+        self.kind = kind
 
 
 def read_damaged_batch(
@@ -90,6 +105,23 @@ def read_damaged_batch(
     if frame is None or frame.end > len(data) or frame.stop < frame.first:
         return None
     batch = DamagedBatch(frame.end)
+    if not _take_records(data, batch, frame, salt, start == SEGMENT_HEADER_BYTES):
+        return None
+    if batch.blind:
+        batch.unknown = _concerned(data, batch, frame)
+    return batch
+
+
+def _take_records(data: bytes, batch: DamagedBatch, frame: _Frame, salt: i64, lists: bool) -> bool:
+    """Find the records of a frame; return whether as many come out as there should be.
+
+    Args:
+        data: a segment.
+        batch: takes them.
+        frame: where they are.
+        salt: the log's salt.
+        lists: whether the first one is the list of files.
+    """
     position: i64 = frame.first
     count: i64 = 0
     while position < frame.stop:
@@ -99,17 +131,51 @@ def read_damaged_batch(
         known = intact or _is_known(data, position, frame)
         if not intact:
             taken = _length(data, position, known, frame, salt) - position
-        if intact or count > 1 or start > SEGMENT_HEADER_BYTES:  # else it is the list of files
+        passed_over = (count == 1 and lists and not intact) or (
+            not known and _is_reserving(data, position, taken, frame)
+        )
+        if not passed_over:
             batch.offsets.append(position)
             batch.intact.append(intact)
             if not known:
                 batch.blind.append(position)
+            elif not _follow(data, batch, position, frame, salt):
+                return False
         position += taken
-    if count != frame.count:
-        return None
-    if batch.blind:
-        batch.unknown = _concerned(data, batch, frame)
-    return batch
+    return count == frame.count
+
+
+def _is_reserving(data: bytes, position: i64, size: i64, frame: _Frame) -> bool:
+    """Return whether a record of which nothing is believed is the one that reserves bytes.
+
+    It has no payload, and comes first in its batch, or behind the one that places a record.
+    """
+    if frame.kind != HEAD_RESERVED or size != HEADER_BYTES:
+        return False
+    if position == frame.first:
+        return True
+    return (
+        position == frame.first + HEADER_BYTES
+        and record_type_at(data, frame.first) == RECORD_PLACED
+    )
+
+
+def _follow(data: bytes, batch: DamagedBatch, position: i64, frame: _Frame, salt: i64) -> bool:
+    """Take what a record with a believed header places or reserves; False if that cannot be."""
+    record_type: i64 = record_type_at(data, position)
+    if record_type == RECORD_RESERVED:
+        size: i64 = record_index_at(data, position)
+        if size < 0 or batch.end + size > len(data):
+            return False
+        batch.end += size
+    elif record_type == RECORD_PLACED:
+        first: i64 = record_term_at(data, position)
+        stop: i64 = first + record_index_at(data, position)
+        if first < SEGMENT_HEADER_BYTES or stop > position:
+            return False
+        placed = _Frame(first, stop, frame.end, record_era_at(data, position), frame.groups)
+        return _take_records(data, batch, placed, salt, False)
+    return True
 
 
 def _frame_of_head(data: bytes, start: i64, number: i64, salt: i64) -> _Frame | None:
@@ -123,6 +189,7 @@ def _frame_of_head(data: bytes, start: i64, number: i64, salt: i64) -> _Frame | 
         sector_end(start + size),
         record_index_at(data, start),
         groups_at(data, start),
+        record_kind_at(data, start),
     )
 
 

@@ -7,19 +7,26 @@ slow disk delays whoever wants that piece and nobody else.
 
 from __future__ import annotations
 
+import errno
+import logging
 import threading
 from collections import OrderedDict, deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from queue import SimpleQueue
 from typing import Final, NamedTuple
 
 from headrace_raftlog.model.limits import (
+    READ_CACHED_BYTES_MAX,
     READ_PIECES_BYTES_MAX,
     READ_PIECES_MAX,
     READ_THREADS,
 )
-from headrace_raftlog.storage.files import Files
+from headrace_raftlog.storage.disk.files import Files, is_lost
+from headrace_raftlog.storage.segment.long_record import is_whole_record
+from headrace_raftlog.storage.segment.record import HEADER_BYTES
+
+LOG: Final = logging.getLogger("headrace.raft")
 
 _UNUSED_TURNS: Final = 2  # turns of the loop for which a piece waits for whoever asked for it
 
@@ -28,13 +35,52 @@ def tell_nobody() -> None:
     """Stand in for a callback that nobody needs."""
 
 
+def call_each(callbacks: Iterable[Callable[[], None]]) -> None:
+    """Call functions one after the other, those behind one that raises as well.
+
+    Raises:
+        Exception: what the first raised that did; what others raised is logged.
+    """
+    first: Exception | None = None
+    for call in callbacks:
+        try:
+            call()
+        except Exception as error:
+            if first is None:
+                first = error
+            else:
+                LOG.error("another callback failed as well", exc_info=error)
+    if first is not None:
+        raise first
+
+
 class Place(NamedTuple):
-    """A stretch of a segment: its path, the first byte, and how many are wanted."""
+    """A stretch of a segment: its path, the first byte, how many are wanted, and who wants them.
+
+    Of more than `count_min` bytes the rest is read ahead. Owners take turns: whoever wants much
+    keeps only itself waiting. With a `salt` it is one record, whose checksum is taken as well.
+    """
 
     path: str
     sequence: int
     offset: int
     size: int
+    owner: int = 0
+    count_min: int = 0
+    salt: int = 0
+
+    @property
+    def is_long(self) -> bool:
+        """Whether it does not share the room of the others; of such, one is read at a time."""
+        return self.size > READ_PIECES_BYTES_MAX // 2
+
+
+class LongRecord(NamedTuple):
+    """A record that was read by a thread: its header, its payload, and whether it is intact."""
+
+    head: bytes
+    payload: bytes
+    is_intact: bool
 
 
 class Piece:
@@ -44,13 +90,17 @@ class Piece:
         offset: of the first byte in the segment.
         data: the bytes.
         error: why they could not be read, raised by whoever uses them; None if they were.
+        record: it, where it is a whole record and `data` is empty.
         kept_turns: turns for which it is not dropped, so that whoever asked for it finds it.
     """
 
-    def __init__(self, offset: int, data: bytes, error: OSError | None) -> None:
+    def __init__(
+        self, offset: int, data: bytes, error: OSError | None, record: LongRecord | None = None
+    ) -> None:
         self.offset = offset
         self.data = data
         self.error = error
+        self.record = record
         self.kept_turns = _UNUSED_TURNS if error is None else 0
 
 
@@ -58,7 +108,8 @@ class DiskReads:
     """Reads pieces ahead of their use. Belongs to the event loop's thread, as its callbacks do.
 
     Attributes:
-        held_bytes: in pieces that are kept; READ_PIECES_BYTES_MAX at most, or one piece.
+        held_bytes: in pieces that are kept; READ_PIECES_BYTES_MAX at most, or one piece. Records
+            read as such are kept besides, for the turns in which whoever asked comes for them.
         fetched: pieces read by threads since the start.
     """
 
@@ -67,10 +118,13 @@ class DiskReads:
         self.fetched = 0
         self._files = files
         self._pieces: OrderedDict[tuple[int, int], Piece] = OrderedDict()  # used last: last
-        self._waiting: deque[Place] = deque()
+        self._records: dict[tuple[int, int], Piece] = {}
+        self._waiting: dict[int, deque[Place]] = {}  # by owner, in rotation
         self._callbacks: dict[tuple[int, int], list[Callable[[], None]]] = {}
+        self._ages = False  # whether a turn of pieces is due
         self._under_way = 0
-        self._under_way_bytes = 0
+        self._under_way_bytes = 0  # but those of a long place
+        self._long_under_way = False
         self._jobs: SimpleQueue[Place | None] = SimpleQueue()
         self._threads: list[threading.Thread] = []
         self._call_soon: Callable[[Callable[[], object]], object] | None = None
@@ -107,6 +161,27 @@ class DiskReads:
                 raise piece.error
         return None
 
+    def join(self, sequence: int, offset: int, count: int) -> bytes | None:
+        """Return bytes that several pieces in memory hold together, None where they do not."""
+        parts: list[bytes] = []
+        while count > 0:
+            part = self._part(sequence, offset, count)
+            if not part:
+                return None
+            parts.append(part)
+            offset += len(part)
+            count -= len(part)
+        return b"".join(parts)
+
+    def _part(self, sequence: int, offset: int, count: int) -> bytes:
+        """Return what one piece holds from an offset on, nothing where none does."""
+        for key, piece in self._pieces.items():
+            start = offset - piece.offset
+            if key[0] == sequence and 0 <= start < len(piece.data):
+                piece.kept_turns = 0
+                return piece.data[start : start + count]
+        return b""
+
     def holds(self, sequence: int, offset: int, count: int) -> bool:
         """Return whether `find` would return these bytes, or raise why they cannot be read."""
         for key, piece in self._pieces.items():
@@ -119,8 +194,38 @@ class DiskReads:
                 return True
         return False
 
+    def take_record(self, sequence: int, offset: int) -> LongRecord | None:
+        """Return a record that was read as such, None where it is not in memory.
+
+        Raises:
+            OSError: it could not be read; the next call reads again.
+        """
+        piece = self._records.get((sequence, offset))
+        if piece is None:
+            return None
+        if piece.error is not None:
+            del self._records[sequence, offset]
+            raise piece.error
+        return piece.record
+
+    def fetch_record(self, place: Place, done: Callable[[], None]) -> bool:
+        """Have a thread read a record and take its checksum; as `fetch`."""
+        key = (place.sequence, place.offset)
+        if key in self._records:
+            return True
+        callbacks = self._callbacks.get(key)
+        if callbacks is None:
+            self._callbacks[key] = [done]
+            self._waiting.setdefault(place.owner, deque()).append(place)
+            self._hand_out()
+        elif done not in callbacks:
+            callbacks.append(done)
+        return False
+
     def fetch(self, place: Place, fd: int, count_min: int, done: Callable[[], None]) -> bool:
         """Bring a piece into memory: at once where the system has it in its cache, else later.
+
+        A long piece comes later in any case: to copy it takes the loop as long as a disk would.
 
         Args:
             place: the piece that is wanted; the end of the file may cut it.
@@ -138,19 +243,46 @@ class DiskReads:
             if done not in callbacks:
                 callbacks.append(done)
             return False
-        data = self._files.read_cached(fd, place.size, place.offset)
+        data: bytes | None = None
+        if place.size <= READ_CACHED_BYTES_MAX:
+            data = self._files.read_cached(fd, place.size, place.offset)
         if data is not None and len(data) >= count_min:
             self._keep(key, Piece(place.offset, data, None))
             return True
         self._callbacks[key] = [done]
-        self._waiting.append(place)
+        self._waiting.setdefault(place.owner, deque()).append(place._replace(count_min=count_min))
         self._hand_out()
+        return False
+
+    def give_up(self, done: Callable[[], None]) -> None:
+        """Do not call a function any more; what only it waits for is read no more.
+
+        What a thread reads already is read to its end.
+        """
+        for key, callbacks in list(self._callbacks.items()):
+            if done not in callbacks:
+                continue
+            callbacks.remove(done)
+            if not callbacks and self._take_back(key):
+                del self._callbacks[key]
+
+    def _take_back(self, key: tuple[int, int]) -> bool:
+        """Read a piece no more; return whether no thread reads it yet."""
+        for owner, places in self._waiting.items():
+            for place in places:
+                if (place.sequence, place.offset) == key:
+                    places.remove(place)
+                    if not places:
+                        del self._waiting[owner]
+                    return True
         return False
 
     def forget(self, sequence: int) -> None:
         """Drop the pieces of a segment that is to be removed, or holds what was not expected."""
         for key in [key for key in self._pieces if key[0] == sequence]:
             self._drop(key)
+        for key in [key for key in self._records if key[0] == sequence]:
+            del self._records[key]
 
     def close(self) -> None:
         """End the threads; nobody is called back any more."""
@@ -162,19 +294,42 @@ class DiskReads:
 
     def _hand_out(self) -> None:
         """Give threads work, as long as what they bring has room."""
-        while self._waiting and self._under_way < READ_THREADS:
-            place = self._waiting[0]
-            taken = self._under_way_bytes + sum(
-                len(piece.data) for piece in self._pieces.values() if piece.kept_turns
-            )
-            if self._under_way and taken + place.size > READ_PIECES_BYTES_MAX:
+        while self._under_way < READ_THREADS:
+            owner = self._next_owner()
+            if owner is None:
                 return
-            self._waiting.popleft()
+            places = self._waiting.pop(owner)
+            place = places.popleft()
+            if places:
+                self._waiting[owner] = places
             self._under_way += 1
-            self._under_way_bytes += place.size
+            self._count(place, place.size)
             if len(self._threads) < self._under_way:
                 self._begin_thread()
             self._jobs.put(place)
+
+    def _next_owner(self) -> int | None:
+        """Return whose turn it is, None where what comes next has to wait for room.
+
+        Who wants a long piece while one is read lets the others pass.
+        """
+        for owner, places in self._waiting.items():
+            if not places[0].is_long:
+                taken = self._under_way_bytes + sum(
+                    len(piece.data) for piece in self._pieces.values() if piece.kept_turns
+                )
+                room = taken + places[0].size <= READ_PIECES_BYTES_MAX
+                return owner if room or not self._under_way else None
+            if not self._long_under_way:
+                return owner
+        return None
+
+    def _count(self, place: Place, size: int) -> None:
+        """Count a place that is under way, or with a negative size is not any more."""
+        if place.is_long:
+            self._long_under_way = size > 0
+        else:
+            self._under_way_bytes += size
 
     def _begin_thread(self) -> None:
         name = f"headrace-reads-{len(self._threads)}"
@@ -186,46 +341,97 @@ class DiskReads:
         while (place := self._jobs.get()) is not None:
             piece = self._read(place)
             call_soon = self._call_soon
-            if call_soon is not None:
+            if call_soon is None:
+                continue
+            try:
                 call_soon(partial(self._take, place, piece))
+            except RuntimeError:
+                if self._call_soon is not None:
+                    raise
+                # closed since the line above, and the loop with it: nobody waits any more
 
     def _read(self, place: Place) -> Piece:
         try:
             fd = self._files.open(place.path)
             try:
-                data = self._files.read(fd, place.size, place.offset)
+                if place.salt:
+                    return Piece(place.offset, b"", None, self._read_record(fd, place))
+                data = self._read_at(fd, place)
             finally:
                 self._files.close(fd)
         except OSError as error:
             return Piece(place.offset, b"", error)
+        except MemoryError:
+            text = f"no memory to read {place.size} bytes"
+            return Piece(place.offset, b"", OSError(errno.ENOMEM, text, place.path))
         return Piece(place.offset, data, None)
 
+    def _read_at(self, fd: int, place: Place) -> bytes:
+        """Read a piece; where the disk has lost something of it, what is needed alone.
+
+        A bad sector behind a healthy record says nothing of that record.
+        """
+        try:
+            return self._files.read(fd, place.size, place.offset)
+        except OSError as error:
+            if not is_lost(error) or place.size <= place.count_min:
+                raise
+        return self._files.read(fd, place.count_min, place.offset)
+
+    def _read_record(self, fd: int, place: Place) -> LongRecord:
+        """Read a record in two parts, so that nobody has to cut its payload out."""
+        head = self._files.read(fd, HEADER_BYTES, place.offset)
+        size = place.size - HEADER_BYTES
+        payload = self._files.read(fd, size, place.offset + HEADER_BYTES)
+        return LongRecord(head, payload, is_whole_record(head, payload, place.salt))
+
     def _take(self, place: Place, piece: Piece) -> None:
-        """Keep a piece that was read and tell who waits for it."""
+        """Keep a piece that was read and tell all who wait for it, whatever one of them raises."""
         if self._call_soon is None:
             return
         self._under_way -= 1
-        self._under_way_bytes -= place.size
+        self._count(place, -place.size)
         self.fetched += 1
         key = (place.sequence, place.offset)
-        self._keep(key, piece)
-        for done in self._callbacks.pop(key, []):
-            done()
-        self._call_soon(self._turn)
-        self._hand_out()
+        if place.salt:
+            piece.kept_turns = _UNUSED_TURNS
+            self._records[key] = piece
+        else:
+            self._keep(key, piece)
+        try:
+            call_each(self._callbacks.pop(key, []))
+        finally:
+            self._age_soon()
+            self._hand_out()
+
+    def _age_soon(self) -> None:
+        if self._call_soon is not None and not self._ages:
+            self._ages = True
+            self._call_soon(self._turn)
 
     def _turn(self) -> None:
-        """Age pieces that nobody has used; called once for each that was read."""
+        """Age pieces that nobody has used, once a turn of the loop."""
+        self._ages = False
+        kept = 0
         for piece in self._pieces.values():
             piece.kept_turns = max(0, piece.kept_turns - 1)
+            kept += piece.kept_turns
+        for key, piece in list(self._records.items()):
+            piece.kept_turns -= 1
+            kept += 1
+            if piece.kept_turns < 0:
+                del self._records[key]
         self._make_room()
         self._hand_out()
+        if kept:
+            self._age_soon()
 
     def _keep(self, key: tuple[int, int], piece: Piece) -> None:
         self._drop(key)
         self._pieces[key] = piece
         self.held_bytes += len(piece.data)
         self._make_room()
+        self._age_soon()
 
     def _make_room(self) -> None:
         """Drop what was not used for longest and is not waited for, but never the newest."""

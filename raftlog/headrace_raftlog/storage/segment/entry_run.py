@@ -5,8 +5,12 @@ from __future__ import annotations
 from mypy_extensions import i64
 
 from headrace_raftlog.model.entry import Entry
-from headrace_raftlog.model.errors import CorruptLogError
-from headrace_raftlog.storage.record import (
+from headrace_raftlog.model.errors import LostEntryError
+from headrace_raftlog.model.limits import READ_CACHED_BYTES_MAX
+from headrace_raftlog.storage.disk.files import is_lost
+from headrace_raftlog.storage.segment.disk_reads import LongRecord
+from headrace_raftlog.storage.segment.long_record import entry_of
+from headrace_raftlog.storage.segment.record import (
     RECORD_ENTRY,
     RECORD_INCOMING,
     decode_entry,
@@ -16,7 +20,7 @@ from headrace_raftlog.storage.record import (
     record_term_at,
     record_type_at,
 )
-from headrace_raftlog.storage.segment import SegmentReader
+from headrace_raftlog.storage.segment.segment import SegmentReader
 
 
 def read_run(
@@ -40,25 +44,56 @@ def read_run(
         out: where they go.
 
     Raises:
-        CorruptLogError: a record fails its checksum, or is another one.
-        OSError: the file cannot be read.
+        LostEntryError: a record fails its checksum, is another one, or the disk has lost it.
+        OSError: the file cannot be read for another reason.
     """
     sequence: i64 = location >> 32
     offset: i64 = location & 0xFFFFFFFF
-    data = reader.read(sequence, offset, size)
+    if size > READ_CACHED_BYTES_MAX and len(terms) == 1:
+        whole = _take_long(reader, group, location, low)
+        if whole is not None:
+            if not whole.is_intact or not _is_record_of(whole.head, 0, group, low, terms[0]):
+                path = reader.path(sequence)
+                raise LostEntryError(path, offset, group, low, "is not intact there")
+            out.append(entry_of(whole.head, whole.payload))
+            return
+    data = _data_of(reader, group, location, size, low)
     position: i64 = 0
     index: i64 = low
     for term in terms:
         taken: i64 = record_bytes(data, position, len(data), reader.salt)
         if taken < 0 or not _is_record_of(data, position, group, index, term):
-            raise CorruptLogError(
-                reader.path(sequence),
-                offset + position,
-                f"entry {index} of group {group} is not intact there",
+            raise LostEntryError(
+                reader.path(sequence), offset + position, group, index, "is not intact there"
             )
         out.append(decode_entry(data, position))
         position += taken
         index += 1
+
+
+def _take_long(reader: SegmentReader, group: i64, location: i64, low: i64) -> LongRecord | None:
+    try:
+        return reader.reads.take_record(location >> 32, location & 0xFFFFFFFF)
+    except OSError as error:
+        raise _lost(reader, group, location, low, error) from error
+
+
+def _data_of(reader: SegmentReader, group: i64, location: i64, size: i64, low: i64) -> bytes:
+    try:
+        return reader.read(location >> 32, location & 0xFFFFFFFF, size)
+    except OSError as error:
+        raise _lost(reader, group, location, low, error) from error
+
+
+def _lost(
+    reader: SegmentReader, group: i64, location: i64, low: i64, error: OSError
+) -> LostEntryError:
+    """Return what to say where the disk has lost an entry; raise any other error as it is."""
+    if not is_lost(error):
+        raise error
+    path = reader.path(location >> 32)
+    reason = f"cannot be read: {error.strerror}"
+    return LostEntryError(path, location & 0xFFFFFFFF, group, low, reason)
 
 
 def _is_record_of(data: bytes, position: i64, group: i64, index: i64, term: i64) -> bool:

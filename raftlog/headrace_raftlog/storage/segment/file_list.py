@@ -6,7 +6,7 @@ from typing import Final, final
 
 from mypy_extensions import i64
 
-from headrace_raftlog.storage.record import (
+from headrace_raftlog.storage.segment.record import (
     BATCH_FRAME_BYTES,
     HEADER_BYTES,
     RECORD_FILES,

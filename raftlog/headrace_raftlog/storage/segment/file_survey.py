@@ -7,10 +7,10 @@ from typing import final
 from mypy_extensions import i64
 
 from headrace_raftlog.model.errors import CorruptLogError
-from headrace_raftlog.storage.file_list import FileSpan, decode_files, decode_gone
-from headrace_raftlog.storage.files import Files
-from headrace_raftlog.storage.record import (
-    HEAD_FILES,
+from headrace_raftlog.storage.disk.files import Files, read_around
+from headrace_raftlog.storage.segment.file_list import FileSpan, decode_files, decode_gone
+from headrace_raftlog.storage.segment.record import (
+    HEAD_PLAIN,
     HEADER_BYTES,
     RECORD_FILES,
     RECORD_GONE,
@@ -26,7 +26,8 @@ from headrace_raftlog.storage.record import (
     record_type_at,
     sector_end,
 )
-from headrace_raftlog.storage.segment import (
+from headrace_raftlog.storage.segment.scan import later_head
+from headrace_raftlog.storage.segment.segment import (
     SEGMENT_HEADER_BYTES,
     UNFINISHED_SUFFIX,
     SegmentHeader,
@@ -36,7 +37,6 @@ from headrace_raftlog.storage.segment import (
     segment_name,
     segment_sequence,
 )
-from headrace_raftlog.storage.segment_scan import later_head
 
 
 @final
@@ -116,10 +116,10 @@ class Survey:
         fd = self.files.open(self.reader.path(sequence))
         try:
             size = self.files.size(fd)
-            data = self.files.read(fd, SEGMENT_HEADER_BYTES + SECTOR_BYTES, 0)
+            data = read_around(self.files, fd, SEGMENT_HEADER_BYTES + SECTOR_BYTES, 0)
             if header_is_intact(data):
                 return data, size
-            return self.files.read(fd, size, 0), size
+            return read_around(self.files, fd, size, 0), size
         finally:
             self.files.close(fd)
 
@@ -166,7 +166,7 @@ class Survey:
             self.spans[span.sequence] = span
         self.listed_in = sequence
         self.first_number = number
-        self._follow(data, SEGMENT_HEADER_BYTES + SECTOR_BYTES, salt)
+        self._follow(data, batch.follows or SEGMENT_HEADER_BYTES + SECTOR_BYTES, salt)
         return True
 
     def _decode(self, path: str, data: bytes, offset: i64) -> list[FileSpan]:
@@ -176,7 +176,10 @@ class Survey:
             raise CorruptLogError(path, offset, str(error)) from error
 
     def _follow(self, data: bytes, start: i64, salt: i64) -> None:
-        """Read which files were removed later; only heads are looked at, damage is passed over."""
+        """Read which files were removed later; mostly heads are looked at, damage is passed over.
+
+        What is reserved is passed over too: clients choose the bytes there.
+        """
         position: i64 = start
         while position < len(data):
             number: i64 = head_number_at(data, position, salt)
@@ -184,8 +187,12 @@ class Survey:
                 position += SECTOR_BYTES
                 continue
             size: i64 = record_term_at(data, position)
-            if record_kind_at(data, position) == HEAD_FILES:
-                self._take_gone(data, read_batch(data, position, number, salt))
+            if record_kind_at(data, position) != HEAD_PLAIN:
+                batch = read_batch(data, position, number, salt)
+                self._take_gone(data, batch)
+                if batch.end:
+                    position = batch.follows
+                    continue
             position = max(position + SECTOR_BYTES, sector_end(position + size))
 
     def _take_gone(self, data: bytes, batch: Batch) -> None:
@@ -218,6 +225,6 @@ def read_file(files: Files, path: str) -> bytes:
     """Return a whole file."""
     fd = files.open(path)
     try:
-        return files.read(fd, files.size(fd), 0)
+        return read_around(files, fd, files.size(fd), 0)
     finally:
         files.close(fd)

@@ -17,6 +17,7 @@ from mypy_extensions import i64
 from headrace_raftlog.model.entry import Entry, HardState
 
 HEADER_BYTES: Final = 40
+CHECKSUM_BYTES: Final = 4  # what a header begins with
 SECTOR_BYTES: Final = 512
 BATCH_FRAME_BYTES: Final = 2 * HEADER_BYTES  # head and trailer of a batch that names no group
 GROUP_FRAME_BYTES: Final = 16  # what head and trailer grow by for each group named
@@ -31,6 +32,8 @@ RECORD_INCOMING: Final = 7
 RECORD_FILES: Final = 8
 RECORD_GONE: Final = 9
 RECORD_QUARANTINE: Final = 10
+RECORD_RESERVED: Final = 11
+RECORD_PLACED: Final = 12
 RECORD_HEAD: Final = 16
 RECORD_TRAILER: Final = 17
 
@@ -45,18 +48,24 @@ RECORD_NAMES: Final = {
     RECORD_FILES: "files",
     RECORD_GONE: "gone",
     RECORD_QUARANTINE: "quarantine",
+    RECORD_RESERVED: "reserved",
+    RECORD_PLACED: "placed",
     RECORD_HEAD: "head",
     RECORD_TRAILER: "trailer",
 }
 
 HEAD_PLAIN: Final = 0  # kind of a batch head
 HEAD_FILES: Final = 1  # kind of the head of a batch that says which files exist
+HEAD_RESERVED: Final = 2  # kind of the head of another batch that reserves bytes behind itself
 FLAG_COPY: Final = 1  # a record that was moved here; it was written first somewhere else
 
 _CHECKSUM: Final = Struct("<I")
 _FIELDS: Final = Struct("<IBBBxIQQQ")  # length, type, kind, flags, era, group, term, index
+_WITH_CHECK: Final = Struct("<IBBBBIQQQ")  # the same with the check behind the flags
 _CHECK_AT: Final = 11  # where the check of a header's own fields stands, 0 in old records
 _CHECK_MODULUS: Final = 227  # prime with 2 as a primitive root: notices every single flipped bit
+_LEFT_32: Final = (1 << 32) % _CHECK_MODULUS  # what a field weighs that stands 32 bits further left
+CHECKED_BYTES: Final = 256 << 10  # bytes of a record whose checksum is taken at once
 _VOTE: Final = Struct("<Q")
 _COPY: Final = bytes([FLAG_COPY])
 _SECTOR_ZEROS: Final = bytes(SECTOR_BYTES)
@@ -78,7 +87,7 @@ def encode_record(
     Args:
         salt: the log's salt, unsigned 32 bits.
         record_type: one of the RECORD_ constants.
-        kind: entry kind; HEAD_FILES or HEAD_PLAIN in a head; 0 for other records.
+        kind: entry kind; a HEAD_ constant in a head; 0 for other records.
         era: how often the group's log was cut back or begun anew before, unsigned 32 bits.
         group: incarnation id; the batch number in a head or trailer.
         term: term; the batch's length in a head, its start in a trailer.
@@ -86,13 +95,27 @@ def encode_record(
         payload: what follows, possibly empty.
         flags: FLAG_COPY or 0.
     """
-    fields = _with_check(
-        _FIELDS.pack(len(payload), record_type, kind, flags, era, group, term, index)
-    )
+    fields = header_fields(record_type, kind, era, group, term, index, len(payload), flags)
     checksum: int = extend(salt, fields)
     if payload:
         checksum = extend(checksum, payload)
     return _CHECKSUM.pack(checksum) + fields
+
+
+def header_fields(
+    record_type: i64,
+    kind: i64,
+    era: i64,
+    group: i64,
+    term: i64,
+    index: i64,
+    length: i64,
+    flags: i64,
+) -> bytes:
+    """Return a header behind its checksum."""
+    marks: i64 = record_type | kind << 8 | flags << 16
+    check: i64 = _check_of(length, marks, era, group, term, index)
+    return _WITH_CHECK.pack(length, record_type, kind, flags, check, era, group, term, index)
 
 
 def encode_entry(salt: i64, era: i64, group: i64, entry: Entry) -> bytes:
@@ -121,6 +144,25 @@ def encode_copy(salt: i64, data: bytes, start: i64, stop: i64) -> bytes:
     fields = data[start + 4 : start + 10] + _COPY + b"\0" + data[start + 12 : start + HEADER_BYTES]
     rest = _with_check(fields) + data[start + HEADER_BYTES : stop]
     return _CHECKSUM.pack(extend(salt, rest)) + rest
+
+
+def _check_of(length: i64, marks: i64, era: i64, group: i64, term: i64, index: i64) -> i64:
+    """Return the check of a header's fields, 1 to _CHECK_MODULUS, without one long number.
+
+    Args:
+        length: of the payload.
+        marks: type, kind and flags, the type in the lowest 8 bits.
+        era: unsigned 32 bits, as `length`.
+        group: not negative, as `term` and `index`.
+        term: see `encode_record`.
+        index: likewise.
+    """
+    rest: i64 = index % _CHECK_MODULUS
+    rest = rest * _LEFT_32 * _LEFT_32 + term % _CHECK_MODULUS  # a sum of the whole might overflow
+    rest = rest % _CHECK_MODULUS * _LEFT_32 * _LEFT_32 + group % _CHECK_MODULUS
+    rest = (rest % _CHECK_MODULUS * _LEFT_32 + era) % _CHECK_MODULUS
+    rest = (rest * _LEFT_32 + marks) % _CHECK_MODULUS
+    return (rest * _LEFT_32 + length) % _CHECK_MODULUS + 1
 
 
 def _with_check(fields: bytes) -> bytes:
@@ -157,6 +199,23 @@ def encode_trailer(salt: i64, number: i64, start: i64, count: i64, groups: bytes
     return encode_record(salt, RECORD_TRAILER, 0, 0, number, start, count, groups) + groups
 
 
+def encode_reserved(salt: i64, size: i64) -> bytes:
+    """Return the record of a batch behind which `size` bytes, whole sectors, are no batches."""
+    return encode_record(salt, RECORD_RESERVED, 0, 0, 0, 0, size, b"")
+
+
+def encode_placed(salt: i64, count: i64, start: i64, size: i64) -> bytes:
+    """Return the record that makes records count that stand in reserved bytes of its segment.
+
+    Args:
+        salt: the log's salt.
+        count: how many records these are.
+        start: file offset of the first.
+        size: bytes of all of them.
+    """
+    return encode_record(salt, RECORD_PLACED, 0, count, 0, start, size, b"")
+
+
 def sector_end(offset: i64) -> i64:
     """Return the first sector boundary at or behind an offset."""
     return (offset + SECTOR_BYTES - 1) // SECTOR_BYTES * SECTOR_BYTES
@@ -178,7 +237,13 @@ def record_bytes(data: bytes, start: i64, stop: i64, salt: i64) -> i64:
     if end > stop:
         return -1
     expected: i64 = i64(read_i32_le(data, start)) & 0xFFFFFFFF
-    actual: i64 = extend(salt, data[start + 4 : end])
+    actual: i64 = salt
+    at: i64 = start + 4
+    while at < end:
+        # Of a long record each slice is a copy: of short ones the memory is used again at once.
+        stop_at: i64 = min(end, at + CHECKED_BYTES)
+        actual = extend(actual, data[at:stop_at])
+        at = stop_at
     return end - start if actual == expected else -1
 
 
@@ -279,8 +344,13 @@ class Batch:
     Attributes:
         number: its number, counted from 1 over the whole log.
         start: offset of its head.
-        end: first sector boundary behind its trailer; 0 when it is not intact.
-        offsets: where its records begin, without head and trailer.
+        stop: first sector boundary behind its trailer; 0 when head, trailer or a record between
+            them is not intact.
+        follows: where the next batch begins: there, or behind the bytes that it reserves; likewise.
+        end: `follows`, but 0 as well when a record that it places is not intact.
+        offsets: where its records begin, without head and trailer; `read_whole_batch` puts the
+            placed ones behind the record that places them.
+        places: whether a record of it places others.
         damage: offset of the first record that is not intact, -1 for none.
         reason: what is wrong there.
     """
@@ -288,8 +358,11 @@ class Batch:
     def __init__(self, number: i64, start: i64) -> None:
         self.number = number
         self.start = start
+        self.stop: i64 = 0
+        self.follows: i64 = 0
         self.end: i64 = 0
         self.offsets: list[int] = []
+        self.places = False
         self.damage: i64 = -1
         self.reason = ""
 
@@ -322,6 +395,7 @@ def read_batch(data: bytes, start: i64, number: i64, salt: i64, base: i64 = 0) -
     if size < 2 * frame or end > len(data):
         return _damaged(batch, start, f"batch {number} claims {size} bytes")
     offsets = batch.offsets
+    reserved: i64 = 0
     position: i64 = start + frame
     trailer: i64 = start + size - frame
     while position < trailer:
@@ -329,6 +403,11 @@ def read_batch(data: bytes, start: i64, number: i64, salt: i64, base: i64 = 0) -
         if taken < 0:
             return _damaged(batch, position, f"checksum or length wrong in batch {number}")
         offsets.append(position)
+        record_type: i64 = data[position + 8]
+        if record_type == RECORD_RESERVED:
+            reserved = read_i64_le(data, position + 32)
+        elif record_type == RECORD_PLACED:
+            batch.places = True
         position += taken
     if (
         record_bytes(data, trailer, start + size, salt) < 0
@@ -343,5 +422,59 @@ def read_batch(data: bytes, start: i64, number: i64, salt: i64, base: i64 = 0) -
     padding: i64 = end - start - size
     if padding and data[start + size : end] != _SECTOR_ZEROS[:padding]:
         return _damaged(batch, start + size, f"padding behind batch {number} is not zero")
-    batch.end = end
+    batch.stop = end
+    batch.follows = batch.end = end + reserved
     return batch
+
+
+def read_whole_batch(data: bytes, start: i64, number: i64, salt: i64) -> Batch:
+    """Read the batch that must stand at `start`, with the records that it places.
+
+    Args:
+        data: a whole segment.
+        start: as in `read_batch`.
+        number: likewise.
+        salt: likewise.
+    """
+    batch = read_batch(data, start, number, salt)
+    return _with_placed(data, batch, salt) if batch.stop and batch.places else batch
+
+
+def _with_placed(data: bytes, batch: Batch, salt: i64) -> Batch:
+    out: list[int] = []
+    for offset in batch.offsets:
+        out.append(offset)
+        if data[offset + 8] != RECORD_PLACED:
+            continue
+        start: i64 = record_term_at(data, offset)
+        stop: i64 = start + record_index_at(data, offset)
+        count: i64 = record_era_at(data, offset)
+        if start < 0 or stop > batch.start or not find_records(data, start, stop, count, salt, out):
+            batch.end = 0
+            where: i64 = out[-1]
+            return _damaged(batch, where, f"a record that batch {batch.number} places is damaged")
+    batch.offsets = out
+    return batch
+
+
+def find_records(data: bytes, start: i64, stop: i64, count: i64, salt: i64, out: list[int]) -> bool:
+    """Find records that stand one behind the other; return whether all are intact.
+
+    Args:
+        data: bytes of a segment.
+        start: where the first one begins.
+        stop: where the last one ends.
+        count: how many there are.
+        salt: the log's salt.
+        out: takes their offsets; the last is that of the first one that is not intact, if any.
+    """
+    position: i64 = start
+    left: i64 = count
+    while position < stop:
+        out.append(position)
+        taken: i64 = record_bytes(data, position, stop, salt)
+        if taken < 0:
+            return False
+        position += taken
+        left -= 1
+    return left == 0

@@ -6,7 +6,7 @@ from typing import Final
 
 from mypy_extensions import i64
 
-from headrace_raftlog.storage.record import (
+from headrace_raftlog.storage.segment.record import (
     HEADER_BYTES,
     RECORD_TRAILER,
     SECTOR_BYTES,

@@ -13,7 +13,7 @@ from typing import Final, final
 from google_crc32c import value as crc32c
 from mypy_extensions import i64
 
-from headrace_raftlog.model.errors import CorruptLogError
+from headrace_raftlog.model.errors import CorruptLogError, UnknownVersionError
 from headrace_raftlog.model.limits import (
     CLUSTER_NAME_BYTES_MAX,
     OPEN_SEGMENTS_MAX,
@@ -21,13 +21,14 @@ from headrace_raftlog.model.limits import (
     READ_AHEAD_GAP_BYTES_MAX,
     READ_PIECE_BYTES,
 )
-from headrace_raftlog.storage.disk_reads import DiskReads, Place
-from headrace_raftlog.storage.files import Files
-from headrace_raftlog.storage.read_cache import ReadCache
+from headrace_raftlog.storage.disk.files import Files
+from headrace_raftlog.storage.disk.read_cache import ReadCache
+from headrace_raftlog.storage.segment.disk_reads import DiskReads, Place
 
 SEGMENT_HEADER_BYTES: Final = 512
 SEGMENT_MAGIC: Final = b"HEADRACE"
-SEGMENT_VERSION: Final = 2
+SEGMENT_VERSION: Final = 3  # of new segments
+SEGMENT_VERSION_WHOLE: Final = 2  # of releases that know no placed records; read, and written on
 UNFINISHED_SUFFIX: Final = ".new"
 
 _NAME: Final = re.compile(r"(\d{16})\.log")
@@ -57,14 +58,24 @@ class SegmentHeader:
         salt: start value of every checksum of this log, unsigned 32 bits, not 0.
         node: id of the node that owns the log, 0 for none.
         cluster: name of its cluster.
+        version: SEGMENT_VERSION, or SEGMENT_VERSION_WHOLE in a segment of an earlier release.
     """
 
-    def __init__(self, sequence: int, size: int, salt: int, node: int, cluster: str) -> None:
+    def __init__(
+        self,
+        sequence: int,
+        size: int,
+        salt: int,
+        node: int,
+        cluster: str,
+        version: int = SEGMENT_VERSION,
+    ) -> None:
         self.sequence = sequence
         self.size = size
         self.salt = salt
         self.node = node
         self.cluster = cluster
+        self.version = version
 
     def encode(self) -> bytes:
         """Return the sector.
@@ -76,7 +87,7 @@ class SegmentHeader:
         if len(cluster) > CLUSTER_NAME_BYTES_MAX:
             raise ValueError(f"cluster name exceeds {CLUSTER_NAME_BYTES_MAX} bytes")
         fields = _FIELDS.pack(
-            SEGMENT_VERSION, self.sequence, self.size, self.salt, self.node, len(cluster)
+            self.version, self.sequence, self.size, self.salt, self.node, len(cluster)
         )
         rest = (fields + cluster).ljust(SEGMENT_HEADER_BYTES - _LEAD.size, b"\0")
         return _LEAD.pack(SEGMENT_MAGIC, crc32c(rest)) + rest
@@ -86,7 +97,8 @@ def decode_segment_header(path: str, data: bytes) -> SegmentHeader:
     """Read a segment's first sector.
 
     Raises:
-        CorruptLogError: it is not one, or is damaged, or has a version not known here.
+        CorruptLogError: it is not one, or is damaged.
+        UnknownVersionError: it is of a later release.
     """
     sector = data[:SEGMENT_HEADER_BYTES]
     if len(sector) < SEGMENT_HEADER_BYTES:
@@ -97,10 +109,11 @@ def decode_segment_header(path: str, data: bytes) -> SegmentHeader:
     if checksum != crc32c(sector[_LEAD.size :]):
         raise CorruptLogError(path, 0, "the segment header fails its checksum")
     version, sequence, size, salt, node, length = _FIELDS.unpack_from(sector, _LEAD.size)
-    if version != SEGMENT_VERSION:
-        raise CorruptLogError(path, 0, f"segment version {version} is not known to this release")
+    if version not in (SEGMENT_VERSION, SEGMENT_VERSION_WHOLE):
+        raise UnknownVersionError(path, version)
     start = _LEAD.size + _FIELDS.size
-    return SegmentHeader(sequence, size, salt, node, sector[start : start + length].decode())
+    cluster = sector[start : start + length].decode()
+    return SegmentHeader(sequence, size, salt, node, cluster, version)
 
 
 def header_is_intact(data: bytes) -> bool:
@@ -112,13 +125,17 @@ def header_is_intact(data: bytes) -> bool:
     return bool(magic == SEGMENT_MAGIC and checksum == crc32c(sector[_LEAD.size :]))
 
 
+_HURRIED_SHARE: Final = 16  # one part in so many of a segment is zeroed though batches wait: 4 MiB
+
+
 @final
 class SegmentDraft:
     """A segment under preparation: zero-filled step by step under a temporary name.
 
     A file gets its name only when its header and every zero are durable, so a named file is
     always whole. Zeros are written, not just reserved: a later write then changes no metadata
-    and its sync is a single write.
+    and its sync is a single write. Only where the writer waits for the file and much of it is
+    missing, that is reserved: to zero it would take longer than its batches will.
     """
 
     def __init__(self, files: Files, directory: str, header: SegmentHeader) -> None:
@@ -129,6 +146,25 @@ class SegmentDraft:
         self.path = os.path.join(directory, segment_name(header.sequence))
         self._fd = -1
         self.filled: i64 = 0
+
+    def resize(self, header: SegmentHeader) -> None:
+        """Make it the segment of another header, which differs in its length alone.
+
+        Raises:
+            OSError: as in `step`.
+        """
+        self.header = header
+        if self._fd < 0:
+            return
+        try:
+            done = 0
+            sector = header.encode()
+            while done < min(self.filled, SEGMENT_HEADER_BYTES):
+                done += self.files.write(self._fd, sector[done:], done)
+            self.filled = max(self.filled, done)
+        except OSError:
+            self.abandon()
+            raise
 
     def step(self, count: int) -> None:
         """Fill and sync up to `count` more bytes.
@@ -143,8 +179,11 @@ class SegmentDraft:
             self.abandon()
             raise
 
-    def finish(self) -> int:
+    def finish(self, hurried: bool = False) -> int:
         """Fill the rest, give the file its name, make that durable.
+
+        Args:
+            hurried: whether batches wait for it; the rest, if long, is reserved then.
 
         Returns:
             The descriptor, open for writing.
@@ -153,7 +192,8 @@ class SegmentDraft:
             OSError: as in `step`.
         """
         try:
-            self._fill(self.header.size)
+            rest = self.header.size - self.filled
+            self._fill(rest, hurried and rest > self.header.size // _HURRIED_SHARE)
             self.files.rename(self.path + UNFINISHED_SUFFIX, self.path)
             self.files.sync_directory(self.directory)
         except OSError:
@@ -172,7 +212,8 @@ class SegmentDraft:
         self._fd = -1
         self.filled = 0
 
-    def _fill(self, count: int) -> None:
+    def _fill(self, count: int, reserving: bool = False) -> None:
+        """Fill and sync `count` more bytes; with `reserving`, zeros all at once if possible."""
         stop = min(self.filled + count, self.header.size)
         if self.filled >= stop:
             return
@@ -181,7 +222,11 @@ class SegmentDraft:
         while self.filled < stop:
             if self.filled < SEGMENT_HEADER_BYTES:
                 chunk = self.header.encode()[self.filled :]
+            elif reserving and self.files.reserve(self._fd, self.filled, stop - self.filled):
+                self.filled = stop
+                break
             else:
+                reserving = False
                 chunk = _ZEROS[: stop - self.filled]
             self.filled += self.files.write(self._fd, chunk, self.filled)
         self.files.sync(self._fd)
@@ -233,6 +278,8 @@ class SegmentReader:
         salt: start value of every checksum.
         cache: entries that were read last.
         reads: pieces that are read beside the event loop.
+        blocking: reads that the event loop has waited for since it runs: none but those of
+            groups that are created, unless a caller has not asked `prepare`.
     """
 
     def __init__(self, files: Files, directory: str) -> None:
@@ -241,6 +288,7 @@ class SegmentReader:
         self.salt: i64 = 0
         self.cache = ReadCache()
         self.reads = DiskReads(files)
+        self.blocking: i64 = 0
         self._open: OrderedDict[int, OpenSegment] = OrderedDict()
 
     def read(self, sequence: int, offset: int, count: int) -> bytes:
@@ -250,6 +298,10 @@ class SegmentReader:
             OSError: the file is gone or unreadable.
         """
         held = self.reads.find(sequence, offset, count)
+        if held is None and self.reads.is_started:
+            held = self.reads.join(sequence, offset, count)
+            if held is None:
+                self.blocking += 1
         if held is not None:
             return held
         segment = self._segment(sequence)
@@ -257,7 +309,13 @@ class SegmentReader:
         return self.files.read(segment.fd, count, offset)
 
     def prepare(
-        self, location: i64, size: i64, after: i64, newest: i64, done: Callable[[], None]
+        self,
+        location: i64,
+        size: i64,
+        after: i64,
+        newest: i64,
+        owner: i64,
+        done: Callable[[], None],
     ) -> bool:
         """Read a durable record ahead for `read`, without waiting for the disk.
 
@@ -267,13 +325,12 @@ class SegmentReader:
             after: location behind what the caller read before, 0 for nothing; what follows the
                 record is read with it where the record is the next one.
             newest: the segment that is still written; nothing is read ahead in it.
+            owner: group that it is read for, 0 for none.
             done: called in a later turn when it is there, or cannot be read, which `read` says.
 
         Returns:
-            Whether it is there now; `done` is not called then.
-
-        Raises:
-            OSError: the file is gone or cannot be opened.
+            Whether `read` may be called: it is there now, or cannot be read. `done` is not called
+            then.
         """
         sequence: i64 = location >> 32
         offset: i64 = location & 0xFFFFFFFF
@@ -283,8 +340,22 @@ class SegmentReader:
         count: i64 = size
         if sequence < newest and _follows(location, after):
             count = max(size, READ_PIECE_BYTES)
-        place = Place(self.path(sequence), sequence, offset, count)
-        return reads.fetch(place, self._segment(sequence).fd, size, done)
+        place = Place(self.path(sequence), sequence, offset, count, owner)
+        try:
+            return reads.fetch(place, self._segment(sequence).fd, size, done)
+        except OSError:
+            return True
+
+    def prepare_record(
+        self, location: i64, size: i64, owner: i64, done: Callable[[], None]
+    ) -> bool:
+        """Have a thread read a long record for `take_record`, and check it; as `prepare`."""
+        sequence: i64 = location >> 32
+        if not self.reads.is_started:
+            return True
+        offset: i64 = location & 0xFFFFFFFF
+        place = Place(self.path(sequence), sequence, offset, size, owner, 0, self.salt)
+        return self.reads.fetch_record(place, done)
 
     def _segment(self, sequence: int) -> OpenSegment:
         segment = self._open.get(sequence)

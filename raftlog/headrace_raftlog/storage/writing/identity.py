@@ -8,11 +8,10 @@ import os
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
-from headrace_raftlog.model.errors import IdentityError
+from headrace_raftlog.model.errors import IdentityError, LostDirectoryError
 from headrace_raftlog.model.limits import CLUSTER_NAME_BYTES_MAX, NODE_ID_MAX
 from headrace_raftlog.model.membership import member_id
-from headrace_raftlog.storage.files import Files
-from headrace_raftlog.storage.writer import write_all
+from headrace_raftlog.storage.disk.files import Files, write_all
 
 IDENTITY_NAME: Final = "node.json"
 IDENTITY_FORMAT: Final = 2
@@ -67,8 +66,9 @@ class Identity:
             files: the file system, for tests.
 
         Raises:
-            IdentityError: the directory is another node's, its file is damaged, or the log that
-                belongs to it is gone.
+            IdentityError: the directory is another node's.
+            LostDirectoryError: its file is damaged, or the file or the log that belongs to it is
+                gone.
             ValueError: the name or id is outside its range.
             OSError: as the system says; the directory is as before.
         """
@@ -80,12 +80,19 @@ class Identity:
         store.make_directory(directory)
         known = read_identity(directory, store)
         if known is None:
+            if _has_log(directory, store):
+                raise LostDirectoryError(
+                    f"{directory} has lost {IDENTITY_NAME}: only its log is there"
+                )
             disk = int.from_bytes(store.random(4), "little") or 1
             identity = Identity(cluster, node, 1, disk)
         else:
             _check_owner(known, directory, cluster, node)
-            if known.formed:
-                _check_log(directory, store)
+            if known.formed and not _has_log(directory, store):
+                raise LostDirectoryError(
+                    f"{directory} has lost its log: only {IDENTITY_NAME} is there. Restore the log "
+                    f"if it is somewhere; else move {IDENTITY_NAME} away, and the node begins anew"
+                )
             identity = replace(known, boot=known.boot + 1)
         identity.write(directory, store)
         return identity
@@ -165,20 +172,16 @@ def _check_owner(known: Identity, directory: str, cluster: str, node: int) -> No
         )
 
 
-def _check_log(directory: str, files: Files) -> None:
-    """Refuse a directory that has lost its log: its node would have forgotten what it promised."""
-    if not any(name.endswith(_SEGMENT_SUFFIX) for name in files.names(directory)):
-        raise IdentityError(
-            f"{directory} has lost its log: only {IDENTITY_NAME} is there. Restore the log, or "
-            f"move {IDENTITY_NAME} away too, and the node joins again as a new member"
-        )
+def _has_log(directory: str, files: Files) -> bool:
+    return any(name.endswith(_SEGMENT_SUFFIX) for name in files.names(directory))
 
 
 def read_identity(directory: str, files: Files) -> Identity | None:
     """Return what a data directory says, None when it says nothing yet.
 
     Raises:
-        IdentityError: its file is damaged.
+        IdentityError: its file is of another release.
+        LostDirectoryError: it is damaged.
     """
     path = os.path.join(directory, IDENTITY_NAME)
     try:
@@ -190,17 +193,18 @@ def read_identity(directory: str, files: Files) -> Identity | None:
     finally:
         files.close(fd)
     try:
-        return _decode(json.loads(text))
+        fields = json.loads(text)
+        if (number := int(fields["format"])) == IDENTITY_FORMAT:
+            return _decode(fields)
     except (AttributeError, KeyError, TypeError, ValueError) as error:
-        raise IdentityError(
+        raise LostDirectoryError(
             f"{path} is damaged ({error!r}): restore it, or move the data directory away and let "
             "the node join again as a new member"
         ) from error
+    raise IdentityError(f"{path} has format {number}, which is not known to this release")
 
 
 def _decode(fields: Any) -> Identity:
-    if fields["format"] != IDENTITY_FORMAT:
-        raise ValueError(f"format {fields['format']!r} is not known to this release")
     cluster, node, boot = fields["cluster"], fields["node"], fields["boot"]
     disk = fields["disk"]
     formed = {int(founder): founder_disk for founder, founder_disk in fields["formed"].items()}

@@ -21,8 +21,8 @@ from google_crc32c import extend
 
 from headrace_raftlog.model.limits import MARK_SLOT_BYTES, STARTS_KEPT
 from headrace_raftlog.model.mark import Mark, Starts
-from headrace_raftlog.storage.files import Files
-from headrace_raftlog.storage.writer import write_all
+from headrace_raftlog.storage.disk.files import Files, write_all
+from headrace_raftlog.storage.writing.identity import Identity
 
 MARKS_NAME: Final = "marks"
 
@@ -52,6 +52,23 @@ class Marks:
         earlier = [start for start in known if start[0] < own.boot]
         starts = (*earlier, (own.boot, own.batch))
         return replace(self, own=own, starts=starts[-STARTS_KEPT:])
+
+    def lost(self, identity: Identity, found: int) -> str:
+        """Return what the log of a directory lacks of what was synced there, "" for nothing.
+
+        Args:
+            identity: of the directory.
+            found: number of the last batch in its log.
+        """
+        own = self.own
+        if not identity.formed:
+            return ""  # it has never promised anything
+        if own is None or own.disk != identity.disk or own.batch <= found:
+            return ""
+        return (
+            f"node {identity.node} has lost the end of its log: batch {own.batch} was synced "
+            f"under boot {own.boot}, but {found} is the last"
+        )
 
     def encode(self) -> bytes:
         """Return the text of a slot."""
@@ -99,6 +116,24 @@ class MarkFile:
             disk.close(fd)
             raise
         return found
+
+    @staticmethod
+    def read(directory: str, files: Files) -> Marks:
+        """Return what stands in the file of a directory; nothing where there is none.
+
+        Raises:
+            OSError: as the system says.
+        """
+        try:
+            fd = files.open(os.path.join(directory, MARKS_NAME))
+        except FileNotFoundError:
+            return Marks()
+        found = MarkFile(files, fd)
+        try:
+            found._read()
+        finally:
+            found.close()
+        return found.marks
 
     def write(self, marks: Marks) -> None:
         """Remember other marks, durably.

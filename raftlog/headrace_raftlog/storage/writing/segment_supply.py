@@ -20,9 +20,9 @@ from typing import Final, final
 from mypy_extensions import i64
 
 from headrace_raftlog.model.limits import ZERO_STEP_BYTES
-from headrace_raftlog.storage.files import Files
-from headrace_raftlog.storage.options import LogOptions
-from headrace_raftlog.storage.segment import SegmentDraft, SegmentHeader, segment_name
+from headrace_raftlog.storage.disk.files import Files
+from headrace_raftlog.storage.disk.options import LogOptions
+from headrace_raftlog.storage.segment.segment import SegmentDraft, SegmentHeader, segment_name
 
 FULL_ERRNOS: Final = (errno.ENOSPC, errno.EDQUOT)
 
@@ -86,8 +86,12 @@ class SegmentSupply:
                 self._to_fill = (self._header(last), int(target))
             self._set_off()
 
-    def take(self, last: SegmentHeader) -> tuple[SegmentHeader, int]:
+    def take(self, last: SegmentHeader, size: i64 = 0) -> tuple[SegmentHeader, int]:
         """Wait until the file behind `last` is whole and has its name.
+
+        Args:
+            last: header of the segment before it.
+            size: how long it has to be, whole sectors; 0: as usual.
 
         Returns:
             Its header and its descriptor, open for writing.
@@ -96,7 +100,7 @@ class SegmentSupply:
             OSError: as the system says, ENOSPC among others; it can be tried again.
         """
         self._check()
-        header = self._header(last)
+        header = self._header(last, size)
         with self._changed:
             self._to_fill = None  # which is part of it
             self._to_finish = header
@@ -174,20 +178,23 @@ class SegmentSupply:
                 return partial(self._remove, self._to_remove.popleft())
             return None
 
-    def _header(self, last: SegmentHeader) -> SegmentHeader:
-        return SegmentHeader(
-            last.sequence + 1, int(self._segment_bytes), last.salt, last.node, last.cluster
-        )
+    def _header(self, last: SegmentHeader, size: i64 = 0) -> SegmentHeader:
+        length = int(size or self._segment_bytes)
+        return SegmentHeader(last.sequence + 1, length, last.salt, last.node, last.cluster)
 
     def _draft_of(self, header: SegmentHeader) -> SegmentDraft:
         if self._draft is None:
             self._draft = SegmentDraft(self._files, self._directory, header)
+        elif self._draft.header.size != header.size:
+            self._draft.resize(header)
         return self._draft
 
     def _fill(self, header: SegmentHeader, target: i64) -> None:
         draft = self._draft_of(header)
         try:
             while monotonic() >= self._retry_at and draft.filled < target:
+                if self._to_finish is not None:
+                    break  # the rest is waited for now
                 draft.step(ZERO_STEP_BYTES)
         except OSError as error:
             if error.errno not in FULL_ERRNOS:
@@ -207,13 +214,12 @@ class SegmentSupply:
         self._finished.put(found)
 
     def _make(self, header: SegmentHeader) -> int:
-        draft = self._draft_of(header)
         try:
-            return draft.finish()
+            return self._draft_of(header).finish(hurried=True)
         except OSError as error:
             if error.errno not in FULL_ERRNOS or not self._make_room():
                 raise
-        return draft.finish()
+        return self._draft_of(header).finish(hurried=True)
 
     def _make_room(self) -> bool:
         """Remove what is to be removed at once; return whether anything was."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final, final
 
 from google_crc32c import value as crc32c
@@ -9,18 +10,9 @@ from mypy_extensions import i64
 
 from headrace_raftlog.model.errors import CorruptLogError
 from headrace_raftlog.model.snapshot import Snapshot
-from headrace_raftlog.storage.group_log import StoredGroup
-from headrace_raftlog.storage.record import (
-    HEADER_BYTES,
-    RECORD_PART,
-    RECORD_SNAPSHOT,
-    encode_record,
-    record_bytes,
-    record_group_at,
-    record_payload_at,
-    record_type_at,
-)
-from headrace_raftlog.storage.snapshot_record import (
+from headrace_raftlog.storage.disk.files import is_lost
+from headrace_raftlog.storage.group.group_log import StoredGroup
+from headrace_raftlog.storage.group.snapshot_record import (
     FINAL_LEAD_BYTES,
     PART_LEAD_BYTES,
     SnapshotData,
@@ -31,10 +23,22 @@ from headrace_raftlog.storage.snapshot_record import (
     encode_lead,
     encode_part_lead,
 )
-from headrace_raftlog.storage.write_job import JOB_PART, JOB_SNAPSHOT, WriteJob
+from headrace_raftlog.storage.segment.record import (
+    HEADER_BYTES,
+    RECORD_PART,
+    RECORD_SNAPSHOT,
+    encode_record,
+    record_bytes,
+    record_group_at,
+    record_payload_at,
+    record_type_at,
+)
+from headrace_raftlog.storage.writing.write_job import JOB_PART, JOB_SNAPSHOT, WriteJob
 
 TAKEN: Final = 0  # kind of a snapshot's record: the group's own
 INSTALLED: Final = 1  # from a peer
+
+_NOTHING_BEFORE: Final = 1  # a place that no record follows: nothing is read ahead with it
 
 
 @final
@@ -126,6 +130,83 @@ class SnapshotWrite:
         return job
 
 
+@final
+class SnapshotRead:
+    """A group's durable snapshot, read record by record.
+
+    Attributes:
+        stored: where it lies.
+    """
+
+    def __init__(self, group: StoredGroup, stored: StoredSnapshot) -> None:
+        self.stored = stored
+        self._group = group
+        self._pieces: list[bytes] = []
+
+    def advance(self, done: Callable[[], None]) -> bool:
+        """Read what needs no disk.
+
+        Args:
+            done: called in a later turn of the loop, when the next record was read or could not be.
+
+        Returns:
+            Whether all is read; `done` is not called then.
+
+        Raises:
+            CorruptLogError: a record is not intact.
+            OSError: a file cannot be read.
+        """
+        stored, group = self.stored, self._group
+        while len(self._pieces) <= len(stored.parts):
+            location, size = self._next()
+            newest: i64 = group.ledger.newest
+            reader, owner = group.reader, group.group
+            if not reader.prepare(location, size, _NOTHING_BEFORE, newest, owner, done):
+                return False
+            self._read()
+        return True
+
+    def read_all(self) -> None:
+        """Read what is left, for which the caller waits; raises as `advance`."""
+        while len(self._pieces) <= len(self.stored.parts):
+            self._read()
+
+    def data(self) -> bytes:
+        """Return the snapshot, of which all was read.
+
+        Raises:
+            CorruptLogError: it is not what was written.
+        """
+        stored = self.stored
+        data = b"".join(self._pieces)
+        if len(data) != stored.size or crc32c(data) != stored.checksum:
+            raise _damaged(self._group, stored.location, "is not what was written")
+        return data
+
+    def snapshot(self) -> Snapshot:
+        """Return it taken apart; raises as `data`."""
+        data, stored = self.data(), self.stored
+        known = _decoded(self._group, data)
+        state = data[known.state_start :]
+        return Snapshot(stored.index, stored.term, known.membership, state, known.live)
+
+    def _next(self) -> tuple[i64, i64]:
+        """Return location and length of the next record, wherever it was moved."""
+        stored, part = self.stored, len(self._pieces)
+        if part < len(stored.parts):
+            return stored.parts[part], stored.part_bytes[part]
+        return stored.location, stored.length
+
+    def _read(self) -> None:
+        location, size = self._next()
+        if len(self._pieces) < len(self.stored.parts):
+            record = _read_record(self._group, location, size, RECORD_PART)
+            self._pieces.append(record[PART_LEAD_BYTES:])
+        else:
+            record = _read_record(self._group, location, size, RECORD_SNAPSHOT)
+            self._pieces.append(record[FINAL_LEAD_BYTES:])
+
+
 def read_bytes(group: StoredGroup) -> bytes:
     """Return the bytes of a group's durable snapshot.
 
@@ -135,22 +216,19 @@ def read_bytes(group: StoredGroup) -> bytes:
     """
     stored = group.snapshot
     assert stored is not None
-    pieces = [
-        _read_record(group, stored.parts[part], stored.part_bytes[part], RECORD_PART)
-        for part in range(len(stored.parts))
-    ]
-    last = _read_record(group, stored.location, stored.length, RECORD_SNAPSHOT)
-    pieces = [piece[PART_LEAD_BYTES:] for piece in pieces]
-    pieces.append(last[FINAL_LEAD_BYTES:])
-    data = b"".join(pieces)
-    if len(data) != stored.size or crc32c(data) != stored.checksum:
-        raise _damaged(group, stored.location, "is not what was written")
-    return data
+    reading = SnapshotRead(group, stored)
+    reading.read_all()
+    return reading.data()
 
 
 def _read_record(group: StoredGroup, location: i64, size: i64, record_type: i64) -> bytes:
     reader = group.reader
-    data = reader.read(location >> 32, location & 0xFFFFFFFF, size)
+    try:
+        data = reader.read(location >> 32, location & 0xFFFFFFFF, size)
+    except OSError as error:
+        if not is_lost(error):
+            raise
+        raise _damaged(group, location, f"cannot be read: {error.strerror}") from error
     if (
         record_bytes(data, 0, len(data), reader.salt) != size
         or record_type_at(data, 0) != record_type
@@ -199,8 +277,6 @@ def read_snapshot(group: StoredGroup) -> Snapshot | None:
         return None
     if stored.pending is not None:
         return stored.pending
-    data = read_bytes(group)
-    known = _decoded(group, data)
-    return Snapshot(
-        stored.index, stored.term, known.membership, data[known.state_start :], known.live
-    )
+    reading = SnapshotRead(group, stored)
+    reading.read_all()
+    return reading.snapshot()

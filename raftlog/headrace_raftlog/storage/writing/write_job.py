@@ -4,12 +4,21 @@ from __future__ import annotations
 
 from typing import Final, final
 
+from google_crc32c import extend
 from librt.strings import BytesWriter
 from mypy_extensions import i64
 
 from headrace_raftlog.model.entry import Entry, HardState
-from headrace_raftlog.storage.group_log import STATE_BYTES, StoredGroup
-from headrace_raftlog.storage.record import (
+from headrace_raftlog.model.limits import CHECKSUM_BYTES_MAX
+from headrace_raftlog.storage.group.group_log import STATE_BYTES, StoredGroup
+from headrace_raftlog.storage.group.snapshot_record import StoredSnapshot
+from headrace_raftlog.storage.segment.long_record import (
+    encode_unchecked,
+    extended,
+    with_checksum,
+)
+from headrace_raftlog.storage.segment.record import (
+    CHECKSUM_BYTES,
     FLAG_COPY,
     GROUP_FRAME_BYTES,
     HEADER_BYTES,
@@ -23,7 +32,6 @@ from headrace_raftlog.storage.record import (
     encode_record,
     encode_state,
 )
-from headrace_raftlog.storage.snapshot_record import StoredSnapshot
 
 JOB_NOTE: Final = 0  # nothing to note once it is durable but its token
 JOB_APPEND: Final = 1  # a hard state, entries or both
@@ -64,9 +72,11 @@ class WriteJob:
     Attributes:
         kind: one of the JOB_ constants.
         groups: ids of the groups with records in it.
+        ordered: ids of the groups of whose jobs it keeps its place: those, or the one whose
+            earlier jobs its token waits for.
         group: the group whose index is to be changed once the job is durable, or None.
         entries: its entries, consecutive; they come last in the job.
-        pieces: the records' bytes, in order.
+        pieces: the records' bytes, in order; until `is_checked`, some heads have no checksum.
         size: sum of their lengths.
         count: number of records.
         lead: bytes before the first entry's record.
@@ -83,6 +93,7 @@ class WriteJob:
     def __init__(self, group: StoredGroup | None, token: object, kind: i64 = JOB_NOTE) -> None:
         self.kind = kind
         self.groups: list[int] = [group.group] if group is not None else []
+        self.ordered = self.groups
         self.group = group
         self.token = token
         self.entries: list[Entry] = []
@@ -97,12 +108,45 @@ class WriteJob:
         self.part: i64 = 0
         self.moved: list[Moved] = []
         self.doomed: list[int] = []
+        self._unchecked: list[int] = []  # which pieces are heads without one, of the piece behind
+        self._checked: i64 = 0  # bytes of the first of those payloads that are in `_sum`
+        self._sum = 0
 
     def add(self, record: bytes) -> None:
         """Put a whole record behind the others."""
         self.pieces.append(record)
         self.size += len(record)
         self.count += 1
+
+    def add_long(self, head: bytes, payload: bytes) -> None:
+        """Put a record behind the others whose head has no checksum yet."""
+        self._unchecked.append(len(self.pieces))
+        self.pieces.append(head)
+        self.pieces.append(payload)
+        self.size += len(head) + len(payload)
+        self.count += 1
+
+    @property
+    def is_checked(self) -> bool:
+        """Whether all checksums are there."""
+        return not self._unchecked
+
+    def check(self, salt: i64, count: i64) -> None:
+        """Take the missing checksums, up to about `count` bytes of payload further."""
+        left: i64 = count
+        while self._unchecked and left > 0:
+            at = self._unchecked[0]
+            payload = self.pieces[at + 1]
+            if self._checked == 0:
+                self._sum = extend(salt, self.pieces[at][CHECKSUM_BYTES:])
+            stop: i64 = min(len(payload), self._checked + left)
+            self._sum = extended(self._sum, payload, self._checked, stop)
+            left -= stop - self._checked
+            self._checked = stop
+            if stop == len(payload):
+                self.pieces[at] = with_checksum(self.pieces[at], self._sum)
+                del self._unchecked[0]
+                self._checked = 0
 
     @property
     def cost(self) -> int:
@@ -127,6 +171,14 @@ def _fill(job: WriteJob, salt: i64, entries: list[Entry], start: i64, bytes_max:
         length: i64 = len(entry.data)
         if at > start and job.size + HEADER_BYTES + length > bytes_max:
             break
+        if length > CHECKSUM_BYTES_MAX:
+            if len(out) > 0:
+                job.pieces.append(out.getvalue())
+                out = BytesWriter()
+            record_type: i64 = RECORD_INCOMING if incoming else RECORD_ENTRY
+            job.add_long(_unchecked_head(record_type, group, entry), entry.data)
+            at += 1
+            continue
         if incoming:
             out.write(encode_incoming(salt, group.era, group.group, entry))
         else:
@@ -144,6 +196,14 @@ def _fill(job: WriteJob, salt: i64, entries: list[Entry], start: i64, bytes_max:
         job.pieces.append(out.getvalue())
     job.entries = entries if start == 0 and at == end else entries[start:at]
     return at
+
+
+def _unchecked_head(record_type: i64, group: StoredGroup, entry: Entry) -> bytes:
+    """Return the head of the record of a long entry, without its checksum."""
+    length: i64 = len(entry.data)
+    return encode_unchecked(
+        record_type, entry.kind, group.era, group.group, entry.term, entry.index, length
+    )
 
 
 def append_jobs(
@@ -198,18 +258,12 @@ def mend_job(salt: i64, group: StoredGroup, entry: Entry) -> WriteJob:
     job.groups.append(group.group)
     index: i64 = entry.index
     record_type = RECORD_ENTRY if index > group.snapshot_index else RECORD_INCOMING
-    head = encode_record(
-        salt,
-        record_type,
-        entry.kind,
-        group.era_of(index),
-        group.group,
-        entry.term,
-        index,
-        entry.data,
-        FLAG_COPY,
-    )
-    job.add(head + entry.data)
+    era = group.era_of(index)
+    fields = record_type, entry.kind, era, group.group, entry.term, index
+    if len(entry.data) > CHECKSUM_BYTES_MAX:
+        job.add_long(encode_unchecked(*fields, len(entry.data), FLAG_COPY), entry.data)
+    else:
+        job.add(encode_record(salt, *fields, entry.data, FLAG_COPY) + entry.data)
     job.moved.append(Moved(record_type, group.group, index, group.location_of(index), job.size))
     return job
 
@@ -245,6 +299,13 @@ def quarantine_job(salt: i64, group: i64, era: i64, reason: str) -> WriteJob:
     job.groups.append(group)
     payload = reason.encode()[:QUARANTINE_REASON_BYTES_MAX]
     job.add(encode_record(salt, RECORD_QUARANTINE, 0, era, group, 0, 0, payload) + payload)
+    return job
+
+
+def note_job(group: i64, token: object) -> WriteJob:
+    """Return a job of nothing but a token that follows a group's earlier jobs."""
+    job = WriteJob(None, token)
+    job.ordered = [group]
     return job
 
 

@@ -1,7 +1,9 @@
 """The thread that writes and syncs: one batch at a time, no timer.
 
 What gathered while the last batch was written and synced is the next batch. At most one batch is
-ever not synced, which is what recovery relies on.
+ever not synced, which is what recovery relies on. A long job is written in slices, each synced,
+into bytes that a batch has reserved behind itself; batches of other groups take turns with them,
+and the batch after the last slice makes the job's records count.
 
 A failed sync is final: Rebello et al., "Can Applications Recover from fsync Failures?", USENIX
 ATC 2020.
@@ -9,43 +11,37 @@ ATC 2020.
 
 from __future__ import annotations
 
-import errno
 import threading
 from collections import deque
 from collections.abc import Callable
 from queue import Empty, SimpleQueue
 from time import monotonic, monotonic_ns
-from typing import Final, final
+from typing import final
 
 from mypy_extensions import i64
 
 from headrace_raftlog.model.errors import LogWriteError
 from headrace_raftlog.model.histogram import Histogram
-from headrace_raftlog.model.limits import (
-    WRITE_BATCH_BYTES_MAX,
-)
-from headrace_raftlog.storage.file_list import GONE_MAX, FileSpan, encode_files, encode_gone
-from headrace_raftlog.storage.files import IOV_MAX, Files
-from headrace_raftlog.storage.options import LogOptions
-from headrace_raftlog.storage.record import (
+from headrace_raftlog.model.limits import CHECKSUM_STEP_BYTES, WRITE_BATCH_BYTES_MAX
+from headrace_raftlog.storage.disk.files import Files, write_all
+from headrace_raftlog.storage.disk.options import LogOptions
+from headrace_raftlog.storage.segment.file_list import GONE_MAX, FileSpan, encode_gone
+from headrace_raftlog.storage.segment.record import (
     BATCH_FRAME_BYTES,
     HEAD_FILES,
     HEAD_PLAIN,
+    HEAD_RESERVED,
     HEADER_BYTES,
     SECTOR_BYTES,
-    encode_groups,
-    encode_head,
-    encode_trailer,
+    encode_reserved,
     sector_end,
 )
-from headrace_raftlog.storage.segment import (
-    SEGMENT_HEADER_BYTES,
-    SegmentHeader,
-)
-from headrace_raftlog.storage.segment_supply import FULL_ERRNOS, SegmentSupply
-from headrace_raftlog.storage.write_job import JOB_DELETE, WriteJob
-
-RESERVE_BYTES: Final = 3 * SECTOR_BYTES  # at a segment's end: a seal, and two lists of gone files
+from headrace_raftlog.storage.segment.segment import SEGMENT_HEADER_BYTES, SEGMENT_VERSION
+from headrace_raftlog.storage.writing.segment_supply import FULL_ERRNOS, SegmentSupply
+from headrace_raftlog.storage.writing.sliced_write import SlicedWrite
+from headrace_raftlog.storage.writing.write_job import JOB_DELETE, WriteJob
+from headrace_raftlog.storage.writing.write_position import WriterPosition, plain_room
+from headrace_raftlog.storage.writing.write_queue import WriteQueue
 
 
 def ignore_tokens(tokens: list[object]) -> None:
@@ -60,62 +56,14 @@ def ignore_failure(error: LogWriteError) -> None:
     """Take a failure while nobody listens."""
 
 
-def write_all(files: Files, fd: int, pieces: list[bytes], size: int, offset: int) -> None:
-    """Write pieces one behind the other and sync them, however little the system takes at once.
-
-    Raises:
-        OSError: nothing is known about what reached the disk.
-    """
-    if len(pieces) > IOV_MAX:
-        pieces = [b"".join(pieces)]
-    done = files.write_through(fd, pieces, offset)
-    if done == size:
-        return
-    rest = b"".join(pieces)
-    while done < size:
-        taken = files.write(fd, rest[done:], offset + done)
-        if taken <= 0:
-            raise OSError(errno.EIO, "the system took no byte of a write")
-        done += taken
-    files.sync(fd)
-
-
-@final
-class WriterPosition:
-    """Where the next batch goes; there is no segment behind that one.
-
-    Attributes:
-        header: header of the segment.
-        fd: the segment, open for writing.
-        offset: a sector boundary in it.
-        number: number of the next batch.
-        first: number of the first batch in the segment; `number` while there is none.
-        spans: the segments before it, ascending.
-    """
-
-    def __init__(
-        self,
-        header: SegmentHeader,
-        fd: int,
-        offset: i64,
-        number: i64,
-        first: i64,
-        spans: list[FileSpan],
-    ) -> None:
-        self.header = header
-        self.fd = fd
-        self.offset = offset
-        self.number = number
-        self.first = first
-        self.spans = spans
-
-
 @final
 class LogWriter:
     """Writes jobs in the order they are handed over, in its own thread unless it is stepped.
 
     Attributes:
         done: jobs that are durable and not yet noted by the event loop.
+        own_segments: sequences and lengths of the segments that were made for a long job, likewise;
+            each is there before any job in it.
         on_durable: called with the tokens of each batch, in order, after its sync.
         on_full: called with True when there is no space, with False when there is again.
         on_failed: called once; nothing is written afterwards.
@@ -132,6 +80,7 @@ class LogWriter:
         self.directory = directory
         self.position = position
         self.done: deque[WriteJob] = deque()
+        self.own_segments: deque[tuple[int, int]] = deque()
         self.on_durable: Callable[[list[object]], None] = ignore_tokens
         self.on_full: Callable[[bool], None] = ignore_full
         self.on_failed: Callable[[LogWriteError], None] = ignore_failure
@@ -145,7 +94,13 @@ class LogWriter:
         self._seal_seconds = options.seal_seconds
         self._stepped = options.stepped
         self._inbox: SimpleQueue[list[WriteJob] | None] = SimpleQueue()
-        self._queue: deque[WriteJob] = deque()
+        self._queue = WriteQueue(options.whole_bytes_max)
+        self._plain_room: i64 = plain_room(options.segment_bytes)
+        self._queue.slicing = position.header.version == SEGMENT_VERSION
+        self._slice_bytes: i64 = options.slice_bytes
+        self._sliced: SlicedWrite | None = None
+        self._slice_is_next = False
+        self._reserved: i64 = 0  # bytes that the batch at hand reserves behind itself
         self._batch: list[WriteJob] = []
         self._pieces: list[bytes] = []
         self._size: i64 = 0
@@ -211,8 +166,7 @@ class LogWriter:
         try:
             if self._inbox.qsize() == 0 and not self._has_work():
                 self._seal()
-            while self._inbox.qsize() > 0:
-                self._take(self._inbox.get())
+            self._take_waiting()
             self._write_queued()
         except Exception as error:  # noqa: BLE001 - as in the thread
             self._fail(error)
@@ -249,8 +203,14 @@ class LogWriter:
                 self._take(self._inbox.get(timeout=self._seal_seconds))
             except Empty:
                 self._seal()
+        self._take_waiting()
+
+    def _take_waiting(self) -> None:
+        """Take what was handed over; when stepped, beside a long job one hand-over at a time."""
         while self._inbox.qsize() > 0:
             self._take(self._inbox.get())
+            if self._stepped and self._queue.has_sliced():
+                return
 
     def _take(self, jobs: list[WriteJob] | None) -> None:
         if jobs is None:
@@ -260,15 +220,15 @@ class LogWriter:
             if job.kind == JOB_DELETE:
                 self._doomed.extend(job.doomed)
             else:
-                self._queue.append(job)
+                self._queue.push(job)
 
     def _has_work(self) -> bool:
-        if self._queue or self._batch or self._size > 0:
+        if len(self._queue) > 0 or self._batch or self._size > 0 or self._sliced is not None:
             return True
         return len(self._doomed) > 0 and self._gone_fits()
 
     def _write_queued(self) -> None:
-        while self._has_work():
+        while self._has_work() or (self._stepped and self._inbox.qsize() > 0):
             try:
                 self._write_batch()
             except OSError as error:
@@ -276,6 +236,8 @@ class LogWriter:
                     raise
                 if not self._wait_space():
                     return
+            if self._queue.has_sliced() or self._stepped:
+                self._take_waiting()
 
     def _wait_space(self) -> bool:
         """Let time pass until the next attempt; return False when the log is being closed."""
@@ -305,7 +267,10 @@ class LogWriter:
             self._busy = False
 
     def _write_next(self) -> None:
-        if not self._batch and self._size == 0 and not self._compose():
+        """Write a batch or a slice; beside a long job they take turns."""
+        if not self._batch and self._size == 0 and (self._slice_is_next or not self._compose()):
+            if self._sliced is not None:
+                self._write_slice(self._sliced)
             return
         position = self.position
         if self._size > 0:
@@ -313,14 +278,15 @@ class LogWriter:
             write_all(self.files, position.fd, self._pieces, self._size, position.offset)
             self.syncs.observe((monotonic_ns() - began) // 1000)
             self.written += self._size
-            position.offset = sector_end(position.offset + self._size)
+            position.offset = sector_end(position.offset + self._size) + self._reserved
             position.number += 1
             self._sealed = False
-            if self.full and self._batch:
-                self.full = False
-                self.on_full(False)
+            self._reserved = 0
+            if self._batch:
+                self._note_space()
         batch = self._batch
         self._batch, self._pieces, self._size = [], [], 0
+        self._slice_is_next = self._sliced is not None and not self._sliced.is_done()
         self._remove()
         self.done.extend(batch)
         tokens = [job.token for job in batch if job.token is not None]
@@ -333,40 +299,111 @@ class LogWriter:
 
         Files that are to go come first: while the disk is full, that is what makes room.
         """
-        queue = self._queue
         if self._doomed and self._gone_fits():
             self._compose_gone()
             return True
-        if not queue:
+        placed = self._take_placed()
+        first = self._queue.first()
+        if first is None and placed is None:
             return False
-        if queue[0].cost > self._room():
-            self._rotate()
-            assert queue[0].cost <= self._room(), "a job is longer than a segment"
-        room: i64 = min(self._room(), WRITE_BATCH_BYTES_MAX)
-        cost: i64 = 0
-        size: i64 = 0
-        count: i64 = 0
+        if first is not None and placed is None and self._sliced is None:
+            self._make_room(first)
+        self._compose_jobs(placed)
+        return len(self._batch) > 0 or self._size > 0
+
+    def _make_room(self, first: WriteJob) -> None:
+        """Go on in the next segment if this one has no room for a job, in a longer one if need be.
+
+        A job that has no room in a usual segment may find it in what is left of a longer one.
+        """
+        if self._queue.need(first) > self._room():
+            need = self._queue.need_in_new(first)
+            self._rotate(self.position.own_bytes(need) if need > self._plain_room else 0)
+            assert self._queue.need(first) <= self._room(), "a job is longer than its segment"
+
+    def _take_placed(self) -> SlicedWrite | None:
+        """Take the job of which everything is written; the batch that is next places it."""
+        sliced = self._sliced
+        if sliced is None or not sliced.is_done():
+            return None
+        self._sliced = None
+        self._queue.under_way = None
+        return sliced
+
+    def _compose_jobs(self, placed: SlicedWrite | None) -> None:
+        """Frame what is next: a job whose slices are written, room for one, what fits besides."""
+        salt: i64 = self.position.header.salt
+        room: i64 = self._room()
+        records: list[bytes] = []
         groups: dict[int, None] = {}
-        pieces: list[bytes] = []
-        batch = self._batch
-        while queue and (not batch or cost + i64(queue[0].cost) <= room):
-            job = queue.popleft()
-            cost += i64(job.cost)
+        lead: i64 = 0
+        if placed is not None:
+            records.append(placed.record(salt))
+            groups = dict.fromkeys(placed.job.groups)
+            lead = HEADER_BYTES
+            room -= placed.placing - BATCH_FRAME_BYTES
+        begun = self._queue.begin(room)
+        if begun is not None:
+            room -= self._queue.need(begun)
+            self._reserved = sector_end(begun.size)
+            records.append(encode_reserved(salt, self._reserved))
+            lead += HEADER_BYTES
+        jobs = self._queue.take(room, WRITE_BATCH_BYTES_MAX)
+        at = self._frame_jobs(jobs, records, lead, groups)
+        self._batch = jobs
+        if placed is not None:
+            self._batch = [placed.job, *jobs]
+        if begun is not None:
+            start: i64 = sector_end(self.position.offset + self._size)
+            begun.location = (i64(self.position.header.sequence) << 32) | start
+            self._sliced = SlicedWrite(begun, start)
+        for job in jobs:
+            job.location = at
+            at += job.size
+
+    def _frame_jobs(
+        self, jobs: list[WriteJob], records: list[bytes], lead: i64, groups: dict[int, None]
+    ) -> i64:
+        """Frame jobs behind `records`, `lead` bytes; return the location of the first job."""
+        size: i64 = lead
+        count: i64 = len(records)
+        for job in jobs:
+            job.check(self.position.header.salt, job.size)
             size += job.size
             count += job.count
             for group in job.groups:
                 groups[group] = None
-            pieces.extend(job.pieces)
-            batch.append(job)
+            records.extend(job.pieces)
         if size > 0:
-            lead: i64 = self._frame(pieces, size, count, list(groups))
-            location: i64 = (i64(self.position.header.sequence) << 32) | (
-                self.position.offset + lead
-            )
-            for job in batch:
-                job.location = location
-                location += job.size
-        return True
+            kind: i64 = HEAD_RESERVED if self._reserved else HEAD_PLAIN
+            lead += self._frame(records, size, count, list(groups), kind)
+        return (i64(self.position.header.sequence) << 32) | (self.position.offset + lead)
+
+    def _write_slice(self, sliced: SlicedWrite) -> None:
+        """Write the next slice; on an error it can be written again in place.
+
+        The checksums come before, as they stand in the first slice.
+        """
+        if not sliced.job.is_checked:
+            sliced.job.check(self.position.header.salt, CHECKSUM_STEP_BYTES)
+            self._slice_is_next = False
+            return
+        pieces = sliced.slice(self._slice_bytes)
+        size: i64 = sum(map(len, pieces))
+        began: i64 = monotonic_ns()
+        offset: i64 = sliced.start + sliced.written
+        write_all(self.files, self.position.fd, pieces, size, offset)
+        self.syncs.observe((monotonic_ns() - began) // 1000)
+        self.written += size
+        sliced.advance(size)
+        self._slice_is_next = False
+        self._note_space()
+
+    def _note_space(self) -> None:
+        """Say that there is space again, if there was none."""
+        if self.full:
+            self.full = False
+            self.on_full(False)
 
     def _compose_gone(self) -> None:
         """Frame a batch after which the files that are to go do not exist."""
@@ -380,7 +417,11 @@ class LogWriter:
         position = self.position
         if position.offset == SEGMENT_HEADER_BYTES:
             return False
-        return position.offset + 2 * SECTOR_BYTES <= position.header.size
+        return position.offset + 2 * SECTOR_BYTES + self._kept() <= position.header.size
+
+    def _kept(self) -> i64:
+        """Return how many bytes at the segment's end are for the batch that places a long job."""
+        return self._sliced.placing if self._sliced is not None else 0
 
     def _remove(self) -> None:
         """Remove the files of which the batch just written says that they are gone.
@@ -397,47 +438,18 @@ class LogWriter:
     def _frame(
         self, records: list[bytes], size: i64, count: i64, groups: list[int], kind: i64 = HEAD_PLAIN
     ) -> i64:
-        """Put a head and a trailer around records; return how far from its start the first is.
-
-        The first batch of a segment begins with the list of all segments before it.
-        """
-        position = self.position
-        salt: i64 = position.header.salt
-        names = encode_groups(groups)
-        lead: i64 = HEADER_BYTES + len(names)
-        pieces = [b""]
-        if position.offset == SEGMENT_HEADER_BYTES:
-            kind = HEAD_FILES
-            files = self._files_record()
-            pieces.append(files)
-            lead += len(files)
-            count += 1
-        whole: i64 = lead + size + HEADER_BYTES + len(names)
-        pieces[0] = encode_head(salt, kind, position.number, whole, count, names)
-        pieces.extend(records)
-        pieces.append(encode_trailer(salt, position.number, position.offset, count, names))
-        self._pieces = pieces
-        self._size = whole
+        """Frame a batch as the one at hand; return how far from its start the first record is."""
+        self._pieces, self._size, lead = self.position.frame(records, size, count, groups, kind)
         return lead
 
-    def _files_record(self) -> bytes:
-        return encode_files(self.position.header.salt, self.position.spans)
-
     def _room(self) -> i64:
-        """Return how many bytes of records one more batch of this segment can hold.
-
-        What is reserved at its end stays free.
-        """
-        position = self.position
-        room: i64 = i64(position.header.size) - position.offset - BATCH_FRAME_BYTES - RESERVE_BYTES
-        if position.offset == SEGMENT_HEADER_BYTES:
-            room -= len(self._files_record())
-        return room
+        """Return how many bytes of records one more batch of this segment can hold."""
+        return self.position.room() - self._kept()
 
     def _seal(self) -> None:
         """Write an empty batch: proof that the batch before it was synced."""
         position = self.position
-        if self._sealed or self._batch or self._size > 0:
+        if self._sealed or self._batch or self._size > 0 or self._sliced is not None:
             return
         self._sealed = True
         if position.offset + SECTOR_BYTES > position.header.size:
@@ -457,15 +469,22 @@ class LogWriter:
             self._busy = False
         self._pieces, self._size = [], 0
 
-    def _rotate(self) -> None:
-        """Go on in the next segment, finished now unless it is already."""
+    def _rotate(self, size: i64 = 0) -> None:
+        """Go on in the next segment, finished now unless it is already.
+
+        Args:
+            size: how long it has to be, 0 for as usual.
+        """
         position = self.position
-        header, fd = self._supply.take(position.header)
+        header, fd = self._supply.take(position.header, size)
+        if size:
+            self.own_segments.append((header.sequence, header.size))
         self.files.close(position.fd)
         gone = set(self._doomed)
         spans = [span for span in position.spans if span.sequence not in gone]
         spans.append(FileSpan(position.header.sequence, position.first, position.number - 1))
         self._removing, self._doomed = self._doomed, []
+        self._queue.slicing = header.version == SEGMENT_VERSION
         position.header = header
         position.fd = fd
         position.offset = SEGMENT_HEADER_BYTES

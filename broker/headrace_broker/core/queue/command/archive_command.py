@@ -14,7 +14,7 @@ from typing import final
 from librt.strings import write_i64_be
 from mypy_extensions import i64
 
-from headrace_broker.core.queue.command import (
+from headrace_broker.core.queue.command.command import (
     CLOSE_ARCHIVE,
     COMMIT_ARCHIVE,
     NUMBER_MAX,
@@ -22,8 +22,8 @@ from headrace_broker.core.queue.command import (
     Command,
     Malformed,
 )
-from headrace_broker.core.queue.group_command import GroupCommand, begin_command
-from headrace_broker.core.queue.octet_reader import OctetReader
+from headrace_broker.core.queue.command.group_command import GroupCommand, begin_command
+from headrace_broker.core.queue.messages.octet_reader import OctetReader
 from headrace_broker.model.limits import LEASE_OPENER_OCTETS_MAX, NAME_OCTETS_MAX
 
 

@@ -1,4 +1,4 @@
-"""Commands of a queue and how they are written into log entries (`command_decoder` reads them).
+"""Commands of a queue and how they are written into log entries (`decoder` reads them).
 
 The data of an entry, which is what is replicated, is
 
@@ -34,8 +34,8 @@ from typing import Final, final
 from librt.strings import BytesWriter, read_i64_be, write_i32_be, write_i64_be
 from mypy_extensions import i32, i64
 
-from headrace_broker.core.queue.batch_sizes import BatchSizes
-from headrace_broker.core.queue.publisher import Named, write_named
+from headrace_broker.core.queue.messages.batch_sizes import BatchSizes
+from headrace_broker.core.queue.messages.publisher import Named, write_named
 
 ENQUEUE: Final = 1
 SETTLE: Final = 2
@@ -264,15 +264,24 @@ class NodeDown(Command):
 
 def stamp_command(time_ms: i64, command: bytes) -> bytes:
     """Return the entry data of `command`, proposed by the leader at `time_ms` (Unix time)."""
+    return encode_stamp(time_ms) + command  # a writer that grows copies a large command twice
+
+
+def encode_stamp(time_ms: i64) -> bytes:
+    """Return the STAMP_OCTETS octets that stand before a command, proposed at `time_ms`."""
     out = BytesWriter()
     write_i64_be(out, time_ms)
-    out.write(command)
     return out.getvalue()
 
 
 def stamp_of(data: bytes) -> i64:
     """Return the time in ms stamped on an entry, of at least STAMP_OCTETS octets; 0 to 2**62."""
     return min(max(read_i64_be(data, 0), 0), NUMBER_MAX)
+
+
+def is_enqueue(command: bytes) -> bool:
+    """Return whether a command (not stamped) brings messages."""
+    return len(command) > 0 and command[0] in (ENQUEUE, ENQUEUE_NOW)
 
 
 def passes_publishes(command: bytes) -> bool:
@@ -288,9 +297,27 @@ def passes_publishes(command: bytes) -> bool:
 
 def encode_enqueue(session: i64, seq: i64, batch: bytes, patient: bool = False) -> bytes:
     """Encode ENQUEUE of an encoded batch whose first message has number `seq` (from 1)."""
+    return enqueue_head(session, seq, patient) + batch
+
+
+def enqueue_head(session: i64, seq: i64, patient: bool) -> bytes:
+    """Return what stands before the batch in an ENQUEUE."""
     out = _numbered(ENQUEUE, session, seq, EXTENDED_VERSION if patient else COMMAND_VERSION)
-    out.write(batch)
     return out.getvalue()
+
+
+def enqueue_now_head(session: i64, seq: i64) -> bytes:
+    """Return what stands before the batch in an ENQUEUE_NOW."""
+    return _numbered(ENQUEUE_NOW, session, seq).getvalue()
+
+
+def named_ends(
+    session: i64, seq: i64, publisher: bytes, epoch: i64, rows: list[int], patient: bool
+) -> tuple[bytes, bytes]:
+    """Return what stands before and behind the batch in `encode_enqueue_named`."""
+    out = BytesWriter()
+    write_named(out, publisher, epoch, rows, patient)
+    return _numbered(ENQUEUE, session, seq, NAMED_VERSION).getvalue(), out.getvalue()
 
 
 def encode_enqueue_named(
@@ -313,17 +340,13 @@ def encode_enqueue_named(
         rows: a number for each message, ascending, as in `Ranges.bounds`.
         patient: the publisher waits for confirms.
     """
-    out = _numbered(ENQUEUE, session, seq, NAMED_VERSION)
-    out.write(batch)
-    write_named(out, publisher, epoch, rows, patient)
-    return out.getvalue()
+    head, tail = named_ends(session, seq, publisher, epoch, rows, patient)
+    return b"".join((head, batch, tail))
 
 
 def encode_enqueue_now(session: i64, seq: i64, batch: bytes) -> bytes:
     """Encode ENQUEUE_NOW of an encoded batch whose first message has number `seq` (from 1)."""
-    out = _numbered(ENQUEUE_NOW, session, seq)
-    out.write(batch)
-    return out.getvalue()
+    return enqueue_now_head(session, seq) + batch
 
 
 def encode_settle(session: i64, seq: i64, items: list[SettleItem]) -> bytes:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from mypy_extensions import i64
 
-from headrace_broker.core.queue.archive_command import decode_archive_command
-from headrace_broker.core.queue.batch_sizes import measure_batch
-from headrace_broker.core.queue.command import (
+from headrace_broker.core.queue.command.archive_command import decode_archive_command
+from headrace_broker.core.queue.command.command import (
     ACCEPT,
     ACQUIRE,
     ATTACH,
@@ -50,11 +49,12 @@ from headrace_broker.core.queue.command import (
     Settle,
     SettleItem,
 )
-from headrace_broker.core.queue.leader_command import Acquire, Configure, Forget, Tick
-from headrace_broker.core.queue.lease_command import decode_lease_command
-from headrace_broker.core.queue.octet_reader import OctetReader
-from headrace_broker.core.queue.publisher import read_named
-from headrace_broker.core.queue.settings import decode_settings
+from headrace_broker.core.queue.command.leader_command import Acquire, Configure, Forget, Tick
+from headrace_broker.core.queue.command.lease_command import decode_lease_command
+from headrace_broker.core.queue.messages.batch_sizes import measure_batch
+from headrace_broker.core.queue.messages.octet_reader import OctetReader
+from headrace_broker.core.queue.messages.publisher import read_named
+from headrace_broker.core.queue.messages.settings import decode_settings
 
 
 def decode_command(data: bytes) -> Command:

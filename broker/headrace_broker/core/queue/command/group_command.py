@@ -11,7 +11,7 @@ from __future__ import annotations
 from librt.strings import BytesWriter, write_i64_be
 from mypy_extensions import i64
 
-from headrace_broker.core.queue.command import COMMAND_VERSION, Command
+from headrace_broker.core.queue.command.command import COMMAND_VERSION, Command
 
 
 class GroupCommand(Command):

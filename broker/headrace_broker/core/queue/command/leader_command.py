@@ -15,7 +15,7 @@ from typing import final
 from librt.strings import BytesWriter, write_i64_be
 from mypy_extensions import i64
 
-from headrace_broker.core.queue.command import (
+from headrace_broker.core.queue.command.command import (
     ACQUIRE,
     COMMAND_VERSION,
     CONFIGURE,
@@ -25,7 +25,7 @@ from headrace_broker.core.queue.command import (
     write_ids,
     write_u32,
 )
-from headrace_broker.core.queue.settings import QueueSettings, encode_settings
+from headrace_broker.core.queue.messages.settings import QueueSettings, encode_settings
 
 
 @final

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from mypy_extensions import i64
 
-from headrace_broker.core.queue.archive import ArchiveGroup
-from headrace_broker.core.queue.archive_command import (
+from headrace_broker.core.queue.command.archive_command import (
     ArchiveCommand,
     CloseArchive,
     CommitArchive,
     OpenArchive,
 )
-from headrace_broker.core.queue.archive_effect import (
+from headrace_broker.core.queue.messages.effect import Effect
+from headrace_broker.core.queue.state.archive import ArchiveGroup
+from headrace_broker.core.queue.state.archive_effect import (
     ARCHIVE_FENCED,
     ARCHIVE_GROUPS_FULL,
     ARCHIVE_NOT_YET,
@@ -20,12 +21,13 @@ from headrace_broker.core.queue.archive_effect import (
     ARCHIVE_UNKNOWN_GROUP,
     ArchiveAnswer,
 )
-from headrace_broker.core.queue.effect import Effect
-from headrace_broker.core.queue.queue_state import QueueState
+from headrace_broker.core.queue.state.queue_state import QueueState
 from headrace_broker.model.limits import ARCHIVE_DROPPED_MAX, ARCHIVE_GROUPS_MAX
 
 
-def read_along(state: QueueState, command: ArchiveCommand, effects: list[Effect]) -> None:
+def apply_archive_command(
+    state: QueueState, command: ArchiveCommand, effects: list[Effect]
+) -> None:
     """Carry out a command of a group that reads, or say why not."""
     archive = state.archived
     group = archive.groups.get(command.name)
@@ -77,7 +79,7 @@ def _commit(state: QueueState, group: ArchiveGroup, up_to: i64) -> i64:
     return ARCHIVE_OK
 
 
-def let_rows_go(state: QueueState, effects: list[Effect]) -> None:
+def drop_rows(state: QueueState, effects: list[Effect]) -> None:
     """End a command: let go what was read, is too old or too much, as many rows as one may.
 
     That are some beside as many as came, so that an archive that is full lets go what it takes in.

@@ -16,10 +16,10 @@ from headrace_broker.core.property_reader import (
     header_int,
     header_key,
 )
-from headrace_broker.core.queue.batch import Batch
-from headrace_broker.core.queue.batch_sizes import U32, UNEQUAL
-from headrace_broker.core.queue.command import Enqueue
-from headrace_broker.core.queue.effect import (
+from headrace_broker.core.queue.command.command import Enqueue
+from headrace_broker.core.queue.messages.batch import Batch
+from headrace_broker.core.queue.messages.batch_sizes import U32, UNEQUAL
+from headrace_broker.core.queue.messages.effect import (
     LANE_PUBLISH,
     REASON_MAXLEN,
     REFUSED_FENCED,
@@ -32,16 +32,16 @@ from headrace_broker.core.queue.effect import (
     Gap,
     PublishRejected,
 )
-from headrace_broker.core.queue.fair_lanes import fair_key, is_fair
-from headrace_broker.core.queue.publisher import Named
-from headrace_broker.core.queue.queue_state import QueueState
-from headrace_broker.core.queue.ready_list import KEY_GROUP, KEY_LAST_VALUE
-from headrace_broker.core.queue.session import Session
-from headrace_broker.core.queue.settings import (
+from headrace_broker.core.queue.messages.publisher import Named
+from headrace_broker.core.queue.messages.settings import (
     DEAD_LETTER_NONE,
     OVERFLOW_DROP_HEAD,
     OVERFLOW_REJECT_PUBLISH_DLX,
 )
+from headrace_broker.core.queue.state.fair_lanes import fair_key, is_fair
+from headrace_broker.core.queue.state.queue_state import QueueState
+from headrace_broker.core.queue.state.ready_list import KEY_GROUP, KEY_LAST_VALUE
+from headrace_broker.core.queue.state.session import Session
 
 FENCING_VERSION: Final = 4  # from this machine version on, publishers hear that they are fenced
 DELAY_HEADER: Final = b"x-delay"

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from mypy_extensions import i64
 
-from headrace_broker.core.queue.archive_row import OUTCOME_PURGED, OUTCOME_REMOVED
-from headrace_broker.core.queue.command import (
+from headrace_broker.core.queue.command.command import (
     Attach,
     Cancel,
     Control,
@@ -15,7 +14,9 @@ from headrace_broker.core.queue.command import (
     SetPrefetch,
     Settle,
 )
-from headrace_broker.core.queue.effect import (
+from headrace_broker.core.queue.machine.leaving import drop_if_done, settle
+from headrace_broker.core.queue.machine.serving import get
+from headrace_broker.core.queue.messages.effect import (
     LANE_CONTROL,
     STATUS_ALREADY,
     STATUS_EXCLUSIVE_IN_USE,
@@ -26,10 +27,9 @@ from headrace_broker.core.queue.effect import (
     Gap,
     Got,
 )
-from headrace_broker.core.queue.leaving import drop_if_done, settle
-from headrace_broker.core.queue.queue_state import QueueState
-from headrace_broker.core.queue.serving import get
-from headrace_broker.core.queue.session import (
+from headrace_broker.core.queue.state.archive_row import OUTCOME_PURGED, OUTCOME_REMOVED
+from headrace_broker.core.queue.state.queue_state import QueueState
+from headrace_broker.core.queue.state.session import (
     ATTACHED,
     CANCELLED,
     DETACHED,

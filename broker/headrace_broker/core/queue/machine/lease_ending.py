@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from mypy_extensions import i64
 
-from headrace_broker.core.queue.archive_row import OUTCOME_ACKED
-from headrace_broker.core.queue.command import ACCEPT, MODIFY_FAILED, RELEASE
-from headrace_broker.core.queue.effect import Acquired, Effect
-from headrace_broker.core.queue.lease import LeaseGroup, Leaving
-from headrace_broker.core.queue.lease_effect import EXPIRED, LeaseGone
-from headrace_broker.core.queue.leaving import give_back
-from headrace_broker.core.queue.queue_state import QueueState
+from headrace_broker.core.queue.command.command import ACCEPT, MODIFY_FAILED, RELEASE
+from headrace_broker.core.queue.machine.leaving import give_back
+from headrace_broker.core.queue.messages.effect import Acquired, Effect
+from headrace_broker.core.queue.state.archive_row import OUTCOME_ACKED
+from headrace_broker.core.queue.state.lease import LeaseGroup, Leaving
+from headrace_broker.core.queue.state.lease_effect import EXPIRED, LeaseGone
+from headrace_broker.core.queue.state.queue_state import QueueState
 from headrace_broker.model.limits import LEASE_MESSAGES_MAX, LEASE_RETURNS_MAX
 
 

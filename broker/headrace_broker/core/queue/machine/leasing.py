@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from mypy_extensions import i64
 
-from headrace_broker.core.queue.command import ACCEPT, MODIFY_FAILED, RELEASE
-from headrace_broker.core.queue.effect import Acquired, Effect
-from headrace_broker.core.queue.lease import Lease, LeaseGroup, Leaving
-from headrace_broker.core.queue.lease_command import (
+from headrace_broker.core.queue.command.command import ACCEPT, MODIFY_FAILED, RELEASE
+from headrace_broker.core.queue.command.lease_command import (
     CloseGroup,
     LeaseCommand,
     OpenGroup,
@@ -16,7 +14,11 @@ from headrace_broker.core.queue.lease_command import (
     SettleLeases,
     TakeLease,
 )
-from headrace_broker.core.queue.lease_effect import (
+from headrace_broker.core.queue.machine.lease_ending import end_lease, let_leave
+from headrace_broker.core.queue.machine.serving import has_expired
+from headrace_broker.core.queue.messages.effect import Acquired, Effect
+from headrace_broker.core.queue.state.lease import Lease, LeaseGroup, Leaving
+from headrace_broker.core.queue.state.lease_effect import (
     EXPIRED,
     LEASE_FENCED,
     LEASE_GONE,
@@ -31,10 +33,8 @@ from headrace_broker.core.queue.lease_effect import (
     LeaseAnswer,
     LeaseInfo,
 )
-from headrace_broker.core.queue.lease_ending import end_lease, let_leave
-from headrace_broker.core.queue.queue_state import QueueState
-from headrace_broker.core.queue.ready_list import KEY_GROUP
-from headrace_broker.core.queue.serving import has_expired
+from headrace_broker.core.queue.state.queue_state import QueueState
+from headrace_broker.core.queue.state.ready_list import KEY_GROUP
 from headrace_broker.model.limits import (
     LEASE_GROUPS_MAX,
     LEASE_MESSAGES_MAX,
@@ -44,7 +44,7 @@ from headrace_broker.model.limits import (
 )
 
 
-def carry_out(state: QueueState, command: LeaseCommand, effects: list[Effect]) -> None:
+def apply_command(state: QueueState, command: LeaseCommand, effects: list[Effect]) -> None:
     """Carry out a command of a group, or say why not."""
     group = state.leases.groups.get(command.name)
     if isinstance(command, OpenGroup):

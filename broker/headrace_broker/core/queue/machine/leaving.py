@@ -4,13 +4,8 @@ from __future__ import annotations
 
 from mypy_extensions import i64
 
-from headrace_broker.core.queue.archive_row import (
-    OUTCOME_ACKED,
-    OUTCOME_DEAD_LETTERED,
-    outcome_of,
-)
-from headrace_broker.core.queue.command import ACCEPT, MODIFY_FAILED, REJECT, SettleItem
-from headrace_broker.core.queue.effect import (
+from headrace_broker.core.queue.command.command import ACCEPT, MODIFY_FAILED, REJECT, SettleItem
+from headrace_broker.core.queue.messages.effect import (
     REASON_DELIVERY_LIMIT,
     REASON_EXPIRED,
     REASON_MAXLEN,
@@ -22,16 +17,7 @@ from headrace_broker.core.queue.effect import (
     Effect,
     TimedOut,
 )
-from headrace_broker.core.queue.queue_state import DeadMessage, QueueState
-from headrace_broker.core.queue.session import (
-    ATTACHED,
-    CANCELLED,
-    DETACHED,
-    GETTER,
-    Consumer,
-    Session,
-)
-from headrace_broker.core.queue.settings import (
+from headrace_broker.core.queue.messages.settings import (
     ARCHIVE_NONE,
     DEAD_LETTER_AT_LEAST_ONCE,
     DEAD_LETTER_NONE,
@@ -39,6 +25,20 @@ from headrace_broker.core.queue.settings import (
     RETRY_ALL,
     RETRY_DISABLED,
     RETRY_FAILED,
+)
+from headrace_broker.core.queue.state.archive_row import (
+    OUTCOME_ACKED,
+    OUTCOME_DEAD_LETTERED,
+    outcome_of,
+)
+from headrace_broker.core.queue.state.queue_state import DeadMessage, QueueState
+from headrace_broker.core.queue.state.session import (
+    ATTACHED,
+    CANCELLED,
+    DETACHED,
+    GETTER,
+    Consumer,
+    Session,
 )
 from headrace_broker.model.limits import EXPIRE_MESSAGES_MAX
 

@@ -14,12 +14,8 @@ from typing import Final, final
 
 from mypy_extensions import i64
 
-from headrace_broker.core.queue.archive_command import ArchiveCommand
-from headrace_broker.core.queue.archive_effect import ArchiveInfo
-from headrace_broker.core.queue.archive_row import ArchiveRow
-from headrace_broker.core.queue.archiving import let_rows_go, read_along, rows_due_ms
-from headrace_broker.core.queue.arrival import enqueue
-from headrace_broker.core.queue.command import (
+from headrace_broker.core.queue.command.archive_command import ArchiveCommand
+from headrace_broker.core.queue.command.command import (
     NUMBER_MAX,
     Close,
     Command,
@@ -31,25 +27,19 @@ from headrace_broker.core.queue.command import (
     SetPrefetch,
     stamp_of,
 )
-from headrace_broker.core.queue.command_decoder import decode_command
-from headrace_broker.core.queue.controlling import control
-from headrace_broker.core.queue.effect import (
-    STATUS_OK,
-    Acquired,
-    Controlled,
-    Effect,
-    EntryDead,
-    Rejected,
-    Unused,
+from headrace_broker.core.queue.command.decoder import decode_command
+from headrace_broker.core.queue.command.leader_command import Acquire, Configure, Forget, Tick
+from headrace_broker.core.queue.command.lease_command import LeaseCommand
+from headrace_broker.core.queue.machine.archiving import (
+    apply_archive_command,
+    drop_rows,
+    rows_due_ms,
 )
-from headrace_broker.core.queue.fair_lanes import FairValue
-from headrace_broker.core.queue.frozen import FrozenQueue, freeze
-from headrace_broker.core.queue.leader_command import Acquire, Configure, Forget, Tick
-from headrace_broker.core.queue.lease_command import LeaseCommand
-from headrace_broker.core.queue.lease_effect import GroupInfo
-from headrace_broker.core.queue.lease_ending import end_due
-from headrace_broker.core.queue.leasing import carry_out, look
-from headrace_broker.core.queue.leaving import (
+from headrace_broker.core.queue.machine.arrival import enqueue
+from headrace_broker.core.queue.machine.controlling import control
+from headrace_broker.core.queue.machine.lease_ending import end_due
+from headrace_broker.core.queue.machine.leasing import apply_command, look
+from headrace_broker.core.queue.machine.leaving import (
     drop_excess,
     end_delays,
     end_overdue,
@@ -59,19 +49,33 @@ from headrace_broker.core.queue.leaving import (
     is_over,
     suspect_session,
 )
-from headrace_broker.core.queue.publisher import Publisher
-from headrace_broker.core.queue.queue_state import QueueState
-from headrace_broker.core.queue.restoring import read_snapshot
-from headrace_broker.core.queue.serving import acquire, dispatch
-from headrace_broker.core.queue.session import (
+from headrace_broker.core.queue.machine.serving import acquire, dispatch
+from headrace_broker.core.queue.messages.effect import (
+    STATUS_OK,
+    Acquired,
+    Controlled,
+    Effect,
+    EntryDead,
+    Rejected,
+    Unused,
+)
+from headrace_broker.core.queue.messages.publisher import Publisher
+from headrace_broker.core.queue.messages.settings import QueueSettings
+from headrace_broker.core.queue.snapshot.frozen import FrozenQueue, freeze
+from headrace_broker.core.queue.snapshot.restoring import read_snapshot
+from headrace_broker.core.queue.snapshot.snapshot import live_indexes, write_snapshot, write_state
+from headrace_broker.core.queue.state.archive_effect import ArchiveInfo
+from headrace_broker.core.queue.state.archive_row import ArchiveRow
+from headrace_broker.core.queue.state.fair_lanes import FairValue
+from headrace_broker.core.queue.state.lease_effect import GroupInfo
+from headrace_broker.core.queue.state.queue_state import QueueState
+from headrace_broker.core.queue.state.session import (
     ATTACHED,
     DETACHED,
     Consumer,
     ConsumerInfo,
 )
-from headrace_broker.core.queue.settings import QueueSettings
-from headrace_broker.core.queue.snapshot import live_indexes, write_snapshot, write_state
-from headrace_broker.core.queue.tally import Tally
+from headrace_broker.core.queue.state.tally import Tally
 from headrace_broker.model.session import session_boot, session_node
 
 MACHINE_VERSION: Final = 5  # the newest that this code knows
@@ -366,7 +370,7 @@ class QueueMachine:
 
         Args:
             index: its log position.
-            data: u64 time in ms and a command, see `core.queue.command`.
+            data: u64 time in ms and a command, see `core.queue.command.command`.
 
         Returns:
             The effects in order. An entry that makes no sense gives Rejected and changes nothing.
@@ -393,7 +397,7 @@ class QueueMachine:
                 state.ready.let_go_purged(state.budget, False, effects)
             state.judge_watermark(effects)
             if state.archived.count > 0:
-                let_rows_go(state, effects)
+                drop_rows(state, effects)
         if users > 0 and state.attached_count + state.detached_count == 0:
             effects.append(Unused())
         if not kept:
@@ -436,9 +440,9 @@ class QueueMachine:
             end_overdue(state, effects)
             end_due(state, effects)
         elif isinstance(command, LeaseCommand):
-            carry_out(state, command, effects)
+            apply_command(state, command, effects)
         elif isinstance(command, ArchiveCommand):
-            read_along(state, command, effects)
+            apply_archive_command(state, command, effects)
         elif isinstance(command, Acquire):
             consumer = self._consumer(command.session, command.consumer)
             if consumer is not None and consumer.filtered:

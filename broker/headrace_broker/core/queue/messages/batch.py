@@ -6,8 +6,8 @@ from typing import Final, final
 
 from mypy_extensions import i64
 
-from headrace_broker.core.queue.batch_sizes import BatchSizes
-from headrace_broker.core.queue.effect import Acquired
+from headrace_broker.core.queue.messages.batch_sizes import BatchSizes
+from headrace_broker.core.queue.messages.effect import Acquired
 
 _PACKED_OCTETS: Final = 12
 

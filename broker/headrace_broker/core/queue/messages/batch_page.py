@@ -17,9 +17,9 @@ from typing import Final
 from librt.strings import BytesWriter
 from mypy_extensions import i64
 
-from headrace_broker.core.queue.batch import Batch
-from headrace_broker.core.queue.batch_sizes import UNEQUAL, BatchSizes
-from headrace_broker.core.queue.octet_reader import OctetReader
+from headrace_broker.core.queue.messages.batch import Batch
+from headrace_broker.core.queue.messages.batch_sizes import UNEQUAL, BatchSizes
+from headrace_broker.core.queue.messages.octet_reader import OctetReader
 
 _RUN_MIN: Final = 8  # log positions without a gap from which adding them together is faster
 

@@ -104,7 +104,7 @@ class Enqueued(Effect):
 
 
 @final
-class Withheld(Effect):
+class ConfirmsDeferred(Effect):
     """Of the publishes that the next Enqueued covers, these are in the queue and not complete.
 
     The queue holds too much. Each of them is completed by a Completed, or when the session asks.
@@ -119,7 +119,7 @@ class Withheld(Effect):
         self.rows = rows
 
     def __repr__(self) -> str:
-        return f"Withheld({self.session}, {self.rows})"
+        return f"ConfirmsDeferred({self.session}, {self.rows})"
 
 
 @final
@@ -128,7 +128,7 @@ class Completed(Effect):
 
     Attributes:
         session: whose publishes.
-        rows: their numbers, as of Withheld but in any order.
+        rows: their numbers, as of ConfirmsDeferred but in any order.
     """
 
     def __init__(self, session: i64, rows: list[int]) -> None:

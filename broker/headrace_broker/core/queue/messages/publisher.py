@@ -19,8 +19,8 @@ from typing import Final, final
 from librt.strings import BytesWriter, read_i32_be, write_i32_be
 from mypy_extensions import i32, i64
 
-from headrace_broker.core.queue.batch_page import write_varint
-from headrace_broker.core.queue.octet_reader import OctetReader
+from headrace_broker.core.queue.messages.batch_page import write_varint
+from headrace_broker.core.queue.messages.octet_reader import OctetReader
 from headrace_broker.model.limits import (
     PUBLISHER_HOLES_MAX,
     PUBLISHER_OCTETS_MAX,

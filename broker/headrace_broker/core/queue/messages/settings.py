@@ -14,7 +14,7 @@ from typing import Final, final
 from librt.strings import BytesWriter, write_i16_be, write_i64_be
 from mypy_extensions import i16, i64
 
-from headrace_broker.core.queue.octet_reader import OctetReader
+from headrace_broker.core.queue.messages.octet_reader import OctetReader
 from headrace_broker.model.limits import (
     ARCHIVE_AGE_MS,
     ARCHIVE_MESSAGES,

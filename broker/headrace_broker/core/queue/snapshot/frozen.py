@@ -14,16 +14,16 @@ from typing import Final, final
 from librt.strings import BytesWriter, write_i64_be
 from mypy_extensions import i64
 
-from headrace_broker.core.queue.batch import Batch
-from headrace_broker.core.queue.batch_page import decode_batches, encode_batches
-from headrace_broker.core.queue.command import ACCEPT, U32_MAX, write_u32
-from headrace_broker.core.queue.effect import Acquired
-from headrace_broker.core.queue.lane import Lane
-from headrace_broker.core.queue.octet_reader import OctetReader
-from headrace_broker.core.queue.queue_state import QueueState
-from headrace_broker.core.queue.ready_list import KEY_LAST_VALUE
-from headrace_broker.core.queue.restoring_section import read_acquired
-from headrace_broker.core.queue.snapshot_section import write_message
+from headrace_broker.core.queue.command.command import ACCEPT, U32_MAX, write_u32
+from headrace_broker.core.queue.messages.batch import Batch
+from headrace_broker.core.queue.messages.batch_page import decode_batches, encode_batches
+from headrace_broker.core.queue.messages.effect import Acquired
+from headrace_broker.core.queue.messages.octet_reader import OctetReader
+from headrace_broker.core.queue.snapshot.restoring_section import read_acquired
+from headrace_broker.core.queue.snapshot.section import write_message
+from headrace_broker.core.queue.state.lane import Lane
+from headrace_broker.core.queue.state.queue_state import QueueState
+from headrace_broker.core.queue.state.ready_list import KEY_LAST_VALUE
 
 READY: Final = 1  # it waits
 UNSETTLED: Final = 2  # a consumer or a group has it
@@ -49,7 +49,7 @@ class FrozenRun:
         self.states: list[int] = []
 
     def heads(self, count: i64) -> bytes:
-        """Return what the queue knows of the first `count` messages; see `backup_chunk`."""
+        """Return what the queue knows of the first `count` messages; see `runtime.backup.chunk`."""
         out = BytesWriter()
         for at in range(count):
             message = self.messages[at]

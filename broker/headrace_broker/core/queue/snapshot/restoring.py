@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from mypy_extensions import i64
 
-from headrace_broker.core.queue.batch_page import decode_batches
-from headrace_broker.core.queue.effect import REASON_NAMES, Acquired, PublishRejected
-from headrace_broker.core.queue.lane import Lane
-from headrace_broker.core.queue.octet_reader import OctetReader
-from headrace_broker.core.queue.page import Page
-from headrace_broker.core.queue.queue_state import DeadMessage, QueueState
-from headrace_broker.core.queue.ready_list import KEY_GROUP
-from headrace_broker.core.queue.restoring_section import (
+from headrace_broker.core.queue.messages.batch_page import decode_batches
+from headrace_broker.core.queue.messages.effect import REASON_NAMES, Acquired, PublishRejected
+from headrace_broker.core.queue.messages.octet_reader import OctetReader
+from headrace_broker.core.queue.messages.settings import PRIORITY_MAX, decode_settings
+from headrace_broker.core.queue.snapshot.restoring_section import (
     read_archive,
     read_count,
     read_leases,
@@ -19,17 +16,7 @@ from headrace_broker.core.queue.restoring_section import (
     read_publishers,
     read_text,
 )
-from headrace_broker.core.queue.session import (
-    ATTACHED,
-    DETACHED,
-    GETTER,
-    Answer,
-    Consumer,
-    Session,
-    WithheldCommand,
-)
-from headrace_broker.core.queue.settings import PRIORITY_MAX, decode_settings
-from headrace_broker.core.queue.snapshot import (
+from headrace_broker.core.queue.snapshot.snapshot import (
     FLAG_EXCLUSIVE,
     FLAG_FILTERED,
     SECTION_ARCHIVE,
@@ -39,6 +26,19 @@ from headrace_broker.core.queue.snapshot import (
     SECTION_WATERMARK,
     SECTIONS_VERSION,
     SNAPSHOT_VERSION,
+)
+from headrace_broker.core.queue.state.lane import Lane
+from headrace_broker.core.queue.state.page import Page
+from headrace_broker.core.queue.state.queue_state import DeadMessage, QueueState
+from headrace_broker.core.queue.state.ready_list import KEY_GROUP
+from headrace_broker.core.queue.state.session import (
+    ATTACHED,
+    DETACHED,
+    GETTER,
+    Answer,
+    Consumer,
+    Session,
+    WithheldCommand,
 )
 
 

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from mypy_extensions import i64
 
-from headrace_broker.core.queue.archive import ArchiveGroup
-from headrace_broker.core.queue.command import ACCEPT, MODIFY_FAILED, RELEASE
-from headrace_broker.core.queue.effect import Acquired
-from headrace_broker.core.queue.lease import HOLDERS, Lease, LeaseGroup, Leaving
-from headrace_broker.core.queue.lease_effect import EXPIRED, RELEASED, LeaseInfo
-from headrace_broker.core.queue.octet_reader import OctetReader
-from headrace_broker.core.queue.publisher import Publisher
-from headrace_broker.core.queue.queue_state import QueueState
-from headrace_broker.core.queue.ready_list import KEY_GROUP
-from headrace_broker.core.queue.session import Consumer
-from headrace_broker.core.queue.settings import PRIORITY_MAX
+from headrace_broker.core.queue.command.command import ACCEPT, MODIFY_FAILED, RELEASE
+from headrace_broker.core.queue.messages.effect import Acquired
+from headrace_broker.core.queue.messages.octet_reader import OctetReader
+from headrace_broker.core.queue.messages.publisher import Publisher
+from headrace_broker.core.queue.messages.settings import PRIORITY_MAX
+from headrace_broker.core.queue.state.archive import ArchiveGroup
+from headrace_broker.core.queue.state.lease import HOLDERS, Lease, LeaseGroup, Leaving
+from headrace_broker.core.queue.state.lease_effect import EXPIRED, RELEASED, LeaseInfo
+from headrace_broker.core.queue.state.queue_state import QueueState
+from headrace_broker.core.queue.state.ready_list import KEY_GROUP
+from headrace_broker.core.queue.state.session import Consumer
 from headrace_broker.model.ranges import Ranges
 
 

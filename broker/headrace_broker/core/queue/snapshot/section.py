@@ -5,11 +5,11 @@ from __future__ import annotations
 from librt.strings import BytesWriter
 from mypy_extensions import i64
 
-from headrace_broker.core.queue.archive import Archive
-from headrace_broker.core.queue.batch_page import write_varint
-from headrace_broker.core.queue.effect import Acquired
-from headrace_broker.core.queue.lease import LeaseGroup, Leases
-from headrace_broker.core.queue.publisher import Publishers
+from headrace_broker.core.queue.messages.batch_page import write_varint
+from headrace_broker.core.queue.messages.effect import Acquired
+from headrace_broker.core.queue.messages.publisher import Publishers
+from headrace_broker.core.queue.state.archive import Archive
+from headrace_broker.core.queue.state.lease import LeaseGroup, Leases
 
 
 def write_text(out: BytesWriter, text: bytes) -> None:

@@ -51,14 +51,13 @@ from typing import Final
 from librt.strings import BytesWriter
 from mypy_extensions import i64
 
-from headrace_broker.core.queue.batch_page import encode_batches, read_entries, write_varint
-from headrace_broker.core.queue.lane import Lane
-from headrace_broker.core.queue.page import Page
-from headrace_broker.core.queue.queue_state import QueueState
-from headrace_broker.core.queue.ready_list import ReadyList
-from headrace_broker.core.queue.session import Consumer, Session
-from headrace_broker.core.queue.settings import encode_settings
-from headrace_broker.core.queue.snapshot_section import (
+from headrace_broker.core.queue.messages.batch_page import (
+    encode_batches,
+    read_entries,
+    write_varint,
+)
+from headrace_broker.core.queue.messages.settings import encode_settings
+from headrace_broker.core.queue.snapshot.section import (
     encode_archive,
     encode_leases,
     encode_publishers,
@@ -67,7 +66,12 @@ from headrace_broker.core.queue.snapshot_section import (
     write_rows,
     write_text,
 )
-from headrace_broker.core.queue.watermark import Watermark
+from headrace_broker.core.queue.state.lane import Lane
+from headrace_broker.core.queue.state.page import Page
+from headrace_broker.core.queue.state.queue_state import QueueState
+from headrace_broker.core.queue.state.ready_list import ReadyList
+from headrace_broker.core.queue.state.session import Consumer, Session
+from headrace_broker.core.queue.state.watermark import Watermark
 
 SNAPSHOT_VERSION: Final = 2
 SECTIONS_VERSION: Final = 3

@@ -17,15 +17,15 @@ from typing import Final, final
 
 from mypy_extensions import i64
 
-from headrace_broker.core.queue.archive_effect import ArchiveGroupInfo, ArchiveInfo
-from headrace_broker.core.queue.archive_row import (
+from headrace_broker.core.queue.messages.effect import Acquired, Effect, EntryDead
+from headrace_broker.core.queue.messages.settings import ARCHIVE_FULL, ARCHIVE_NONE, QueueSettings
+from headrace_broker.core.queue.state.archive_effect import ArchiveGroupInfo, ArchiveInfo
+from headrace_broker.core.queue.state.archive_row import (
     ArchiveRow,
     decode_rows,
     encode_rows,
     read_row_entries,
 )
-from headrace_broker.core.queue.effect import Acquired, Effect, EntryDead
-from headrace_broker.core.queue.settings import ARCHIVE_FULL, ARCHIVE_NONE, QueueSettings
 from headrace_broker.model.limits import LEASE_OPENERS_KEPT_MAX
 
 PAGE_ROWS: Final = 1024  # a page ends before an index that this divides

@@ -6,7 +6,7 @@ from typing import Final, final
 
 from mypy_extensions import i64
 
-from headrace_broker.core.queue.effect import GroupAnswer
+from headrace_broker.core.queue.messages.effect import GroupAnswer
 
 ARCHIVE_OK: Final = 0
 ARCHIVE_FENCED: Final = 1  # somebody else has opened the group since

@@ -18,8 +18,8 @@ from typing import Final, final
 from librt.strings import BytesWriter
 from mypy_extensions import i64
 
-from headrace_broker.core.queue.batch_page import write_varint
-from headrace_broker.core.queue.effect import (
+from headrace_broker.core.queue.messages.batch_page import write_varint
+from headrace_broker.core.queue.messages.effect import (
     REASON_DELIVERY_LIMIT,
     REASON_EXPIRED,
     REASON_MAXLEN,
@@ -27,7 +27,7 @@ from headrace_broker.core.queue.effect import (
     REASON_REJECTED,
     Acquired,
 )
-from headrace_broker.core.queue.octet_reader import OctetReader
+from headrace_broker.core.queue.messages.octet_reader import OctetReader
 
 OUTCOME_ACKED: Final = 1
 OUTCOME_REJECTED: Final = 2  # there was no dead-letter exchange; as with the next three

@@ -7,8 +7,8 @@ from typing import final
 from librt.strings import BytesWriter
 from mypy_extensions import i64
 
-from headrace_broker.core.queue.command import U32_MAX, write_u32
-from headrace_broker.core.queue.effect import Acquired
+from headrace_broker.core.queue.command.command import U32_MAX, write_u32
+from headrace_broker.core.queue.messages.effect import Acquired
 
 
 @final

@@ -19,12 +19,12 @@ from typing import Final, final
 
 from mypy_extensions import i64
 
-from headrace_broker.core.queue.effect import Acquired
-from headrace_broker.core.queue.lane import Lane
-from headrace_broker.core.queue.live_entries import LiveEntries
-from headrace_broker.core.queue.page import Page
-from headrace_broker.core.queue.ring import Ring
-from headrace_broker.core.queue.settings import PRIORITY_MAX
+from headrace_broker.core.queue.messages.effect import Acquired
+from headrace_broker.core.queue.messages.settings import PRIORITY_MAX
+from headrace_broker.core.queue.state.lane import Lane
+from headrace_broker.core.queue.state.live_entries import LiveEntries
+from headrace_broker.core.queue.state.page import Page
+from headrace_broker.core.queue.state.ring import Ring
 from headrace_broker.model.limits import (
     FAIRNESS_SHARED_LANES,
     FAIRNESS_VALUE_OCTETS_MAX,

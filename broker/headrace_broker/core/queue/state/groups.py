@@ -11,10 +11,10 @@ from typing import Final, final
 
 from mypy_extensions import i64
 
-from headrace_broker.core.queue.budget import Budget
-from headrace_broker.core.queue.effect import Acquired
-from headrace_broker.core.queue.loose import LooseMessages
-from headrace_broker.core.queue.session import Consumer
+from headrace_broker.core.queue.messages.budget import Budget
+from headrace_broker.core.queue.messages.effect import Acquired
+from headrace_broker.core.queue.state.loose import LooseMessages
+from headrace_broker.core.queue.state.session import Consumer
 
 _SLACK: Final = 64  # outdated places in a heap before it is made anew
 

@@ -7,12 +7,12 @@ from typing import final
 
 from mypy_extensions import i64
 
-from headrace_broker.core.queue.batch import Batch
-from headrace_broker.core.queue.budget import Budget
-from headrace_broker.core.queue.effect import Acquired
-from headrace_broker.core.queue.live_entries import LiveEntries
-from headrace_broker.core.queue.loose import LooseMessages
-from headrace_broker.core.queue.page import PAGE_BATCHES, Page
+from headrace_broker.core.queue.messages.batch import Batch
+from headrace_broker.core.queue.messages.budget import Budget
+from headrace_broker.core.queue.messages.effect import Acquired
+from headrace_broker.core.queue.state.live_entries import LiveEntries
+from headrace_broker.core.queue.state.loose import LooseMessages
+from headrace_broker.core.queue.state.page import PAGE_BATCHES, Page
 
 
 @final

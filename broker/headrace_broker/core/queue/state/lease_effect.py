@@ -6,7 +6,7 @@ from typing import Final, final
 
 from mypy_extensions import i64
 
-from headrace_broker.core.queue.effect import Effect, GroupAnswer
+from headrace_broker.core.queue.messages.effect import Effect, GroupAnswer
 
 LEASE_OK: Final = 0
 LEASE_FENCED: Final = 1  # somebody else has opened the group since

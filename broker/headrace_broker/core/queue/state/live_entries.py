@@ -6,12 +6,12 @@ from typing import final
 
 from mypy_extensions import i64
 
-from headrace_broker.core.queue.archive import Archive
-from headrace_broker.core.queue.archive_row import OUTCOME_PURGED
-from headrace_broker.core.queue.batch import Batch
-from headrace_broker.core.queue.effect import Acquired, Effect, EntryDead
-from headrace_broker.core.queue.settings import ARCHIVE_NONE
-from headrace_broker.core.queue.watermark import Watermark
+from headrace_broker.core.queue.messages.batch import Batch
+from headrace_broker.core.queue.messages.effect import Acquired, Effect, EntryDead
+from headrace_broker.core.queue.messages.settings import ARCHIVE_NONE
+from headrace_broker.core.queue.state.archive import Archive
+from headrace_broker.core.queue.state.archive_row import OUTCOME_PURGED
+from headrace_broker.core.queue.state.watermark import Watermark
 
 
 @final

@@ -8,7 +8,7 @@ from typing import Final, final
 
 from mypy_extensions import i64
 
-from headrace_broker.core.queue.effect import Acquired
+from headrace_broker.core.queue.messages.effect import Acquired
 
 _SLACK: Final = 64  # ids of messages that left, kept in a heap before it is made anew
 

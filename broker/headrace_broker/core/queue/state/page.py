@@ -6,8 +6,8 @@ from typing import Final, final
 
 from mypy_extensions import i64
 
-from headrace_broker.core.queue.batch import Batch
-from headrace_broker.core.queue.batch_page import decode_batches, encode_batches
+from headrace_broker.core.queue.messages.batch import Batch
+from headrace_broker.core.queue.messages.batch_page import decode_batches, encode_batches
 
 PAGE_BATCHES: Final = 256  # batches gathered in a page before it is packed
 

@@ -7,18 +7,18 @@ from typing import final
 from mypy_extensions import i64
 
 from headrace_broker.core.property_reader import PropertyReader
-from headrace_broker.core.queue.budget import Budget
-from headrace_broker.core.queue.deduplication import Deduplication
-from headrace_broker.core.queue.delayed import DelayedMessages
-from headrace_broker.core.queue.effect import Acquired, Effect
-from headrace_broker.core.queue.fair_lanes import FairValue, how_much_waits
-from headrace_broker.core.queue.lease import Leases
-from headrace_broker.core.queue.publisher import Publishers
-from headrace_broker.core.queue.ready_list import ReadyList
-from headrace_broker.core.queue.rotation import Rotation
-from headrace_broker.core.queue.session import ATTACHED, DETACHED, Consumer, Session
-from headrace_broker.core.queue.settings import ARCHIVE_NONE, QueueSettings
-from headrace_broker.core.queue.tally import Tally
+from headrace_broker.core.queue.messages.budget import Budget
+from headrace_broker.core.queue.messages.effect import Acquired, Effect
+from headrace_broker.core.queue.messages.publisher import Publishers
+from headrace_broker.core.queue.messages.settings import ARCHIVE_NONE, QueueSettings
+from headrace_broker.core.queue.state.deduplication import Deduplication
+from headrace_broker.core.queue.state.delayed import DelayedMessages
+from headrace_broker.core.queue.state.fair_lanes import FairValue, how_much_waits
+from headrace_broker.core.queue.state.lease import Leases
+from headrace_broker.core.queue.state.ready_list import ReadyList
+from headrace_broker.core.queue.state.rotation import Rotation
+from headrace_broker.core.queue.state.session import ATTACHED, DETACHED, Consumer, Session
+from headrace_broker.core.queue.state.tally import Tally
 
 
 @final

@@ -7,17 +7,17 @@ from typing import Final, final
 
 from mypy_extensions import i64
 
-from headrace_broker.core.queue.archive_row import OUTCOME_PURGED, OUTCOME_REPLACED
-from headrace_broker.core.queue.batch import Batch
-from headrace_broker.core.queue.budget import Budget
-from headrace_broker.core.queue.effect import Acquired, Effect
-from headrace_broker.core.queue.fair_lanes import FairLanes, is_fair, look_through
-from headrace_broker.core.queue.groups import Groups
-from headrace_broker.core.queue.lane import Lane
-from headrace_broker.core.queue.live_entries import LiveEntries
-from headrace_broker.core.queue.page import Page
-from headrace_broker.core.queue.session import Consumer
-from headrace_broker.core.queue.settings import ARCHIVE_NONE, PRIORITY_MAX
+from headrace_broker.core.queue.messages.batch import Batch
+from headrace_broker.core.queue.messages.budget import Budget
+from headrace_broker.core.queue.messages.effect import Acquired, Effect
+from headrace_broker.core.queue.messages.settings import ARCHIVE_NONE, PRIORITY_MAX
+from headrace_broker.core.queue.state.archive_row import OUTCOME_PURGED, OUTCOME_REPLACED
+from headrace_broker.core.queue.state.fair_lanes import FairLanes, is_fair, look_through
+from headrace_broker.core.queue.state.groups import Groups
+from headrace_broker.core.queue.state.lane import Lane
+from headrace_broker.core.queue.state.live_entries import LiveEntries
+from headrace_broker.core.queue.state.page import Page
+from headrace_broker.core.queue.state.session import Consumer
 
 KEY_GROUP: Final = b"G"  # first octet of the key of a message that belongs to a group
 KEY_LAST_VALUE: Final = b"L"  # of one that a newer one with the same key replaces

@@ -15,7 +15,7 @@ from __future__ import annotations
 from heapq import heapify, heappop, heappush, heapreplace
 from typing import Final, final
 
-from headrace_broker.core.queue.lane import Lane
+from headrace_broker.core.queue.state.lane import Lane
 
 _SLACK: Final = 64  # outdated sizes in a heap before it is made anew
 

@@ -7,8 +7,8 @@ from typing import Final, final
 
 from mypy_extensions import i64
 
-from headrace_broker.core.queue.command import NUMBER_MAX
-from headrace_broker.core.queue.effect import STATUS_OK, Acquired, PublishRejected
+from headrace_broker.core.queue.command.command import NUMBER_MAX
+from headrace_broker.core.queue.messages.effect import STATUS_OK, Acquired, PublishRejected
 from headrace_broker.model.limits import ANSWERS_KEPT_MAX, REFUSALS_KEPT_MAX
 from headrace_broker.model.ranges import Ranges
 

@@ -6,7 +6,7 @@ from typing import final
 
 from mypy_extensions import i64
 
-from headrace_broker.core.queue.effect import REASON_NAMES
+from headrace_broker.core.queue.messages.effect import REASON_NAMES
 
 
 @final

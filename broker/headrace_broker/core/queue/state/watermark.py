@@ -10,8 +10,8 @@ from typing import final
 
 from mypy_extensions import i64
 
-from headrace_broker.core.queue.effect import Completed, Effect, Withheld
-from headrace_broker.core.queue.session import Session, WithheldCommand
+from headrace_broker.core.queue.messages.effect import Completed, ConfirmsDeferred, Effect
+from headrace_broker.core.queue.state.session import Session, WithheldCommand
 from headrace_broker.model.limits import WITHHELD_COMMANDS_MAX, WITHHELD_MESSAGES_MAX
 from headrace_broker.model.ranges import count_rows
 
@@ -114,7 +114,7 @@ class Watermark:
             self._told = None
             rows = told.withheld_from(self._told_from) if self.saturated else []
             if rows:
-                effects.insert(self._told_at, Withheld(told.number, rows))
+                effects.insert(self._told_at, ConfirmsDeferred(told.number, rows))
         if not self.saturated and self.commands:
             self._complete_all()
         if self._completed:

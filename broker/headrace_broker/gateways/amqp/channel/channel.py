@@ -9,35 +9,24 @@ from pamqp import base, commands
 
 from headrace_broker.codecs.event import Acked, Method, Rejected
 from headrace_broker.codecs.frame import BASIC_ACK, BASIC_PUBLISH
-from headrace_broker.codecs.method import (
-    channel_open_ok,
-    decode_method,
-    method_name,
-)
+from headrace_broker.codecs.method import channel_open_ok, decode_method, method_name
 from headrace_broker.flow.activity import Activity
-from headrace_broker.gateways.amqp import states
-from headrace_broker.gateways.amqp.channel_port import (
-    ChannelOverError,
-    ChannelOwner,
-    Input,
-    input_index,
-    input_kind,
-    settle_operation,
-    timed_out,
-    unexpected,
+from headrace_broker.gateways.amqp.channel import channel_port
+from headrace_broker.gateways.amqp.channel.command_order import (
+    OVERTAKING,
+    TX_COMMIT,
+    order_of,
+    unwrap,
+    wrap,
 )
-from headrace_broker.gateways.amqp.confirming import Confirms
-from headrace_broker.gateways.amqp.consumer import Consumer
-from headrace_broker.gateways.amqp.delivering import Deliveries
-from headrace_broker.gateways.amqp.handler import HANDLERS
-from headrace_broker.gateways.amqp.handler_port import Handler, Operation
-from headrace_broker.gateways.amqp.holding import OVERTAKING, TX_COMMIT, Holding, Passer
-from headrace_broker.gateways.amqp.links import Links
-from headrace_broker.gateways.amqp.outlet import Deferred, Outlet
-from headrace_broker.gateways.amqp.publishing import Publisher
-from headrace_broker.gateways.amqp.replying import ReplyConsumer
-from headrace_broker.gateways.amqp.transaction import Transaction
-from headrace_broker.gateways.amqp.unreachable import give_up_publishes
+from headrace_broker.gateways.amqp.messages.connection_output import ConnectionOutput, Deferred
+from headrace_broker.gateways.amqp.methods.handler import HANDLERS
+from headrace_broker.gateways.amqp.methods.handler_port import Handler, Operation
+from headrace_broker.gateways.amqp.methods.method_channel import ChannelOverError, MethodChannel
+from headrace_broker.gateways.amqp.model import states
+from headrace_broker.gateways.publishing.command import BufferedInput
+from headrace_broker.gateways.publishing.publish_buffer import BufferOwner, PublishBuffer
+from headrace_broker.gateways.publishing.unreachable import refuse_unreachable
 from headrace_broker.model.flow import NO_LIMIT
 from headrace_broker.model.limits import CHANNEL_UNITS, METHOD_UNITS, REJECT_UNITS
 from headrace_broker.model.message import DeliveryRun, Publish
@@ -48,11 +37,16 @@ from headrace_broker.model.reply_code import (
     PRECONDITION_FAILED,
     AmqpError,
 )
-from headrace_broker.runtime.port import GET_CONSUMER, RELEASE, QueueClient, QueueListener, Ticket
+from headrace_broker.runtime.contract.port import (
+    GET_CONSUMER,
+    RELEASE,
+    PendingConfirm,
+    QueueClient,
+)
 
 
 @final
-class Channel(QueueListener, Passer, Deferred):
+class Channel(MethodChannel, BufferOwner, Deferred):
     """One channel from channel.open to channel.close-ok.
 
     While an operation (`start`) is awaited, what comes waits, so that a channel's commands never
@@ -60,56 +54,26 @@ class Channel(QueueListener, Passer, Deferred):
     too but for settlements and the like.
 
     Attributes:
-        number, state: 1 to 65535, and a CHANNEL_* state.
-        outlet: the connection's.
-        links: its sessions.
-        confirms: answers to its publishes.
-        transaction: what waits for tx.commit.
-        publisher: hands out its publishes.
-        deliveries: to its client.
-        consumers: by tag.
-        replies: its consumer of direct replies, if it has one.
-        last_queue: name of the queue that was declared last, "" for none.
-        prefetch: for consumers that come, 0 for no limit.
-        flow, holding: what stops its publishes, and its inputs that wait.
+        flow, buffer: what stops its publishes, and its inputs that wait.
     """
 
-    def __init__(self, number: i64, outlet: Outlet, owner: ChannelOwner) -> None:
-        self.number = number
-        self.state: i64 = states.CHANNEL_CLOSED
-        self.outlet = outlet
+    def __init__(
+        self, number: i64, output: ConnectionOutput, owner: channel_port.ChannelOwner
+    ) -> None:
+        super().__init__(number, output)
         self._owner = owner
-        self.flow = Activity(outlet.broker.clock_us())
-        self.holding = Holding(outlet.brake, self, self.flow)
-        self._begin()
-        self._busy = False
-        self._cancels: list[str] = []  # tags to tell of once the operation has been answered
-
-    def _begin(self) -> None:
-        """Be as new: a channel that closed from both sides may be opened again at once."""
-        self.links = Links(self.outlet, self)
-        self.confirms = Confirms(self.number, self.links.traffic)
-        self.transaction = Transaction(self.outlet.broker, self.outlet.share)
-        self.deliveries = Deliveries(self.number, self.outlet, self.transaction, self.links.traffic)
-        self.consumers: dict[str, Consumer] = {}
-        self.replies: ReplyConsumer | None = None
-        self.last_queue = ""
-        self.prefetch: i64 = 0
-        self.publisher = Publisher(self.outlet, self.links, self.confirms, self.transaction)
-
-    @property
-    def is_open(self) -> bool:
-        """Whether it may be used."""
-        return self.state == states.CHANNEL_OPEN
+        self.flow = Activity(output.broker.clock_us())
+        self.buffer = PublishBuffer(output.admission, self, self.flow)
+        self._fresh = True  # nothing has come of its client yet
 
     # From the client
 
-    def take(self, event: Input) -> None:
+    def take(self, event: channel_port.Input) -> None:
         """Handle an input, or have it wait for the operation or the publishes before it."""
         if self._busy:
-            self.holding.wait(event)
-        elif self.holding.is_holding and not self.holding.may_pass(event):
-            self.holding.hold(event)
+            self.buffer.wait(wrap(event))
+        elif self.buffer.is_holding and not self.buffer.may_pass(order_of(event)):
+            self.buffer.hold(wrap(event))
         else:
             self._handle(event, False)
 
@@ -119,11 +83,6 @@ class Channel(QueueListener, Passer, Deferred):
             self.deliveries.apply_acks()
         except AmqpError as error:
             self.fail(error, BASIC_ACK)
-
-    def send(self, command: base.Frame) -> None:
-        """Send a method, unless the channel is not open any more."""
-        if self.state == states.CHANNEL_OPEN:
-            self.outlet.send(self.number, command)
 
     def start(
         self,
@@ -137,33 +96,36 @@ class Channel(QueueListener, Passer, Deferred):
         When it fails for what is not found here, it is begun again by `handler` with `command`.
         """
         self._busy = True
-        self.outlet.flush_links()  # what was published and settled before comes first
+        self.output.flush_links()  # what was published and settled before comes first
         self._owner.operation_started()
-        self.outlet.shell.start(self._operate(operation, index, handler, command))
+        self.output.shell.start(self._operate(operation, index, handler, command))
 
     def fail(self, error: AmqpError, index: i64) -> None:
         """Close the channel, or for a hard error the connection."""
         if int(index) not in OVERTAKING:
-            self.holding.drop_publishes()  # those behind what fails are void
+            self.buffer.drop_publishes()  # those behind what fails are void
         if not error.soft:
             self._owner.fail(error, index)
             return
         was_open = self.state == states.CHANNEL_OPEN
-        self.holding.let_go()
+        self.buffer.let_go()
         self._enter(states.CHANNEL_INPUT_FAIL)
         if was_open:
-            self.confirms.emit(self.outlet.out)
-            self.outlet.send_close(self.number, error, index)
+            self.confirms.emit(self.output.out)
+            self.output.send_close(self.number, error, index)
             self._release()
 
     def drop(self) -> None:
-        """The connection ends: give everything back."""
-        self.holding.let_go()
+        """The connection ends: hand over what may be, and take nothing any more."""
+        self.buffer.let_go()
         self._enter(states.CHANNEL_INPUT_DROP)
-        self.holding.clear()
+
+    def give_up(self) -> None:
+        """Give everything back, after `drop`."""
+        self.buffer.clear()
         self._release()
 
-    def _handle(self, event: Input, served: bool) -> None:
+    def _handle(self, event: channel_port.Input, served: bool) -> None:
         if self.state == states.CHANNEL_OPEN and not isinstance(event, Acked):
             self.end_chunk()
         if self.state != states.CHANNEL_OPEN:
@@ -175,26 +137,29 @@ class Channel(QueueListener, Passer, Deferred):
             elif isinstance(event, Acked):
                 self.deliveries.ack(event.delivery_tag, event.multiple)
             elif isinstance(event, Rejected):
-                self.outlet.effort.spend(REJECT_UNITS)
-                self.deliveries.settle(event.delivery_tag, event.multiple, settle_operation(event))
+                self.output.effort.spend(REJECT_UNITS)
+                self.deliveries.settle(
+                    event.delivery_tag, event.multiple, channel_port.settle_operation(event)
+                )
             elif isinstance(event, Method):
                 self._method(event, served)
             else:
-                most = int(self.outlet.broker.limits.message_bytes_max)
-                text = f"message size {event.size} is larger than configured max size {most}"
+                text = self.output.broker.limits.too_large(event.size)
                 raise AmqpError(PRECONDITION_FAILED, text)
         except AmqpError as error:
-            self.fail(error, BASIC_ACK if isinstance(event, Acked) else input_index(event))
+            self.fail(
+                error, BASIC_ACK if isinstance(event, Acked) else channel_port.input_index(event)
+            )
 
     def _method(self, method: Method, served: bool) -> None:
-        if input_kind(method) != states.CHANNEL_INPUT_METHOD:
+        if channel_port.input_kind(method) != states.CHANNEL_INPUT_METHOD:
             self._transition(method)
             return
-        self.outlet.effort.spend(METHOD_UNITS)
+        self.output.effort.spend(METHOD_UNITS)
         if method.index == TX_COMMIT and self.transaction.has_publishes:
-            limit = self.holding.limit(self.links, served)
+            limit = self.buffer.limit(self.links, served)
             if limit != NO_LIMIT:
-                self.holding.put_back(method, limit, self.links)
+                self.buffer.put_back(wrap(method), limit, self.links)
                 return
         command = decode_method(method.payload)
         handler = HANDLERS.get(int(method.index))
@@ -211,17 +176,6 @@ class Channel(QueueListener, Passer, Deferred):
                 self.start(operation, method.index, handler, command)
 
     # What is not found may have been declared through another node a moment ago.
-
-    async def catch_up(self) -> None:
-        """Wait until this node knows of all that was declared and deleted before.
-
-        Raises:
-            AmqpError: the catalog has no quorum.
-            ChannelOverError: the channel has ended meanwhile.
-        """
-        await self.outlet.broker.catch_up()
-        if not self.is_open:
-            raise ChannelOverError
 
     async def _attempt(
         self, operation: Operation, handler: Handler, command: base.Frame | None
@@ -242,11 +196,11 @@ class Channel(QueueListener, Passer, Deferred):
 
     async def _publish_left(self, publishes: list[Publish]) -> None:
         """Publish what found no queue before; meanwhile it counts as held, as do those behind."""
-        self.holding.set_aside(publishes)
+        self.buffer.set_aside(publishes)
         try:
             await self.catch_up()
         finally:
-            self.holding.take_aside()
+            self.buffer.take_aside()
         self._publish(publishes, False, current=True)
 
     # Publishes
@@ -254,9 +208,9 @@ class Channel(QueueListener, Passer, Deferred):
     def _publish(self, publishes: list[Publish], served: bool, current: bool = False) -> None:
         """Publish, or hold what a limit stops."""
         if not self.transaction.selected:
-            limit = self.holding.limit(self.links, served)
+            limit = self.buffer.limit(self.links, served)
             if limit != NO_LIMIT:
-                self.holding.put_back(publishes, limit, self.links)
+                self.buffer.put_back(publishes, limit, self.links)
                 return
         left = self.publisher.publish(publishes, current, served)
         if not left:
@@ -265,15 +219,16 @@ class Channel(QueueListener, Passer, Deferred):
         if gate is None:
             self.start(self._publish_left(left), BASIC_PUBLISH)
         else:
-            self.holding.put_back_at(left, gate)
+            self.buffer.put_back_at(left, gate)
 
     @property
     def is_busy(self) -> bool:
         """Whether an operation is awaited."""
         return self._busy
 
-    def resume(self, event: Input, served: bool) -> None:
+    def resume(self, waiting: BufferedInput, served: bool) -> None:
         """Handle an input that was held."""
+        event = unwrap(waiting)
         if self.state == states.CHANNEL_CLOSED:
             self._owner.dispatch(self.number, event)  # to a new channel of this number
         else:
@@ -289,24 +244,26 @@ class Channel(QueueListener, Passer, Deferred):
         """Close the connection for the exception being handled."""
         self._owner.crash("publishes that were held")
 
-    def _transition(self, event: Input) -> None:
+    def _transition(self, event: channel_port.Input) -> None:
         """Handle what opens and closes the channel, and everything while it is not open."""
-        kind = input_kind(event)
+        kind = channel_port.input_kind(event)
         before = self.state
-        self.outlet.effort.spend(CHANNEL_UNITS)
+        self.output.effort.spend(CHANNEL_UNITS)
         if not self._enter(kind):
-            index = input_index(event)
-            self._owner.fail(unexpected(self.number, before, index), index)
+            index = channel_port.input_index(event)
+            self._owner.fail(channel_port.unexpected(self.number, before, index), index)
             return
         if kind == states.CHANNEL_INPUT_OPEN and self.state == states.CHANNEL_OPEN:
-            self._begin()
+            if not self._fresh:
+                self.begin()
+            self._fresh = False
             self.send(channel_open_ok())
-            if self.outlet.channels_stopped:
+            if self.output.channels_stopped:
                 self.send(commands.Channel.Flow(False))
         elif kind == states.CHANNEL_INPUT_CLOSE:
-            self.confirms.emit(self.outlet.out)
+            self.confirms.emit(self.output.out)
             self._release()
-            self.outlet.send(self.number, commands.Channel.CloseOk())
+            self.output.send(self.number, commands.Channel.CloseOk())
         if self.state == states.CHANNEL_CLOSED:
             self._owner.channel_closed(self.number)
 
@@ -318,14 +275,8 @@ class Channel(QueueListener, Passer, Deferred):
         return True
 
     def _release(self) -> None:
-        self.deliveries.clear()
-        self.transaction.discard()
-        self.confirms.discard()
-        self.holding.withhold(0)
-        self.consumers.clear()
-        self._cancels.clear()
-        self.set_replies(None)
-        self.links.close()
+        self.buffer.withhold(0)
+        self.release()
 
     async def _operate(
         self,
@@ -347,7 +298,7 @@ class Channel(QueueListener, Passer, Deferred):
             except ChannelOverError:
                 pass  # nobody waits for it any more
             self._busy = False
-            self._tell_cancels()
+            self.tell_cancels()
             self._drain()
         except Exception:  # noqa: BLE001 - only this connection ends
             self._owner.crash(method_name(int(index)))
@@ -363,21 +314,21 @@ class Channel(QueueListener, Passer, Deferred):
 
         Where that is more than this turn allows, the channel stays busy until the next one.
         """
-        self.holding.go_on()
+        self.buffer.go_on()
         while not self._busy:
-            if self.outlet.effort.is_spent and self.holding.waits_behind:
+            if self.output.effort.is_spent and self.buffer.waits_behind:
                 self._busy = True
-                self.outlet.defer(self)
+                self.output.defer(self)
                 break
-            event = self.holding.take_behind()
-            if event is None:
+            waiting = self.buffer.take_behind()
+            if waiting is None:
                 break
-            self._owner.dispatch(self.number, event)
+            self._owner.dispatch(self.number, unwrap(waiting))
         self.end_chunk()
 
     # From the queues
 
-    def on_confirmed(self, client: QueueClient, tickets: list[Ticket]) -> None:
+    def on_confirmed(self, client: QueueClient, tickets: list[PendingConfirm]) -> None:
         """Confirm publishes at the end of the turn."""
         link = self.links.find(client)
         if link is not None:
@@ -385,7 +336,7 @@ class Channel(QueueListener, Passer, Deferred):
             self.confirms.settle(tickets)
             self._confirm()
 
-    def on_rejected(self, client: QueueClient, tickets: list[Ticket]) -> None:
+    def on_rejected(self, client: QueueClient, tickets: list[PendingConfirm]) -> None:
         """Refuse publishes at the end of the turn, or return those that are immediate."""
         link = self.links.find(client)
         if link is not None:
@@ -393,25 +344,32 @@ class Channel(QueueListener, Passer, Deferred):
             self.confirms.refuse(tickets)
             self._confirm()
 
-    def on_withheld(self, client: QueueClient, tickets: list[Ticket]) -> None:
+    def on_withheld(self, client: QueueClient, tickets: list[PendingConfirm]) -> None:
         """Confirm what the queue does not withhold; the others are still under way to it."""
         if self.links.find(client) is not None:
             self.confirms.withhold(client.queue.group, tickets)
-            self.holding.withhold(self.confirms.withheld_by())
+            self.buffer.withhold(self.confirms.withheld_by())
             self._confirm()
 
-    def on_completed(self, client: QueueClient, tickets: list[Ticket], over: int) -> None:
+    def on_completed(self, client: QueueClient, tickets: list[PendingConfirm], over: int) -> None:
         """Confirm more of what a queue withheld."""
         link = self.links.find(client)
         if link is not None:
             link.tickets -= over
             self.confirms.complete(client.queue.group, tickets, over)
-            self.holding.withhold(self.confirms.withheld_by())
+            self.buffer.withhold(self.confirms.withheld_by())
             self._confirm()
 
     def on_unreachable(self, client: QueueClient, text: str) -> None:
-        """Refuse publishes that wait for confirms; else close the channel."""
-        give_up_publishes(self, client, text)
+        """Refuse publishes that wait for confirms, and go on with those that are held.
+
+        Without confirms, or where the session has deliveries as well, the channel closes.
+        """
+        whole = self.deliveries.unsettled.count > 0
+        if whole or not refuse_unreachable(self, self.links, self.confirms, client):
+            self.fail(AmqpError(PRECONDITION_FAILED, text), BASIC_PUBLISH)
+        else:
+            self.output.admission.wake()
 
     def on_delivery(self, client: QueueClient, run: DeliveryRun) -> None:
         """Send a run, or hold it."""
@@ -422,7 +380,7 @@ class Channel(QueueListener, Passer, Deferred):
         if consumer is None:
             last = run.first + len(run.positions) - 1
             client.settle(run.consumer, RELEASE, run.first, last)
-            self.outlet.touch(link)
+            self.output.touch(link)
             return
         try:
             self.deliveries.deliver(consumer, run)
@@ -449,10 +407,10 @@ class Channel(QueueListener, Passer, Deferred):
         link = self.links.find(client)
         if link is None:
             return
-        if consumer != GET_CONSUMER and self.outlet.cancel_notify:
+        if consumer != GET_CONSUMER and self.output.cancel_notify:
             self.on_cancelled(client, consumer, "timed out")
             return
-        self.fail(timed_out(self.number), 0)
+        self.fail(channel_port.timed_out(self.number), 0)
 
     def on_writable(self, client: QueueClient) -> None:
         """Go on with publishes, if this was the last congested queue."""
@@ -460,36 +418,7 @@ class Channel(QueueListener, Passer, Deferred):
         if link is not None:
             self.links.relieve(link)
 
-    def set_replies(self, replies: ReplyConsumer | None) -> None:
-        """Have direct replies go to a consumer, or to nobody."""
-        if self.replies is not None:
-            self.replies.close()
-        self.replies = replies
-        self.publisher.screen.reply_name = "" if replies is None else replies.name
-
-    def forget_consumer(self, consumer: Consumer, event: int) -> None:
-        """End a consumer; what it held and was not sent is given back, or void when it is lost."""
-        consumer.enter(event)
-        if consumer.lost:
-            consumer.held.clear()
-        else:
-            self.deliveries.release_held(consumer)
-        consumer.link.consumers.pop(int(consumer.number), None)
-        self.consumers.pop(consumer.tag, None)
-
-    def notify_cancel(self, consumer: Consumer) -> None:
-        """Send basic.cancel for a lost consumer, behind the answer to what was asked last."""
-        if self.outlet.cancel_notify:
-            self._cancels.append(consumer.tag)
-            if not self._busy:
-                self._tell_cancels()
-
-    def _tell_cancels(self) -> None:
-        tags, self._cancels = self._cancels, []
-        for tag in tags:
-            self.send(commands.Basic.Cancel(tag, True))
-
     def _confirm(self) -> None:
         for publish in self.confirms.take_returned():
             self.publisher.return_publish(publish, NO_CONSUMERS, b"NO_CONSUMERS")
-        self.outlet.confirm(self.confirms)
+        self.output.confirm(self.confirms)

@@ -14,7 +14,7 @@ from headrace_broker.codecs.frame import (
     CHANNEL_CLOSE_OK,
 )
 from headrace_broker.codecs.method import method_name
-from headrace_broker.gateways.amqp.states import (
+from headrace_broker.gateways.amqp.model.states import (
     CHANNEL_INPUT_CLOSE,
     CHANNEL_INPUT_CLOSE_OK,
     CHANNEL_INPUT_METHOD,
@@ -23,16 +23,12 @@ from headrace_broker.gateways.amqp.states import (
 )
 from headrace_broker.model.message import Publish
 from headrace_broker.model.reply_code import CHANNEL_ERROR, PRECONDITION_FAILED, AmqpError
-from headrace_broker.runtime.port import MODIFY_FAILED, REJECT, RELEASE
+from headrace_broker.runtime.contract.port import MODIFY_FAILED, REJECT, RELEASE
 
 METHOD_OPEN: Final = 0x0014000A
 METHOD_CLOSE: Final = 0x00140028
 
 Input: TypeAlias = list[Publish] | Acked | Rejected | Method | ContentTooLarge
-
-
-class ChannelOverError(Exception):
-    """A channel has ended while one of its operations waited; there is nothing more to do."""
 
 
 def unexpected(number: i64, state: i64, index: i64) -> AmqpError:

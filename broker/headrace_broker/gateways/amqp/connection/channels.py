@@ -2,34 +2,45 @@
 
 from __future__ import annotations
 
+from collections import deque
 from typing import final
 
 from mypy_extensions import i64
 from pamqp import commands
 
 from headrace_broker.codecs.event import Acked
-from headrace_broker.gateways.amqp.channel import Channel
-from headrace_broker.gateways.amqp.channel_port import (
+from headrace_broker.gateways.amqp.channel.channel import Channel
+from headrace_broker.gateways.amqp.channel.channel_port import (
     ChannelOwner,
     Input,
     input_index,
     input_kind,
 )
-from headrace_broker.gateways.amqp.outlet import Outlet
-from headrace_broker.gateways.amqp.states import CHANNEL_INPUT_OPEN
+from headrace_broker.gateways.amqp.messages.connection_output import ConnectionOutput
+from headrace_broker.gateways.amqp.model.states import CHANNEL_INPUT_OPEN
+from headrace_broker.logs.log_event import (
+    CHANNEL_CLOSED,
+    CHANNEL_OPENED,
+    CONNECTION,
+    DEBUG,
+    Event,
+    log_event,
+)
+from headrace_broker.model.limits import CHANNEL_UNITS
 from headrace_broker.model.reply_code import NOT_ALLOWED, AmqpError
-from headrace_broker.runtime.port import ConnectionInfo
+from headrace_broker.runtime.contract.port import ConnectionInfo
 
 
 @final
 class Channels:
     """Those that are open, and those whose close-ok is due."""
 
-    def __init__(self, outlet: Outlet, owner: ChannelOwner, info: ConnectionInfo) -> None:
-        self._outlet = outlet
+    def __init__(self, output: ConnectionOutput, owner: ChannelOwner, info: ConnectionInfo) -> None:
+        self._output = output
         self._owner = owner
         self._info = info
         self._by_number: dict[int, Channel] = {}
+        self._leaving: deque[Channel] = deque()  # of a connection that ends, the next one first
         self._acking: list[Channel] = []
 
     def find(self, number: int) -> Channel | None:
@@ -49,16 +60,21 @@ class Channels:
             if refusal:
                 self._owner.fail(AmqpError(NOT_ALLOWED, refusal), input_index(event))
                 return
-            channel = Channel(number, self._outlet, self._owner)
+            channel = Channel(number, self._output, self._owner)
             channel.take(event)  # refuses all but channel.open
             if channel.is_open:
                 self._by_number[int(number)] = channel
                 self._info.channels = len(self._by_number)
                 self._info.channels_opened += 1
+                if CONNECTION.isEnabledFor(DEBUG):
+                    self._log(CHANNEL_OPENED, number)
             return
         if isinstance(event, Acked) and (not self._acking or self._acking[-1] is not channel):
             self._acking.append(channel)
         channel.take(event)
+
+    def _log(self, event: Event, number: i64) -> None:
+        log_event(CONNECTION, event, connection=self._info.name, channel=int(number))
 
     def _refusal(self) -> str:
         """Return why one more is too many, "" when it is not.
@@ -70,7 +86,7 @@ class Channels:
         if count >= limit:
             text = f"number of channels opened ({count}) has reached the negotiated channel_max"
             return f"{text} ({limit})"
-        return self._outlet.broker.client_counts.channel_refusal(self._info.user)
+        return self._output.broker.client_counts.channel_refusal(self._info.user)
 
     def end_chunk(self) -> None:
         """Settle the acks that have gathered."""
@@ -88,13 +104,46 @@ class Channels:
         channel = self._by_number.pop(int(number), None)
         if channel is not None:
             self._info.passed.add(channel.links.traffic)
+            _retire(channel)
+            if CONNECTION.isEnabledFor(DEBUG):
+                self._log(CHANNEL_CLOSED, number)
         self._info.channels = len(self._by_number)
 
     def drop_all(self) -> None:
-        """The connection ends."""
+        """The connection ends: none may be used any more; `give_up` gives back what they have."""
         channels = self._by_number
         self._by_number = {}
-        self._info.channels = 0
         for channel in channels.values():
+            self._leaving.append(channel)
             channel.drop()
-            self._info.passed.add(channel.links.traffic)
+            self._info.passed.add(channel.links.traffic)  # now: what is counted never falls
+
+    def give_up(self) -> bool:
+        """Give up dropped channels as far as this turn allows; True once none is left."""
+        output = self._output
+        effort = output.effort
+        failed = True
+        try:
+            while self._leaving and not effort.is_spent:
+                channel = self._leaving.popleft()
+                effort.spend(CHANNEL_UNITS + len(channel.consumers))
+                self._info.channels = len(self._leaving)
+                channel.give_up()
+                _retire(channel)
+            failed = False
+        finally:  # a fault at one must not spare those behind it, nor the connection
+            if self._leaving:
+                effort.defer()
+            if self._leaving or failed:
+                output.wake()
+        return not self._leaving and not output.ends_links
+
+
+def _retire(channel: Channel) -> None:
+    """Cut the references back to a channel of which its connection knows no more.
+
+    It is freed at once then, and not by the garbage collector: that stops the loop for some
+    milliseconds each time that a client has opened and closed a few hundred channels.
+    """
+    if not channel.is_busy and channel.buffer.retire():
+        channel.links.retire()

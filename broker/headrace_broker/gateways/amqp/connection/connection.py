@@ -22,16 +22,18 @@ from headrace_broker.codecs.frame import HEARTBEAT_FRAME
 from headrace_broker.codecs.frame_parser import FrameParser
 from headrace_broker.codecs.method import decode_method, method_name
 from headrace_broker.flow.activity import Activity
-from headrace_broker.gateways.amqp import handshake, states
-from headrace_broker.gateways.amqp.channel_port import ChannelOwner, Input, input_index
-from headrace_broker.gateways.amqp.channels import Channels
-from headrace_broker.gateways.amqp.control import Control
-from headrace_broker.gateways.amqp.grouping import Step, group_publishes
-from headrace_broker.gateways.amqp.opening import CONNECTION_METHODS, Opening
-from headrace_broker.gateways.amqp.outlet import PAUSE_OUTPUT, Outlet
-from headrace_broker.gateways.amqp.presence import Presence
-from headrace_broker.gateways.amqp.pulse import Pulse
-from headrace_broker.gateways.amqp.shell import Shell
+from headrace_broker.gateways.amqp.channel.channel_port import ChannelOwner, Input, input_index
+from headrace_broker.gateways.amqp.channel.grouping import Step, group_publishes
+from headrace_broker.gateways.amqp.connection import handshake
+from headrace_broker.gateways.amqp.connection.channels import Channels
+from headrace_broker.gateways.amqp.connection.control import Control
+from headrace_broker.gateways.amqp.connection.heartbeat_monitor import HeartbeatMonitor
+from headrace_broker.gateways.amqp.connection.opening import CONNECTION_METHODS, Opening
+from headrace_broker.gateways.amqp.connection.presence import Presence
+from headrace_broker.gateways.amqp.messages.connection_output import ConnectionOutput
+from headrace_broker.gateways.amqp.model import states
+from headrace_broker.gateways.publishing.output_buffer import PAUSE_OUTPUT
+from headrace_broker.gateways.publishing.shell import Shell
 from headrace_broker.model.limits import (
     CLOSE_SECONDS_MAX,
     FRAME_BYTES_MAX,
@@ -49,10 +51,11 @@ from headrace_broker.model.reply_code import (
     NOT_IMPLEMENTED,
     AmqpError,
 )
-from headrace_broker.runtime.port import Broker, ConnectionInfo
-from headrace_broker.runtime.unproven_log import unproven
+from headrace_broker.runtime.broker_port import Broker
+from headrace_broker.runtime.contract.port import ConnectionInfo
+from headrace_broker.runtime.security.unproven_log import unproven
 
-_LOG: Final = logging.getLogger(__name__)
+_LOG: Final = logging.getLogger("headrace.connection")
 
 
 @final
@@ -62,7 +65,7 @@ class Connection(ChannelOwner):
     Attributes:
         state: a state of `states.CONNECTION_TABLE`.
         info: what listings show.
-        outlet: its output.
+        output: its output.
         channels: the open ones.
     """
 
@@ -70,36 +73,39 @@ class Connection(ChannelOwner):
         self.state: i64 = states.AWAIT_HEADER
         self.info = info
         info.flow = Activity(broker.clock_us(), broker.ledger.stops)
-        self.outlet = Outlet(broker, shell, info)
-        self.channels = Channels(self.outlet, self, info)
+        self.output = ConnectionOutput(broker, shell, info)
+        self.channels = Channels(self.output, self, info)
         self._broker = broker
         self._shell = shell
         self._host = host
         # A client that has not logged in may not have contents kept for it.
         self._parser = FrameParser(FRAME_BYTES_MAX, 0)
-        self._presence = Presence(self.outlet, info, self.channels)
-        self._opening = Opening(info, self.outlet, self._parser, self._presence)
-        self._pulse = Pulse()
+        self._presence = Presence(self.output, info, self.channels)
+        self._opening = Opening(info, self.output, self._parser, self._presence)
+        self._heartbeat = HeartbeatMonitor()
         self._left: deque[Step] = deque()  # was read and waits for another turn
         self._left_octets: i64 = 0  # of the reads that it came in
         self._operations: i64 = 0
         self._still_s = 0.0  # for how long nothing that is held has moved while it is leaving
+        self._giving_up = False  # its channels, in turns of the loop
+        self._lost = False
         shell.set_timer(HANDSHAKE_SECONDS_MAX)
 
     # From the shell
 
     def receive(self, data: bytes) -> None:
         """Take octets from the socket."""
-        self._pulse.heard = True
+        self._heartbeat.heard = True
         self.info.recv_oct += len(data)
         self.info.recv_cnt += 1
         if self.state == states.CLOSED:
             return
         try:
             steps = group_publishes(self._parser.feed(data))
-            if self._left:
+            if self._left or self.output.ends_links:
                 self._left.extend(steps)
                 self._left_octets += len(data)
+                self.output.wake()
             else:
                 self._handle(steps, len(data))
             self._end_chunk()
@@ -109,46 +115,61 @@ class Connection(ChannelOwner):
     def _handle(self, steps: list[Step], octets: i64) -> None:
         """Handle what came, as far as this turn of the loop allows."""
         began_us = self._broker.clock_us()
-        effort = self.outlet.effort
+        effort = self.output.effort
         for done in range(len(steps)):
             step = steps[done]
             if effort.is_spent and not isinstance(step, (list, Acked)):
                 effort.defer()
                 self._left.extend(steps[done:])
                 self._left_octets = octets
-                self.outlet.wake()
+                self.output.wake()
                 break
             self._step(step)
-        self.outlet.pause_for_effort(len(self._left) > 0)
+        self._handled(began_us)
+
+    def _handled(self, began_us: i64) -> None:
+        """Do not read while something waits for another turn; note an input that took long."""
+        self.output.pause_for_effort(len(self._left) > 0)
         now_us = self._broker.clock_us()
         if now_us - began_us > LOOP_HELD_US:
-            self._broker.loop_watch.note(self.info, now_us - began_us, now_us)
+            self._broker.loop_watch.note(self.info.name, self.info.user, now_us - began_us, now_us)
 
     def _handle_left(self) -> None:
-        """Handle what is left of earlier turns."""
-        steps = list(self._left)
-        octets = self._left_octets
-        self._left.clear()
-        self._left_octets = 0
-        self._handle(steps, octets)
+        """Handle what is left of earlier turns, in place: a read may have left thousands."""
+        began_us = self._broker.clock_us()
+        left = self._left
+        effort = self.output.effort
+        while left:
+            step = left[0]
+            waits = effort.is_spent or self.output.ends_links  # what has ended goes first
+            if waits and not isinstance(step, (list, Acked)):
+                effort.defer()
+                break
+            left.popleft()
+            self._step(step)
+        if not left:
+            self._left_octets = 0
+        self._handled(began_us)
         self._end_chunk()
 
     def _end_chunk(self) -> None:
         self.channels.end_chunk()
-        self.outlet.flush_links()
+        self.output.flush_links()
         parser = self._parser
         partial = parser.buffered_bytes + self._left_octets
-        self.outlet.share.parsed(partial, parser.missing_bytes)
+        self.output.share.parsed(partial, parser.missing_bytes)
 
     def flush(self) -> None:
         """End a loop turn: write what has gathered."""
         try:
             if self._left:
                 self._handle_left()
-            self.outlet.flush()
+            self.output.flush()
+            if self._giving_up:
+                self._give_up()
             if self._left:
-                self.outlet.wake()
-            if self.outlet.brake.draining and not self.outlet.brake.is_holding:
+                self.output.wake()
+            if self.output.admission.draining and not self.output.admission.is_holding:
                 self._drained()
         except Exception:  # noqa: BLE001 - only this connection ends
             self.crash("the end of a turn")
@@ -156,13 +177,13 @@ class Connection(ChannelOwner):
     def writable_changed(self, writable: bool) -> None:
         """The socket's buffer is full, or has room again."""
         if writable:
-            self._pulse.heard = True  # it reads: as good as a heartbeat
-        self.outlet.set_writable(writable)
+            self._heartbeat.heard = True  # it reads: as good as a heartbeat
+        self.output.set_writable(writable)
 
     def timer_fired(self) -> None:
         """The time for the handshake or the closing is over, or half a heartbeat interval."""
         if self.state != states.RUNNING:
-            if self.outlet.brake.draining:
+            if self.output.admission.draining:
                 self._look_at_draining()
             elif self.state == states.LEAVING:
                 self._shell.set_timer(CLOSE_SECONDS_MAX)
@@ -170,15 +191,15 @@ class Connection(ChannelOwner):
             else:
                 self._shell.abort()
             return
-        pauses = self.outlet.pauses
-        if self._pulse.silent(pauses == 0 or pauses & PAUSE_OUTPUT != 0):
+        pauses = self.output.pauses
+        if self._heartbeat.silent(pauses == 0 or pauses & PAUSE_OUTPUT != 0):
             _LOG.warning("%s: nothing heard for two heartbeat intervals", self.info.name)
             self._shell.abort()
             return
-        if not self.outlet.wrote and self._shell.backlog() == 0:
-            self.outlet.out.write(HEARTBEAT_FRAME)
-            self.outlet.wake()
-        self.outlet.wrote = False
+        if not self.output.wrote and self._shell.backlog() == 0:
+            self.output.out.write(HEARTBEAT_FRAME)
+            self.output.wake()
+        self.output.wrote = False
         self._shell.set_timer(self.info.heartbeat_s / 2)
 
     def lost(self) -> None:
@@ -187,10 +208,9 @@ class Connection(ChannelOwner):
         self._left.clear()
         self._left_octets = 0
         self._enter(states.DROP)
-        self.outlet.brake.draining = False
+        self.output.admission.draining = False
+        self._lost = True
         self._close_channels()
-        self._drop_owned()
-        self.outlet.brake.close()
 
     def shut_down(self, reason: str) -> None:
         """Ask the client to go: connection.close with CONNECTION_FORCED."""
@@ -203,7 +223,7 @@ class Connection(ChannelOwner):
 
     def dispatch(self, number: i64, event: Input) -> None:
         """Give an input to a channel."""
-        if self.state == states.RUNNING or self.outlet.brake.draining:
+        if self.state == states.RUNNING or self.output.admission.draining:
             self.channels.take(number, event)
 
     def channel_closed(self, number: i64) -> None:
@@ -223,7 +243,7 @@ class Connection(ChannelOwner):
         else:
             _LOG.info("%s: closed: %s", self.info.name, error)
         self._close_channels()
-        self.outlet.send_close(0, error, index)
+        self.output.send_close(0, error, index)
         self._shell.set_timer(CLOSE_SECONDS_MAX)
 
     def crash(self, what: str) -> None:
@@ -265,7 +285,7 @@ class Connection(ChannelOwner):
             else:
                 self._method(step)
         elif isinstance(step, Heartbeat):
-            self.outlet.effort.spend(HEARTBEAT_UNITS)
+            self.output.effort.spend(HEARTBEAT_UNITS)
             self._move(states.HEARTBEAT, 0)
         elif isinstance(step, Violation):
             error = AmqpError(int(step.code), step.text)
@@ -281,10 +301,10 @@ class Connection(ChannelOwner):
             return
         self._enter(states.HEADER)
         external = self.info.tls is not None and self.info.tls.external
-        self.outlet.send(0, handshake.start(self._broker.cluster_name, external))
+        self.output.send(0, handshake.start(self._broker.cluster_name, external))
 
     def _method(self, event: Method) -> None:
-        self.outlet.effort.spend(METHOD_UNITS)
+        self.output.effort.spend(METHOD_UNITS)
         kind = CONNECTION_METHODS.get(int(event.index), states.NO_STATE)
         if self.state == states.CLOSING and kind == states.NO_STATE:
             return
@@ -302,7 +322,7 @@ class Connection(ChannelOwner):
                 self._open(command)
             elif isinstance(command, commands.Connection.UpdateSecret):
                 # Passwords do not expire; as in RabbitMQ without a token there is nothing to renew.
-                self.outlet.send(0, commands.Connection.UpdateSecretOk())
+                self.output.send(0, commands.Connection.UpdateSecretOk())
             elif isinstance(command, commands.Connection.Close):
                 self._close()
             else:
@@ -322,9 +342,11 @@ class Connection(ChannelOwner):
         try:
             if password is None:
                 right = self._broker.admits(user, self._host)
+                self.info.session_epoch = self._broker.standings.epoch(user)
             else:
                 verdict = await self._broker.authenticate(user, password, self._host)
                 right, wait_s = verdict.right, verdict.wait_s
+                self.info.session_epoch = verdict.epoch
             self._authenticated(right, wait_s)
         except Exception:  # noqa: BLE001 - only this connection ends
             self.crash("a log-in")
@@ -335,7 +357,7 @@ class Connection(ChannelOwner):
             return
         if right:
             self._enter(states.AUTHENTICATED)
-            self.outlet.send(0, handshake.tune(self._broker.limits))
+            self.output.send(0, handshake.tune(self._broker.limits))
             return
         text = "%s: log-in of '%s' refused"
         _LOG.warning(text, self.info.name, self.info.user, extra=unproven(self._host))
@@ -348,18 +370,20 @@ class Connection(ChannelOwner):
 
     def _open(self, command: commands.Connection.Open) -> None:
         self._opening.open(command)
-        self.outlet.send(0, commands.Connection.OpenOk())
+        self.output.send(0, commands.Connection.OpenOk())
         self._shell.set_timer(self.info.heartbeat_s / 2)
-        self.info.control = Control(self.channels, self, self.info, self.outlet.brake)
+        bounds = (self._parser, self._broker.limits)
+        admission = self.output.admission
+        self.info.control = Control(self.channels, self, self.info, admission, *bounds)
         self._presence.enter()
 
     # Closing
 
     def _close(self) -> None:
         """Answer once nothing is held any more, or once that has not moved for too long."""
-        if self.outlet.brake.is_holding:
-            self.outlet.brake.draining = True
-            self.outlet.brake.moved = True
+        if self.output.admission.is_holding:
+            self.output.admission.draining = True
+            self.output.admission.moved = True
             self._shell.set_timer(self._drain_seconds)
         else:
             self._drained()
@@ -370,34 +394,50 @@ class Connection(ChannelOwner):
 
     def _look_at_draining(self) -> None:
         """Tell the client that it is not forgotten; drop what does not move."""
-        brake = self.outlet.brake
-        self._still_s = 0.0 if brake.moved else self._still_s + self._drain_seconds
-        brake.moved = False
+        admission = self.output.admission
+        self._still_s = 0.0 if admission.moved else self._still_s + self._drain_seconds
+        admission.moved = False
         if self._still_s >= CLOSE_SECONDS_MAX:
             self._drained()
             return
-        self.outlet.out.write(HEARTBEAT_FRAME)
-        self.outlet.wake()
+        self.output.out.write(HEARTBEAT_FRAME)
+        self.output.wake()
         self._shell.set_timer(self._drain_seconds)
 
     def _drained(self) -> None:
-        self.outlet.brake.draining = False
-        self._close_channels()
+        self.output.admission.draining = False
         self._shell.set_timer(CLOSE_SECONDS_MAX)
-        self._drop_owned()
+        self._close_channels()
 
     def _close_channels(self) -> None:
+        """End all channels at once, and give up what they have in turns of the loop."""
         self._presence.leave()
         self.info.control = None
         self.channels.end_chunk()  # acks that came before the end count
+        self.output.shut()
         self.channels.drop_all()
+        if not self._giving_up:
+            self._giving_up = True
+            self._operations += 1  # exclusive queues go last
+        self._give_up()
+
+    def _give_up(self) -> None:
+        """Give up as much as this turn allows; the connection is over when nothing is left."""
+        if not self.channels.give_up():
+            return
+        self._giving_up = False
+        self._presence.gone()
+        self.operation_ended()
+        if self._lost:
+            self.output.admission.close()
+            self._shell.released()
 
     def _drop_owned(self) -> None:
         """Delete exclusive queues, once nothing is under way; then answer connection.close."""
         if self._operations > 0:
             return
-        if self.outlet.owns_queues:
-            self.outlet.owns_queues = False
+        if self.output.owns_queues:
+            self.output.owns_queues = False
             self._operations += 1
             self._shell.start(self._drop_owner())
         else:
@@ -405,7 +445,7 @@ class Connection(ChannelOwner):
 
     async def _drop_owner(self) -> None:
         try:
-            await self._broker.drop_owner(self.outlet.owner)
+            await self._broker.drop_owner(self.output.owner)
         except Exception:  # noqa: BLE001 - only this connection ends
             self.crash("exclusive queues")
         self.operation_ended()
@@ -413,8 +453,8 @@ class Connection(ChannelOwner):
     def _leave(self) -> None:
         if self.state == states.LEAVING:
             self._enter(states.DROP)
-            self.outlet.send(0, commands.Connection.CloseOk())
-            self.outlet.flush()
+            self.output.send(0, commands.Connection.CloseOk())
+            self.output.flush()
             self._shell.disconnect()
 
     # State

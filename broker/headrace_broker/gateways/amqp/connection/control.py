@@ -6,18 +6,20 @@ from typing import Any, final
 
 from typing_extensions import override
 
-from headrace_broker.gateways.amqp.brake import Brake
-from headrace_broker.gateways.amqp.channel import Channel
-from headrace_broker.gateways.amqp.channel_port import ChannelOwner
-from headrace_broker.gateways.amqp.channels import Channels
-from headrace_broker.gateways.amqp.consumer import Consumer
+from headrace_broker.codecs.frame_parser import FrameParser
+from headrace_broker.gateways.amqp.channel.channel import Channel
+from headrace_broker.gateways.amqp.channel.channel_port import ChannelOwner
+from headrace_broker.gateways.amqp.connection.channels import Channels
+from headrace_broker.gateways.amqp.messages.consumer import Consumer
+from headrace_broker.gateways.publishing.admission_control import AdmissionControl
+from headrace_broker.model.client_limits import ClientLimits
 from headrace_broker.model.limits import PREFETCH_UNLIMITED
 from headrace_broker.model.reply_code import CONNECTION_FORCED, AmqpError
 from headrace_broker.model.status import ChannelStatus, ConsumerStatus
-from headrace_broker.runtime.flow_state import activity_status, state_name
-from headrace_broker.runtime.json_value import json_table
-from headrace_broker.runtime.port import ConnectionControl, ConnectionInfo
-from headrace_broker.runtime.traffic import ClientTraffic
+from headrace_broker.runtime.clients.flow_state import activity_status, state_name
+from headrace_broker.runtime.contract.json_value import json_table
+from headrace_broker.runtime.contract.port import ConnectionControl, ConnectionInfo
+from headrace_broker.runtime.contract.traffic import ClientTraffic
 
 
 @final
@@ -25,9 +27,17 @@ class Control(ConnectionControl):
     """The handle of one connection while it is open."""
 
     def __init__(
-        self, channels: Channels, owner: ChannelOwner, info: ConnectionInfo, brake: Brake
+        self,
+        channels: Channels,
+        owner: ChannelOwner,
+        info: ConnectionInfo,
+        admission: AdmissionControl,
+        parser: FrameParser,
+        limits: ClientLimits,
     ) -> None:
-        self._brake = brake
+        self._admission = admission
+        self._parser = parser
+        self._limits = limits
         self._channels = channels
         self._owner = owner
         self._info = info
@@ -38,7 +48,9 @@ class Control(ConnectionControl):
 
     @override
     def limits_changed(self) -> None:
-        self._brake.wake()
+        self._parser.body_bytes_max = self._limits.message_bytes_max
+        self._parser.partial_bytes_max = self._limits.partial_bytes_max
+        self._admission.wake()
 
     @override
     def traffic(self) -> list[tuple[int, ClientTraffic]]:

@@ -12,8 +12,8 @@ from typing import Any, Final
 
 from pamqp import commands
 
-from headrace_broker.build_info import RABBITMQ_VERSION, VERSION
 from headrace_broker.codecs.method import decode_amqplain, long_string_bytes
+from headrace_broker.model.build_info import RABBITMQ_VERSION, VERSION
 from headrace_broker.model.client_limits import ClientLimits
 from headrace_broker.model.limits import (
     FRAME_BYTES_MIN,

@@ -14,7 +14,7 @@ _SILENT_CHECKS_MAX: Final = 4  # each half an interval
 
 
 @final
-class Pulse:
+class HeartbeatMonitor:
     """Counts the half intervals in which nothing was heard.
 
     Attributes:
@@ -26,7 +26,7 @@ class Pulse:
         self._silent_checks: i64 = 0
 
     def silent(self, listening: bool) -> bool:
-        """Take note of half an interval; True once the peer must be thought dead.
+        """Count half an interval; True once the peer must be considered dead.
 
         Args:
             listening: whether it could have been heard.

@@ -8,23 +8,23 @@ import logging
 from collections.abc import Coroutine, Iterator
 from typing import Any, Final
 
-from headrace_broker.gateways.amqp.pace import Pace
-from headrace_broker.gateways.amqp.protocol import AmqpProtocol
+from headrace_broker.gateways.amqp.connection.pace import Pace
+from headrace_broker.gateways.amqp.connection.protocol import AmqpProtocol
 from headrace_broker.model.limits import (
     CLOSE_SECONDS_MAX,
     CONNECTIONS_MAX,
     LISTEN_BACKLOG,
 )
-from headrace_broker.runtime.client_counts import BY_NODE
-from headrace_broker.runtime.port import Broker
-from headrace_broker.runtime.receive_buffer import bound_receive_buffer
-from headrace_broker.runtime.tls import ServerTls
-from headrace_broker.runtime.tls_server import TlsServer
-from headrace_broker.runtime.unproven_log import unproven
+from headrace_broker.runtime.broker_port import Broker
+from headrace_broker.runtime.clients.client_counts import BY_NODE
+from headrace_broker.runtime.contract.receive_buffer import bound_receive_buffer
+from headrace_broker.runtime.security.tls import ServerTls
+from headrace_broker.runtime.security.tls_server import TlsServer
+from headrace_broker.runtime.security.unproven_log import unproven
 
 SHUTTING_DOWN: Final = "the broker is shutting down"
 
-_LOG: Final = logging.getLogger(__name__)
+_LOG: Final = logging.getLogger("headrace.connection")
 
 
 class AmqpListener:

@@ -7,13 +7,14 @@ from typing import Final, final
 from pamqp import commands
 
 from headrace_broker.codecs.frame_parser import FrameParser
-from headrace_broker.gateways.amqp import handshake, states
-from headrace_broker.gateways.amqp.authorization import check_vhost
-from headrace_broker.gateways.amqp.outlet import Outlet
-from headrace_broker.gateways.amqp.presence import Presence
+from headrace_broker.gateways.amqp.connection import handshake
+from headrace_broker.gateways.amqp.connection.presence import Presence
+from headrace_broker.gateways.amqp.messages.connection_output import ConnectionOutput
+from headrace_broker.gateways.amqp.methods.authorization import check_vhost
+from headrace_broker.gateways.amqp.model import states
 from headrace_broker.model.reply_code import AmqpError
-from headrace_broker.runtime.audit import Actor, record_by
-from headrace_broker.runtime.port import ConnectionInfo
+from headrace_broker.runtime.contract.port import ConnectionInfo
+from headrace_broker.runtime.security.audit import Actor, record_by
 
 PROTOCOL: Final = "amqp"  # in the audit log
 
@@ -37,11 +38,15 @@ class Opening:
     """
 
     def __init__(
-        self, info: ConnectionInfo, outlet: Outlet, parser: FrameParser, presence: Presence
+        self,
+        info: ConnectionInfo,
+        output: ConnectionOutput,
+        parser: FrameParser,
+        presence: Presence,
     ) -> None:
         self.tell_refusal = False
         self._info = info
-        self._outlet = outlet
+        self._output = output
         self._parser = parser
         self._presence = presence
 
@@ -66,19 +71,19 @@ class Opening:
         self.tell_refusal = handshake.capability(properties, "authentication_failure_close")
         self._info.client_properties = properties
         self._info.user = user
-        self._outlet.cancel_notify = handshake.capability(properties, "consumer_cancel_notify")
-        self._outlet.qos_running = handshake.qos_running(properties)
+        self._output.cancel_notify = handshake.capability(properties, "consumer_cancel_notify")
+        self._output.qos_running = handshake.qos_running(properties)
         self._presence.take_properties(properties)
         self._presence.tell_blocked = handshake.capability(properties, "connection.blocked")
         return user, password
 
     def tune_ok(self, command: commands.Connection.TuneOk) -> None:
         """Take the client's limits. Raises as `handshake.check_tune`."""
-        handshake.check_tune(command, self._outlet.broker.limits)
+        handshake.check_tune(command, self._output.broker.limits)
         self._info.channel_max = command.channel_max
         self._info.frame_max = command.frame_max
         self._info.heartbeat_s = command.heartbeat
-        self._outlet.frame_max = command.frame_max
+        self._output.frame_max = command.frame_max
         self._parser.frame_max = command.frame_max
         self._parser.channel_max = command.channel_max
 
@@ -86,15 +91,19 @@ class Opening:
         """Take the vhost, and messages from now on.
 
         Raises:
-            AmqpError: NOT_ALLOWED for a vhost that does not exist or is closed to the user.
+            AmqpError: NOT_ALLOWED for a vhost that does not exist or is closed to the user;
+                CONNECTION_FORCED, the user's sessions were ended since the log-in.
         """
         vhost = command.virtual_host
         try:
-            check_vhost(self._outlet.broker, self._info.user, vhost)
+            check_vhost(self._output.broker, self._info.user, vhost)
+            self._presence.stand(vhost)
         except AmqpError as error:
             actor = Actor(self._info.user, self._info.peer, PROTOCOL, self._info.id)
             record_by(actor, "open", vhost, error.text)
             raise
         self._info.vhost = vhost
-        self._outlet.vhost = vhost
-        self._parser.body_bytes_max = self._outlet.broker.limits.message_bytes_max
+        self._output.vhost = vhost
+        limits = self._output.broker.limits
+        self._parser.body_bytes_max = limits.message_bytes_max
+        self._parser.partial_bytes_max = limits.partial_bytes_max

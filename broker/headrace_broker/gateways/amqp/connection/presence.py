@@ -8,23 +8,31 @@ from mypy_extensions import i64
 from pamqp import commands
 from typing_extensions import override
 
+from headrace_broker.catalog.permission_watch import PermissionWatch, needs_nothing
 from headrace_broker.codecs.method import cut_short_string
-from headrace_broker.gateways.amqp.brake import Teller
-from headrace_broker.gateways.amqp.channels import Channels
-from headrace_broker.gateways.amqp.outlet import Outlet
-from headrace_broker.gateways.amqp.timers import TIMER_TELL
+from headrace_broker.gateways.amqp.connection.channels import Channels
+from headrace_broker.gateways.amqp.messages.connection_output import ConnectionOutput
+from headrace_broker.gateways.publishing.admission_control import BlockedNotifier
+from headrace_broker.gateways.publishing.timers import TIMER_TELL
+from headrace_broker.logs.log_event import (
+    CONNECTION,
+    DEBUG,
+    GATE_CLOSED,
+    GATE_OPENED,
+    log_event,
+)
 from headrace_broker.model.flow import LIMIT_NAMES
 from headrace_broker.model.limits import TELL_AFTER_MS_MAX
 from headrace_broker.model.reply_code import NOT_ALLOWED, AmqpError
-from headrace_broker.runtime.port import ConnectionInfo
+from headrace_broker.runtime.contract.port import ConnectionInfo
 
 BLOCKED_AFTER: Final = "headrace.blocked-after-ms"  # client properties
 CHANNEL_FLOW: Final = "headrace.channel-flow"
 
 
 @final
-class Presence(Teller):
-    """Listed and watching from `enter` to `leave`.
+class Presence(BlockedNotifier):
+    """Watching from `enter` to `leave`, and listed from `enter` to `gone`.
 
     Alarms are told to clients that publish, at once or with their first publish while one is on:
     some clients stop to write whatever they do when they hear of one. What else stops a client is
@@ -34,19 +42,21 @@ class Presence(Teller):
         tell_blocked: the client understands connection.blocked.
     """
 
-    def __init__(self, outlet: Outlet, info: ConnectionInfo, channels: Channels) -> None:
+    def __init__(self, output: ConnectionOutput, info: ConnectionInfo, channels: Channels) -> None:
         self.tell_blocked = False
-        self._outlet = outlet
+        self._output = output
         self._info = info
         self._channels = channels
         self._here = False
+        self._watches = False
+        self._standing: PermissionWatch | None = None
         self._watcher = self.blocked_changed  # one object, so that it is known again
         self._after_ms: i64 = 0  # as the client has asked, 0 for what the broker says
         self._channel_flow = False  # as the client has asked
         self._alarm = ""
         self._told_alarm = False
         self._told_flow = False
-        outlet.brake.teller = self
+        output.admission.notifier = self
 
     def take_properties(self, properties: dict[str, Any]) -> None:
         """Take what the client wants to be told.
@@ -65,12 +75,29 @@ class Presence(Teller):
             raise AmqpError(NOT_ALLOWED, f"client property '{CHANNEL_FLOW}' is not a boolean")
         self._channel_flow = flow
 
+    def stand(self, vhost: str) -> None:
+        """Have the session end with its user, and with what ends the user's sessions.
+
+        Raises:
+            AmqpError: CONNECTION_FORCED, it has ended since the log-in.
+        """
+        info = self._info
+        standing = PermissionWatch(info.user, vhost, needs_nothing, self._over, info.session_epoch)
+        self._output.broker.standings.enter(standing)
+        self._standing = standing
+
+    def _over(self, error: AmqpError) -> None:
+        control = self._info.control
+        if control is not None:
+            control.shut_down(error.text)
+
     def enter(self) -> None:
         """The connection is open."""
-        broker = self._outlet.broker
-        self._here = True
-        cause = self._outlet.brake.account.cause
+        broker = self._output.broker
+        self._here = self._watches = True
+        cause = self._output.admission.account.cause
         cause.user, cause.vhost = self._info.user, self._info.vhost
+        cause.client_name = self._info.client_name()
         broker.connection_opened(self._info)
         broker.watch_blocked(self._watcher)
         reason = broker.blocked_reason()
@@ -78,22 +105,28 @@ class Presence(Teller):
             self.blocked_changed(reason)
 
     def leave(self) -> None:
-        """It is closing; does nothing the second time."""
+        """It is closing, and listed until it is `gone`."""
+        self._output.stand_down(self._standing)
+        if self._watches:
+            self._watches = False
+            self._output.broker.unwatch_blocked(self._watcher)
+
+    def gone(self) -> None:
+        """It has nothing any more; does nothing the second time."""
         if self._here:
             self._here = False
-            self._outlet.broker.unwatch_blocked(self._watcher)
-            self._outlet.broker.connection_closed(self._info)
+            self._output.broker.connection_closed(self._info)
 
     # Alarms
 
     def blocked_changed(self, reason: str) -> None:
         """Publishers are blocked for this reason, or with "" no longer."""
-        brake = self._outlet.brake
+        admission = self._output.admission
         before = self._alarm
         self._alarm = reason
-        brake.block(reason != "")
+        admission.block(reason != "")
         if reason:
-            if brake.publisher:
+            if admission.publisher:
                 self._tell_alarm()
             if not before:
                 self._tell_channels(False)
@@ -102,33 +135,37 @@ class Presence(Teller):
             self._tell_channels(True)
         if self._told_alarm:
             self._told_alarm = False
-            self._outlet.send(0, commands.Connection.Unblocked())
-            if brake.is_stopped:
+            self._output.send(0, commands.Connection.Unblocked())
+            if admission.is_stopped:
                 self._tell_later()
 
     def _tell_alarm(self) -> None:
         if self.tell_blocked and not self._told_alarm:
             self._told_alarm = True
             self._told_flow = False
-            self._outlet.brake.timers.cancel(TIMER_TELL)
-            self._outlet.send(0, commands.Connection.Blocked(cut_short_string(self._alarm)))
+            self._output.admission.timers.cancel(TIMER_TELL)
+            self._output.send(0, commands.Connection.Blocked(cut_short_string(self._alarm)))
 
     def _tell_channels(self, active: bool) -> None:
         """Send channel.flow, where that is on."""
         info = self._info
-        outlet = self._outlet
+        output = self._output
         if active:
-            wanted = outlet.channels_stopped  # those that were stopped go on, whatever is on now
+            wanted = output.channels_stopped  # those that were stopped go on, whatever is on now
         else:
-            wanted = self._channel_flow or outlet.broker.tells_channel_flow(info.user, info.vhost)
+            wanted = self._channel_flow or output.broker.tells_channel_flow(info.user, info.vhost)
         if wanted:
-            outlet.channels_stopped = not active
+            output.channels_stopped = not active
             self._channels.tell_flow(active)
 
     # Other limits
 
     @override
     def stopped(self) -> None:
+        if CONNECTION.isEnabledFor(DEBUG):
+            info = self._info
+            who = {"user": info.user, "vhost": info.vhost}
+            log_event(CONNECTION, GATE_CLOSED, connection=info.name, **who)
         if self._alarm:
             self._tell_alarm()
         else:
@@ -136,27 +173,29 @@ class Presence(Teller):
 
     @override
     def going(self) -> None:
-        self._outlet.brake.timers.cancel(TIMER_TELL)
+        if CONNECTION.isEnabledFor(DEBUG):
+            log_event(CONNECTION, GATE_OPENED, connection=self._info.name)
+        self._output.admission.timers.cancel(TIMER_TELL)
         if self._told_flow:
             self._told_flow = False
-            self._outlet.send(0, commands.Connection.Unblocked())
+            self._output.send(0, commands.Connection.Unblocked())
 
     def _tell_later(self) -> None:
         if not self.tell_blocked:
             return
         info = self._info
-        after_ms = self._after_ms or self._outlet.broker.tell_after_ms(info.user, info.vhost)
+        after_ms = self._after_ms or self._output.broker.tell_after_ms(info.user, info.vhost)
         if after_ms > 0:
-            self._outlet.brake.timers.set(TIMER_TELL, after_ms / 1000, self._tell_flow)
+            self._output.admission.timers.set(TIMER_TELL, after_ms / 1000, self._tell_flow)
 
     def _tell_flow(self) -> None:
         """It was stopped for so long without a pause."""
-        if self._alarm or not self._outlet.brake.is_stopped:
+        if self._alarm or not self._output.admission.is_stopped:
             return
         self._told_flow = True
         flow = self._info.flow
         reason = f"flow: {LIMIT_NAMES[int(flow.limit)]}"
-        queue = self._outlet.broker.queue_by_group(int(flow.group))
+        queue = self._output.broker.queue_by_group(int(flow.group))
         if queue is not None:
             reason = f"{reason} {queue.name}"
-        self._outlet.send(0, commands.Connection.Blocked(cut_short_string(reason)))
+        self._output.send(0, commands.Connection.Blocked(cut_short_string(reason)))

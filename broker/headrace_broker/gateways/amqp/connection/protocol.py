@@ -8,13 +8,19 @@ import time
 from collections.abc import Callable, Coroutine
 from typing import Any, Final, cast
 
-from headrace_broker.gateways.amqp.connection import Connection
-from headrace_broker.gateways.amqp.pace import Pace
-from headrace_broker.gateways.amqp.shell import Shell
-from headrace_broker.model.limits import OUTPUT_DELIVERY_BYTES_MAX, OUTPUT_RESUME_BYTES
+from headrace_broker.codecs.delivery_encoder import BodyFrames
+from headrace_broker.gateways.amqp.connection.connection import Connection
+from headrace_broker.gateways.amqp.connection.pace import Pace
+from headrace_broker.gateways.amqp.connection.socket_output import SocketOutput
+from headrace_broker.gateways.publishing.shell import Shell
+from headrace_broker.model.limits import (
+    OUTPUT_DELIVERY_BYTES_MAX,
+    OUTPUT_RESUME_BYTES,
+)
 from headrace_broker.model.tls import TlsSession
-from headrace_broker.runtime.audit import ACTOR, Actor
-from headrace_broker.runtime.port import Broker, ConnectionInfo
+from headrace_broker.runtime.broker_port import Broker
+from headrace_broker.runtime.contract.port import ConnectionInfo
+from headrace_broker.runtime.security.audit import ACTOR, Actor
 
 PROTOCOL: Final = "amqp"
 
@@ -60,12 +66,13 @@ class AmqpProtocol(asyncio.BufferedProtocol, Shell):
         self._timer: asyncio.TimerHandle | None = None
         self._later: asyncio.TimerHandle | None = None
         self._transport: asyncio.Transport | None = None
+        self._output = SocketOutput(self._loop, self._writable_changed)
 
     # Called by the transport
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Take the socket and wait for the client's header."""
-        self._transport = cast(asyncio.Transport, transport)
+        self._transport = self._output.transport = cast(asyncio.Transport, transport)
         self._transport.set_write_buffer_limits(OUTPUT_DELIVERY_BYTES_MAX, OUTPUT_RESUME_BYTES)
         peer = transport.get_extra_info("peername")
         local = transport.get_extra_info("sockname")
@@ -81,7 +88,7 @@ class AmqpProtocol(asyncio.BufferedProtocol, Shell):
         """Offer as much as this connection may bring in now."""
         assert self.connection is not None
         pace = self._pace
-        octets = int(self.connection.outlet.share.read_octets(pace.piece))
+        octets = int(self.connection.output.share.read_octets(pace.piece))
         self._offered = octets
         return pace.view[:octets]
 
@@ -109,22 +116,26 @@ class AmqpProtocol(asyncio.BufferedProtocol, Shell):
 
     def pause_writing(self) -> None:
         """The socket's buffer is above the high-water mark."""
-        if self.connection is not None:
-            self.connection.writable_changed(False)
+        self._output.pause()
 
     def resume_writing(self) -> None:
         """It is below the low-water mark again."""
+        self._output.resume()
+
+    def _writable_changed(self, writable: bool) -> None:
         if self.connection is not None:
-            self.connection.writable_changed(True)
+            self.connection.writable_changed(writable)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """End the connection; its operations run to their end."""
+        self._output.drop()
         self.set_timer(0)
         if self._later is not None:
             self._later.cancel()
         if self.connection is not None:
             self.connection.lost()
-        self._closed(self)
+        else:
+            self._closed(self)
 
     # Called by the connection
 
@@ -135,8 +146,11 @@ class AmqpProtocol(asyncio.BufferedProtocol, Shell):
 
     def write(self, data: bytes) -> None:
         """See `Shell`."""
-        if self._transport is not None and not self._transport.is_closing():
-            self._transport.write(data)
+        self._output.write(data)
+
+    def write_body(self, body: BodyFrames) -> None:
+        """See `Shell`."""
+        self._output.write_body(body)
 
     def set_reading(self, reading: bool) -> None:
         """See `Shell`."""
@@ -164,7 +178,7 @@ class AmqpProtocol(asyncio.BufferedProtocol, Shell):
 
     def backlog(self) -> int:
         """See `Shell`."""
-        return self._transport.get_write_buffer_size() if self._transport is not None else 0
+        return self._output.backlog()
 
     def start(self, operation: Coroutine[Any, Any, None]) -> None:
         """See `Shell`."""
@@ -175,12 +189,14 @@ class AmqpProtocol(asyncio.BufferedProtocol, Shell):
         context.run(ACTOR.set, actor)
         context.run(self._start, operation)
 
+    def released(self) -> None:
+        """See `Shell`."""
+        self._closed(self)
+
     def disconnect(self) -> None:
         """See `Shell`."""
-        if self._transport is not None:
-            self._transport.close()
+        self._output.close()
 
     def abort(self) -> None:
         """See `Shell`."""
-        if self._transport is not None:
-            self._transport.abort()
+        self._output.abort()

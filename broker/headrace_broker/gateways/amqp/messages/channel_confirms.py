@@ -1,128 +1,57 @@
-"""The confirms that answer a channel's publishes."""
+"""The confirms that answer a channel's publishes: basic.ack and basic.nack."""
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, final
 
 from librt.strings import BytesWriter
 from mypy_extensions import i64
+from typing_extensions import override
 
 from headrace_broker.codecs.delivery_encoder import encode_ack, encode_nack
-from headrace_broker.model.message import Publish
-from headrace_broker.runtime.port import Ticket
-from headrace_broker.runtime.traffic import ClientTraffic
+from headrace_broker.gateways.publishing.confirming import Confirms
+from headrace_broker.runtime.contract.port import PendingConfirm
+from headrace_broker.runtime.contract.traffic import ClientTraffic
 
 _COMPACT_AFTER: Final = 1024  # answered tickets at the front of the list before it is cut
 
 
-class Confirms:
-    """The tickets of a channel in publish order, and which of them may be answered.
+@final
+class ChannelConfirms(Confirms):
+    """The tickets of a channel in publish order.
 
     Attributes:
         channel: its number.
-        enabled: the channel is in confirm mode.
-        queued: stands in the connection's list of those that `emit` at the end of the turn.
-        traffic: of the channel; counts what is confirmed.
     """
 
     def __init__(self, channel: i64, traffic: ClientTraffic | None = None) -> None:
+        super().__init__(traffic)
         self.channel = channel
-        self.traffic = traffic if traffic is not None else ClientTraffic()
-        self.enabled = False
-        self.queued = False
-        self._next: i64 = 1
-        self._tickets: list[Ticket] = []
+        self._tickets: list[PendingConfirm] = []
         self._head: i64 = 0
-        self._done: list[Ticket] = []
-        self._returned: list[Publish] = []
         self._answered: i64 = 0  # tickets in the list, from the head on
-        self._withheld: dict[int, int] = {}  # tickets by queue group
 
     @property
     def outstanding_count(self) -> int:
         """Number of tickets that are not answered."""
         return len(self._tickets) - self._head - self._answered
 
-    def withheld_by(self) -> int:
-        """Return the group of the queue that has withheld confirms for longest, 0 for none."""
-        return next(iter(self._withheld), 0)
-
-    def issue(self, count: i64, queues: i64) -> Ticket:
-        """Return the ticket of `count` publishes to `queues` queues; with none it is done."""
-        ticket = Ticket(self._next, self._next + count - 1)
-        ticket.pending = queues
-        ticket.patient = True
-        self._next += count
+    @override
+    def issue(self, count: i64, queues: i64) -> PendingConfirm:
+        ticket = super().issue(count, queues)
         self._tickets.append(ticket)
-        if queues == 0:
-            self._done.append(ticket)
         return ticket
 
-    def issue_immediate(self, publish: Publish, queues: i64) -> Ticket:
-        """Return the ticket of a publish that comes back when no queue takes it, in any mode."""
-        ticket = self.issue(1, queues) if self.enabled else Ticket(0, 0)
-        ticket.pending = queues
-        ticket.immediate = publish
-        ticket.takers = queues
-        return ticket
-
-    def settle(self, tickets: list[Ticket]) -> None:
-        """Take the answer of one queue for each of `tickets`."""
-        for ticket in tickets:
-            ticket.pending -= 1
-            if ticket.pending == 0:
-                if ticket.immediate is not None:
-                    self._end_immediate(ticket, ticket.immediate)
-                ticket.all_answered()
-                if ticket.first > 0:
-                    self._done.append(ticket)
-
-    def refuse(self, tickets: list[Ticket]) -> None:
-        """Take the answer of one queue for each of `tickets`: not all of it."""
-        for ticket in tickets:
-            ticket.takers -= 1
-        self.settle(tickets)
-
-    def withhold(self, group: int, tickets: list[Ticket]) -> None:
-        """Take the answer of one queue for each of `tickets`: it withholds some of it."""
-        self._withheld[group] = self._withheld.get(group, 0) + len(tickets)
-        self.settle(tickets)
-
-    def complete(self, group: int, tickets: list[Ticket], over: int) -> None:
-        """A queue withholds less of `tickets`, and of `over` of them nothing any more."""
-        left = self._withheld[group] - over
-        if left > 0:
-            self._withheld[group] = left
-        else:
-            del self._withheld[group]
-        for ticket in tickets:
-            if ticket.freed:
-                self._done.append(ticket)
-
-    def _end_immediate(self, ticket: Ticket, publish: Publish) -> None:
-        """Confirm it whoever refused it: one queue has it, or it comes back."""
-        ticket.refused = None
-        if ticket.takers == 0:
-            self._returned.append(publish)
-
-    def take_returned(self) -> list[Publish]:
-        """Return the immediate publishes that no queue took: they go back before their confirm."""
-        returned = self._returned
-        if returned:
-            self._returned = []
-        return returned
-
+    @override
     def discard(self) -> None:
-        """Forget everything: the channel closes."""
-        self._returned = []
-        self._done = []
+        super().discard()
         self._tickets = []
         self._head = 0
         self._answered = 0
-        self._withheld = {}
 
+    @override
     def emit(self, out: BytesWriter) -> None:
-        """Answer what is done: the oldest in one stroke, what lies behind a gap singly."""
+        """Answer what is done: the oldest in one acknowledgement, others behind a gap singly."""
         self._emit_oldest(out)
         for ticket in self._done:
             if not ticket.answered and self._emit_singly(out, ticket):
@@ -178,7 +107,7 @@ class Confirms:
             del tickets[:head]
             self._head = 0
 
-    def _answer_front(self, ticket: Ticket) -> list[int]:
+    def _answer_front(self, ticket: PendingConfirm) -> list[int]:
         """Answer a ticket before which all is answered, up to what a queue withholds.
 
         Returns:
@@ -196,7 +125,7 @@ class Confirms:
         if first > 0:
             encode_ack(out, self.channel, last, last > first)
 
-    def _emit_singly(self, out: BytesWriter, ticket: Ticket) -> bool:
+    def _emit_singly(self, out: BytesWriter, ticket: PendingConfirm) -> bool:
         """Answer one by one all of a ticket that no queue withholds and that is not answered.
 
         Returns:
@@ -216,7 +145,7 @@ class Confirms:
         ticket.answered = not untold
         return ticket.answered
 
-    def _emit_row(self, out: BytesWriter, ticket: Ticket, first: i64, stop: i64) -> None:
+    def _emit_row(self, out: BytesWriter, ticket: PendingConfirm, first: i64, stop: i64) -> None:
         tag = first
         refused = ticket.refused
         while tag < stop:

@@ -6,15 +6,18 @@ from collections import deque
 from typing import Any, final
 
 from mypy_extensions import i64
+from typing_extensions import override
 
-from headrace_broker.gateways.amqp.states import (
+from headrace_broker.catalog.permission_watch import PermissionWatch, PermissionWatches
+from headrace_broker.gateways.amqp.model.states import (
     CONSUMER_ATTACHING,
     CONSUMER_TABLE,
     NO_STATE,
     advance,
 )
+from headrace_broker.gateways.publishing.link import Link
 from headrace_broker.model.message import DeliveryRun
-from headrace_broker.runtime.port import GET_CONSUMER, Attachment, QueueClient
+from headrace_broker.runtime.contract.port import GET_CONSUMER, Attachment, QueueClient
 
 
 @final
@@ -30,6 +33,7 @@ class Consumer:
         prefetch: most unsettled deliveries that its client asked for, 0 for no limit.
         attachment: how the queue serves it, None before it was asked to.
         arguments: as the client gave them, for listings.
+        standing: has it judged again when a permission changes; None for gets.
         state: a CONSUMER_* state.
         held: runs that wait for the socket, the channel's limit or its flow, oldest first.
         held_start: index into the first of them where the next delivery stands.
@@ -38,7 +42,7 @@ class Consumer:
         spent: octets of bodies sent that the queue client has not been told of.
     """
 
-    def __init__(self, link: Link, number: i64, tag: str, no_ack: bool) -> None:
+    def __init__(self, link: ConsumerLink, number: i64, tag: str, no_ack: bool) -> None:
         self.link = link
         self.number = number
         self.tag = tag
@@ -47,6 +51,7 @@ class Consumer:
         self.prefetch: i64 = 0
         self.attachment: Attachment | None = None
         self.arguments: dict[str, Any] = {}
+        self.standing: PermissionWatch | None = None
         self.state: i64 = CONSUMER_ATTACHING
         self.held: deque[DeliveryRun] = deque()
         self.held_start: i64 = 0
@@ -60,34 +65,50 @@ class Consumer:
         assert state != NO_STATE, (self.state, event)
         self.state = state
 
+    def stand_down(self, standings: PermissionWatches) -> None:
+        """Be judged no more, and let go of what judged it, which refers to the channel."""
+        if self.standing is not None:
+            standings.leave(self.standing)
+            self.standing = None
+
 
 @final
-class Link:
+class ConsumerLink(Link):
     """A channel's session with one queue.
 
     Attributes:
-        client: the runtime's end.
-        getter: stands for basic.get in the channel's unsettled deliveries.
         consumers: by number; an ended one stays away, its unsettled deliveries point to it.
-        tickets: publishes that wait for their confirm.
+        next_number: of the next consumer.
         unsettled: deliveries that wait for their settlement.
-        congested: the queue client asked for a pause.
-        touched: there is something to flush.
-        closed: the session is over: nothing may be said any more.
     """
 
     def __init__(self, client: QueueClient) -> None:
-        self.client = client
-        self.getter = Consumer(self, GET_CONSUMER, "", False)
+        super().__init__(client)
         self.consumers: dict[int, Consumer] = {}
         self.next_number: i64 = 1
-        self.tickets: i64 = 0
         self.unsettled: i64 = 0
-        self.congested = False
-        self.touched = False
-        self.closed = False
+        self._getter: Consumer | None = None
 
     @property
+    def getter(self) -> Consumer:
+        """Stands for basic.get in the channel's unsettled deliveries."""
+        getter = self._getter
+        if getter is None:
+            getter = self._getter = Consumer(self, GET_CONSUMER, "", False)
+        return getter
+
+    @property
+    @override
+    def has_consumers(self) -> bool:
+        return bool(self.consumers)
+
+    @property
+    @override
     def idle(self) -> bool:
-        """Whether closing the session loses nothing that the client still counts on."""
         return not (self.consumers or self.tickets or self.unsettled or self.congested)
+
+    @override
+    def end(self) -> None:
+        super().end()
+        self.consumers.clear()  # they refer to it
+        self._getter = None

@@ -9,20 +9,24 @@ from mypy_extensions import i64
 
 from headrace_broker.codecs.batch import body_bytes, encode_batch
 from headrace_broker.codecs.delivery_encoder import encode_deliveries, encode_get_ok
-from headrace_broker.gateways.amqp.consumer import Consumer, Link
-from headrace_broker.gateways.amqp.outlet import PAUSE_OUTPUT, Holder, Outlet
-from headrace_broker.gateways.amqp.states import CONSUMER_ACTIVE, CONSUMER_ENDED
-from headrace_broker.gateways.amqp.transaction import Transaction
-from headrace_broker.gateways.amqp.unsettled import ALL_HELD, TagRange, Unsettled
+from headrace_broker.gateways.amqp.messages.connection_output import (
+    ConnectionOutput,
+    DeliverySource,
+)
+from headrace_broker.gateways.amqp.messages.consumer import Consumer, ConsumerLink
+from headrace_broker.gateways.amqp.messages.transaction import Transaction
+from headrace_broker.gateways.amqp.messages.unsettled import ALL_HELD, TagRange, Unsettled
+from headrace_broker.gateways.amqp.model.states import CONSUMER_ACTIVE, CONSUMER_ENDED
+from headrace_broker.gateways.publishing.output_buffer import PAUSE_OUTPUT
 from headrace_broker.model.limits import OUTPUT_FLUSH_BYTES
 from headrace_broker.model.message import DeliveryRun, Publish
 from headrace_broker.model.reply_code import PRECONDITION_FAILED, AmqpError
-from headrace_broker.runtime.port import ACCEPT, RELEASE
-from headrace_broker.runtime.traffic import ClientTraffic
+from headrace_broker.runtime.contract.port import ACCEPT, RELEASE
+from headrace_broker.runtime.contract.traffic import ClientTraffic
 
 
 @final
-class Deliveries(Holder):
+class Deliveries(DeliverySource):
     """Sends runs as far as socket, flow and limit allow, and settles what the client acknowledges.
 
     Attributes:
@@ -34,18 +38,22 @@ class Deliveries(Holder):
     """
 
     def __init__(
-        self, channel: i64, outlet: Outlet, transaction: Transaction, traffic: ClientTraffic
+        self,
+        channel: i64,
+        output: ConnectionOutput,
+        transaction: Transaction,
+        traffic: ClientTraffic,
     ) -> None:
         self.channel = channel
         self.flowing = True
         self.limit: i64 = 0
         self.unsettled = Unsettled()
-        self._outlet = outlet
+        self._output = output
         self._transaction = transaction
         self.traffic = traffic
         self._next_tag: i64 = 1
         self._holding: deque[Consumer] = deque()
-        self._queued = False  # stands with the outlet
+        self._queued = False  # stands with the output
         self._ack_first: i64 = 0
         self._ack_count: i64 = 0
 
@@ -53,7 +61,7 @@ class Deliveries(Holder):
 
     def deliver(self, consumer: Consumer, run: DeliveryRun) -> None:
         """Send a run, or hold back what cannot go now."""
-        if consumer.held or not self._outlet.writable or not self._open_to(consumer):
+        if consumer.held or not self._output.writable or not self._open_to(consumer):
             self._hold(consumer, run, 0)
             return
         stop = self._send(consumer, run, 0)
@@ -85,30 +93,32 @@ class Deliveries(Holder):
         """Try again: the flow, a limit or a consumer has opened."""
         if self._holding and not self._queued:
             self._queued = True
-            self._outlet.hold(self)
+            self._output.hold(self)
 
-    def got(self, link: Link, run: DeliveryRun, left: i64, no_ack: bool) -> None:
+    def got(self, link: ConsumerLink, run: DeliveryRun, left: i64, no_ack: bool) -> None:
         """Send what basic.get found."""
-        outlet = self._outlet
+        output = self._output
         self.traffic.got(run.redelivered[:1], no_ack)
         tag = self._tags(link.getter, run.first, 1, no_ack)
-        encode_get_ok(outlet.out, self.channel, tag, run, 0, left, outlet.frame_max)
-        outlet.written()
-        outlet.spend(link.getter, body_bytes(run.blob, run.base, run.positions))
+        rest = encode_get_ok(output.out, self.channel, tag, run, 0, left, output.frame_max)
+        output.wrote_message(rest)
+        output.spend(link.getter, body_bytes(run.blob, run.base, run.positions))
 
     def reply(self, consumer_tag: bytes, publish: Publish) -> None:
         """Send a direct reply, or drop it when the client does not read or wants nothing.
 
         A reply waits for the socket as confirms do, and not as deliveries, which have a queue.
         """
-        outlet = self._outlet
-        if not self.flowing or outlet.pauses & PAUSE_OUTPUT:
+        output = self._output
+        if not self.flowing or output.pauses & PAUSE_OUTPUT:
             return
         run = DeliveryRun(0, 0, encode_batch([publish]), 0, [0], b"\0")
         tag = self._next_tag
         self._next_tag += 1
-        encode_deliveries(outlet.out, self.channel, consumer_tag, tag, run, 0, 1, outlet.frame_max)
-        outlet.written()
+        rest = encode_deliveries(
+            output.out, self.channel, consumer_tag, tag, run, 0, 1, output.frame_max
+        )
+        output.wrote_message(rest)
 
     def _open_to(self, consumer: Consumer) -> bool:
         return (
@@ -136,7 +146,7 @@ class Deliveries(Holder):
 
     def _send(self, consumer: Consumer, run: DeliveryRun, start: i64) -> i64:
         """Encode deliveries from index `start` on; returns the index after the last that went."""
-        outlet = self._outlet
+        output = self._output
         positions = run.positions
         stop: i64 = len(positions)
         if self.limit > 0 and not consumer.no_ack:
@@ -151,18 +161,18 @@ class Deliveries(Holder):
             octets = body_bytes(run.blob, run.base, positions[start:stop])
         self.traffic.delivered(run.redelivered[start:stop], consumer.no_ack)
         tag = self._tags(consumer, run.first + start, stop - start, consumer.no_ack)
-        encode_deliveries(
-            outlet.out,
+        rest = encode_deliveries(
+            output.out,
             self.channel,
             consumer.tag_octets,
             tag,
             run,
             start,
             stop,
-            outlet.frame_max,
+            output.frame_max,
         )
-        outlet.written()
-        outlet.spend(consumer, octets)
+        output.wrote_message(rest)
+        output.spend(consumer, octets)
         return stop
 
     def _tags(self, consumer: Consumer, number: i64, count: i64, no_ack: bool) -> i64:
@@ -172,7 +182,7 @@ class Deliveries(Holder):
         link = consumer.link
         if no_ack:
             link.client.settle(consumer.number, ACCEPT, number, number + count - 1)
-            self._outlet.touch(link)
+            self._output.touch(link)
         else:
             link.unsettled += count
             self.unsettled.add(tag, count, consumer, number)
@@ -219,9 +229,9 @@ class Deliveries(Holder):
         """Give everything unsettled back to the queues, but what a transaction has settled."""
         self._apply(self.unsettled.take_all(), RELEASE)
 
-    def commit(self) -> list[Link]:
+    def commit(self) -> list[ConsumerLink]:
         """Settle what the transaction holds; returns the queues that have to answer."""
-        settles: dict[Link, list[tuple[int, int, int, int]]] = {}
+        settles: dict[ConsumerLink, list[tuple[int, int, int, int]]] = {}
         for settlement in self._transaction.take_settlements():
             held = settlement.range
             if settlement.operation == ACCEPT:
@@ -252,7 +262,7 @@ class Deliveries(Holder):
             if not link.closed:
                 last = run.first + len(run.positions) - 1
                 link.client.settle(consumer.number, RELEASE, run.first + start, last)
-                self._outlet.touch(link)
+                self._output.touch(link)
             start = 0
         consumer.held.clear()
         consumer.held_start = 0
@@ -261,6 +271,7 @@ class Deliveries(Holder):
         """Forget everything; the closing of the sessions gives it back."""
         for consumer in self._holding:
             consumer.held.clear()
+        self._holding.clear()
         self._ack_count = 0
         self.unsettled.take_all()
 
@@ -283,6 +294,6 @@ class Deliveries(Holder):
                 continue
             last = held.number + held.count - 1
             link.client.settle(consumer.number, operation, held.number, last)
-            self._outlet.touch(link)
+            self._output.touch(link)
         if self.limit > 0:
             self.resume()

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, final
 from mypy_extensions import i64
 
 from headrace_broker.flow.share import Share
-from headrace_broker.gateways.amqp.unsettled import TagRange
+from headrace_broker.gateways.amqp.messages.unsettled import TagRange
 from headrace_broker.model.limits import (
     COMMAND_OCTETS_MAX,
     TX_EXTRA_OCTETS,
@@ -18,15 +18,15 @@ from headrace_broker.model.limits import (
 )
 from headrace_broker.model.message import Publish
 from headrace_broker.model.reply_code import NOT_IMPLEMENTED, PRECONDITION_FAILED, AmqpError
-from headrace_broker.runtime.lane import message_cost
-from headrace_broker.runtime.port import Broker
+from headrace_broker.runtime.broker_port import Broker
+from headrace_broker.runtime.session.lane import message_cost
 
 if TYPE_CHECKING:
-    from headrace_broker.runtime.router import Route
+    from headrace_broker.runtime.routing.router import Route
 
 
 def tx_octets_max(message_bytes_max: i64) -> i64:
-    """Return the octets that a transaction may hold: any one message, and one log entry at most."""
+    """Return the octets that a transaction may hold: any one message that it may, in one entry."""
     return max(message_bytes_max, COMMAND_OCTETS_MAX) + TX_EXTRA_OCTETS
 
 
@@ -58,7 +58,7 @@ class Transaction:
         self.withheld: i64 = 0
         self._intake = broker.intake
         self._share = share
-        self._octets_max = tx_octets_max(broker.limits.message_bytes_max)
+        self._octets_max = tx_octets_max(broker.limits.whole_bytes_max)
         self._octets: i64 = 0
         self._operations: i64 = 0
         self._publishes: list[tuple[list[Publish], Route]] = []
@@ -98,6 +98,10 @@ class Transaction:
             self._settlements.append(Settlement(held, operation))
             self.withheld += held.count
         self._count(len(ranges))
+
+    def held(self) -> list[tuple[list[Publish], Route]]:
+        """Return the publishes, in order, each list with its way."""
+        return self._publishes
 
     def take_publishes(self) -> list[tuple[list[Publish], Route]]:
         """Hand out the publishes, in order, each list with its way."""

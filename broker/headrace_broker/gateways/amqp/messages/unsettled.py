@@ -6,8 +6,8 @@ from typing import Final, final
 
 from mypy_extensions import i64
 
-from headrace_broker.gateways.amqp.consumer import Consumer
-from headrace_broker.runtime.port import GET_CONSUMER
+from headrace_broker.gateways.amqp.messages.consumer import Consumer
+from headrace_broker.runtime.contract.port import GET_CONSUMER
 
 ALL_HELD: Final = -1
 _COMPACT_AFTER: Final = 256  # emptied ranges at the front of the list before it is cut

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from pamqp import commands
 
-from headrace_broker.gateways.amqp.consumer import Consumer
-from headrace_broker.gateways.amqp.consumer_argument import attachment, check_arguments
-from headrace_broker.gateways.amqp.consumer_credit import credit_of, renew_credit
-from headrace_broker.gateways.amqp.handler_port import (
+from headrace_broker.catalog.access import QUEUE
+from headrace_broker.catalog.permission import READ
+from headrace_broker.gateways.amqp.messages.consumer import Consumer
+from headrace_broker.gateways.amqp.methods.consumer_credit import credit_of, renew_credit
+from headrace_broker.gateways.amqp.methods.handler_port import (
     Handler,
     Operation,
     find_queue,
-    server_name,
 )
-from headrace_broker.gateways.amqp.replying import cancel_replies, consume_replies
-from headrace_broker.gateways.amqp.states import (
+from headrace_broker.gateways.amqp.methods.method_channel import MethodChannel
+from headrace_broker.gateways.amqp.methods.replying import cancel_replies, consume_replies
+from headrace_broker.gateways.amqp.methods.standing import stand
+from headrace_broker.gateways.amqp.model.states import (
     CONSUMER_ACTIVE,
     CONSUMER_ENDED,
     CONSUMER_INPUT_ATTACHED,
@@ -24,6 +26,9 @@ from headrace_broker.gateways.amqp.states import (
     CONSUMER_INPUT_CANCELLED,
     CONSUMER_INPUT_LOST,
 )
+from headrace_broker.gateways.consuming.consumer_argument import attachment, check_arguments
+from headrace_broker.gateways.consuming.server_name import server_name
+from headrace_broker.gateways.publishing.authorization import check
 from headrace_broker.model.limits import CHANNEL_CONSUMERS_MAX
 from headrace_broker.model.reply_code import (
     NOT_ALLOWED,
@@ -33,13 +38,10 @@ from headrace_broker.model.reply_code import (
     AmqpError,
 )
 
-if TYPE_CHECKING:
-    from headrace_broker.gateways.amqp.channel import Channel
-
 SINGLE_ACTIVE: Final = "x-single-active-consumer"
 
 
-def _qos(channel: Channel, command: commands.Basic.Qos) -> None:
+def _qos(channel: MethodChannel, command: commands.Basic.Qos) -> None:
     if command.prefetch_size:
         raise AmqpError(NOT_IMPLEMENTED, f"prefetch_size {command.prefetch_size}, not 0")
     if command.global_:
@@ -48,14 +50,14 @@ def _qos(channel: Channel, command: commands.Basic.Qos) -> None:
         channel.deliveries.resume()
     else:
         channel.prefetch = command.prefetch_count
-        if channel.outlet.qos_running:
+        if channel.output.qos_running:
             for consumer in channel.consumers.values():
                 consumer.prefetch = channel.prefetch
             renew_credit(channel)
     channel.send(commands.Basic.QosOk())
 
 
-def _consume(channel: Channel, command: commands.Basic.Consume) -> Operation | None:
+def _consume(channel: MethodChannel, command: commands.Basic.Consume) -> Operation | None:
     if consume_replies(channel, command):
         return None
     queue = find_queue(channel, command.queue)
@@ -68,13 +70,16 @@ def _consume(channel: Channel, command: commands.Basic.Consume) -> Operation | N
     link = channel.links.open(queue)
     consumer = Consumer(link, link.next_number, tag, command.no_ack)
     consumer.prefetch = channel.prefetch
+    consumer.standing = stand(channel, queue.name)
     link.next_number += 1
     link.consumers[int(consumer.number)] = consumer
     channel.consumers[tag] = consumer
     return _attach(channel, consumer, command)
 
 
-async def _attach(channel: Channel, consumer: Consumer, command: commands.Basic.Consume) -> None:
+async def _attach(
+    channel: MethodChannel, consumer: Consumer, command: commands.Basic.Consume
+) -> None:
     client = consumer.link.client
     credit = credit_of(channel, consumer)
     try:
@@ -94,7 +99,7 @@ async def _attach(channel: Channel, consumer: Consumer, command: commands.Basic.
     channel.deliveries.resume()
 
 
-def _cancel(channel: Channel, command: commands.Basic.Cancel) -> Operation | None:
+def _cancel(channel: MethodChannel, command: commands.Basic.Cancel) -> Operation | None:
     if cancel_replies(channel, command):
         return None
     consumer = channel.consumers.get(command.consumer_tag or "")
@@ -105,22 +110,24 @@ def _cancel(channel: Channel, command: commands.Basic.Cancel) -> Operation | Non
     return _detach(channel, consumer, command)
 
 
-async def _detach(channel: Channel, consumer: Consumer, command: commands.Basic.Cancel) -> None:
+async def _detach(
+    channel: MethodChannel, consumer: Consumer, command: commands.Basic.Cancel
+) -> None:
     await consumer.link.client.cancel(int(consumer.number))
     channel.forget_consumer(consumer, CONSUMER_INPUT_CANCELLED)
     _cancelled(channel, command)
 
 
-def _cancelled(channel: Channel, command: commands.Basic.Cancel) -> None:
+def _cancelled(channel: MethodChannel, command: commands.Basic.Cancel) -> None:
     if not command.nowait:
         channel.send(commands.Basic.CancelOk(command.consumer_tag))
 
 
-def _cancel_ok(channel: Channel, command: commands.Basic.CancelOk) -> None:
+def _cancel_ok(channel: MethodChannel, command: commands.Basic.CancelOk) -> None:
     """The answer to our basic.cancel, which asks for none."""
 
 
-async def _get(channel: Channel, command: commands.Basic.Get) -> None:
+async def _get(channel: MethodChannel, command: commands.Basic.Get) -> None:
     queue = find_queue(channel, command.queue)
     if queue.arguments.get(SINGLE_ACTIVE) is True:
         text = (
@@ -132,6 +139,7 @@ async def _get(channel: Channel, command: commands.Basic.Get) -> None:
     found = await link.client.get()
     if link.closed:
         return
+    check(channel.output, READ, QUEUE, queue.name)  # it may have been taken away meanwhile
     if found is None:
         channel.deliveries.traffic.get_empty += 1
         channel.send(commands.Basic.GetEmpty())
@@ -140,30 +148,30 @@ async def _get(channel: Channel, command: commands.Basic.Get) -> None:
     channel.deliveries.got(link, run, left, command.no_ack)
 
 
-def _recover(channel: Channel, command: commands.Basic.Recover) -> None:
+def _recover(channel: MethodChannel, command: commands.Basic.Recover) -> None:
     _recover_async(channel, command)
     channel.send(commands.Basic.RecoverOk())
 
 
 def _recover_async(
-    channel: Channel, command: commands.Basic.Recover | commands.Basic.RecoverAsync
+    channel: MethodChannel, command: commands.Basic.Recover | commands.Basic.RecoverAsync
 ) -> None:
     if not command.requeue:
         raise AmqpError(NOT_IMPLEMENTED, "basic.recover with requeue=false")
     channel.deliveries.release_all()
 
 
-def _flow(channel: Channel, command: commands.Channel.Flow) -> None:
+def _flow(channel: MethodChannel, command: commands.Channel.Flow) -> None:
     channel.deliveries.flowing = bool(command.active)
     channel.deliveries.resume()
     channel.send(commands.Channel.FlowOk(command.active))
 
 
-def _flow_ok(channel: Channel, command: commands.Channel.FlowOk) -> None:
+def _flow_ok(channel: MethodChannel, command: commands.Channel.FlowOk) -> None:
     """The answer to our channel.flow; what is published all the same is held."""
 
 
-def _confirm_select(channel: Channel, command: commands.Confirm.Select) -> None:
+def _confirm_select(channel: MethodChannel, command: commands.Confirm.Select) -> None:
     if channel.transaction.selected:
         raise AmqpError(PRECONDITION_FAILED, "cannot switch from tx to confirm mode")
     channel.confirms.enabled = True

@@ -10,32 +10,31 @@ Source: AMQP 0-9-1 specification, section 1.9 (tx); texts and refusals as in Rab
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from pamqp import commands
 
-from headrace_broker.gateways.amqp.consumer import Link
-from headrace_broker.gateways.amqp.handler_port import Handler, Operation
+from headrace_broker.gateways.amqp.messages.consumer import ConsumerLink
+from headrace_broker.gateways.amqp.methods.handler_port import Handler, Operation
+from headrace_broker.gateways.amqp.methods.method_channel import MethodChannel
 from headrace_broker.model.reply_code import PRECONDITION_FAILED, AmqpError
-from headrace_broker.runtime.port import Ticket
-
-if TYPE_CHECKING:
-    from headrace_broker.gateways.amqp.channel import Channel
+from headrace_broker.runtime.contract.port import PendingConfirm
 
 
-def _select(channel: Channel, command: commands.Tx.Select) -> None:
+def _select(channel: MethodChannel, command: commands.Tx.Select) -> None:
     if channel.confirms.enabled:
         raise AmqpError(PRECONDITION_FAILED, "cannot switch from confirm to tx mode")
     channel.transaction.selected = True
     channel.send(commands.Tx.SelectOk())
 
 
-def _commit(channel: Channel, command: commands.Tx.Commit) -> Operation:
+def _commit(channel: MethodChannel, command: commands.Tx.Commit) -> Operation:
     _check_selected(channel)
+    channel.publisher.check_held()
     return _apply(channel)
 
 
-async def _apply(channel: Channel) -> None:
+async def _apply(channel: MethodChannel) -> None:
     tickets = await _publish(channel)
     if not channel.is_open:
         return
@@ -46,34 +45,35 @@ async def _apply(channel: Channel) -> None:
     channel.send(commands.Tx.CommitOk())
 
 
-async def _publish(channel: Channel) -> list[Ticket]:
+async def _publish(channel: MethodChannel) -> list[PendingConfirm]:
     """Hand the publishes to their queues, and wait until each of them has them or refused."""
-    brake = channel.outlet.brake
-    owed = brake.account.octets
-    links: list[Link] = []
-    tickets: list[Ticket] = []
+    admission = channel.output.admission
+    owed = admission.account.octets
+    links: list[ConsumerLink] = []
+    tickets: list[PendingConfirm] = []
     for queue, publishes in channel.publisher.distribute_held():
         link = channel.links.open(queue)
-        ticket = Ticket(1, len(publishes))  # none of the channel's confirms, which pass over it
+        # None of the channel's confirms, which pass over it.
+        ticket = PendingConfirm(1, len(publishes))
         link.tickets += 1
         links.append(link)
         tickets.append(ticket)
         if not link.client.publish_whole(publishes, ticket):
             channel.links.congest(link)
-    brake.intake.take(sum([ticket.last for ticket in tickets]), brake.account.octets - owed)
+    admission.intake.take(sum([ticket.last for ticket in tickets]), admission.account.octets - owed)
     for link in links:
         await link.client.applied()
     return tickets
 
 
-def _rollback(channel: Channel, command: commands.Tx.Rollback) -> None:
+def _rollback(channel: MethodChannel, command: commands.Tx.Rollback) -> None:
     _check_selected(channel)
     channel.transaction.take_publishes()
     channel.deliveries.roll_back()
     channel.send(commands.Tx.RollbackOk())
 
 
-def _check_selected(channel: Channel) -> None:
+def _check_selected(channel: MethodChannel) -> None:
     if not channel.transaction.selected:
         raise AmqpError(PRECONDITION_FAILED, "channel is not transactional")
 

@@ -6,16 +6,12 @@ acknowledgements, which wait while the channel is at its limit and do not count 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from headrace_broker.gateways.amqp.consumer import Consumer, Link
+from headrace_broker.gateways.amqp.messages.consumer import Consumer, ConsumerLink
+from headrace_broker.gateways.amqp.methods.method_channel import MethodChannel
 from headrace_broker.model.limits import NO_ACK_HELD_MAX, PREFETCH_UNLIMITED
 
-if TYPE_CHECKING:
-    from headrace_broker.gateways.amqp.channel import Channel
 
-
-def credit_of(channel: Channel, consumer: Consumer) -> int:
+def credit_of(channel: MethodChannel, consumer: Consumer) -> int:
     """Return how many deliveries a consumer may have unsettled at its queue.
 
     More than the channel may have is only taken away from other consumers.
@@ -26,9 +22,9 @@ def credit_of(channel: Channel, consumer: Consumer) -> int:
     return min(int(consumer.prefetch) or PREFETCH_UNLIMITED, limit or PREFETCH_UNLIMITED)
 
 
-def renew_credit(channel: Channel) -> None:
+def renew_credit(channel: MethodChannel) -> None:
     """Tell the queues what running consumers may have now; those that are told nothing stay."""
-    changed: dict[Link, list[tuple[int, int]]] = {}
+    changed: dict[ConsumerLink, list[tuple[int, int]]] = {}
     for consumer in channel.consumers.values():
         attachment = consumer.attachment
         credit = credit_of(channel, consumer)

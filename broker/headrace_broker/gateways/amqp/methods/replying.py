@@ -1,53 +1,22 @@
-"""Consumers of direct replies: of the pseudo-queue `amq.rabbitmq.reply-to`, one a channel.
+"""Methods on the pseudo-queue of direct replies, `amq.rabbitmq.reply-to`.
 
 Source: https://www.rabbitmq.com/docs/direct-reply-to; texts as in RabbitMQ, which clients know.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, final
-
 from pamqp import commands
-from typing_extensions import override
 
 from headrace_broker.codecs.method import queue_declare_ok
-from headrace_broker.gateways.amqp.handler_port import server_name
-from headrace_broker.model.message import Publish
+from headrace_broker.gateways.amqp.messages.reply_consumer import ReplyConsumer
+from headrace_broker.gateways.amqp.methods.method_channel import MethodChannel
+from headrace_broker.gateways.amqp.methods.standing import stand
+from headrace_broker.gateways.consuming.server_name import server_name
 from headrace_broker.model.reply_code import NOT_ALLOWED, PRECONDITION_FAILED, AmqpError
 from headrace_broker.model.reply_queue import REPLY_PREFIX, REPLY_QUEUE
-from headrace_broker.runtime.port import ReplyListener
-
-if TYPE_CHECKING:
-    from headrace_broker.gateways.amqp.channel import Channel
 
 
-@final
-class ReplyConsumer(ReplyListener):
-    """A channel's consumer of direct replies.
-
-    Attributes:
-        tag: consumer tag as the client knows it.
-        name: under which replies find it.
-    """
-
-    def __init__(self, channel: Channel, tag: str) -> None:
-        self.tag = tag
-        self._tag_octets = tag.encode()
-        self._deliveries = channel.deliveries
-        self._broker = channel.outlet.broker
-        self.name = self._broker.open_replies(self)
-
-    @override
-    def on_reply(self, publish: Publish) -> None:
-        """Deliver a reply, or drop it when the client does not read."""
-        self._deliveries.reply(self._tag_octets, publish)
-
-    def close(self) -> None:
-        """Take no more replies."""
-        self._broker.close_replies(self.name)
-
-
-def consume_replies(channel: Channel, command: commands.Basic.Consume) -> bool:
+def consume_replies(channel: MethodChannel, command: commands.Basic.Consume) -> bool:
     """Handle basic.consume where it is from the pseudo-queue; False where it is not.
 
     Raises:
@@ -63,13 +32,15 @@ def consume_replies(channel: Channel, command: commands.Basic.Consume) -> bool:
         raise AmqpError(PRECONDITION_FAILED, "reply consumer cannot acknowledge")
     if channel.replies is not None:
         raise AmqpError(PRECONDITION_FAILED, "reply consumer already set")
-    channel.set_replies(ReplyConsumer(channel, tag))
+    channel.set_replies(
+        ReplyConsumer(tag, channel.deliveries, channel.output.broker, stand(channel, ""))
+    )
     if not command.nowait:
         channel.send(commands.Basic.ConsumeOk(tag))
     return True
 
 
-def cancel_replies(channel: Channel, command: commands.Basic.Cancel) -> bool:
+def cancel_replies(channel: MethodChannel, command: commands.Basic.Cancel) -> bool:
     """Handle basic.cancel where it is of a consumer of replies; False where it is not."""
     if channel.replies is None or channel.replies.tag != command.consumer_tag:
         return False
@@ -79,12 +50,12 @@ def cancel_replies(channel: Channel, command: commands.Basic.Cancel) -> bool:
     return True
 
 
-async def declare_replies(channel: Channel, command: commands.Queue.Declare) -> bool:
+async def declare_replies(channel: MethodChannel, command: commands.Queue.Declare) -> bool:
     """Handle queue.declare of the pseudo-queue, or of a consumer's name while that is there."""
     name = command.queue
     if name != REPLY_QUEUE and not name.startswith(REPLY_PREFIX):
         return False
-    if name != REPLY_QUEUE and not await channel.outlet.broker.replies_open(name):
+    if name != REPLY_QUEUE and not await channel.output.broker.replies_open(name):
         return False
     channel.last_queue = name
     if not command.nowait:

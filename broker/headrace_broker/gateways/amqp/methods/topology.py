@@ -6,7 +6,7 @@ leaves open as in RabbitMQ, which clients know.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from pamqp import commands
 
@@ -21,109 +21,106 @@ from headrace_broker.catalog.access import (
 )
 from headrace_broker.catalog.permission import CONFIGURE
 from headrace_broker.codecs.method import queue_declare_ok
-from headrace_broker.gateways.amqp.authorization import (
-    check,
+from headrace_broker.gateways.amqp.methods.authorization import (
     check_any,
     check_binding,
     check_declared_exchange,
     check_declared_queue,
 )
-from headrace_broker.gateways.amqp.handler_port import (
+from headrace_broker.gateways.amqp.methods.handler_port import (
     Handler,
     check_owner,
     find_queue,
     known_queue,
     queue_name,
-    server_name,
 )
-from headrace_broker.gateways.amqp.replying import declare_replies
+from headrace_broker.gateways.amqp.methods.method_channel import MethodChannel
+from headrace_broker.gateways.amqp.methods.replying import declare_replies
+from headrace_broker.gateways.consuming.server_name import server_name
+from headrace_broker.gateways.publishing.authorization import check
 from headrace_broker.model.definition import Binding, Queue
 from headrace_broker.model.reply_code import NOT_FOUND, AmqpError
-from headrace_broker.runtime import audit
-
-if TYPE_CHECKING:
-    from headrace_broker.gateways.amqp.channel import Channel
-
+from headrace_broker.runtime.security import audit
 
 _LINE_ENDS: Final = str.maketrans("", "", "\r\n")
 
 
-def _plain_queue(channel: Channel, name: str) -> str:
+def _plain_queue(channel: MethodChannel, name: str) -> str:
     """Return a name without CR and LF, as RabbitMQ does where queues are declared and bound.
 
     Queues of earlier releases that have some in their names keep them.
     """
-    outlet = channel.outlet
+    output = channel.output
     plain = name.translate(_LINE_ENDS)
-    if plain != name and outlet.broker.queue(outlet.vhost, name) is not None:
+    if plain != name and output.broker.queue(output.vhost, name) is not None:
         return name
     return plain
 
 
-def _plain_exchange(channel: Channel, name: str) -> str:
+def _plain_exchange(channel: MethodChannel, name: str) -> str:
     """Return a name without CR and LF. As `_plain_queue`, for exchanges."""
-    outlet = channel.outlet
+    output = channel.output
     plain = name.translate(_LINE_ENDS)
-    if plain != name and outlet.broker.exchange(outlet.vhost, name) is not None:
+    if plain != name and output.broker.exchange(output.vhost, name) is not None:
         return name
     return plain
 
 
-async def _declare_queue(channel: Channel, command: commands.Queue.Declare) -> None:
+async def _declare_queue(channel: MethodChannel, command: commands.Queue.Declare) -> None:
     command.queue = _plain_queue(channel, command.queue)
     if await declare_replies(channel, command):
         return
     if command.passive:
         name = queue_name(channel, command.queue)
-        check_any(channel.outlet, QUEUE, name)
+        check_any(channel.output, QUEUE, name)
         await channel.catch_up()
         queue = known_queue(channel, name)
     else:
         queue = await _create_queue(channel, command)
     channel.last_queue = queue.name
     if not command.nowait:
-        ready, consumers = await channel.outlet.broker.queue_counts(queue)
+        ready, consumers = await channel.output.broker.queue_counts(queue)
         channel.send(queue_declare_ok(queue.name, ready, consumers))
 
 
-async def _create_queue(channel: Channel, command: commands.Queue.Declare) -> Queue:
-    outlet = channel.outlet
-    broker = outlet.broker
+async def _create_queue(channel: MethodChannel, command: commands.Queue.Declare) -> Queue:
+    output = channel.output
+    broker = output.broker
     name = command.queue or server_name("amq.gen-")
     arguments = command.arguments or {}
-    check_declared_queue(outlet, name, arguments)
-    if command.queue.startswith(RESERVED_PREFIX) and broker.queue(outlet.vhost, name) is None:
+    check_declared_queue(output, name, arguments)
+    if command.queue.startswith(RESERVED_PREFIX) and broker.queue(output.vhost, name) is None:
         await channel.catch_up()
-        if broker.queue(outlet.vhost, name) is None:
+        if broker.queue(output.vhost, name) is None:
             check_new_name(QUEUE, name)
     if command.exclusive:
-        outlet.owns_queues = True
+        output.owns_queues = True
     return await broker.declare_queue(
-        outlet.vhost,
+        output.vhost,
         name,
         command.durable,
         command.exclusive,
         command.auto_delete,
         arguments,
-        outlet.owner,
+        output.owner,
     )
 
 
-async def _bind_queue(channel: Channel, command: commands.Queue.Bind) -> None:
-    await channel.outlet.broker.bind(_queue_binding(channel, command))
+async def _bind_queue(channel: MethodChannel, command: commands.Queue.Bind) -> None:
+    await channel.output.broker.bind(_queue_binding(channel, command))
     if not command.nowait:
         channel.send(commands.Queue.BindOk())
 
 
-async def _unbind_queue(channel: Channel, command: commands.Queue.Unbind) -> None:
-    await channel.outlet.broker.unbind(_queue_binding(channel, command))
+async def _unbind_queue(channel: MethodChannel, command: commands.Queue.Unbind) -> None:
+    await channel.output.broker.unbind(_queue_binding(channel, command))
     channel.send(commands.Queue.UnbindOk())
 
 
 def _queue_binding(
-    channel: Channel, command: commands.Queue.Bind | commands.Queue.Unbind
+    channel: MethodChannel, command: commands.Queue.Bind | commands.Queue.Unbind
 ) -> Binding:
-    outlet = channel.outlet
+    output = channel.output
     exchange = _plain_exchange(channel, command.exchange)
     check_not_default(exchange)
     asked = _plain_queue(channel, command.queue)
@@ -132,15 +129,15 @@ def _queue_binding(
     if not key and not asked:
         key = name
     arguments = command.arguments or {}
-    binding = Binding(outlet.vhost, exchange, "queue", name, key, arguments)
-    check_binding(outlet, binding)
-    queue = outlet.broker.queue(outlet.vhost, name)
+    binding = Binding(output.vhost, exchange, "queue", name, key, arguments)
+    check_binding(output, binding)
+    queue = output.broker.queue(output.vhost, name)
     if queue is not None:
         check_owner(channel, queue)
     return binding
 
 
-async def _purge_queue(channel: Channel, command: commands.Queue.Purge) -> None:
+async def _purge_queue(channel: MethodChannel, command: commands.Queue.Purge) -> None:
     queue = find_queue(channel, command.queue)
     count = await channel.links.open(queue).client.purge()
     audit.record("purge_queue", queue.name, vhost=queue.vhost, messages=count)
@@ -148,41 +145,41 @@ async def _purge_queue(channel: Channel, command: commands.Queue.Purge) -> None:
         channel.send(commands.Queue.PurgeOk(count))
 
 
-async def _delete_queue(channel: Channel, command: commands.Queue.Delete) -> None:
-    outlet = channel.outlet
+async def _delete_queue(channel: MethodChannel, command: commands.Queue.Delete) -> None:
+    output = channel.output
     name = queue_name(channel, _plain_queue(channel, command.queue))
-    check(outlet, CONFIGURE, QUEUE, name)
-    if outlet.broker.queue(outlet.vhost, name) is None:
+    check(output, CONFIGURE, QUEUE, name)
+    if output.broker.queue(output.vhost, name) is None:
         await channel.catch_up()
-    queue = outlet.broker.queue(outlet.vhost, name)
+    queue = output.broker.queue(output.vhost, name)
     count = 0
     if queue is not None:
         check_owner(channel, queue)
-        count = await outlet.broker.delete_queue(queue, command.if_unused, command.if_empty)
+        count = await output.broker.delete_queue(queue, command.if_unused, command.if_empty)
     if not command.nowait:
         channel.send(commands.Queue.DeleteOk(count))
 
 
-async def _declare_exchange(channel: Channel, command: commands.Exchange.Declare) -> None:
-    outlet = channel.outlet
+async def _declare_exchange(channel: MethodChannel, command: commands.Exchange.Declare) -> None:
+    output = channel.output
     name = _plain_exchange(channel, command.exchange)
     check_not_default(name)
     arguments = command.arguments or {}
     if command.passive:
-        check_any(outlet, EXCHANGE, name)
+        check_any(output, EXCHANGE, name)
         await channel.catch_up()
     else:
-        check_declared_exchange(outlet, name, arguments)
-    known = outlet.broker.exchange(outlet.vhost, name) is not None
+        check_declared_exchange(output, name, arguments)
+    known = output.broker.exchange(output.vhost, name) is not None
     if command.passive:
         if not known:
-            raise AmqpError(NOT_FOUND, f"no exchange '{name}' in vhost '{outlet.vhost}'")
+            raise AmqpError(NOT_FOUND, f"no exchange '{name}' in vhost '{output.vhost}'")
     else:
         check_exchange_type(command.exchange_type)
         if not known:
             check_new_name(EXCHANGE, name)
-        await outlet.broker.declare_exchange(
-            outlet.vhost,
+        await output.broker.declare_exchange(
+            output.vhost,
             name,
             command.exchange_type,
             command.durable,
@@ -194,45 +191,45 @@ async def _declare_exchange(channel: Channel, command: commands.Exchange.Declare
         channel.send(commands.Exchange.DeclareOk())
 
 
-async def _delete_exchange(channel: Channel, command: commands.Exchange.Delete) -> None:
-    outlet = channel.outlet
+async def _delete_exchange(channel: MethodChannel, command: commands.Exchange.Delete) -> None:
+    output = channel.output
     name = _plain_exchange(channel, command.exchange)
     check_not_default(name)
-    check_not_system(outlet.vhost, name)
-    check(outlet, CONFIGURE, EXCHANGE, name)
-    await outlet.broker.delete_exchange(outlet.vhost, name, command.if_unused)
+    check_not_system(output.vhost, name)
+    check(output, CONFIGURE, EXCHANGE, name)
+    await output.broker.delete_exchange(output.vhost, name, command.if_unused)
     if not command.nowait:
         channel.send(commands.Exchange.DeleteOk())
 
 
-async def _bind_exchange(channel: Channel, command: commands.Exchange.Bind) -> None:
-    await channel.outlet.broker.bind(_exchange_binding(channel, command))
+async def _bind_exchange(channel: MethodChannel, command: commands.Exchange.Bind) -> None:
+    await channel.output.broker.bind(_exchange_binding(channel, command))
     if not command.nowait:
         channel.send(commands.Exchange.BindOk())
 
 
-async def _unbind_exchange(channel: Channel, command: commands.Exchange.Unbind) -> None:
-    await channel.outlet.broker.unbind(_exchange_binding(channel, command))
+async def _unbind_exchange(channel: MethodChannel, command: commands.Exchange.Unbind) -> None:
+    await channel.output.broker.unbind(_exchange_binding(channel, command))
     if not command.nowait:
         channel.send(commands.Exchange.UnbindOk())
 
 
 def _exchange_binding(
-    channel: Channel, command: commands.Exchange.Bind | commands.Exchange.Unbind
+    channel: MethodChannel, command: commands.Exchange.Bind | commands.Exchange.Unbind
 ) -> Binding:
     source = _plain_exchange(channel, command.source)
     destination = _plain_exchange(channel, command.destination)
     check_not_default(source)
     check_not_default(destination)
     binding = Binding(
-        channel.outlet.vhost,
+        channel.output.vhost,
         source,
         "exchange",
         destination,
         command.routing_key,
         command.arguments or {},
     )
-    check_binding(channel.outlet, binding)
+    check_binding(channel.output, binding)
     return binding
 
 

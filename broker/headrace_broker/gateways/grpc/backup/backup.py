@@ -7,30 +7,34 @@ import itertools
 import re
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any, Final
 
 import grpc
 
+from headrace_broker.catalog.access import Caller as User
 from headrace_broker.catalog.access import (
-    QUEUE,
     check_administers,
-    check_allowed,
     check_not_exclusive,
     refused,
-    stranger_text,
 )
-from headrace_broker.catalog.access import Caller as User
+from headrace_broker.catalog.access_backup import check_copies
 from headrace_broker.catalog.permission import READ, WRITE
-from headrace_broker.gateways.grpc.authentication import Caller
-from headrace_broker.gateways.grpc.call import Admission
-from headrace_broker.gateways.grpc.errors import RETRY_MS, CallError, Context, bad_field
-from headrace_broker.gateways.grpc.pb import backup_pb2 as pb
-from headrace_broker.gateways.grpc.pb.backup_pb2_grpc import (
-    BackupServicer,
-    add_BackupServicer_to_server,
+from headrace_broker.catalog.permission_watch import ANYWHERE, taken_away
+from headrace_broker.gateways.grpc.backup.restoring import RestoreCall, check_opening
+from headrace_broker.gateways.grpc.messaging.messaging import check_vhost
+from headrace_broker.gateways.grpc.messaging.publishing import opened_at_ms
+from headrace_broker.gateways.grpc.server.authentication import Caller
+from headrace_broker.gateways.grpc.server.call import Admission
+from headrace_broker.gateways.grpc.server.errors import (
+    RETRY_MS,
+    CallError,
+    Context,
+    bad_field,
+    check_chunk,
+    upgrade_pending,
 )
-from headrace_broker.gateways.grpc.publishing import opened_at_ms
-from headrace_broker.gateways.grpc.restoring import RestoreCall, check_opening
+from headrace_broker.gateways.grpc.server.request_parser import parsed_opening
 from headrace_broker.model.definition import Queue
 from headrace_broker.model.limits import (
     BACKUP_CHUNK_MESSAGES_MAX,
@@ -42,13 +46,27 @@ from headrace_broker.model.limits import (
     STREAMS_MAX,
 )
 from headrace_broker.model.reply_code import NOT_FOUND, AmqpError
-from headrace_broker.runtime import audit
-from headrace_broker.runtime.backup_chunk import HEAD_OCTETS, last_id
-from headrace_broker.runtime.backup_client import BackupClient, NodeSilentError
-from headrace_broker.runtime.backup_points import LOST, NO_REPLICA, OK, TOO_MANY, UNKNOWN_POINT
-from headrace_broker.runtime.leader_client import QueueGoneError
-from headrace_broker.runtime.pb.cluster_pb2 import BackupAnswer, BackupKeep, BackupRead
-from headrace_broker.runtime.port import Broker, ConnectionInfo
+from headrace_broker.runtime.backup.chunk import HEAD_OCTETS, last_id
+from headrace_broker.runtime.backup.client import BackupClient, NodeTooOldError
+from headrace_broker.runtime.backup.points import (
+    DENIED,
+    LOST,
+    NO_REPLICA,
+    OK,
+    TOO_MANY,
+    UNKNOWN_POINT,
+    NodeSilentError,
+)
+from headrace_broker.runtime.broker_port import Broker
+from headrace_broker.runtime.contract.port import ConnectionInfo
+from headrace_broker.runtime.rpc.leader_client import QueueGoneError
+from headrace_broker.runtime.security import audit
+from headrace_protos.broker.v1 import backup_pb2 as pb
+from headrace_protos.broker.v1.backup_pb2_grpc import (
+    BackupServicer,
+    add_BackupServicer_to_server,
+)
+from headrace_protos.cluster.v1.cluster_pb2 import BackupAnswer, BackupKeep, BackupRead
 
 STALL_SECONDS_MAX: Final = 60.0  # a client may leave a chunk unread for so long
 NUMBER_MAX: Final = (1 << 62) - 1  # of ids and numbers
@@ -106,12 +124,12 @@ class BackupService(BackupServicer):
         """Open a point."""
         async with self._admission.call(context) as caller:
             _check_caller(caller)
+            check_vhost(self._broker, caller, request.vhost)
+            self._check_copies(caller, READ, request.vhost, request.queue)
             ttl_ms = _ttl(request.ttl_ms)
-            self._check_vhost(caller, request.vhost)
             queue = await self._queue(request.vhost, request.queue)
-            self._check_queue(caller, READ, queue)
             with _errors():
-                opened = await self._client.open(queue, ttl_ms)
+                opened = await self._client.open(queue, ttl_ms, caller.user)
             answer = _checked(opened.answer)
             point = f"{opened.node}-{answer.point}"
             target = f"queue '{queue.name}' in vhost '{queue.vhost}'"
@@ -140,8 +158,8 @@ class BackupService(BackupServicer):
                 raise CallError(_CODE.RESOURCE_EXHAUSTED, "TOO_MANY_READS", text, retry_ms=RETRY_MS)
             self.reads += 1
             try:
-                with _errors():
-                    await self._send(node, point, request, context)
+                with self._admission.while_allowed(caller, ANYWHERE, check_administers), _errors():
+                    await self._send(node, point, request, context, caller.user)
             finally:
                 self.reads -= 1
 
@@ -156,7 +174,7 @@ class BackupService(BackupServicer):
             done = _number("done_id", request.done_id)
             with _errors():
                 asked = BackupKeep(point=point, ttl_ms=ttl_ms, done=done)
-                _checked(await self._client.keep(node, asked))
+                _checked(await self._client.keep(node, asked, caller.user))
             return pb.KeepPointResponse()
         raise AssertionError("the call was ended")
 
@@ -168,7 +186,7 @@ class BackupService(BackupServicer):
             _check_caller(caller)
             node, point = _point(request.point)
             with _errors():
-                _checked(await self._client.close(node, point))
+                _checked(await self._client.close(node, point, caller.user))
             return pb.ClosePointResponse()
         raise AssertionError("the call was ended")
 
@@ -178,14 +196,11 @@ class BackupService(BackupServicer):
         """Put messages into a queue."""
         async with self._admission.call(context) as caller:
             _check_caller(caller)
-            request = await context.read()
-            if not isinstance(request, pb.RestoreRequest) or request.WhichOneof("kind") != "open":
-                raise bad_field("open", "must be the first request")
-            opening = request.open
+            opening = parsed_opening(await context.read(), pb.RestoreRequest)
             check_opening(opening)
-            self._check_vhost(caller, opening.vhost)
+            check_vhost(self._broker, caller, opening.vhost, "open.vhost")
+            self._check_copies(caller, WRITE, opening.vhost, opening.queue)
             queue = await self._queue(opening.vhost, opening.queue, "open.")
-            self._check_queue(caller, WRITE, queue)
             info = self._enter(caller, opening)
             try:
                 with _errors():
@@ -198,29 +213,26 @@ class BackupService(BackupServicer):
                 call = RestoreCall(
                     self._broker, context, caller, info, opening, queue, answer.next_number
                 )
-                await call.run()
+                judge = partial(self._judge, WRITE, opening.vhost, opening.queue)
+                with self._admission.while_allowed(caller, opening.vhost, judge):
+                    await call.run()
             finally:
                 self._infos.discard(info)
 
     # Inner
 
-    def _check_vhost(self, caller: Caller, vhost: str) -> None:
-        """Refuse a vhost where the caller has no permission, before it is said what is there.
+    def _judge(self, operation: str, vhost: str, queue: str, who: User) -> None:
+        """Ask again, of a user as of now; see `_check_copies`."""
+        permissions = self._broker.permissions
+        check_copies(who, permissions.may_enter, permissions.may, operation, vhost, queue)
+
+    def _check_copies(self, caller: Caller, operation: str, vhost: str, queue: str) -> None:
+        """Refuse the bodies of a queue before it is said whether there is one.
 
         Raises:
             AmqpError: ACCESS_REFUSED.
         """
-        if not self._broker.permissions.may_enter(caller.user, vhost):
-            raise refused(stranger_text(caller.user, vhost))
-
-    def _check_queue(self, caller: Caller, operation: str, queue: Queue) -> None:
-        """Refuse the bodies of a queue to callers without a permission for them.
-
-        Raises:
-            AmqpError: ACCESS_REFUSED.
-        """
-        may = self._broker.permissions.may
-        check_allowed(may, caller.user, queue.vhost, operation, QUEUE, queue.name)
+        self._judge(operation, vhost, queue, User(caller.user, caller.tags))
 
     async def _queue(self, vhost: str, name: str, within: str = "") -> Queue:
         broker = self._broker
@@ -258,7 +270,7 @@ class BackupService(BackupServicer):
         return info
 
     async def _send(
-        self, node: int, point: int, request: pb.ReadPointRequest, context: Any
+        self, node: int, point: int, request: pb.ReadPointRequest, context: Any, user: str
     ) -> None:
         """Send chunks until all that was asked for is sent."""
         after, left = request.after_id, request.messages_max or NUMBER_MAX
@@ -267,9 +279,10 @@ class BackupService(BackupServicer):
         await context.send_initial_metadata(())  # else a first write that stalls cannot be ended
         while left > 0:
             asked = BackupRead(point=point, after=after, messages=min(most, left), octets=octets)
-            answer = _checked(await self._client.read(node, asked))
+            answer = _checked(await self._client.read(node, asked, user))
             if not answer.heads:
                 return
+            check_chunk(len(answer.batch))
             after = last_id(answer.heads)
             count = len(answer.heads) // HEAD_OCTETS
             left -= count
@@ -291,6 +304,8 @@ def _errors() -> Iterator[None]:
         yield
     except NodeSilentError as error:
         raise CallError(_CODE.UNAVAILABLE, "NODE_SILENT", str(error), retry_ms=RETRY_MS) from error
+    except NodeTooOldError as error:
+        raise upgrade_pending(str(error)) from error
     except QueueGoneError as error:
         raise AmqpError(NOT_FOUND, str(error), "queue") from error
 
@@ -299,6 +314,8 @@ def _checked(answer: BackupAnswer) -> BackupAnswer:
     """Return an answer that is none of refusal."""
     if answer.status == OK:
         return answer
+    if answer.status == DENIED:  # the point could be opened: its owner had the permission then
+        raise taken_away(refused(answer.text))
     code, reason = _REFUSALS[answer.status]
     retry_ms = RETRY_MS if code is _CODE.UNAVAILABLE else 0
     raise CallError(code, reason, answer.text, retry_ms=retry_ms)

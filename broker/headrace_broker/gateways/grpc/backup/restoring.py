@@ -16,13 +16,12 @@ from headrace_broker.codecs.batch import (
     message_route,
 )
 from headrace_broker.codecs.field import properties_problem
-from headrace_broker.core.queue.publisher import SEQUENCE_MAX
+from headrace_broker.core.queue.messages.publisher import SEQUENCE_MAX
 from headrace_broker.core.routing.routing import Resolution
-from headrace_broker.gateways.grpc.authentication import Caller
-from headrace_broker.gateways.grpc.errors import CallError, Context, bad_field
-from headrace_broker.gateways.grpc.pb.backup_pb2 import RestoreBatch, RestoreOpen
-from headrace_broker.gateways.grpc.pb.messaging_pb2 import PublishOpen, PublishResponse
-from headrace_broker.gateways.grpc.publishing import PublishCall
+from headrace_broker.gateways.grpc.messaging.publishing import PublishCall
+from headrace_broker.gateways.grpc.server.authentication import Caller
+from headrace_broker.gateways.grpc.server.errors import CallError, Context, bad_field
+from headrace_broker.gateways.grpc.server.request_parser import BatchParser
 from headrace_broker.model.definition import Queue
 from headrace_broker.model.limits import (
     NAME_OCTETS_MAX,
@@ -32,11 +31,19 @@ from headrace_broker.model.limits import (
     STREAM_BATCH_OCTETS_MAX,
 )
 from headrace_broker.model.message import Publish
-from headrace_broker.runtime.port import Broker, ConnectionInfo
-from headrace_broker.runtime.router import Route
-from headrace_broker.runtime.traffic import ExchangeTraffic
+from headrace_broker.runtime.broker_port import Broker
+from headrace_broker.runtime.contract.port import ConnectionInfo
+from headrace_broker.runtime.contract.traffic import ExchangeTraffic
+from headrace_broker.runtime.routing.router import Route
+from headrace_protos.broker.v1.backup_pb2 import (
+    RestoreBatch,
+    RestoreOpen,
+    RestoreRequest,
+)
+from headrace_protos.broker.v1.messaging_pb2 import PublishOpen, PublishResponse
 
 PROTOCOL: Final = "gRPC Restore"
+_PARSE_BATCH: Final = BatchParser(RestoreRequest.FromString, spine=(2,), body=2)
 
 
 class RestoreCall(PublishCall):
@@ -67,8 +74,9 @@ class RestoreCall(PublishCall):
         )
         super().__init__(broker, context, caller, info, publishing)
         info.protocol = PROTOCOL
+        self._parse = _PARSE_BATCH
         self._queue = queue
-        self._octets_max = broker.limits.message_bytes_max
+        self._octets_max = broker.limits.whole_bytes_max
         self._next_sequence = next_number
         self._stream.publisher.target = Route(
             *("", queue.name, Resolution(True, False, (queue.name,)), (queue,)),

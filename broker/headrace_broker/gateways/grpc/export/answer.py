@@ -9,9 +9,8 @@ from typing import Final
 import grpc
 
 from headrace_broker.codecs.column_block import Schema
-from headrace_broker.gateways.grpc.errors import RETRY_MS, CallError
-from headrace_broker.gateways.grpc.pb import export_pb2 as pb
-from headrace_broker.runtime.export_log import (
+from headrace_broker.gateways.grpc.server.errors import RETRY_MS, CallError
+from headrace_broker.runtime.export.log import (
     Block,
     DataGoneError,
     ExportError,
@@ -26,6 +25,7 @@ from headrace_broker.runtime.export_log import (
     UnknownShardError,
 )
 from headrace_broker.runtime.telemetry.segment import inflated
+from headrace_protos.broker.v1 import export_pb2 as pb
 
 _CODE: Final = grpc.StatusCode
 _REASONS: Final[dict[type[ExportError], tuple[grpc.StatusCode, str, str]]] = {

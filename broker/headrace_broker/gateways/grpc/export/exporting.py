@@ -6,39 +6,41 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 from contextlib import aclosing
+from functools import partial
 from typing import Any, Final
 
 import grpc
 
-from headrace_broker.catalog.access import Caller
-from headrace_broker.gateways.grpc.call import Admission
-from headrace_broker.gateways.grpc.desk import check_name
-from headrace_broker.gateways.grpc.errors import RETRY_MS, CallError, Context, bad_field
-from headrace_broker.gateways.grpc.export_answer import (
+from headrace_broker.catalog.access import Caller, refused
+from headrace_broker.catalog.permission_watch import ANYWHERE
+from headrace_broker.gateways.grpc.export.answer import (
     block_message,
     export_errors,
     group_message,
     schema_message,
     shard_message,
 )
-from headrace_broker.gateways.grpc.pb import export_pb2 as pb
-from headrace_broker.gateways.grpc.pb.export_pb2_grpc import (
-    ExportServicer,
-    add_ExportServicer_to_server,
-)
-from headrace_broker.gateways.grpc.unary import serve
+from headrace_broker.gateways.grpc.server.call import Admission
+from headrace_broker.gateways.grpc.server.errors import RETRY_MS, CallError, Context, bad_field
+from headrace_broker.gateways.grpc.server.lookup import check_name
+from headrace_broker.gateways.grpc.server.unary import serve
 from headrace_broker.model.limits import (
     EXPORT_CHUNK_OCTETS,
     EXPORT_OPENER_OCTETS_MAX,
     EXPORT_READS_MAX,
     NAME_OCTETS_MAX,
 )
-from headrace_broker.runtime.export_log import Block, ExportLog
+from headrace_broker.runtime.export.log import Block, ExportLog, UnknownShardError
 from headrace_broker.runtime.telemetry.schema import (
     DEBT_EDGES,
     FLOW_EVENTS,
     FLOW_SAMPLES,
     QUEUE_EVENTS,
+)
+from headrace_protos.broker.v1 import export_pb2 as pb
+from headrace_protos.broker.v1.export_pb2_grpc import (
+    ExportServicer,
+    add_ExportServicer_to_server,
 )
 
 STALL_SECONDS_MAX: Final = 60.0  # a client may leave an answer unread for so long
@@ -119,8 +121,10 @@ class ExportService(ExportServicer):
                     code, reason = grpc.StatusCode.RESOURCE_EXHAUSTED, "TOO_MANY_READS"
                     raise CallError(code, reason, text, retry_ms=RETRY_MS)
                 self.reads += 1
+                judge = partial(_judge, log, request.shard)
                 try:
-                    await self._send(log, request, context)
+                    with self._admission.while_allowed(client, ANYWHERE, judge):
+                        await self._send(log, request, context)
                 finally:
                     self.reads -= 1
 
@@ -279,6 +283,18 @@ class _Answer:
         except TimeoutError:
             text = f"nothing was read for {STALL_SECONDS_MAX:.0f} s"
             raise CallError(grpc.StatusCode.ABORTED, "NOT_READ", text) from None
+
+
+def _judge(log: ExportLog, shard: str, who: Caller) -> None:
+    """Refuse a shard to who read it until now.
+
+    Raises:
+        AmqpError: ACCESS_REFUSED.
+    """
+    try:
+        log.check(who, shard)
+    except UnknownShardError as error:  # so is one answered that somebody may not know of
+        raise refused(f"access to shard '{shard}' refused for user '{who.name}'") from error
 
 
 def _what(name: pb.ExportGroupName) -> str:

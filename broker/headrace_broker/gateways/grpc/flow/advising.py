@@ -9,7 +9,13 @@ from typing import Final
 
 import grpc
 
-from headrace_broker.catalog.access import Caller, check_makes_policies, check_manages
+from headrace_broker.catalog.access import (
+    Caller,
+    check_author,
+    check_makes_policies,
+    check_manages,
+    taken_back_by,
+)
 from headrace_broker.catalog.advice import (
     CONSUMERS,
     HIGH_WATERMARK,
@@ -21,16 +27,16 @@ from headrace_broker.catalog.advice import (
 from headrace_broker.catalog.command import DeleteAdvice, PutAdvice
 from headrace_broker.catalog.governance import ADVICE_FULL
 from headrace_broker.catalog.result import Refused
-from headrace_broker.gateways.grpc.call import Admission
-from headrace_broker.gateways.grpc.desk import Desk, check_name, done
-from headrace_broker.gateways.grpc.errors import RETRY_MS, CallError, Context, bad_field
-from headrace_broker.gateways.grpc.pb import advice_pb2 as pb
-from headrace_broker.gateways.grpc.pb.advice_pb2_grpc import (
+from headrace_broker.gateways.grpc.server.call import Admission
+from headrace_broker.gateways.grpc.server.errors import RETRY_MS, CallError, Context, bad_field
+from headrace_broker.gateways.grpc.server.lookup import LookupService, check_name, done
+from headrace_broker.gateways.grpc.server.unary import serve
+from headrace_broker.model.limits import ADVICE_AUTHOR_OCTETS_MAX
+from headrace_protos.broker.v1 import advice_pb2 as pb
+from headrace_protos.broker.v1.advice_pb2_grpc import (
     AdviceServicer,
     add_AdviceServicer_to_server,
 )
-from headrace_broker.gateways.grpc.unary import serve
-from headrace_broker.model.limits import ADVICE_AUTHOR_OCTETS_MAX
 
 _KINDS: Final = {
     pb.ADVICE_KIND_CONSUMERS: CONSUMERS,
@@ -57,7 +63,7 @@ class AdviceService(AdviceServicer):
     name = pb.DESCRIPTOR.services_by_name["Advice"].full_name
 
     def __init__(
-        self, desk: Desk, admission: Admission, clock_ms: Callable[[], int] = _unix_ms
+        self, desk: LookupService, admission: Admission, clock_ms: Callable[[], int] = _unix_ms
     ) -> None:
         self._desk = desk
         self._admission = admission
@@ -76,6 +82,8 @@ class AdviceService(AdviceServicer):
 
     async def _put(self, who: Caller, request: pb.PutAdviceRequest) -> pb.PutAdviceResponse:
         check_makes_policies(who)
+        for given in request.items:
+            check_author(who, given.author or who.name)
         now_ms = self._clock_ms()
         items = tuple(
             _advice(f"items[{number}]", item, who.name, now_ms)
@@ -120,11 +128,12 @@ class AdviceService(AdviceServicer):
         self, who: Caller, request: pb.DeleteAdviceRequest
     ) -> pb.DeleteAdviceResponse:
         check_makes_policies(who)
+        author = taken_back_by(who, request.author)
         check_name("queue", request.queue)
-        _check_author(request.author)
+        _check_author(author)
         kind = "" if not request.kind else _kind("kind", request.kind)
         await self._desk.enter(who, request.vhost)
-        command = DeleteAdvice(request.vhost, request.queue, kind, request.author)
+        command = DeleteAdvice(request.vhost, request.queue, kind, author)
         count: int = done(await self._desk.node.submit(command), "queue")
         return pb.DeleteAdviceResponse(items=count)
 
@@ -145,7 +154,7 @@ def _advice(field: str, item: pb.AdviceItem, user: str, now_ms: int) -> Advice:
         current=item.current,
         reason=item.reason,
         valid_until_ms=item.valid_until_ms,
-        author=item.author or user,
+        author=user,
         given_ms=now_ms,
         figures=tuple((name, repr(value)) for name, value in sorted(item.figures.items())),
     )

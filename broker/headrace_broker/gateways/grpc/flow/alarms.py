@@ -8,10 +8,10 @@ from typing import Final
 
 from headrace_broker.catalog.access import Caller
 from headrace_broker.flow.alarm import STAGE_ALARM, STAGE_RELIEF
-from headrace_broker.gateways.grpc.pb import flow_pb2 as messages
-from headrace_broker.gateways.grpc.watching import Watches
+from headrace_broker.gateways.grpc.flow.watching import Watches
 from headrace_broker.model.limits import ALARM_LOOK_MS, WATCH_HEARTBEAT_MS
-from headrace_broker.runtime.alarm_watch import CLEAR, CLOCK, AlarmWatch, Key, Scarcity
+from headrace_broker.runtime.alarm.alarm_watch import CLEAR, CLOCK, AlarmWatch, Key, Scarcity
+from headrace_protos.broker.v1 import flow_pb2 as messages
 
 _KINDS: Final = {"memory": messages.MEMORY, "disk": messages.DISK, CLOCK: messages.CLOCK}
 _STAGES: Final = {
@@ -21,7 +21,7 @@ _STAGES: Final = {
 }
 
 
-class AlarmTeller:
+class AlarmNotifier:
     """Knows what one client was told, and what is news for it.
 
     Args:
@@ -69,9 +69,9 @@ class AlarmWatching:
             AmqpError: the caller may not look, or not any more.
         """
         self._watches.caller(who.name)
-        teller = AlarmTeller(self._watch)
+        teller = AlarmNotifier(self._watch)
         now = asyncio.get_running_loop().time
-        with self._watches.one_more():
+        with self._watches.one_more() as stopping:
             told = now()
             while True:
                 news = self._watch.news
@@ -83,7 +83,7 @@ class AlarmWatching:
                     yield message
                     told = now()
                 else:
-                    await self._watches.wait(news, ALARM_LOOK_MS / 1000)
+                    await self._watches.wait(news, stopping, ALARM_LOOK_MS / 1000)
 
 
 def heartbeat() -> messages.WatchAlarmsResponse:

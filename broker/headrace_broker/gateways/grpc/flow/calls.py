@@ -13,23 +13,23 @@ from headrace_broker.catalog.access import (
     check_monitors,
 )
 from headrace_broker.catalog.command import SetParameter
-from headrace_broker.gateways.grpc.desk import Desk, check_name, done
-from headrace_broker.gateways.grpc.errors import CallError, bad_field
-from headrace_broker.gateways.grpc.flow_rendering import (
+from headrace_broker.catalog.viewer import Viewer, viewer_of
+from headrace_broker.gateways.grpc.flow.rendering import (
     render_connection,
     render_explanation,
     render_limit,
     render_queue,
 )
-from headrace_broker.gateways.grpc.pb import flow_pb2 as messages
+from headrace_broker.gateways.grpc.server.errors import CallError, bad_field
+from headrace_broker.gateways.grpc.server.lookup import LookupService, check_name, done
 from headrace_broker.model.flow_parameter import PARAMETERS, parameter_problem, stored_value
 from headrace_broker.model.flow_status import Explanation
 from headrace_broker.model.limits import FLOW_ROWS_MAX
-from headrace_broker.runtime.flow_report import (
+from headrace_broker.runtime.explain.flow_report import (
     AmbiguousNameError,
     UnknownNameError,
-    Viewer,
 )
+from headrace_protos.broker.v1 import flow_pb2 as messages
 
 ROWS: Final = 50  # of a listing where nothing else is said; a screen of them
 SUBJECT_OCTETS_MAX: Final = 1024  # of a connection's name; no name is longer
@@ -38,7 +38,7 @@ SUBJECT_OCTETS_MAX: Final = 1024  # of a connection's name; no name is longer
 class FlowCalls:
     """Explains and lists."""
 
-    def __init__(self, desk: Desk) -> None:
+    def __init__(self, desk: LookupService) -> None:
         self._desk = desk
 
     async def why(self, who: Caller, request: messages.WhyRequest) -> messages.WhyResponse:
@@ -50,7 +50,7 @@ class FlowCalls:
         subject = getattr(request, kind)
         if not 1 <= len(subject.encode()) <= SUBJECT_OCTETS_MAX:
             raise bad_field(kind, f"must have 1 to {SUBJECT_OCTETS_MAX} octets")
-        viewer = viewer_of(self._desk, who)
+        viewer = viewer_of(who, self._desk.view)
         try:
             found = await self._explain(who, kind, subject, request.vhost, viewer)
         except UnknownNameError as error:
@@ -66,7 +66,7 @@ class FlowCalls:
         if kind == "connection":
             return await report.why_connection(subject, viewer)
         if kind == "queue" or vhost:
-            await self._desk.known_vhost(vhost)
+            await self._desk.known_vhost(who, vhost)
             self._desk.check_sees(who, vhost)
         if kind == "queue":
             queue = await self._desk.known_queue(vhost, subject, "queue")
@@ -78,7 +78,8 @@ class FlowCalls:
         check_manages(who)
         connections = _count("connections", request.connections)
         queues = _count("queues", request.queues)
-        viewer, view = viewer_of(self._desk, who), self._desk.view
+        view = self._desk.view
+        viewer = viewer_of(who, view)
         report = self._desk.node.flow_report
         top = await report.top(connections, viewer)
         largest = await report.queues(viewer)
@@ -93,7 +94,7 @@ class FlowCalls:
 class LimitCalls:
     """Tells and changes the limits of flow control."""
 
-    def __init__(self, desk: Desk) -> None:
+    def __init__(self, desk: LookupService) -> None:
         self._desk = desk
 
     async def list(
@@ -135,11 +136,6 @@ class LimitCalls:
 
     def _render(self, name: str) -> messages.Limit:
         return render_limit(name, self._desk.status.flow_limits()[name])
-
-
-def viewer_of(desk: Desk, who: Caller) -> Viewer:
-    """Return what a caller may see of flow control."""
-    return Viewer(who.name, who.monitors, lambda vhost: who.sees(desk.view, vhost))
 
 
 def _count(field: str, asked: int) -> int:

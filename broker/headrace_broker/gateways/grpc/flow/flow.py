@@ -5,23 +5,25 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
+from functools import partial
 from typing import Any
 
 import grpc
 
-from headrace_broker.catalog.access import Caller
-from headrace_broker.gateways.grpc.alarms import AlarmWatching
-from headrace_broker.gateways.grpc.call import Admission
-from headrace_broker.gateways.grpc.desk import Desk
-from headrace_broker.gateways.grpc.errors import RETRY_MS, CallError, Context
-from headrace_broker.gateways.grpc.flow_calls import FlowCalls, LimitCalls
-from headrace_broker.gateways.grpc.flow_watching import FlowWatching
-from headrace_broker.gateways.grpc.pb import flow_pb2 as messages
-from headrace_broker.gateways.grpc.pb.flow_pb2_grpc import FlowServicer, add_FlowServicer_to_server
-from headrace_broker.gateways.grpc.unary import serve
-from headrace_broker.gateways.grpc.watching import Watches
-from headrace_broker.runtime.alarm_watch import AlarmWatch
-from headrace_broker.runtime.flow_watch import FlowWatch, WatchFailedError
+from headrace_broker.catalog.access import Caller, check_manages
+from headrace_broker.catalog.permission_watch import ANYWHERE
+from headrace_broker.gateways.grpc.flow.alarms import AlarmWatching
+from headrace_broker.gateways.grpc.flow.calls import FlowCalls, LimitCalls
+from headrace_broker.gateways.grpc.flow.watching import Watches
+from headrace_broker.gateways.grpc.flow.watching_flow import FlowWatching
+from headrace_broker.gateways.grpc.server.call import Admission
+from headrace_broker.gateways.grpc.server.errors import RETRY_MS, CallError, Context
+from headrace_broker.gateways.grpc.server.lookup import LookupService
+from headrace_broker.gateways.grpc.server.unary import serve
+from headrace_broker.runtime.alarm.alarm_watch import AlarmWatch
+from headrace_broker.runtime.explain.flow_watch import FlowWatch, WatchFailedError
+from headrace_protos.broker.v1 import flow_pb2 as messages
+from headrace_protos.broker.v1.flow_pb2_grpc import FlowServicer, add_FlowServicer_to_server
 
 
 class FlowService(FlowServicer):
@@ -38,7 +40,7 @@ class FlowService(FlowServicer):
 
     def __init__(
         self,
-        desk: Desk,
+        desk: LookupService,
         admission: Admission,
         flow_watch: FlowWatch,
         alarm_watch: AlarmWatch,
@@ -72,8 +74,10 @@ class FlowService(FlowServicer):
         """Tell what is stopped, and each change."""
         async with self._admission.call(context) as client:
             who = Caller(client.user, client.tags)
+            judge = partial(self._flow.judge, request.vhost)
             try:
-                await _write(context, self._flow.stream(who, request))
+                with self._admission.while_allowed(client, ANYWHERE, judge):
+                    await _write(context, self._flow.stream(who, request))
             except WatchFailedError as error:
                 code = grpc.StatusCode.UNAVAILABLE
                 raise CallError(code, "WATCH_FAILED", str(error), retry_ms=RETRY_MS) from error
@@ -84,7 +88,8 @@ class FlowService(FlowServicer):
         """Tell what is scarce, and each change."""
         async with self._admission.call(context) as client:
             who = Caller(client.user, client.tags)
-            await _write(context, self._alarms.stream(who, request))
+            with self._admission.while_allowed(client, ANYWHERE, check_manages):
+                await _write(context, self._alarms.stream(who, request))
 
     async def ListLimits(
         self, request: messages.ListLimitsRequest, context: Context

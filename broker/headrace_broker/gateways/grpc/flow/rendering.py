@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from headrace_broker.catalog.view import CatalogView
+from headrace_broker.catalog.viewer import Viewer
 from headrace_broker.flow.explanation import binding_group, binding_limit
-from headrace_broker.gateways.grpc.pb import flow_pb2 as messages
 from headrace_broker.model.flow_parameter import PARAMETERS, Value, shown_value
 from headrace_broker.model.flow_status import (
     CauseStatus,
@@ -14,8 +14,8 @@ from headrace_broker.model.flow_status import (
     Explanation,
     QueueFlow,
 )
-from headrace_broker.runtime.flow_report import Viewer
-from headrace_broker.runtime.flow_settings import Setting
+from headrace_broker.runtime.intake.flow_settings import Setting
+from headrace_protos.broker.v1 import flow_pb2 as messages
 
 
 def render_windows(figures: Sequence[float]) -> messages.Windows:
@@ -96,6 +96,10 @@ def render_cause(cause: CauseStatus, viewer: Viewer) -> messages.Cause:
         message_rate=round(cause.message_rate, 4),
         octet_rate=round(cause.octet_rate, 4),
         share=round(cause.share, 4),
+        gone=cause.gone,
+        messages_queued=cause.queued_messages,
+        octets_queued=cause.queued_octets,
+        last_brought_ms=cause.last_ms,
     )
 
 
@@ -121,6 +125,7 @@ def render_explanation(
         causes=[render_cause(cause, viewer) for cause in found.causes],
         held=[render_connection(row, view, viewer) for row in found.held],
         missing_nodes=found.missing,
+        shares_of=found.shares_of,
     )
 
 

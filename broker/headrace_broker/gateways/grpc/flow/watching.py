@@ -10,7 +10,7 @@ import grpc
 
 from headrace_broker.catalog.access import Caller, check_manages
 from headrace_broker.catalog.view import CatalogView
-from headrace_broker.gateways.grpc.errors import RETRY_MS, CallError
+from headrace_broker.gateways.grpc.server.errors import RETRY_MS, CallError
 from headrace_broker.model.limits import WATCHES_MAX
 
 
@@ -28,8 +28,8 @@ class Watches:
         self._reason = ""
 
     @contextlib.contextmanager
-    def one_more(self) -> Iterator[None]:
-        """Count a watcher within.
+    def one_more(self) -> Iterator[asyncio.Event]:
+        """Count a watcher within, and give what is set when this node's clients are to go.
 
         Raises:
             CallError: RESOURCE_EXHAUSTED, there are too many.
@@ -40,7 +40,7 @@ class Watches:
             raise CallError(code, "TOO_MANY_WATCHES", text, retry_ms=RETRY_MS)
         self._count += 1
         try:
-            yield
+            yield self._stopping
         finally:
             self._count -= 1
 
@@ -65,13 +65,17 @@ class Watches:
         check_manages(found)
         return found
 
-    async def wait(self, news: asyncio.Event, seconds: float) -> None:
+    async def wait(self, news: asyncio.Event, stopping: asyncio.Event, seconds: float) -> None:
         """Wait until there are news, or for so long.
+
+        Args:
+            news: set when there are some.
+            stopping: of the watcher: its stop may come while it does not wait.
+            seconds: the time.
 
         Raises:
             CallError: UNAVAILABLE, this node's clients are to go.
         """
-        stopping = self._stopping
         waiting = [asyncio.ensure_future(each.wait()) for each in (news, stopping)]
         try:
             await asyncio.wait(waiting, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)

@@ -5,27 +5,26 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator
 from itertools import islice
 
-from headrace_broker.catalog.access import Caller
+from headrace_broker.catalog.access import Caller, check_manages
 from headrace_broker.catalog.view import CatalogView
-from headrace_broker.gateways.grpc.desk import Desk, check_name
-from headrace_broker.gateways.grpc.errors import bad_field
-from headrace_broker.gateways.grpc.flow_calls import viewer_of
-from headrace_broker.gateways.grpc.flow_rendering import (
+from headrace_broker.catalog.viewer import Viewer, shown_connection, viewer_of
+from headrace_broker.gateways.grpc.flow.rendering import (
     queue_name,
     render_cause,
     render_connection,
     render_queue,
 )
-from headrace_broker.gateways.grpc.pb import flow_pb2 as messages
-from headrace_broker.gateways.grpc.watching import Watches
+from headrace_broker.gateways.grpc.flow.watching import Watches
+from headrace_broker.gateways.grpc.server.errors import bad_field
+from headrace_broker.gateways.grpc.server.lookup import LookupService, check_name
 from headrace_broker.model.flow import RUNNING
 from headrace_broker.model.limits import WATCH_CHANGES, WATCH_HEARTBEAT_MS
-from headrace_broker.runtime.flow_lookout import FlowState, Key, Picture
-from headrace_broker.runtime.flow_report import Viewer
-from headrace_broker.runtime.flow_watch import FlowWatch
+from headrace_broker.runtime.explain.flow_collector import FlowSnapshot, FlowState, Key
+from headrace_broker.runtime.explain.flow_watch import FlowWatch
+from headrace_protos.broker.v1 import flow_pb2 as messages
 
 
-class FlowTeller:
+class FlowNotifier:
     """Knows what one client was told, and what is news for it.
 
     Args:
@@ -40,7 +39,7 @@ class FlowTeller:
         self._around: tuple[tuple[str, ...], int] = ((), 0)
         self._complete = False
 
-    def news(self, picture: Picture, viewer: Viewer) -> messages.WatchFlowResponse | None:
+    def news(self, picture: FlowSnapshot, viewer: Viewer) -> messages.WatchFlowResponse | None:
         """Return the next message, None when all was told; it counts as told from now on.
 
         Args:
@@ -48,8 +47,11 @@ class FlowTeller:
             viewer: who is told.
         """
         visible = {
-            key: state for key, state in picture.states.items() if self._wants(state, viewer)
+            key: state
+            for key, each in picture.states.items()
+            if (state := self._shown(each, viewer)) is not None
         }
+        self._forget_hidden(viewer)
         changed = (
             (key, state)
             for key, state in visible.items()
@@ -78,6 +80,23 @@ class FlowTeller:
             missing_nodes=missing, left_out=left_out, heartbeat_ms=WATCH_HEARTBEAT_MS
         )
 
+    def _shown(self, state: FlowState, viewer: Viewer) -> FlowState | None:
+        """Return a state as the client may see it, None for one that it is not to hear of."""
+        if not self._wants(state, viewer):
+            return None
+        if state.connection is not None:
+            row = shown_connection(state.connection, self._view, viewer)
+            state = state._replace(connection=row)
+        if viewer.hides(self._view, state.group):
+            state = state._replace(group=0, causes=())  # whose they are, and how many
+        return state
+
+    def _forget_hidden(self, viewer: Viewer) -> None:
+        """Forget queues that may not be seen any more: nothing is told of them, not even an end."""
+        for key, told in list(self._told.items()):
+            if told.queue is not None and not viewer.sees_vhost(told.queue.vhost):
+                del self._told[key]
+
     def _wants(self, state: FlowState, viewer: Viewer) -> bool:
         request = self._request
         connection, queue = state.connection, state.queue
@@ -90,7 +109,7 @@ class FlowTeller:
             if request.without_queues or not viewer.sees_vhost(queue.vhost):
                 return False
             vhost = queue.vhost
-        if request.vhost and vhost != request.vhost:
+        if request.vhost and (vhost != request.vhost or not viewer.sees_vhost(vhost)):
             return False
         return not request.queue or queue_name(state.group, self._view, viewer) == request.queue
 
@@ -110,7 +129,8 @@ class FlowTeller:
 
     def _change(self, state: FlowState, viewer: Viewer) -> messages.FlowChange:
         if state.connection is not None:
-            shown = render_connection(state.connection, self._view, viewer)
+            row = shown_connection(state.connection, self._view, viewer)
+            shown = render_connection(row, self._view, viewer)
             return messages.FlowChange(connection=shown)
         assert state.queue is not None
         return messages.FlowChange(queue=render_queue(state.queue, state.stopped_count))
@@ -125,7 +145,7 @@ class FlowWatching:
         watches: counts the streams.
     """
 
-    def __init__(self, desk: Desk, watch: FlowWatch, watches: Watches) -> None:
+    def __init__(self, desk: LookupService, watch: FlowWatch, watches: Watches) -> None:
         self._desk = desk
         self._watch = watch
         self._watches = watches
@@ -139,24 +159,35 @@ class FlowWatching:
             CallError: a field of the request is wrong, or the stream ends.
             AmqpError: the caller may not look, or not any more.
         """
-        await self._check(self._watches.caller(who.name), request)
-        teller = FlowTeller(request, self._desk.view)
-        with self._watches.one_more():
+        caller = self._watches.caller(who.name)
+        with self._watches.one_more() as stopping:
+            await self._check(caller, request)
+            teller = FlowNotifier(request, self._desk.view)
             async with self._watch.watching():
                 while True:
                     news = self._watch.news
-                    viewer = viewer_of(self._desk, self._watches.caller(who.name))
+                    viewer = viewer_of(self._watches.caller(who.name), self._desk.view)
                     message = teller.news(self._watch.picture, viewer)
                     if message is not None:
                         yield message
                         continue
-                    await self._watches.wait(news, WATCH_HEARTBEAT_MS / 1000)
+                    await self._watches.wait(news, stopping, WATCH_HEARTBEAT_MS / 1000)
                     if not news.is_set():
                         yield teller.heartbeat()
 
+    def judge(self, vhost: str, who: Caller) -> None:
+        """Refuse a stream about a vhost, or "" about all, to who may not look any more.
+
+        Raises:
+            AmqpError: ACCESS_REFUSED.
+        """
+        check_manages(who)
+        if vhost:
+            self._desk.check_sees(who, vhost)
+
     async def _check(self, who: Caller, request: messages.WatchFlowRequest) -> None:
         if request.vhost:
-            await self._desk.known_vhost(request.vhost)
+            await self._desk.known_vhost(who, request.vhost)
             self._desk.check_sees(who, request.vhost)
         if request.queue:
             if not request.vhost:

@@ -8,7 +8,7 @@ from typing import Final
 
 import grpc
 
-from headrace_broker.core.queue.lease_effect import (
+from headrace_broker.core.queue.state.lease_effect import (
     EXPIRED,
     HELD,
     LEASE_FENCED,
@@ -25,12 +25,12 @@ from headrace_broker.core.queue.lease_effect import (
     LeaseAnswer,
     LeaseInfo,
 )
-from headrace_broker.gateways.grpc.errors import RETRY_MS, CallError, upgrade_pending
-from headrace_broker.gateways.grpc.pb import lease_pb2 as pb
-from headrace_broker.gateways.grpc.pb.message_pb2 import Range
+from headrace_broker.gateways.grpc.server.errors import RETRY_MS, CallError, upgrade_pending
 from headrace_broker.model.limits import LEASE_GROUPS_MAX, LEASES_MAX
-from headrace_broker.runtime.group_commands import TooEarlyError
-from headrace_broker.runtime.leader_client import LeaderUnavailableError, QueueGoneError
+from headrace_broker.runtime.lease.group_commands import TooEarlyError
+from headrace_broker.runtime.rpc.leader_client import LeaderUnavailableError, QueueGoneError
+from headrace_protos.broker.v1 import lease_pb2 as pb
+from headrace_protos.broker.v1.message_pb2 import Range
 
 _ROWS_SHOWN: Final = 16  # rows of message ids in an error's metadata, which travels as a header
 _STATES: Final = {

@@ -12,12 +12,12 @@ from headrace_broker.codecs.column_block import (
     encode_columns,
 )
 from headrace_broker.codecs.message_columns import INT32_MAX, MESSAGE_COLUMNS, MessageColumns
-from headrace_broker.gateways.grpc.export_answer import block_message, schema_message
-from headrace_broker.gateways.grpc.lease_rows import HEAD
-from headrace_broker.gateways.grpc.pb import lease_pb2 as pb
+from headrace_broker.gateways.grpc.export.answer import block_message, schema_message
+from headrace_broker.gateways.grpc.lease.rows import HEAD
 from headrace_broker.model.limits import LEASE_DECODED_MESSAGES_MAX
-from headrace_broker.runtime.export_log import Block
-from headrace_broker.runtime.leasing import Fetched
+from headrace_broker.runtime.export.log import Block
+from headrace_broker.runtime.lease.leasing import Fetched
+from headrace_protos.broker.v1 import lease_pb2 as pb
 
 SCHEMA: Final = Schema(
     1,

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Final, NamedTuple, Protocol
 
 import grpc
 
-from headrace_broker.core.queue.lease_effect import LEASE_GONE, GroupInfo, LeaseInfo
-from headrace_broker.gateways.grpc.authentication import Caller
-from headrace_broker.gateways.grpc.call import Admission
-from headrace_broker.gateways.grpc.consuming import find_queue
-from headrace_broker.gateways.grpc.errors import RETRY_MS, CallError, Context, bad_field
-from headrace_broker.gateways.grpc.lease_answer import (
+from headrace_broker.core.queue.state.lease_effect import LEASE_GONE, GroupInfo, LeaseInfo
+from headrace_broker.gateways.grpc.lease.answer import (
     answered_group,
     check_status,
     checked,
@@ -21,13 +18,18 @@ from headrace_broker.gateways.grpc.lease_answer import (
     leader_errors,
     lease_state,
 )
-from headrace_broker.gateways.grpc.lease_columns import LeaseColumns
-from headrace_broker.gateways.grpc.lease_rows import LeaseBlocks, LeaseRows
-from headrace_broker.gateways.grpc.messaging import check_vhost
-from headrace_broker.gateways.grpc.pb import lease_pb2 as pb
-from headrace_broker.gateways.grpc.pb.lease_pb2_grpc import (
-    LeaseServicer,
-    add_LeaseServicer_to_server,
+from headrace_broker.gateways.grpc.lease.columns import LeaseColumns
+from headrace_broker.gateways.grpc.lease.rows import LeaseBlocks, LeaseRows
+from headrace_broker.gateways.grpc.messaging.consuming import check_reads, find_queue
+from headrace_broker.gateways.grpc.messaging.messaging import check_vhost
+from headrace_broker.gateways.grpc.server.authentication import Caller
+from headrace_broker.gateways.grpc.server.call import Admission
+from headrace_broker.gateways.grpc.server.errors import (
+    RETRY_MS,
+    CallError,
+    Context,
+    bad_field,
+    check_chunk,
 )
 from headrace_broker.model.definition import Queue
 from headrace_broker.model.limits import (
@@ -42,8 +44,13 @@ from headrace_broker.model.limits import (
     LEASE_TTL_MS_MIN,
     NAME_OCTETS_MAX,
 )
-from headrace_broker.runtime.leasing import Fetched
-from headrace_broker.runtime.port import Broker
+from headrace_broker.runtime.broker_port import Broker
+from headrace_broker.runtime.lease.leasing import Fetched
+from headrace_protos.broker.v1 import lease_pb2 as pb
+from headrace_protos.broker.v1.lease_pb2_grpc import (
+    LeaseServicer,
+    add_LeaseServicer_to_server,
+)
 
 STALL_SECONDS_MAX: Final = 60.0  # a client may leave a chunk unread for so long
 NUMBER_MAX: Final = (1 << 62) - 1  # of leases and epochs
@@ -166,15 +173,19 @@ class LeaseService(LeaseServicer):
     ) -> None:
         """Send messages of a lease."""
         async with self._admission.call(context) as caller:
-            place = await self._place(caller, request.name)
-            _check_fetch(request)
             if self.fetches >= LEASE_FETCHES_MAX:
                 text = f"{LEASE_FETCHES_MAX} leases are being read through this node"
                 code, reason = grpc.StatusCode.RESOURCE_EXHAUSTED, "TOO_MANY_FETCHES"
                 raise CallError(code, reason, text, retry_ms=RETRY_MS)
             self.fetches += 1
             try:
-                with leader_errors():
+                place = await self._place(caller, request.name)
+                _check_fetch(request)
+                judge = partial(check_reads, self._broker, place.queue)
+                with (
+                    self._admission.while_allowed(caller, place.queue.vhost, judge),
+                    leader_errors(),
+                ):
                     await self._send(place, request, context)
             finally:
                 self.fetches -= 1
@@ -278,6 +289,7 @@ class LeaseService(LeaseServicer):
             check_status(chunk.status, place.name)
             if not chunk.message_count:
                 return
+            check_chunk(len(chunk.batch))
             response = _response(chunk, offset, form)
             offset += response.messages
             left -= response.messages

@@ -6,13 +6,13 @@ import struct
 from typing import Final
 
 from headrace_broker.codecs.batch import message_body, message_properties, message_route
-from headrace_broker.gateways.grpc.pb import lease_pb2 as pb
-from headrace_broker.gateways.grpc.pb.message_pb2 import Properties
-from headrace_broker.gateways.grpc.properties import PropertyMemory
+from headrace_broker.gateways.grpc.values.properties import PropertyMemory
 from headrace_broker.model.limits import LEASE_CHUNK_MESSAGES_MAX, LEASE_DECODED_MESSAGES_MAX
-from headrace_broker.runtime.leasing import Fetched
+from headrace_broker.runtime.lease.leasing import Fetched
+from headrace_protos.broker.v1 import lease_pb2 as pb
+from headrace_protos.broker.v1.message_pb2 import Properties
 
-HEAD: Final = struct.Struct(">QQIIII")  # as in `runtime.lease_chunk`
+HEAD: Final = struct.Struct(">QQIIII")  # as in `runtime.lease.chunk`
 
 
 class LeaseBlocks:

@@ -6,8 +6,8 @@ from typing import Any, Final, final
 
 from mypy_extensions import i64
 
-from headrace_broker.gateways.grpc.properties import NO_PROPERTIES, encode_properties
-from headrace_broker.gateways.grpc.values import SHORT_OCTETS_MAX, ValueProblemError
+from headrace_broker.gateways.grpc.values.properties import NO_PROPERTIES, encode_properties
+from headrace_broker.gateways.grpc.values.values import SHORT_OCTETS_MAX, ValueProblemError
 from headrace_broker.model.limits import (
     PROPERTIES_REMEMBERED_MAX,
     PROPERTIES_REMEMBERED_OCTETS,

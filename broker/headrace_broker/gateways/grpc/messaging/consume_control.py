@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from headrace_broker.gateways.grpc.consume_stream import ConsumeStream
-from headrace_broker.gateways.grpc.errors import CallError
-from headrace_broker.gateways.grpc.pb.messaging_pb2 import ConsumeOpen
-from headrace_broker.gateways.grpc.stream_control import forced
+from headrace_broker.gateways.grpc.messaging.consume_stream import ConsumeStream
+from headrace_broker.gateways.grpc.messaging.stream_control import forced
+from headrace_broker.gateways.grpc.server.errors import CallError
 from headrace_broker.model.status import ChannelStatus, ConsumerStatus
-from headrace_broker.runtime.flow_state import activity_status, state_name
-from headrace_broker.runtime.json_value import json_table
-from headrace_broker.runtime.port import ConnectionControl, ConnectionInfo
-from headrace_broker.runtime.traffic import ClientTraffic
+from headrace_broker.runtime.clients.flow_state import activity_status, state_name
+from headrace_broker.runtime.contract.json_value import json_table
+from headrace_broker.runtime.contract.port import ConnectionControl, ConnectionInfo
+from headrace_broker.runtime.contract.traffic import ClientTraffic
+from headrace_protos.broker.v1.messaging_pb2 import ConsumeOpen
 
 
 class ConsumeControl(ConnectionControl):

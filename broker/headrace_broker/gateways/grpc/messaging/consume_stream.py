@@ -15,21 +15,23 @@ from collections.abc import Callable
 
 from headrace_broker.codecs.batch import body_bytes, message_body_bytes
 from headrace_broker.flow.account import Account
-from headrace_broker.gateways.grpc.credit import StreamCredit
-from headrace_broker.gateways.grpc.delivery_ids import DeliveryIds
+from headrace_broker.gateways.grpc.messaging.credit import StreamCredit
+from headrace_broker.gateways.grpc.messaging.delivery_ids import DeliveryIds
+from headrace_broker.gateways.grpc.server.errors import too_large
 from headrace_broker.model.definition import Queue
+from headrace_broker.model.limits import MESSAGE_BYTES_WHOLE
 from headrace_broker.model.message import DeliveryRun
-from headrace_broker.runtime.port import (
+from headrace_broker.runtime.broker_port import Broker
+from headrace_broker.runtime.contract.port import (
     ACCEPT,
     GET_CONSUMER,
     RELEASE,
     Attachment,
-    Broker,
+    PendingConfirm,
     QueueClient,
     QueueListener,
-    Ticket,
 )
-from headrace_broker.runtime.traffic import ClientTraffic
+from headrace_broker.runtime.contract.traffic import ClientTraffic
 
 
 class Ready:
@@ -169,6 +171,9 @@ class ConsumeStream(QueueListener):
         Args:
             count_max: at most so many.
             octets_max: of their bodies; one message may exceed it.
+
+        Raises:
+            CallError: RESOURCE_EXHAUSTED, what is next is too large; all that is here went back.
         """
         taken: list[Ready] = []
         while self._runs and count_max > 0 and octets_max > 0 and self.credit.is_left:
@@ -178,10 +183,17 @@ class ConsumeStream(QueueListener):
                 at < len(run.positions) and count_max > 0 and octets_max > 0 and self.credit.is_left
             ):
                 octets = int(message_body_bytes(run.blob, run.base, run.positions[at]))
+                if octets > MESSAGE_BYTES_WHOLE:
+                    if not taken and at == start:
+                        self._refuse(octets)
+                    octets_max = 0
+                    break
                 self.credit.spend(octets)
                 octets_max -= octets
                 count_max -= 1
                 at += 1
+            if at == start:
+                break
             number, first = int(run.consumer), int(run.first) + start
             first_id = self.ids.issue(number, first, at - start, not self._no_ack)
             taken.append(Ready(run, start, at, first_id))
@@ -198,6 +210,11 @@ class ConsumeStream(QueueListener):
         if self._runs and not self.credit.is_left:
             self._is_surplus = True
         return taken
+
+    def _refuse(self, octets: int) -> None:
+        """Give a message back that cannot be sent, and all behind it; always raises."""
+        self.give_back()
+        raise too_large(f"the next message has a body of {octets} octets")
 
     def sent(self, taken: list[Ready]) -> None:
         """What was taken has been written."""
@@ -272,11 +289,11 @@ class ConsumeStream(QueueListener):
             self.ended = reason
             self._wake()
 
-    def on_confirmed(self, client: QueueClient, tickets: list[Ticket]) -> None:
+    def on_confirmed(self, client: QueueClient, tickets: list[PendingConfirm]) -> None:
         """See `QueueListener`."""
         raise AssertionError("a consume stream publishes nothing")
 
-    def on_rejected(self, client: QueueClient, tickets: list[Ticket]) -> None:
+    def on_rejected(self, client: QueueClient, tickets: list[PendingConfirm]) -> None:
         """See `QueueListener`."""
         raise AssertionError("a consume stream publishes nothing")
 

@@ -8,18 +8,46 @@ from typing import Any, Final
 import grpc
 
 from headrace_broker.catalog.access import QUEUE, check_allowed
+from headrace_broker.catalog.access import Caller as User
 from headrace_broker.catalog.permission import READ
-from headrace_broker.gateways.amqp.consumer_argument import PRIORITY, attachment, check_arguments
-from headrace_broker.gateways.amqp.handler_port import server_name
-from headrace_broker.gateways.grpc.argument_table import read_table
-from headrace_broker.gateways.grpc.consume_control import ConsumeControl
-from headrace_broker.gateways.grpc.consume_stream import ConsumeStream, Ready
-from headrace_broker.gateways.grpc.credit import CreditOverflowError
-from headrace_broker.gateways.grpc.deliveries import DeliveryWriter
-from headrace_broker.gateways.grpc.desk import check_name
-from headrace_broker.gateways.grpc.errors import CallError, Context, bad_field, from_amqp
-from headrace_broker.gateways.grpc.pb.message_pb2 import Range
-from headrace_broker.gateways.grpc.pb.messaging_pb2 import (
+from headrace_broker.gateways.consuming.consumer_argument import (
+    PRIORITY,
+    attachment,
+    check_arguments,
+)
+from headrace_broker.gateways.consuming.server_name import server_name
+from headrace_broker.gateways.grpc.messaging.consume_control import ConsumeControl
+from headrace_broker.gateways.grpc.messaging.consume_stream import ConsumeStream, Ready
+from headrace_broker.gateways.grpc.messaging.credit import CreditOverflowError
+from headrace_broker.gateways.grpc.messaging.deliveries import DeliveryWriter
+from headrace_broker.gateways.grpc.messaging.stream_control import cut_off_later
+from headrace_broker.gateways.grpc.server.errors import CallError, Context, bad_field, from_amqp
+from headrace_broker.gateways.grpc.server.lookup import check_name
+from headrace_broker.gateways.grpc.server.request_parser import RequestParser
+from headrace_broker.gateways.grpc.values.argument_table import read_table
+from headrace_broker.model.definition import Queue
+from headrace_broker.model.flow import CONNECTION, Cause
+from headrace_broker.model.limits import (
+    GET_PIPELINE,
+    STREAM_ANSWERS_MAX,
+    STREAM_DELIVERIES_MAX,
+    STREAM_DELIVERIES_OCTETS,
+    STREAM_PREFETCH_MAX,
+)
+from headrace_broker.model.reply_code import NOT_FOUND, RESOURCE_LOCKED, AmqpError
+from headrace_broker.runtime.broker_port import Broker
+from headrace_broker.runtime.calls.gate import turns_of_call
+from headrace_broker.runtime.contract.port import (
+    ACCEPT,
+    MODIFY_FAILED,
+    REJECT,
+    RELEASE,
+    Attachment,
+    ConnectionInfo,
+)
+from headrace_broker.runtime.replica.filter_argument import X_FILTER
+from headrace_protos.broker.v1.message_pb2 import Range
+from headrace_protos.broker.v1.messaging_pb2 import (
     Cancelled,
     ConsumeOpen,
     ConsumeOpened,
@@ -32,29 +60,9 @@ from headrace_broker.gateways.grpc.pb.messaging_pb2 import (
     Settle,
     Settled,
 )
-from headrace_broker.gateways.grpc.stream_control import cut_off_later
-from headrace_broker.model.definition import Queue
-from headrace_broker.model.flow import CONNECTION, Cause
-from headrace_broker.model.limits import (
-    GET_PIPELINE,
-    STREAM_ANSWERS_MAX,
-    STREAM_DELIVERIES_MAX,
-    STREAM_DELIVERIES_OCTETS,
-    STREAM_PREFETCH_MAX,
-)
-from headrace_broker.model.reply_code import NOT_FOUND, RESOURCE_LOCKED, AmqpError
-from headrace_broker.runtime.filter_argument import X_FILTER
-from headrace_broker.runtime.port import (
-    ACCEPT,
-    MODIFY_FAILED,
-    REJECT,
-    RELEASE,
-    Attachment,
-    Broker,
-    ConnectionInfo,
-)
 
 PROTOCOL: Final = "gRPC Consume"
+_PARSE: Final = RequestParser(ConsumeRequest.FromString)
 
 _OPERATIONS: Final = {Outcome.ACCEPT: ACCEPT, Outcome.RELEASE: RELEASE, Outcome.REJECT: REJECT}
 
@@ -85,15 +93,18 @@ class ConsumeCall:
         self._broker = broker
         self._context: Any = context
         self._info = info
-        self._opening = opening
         self._arguments = read_table(opening.arguments, "open.arguments")
+        opening = _without_arguments(opening)
+        self._opening = opening
         check_arguments(queue, self._arguments)
         self.tag = opening.consumer_tag or server_name("amq.ctag-")
         info.protocol = PROTOCOL
         info.channels = 1
         cause = Cause(info.id, CONNECTION, info.name, broker.node_name)
         cause.user, cause.vhost = info.user, info.vhost
+        cause.client_name = info.client_name()
         info.account = self._account = broker.ledger.open(cause)
+        self._turns = turns_of_call()
         self._changed = asyncio.Event()
         self._readable = asyncio.Event()
         self._stream = ConsumeStream(
@@ -168,10 +179,13 @@ class ConsumeCall:
                 while len(self._settling) + len(self._settled) >= STREAM_ANSWERS_MAX:
                     self._readable.clear()
                     await self._readable.wait()
-                request = await self._context.read()
-                if request is grpc.aio.EOF:  # type: ignore[attr-defined]
+                octets = await self._context.read()
+                if octets is grpc.aio.EOF:  # type: ignore[attr-defined]
                     break
-                self._take(request)
+                await self._turns.request()
+                with self._turns.step():
+                    self._take(_PARSE(octets))
+                del octets
         except CallError as error:
             self._end(error)
         self._no_more = True
@@ -267,7 +281,11 @@ class ConsumeCall:
 
     async def _deliver(self) -> bool:
         """Send what there is credit for; False when there was nothing."""
-        taken = self._stream.take(STREAM_DELIVERIES_MAX, STREAM_DELIVERIES_OCTETS)
+        try:
+            taken = self._stream.take(STREAM_DELIVERIES_MAX, STREAM_DELIVERIES_OCTETS)
+        except CallError as error:
+            self._end(error)
+            return False
         if not taken:
             return False
         await self._context.write(ConsumeResponse(deliveries=self._rendered(taken)))
@@ -289,7 +307,7 @@ class ConsumeCall:
         stream = self._stream
         await stream.detach()
         more = True
-        while more and stream.credit.is_left:
+        while more and stream.credit.is_left and self._failure is None:
             wanted = 1 if stream.credit.is_limited else min(stream.credit.messages, GET_PIPELINE)
             more = await stream.fetch(wanted)
             while await self._deliver():
@@ -331,6 +349,23 @@ def _operation(settle: Settle) -> int:
     if settle.delivery_failed or settle.undeliverable_here:
         raise bad_field("settle.outcome", "must be MODIFY with delivery_failed, undeliverable_here")
     return operation
+
+
+def _without_arguments(opening: ConsumeOpen) -> ConsumeOpen:
+    """Return what is kept of an opening while its stream lasts; their objects take the most."""
+    opening.ClearField("arguments")
+    kept = ConsumeOpen()
+    kept.CopyFrom(opening)
+    return kept
+
+
+def check_reads(broker: Broker, queue: Queue, user: User) -> None:
+    """Refuse a queue to a user who may not read it.
+
+    Raises:
+        AmqpError: ACCESS_REFUSED.
+    """
+    check_allowed(broker.permissions.may, user.name, queue.vhost, READ, QUEUE, queue.name)
 
 
 async def find_queue(

@@ -6,10 +6,10 @@ import struct
 from typing import Final
 
 from headrace_broker.codecs.batch import message_body, message_properties, message_route
-from headrace_broker.gateways.grpc.pb.message_pb2 import Properties
-from headrace_broker.gateways.grpc.pb.messaging_pb2 import Delivery
-from headrace_broker.gateways.grpc.properties import PropertyMemory
+from headrace_broker.gateways.grpc.values.properties import PropertyMemory
 from headrace_broker.model.message import DeliveryRun
+from headrace_protos.broker.v1.message_pb2 import Properties
+from headrace_protos.broker.v1.messaging_pb2 import Delivery
 
 _COUNTS: Final = struct.Struct(">II")  # of one position: failed deliveries, acquisitions
 

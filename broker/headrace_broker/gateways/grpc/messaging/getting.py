@@ -6,14 +6,15 @@ over with its answer cannot be one. Whoever wants that consumes with credit and 
 
 from __future__ import annotations
 
-from headrace_broker.gateways.grpc.consume_stream import ConsumeStream
-from headrace_broker.gateways.grpc.deliveries import DeliveryWriter
-from headrace_broker.gateways.grpc.pb.messaging_pb2 import GetResponse
+from headrace_broker.gateways.grpc.messaging.consume_stream import ConsumeStream
+from headrace_broker.gateways.grpc.messaging.deliveries import DeliveryWriter
 from headrace_broker.model.definition import Queue
 from headrace_broker.model.flow import CONNECTION, Cause
 from headrace_broker.model.limits import GET_OCTETS_MAX
 from headrace_broker.model.reply_code import RESOURCE_LOCKED, AmqpError
-from headrace_broker.runtime.port import Attachment, Broker
+from headrace_broker.runtime.broker_port import Broker
+from headrace_broker.runtime.contract.port import Attachment
+from headrace_protos.broker.v1.messaging_pb2 import GetResponse
 
 SINGLE_ACTIVE = "x-single-active-consumer"
 

@@ -5,36 +5,42 @@ from __future__ import annotations
 import asyncio
 import itertools
 from collections.abc import AsyncIterator
+from functools import partial
 from typing import Any
 
 import grpc
 
-from headrace_broker.catalog.access import stranger_text
-from headrace_broker.gateways.grpc.authentication import Caller
-from headrace_broker.gateways.grpc.call import Admission
-from headrace_broker.gateways.grpc.consuming import ConsumeCall, find_queue
-from headrace_broker.gateways.grpc.desk import check_name
-from headrace_broker.gateways.grpc.errors import CallError, Context, bad_field
-from headrace_broker.gateways.grpc.getting import get, get_cause
-from headrace_broker.gateways.grpc.pb.messaging_pb2 import (
-    DESCRIPTOR,
-    ConsumeRequest,
-    GetRequest,
-    GetResponse,
-    PublishRequest,
-)
-from headrace_broker.gateways.grpc.pb.messaging_pb2_grpc import (
-    MessagingServicer,
-    add_MessagingServicer_to_server,
-)
-from headrace_broker.gateways.grpc.publishing import PublishCall, opened_at_ms
+from headrace_broker.catalog.access import Caller as User
+from headrace_broker.catalog.access import entrance_refusal
+from headrace_broker.gateways.grpc.messaging.consuming import ConsumeCall, check_reads, find_queue
+from headrace_broker.gateways.grpc.messaging.getting import get, get_cause
+from headrace_broker.gateways.grpc.messaging.publishing import PublishCall, opened_at_ms
+from headrace_broker.gateways.grpc.server.authentication import Caller
+from headrace_broker.gateways.grpc.server.call import Admission
+from headrace_broker.gateways.grpc.server.errors import CallError, Context, bad_field
+from headrace_broker.gateways.grpc.server.lookup import check_name
+from headrace_broker.gateways.grpc.server.request_parser import parsed_opening
+from headrace_broker.gateways.grpc.server.standing import WhileAllowed
+from headrace_broker.model.definition import Queue
 from headrace_broker.model.limits import (
     GET_MESSAGES_MAX,
     NAME_OCTETS_MAX,
     STREAM_OPEN_SECONDS,
     STREAMS_MAX,
 )
-from headrace_broker.runtime.port import Broker, ConnectionInfo
+from headrace_broker.runtime.broker_port import Broker
+from headrace_broker.runtime.contract.port import ConnectionInfo
+from headrace_protos.broker.v1.messaging_pb2 import (
+    DESCRIPTOR,
+    ConsumeRequest,
+    GetRequest,
+    GetResponse,
+    PublishRequest,
+)
+from headrace_protos.broker.v1.messaging_pb2_grpc import (
+    MessagingServicer,
+    add_MessagingServicer_to_server,
+)
 
 
 class MessagingService(MessagingServicer):
@@ -92,7 +98,10 @@ class MessagingService(MessagingServicer):
                 queue = await find_queue(
                     self._broker, caller.user, opening.vhost, opening.queue, "open.queue"
                 )
-                await ConsumeCall(self._broker, context, info, opening, queue).run()
+                with self._while_reading(caller, queue):
+                    call = ConsumeCall(self._broker, context, info, opening, queue)
+                    del opening  # the call keeps what it needs
+                    await call.run()
             finally:
                 self._infos.discard(info)
 
@@ -108,8 +117,15 @@ class MessagingService(MessagingServicer):
             queue = await find_queue(broker, caller.user, request.vhost, request.queue)
             info = self._info(caller, request.vhost)
             cause = get_cause(info.id, info.name, broker.node_name, caller.user, request.vhost)
-            return await get(broker, cause, queue, request.messages_max or 1)
+            with self._while_reading(caller, queue):
+                return await get(broker, cause, queue, request.messages_max or 1)
         raise AssertionError("the call was ended")
+
+    def _while_reading(self, caller: Caller, queue: Queue) -> WhileAllowed:
+        """Return what ends a call of somebody who may not read a queue any more."""
+        return self._admission.while_allowed(
+            caller, queue.vhost, partial(check_reads, self._broker, queue)
+        )
 
     async def _opening(self, context: Any, kind: type[Any]) -> Any:
         """Read the first request of a stream, which counts as open meanwhile.
@@ -121,22 +137,21 @@ class MessagingService(MessagingServicer):
         self._unopened += 1
         try:
             async with asyncio.timeout(STREAM_OPEN_SECONDS):
-                request = await context.read()
+                octets = await context.read()
         except TimeoutError:
             text = f"the stream was not opened within {STREAM_OPEN_SECONDS} s"
             code = grpc.StatusCode.DEADLINE_EXCEEDED
             raise CallError(code, "NOT_OPENED", text) from None
         finally:
             self._unopened -= 1
-        if not isinstance(request, kind) or request.WhichOneof("kind") != "open":
-            raise bad_field("open", "must be the first request")
-        return request.open
+        return parsed_opening(octets, kind)
 
     def _enter(self, caller: Caller, opening: Any) -> ConnectionInfo:
         """Let a stream into its vhost, as one more connection.
 
         Raises:
-            CallError: NOT_FOUND, PERMISSION_DENIED, RESOURCE_EXHAUSTED.
+            CallError: RESOURCE_EXHAUSTED.
+            AmqpError: ACCESS_REFUSED, NOT_FOUND.
         """
         check_vhost(self._broker, caller, opening.vhost, "open.vhost")
         self._check_room()
@@ -172,12 +187,11 @@ def check_vhost(broker: Broker, caller: Caller, vhost: str, field: str = "vhost"
     """Refuse a vhost that is not there, or where the user has no permission.
 
     Raises:
-        CallError: INVALID_ARGUMENT naming the field, NOT_FOUND, PERMISSION_DENIED.
+        CallError: INVALID_ARGUMENT naming the field.
+        AmqpError: ACCESS_REFUSED, NOT_FOUND to who may know which vhosts there are.
     """
     check_name(field, vhost)
-    if not broker.vhost_exists(vhost):
-        text = f"vhost '{vhost}' not found"
-        raise CallError(grpc.StatusCode.NOT_FOUND, "NOT_FOUND", text)
-    if not broker.permissions.may_enter(caller.user, vhost):
-        text = stranger_text(caller.user, vhost)
-        raise CallError(grpc.StatusCode.PERMISSION_DENIED, "ACCESS_REFUSED", text)
+    who, enters = User(caller.user, caller.tags), broker.permissions.may_enter(caller.user, vhost)
+    refusal = entrance_refusal(who, vhost, broker.vhost_exists(vhost), enters)
+    if refusal is not None:
+        raise refusal

@@ -14,26 +14,31 @@ from typing_extensions import override
 
 from headrace_broker.flow.activity import Activity
 from headrace_broker.flow.stream_window import StreamWindow
-from headrace_broker.gateways.amqp.brake import Teller
-from headrace_broker.gateways.amqp.channel_port import Input
-from headrace_broker.gateways.amqp.holding import Holding, Passer
-from headrace_broker.gateways.amqp.links import Links
-from headrace_broker.gateways.amqp.outlet import Outlet
-from headrace_broker.gateways.amqp.publishing import Publisher
-from headrace_broker.gateways.amqp.shell import Shell
-from headrace_broker.gateways.amqp.timers import TIMER_TELL
-from headrace_broker.gateways.amqp.transaction import Transaction
-from headrace_broker.gateways.amqp.unreachable import refuse_unreachable
-from headrace_broker.gateways.grpc.stream_confirms import StreamConfirms
+from headrace_broker.gateways.grpc.messaging.stream_confirms import StreamConfirms
+from headrace_broker.gateways.publishing.admission_control import BlockedNotifier
+from headrace_broker.gateways.publishing.command import BufferedInput
+from headrace_broker.gateways.publishing.links import Links
+from headrace_broker.gateways.publishing.output_buffer import OutputBuffer
+from headrace_broker.gateways.publishing.publish_buffer import BufferOwner, PublishBuffer
+from headrace_broker.gateways.publishing.publisher import Publisher
+from headrace_broker.gateways.publishing.shell import Shell
+from headrace_broker.gateways.publishing.timers import TIMER_TELL
+from headrace_broker.gateways.publishing.unreachable import refuse_unreachable
 from headrace_broker.model.flow import NO_LIMIT
 from headrace_broker.model.limits import STREAM_TELL_MS, STREAM_WINDOW_MESSAGES
 from headrace_broker.model.message import DeliveryRun, Publish
 from headrace_broker.model.message import Publisher as PublisherName
 from headrace_broker.model.reply_code import AmqpError
-from headrace_broker.runtime.port import Broker, ConnectionInfo, QueueClient, QueueListener, Ticket
-from headrace_broker.runtime.router import Route
+from headrace_broker.runtime.broker_port import Broker
+from headrace_broker.runtime.contract.port import (
+    ConnectionInfo,
+    PendingConfirm,
+    QueueClient,
+    QueueListener,
+)
+from headrace_broker.runtime.routing.router import Route
 
-_LOG: Final = logging.getLogger(__name__)
+_LOG: Final = logging.getLogger("headrace.connection")
 
 
 class Refusal(NamedTuple):
@@ -71,17 +76,16 @@ class StreamPublisher(Publisher):
 
     def __init__(
         self,
-        outlet: Outlet,
+        output: OutputBuffer,
         links: Links,
         confirms: StreamConfirms,
-        transaction: Transaction,
         name: PublisherName | None,
     ) -> None:
-        super().__init__(outlet, links, confirms, transaction)
+        super().__init__(output, links, confirms)
         self._name = name
         self.returned: list[Return] = []
         self.target: Route | None = None
-        self._stream_outlet = outlet
+        self._stream_output = output
 
     @override
     def publish(
@@ -94,12 +98,14 @@ class StreamPublisher(Publisher):
 
     @override
     def return_publish(self, publish: Publish, code: int, text: bytes) -> None:
-        self._stream_outlet.brake.intake.returned += 1
+        self._stream_output.admission.intake.returned += 1
         self.returned.append(Return(int(publish.channel), code, text.decode()))
-        self._stream_outlet.wake()
+        self._stream_output.wake()
 
     @override
-    def send(self, client: QueueClient, publishes: list[Publish], ticket: Ticket | None) -> bool:
+    def send(
+        self, client: QueueClient, publishes: list[Publish], ticket: PendingConfirm | None
+    ) -> bool:
         name = self._name
         if name is None:
             return client.publish(publishes, ticket)
@@ -108,7 +114,7 @@ class StreamPublisher(Publisher):
 
 
 @final
-class PublishStream(QueueListener, Passer, Teller):
+class PublishStream(QueueListener, BufferOwner, BlockedNotifier):
     """One stream from its opening to its end. `Publish.channel` holds the sequence.
 
     Args:
@@ -119,7 +125,7 @@ class PublishStream(QueueListener, Passer, Teller):
         name: who publishes, where queues are to know repetitions.
 
     Attributes:
-        outlet: what stops its reading, and its turn's end.
+        output: what stops its reading, and its turn's end.
         confirms: answers of queues.
         publisher: hands its publishes out.
         holding: what waits.
@@ -139,14 +145,13 @@ class PublishStream(QueueListener, Passer, Teller):
         confirms: bool,
         name: PublisherName | None = None,
     ) -> None:
-        self.outlet = Outlet(broker, shell, info)
-        self.outlet.vhost = info.vhost
+        self.output = OutputBuffer(broker, shell, info)
+        self.output.vhost = info.vhost
         self.flow = Activity(broker.clock_us())
-        self.links = Links(self.outlet, self)
+        self.links = Links(self.output, self)
         self.confirms = StreamConfirms(confirms, self.links.traffic)
-        transaction = Transaction(broker, self.outlet.share)
-        self.publisher = StreamPublisher(self.outlet, self.links, self.confirms, transaction, name)
-        self.holding = Holding(self.outlet.brake, self, self.flow)
+        self.publisher = StreamPublisher(self.output, self.links, self.confirms, name)
+        self.buffer = PublishBuffer(self.output.admission, self, self.flow)
         self.window = StreamWindow()
         self.refusals: list[Refusal] = []
         self.is_told = True
@@ -157,9 +162,9 @@ class PublishStream(QueueListener, Passer, Teller):
         self._open = True
         self._shut = False
         self._tell = self._tell_stop  # one object
-        brake = self.outlet.brake
-        brake.teller = self
-        brake.publisher = True
+        admission = self.output.admission
+        admission.notifier = self
+        admission.publisher = True
         self._open_window()
 
     # From the client
@@ -171,15 +176,15 @@ class PublishStream(QueueListener, Passer, Teller):
     def take(self, publishes: list[Publish]) -> None:
         """Publish messages with one route and ascending sequences, or have them wait."""
         if self._busy:
-            self.holding.wait(publishes)
-        elif self.holding.is_holding:
-            self.holding.hold(publishes)
+            self.buffer.wait(publishes)
+        elif self.buffer.is_holding:
+            self.buffer.hold(publishes)
         else:
             self._publish(publishes, False, False)
 
     def end_batch(self) -> None:
         """All of a batch was taken."""
-        self.outlet.flush_links()
+        self.output.flush_links()
         self._renew()
 
     def refuse(self, first: i64, last: i64, code: int, text: str) -> None:
@@ -189,28 +194,28 @@ class PublishStream(QueueListener, Passer, Teller):
             before = refusals[len(refusals) - 1]
             if before.last + 1 == first and before.code == code and before.text == text:
                 refusals[len(refusals) - 1] = Refusal(before.first, int(last), code, text)
-                self.outlet.wake()
+                self.output.wake()
                 return
         refusals.append(Refusal(int(first), int(last), code, text))
-        self.outlet.wake()
+        self.output.wake()
 
     @property
     def is_done(self) -> bool:
         """Whether nothing is under way that the client would be told of."""
-        waits = self.holding.messages > 0 or self._busy
+        waits = self.buffer.messages > 0 or self._busy
         return not waits and self.confirms.open_tickets == 0
 
     @property
     def may_read(self) -> bool:
         """Whether the next batch may be read."""
-        return self.outlet.pauses == 0 and not self.window.exceeded
+        return self.output.pauses == 0 and not self.window.exceeded
 
     def block(self, blocked: bool) -> None:
         """Publishers are blocked by an alarm, or no longer; the client is told at once."""
-        self.outlet.brake.block(blocked)
+        self.output.admission.block(blocked)
         if blocked:
             self._show_stop(self._broker.blocked_limit, 0, True)
-        elif self.holding.is_holding:
+        elif self.buffer.is_holding:
             self._tell_later()
         else:
             self._open_window()
@@ -219,35 +224,35 @@ class PublishStream(QueueListener, Passer, Teller):
         """The stream is over: what is held is handed over where there is room, else dropped."""
         if not self._open:
             return
-        self.holding.let_go()
+        self.buffer.let_go()
         self._open = False
-        self.outlet.flush_links()
-        self.holding.clear()
-        self.holding.withhold(0)
+        self.output.flush_links()
+        self.buffer.clear()
+        self.buffer.withhold(0)
         self.confirms.discard()
         self.links.close()
-        self.outlet.brake.timers.cancel(TIMER_TELL)
-        self.outlet.brake.close()
+        self.output.admission.timers.cancel(TIMER_TELL)
+        self.output.admission.close()
 
     @override
     def on_unreachable(self, client: QueueClient, text: str) -> None:
         """Refuse what a queue without a leader has not confirmed; the stream goes on."""
         refuse_unreachable(self, self.links, self.confirms, client)
-        self.outlet.brake.wake()
+        self.output.admission.wake()
 
     # The window
 
     def flush(self) -> None:
         """End a turn of the loop."""
-        self.outlet.flush()
+        self.output.flush()
         self._renew()
 
     def _renew(self) -> None:
-        if self._shut or self.holding.is_holding:
+        if self._shut or self.buffer.is_holding:
             return
         window = self.window
         size, octets = self._sizes()
-        if window.renew(size, octets, self.holding.messages, self.holding.octets):
+        if window.renew(size, octets, self.buffer.messages, self.buffer.octets):
             self.is_told = False
 
     def _sizes(self) -> tuple[int, int]:
@@ -259,9 +264,9 @@ class PublishStream(QueueListener, Passer, Teller):
         self._shut = False
         self.stopped_by = (NO_LIMIT, 0)
         size, octets = self._sizes()
-        self.window.open(size, octets, self.holding.messages, self.holding.octets)
+        self.window.open(size, octets, self.buffer.messages, self.buffer.octets)
         self.is_told = False
-        self.outlet.wake()
+        self.output.wake()
 
     def _show_stop(self, limit: i64, group: i64, shut: bool) -> None:
         self._shut = shut
@@ -269,7 +274,7 @@ class PublishStream(QueueListener, Passer, Teller):
             self.window.shut()
         self.stopped_by = (int(limit), int(group))
         self.is_told = False
-        self.outlet.wake()
+        self.output.wake()
 
     @override
     def stopped(self) -> None:
@@ -277,30 +282,30 @@ class PublishStream(QueueListener, Passer, Teller):
 
     @override
     def going(self) -> None:
-        self.outlet.brake.timers.cancel(TIMER_TELL)
+        self.output.admission.timers.cancel(TIMER_TELL)
         if self._shut and not self._broker.blocked_reason():
             self._open_window()
 
     def _tell_later(self) -> None:
         if not self._shut or not self._broker.blocked_reason():
-            self.outlet.brake.timers.set(TIMER_TELL, STREAM_TELL_MS / 1000, self._tell)
+            self.output.admission.timers.set(TIMER_TELL, STREAM_TELL_MS / 1000, self._tell)
 
     def _tell_stop(self) -> None:
         """It was stopped for so long without a pause, or confirms are withheld."""
         flow = self.flow
         if flow.limit != NO_LIMIT and self._open:
-            self._show_stop(flow.limit, flow.group, self.holding.is_holding)
+            self._show_stop(flow.limit, flow.group, self.buffer.is_holding)
 
     def _look_at_withheld(self) -> None:
         """Confirms are withheld, or no longer: that is told, but does not shut the window."""
-        self.holding.withhold(self.confirms.withheld_by())
-        if self.holding.is_holding or self._shut:
+        self.buffer.withhold(self.confirms.withheld_by())
+        if self.buffer.is_holding or self._shut:
             return
-        if self.holding.withheld_by != 0:
+        if self.buffer.withheld_by != 0:
             if self.stopped_by[0] == NO_LIMIT:
                 self._tell_later()
         elif self.stopped_by[0] != NO_LIMIT:
-            self.outlet.brake.timers.cancel(TIMER_TELL)
+            self.output.admission.timers.cancel(TIMER_TELL)
             self._open_window()
 
     # Publishing
@@ -308,9 +313,9 @@ class PublishStream(QueueListener, Passer, Teller):
     def _publish(self, publishes: list[Publish], served: bool, current: bool) -> None:
         """Publish, hold what a limit stops, and refuse what is wrong."""
         while publishes:
-            limit = self.holding.limit(self.links, served)
+            limit = self.buffer.limit(self.links, served)
             if limit != NO_LIMIT:
-                self.holding.put_back(publishes, limit, self.links)
+                self.buffer.put_back(publishes, limit, self.links)
                 return
             self.confirms.start_at(publishes[0].channel)
             try:
@@ -323,10 +328,10 @@ class PublishStream(QueueListener, Passer, Teller):
             gate = self.publisher.closed
             if gate is None:
                 self._busy = True
-                self.outlet.flush_links()
-                self.outlet.shell.start(self._publish_left(left))
+                self.output.flush_links()
+                self.output.shell.start(self._publish_left(left))
             else:
-                self.holding.put_back_at(left, gate)
+                self.buffer.put_back_at(left, gate)
             return
 
     def _refuse_failed(self, publishes: list[Publish], error: AmqpError) -> list[Publish]:
@@ -345,14 +350,14 @@ class PublishStream(QueueListener, Passer, Teller):
 
     async def _publish_left(self, publishes: list[Publish]) -> None:
         """Publish what found no queue once this node knows of all that was declared before."""
-        self.holding.set_aside(publishes)
+        self.buffer.set_aside(publishes)
         failure: AmqpError | None = None
         try:
             await self._broker.catch_up()
         except AmqpError as error:
             failure = error
         finally:
-            self.holding.take_aside()
+            self.buffer.take_aside()
             self._busy = False
         if not self._open:
             return
@@ -368,14 +373,14 @@ class PublishStream(QueueListener, Passer, Teller):
 
     def _drain(self) -> None:
         """Go on with what waited: with what is held, which is older, first."""
-        self.holding.go_on()
+        self.buffer.go_on()
         while not self._busy:
-            event = self.holding.take_behind()
+            event = self.buffer.take_behind()
             if event is None:
                 break
             assert isinstance(event, list), "a stream has nothing but publishes"
             self.take(event)
-        self.outlet.wake()
+        self.output.wake()
 
     # From what it holds
 
@@ -389,10 +394,10 @@ class PublishStream(QueueListener, Passer, Teller):
         """Whether it may publish."""
         return self._open
 
-    def resume(self, event: Input, served: bool) -> None:
+    def resume(self, waiting: BufferedInput, served: bool) -> None:
         """Publish what was held."""
-        assert isinstance(event, list), "a stream has nothing but publishes"
-        self._publish(event, served, False)
+        assert isinstance(waiting, list), "a stream has nothing but publishes"
+        self._publish(waiting, served, False)
 
     def force(self, publishes: list[Publish]) -> bool:
         """Publish whatever stops it."""
@@ -401,43 +406,43 @@ class PublishStream(QueueListener, Passer, Teller):
 
     def crash(self) -> None:
         """End the stream for the exception being handled."""
-        _LOG.exception("%s: while publishing", self.outlet.brake.name)
+        _LOG.exception("%s: while publishing", self.output.admission.name)
         self.crashed = True
-        self.outlet.wake()
+        self.output.wake()
 
     # From the queues
 
     @override
-    def on_confirmed(self, client: QueueClient, tickets: list[Ticket]) -> None:
+    def on_confirmed(self, client: QueueClient, tickets: list[PendingConfirm]) -> None:
         link = self.links.find(client)
         if link is not None:
             link.tickets -= len(tickets)
             self.confirms.settle(tickets)
-            self.outlet.confirm(self.confirms)
+            self.output.confirm(self.confirms)
 
     @override
-    def on_rejected(self, client: QueueClient, tickets: list[Ticket]) -> None:
+    def on_rejected(self, client: QueueClient, tickets: list[PendingConfirm]) -> None:
         link = self.links.find(client)
         if link is not None:
             link.tickets -= len(tickets)
             self.confirms.refuse(tickets)
-            self.outlet.confirm(self.confirms)
+            self.output.confirm(self.confirms)
 
     @override
-    def on_withheld(self, client: QueueClient, tickets: list[Ticket]) -> None:
+    def on_withheld(self, client: QueueClient, tickets: list[PendingConfirm]) -> None:
         if self.links.find(client) is not None:
             self.confirms.withhold(client.queue.group, tickets)
             self._look_at_withheld()
-            self.outlet.confirm(self.confirms)
+            self.output.confirm(self.confirms)
 
     @override
-    def on_completed(self, client: QueueClient, tickets: list[Ticket], over: int) -> None:
+    def on_completed(self, client: QueueClient, tickets: list[PendingConfirm], over: int) -> None:
         link = self.links.find(client)
         if link is not None:
             link.tickets -= over
             self.confirms.complete(client.queue.group, tickets, over)
             self._look_at_withheld()
-            self.outlet.confirm(self.confirms)
+            self.output.confirm(self.confirms)
 
     @override
     def on_writable(self, client: QueueClient) -> None:

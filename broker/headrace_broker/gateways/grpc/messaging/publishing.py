@@ -9,28 +9,16 @@ from typing import Any, Final
 
 import grpc
 
-from headrace_broker.core.queue.publisher import SEQUENCE_MAX, check_publisher
+from headrace_broker.core.queue.messages.publisher import SEQUENCE_MAX, check_publisher
 from headrace_broker.flow.activity import Activity
-from headrace_broker.gateways.amqp.shell import Shell
-from headrace_broker.gateways.grpc.authentication import Caller
-from headrace_broker.gateways.grpc.batch_reader import BatchReader
-from headrace_broker.gateways.grpc.errors import CallError, Context, bad_field, from_amqp
-from headrace_broker.gateways.grpc.pb.message_pb2 import Range
-from headrace_broker.gateways.grpc.pb.messaging_pb2 import (
-    Confirmed,
-    PublishBatch,
-    PublishOpen,
-    PublishOpened,
-    PublishRequest,
-    PublishResponse,
-    Refused,
-    Returned,
-    Stop,
-    Window,
-)
-from headrace_broker.gateways.grpc.publish_stream import PublishStream, Refusal
-from headrace_broker.gateways.grpc.stream_control import StreamControl, cut_off_later
-from headrace_broker.gateways.grpc.values import ValueProblemError
+from headrace_broker.gateways.grpc.messaging.batch_reader import BatchReader
+from headrace_broker.gateways.grpc.messaging.publish_stream import PublishStream, Refusal
+from headrace_broker.gateways.grpc.messaging.stream_control import StreamControl, cut_off_later
+from headrace_broker.gateways.grpc.server.authentication import Caller
+from headrace_broker.gateways.grpc.server.errors import CallError, Context, bad_field, from_amqp
+from headrace_broker.gateways.grpc.server.request_parser import BatchParser, Parse
+from headrace_broker.gateways.grpc.values.values import ValueProblemError
+from headrace_broker.gateways.publishing.shell import Shell
 from headrace_broker.model.flow import LIMIT_NAMES, NO_LIMIT, STREAM
 from headrace_broker.model.limits import (
     STREAM_ANSWERS_MAX,
@@ -43,11 +31,27 @@ from headrace_broker.model.reply_code import (
     SYNTAX_ERROR,
     AmqpError,
 )
-from headrace_broker.runtime.port import Broker, ConnectionInfo
+from headrace_broker.runtime.broker_port import Broker
+from headrace_broker.runtime.calls.gate import turns_of_call
+from headrace_broker.runtime.contract.port import ConnectionInfo
+from headrace_protos.broker.v1.message_pb2 import Range
+from headrace_protos.broker.v1.messaging_pb2 import (
+    Confirmed,
+    PublishBatch,
+    PublishOpen,
+    PublishOpened,
+    PublishRequest,
+    PublishResponse,
+    Refused,
+    Returned,
+    Stop,
+    Window,
+)
 
 PROTOCOL: Final = "gRPC Publish"
 QUEUE_REFUSED: Final = "QUEUE_REFUSED"
 FENCED: Final = "FENCED"
+PARSE_BATCH: Final = BatchParser(PublishRequest.FromString, spine=(2, 2), body=4)
 MAX_LENGTH: Final = "max-length"  # the limit by which queues refuse
 
 
@@ -77,8 +81,10 @@ class PublishCall(Shell):
         info.protocol = PROTOCOL
         info.flow = Activity(broker.clock_us(), broker.ledger.stops)
         info.channels = 1
-        self._batches = reader_of(opening, broker.limits.message_bytes_max)
+        self._parse: Parse = PARSE_BATCH
+        self._batches = reader_of(opening, broker.limits.whole_bytes_max)
         self._loop = asyncio.get_running_loop()
+        self._turns = turns_of_call()
         self._turn_due = False
         self._timer: asyncio.TimerHandle | None = None
         self._group: asyncio.TaskGroup | None = None
@@ -100,8 +106,9 @@ class PublishCall(Shell):
             CallError: the client broke a rule, or the broker has to end the call.
         """
         stream, broker = self._stream, self._broker
-        cause = stream.outlet.brake.account.cause
+        cause = stream.output.admission.account.cause
         cause.user, cause.vhost = self._info.user, self._info.vhost
+        cause.client_name = self._info.client_name()
         watcher = self._blocked  # one object, so that it is known again
         broker.connection_opened(self._info)
         broker.watch_blocked(watcher)
@@ -135,7 +142,7 @@ class PublishCall(Shell):
             next_sequence=self._next_sequence,
             batch_messages_max=STREAM_BATCH_MESSAGES_MAX,
             batch_octets_max=STREAM_BATCH_OCTETS_MAX,
-            message_octets_max=self._broker.limits.message_bytes_max,
+            message_octets_max=self._broker.limits.whole_bytes_max,
             window=self._window(),
         )
 
@@ -147,10 +154,13 @@ class PublishCall(Shell):
         try:
             while True:
                 await self._readable_again()
-                request = await context.read()
-                if request is grpc.aio.EOF:  # type: ignore[attr-defined]
+                octets = await context.read()
+                if octets is grpc.aio.EOF:  # type: ignore[attr-defined]
                     break
-                self._take(request)
+                await self._turns.request()
+                with self._turns.watched():
+                    self._take(self._parse(octets))
+                del octets  # the next one may take its time
         except CallError as error:
             self._end(error)
         self._no_more = True

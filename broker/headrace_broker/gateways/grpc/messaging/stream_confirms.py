@@ -8,9 +8,9 @@ from librt.strings import BytesWriter
 from mypy_extensions import i64
 from typing_extensions import override
 
-from headrace_broker.gateways.amqp.confirming import Confirms
-from headrace_broker.runtime.port import Ticket
-from headrace_broker.runtime.traffic import ClientTraffic
+from headrace_broker.gateways.publishing.confirming import Confirms
+from headrace_broker.runtime.contract.port import PendingConfirm
+from headrace_broker.runtime.contract.traffic import ClientTraffic
 
 
 @final
@@ -31,7 +31,7 @@ class StreamConfirms(Confirms):
     """
 
     def __init__(self, wanted: bool, traffic: ClientTraffic | None = None) -> None:
-        super().__init__(0, traffic)
+        super().__init__(traffic)
         self.enabled = True
         self.wanted = wanted
         self.patient = wanted
@@ -50,8 +50,8 @@ class StreamConfirms(Confirms):
         self._next = sequence
 
     @override
-    def issue(self, count: i64, queues: i64) -> Ticket:
-        ticket = Ticket(self._next, self._next + count - 1)
+    def issue(self, count: i64, queues: i64) -> PendingConfirm:
+        ticket = PendingConfirm(self._next, self._next + count - 1)
         ticket.pending = queues
         ticket.patient = self.patient
         self._next += count
@@ -88,7 +88,7 @@ class StreamConfirms(Confirms):
             if ticket.answered:
                 self.open_tickets -= 1
 
-    def _answer(self, ticket: Ticket, first: i64, stop: i64) -> None:
+    def _answer(self, ticket: PendingConfirm, first: i64, stop: i64) -> None:
         refused = ticket.refused
         if refused is None:
             self._add(self.confirmed, first, stop)

@@ -8,13 +8,13 @@ from typing import Any
 
 import grpc
 
-from headrace_broker.gateways.grpc.errors import CallError
-from headrace_broker.gateways.grpc.publish_stream import PublishStream
+from headrace_broker.gateways.grpc.messaging.publish_stream import PublishStream
+from headrace_broker.gateways.grpc.server.errors import CallError
 from headrace_broker.model.limits import CLOSE_SECONDS_MAX
 from headrace_broker.model.status import ChannelStatus
-from headrace_broker.runtime.flow_state import activity_status, state_name
-from headrace_broker.runtime.port import ConnectionControl, ConnectionInfo
-from headrace_broker.runtime.traffic import ClientTraffic
+from headrace_broker.runtime.clients.flow_state import activity_status, state_name
+from headrace_broker.runtime.contract.port import ConnectionControl, ConnectionInfo
+from headrace_broker.runtime.contract.traffic import ClientTraffic
 
 
 def forced(reason: str) -> CallError:
@@ -48,7 +48,7 @@ class StreamControl(ConnectionControl):
 
     def limits_changed(self) -> None:
         """See `ConnectionControl`."""
-        self._stream.outlet.brake.wake()
+        self._stream.output.admission.wake()
 
     def channels(self, now_us: int) -> list[Any]:
         """See `ConnectionControl`."""

@@ -10,12 +10,12 @@ from urllib.parse import unquote
 
 import grpc
 
-from headrace_broker.gateways.grpc.errors import CallError, Context
-from headrace_broker.runtime.audit import ACTOR, Actor, record_by
-from headrace_broker.runtime.basic_credentials import parse_basic
-from headrace_broker.runtime.certificate import CertificateRefusedError
-from headrace_broker.runtime.port import Broker
-from headrace_broker.runtime.tls import ServerTls
+from headrace_broker.gateways.grpc.server.errors import CallError, Context
+from headrace_broker.runtime.broker_port import Broker
+from headrace_broker.runtime.security.audit import ACTOR, Actor, record_by
+from headrace_broker.runtime.security.basic_credentials import parse_basic
+from headrace_broker.runtime.security.certificate import CertificateRefusedError
+from headrace_broker.runtime.security.tls import ServerTls
 
 AUTHORIZATION: Final = "authorization"
 REQUEST_ID: Final = "x-request-id"
@@ -32,12 +32,14 @@ class Caller(NamedTuple):
         tags: what kind of user it is.
         host: address of the client's end of the connection.
         port: its port, 0 where there is none.
+        epoch: `CatalogView.session_epoch` as of the log-in.
     """
 
     user: str
     tags: tuple[str, ...]
     host: str
     port: int
+    epoch: int = 0
 
 
 def parse_peer(peer: str) -> tuple[str, int]:
@@ -80,12 +82,13 @@ async def authenticate(broker: Broker, context: Context, tls: ServerTls | None =
         verdict = await broker.authenticate(*login, host)
         if verdict.wait_s > 0:
             raise _later(verdict.wait_s)
-        right = verdict.right
+        right, epoch = verdict.right, verdict.epoch
     else:
         right = given is None and bool(user) and broker.admits(user, host)
+        epoch = broker.standings.epoch(user)
     if not right:
         raise _refused("metadata authorization: log in with Basic and a user of the broker")
-    return Caller(user, broker.user_tags(user), host, port)
+    return Caller(user, broker.user_tags(user), host, port, epoch)
 
 
 def _certified(context: Context, tls: ServerTls | None) -> str:

@@ -11,13 +11,22 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import grpc
 
-from headrace_broker.gateways.grpc.authentication import Caller, authenticate
-from headrace_broker.gateways.grpc.errors import RETRY_MS, CallError, Context, abort, from_amqp
+from headrace_broker.catalog.access import Caller as User
+from headrace_broker.catalog.permission_watch import ANYWHERE, needs_nothing
+from headrace_broker.gateways.grpc.server.authentication import Caller, authenticate
+from headrace_broker.gateways.grpc.server.errors import (
+    RETRY_MS,
+    CallError,
+    Context,
+    abort,
+    from_amqp,
+)
+from headrace_broker.gateways.grpc.server.standing import WhileAllowed
 from headrace_broker.model.reply_code import AmqpError
-from headrace_broker.runtime import audit
+from headrace_broker.runtime.broker_port import Broker
 from headrace_broker.runtime.metrics.requests import GrpcMeter
-from headrace_broker.runtime.port import Broker
-from headrace_broker.runtime.tls import ServerTls
+from headrace_broker.runtime.security import audit
+from headrace_broker.runtime.security.tls import ServerTls
 
 if TYPE_CHECKING:
     _Interceptor = grpc.aio.ServerInterceptor[Any, Any]
@@ -115,11 +124,40 @@ class Admission:
                     )
                 caller = await authenticate(self._broker, context, self._tls)
                 context.set_trailing_metadata(((NODE_KEY, self._broker.node_name),))
-                yield caller
+                with self._session(caller):
+                    yield caller
             except CallError as error:
                 await _refuse(context, error, outcome)
             except AmqpError as error:
                 await _refuse(context, from_amqp(error), outcome)
+
+    def while_allowed(
+        self, caller: Caller, vhost: str, judge: Callable[[User], None]
+    ) -> WhileAllowed:
+        """Return what ends a call when something is taken away from its caller: see there.
+
+        Args:
+            caller: who calls.
+            vhost: where, or `standing.ANYWHERE`.
+            judge: asks whether the user, as of now, may go on; raises AmqpError.
+        """
+        broker = self._broker
+        return WhileAllowed(
+            broker.standings,
+            caller,
+            vhost,
+            lambda: judge(User(caller.user, broker.user_tags(caller.user))),
+        )
+
+    def _session(self, caller: Caller) -> contextlib.AbstractContextManager[None]:
+        """Return what ends a stream with its user, or with what ends the user's sessions.
+
+        A call with one answer is over soon; what it changes may be on its way already.
+        """
+        method = METHOD.get()
+        if method is not None and not method.streams:
+            return contextlib.nullcontext()
+        return WhileAllowed(self._broker.standings, caller, ANYWHERE, needs_nothing)
 
     @contextlib.contextmanager
     def _metered(self) -> Iterator[_Outcome]:

@@ -21,20 +21,20 @@ from headrace_broker.catalog.access import (
 )
 from headrace_broker.catalog.result import Exists, NotFound, Ok, Refused, Result
 from headrace_broker.catalog.view import CatalogView
-from headrace_broker.gateways.grpc.errors import bad_field
+from headrace_broker.gateways.grpc.server.errors import bad_field
 from headrace_broker.model.definition import Exchange, Queue
 from headrace_broker.model.limits import NAME_OCTETS_MAX
 from headrace_broker.model.reply_code import NOT_FOUND, AmqpError
-from headrace_broker.runtime.administration import NodeAdministration
-from headrace_broker.runtime.status import NodeStatusSource
-from headrace_broker.runtime.topology import refusal
+from headrace_broker.runtime.administration.administration import NodeAdministration
+from headrace_broker.runtime.administration.status import NodeStatusSource
+from headrace_broker.runtime.cluster.topology import refusal
 
 DEFAULT_EXCHANGE_ALIAS: Final = "amq.default"
 
 _NAMED_FIELD: Final = re.compile(r"([a-z][a-z_-]*): (.*)", re.DOTALL)
 
 
-class Desk:
+class LookupService:
     """Looks things up for a caller.
 
     Args:
@@ -60,15 +60,17 @@ class Desk:
         self.may_forward: MayForward = judge_forwards(node.view)
         self.may_chain: MayChain = judge_chains(node.view)
 
-    async def known_vhost(self, name: str, field: str = "vhost") -> str:
+    async def known_vhost(self, caller: Caller, name: str, field: str = "vhost") -> str:
         """Return the name of a vhost that is there.
 
         Raises:
-            CallError: INVALID_ARGUMENT, NOT_FOUND.
+            CallError: INVALID_ARGUMENT.
+            AmqpError: ACCESS_REFUSED to who may not know whether it is there; NOT_FOUND.
         """
         check_name(field, name)
-        if self.view.vhost(name) is None:
+        if not caller.sees(self.view, name) or self.view.vhost(name) is None:
             await self.node.catch_up()  # it may have been created through another node a moment ago
+        check_sees(caller, self.view, name)
         if self.view.vhost(name) is None:
             raise missing(f"vhost '{name}'", field)
         return name
@@ -77,10 +79,10 @@ class Desk:
         """Return a vhost in which the caller may work.
 
         Raises:
-            CallError: INVALID_ARGUMENT, NOT_FOUND.
-            AmqpError: ACCESS_REFUSED.
+            CallError: INVALID_ARGUMENT.
+            AmqpError: ACCESS_REFUSED, NOT_FOUND.
         """
-        found = await self.known_vhost(vhost, field)
+        found = await self.known_vhost(caller, vhost, field)
         check_enters(self.view, caller.name, found)
         return found
 
@@ -124,14 +126,12 @@ class Desk:
         """Return the vhosts of a listing: the one that is named, or all that may be looked at.
 
         Raises:
-            CallError: INVALID_ARGUMENT, NOT_FOUND.
-            AmqpError: ACCESS_REFUSED.
+            CallError: INVALID_ARGUMENT.
+            AmqpError: ACCESS_REFUSED, NOT_FOUND.
         """
         if not vhost:
             return [each.name for each in self.view.vhosts() if caller.sees(self.view, each.name)]
-        found = await self.known_vhost(vhost)
-        self.check_sees(caller, found)
-        return [found]
+        return [await self.known_vhost(caller, vhost)]
 
     def check_sees(self, caller: Caller, vhost: str) -> None:
         """Refuse a look at a vhost.

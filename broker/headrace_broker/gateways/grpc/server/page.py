@@ -11,8 +11,7 @@ from typing import Any, Final, Generic, Protocol, TypeVar
 
 import msgspec
 
-from headrace_broker.gateways.grpc.errors import bad_field
-from headrace_broker.gateways.grpc.pb.topology_pb2 import PageRequest
+from headrace_broker.gateways.grpc.server.errors import bad_field
 from headrace_broker.model.limits import (
     GRPC_PAGE_OCTETS_MAX,
     GRPC_PAGE_ROWS,
@@ -20,6 +19,7 @@ from headrace_broker.model.limits import (
     GRPC_PAGE_TOKEN_CHARACTERS_MAX,
     LISTING_TURN_ROWS,
 )
+from headrace_protos.broker.v1.topology_pb2 import PageRequest
 
 RENDERED_AT_ONCE: Final = 100  # rows, some 5 ms, before everything else on the node has its turn
 

@@ -8,9 +8,10 @@ from typing import Final, Protocol
 import grpc
 from grpc_reflection.v1alpha import reflection
 
-from headrace_broker.gateways.grpc.call import Admission, Naming
-from headrace_broker.gateways.grpc.health import HealthService
-from headrace_broker.gateways.grpc.request_gate import RequestGate
+from headrace_broker.gateways.grpc.server.call import Admission, Naming
+from headrace_broker.gateways.grpc.server.health import HealthService
+from headrace_broker.gateways.grpc.server.request_gate import RequestGate
+from headrace_broker.gateways.grpc.server.request_room import RequestRoom
 from headrace_broker.model.limits import (
     GRPC_CALLS_PER_CONNECTION,
     GRPC_CONNECTIONS_MAX,
@@ -20,7 +21,9 @@ from headrace_broker.model.limits import (
     GRPC_METADATA_BYTES_MAX,
     GRPC_OVERHEAD_BYTES,
 )
-from headrace_broker.runtime.tls import ServerTls
+from headrace_broker.runtime.calls.gate import CallGate
+from headrace_broker.runtime.security.tls import ServerTls
+from headrace_raftlog.accepting import listening_problem
 
 SHUTTING_DOWN: Final = "the broker is shutting down"
 STOP_S_MAX: Final = 2.0  # seconds that calls get at stop
@@ -49,6 +52,7 @@ class GrpcServer:
         message_bytes_max: octets of the largest body of a message.
         admission: lets calls in.
         connections_max: of each listener.
+        calls: has calls take turns on the loop.
     """
 
     def __init__(
@@ -58,8 +62,11 @@ class GrpcServer:
         message_bytes_max: int,
         admission: Admission,
         connections_max: int = GRPC_CONNECTIONS_MAX,
+        calls: CallGate | None = None,
     ) -> None:
         self._admission = admission
+        self._turns = calls or CallGate()
+        self._room = RequestRoom(message_bytes_max + GRPC_OVERHEAD_BYTES)
         self._services = tuple(services)
         self._health = HealthService(not_ready_reason, [service.name for service in services])
         self._options = server_options(message_bytes_max + GRPC_OVERHEAD_BYTES, connections_max)
@@ -77,7 +84,8 @@ class GrpcServer:
             OSError: an address cannot be bound; nothing is left running.
         """
         open_services = frozenset({self._health.name, reflection.SERVICE_NAME})
-        interceptors = (RequestGate(self._admission, open_services), Naming())
+        gate = RequestGate(self._admission, open_services, self._turns, self._room)
+        interceptors = (gate, Naming())
         server = grpc.aio.server(interceptors=interceptors, options=self._options)
         for service in self._services:
             service.add_to(server)
@@ -122,7 +130,8 @@ def _add_port(server: grpc.aio.Server, address: str, tls: ServerTls | None) -> i
             return server.add_insecure_port(address)
         return server.add_secure_port(address, tls.grpc_credentials())
     except RuntimeError as error:
-        raise OSError(f"gRPC cannot listen on {address}: {error}") from error
+        why = listening_problem(address) or str(error)
+        raise OSError(f"gRPC cannot listen on {address}: {why}") from error
 
 
 def server_options(

@@ -20,21 +20,30 @@ from headrace_broker.catalog.access import (
     check_not_system,
 )
 from headrace_broker.catalog.effective import policy_of
-from headrace_broker.catalog.exchange_argument import arguments_problem, binding_problem
+from headrace_broker.catalog.exchange_argument import arguments_problem, binding_problem, inner_type
 from headrace_broker.catalog.permission import CONFIGURE
-from headrace_broker.gateways.grpc.argument_table import read_table, written_table
-from headrace_broker.gateways.grpc.desk import DEFAULT_EXCHANGE_ALIAS, Desk, check_name
-from headrace_broker.gateways.grpc.errors import bad_field
-from headrace_broker.gateways.grpc.page import Key, Pager
-from headrace_broker.gateways.grpc.pb import topology_pb2 as messages
+from headrace_broker.gateways.grpc.server.errors import bad_field
+from headrace_broker.gateways.grpc.server.lookup import (
+    DEFAULT_EXCHANGE_ALIAS,
+    LookupService,
+    check_name,
+)
+from headrace_broker.gateways.grpc.server.page import Key, Pager
+from headrace_broker.gateways.grpc.values.argument_table import read_table, written_table
 from headrace_broker.model.binding_key import binding_key, table_key
-from headrace_broker.model.definition import EXCHANGE_CONSISTENT_HASH, Binding, Exchange
+from headrace_broker.model.definition import (
+    EXCHANGE_CONSISTENT_HASH,
+    EXCHANGE_LOCAL_RANDOM,
+    Binding,
+    Exchange,
+)
+from headrace_protos.broker.v1 import topology_pb2 as messages
 
 
 class ExchangeCalls:
     """Declares, deletes and describes exchanges."""
 
-    def __init__(self, desk: Desk) -> None:
+    def __init__(self, desk: LookupService) -> None:
         self._desk = desk
         self._pager: Pager[Exchange] = Pager("exchanges", lambda each: (each.vhost, each.name))
 
@@ -85,7 +94,7 @@ class ExchangeCalls:
     ) -> messages.ExchangeDescription:
         """Tell everything about an exchange."""
         desk = self._desk
-        vhost, name = await desk.known_vhost(request.vhost), request.name
+        vhost, name = await desk.known_vhost(who, request.vhost), request.name
         check_name("name", name, low=0)
         if not (who.manages and who.sees(desk.view, vhost)):
             await desk.enter(who, vhost)
@@ -127,7 +136,7 @@ class ExchangeCalls:
 class BindingCalls:
     """Adds, removes and lists bindings."""
 
-    def __init__(self, desk: Desk) -> None:
+    def __init__(self, desk: LookupService) -> None:
         self._desk = desk
         self._pager: Pager[Binding] = Pager("bindings", _binding_order)
 
@@ -141,8 +150,7 @@ class BindingCalls:
             await desk.known_exchange(binding.vhost, name, "binding.exchange")
         problem = binding_problem(source, binding)
         if problem:
-            hashed = EXCHANGE_CONSISTENT_HASH in (source.type, *source.arguments.values())
-            raise bad_field("binding.routing_key" if hashed else "binding.arguments", problem)
+            raise bad_field(_wrong_field(inner_type(source), binding), problem)
         known = desk.view.binding_exists(binding_key(binding))
         await desk.node.topology.bind(binding)
         return messages.BindResponse(created=not known)
@@ -243,3 +251,11 @@ def _render_binding(binding: Binding) -> messages.Binding:
     else:
         rendered.exchange = binding.destination
     return rendered
+
+
+def _wrong_field(kind: str, binding: Binding) -> str:
+    """Return the field of a binding that an exchange of this type does not take."""
+    if kind == EXCHANGE_LOCAL_RANDOM and not binding.routing_key:
+        return "binding.destination"
+    by_key = kind in (EXCHANGE_CONSISTENT_HASH, EXCHANGE_LOCAL_RANDOM)
+    return "binding.routing_key" if by_key else "binding.arguments"

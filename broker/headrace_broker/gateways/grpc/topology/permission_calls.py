@@ -9,17 +9,17 @@ from headrace_broker.catalog.command import (
     PutPermission,
     PutTopicPermission,
 )
-from headrace_broker.gateways.grpc.desk import Desk, check_name, done, missing
-from headrace_broker.gateways.grpc.page import Pager
-from headrace_broker.gateways.grpc.pb import topology_pb2 as messages
-from headrace_broker.gateways.grpc.user_calls import find_user
+from headrace_broker.gateways.grpc.server.lookup import LookupService, check_name, done, missing
+from headrace_broker.gateways.grpc.server.page import Pager
+from headrace_broker.gateways.grpc.topology.user_calls import find_user
 from headrace_broker.model.definition import Permission, TopicPermission
+from headrace_protos.broker.v1 import topology_pb2 as messages
 
 
 class PermissionCalls:
     """Gives, takes away and describes permissions."""
 
-    def __init__(self, desk: Desk) -> None:
+    def __init__(self, desk: LookupService) -> None:
         self._desk = desk
         self._pager: Pager[Permission] = Pager("permissions", lambda each: (each.vhost, each.user))
 
@@ -29,7 +29,7 @@ class PermissionCalls:
         """Give a user a permission in a vhost, or another one."""
         check_administers(who)
         wanted = request.permission
-        user, vhost = await _known_ends(self._desk, wanted.user, wanted.vhost, "permission.")
+        user, vhost = await _known_ends(self._desk, who, wanted.user, wanted.vhost, "permission.")
         current = self._desk.view.permission(user, vhost)
         permission = Permission(user, vhost, wanted.configure, wanted.write, wanted.read)
         if permission != current:
@@ -43,7 +43,7 @@ class PermissionCalls:
         """Take a user's permission in a vhost away; one that is not there is no error."""
         check_administers(who)
         check_name("user", request.user)
-        vhost = await self._desk.known_vhost(request.vhost)
+        vhost = await self._desk.known_vhost(who, request.vhost)
         user = request.user
         if await find_user(self._desk, user) is None:
             return messages.DeleteResponse(deleted=False)
@@ -55,7 +55,7 @@ class PermissionCalls:
     ) -> messages.Permission:
         """Tell what a user may do in a vhost."""
         check_administers(who)
-        user, vhost = await _known_ends(self._desk, request.user, request.vhost)
+        user, vhost = await _known_ends(self._desk, who, request.user, request.vhost)
         permission = self._desk.view.permission(user, vhost)
         if permission is None:
             raise missing(f"permission of user '{user}' in vhost '{vhost}'", "user")
@@ -66,7 +66,7 @@ class PermissionCalls:
     ) -> messages.ListPermissionsResponse:
         """List permissions."""
         check_administers(who)
-        vhost = await self._desk.known_vhost(request.vhost) if request.vhost else None
+        vhost = await self._desk.known_vhost(who, request.vhost) if request.vhost else None
         rows = [
             permission
             for permission in self._desk.view.permissions(vhost)
@@ -79,7 +79,7 @@ class PermissionCalls:
 class TopicPermissionCalls:
     """Gives, takes away and describes topic permissions."""
 
-    def __init__(self, desk: Desk) -> None:
+    def __init__(self, desk: LookupService) -> None:
         self._desk = desk
         self._pager: Pager[TopicPermission] = Pager(
             "topic-permissions", lambda each: (each.vhost, each.user, each.exchange)
@@ -91,7 +91,7 @@ class TopicPermissionCalls:
         """Say which routing keys a user may use at a topic exchange."""
         check_administers(who)
         wanted = request.permission
-        user, vhost = await _known_ends(self._desk, wanted.user, wanted.vhost, "permission.")
+        user, vhost = await _known_ends(self._desk, who, wanted.user, wanted.vhost, "permission.")
         check_name("permission.exchange", wanted.exchange)
         current = self._desk.view.topic_permission(user, vhost, wanted.exchange)
         told = TopicPermission(user, vhost, wanted.exchange, wanted.write, wanted.read)
@@ -107,7 +107,7 @@ class TopicPermissionCalls:
         check_administers(who)
         check_name("user", request.user)
         check_name("exchange", request.exchange, low=0)
-        vhost = await self._desk.known_vhost(request.vhost)
+        vhost = await self._desk.known_vhost(who, request.vhost)
         if await find_user(self._desk, request.user) is None:
             return messages.DeleteResponse(deleted=False)
         command = DeleteTopicPermissions(request.user, vhost, request.exchange)
@@ -119,7 +119,7 @@ class TopicPermissionCalls:
     ) -> messages.TopicPermission:
         """Tell which routing keys a user may use at a topic exchange."""
         check_administers(who)
-        user, vhost = await _known_ends(self._desk, request.user, request.vhost)
+        user, vhost = await _known_ends(self._desk, who, request.user, request.vhost)
         check_name("exchange", request.exchange)
         told = self._desk.view.topic_permission(user, vhost, request.exchange)
         if told is None:
@@ -132,7 +132,7 @@ class TopicPermissionCalls:
     ) -> messages.ListTopicPermissionsResponse:
         """List topic permissions."""
         check_administers(who)
-        vhost = await self._desk.known_vhost(request.vhost) if request.vhost else None
+        vhost = await self._desk.known_vhost(who, request.vhost) if request.vhost else None
         rows = [
             told
             for told in self._desk.view.topic_permissions(vhost)
@@ -142,7 +142,9 @@ class TopicPermissionCalls:
         return messages.ListTopicPermissionsResponse(permissions=permissions, next_token=token)
 
 
-async def _known_ends(desk: Desk, user: str, vhost: str, prefix: str = "") -> tuple[str, str]:
+async def _known_ends(
+    desk: LookupService, who: Caller, user: str, vhost: str, prefix: str = ""
+) -> tuple[str, str]:
     """Return a user and a vhost that are there.
 
     Raises:
@@ -150,7 +152,7 @@ async def _known_ends(desk: Desk, user: str, vhost: str, prefix: str = "") -> tu
         AmqpError: NOT_FOUND.
     """
     check_name(f"{prefix}user", user)
-    await desk.known_vhost(vhost, f"{prefix}vhost")
+    await desk.known_vhost(who, vhost, f"{prefix}vhost")
     if await find_user(desk, user) is None:
         raise missing(f"user '{user}'", f"{prefix}user")
     return user, vhost

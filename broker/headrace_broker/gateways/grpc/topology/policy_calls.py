@@ -10,17 +10,17 @@ from headrace_broker.catalog.access import (
     check_policy,
 )
 from headrace_broker.catalog.command import DeletePolicy, PutPolicy
-from headrace_broker.gateways.grpc.argument_table import read_table, written_table
-from headrace_broker.gateways.grpc.desk import Desk, check_name, done, missing
-from headrace_broker.gateways.grpc.page import Pager
-from headrace_broker.gateways.grpc.pb import topology_pb2 as messages
+from headrace_broker.gateways.grpc.server.lookup import LookupService, check_name, done, missing
+from headrace_broker.gateways.grpc.server.page import Pager
+from headrace_broker.gateways.grpc.values.argument_table import read_table, written_table
 from headrace_broker.model.definition import APPLY_ALL, Policy
+from headrace_protos.broker.v1 import topology_pb2 as messages
 
 
 class PolicyCalls:
     """Declares, deletes and describes policies."""
 
-    def __init__(self, desk: Desk) -> None:
+    def __init__(self, desk: LookupService) -> None:
         self._desk = desk
         self._pager: Pager[Policy] = Pager("policies", lambda each: (each.vhost, each.name))
 
@@ -64,7 +64,7 @@ class PolicyCalls:
     ) -> messages.Policy:
         """Tell everything about a policy."""
         check_manages(who)
-        vhost = await self._desk.known_vhost(request.vhost)
+        vhost = await self._desk.known_vhost(who, request.vhost)
         self._desk.check_sees(who, vhost)
         check_name("name", request.name)
         policy = await self._find(vhost, request.name, request.operator)

@@ -19,11 +19,16 @@ from headrace_broker.catalog.access import (
 )
 from headrace_broker.catalog.argument import SERVER_NAME_PREFIX, ArgumentError, asked_queue
 from headrace_broker.catalog.permission import CONFIGURE, READ
-from headrace_broker.gateways.grpc.argument_table import read_table, written_table
-from headrace_broker.gateways.grpc.desk import Desk, check_name, missing
-from headrace_broker.gateways.grpc.errors import bad_field
-from headrace_broker.gateways.grpc.page import Pager
-from headrace_broker.gateways.grpc.pb.topology_pb2 import (
+from headrace_broker.gateways.grpc.server.errors import bad_field
+from headrace_broker.gateways.grpc.server.lookup import LookupService, check_name, missing
+from headrace_broker.gateways.grpc.server.page import Pager
+from headrace_broker.gateways.grpc.values.argument_table import read_table, written_table
+from headrace_broker.model.definition import Queue
+from headrace_broker.model.flow_status import QueueFlow
+from headrace_broker.model.reply_code import AmqpError
+from headrace_broker.model.status import QueueStatus
+from headrace_broker.runtime.inspect import counts as runtime_counts
+from headrace_protos.broker.v1.topology_pb2 import (
     DeclareQueueRequest,
     DeclareQueueResponse,
     DeleteQueueRequest,
@@ -37,11 +42,6 @@ from headrace_broker.gateways.grpc.pb.topology_pb2 import (
     QueueDescription,
     QueueFlowState,
 )
-from headrace_broker.model.definition import Queue
-from headrace_broker.model.flow_status import QueueFlow
-from headrace_broker.model.reply_code import AmqpError
-from headrace_broker.model.status import QueueStatus
-from headrace_broker.runtime import counts as runtime_counts
 
 NAME_OCTETS: Final = 16  # random octets of a name that the broker makes up
 COUNTS_SECONDS_MAX: Final = 2.0  # for what leaders say; the rest is without
@@ -50,7 +50,7 @@ COUNTS_SECONDS_MAX: Final = 2.0  # for what leaders say; the rest is without
 class QueueCalls:
     """Declares, deletes, purges and describes queues."""
 
-    def __init__(self, desk: Desk) -> None:
+    def __init__(self, desk: LookupService) -> None:
         self._desk = desk
         self._pager: Pager[Queue] = Pager("queues", lambda queue: (queue.vhost, queue.name))
 
@@ -129,7 +129,7 @@ class QueueCalls:
     async def describe(self, who: Caller, request: DescribeQueueRequest) -> QueueDescription:
         """Tell everything about a queue."""
         desk = self._desk
-        vhost, name = await desk.known_vhost(request.vhost), request.name
+        vhost, name = await desk.known_vhost(who, request.vhost), request.name
         check_name("name", name)
         if not (who.manages and who.sees(desk.view, vhost)):
             await desk.enter(who, vhost)

@@ -5,24 +5,24 @@ from __future__ import annotations
 
 import grpc
 
-from headrace_broker.gateways.grpc.call import Admission
-from headrace_broker.gateways.grpc.desk import Desk
-from headrace_broker.gateways.grpc.errors import Context
-from headrace_broker.gateways.grpc.exchange_calls import BindingCalls, ExchangeCalls
-from headrace_broker.gateways.grpc.pb import topology_pb2 as messages
-from headrace_broker.gateways.grpc.pb.topology_pb2_grpc import (
-    TopologyServicer,
-    add_TopologyServicer_to_server,
-)
-from headrace_broker.gateways.grpc.permission_calls import (
+from headrace_broker.gateways.grpc.server.call import Admission
+from headrace_broker.gateways.grpc.server.errors import Context
+from headrace_broker.gateways.grpc.server.lookup import LookupService
+from headrace_broker.gateways.grpc.server.unary import serve
+from headrace_broker.gateways.grpc.topology.exchange_calls import BindingCalls, ExchangeCalls
+from headrace_broker.gateways.grpc.topology.permission_calls import (
     PermissionCalls,
     TopicPermissionCalls,
 )
-from headrace_broker.gateways.grpc.policy_calls import PolicyCalls
-from headrace_broker.gateways.grpc.queue_calls import QueueCalls
-from headrace_broker.gateways.grpc.unary import serve
-from headrace_broker.gateways.grpc.user_calls import UserCalls
-from headrace_broker.gateways.grpc.vhost_calls import VhostCalls
+from headrace_broker.gateways.grpc.topology.policy_calls import PolicyCalls
+from headrace_broker.gateways.grpc.topology.queue_calls import QueueCalls
+from headrace_broker.gateways.grpc.topology.user_calls import UserCalls
+from headrace_broker.gateways.grpc.topology.vhost_calls import VhostCalls
+from headrace_protos.broker.v1 import topology_pb2 as messages
+from headrace_protos.broker.v1.topology_pb2_grpc import (
+    TopologyServicer,
+    add_TopologyServicer_to_server,
+)
 
 
 class TopologyService(TopologyServicer):
@@ -35,7 +35,7 @@ class TopologyService(TopologyServicer):
 
     name = messages.DESCRIPTOR.services_by_name["Topology"].full_name
 
-    def __init__(self, desk: Desk, admission: Admission) -> None:
+    def __init__(self, desk: LookupService, admission: Admission) -> None:
         self._admission = admission
         self._queues = QueueCalls(desk)
         self._exchanges = ExchangeCalls(desk)

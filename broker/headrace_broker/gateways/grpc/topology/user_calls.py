@@ -9,19 +9,19 @@ import msgspec
 from headrace_broker.catalog.access import Caller, check_administers
 from headrace_broker.catalog.command import DeleteUser, PutUser, SetUserLimits
 from headrace_broker.catalog.setting import USER_LIMITS
-from headrace_broker.gateways.grpc.desk import Desk, check_name, done, missing
-from headrace_broker.gateways.grpc.errors import bad_field
-from headrace_broker.gateways.grpc.page import Pager
-from headrace_broker.gateways.grpc.pb import topology_pb2 as messages
-from headrace_broker.gateways.grpc.vhost_calls import checked_limits, checked_tags
+from headrace_broker.gateways.grpc.server.errors import bad_field
+from headrace_broker.gateways.grpc.server.lookup import LookupService, check_name, done, missing
+from headrace_broker.gateways.grpc.server.page import Pager
+from headrace_broker.gateways.grpc.topology.vhost_calls import checked_limits, checked_tags
 from headrace_broker.model.definition import HASHED_SCRYPT, User
-from headrace_broker.runtime.password import new_user
+from headrace_broker.runtime.security.password import new_user
+from headrace_protos.broker.v1 import topology_pb2 as messages
 
 
 class UserCalls:
     """Declares, deletes and describes users."""
 
-    def __init__(self, desk: Desk) -> None:
+    def __init__(self, desk: LookupService) -> None:
         self._desk = desk
         self._pager: Pager[User] = Pager("users", lambda user: (user.name,))
 
@@ -39,8 +39,9 @@ class UserCalls:
         if not request.HasField("tags"):
             tags = known.tags
         user = msgspec.structs.replace(await _with_secret(known, request), tags=tags)
-        if user != current:
-            done(await desk.node.submit(PutUser(user)), "name")
+        if user != current or request.end_sessions:
+            command = PutUser(user, end_sessions=request.end_sessions)
+            done(await desk.node.submit(command), "name")
         if limits:
             done(await desk.node.submit(SetUserLimits(name, limits)), "limits")
         return messages.DeclareUserResponse(created=current is None)
@@ -86,7 +87,7 @@ class UserCalls:
         )
 
 
-async def find_user(desk: Desk, name: str) -> User | None:
+async def find_user(desk: LookupService, name: str) -> User | None:
     """Return a user, None when there is none of that name."""
     if desk.view.user(name) is None:
         await desk.node.catch_up()

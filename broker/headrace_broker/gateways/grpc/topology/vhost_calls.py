@@ -7,17 +7,17 @@ from collections.abc import Mapping
 from headrace_broker.catalog.access import Caller, check_administers, check_manages
 from headrace_broker.catalog.command import DeleteVhost, PutVhost, SetVhostLimits
 from headrace_broker.catalog.setting import VHOST_LIMITS, Integer, limits_problem
-from headrace_broker.gateways.grpc.desk import Desk, check_name, done
-from headrace_broker.gateways.grpc.errors import bad_field
-from headrace_broker.gateways.grpc.page import Pager
-from headrace_broker.gateways.grpc.pb import topology_pb2 as messages
+from headrace_broker.gateways.grpc.server.errors import bad_field
+from headrace_broker.gateways.grpc.server.lookup import LookupService, check_name, done
+from headrace_broker.gateways.grpc.server.page import Pager
 from headrace_broker.model.definition import Vhost
+from headrace_protos.broker.v1 import topology_pb2 as messages
 
 
 class VhostCalls:
     """Declares, deletes and describes vhosts."""
 
-    def __init__(self, desk: Desk) -> None:
+    def __init__(self, desk: LookupService) -> None:
         self._desk = desk
         self._pager: Pager[Vhost] = Pager("vhosts", lambda vhost: (vhost.name,))
 
@@ -58,7 +58,7 @@ class VhostCalls:
     ) -> messages.VhostDescription:
         """Tell everything about a vhost."""
         check_manages(who)
-        name = await self._desk.known_vhost(request.name, "name")
+        name = await self._desk.known_vhost(who, request.name, "name")
         self._desk.check_sees(who, name)
         vhost = self._desk.view.vhost(name)
         assert vhost is not None, "it was looked up without a pause since"

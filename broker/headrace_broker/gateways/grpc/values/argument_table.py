@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from headrace_broker.gateways.grpc.errors import bad_field
-from headrace_broker.gateways.grpc.pb.value_pb2 import Array, Table, Value
+from headrace_broker.gateways.grpc.server.errors import bad_field
 from headrace_broker.model.limits import NAME_OCTETS_MAX, TABLE_DEPTH_MAX
+from headrace_protos.broker.v1.value_pb2 import Array, Table, Value
 
 INT64_MAX: Final = (1 << 63) - 1
 _SIMPLE: Final = frozenset({"boolean", "double", "float", "string", "bytes"})

@@ -9,8 +9,7 @@ import struct
 from typing import Any, Final
 
 from headrace_broker.codecs.field import properties_problem
-from headrace_broker.gateways.grpc.pb.message_pb2 import Properties
-from headrace_broker.gateways.grpc.values import (
+from headrace_broker.gateways.grpc.values.values import (
     SHORT_OCTETS_MAX,
     TIMESTAMP_MAX,
     ValueProblemError,
@@ -22,6 +21,7 @@ from headrace_broker.model.limits import (
     PROPERTIES_REMEMBERED_MAX,
     PROPERTIES_REMEMBERED_OCTETS,
 )
+from headrace_protos.broker.v1.message_pb2 import Properties
 
 NO_PROPERTIES: Final = b"\x00\x00"
 

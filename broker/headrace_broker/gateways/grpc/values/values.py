@@ -9,8 +9,8 @@ import struct
 from collections.abc import Callable
 from typing import Any, Final
 
-from headrace_broker.gateways.grpc.pb.value_pb2 import Array, Decimal, Table, Value
 from headrace_broker.model.limits import TABLE_DEPTH_MAX
+from headrace_protos.broker.v1.value_pb2 import Array, Decimal, Table, Value
 
 SHORT_OCTETS_MAX: Final = 255  # of a short string, as the names in a table are
 TIMESTAMP_MAX: Final = (1 << 63) - 1  # seconds; clients decode a signed number

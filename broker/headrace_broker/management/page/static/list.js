@@ -17,20 +17,26 @@ export class List {
     this.key = key;
     this.add = add && h("button", { type: "button", onclick: add.open }, add.title);
     this.rows = [];
+    this.asked = 0;
     this.wanted = "";
     this.table = new Table(title, columns, { sort, empty });
     this.problem = h("p", { class: "problem", role: "alert", hidden: true });
     this.element = section(title, this.problem, this.table.element, this.add && h("div", { class: "buttons" }, this.add));
   }
 
+  /** Ask for the rows; an answer that comes after that of a later request is dropped. */
   async load() {
     this.problem.hidden = true;
+    const asked = ++this.asked;
     try {
-      this.rows = await get(this.where);
+      const rows = await get(this.where);
+      if (asked !== this.asked) return;
+      this.rows = rows;
       this.table.element.hidden = false;
       this.draw();
     } catch (refusal) {
       if (!(refusal instanceof Refused)) throw refusal;
+      if (asked !== this.asked) return;
       this.table.element.hidden = true;
       tell(this.problem, refusal);
     }

@@ -24,6 +24,11 @@ export function tile(name) {
   };
 }
 
+/** Messages beside those that are ready and at consumers: delayed ones, dead letters that are kept. */
+export function laterText(messages) {
+  return messages > 0 ? `and ${count(messages)} delayed or kept as dead letters` : "";
+}
+
 /** How a state stands. */
 export const TONES = { running: "good", flow: "warn", blocking: "warn", blocked: "bad", down: "bad" };
 

@@ -96,7 +96,7 @@ const COLUMNS = [
   { id: "who", title: "Who", wide: true, value: accountName, cell: (edge) => (edge.kind === "connection" && edge.account ? { text: accountName(edge), href: connectionHref(edge.account), title: `user ${edge.user}, node ${edge.node}` } : accountName(edge)) },
   { id: "through", title: "Through", level: 3, value: through, cell: (edge) => through(edge) || "–" },
   { id: "queue", title: "Queue", value: (edge) => edge.queue, cell: (edge) => edge.queue },
-  { id: "load", title: "Share", help: "of the queue's load", number: true, value: (edge) => edge.load, cell: (edge) => ({ text: percent(edge.share), bar: edge.share }) },
+  { id: "load", title: "Share", help: "of what open connections owe there and brought in the last 10 s; see Why for who has filled the queue", number: true, value: (edge) => edge.load, cell: (edge) => ({ text: percent(edge.share), bar: edge.share }) },
   { id: "rate", title: "Brings", number: true, level: 2, value: (edge) => edge.message_rate, cell: (edge) => rate(edge.message_rate) },
   { id: "owes", title: "Owes", help: "messages that are not done", number: true, level: 3, value: (edge) => edge.messages, cell: (edge) => count(edge.messages) },
   { id: "limit", title: "Limit", level: 2, value: (edge) => edge.limit, cell: (edge) => (edge.limit ? { text: edge.limit, tone: "warn" } : "–") },

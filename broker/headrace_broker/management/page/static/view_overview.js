@@ -6,7 +6,7 @@ import { h } from "./dom.js";
 import { count, duration, octets, percent, rate } from "./format.js";
 import * as history from "./history.js";
 import { lately } from "./limit.js";
-import { clientName, connectionHref, fullness, limitCell, queueHref, section, stateCell, tile } from "./part.js";
+import { clientName, connectionHref, fullness, laterText, limitCell, queueHref, section, stateCell, tile } from "./part.js";
 import { AGES, olderTotals } from "./samples.js";
 import { Table } from "./table.js";
 
@@ -61,7 +61,7 @@ export class OverviewView {
     const totals = values.get("totals");
     if (totals === undefined) return;
     for (const { key } of RATES) this.tiles[key].update(rate(totals.rates[key]));
-    this.tiles.ready.update(count(totals.messages_ready));
+    this.tiles.ready.update(count(totals.messages_ready), laterText(totals.messages_later));
     this.tiles.unacked.update(count(totals.messages_unacknowledged));
     this.more.clients.update(count(totals.connections), `${count(totals.channels)} channels, ${count(totals.consumers)} consumers`);
     this.more.queues.update(count(totals.queues), `${count(totals.exchanges)} exchanges`);

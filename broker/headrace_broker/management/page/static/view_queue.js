@@ -8,7 +8,7 @@ import { h, setText } from "./dom.js";
 import { count, octets, percent, rate } from "./format.js";
 import * as history from "./history.js";
 import { lately } from "./limit.js";
-import { clientName, connectionHref, facts, fullness, limitCell, marksText, section, shareCell, tile, TONES } from "./part.js";
+import { clientName, connectionHref, facts, fullness, laterText, limitCell, marksText, section, shareCell, tile, TONES } from "./part.js";
 import { Peek } from "./peek.js";
 import { AGES, olderPoints } from "./samples.js";
 import { octetTicks } from "./scale.js";
@@ -113,7 +113,8 @@ export class QueueView {
   showTiles(row) {
     const full = fullness(row);
     this.tiles.state.update(row.saturated ? "saturated" : row.state, row.leader ? `led by ${row.leader}` : "no leader", TONES[row.state]);
-    this.tiles.ready.update(count(row.messages_ready));
+    const later = (row.messages_held ?? 0) - row.messages_ready - row.messages_unacknowledged;
+    this.tiles.ready.update(count(row.messages_ready), laterText(later));
     this.tiles.unacked.update(count(row.messages_unacknowledged));
     this.tiles.held.update(octets(row.message_bytes), full === null ? "no watermark" : `${percent(full)} of its high watermark`, row.saturated ? "warn" : null);
     const idle = row.consumers === 0 && row.messages_ready > 0;

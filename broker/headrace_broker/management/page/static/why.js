@@ -12,6 +12,7 @@ const KINDS = {
   "dead-letters": "dead letters",
   replay: "a replay",
   republish: "messages that are moved",
+  others: "further clients",
 };
 
 export class Why {
@@ -53,15 +54,16 @@ function capital(text) {
 
 /** Who an account belongs to, for people. */
 export function accountName(cause) {
+  if (cause.kind === "unknown") return "not known";
   if (cause.kind !== "connection" && cause.kind !== "stream") return `${KINDS[cause.kind] ?? cause.kind} on ${cause.node || "a node"}`;
   if (!cause.name) return "another user's connection";
   return cause.user_provided_name || cause.name.split(" -> ")[0];
 }
 
 function causeCell(cause) {
-  const text = accountName(cause);
+  const text = cause.gone ? `${accountName(cause)}, gone` : accountName(cause);
   const title = cause.user ? `${cause.name}, user ${cause.user}, node ${cause.node}` : "";
-  return cause.kind === "connection" && cause.account ? { text, title, href: connectionHref(cause.account) } : { text, title };
+  return cause.kind === "connection" && cause.account && !cause.gone ? { text, title, href: connectionHref(cause.account) } : { text, title };
 }
 
 const shareOf = (name) => (row) => shareCell(row[name]);
@@ -76,7 +78,8 @@ const SHARE_COLUMNS = [
 const CAUSE_COLUMNS = [
   { id: "who", title: "Who", wide: true, value: accountName, cell: causeCell },
   { id: "queue", title: "Queue", level: 2, value: (row) => row.queue, cell: (row) => row.queue || "–" },
-  { id: "share", title: "Share", help: "of the queue's load: octets that are owed and those of the last 10 s", number: true, value: (row) => row.share, cell: (row) => ({ text: percent(row.share), bar: row.share }) },
+  { id: "share", title: "Share", help: "of what stands in the queue where that is what stops publishers; else of the octets that are owed and those of the last 10 s", number: true, value: (row) => row.share, cell: (row) => ({ text: percent(row.share), bar: row.share }) },
+  { id: "queued", title: "In the queue", help: "messages there that it brought, where shares are of what stands in the queue", number: true, level: 2, value: (row) => row.queued_messages, cell: (row) => (row.queued_messages ? { text: count(row.queued_messages), title: octets(row.queued_octets) } : "–") },
   { id: "rate", title: "Brings", number: true, level: 2, value: (row) => row.message_rate, cell: (row) => rate(row.message_rate) },
   { id: "owed", title: "Owes", number: true, level: 3, value: (row) => row.octets, cell: (row) => ({ text: count(row.messages), title: octets(row.octets) }) },
 ];

@@ -1,0 +1,57 @@
+"""Permission to copy the messages of a queue, for a backup or out of one; see `access`."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from headrace_broker.catalog.access import (
+    QUEUE,
+    Caller,
+    May,
+    MayEnter,
+    check_administers,
+    check_allowed,
+    judge,
+    refused,
+    stranger_text,
+)
+from headrace_broker.catalog.permission import READ, may_enter
+from headrace_broker.catalog.view import CatalogView
+from headrace_broker.model.definition import Queue
+from headrace_broker.model.reply_code import AmqpError
+
+
+def check_copies(
+    caller: Caller, may_enter: MayEnter, may: May, operation: str, vhost: str, queue: str
+) -> None:
+    """Refuse to read all messages of a queue for a backup, or to put those of a backup into it.
+
+    It takes an administrator with a permission in the vhost for the queue, whether it is there or
+    not.
+
+    Args:
+        caller: who asks.
+        may_enter: who knows.
+        may: likewise.
+        operation: READ for a backup, WRITE to put messages back.
+        vhost: where.
+        queue: its name.
+
+    Raises:
+        AmqpError: ACCESS_REFUSED.
+    """
+    check_administers(caller)
+    if not may_enter(caller.name, vhost):
+        raise refused(stranger_text(caller.name, vhost))
+    check_allowed(may, caller.name, vhost, operation, QUEUE, queue)
+
+
+def backup_refusal(view: CatalogView, user: str, queue: Queue) -> str:
+    """Return why a user may not read a queue for a backup now, "" when they may."""
+    known = view.user(user)
+    caller = Caller(user, known.tags if known is not None else ())
+    try:
+        check_copies(caller, partial(may_enter, view), judge(view), READ, queue.vhost, queue.name)
+    except AmqpError as error:
+        return error.text
+    return ""

@@ -1,0 +1,1 @@
+"""Parts that commands share: the API of a node, TLS, output and progress."""

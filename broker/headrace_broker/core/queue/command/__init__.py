@@ -1,0 +1,1 @@
+"""Commands of a queue, and their encoding in log entries."""

@@ -1,0 +1,83 @@
+"""An ENQUEUE of so many octets that no turn of the event loop copies all of them."""
+
+from __future__ import annotations
+
+from typing import Final, final
+
+from mypy_extensions import i64
+
+from headrace_broker.core.queue.command.command import STAMP_OCTETS, encode_stamp
+from headrace_raftlog.model.pieces import Assembly, Octets
+
+HEAD_OCTETS: Final = 64  # of an ENQUEUE, for those who look at more than its data
+
+
+@final
+class LargeCommand:
+    """The command without its stamp: in pieces, or assembled behind room for a stamp.
+
+    Another node is sent the pieces. A leader on this node needs one object, for which the pieces
+    are copied in steps; its stamp is written into it.
+
+    Attributes:
+        head: the first octets, HEAD_OCTETS or fewer, with the number of the first message.
+        size: octets of all.
+
+    Args:
+        pieces: in order, not assembled yet; the first of them holds at least what `head` is for.
+        assembly: all of it, behind room for a stamp, instead of pieces.
+    """
+
+    def __init__(self, pieces: list[Octets], assembly: Assembly | None = None) -> None:
+        self._pieces = pieces
+        self._assembly = assembly
+        self._copied: i64 = 0  # of the first piece that is left
+        if assembly is None:
+            self.head = bytes(pieces[0][:HEAD_OCTETS])
+        else:
+            self.head = assembly.octets()[STAMP_OCTETS : STAMP_OCTETS + HEAD_OCTETS]
+        size: i64 = 0 if assembly is None else assembly.size - STAMP_OCTETS
+        for piece in pieces:
+            size += len(piece)
+        self.size = size
+
+    @property
+    def assembled(self) -> bool:
+        """True once it is one object."""
+        assembly = self._assembly
+        return assembly is not None and assembly.missing == 0
+
+    def copy(self, octets_max: i64) -> None:
+        """Copy so many octets more into one object."""
+        assembly = self._assembly
+        if assembly is None:
+            assembly = self._assembly = Assembly(self.size, STAMP_OCTETS)
+        left = octets_max
+        while left > 0 and self._pieces:
+            piece = self._pieces[0]
+            taken = assembly.add(piece, self._copied, left)
+            left -= taken
+            self._copied += taken
+            if self._copied == len(piece):
+                self._pieces = self._pieces[1:]
+                self._copied = 0
+
+    def pieces(self) -> list[Octets]:
+        """Return all octets, uncopied once it is assembled and before that is begun."""
+        assembly = self._assembly
+        if assembly is None:
+            return self._pieces
+        self.copy(self.size)
+        return [memoryview(assembly.octets())[STAMP_OCTETS:]]
+
+    def stamped(self, time_ms: i64) -> bytes:
+        """Return the entry data, proposed by the leader at `time_ms` (Unix time).
+
+        What is not assembled yet is copied now; and all is, where it was stamped before and
+        somebody still has that.
+        """
+        self.copy(self.size)
+        assembly = self._assembly
+        assert assembly is not None
+        assembly.put(encode_stamp(time_ms))
+        return assembly.octets()

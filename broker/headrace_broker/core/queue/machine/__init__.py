@@ -1,0 +1,1 @@
+"""Effects of each command on the state of a queue."""

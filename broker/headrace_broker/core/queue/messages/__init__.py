@@ -1,0 +1,1 @@
+"""Messages, batches and effects of a queue, as values and as bytes."""

@@ -1,0 +1,1 @@
+"""A queue written to a snapshot and read back."""

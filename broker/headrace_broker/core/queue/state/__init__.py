@@ -1,0 +1,1 @@
+"""State of a queue: waiting messages, sessions, leases and the archive."""

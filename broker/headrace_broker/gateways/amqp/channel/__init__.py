@@ -1,0 +1,1 @@
+"""An AMQP channel: its publishes, deliveries and acknowledgements."""

@@ -1,0 +1,1 @@
+"""An AMQP 0-9-1 connection: socket, handshake, heartbeats, and its channels by number."""

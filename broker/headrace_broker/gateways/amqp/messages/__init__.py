@@ -1,0 +1,1 @@
+"""Messages of an AMQP channel: published, confirmed, delivered, acknowledged, in transactions."""

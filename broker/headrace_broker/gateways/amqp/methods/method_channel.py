@@ -1,0 +1,130 @@
+"""An open channel as handlers of methods see it: its parts, and what they may ask of it."""
+
+from __future__ import annotations
+
+from mypy_extensions import i64
+from pamqp import base, commands
+
+from headrace_broker.gateways.amqp.messages.channel_confirms import ChannelConfirms
+from headrace_broker.gateways.amqp.messages.channel_links import ChannelLinks
+from headrace_broker.gateways.amqp.messages.channel_publisher import ChannelPublisher
+from headrace_broker.gateways.amqp.messages.connection_output import ConnectionOutput
+from headrace_broker.gateways.amqp.messages.consumer import Consumer
+from headrace_broker.gateways.amqp.messages.delivering import Deliveries
+from headrace_broker.gateways.amqp.messages.reply_consumer import ReplyConsumer
+from headrace_broker.gateways.amqp.messages.transaction import Transaction
+from headrace_broker.gateways.amqp.model.states import CHANNEL_CLOSED, CHANNEL_OPEN
+from headrace_broker.model.reply_code import AmqpError
+from headrace_broker.runtime.contract.port import QueueListener
+
+
+class ChannelOverError(Exception):
+    """A channel has ended while one of its operations waited; there is nothing more to do."""
+
+
+class MethodChannel(QueueListener):
+    """Parts of a channel, and its consumers by tag.
+
+    Attributes:
+        number, state: 1 to 65535, and a CHANNEL_* state.
+        output: the connection's.
+        links: its sessions.
+        confirms: answers to its publishes.
+        transaction: what waits for tx.commit.
+        publisher: hands out its publishes.
+        deliveries: to its client.
+        consumers: by tag.
+        replies: its consumer of direct replies, if it has one.
+        last_queue: name of the queue that was declared last, "" for none.
+        prefetch: for consumers that come, 0 for no limit.
+    """
+
+    def __init__(self, number: i64, output: ConnectionOutput) -> None:
+        self.number = number
+        self.state: i64 = CHANNEL_CLOSED
+        self.output = output
+        self._busy = False  # an operation is awaited
+        self._cancels: list[str] = []  # tags to tell of once the operation has been answered
+        self.begin()
+
+    def begin(self) -> None:
+        """Make all parts anew: a channel that closed from both sides may be opened again."""
+        self.links = ChannelLinks(self.output, self)
+        self.confirms = ChannelConfirms(self.number, self.links.traffic)
+        self.transaction = Transaction(self.output.broker, self.output.share)
+        self.deliveries = Deliveries(self.number, self.output, self.transaction, self.links.traffic)
+        self.consumers: dict[str, Consumer] = {}
+        self.replies: ReplyConsumer | None = None
+        self.last_queue = ""
+        self.prefetch: i64 = 0
+        self.publisher = ChannelPublisher(self.output, self.links, self.confirms, self.transaction)
+
+    @property
+    def is_open(self) -> bool:
+        """True while it may be used."""
+        return self.state == CHANNEL_OPEN
+
+    def send(self, command: base.Frame) -> None:
+        """Send a method, unless the channel is not open any more."""
+        if self.state == CHANNEL_OPEN:
+            self.output.send(self.number, command)
+
+    def fail(self, error: AmqpError, index: i64) -> None:
+        """Close the channel, or for a hard error the connection, for a fault in a method."""
+        raise AssertionError("abstract")
+
+    async def catch_up(self) -> None:
+        """Wait until this node knows of all that was declared and deleted before.
+
+        Raises:
+            AmqpError: the catalog has no quorum.
+            ChannelOverError: the channel has ended meanwhile.
+        """
+        await self.output.broker.catch_up()
+        if not self.is_open:
+            raise ChannelOverError
+
+    def release(self) -> None:
+        """Give back all that the channel has; it has ended."""
+        self.deliveries.clear()
+        self.transaction.discard()
+        self.confirms.discard()
+        for consumer in self.consumers.values():
+            consumer.stand_down(self.output.broker.standings)
+        self.consumers.clear()
+        self._cancels.clear()
+        self.set_replies(None)
+        self.links.close()
+
+    # Consumers
+
+    def set_replies(self, replies: ReplyConsumer | None) -> None:
+        """Set the consumer of direct replies, None for none."""
+        if self.replies is not None:
+            self.replies.close()
+        self.replies = replies
+        self.publisher.screen.reply_name = "" if replies is None else replies.name
+
+    def forget_consumer(self, consumer: Consumer, event: int) -> None:
+        """End a consumer; what it held and was not sent is given back, or void when it is lost."""
+        consumer.enter(event)
+        consumer.stand_down(self.output.broker.standings)
+        if consumer.lost:
+            consumer.held.clear()
+        else:
+            self.deliveries.release_held(consumer)
+        consumer.link.consumers.pop(int(consumer.number), None)
+        self.consumers.pop(consumer.tag, None)
+
+    def notify_cancel(self, consumer: Consumer) -> None:
+        """Send basic.cancel for a lost consumer, behind the answer to what was asked last."""
+        if self.output.cancel_notify:
+            self._cancels.append(consumer.tag)
+            if not self._busy:
+                self.tell_cancels()
+
+    def tell_cancels(self) -> None:
+        """Send basic.cancel for the consumers that were lost while an operation was awaited."""
+        tags, self._cancels = self._cancels, []
+        for tag in tags:
+            self.send(commands.Basic.Cancel(tag, True))

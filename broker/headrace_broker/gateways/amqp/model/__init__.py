@@ -1,0 +1,1 @@
+"""Values of the AMQP gateway: tables of states."""

@@ -1,0 +1,1 @@
+"""Parts that consumers of every protocol share."""

@@ -1,0 +1,13 @@
+"""Names that the broker gives consumers and queues whose clients gave none."""
+
+from __future__ import annotations
+
+import secrets
+from typing import Final
+
+_NAME_BYTES: Final = 16  # random bytes of a name
+
+
+def server_name(prefix: str) -> str:
+    """Return a unique name: the prefix and random characters."""
+    return f"{prefix}{secrets.token_urlsafe(_NAME_BYTES)}"

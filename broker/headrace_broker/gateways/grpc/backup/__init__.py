@@ -1,0 +1,1 @@
+"""The service Backup: points of queues are read, and messages put back."""

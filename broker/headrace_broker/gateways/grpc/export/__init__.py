@@ -1,0 +1,1 @@
+"""The service Export: logs of the broker for programs."""

@@ -1,0 +1,1 @@
+"""The service Lease: groups that take messages by lease."""

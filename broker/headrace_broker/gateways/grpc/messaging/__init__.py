@@ -1,0 +1,1 @@
+"""The service Messaging: publish streams and consume streams."""

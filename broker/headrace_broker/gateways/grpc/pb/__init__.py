@@ -1,1 +1,0 @@
-"""Generated from protos/headrace/broker/v1 by protos/generate.sh; do not edit."""

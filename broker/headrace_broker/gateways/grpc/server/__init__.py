@@ -1,0 +1,1 @@
+"""The gRPC listener, and what every call goes through."""

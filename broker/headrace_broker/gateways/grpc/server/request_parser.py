@@ -1,0 +1,112 @@
+"""Requests are taken as octets, and parsed within the bounds of their method.
+
+gRPC takes octets up to the largest message for every method, and its parser makes objects of up to
+GRPC_PARSED_OCTETS for each of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+import grpc
+from google.protobuf.message import DecodeError
+
+from headrace_broker.gateways.grpc.server.batch_outline import (
+    BatchBoundError,
+    BatchOutline,
+    BrokenBatchError,
+)
+from headrace_broker.gateways.grpc.server.errors import CallError, bad_field
+from headrace_broker.model.limits import (
+    GRPC_BATCH_FIELDS_PER_MESSAGE,
+    GRPC_BATCH_REST_OCTETS_MAX,
+    GRPC_REQUEST_OCTETS_MAX,
+    GRPC_UNSEEN_OCTETS_MAX,
+    STREAM_BATCH_MESSAGES_MAX,
+)
+
+_EOF: Final = grpc.aio.EOF  # type: ignore[attr-defined]
+
+Parse = Callable[[bytes], Any]  # raises CallError, or DecodeError where it is nothing of its kind
+
+
+class RequestParser:
+    """Parses requests that are no batches.
+
+    Args:
+        parse: octets of any number.
+        octets_max: of a request.
+    """
+
+    def __init__(self, parse: Parse, octets_max: int = GRPC_REQUEST_OCTETS_MAX) -> None:
+        self._parse = parse
+        self._octets_max = octets_max
+
+    def __call__(self, octets: bytes) -> Any:
+        """Return the request.
+
+        Raises:
+            CallError: INVALID_ARGUMENT, it is not what it has to be; RESOURCE_EXHAUSTED, it is too
+                large.
+        """
+        size = len(octets)
+        if size > self._octets_max:
+            text = f"the request has {size} octets, at most {self._octets_max}"
+            raise CallError(grpc.StatusCode.RESOURCE_EXHAUSTED, "REQUEST_TOO_LARGE", text)
+        try:
+            return self._parse(octets)
+        except DecodeError:
+            raise malformed() from None
+
+
+class BatchParser:
+    """Parses requests that are batches of messages, with bodies up to the largest.
+
+    Args:
+        parse: octets of any number.
+        spine: numbers of the fields that lead from a request to what holds a body.
+        body: number of the field that is one.
+    """
+
+    def __init__(self, parse: Parse, spine: Sequence[int], body: int) -> None:
+        self._parse = parse
+        fields_max = STREAM_BATCH_MESSAGES_MAX * GRPC_BATCH_FIELDS_PER_MESSAGE
+        self._outline = BatchOutline(list(spine), body, fields_max, GRPC_BATCH_REST_OCTETS_MAX)
+
+    def __call__(self, octets: bytes) -> Any:
+        """Return the request.
+
+        Raises:
+            CallError: INVALID_ARGUMENT, it is not what it has to be, or would be too many objects.
+        """
+        try:
+            if len(octets) > GRPC_UNSEEN_OCTETS_MAX:
+                self._outline.walk(octets)
+            return self._parse(octets)
+        except BatchBoundError as error:
+            raise bad_field("batch", error.rule) from None
+        except (BrokenBatchError, DecodeError):
+            raise malformed() from None
+
+
+def parsed_opening(octets: Any, kind: Any) -> Any:
+    """Return what the first request of a stream opens it with.
+
+    Args:
+        octets: what was read, grpc.aio.EOF for nothing.
+        kind: of requests, with `open` among others in a oneof `kind`.
+
+    Raises:
+        CallError: INVALID_ARGUMENT, it opens nothing; as `RequestParser`.
+    """
+    request = kind() if octets is _EOF else RequestParser(kind.FromString)(octets)
+    if request.WhichOneof("kind") != "open":
+        raise bad_field("open", "must be the first request")
+    return request.open
+
+
+def malformed() -> CallError:
+    """Return the refusal of a request that is not what it has to be."""
+    text = "the request is not a message of its type"
+    return CallError(grpc.StatusCode.INVALID_ARGUMENT, "MALFORMED_REQUEST", text)

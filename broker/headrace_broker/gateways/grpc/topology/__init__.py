@@ -1,0 +1,1 @@
+"""The service Topology: what a cluster defines."""

@@ -1,0 +1,1 @@
+"""Field tables and properties of messages as protobuf has them."""

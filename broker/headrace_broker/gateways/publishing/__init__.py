@@ -1,0 +1,1 @@
+"""Parts that publishers of every protocol share: admission, publish buffer, output, confirms."""

@@ -1,0 +1,42 @@
+"""A publisher's session with one queue."""
+
+from __future__ import annotations
+
+from mypy_extensions import i64
+
+from headrace_broker.runtime.contract.port import QueueClient
+
+
+class Link:
+    """A session with one queue, as far as publishes are concerned.
+
+    Attributes:
+        client: the runtime's end.
+        tickets: publishes that wait for their confirm.
+        congested: the queue client asked for a pause.
+        touched: there is something to flush.
+        closed: the session is over: nothing may be said any more.
+    """
+
+    def __init__(self, client: QueueClient) -> None:
+        self.client = client
+        self.tickets: i64 = 0
+        self.congested = False
+        self.touched = False
+        self.closed = False
+
+    @property
+    def has_consumers(self) -> bool:
+        """True while consumers depend on the session."""
+        return False
+
+    @property
+    def idle(self) -> bool:
+        """True while closing the session loses nothing that the client counts on."""
+        return not (self.tickets or self.congested)
+
+    def end(self) -> None:
+        """End the session; publishes that were handed over still go to their queue."""
+        if self.touched:
+            self.client.flush()
+        self.client.close()

@@ -1,0 +1,1 @@
+"""Definitions of a whole cluster, in and out, in the form of RabbitMQ."""

@@ -1,0 +1,1 @@
+"""Resources of the HTTP API, one module for each noun."""

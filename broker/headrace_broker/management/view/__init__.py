@@ -1,0 +1,1 @@
+"""Objects of the HTTP API as JSON."""

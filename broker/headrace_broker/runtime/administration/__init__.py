@@ -1,0 +1,1 @@
+"""Requests of administrators to a node, and its status."""

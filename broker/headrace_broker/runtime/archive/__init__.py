@@ -1,0 +1,1 @@
+"""Archives of settled messages, and groups that read them."""

@@ -1,0 +1,1 @@
+"""Points of queues that a backup reads."""

@@ -1,0 +1,1 @@
+"""Calls over HTTP and gRPC take turns on the event loop."""

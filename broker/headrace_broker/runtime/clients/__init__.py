@@ -1,0 +1,1 @@
+"""Client connections: listed, counted, and their rates."""

@@ -1,0 +1,1 @@
+"""The catalog on this node, membership, and where replicas and leaders are."""

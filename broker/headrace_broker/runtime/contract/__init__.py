@@ -1,0 +1,1 @@
+"""Interfaces and values that the rooms of the runtime share."""

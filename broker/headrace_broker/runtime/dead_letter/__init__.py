@@ -1,0 +1,1 @@
+"""Dead letters: published from the leader of a queue to where they go."""

@@ -1,0 +1,1 @@
+"""Logs that programs read in shards of numbered rows."""

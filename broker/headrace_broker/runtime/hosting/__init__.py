@@ -1,0 +1,1 @@
+"""The replicas on this node, and the sessions that talk to them."""

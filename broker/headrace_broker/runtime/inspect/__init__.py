@@ -1,0 +1,1 @@
+"""Single messages of a queue, for people: counted, looked at, moved, published."""

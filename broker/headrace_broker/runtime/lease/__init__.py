@@ -1,0 +1,1 @@
+"""Groups that lease messages of a queue."""

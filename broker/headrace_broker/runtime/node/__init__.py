@@ -1,0 +1,1 @@
+"""A broker node, put together of its parts."""

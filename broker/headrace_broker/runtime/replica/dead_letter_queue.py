@@ -1,0 +1,138 @@
+"""Messages that died at the leader of a queue, on their way out of its log."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING, Any, final
+
+from mypy_extensions import i64
+
+from headrace_broker.core.queue.messages.effect import Acquired
+from headrace_broker.model.limits import LETTERS_CUT_OCTETS, LETTERS_UNREAD_MAX
+from headrace_broker.runtime.contract.dead_letter import DeadLetter, cut_letter
+from headrace_broker.runtime.contract.queue_log import QueueLog
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+@final
+class DeadRun:
+    """Messages that died together.
+
+    Attributes:
+        messages: in order.
+        reason: a REASON constant.
+        causes: of each, as `DeadLetter.cause`.
+        arguments: the effective ones of the queue then.
+        at: how many of them are letters already, or lost.
+    """
+
+    def __init__(
+        self, messages: list[Acquired], reason: i64, causes: list[int], arguments: dict[str, Any]
+    ) -> None:
+        self.messages = messages
+        self.reason = reason
+        self.causes = causes
+        self.arguments = arguments
+        self.at: i64 = 0
+
+
+@final
+class DeadLetterQueue:
+    """Makes letters of messages that are sent at most once, in the order in which they died.
+
+    What is in memory leaves at once. Entries that have to be read first stay in the log meanwhile,
+    whatever becomes of the queue's leadership; should the replica go, or the log begin anew with
+    the snapshot of another one, their messages are lost.
+
+    Args:
+        log: of the queue.
+        send: takes letters that were cut together, and the arguments.
+        lose: told of a number of messages that are lost.
+
+    Attributes:
+        unread_count: messages that wait for the disk.
+    """
+
+    def __init__(
+        self,
+        log: QueueLog,
+        send: Callable[[dict[str, Any], list[DeadLetter]], None],
+        lose: Callable[[int], None],
+    ) -> None:
+        self.unread_count: i64 = 0
+        self._log = log
+        self._send = send
+        self._lose = lose
+        self._waiting: deque[DeadRun] = deque()
+
+    def take(self, died: DeadRun) -> None:
+        """Take messages that have just died: their entries are still there."""
+        if not self._waiting and self._advance(died):
+            return
+        count: i64 = len(died.messages) - died.at
+        if self.unread_count + count > LETTERS_UNREAD_MAX:
+            self._lose(int(count))
+            return
+        for at in range(died.at, len(died.messages)):
+            self._log.pin(died.messages[at].entry_index)
+        self.unread_count += count
+        self._waiting.append(died)
+
+    def end(self) -> None:
+        """Lose what waits for the disk: the replica goes, and its log with it."""
+        if self._waiting:
+            self._waiting.clear()
+            self._log.give_up(self._read)
+            lost, self.unread_count = self.unread_count, 0
+            self._lose(int(lost))
+
+    def _read(self) -> None:
+        """Go on with what had to be read from the disk."""
+        while self._waiting:
+            died = self._waiting[0]
+            before: i64 = died.at
+            is_over = self._advance(died)
+            self.unread_count -= died.at - before
+            for at in range(before, died.at):
+                self._log.unpin(died.messages[at].entry_index)
+            if not is_over:
+                return
+            self._waiting.popleft()
+
+    def _advance(self, died: DeadRun) -> bool:
+        """Cut letters up to the first whose entry is being read; return whether none is."""
+        letters: list[DeadLetter] = []
+        octets: i64 = 0
+        lost: i64 = 0
+        index: i64 = -1
+        entry: bytes | None = None
+        is_gone = False
+        while died.at < len(died.messages):
+            message = died.messages[died.at]
+            if message.entry_index != index:
+                index = message.entry_index
+                try:
+                    entry = self._log.entry_at_hand(index, self._read)
+                    is_gone = False
+                except KeyError:
+                    is_gone = True
+            if is_gone:
+                lost += 1
+            elif entry is None:
+                break
+            else:
+                letter = cut_letter(entry, message, died.reason)
+                letter.cause = died.causes[died.at]
+                letters.append(letter)
+                octets += letter.octets
+            died.at += 1
+            if octets >= LETTERS_CUT_OCTETS:  # what finds no room goes before more is copied
+                self._send(died.arguments, letters)
+                letters, octets = [], 0
+        if letters:
+            self._send(died.arguments, letters)
+        if lost > 0:
+            self._lose(int(lost))
+        return died.at == len(died.messages)

@@ -1,0 +1,1 @@
+"""Log entries read from disk beside the event loop."""

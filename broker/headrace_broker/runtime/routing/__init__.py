@@ -1,0 +1,1 @@
+"""Routes of publishes from an exchange to queues, remembered."""

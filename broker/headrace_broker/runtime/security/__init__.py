@@ -1,0 +1,1 @@
+"""Log-ins, passwords, certificates, TLS, and the audit log."""

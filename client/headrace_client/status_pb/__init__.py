@@ -1,1 +1,0 @@
-"""Generated from protos/headrace/client/v1 by protos/generate.sh; do not edit."""

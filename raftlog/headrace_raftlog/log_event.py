@@ -1,0 +1,215 @@
+"""Log lines with an event name and fields, for operators and for programs that read logs.
+
+Use `log_event` for what happens to a node, a group or a connection. Plain calls of a logger remain
+for faults that only a person reads. Handlers find the name as `event` and the fields as `fields` of
+the record; what they write of it is theirs.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import Any, Final, NamedTuple
+
+RAFT: Final = logging.getLogger("headrace.raft")
+CLUSTER: Final = logging.getLogger("headrace.cluster")
+
+DEBUG: Final = logging.DEBUG
+INFO: Final = logging.INFO
+WARNING: Final = logging.WARNING
+ERROR: Final = logging.ERROR
+
+
+class Event(NamedTuple):
+    """One kind of line.
+
+    Attributes:
+        name: stable, unique, what programs go by.
+        level: of `logging`.
+        sentence: for people; %-format of the fields.
+        fields: names of what every such line carries.
+        optional: names of what some carry.
+        lower: level of the same event where it concerns a queue's group, 0 for `level`.
+    """
+
+    name: str
+    level: int
+    sentence: str
+    fields: tuple[str, ...]
+    optional: tuple[str, ...] = ()
+    lower: int = 0
+
+
+def log_event(log: logging.Logger, event: Event, level: int = 0, /, **fields: Any) -> None:
+    """Write a line.
+
+    Callers on paths that are taken often ask `log.isEnabledFor` before they gather fields.
+
+    Args:
+        log: by area, one of the documented names.
+        event: its kind.
+        level: instead of the event's own, 0 for that.
+        fields: numbers, texts, or lists of these; a text may come from a client.
+    """
+    level = level or event.level
+    if log.isEnabledFor(level):
+        extra = {"event": event.name, "fields": fields}
+        log.log(level, event.sentence, fields, extra=extra, stacklevel=2)
+
+
+_OF_GROUP: Final = ("queue", "vhost")  # where the group is a queue's
+
+ELECTION_STARTED: Final = Event(
+    "election_started",
+    INFO,
+    "node %(node)d stands for election in group %(group)d, term %(term)d",
+    ("group", "term", "node"),
+    _OF_GROUP,
+    DEBUG,
+)
+PRE_VOTE_STARTED: Final = Event(
+    "pre_vote_started",
+    INFO,
+    "node %(node)d hears no leader of group %(group)d and asks whether it could win an election; "
+    "the term is still %(term)d",
+    ("group", "term", "node"),
+    _OF_GROUP,
+    DEBUG,
+)
+LEADER_ELECTED: Final = Event(
+    "leader_elected",
+    INFO,
+    "node %(leader)d was elected leader of group %(group)d in term %(term)d",
+    ("group", "term", "node", "leader"),
+    _OF_GROUP,
+    DEBUG,
+)
+LEADER_FOLLOWED: Final = Event(
+    "leader_followed",
+    INFO,
+    "node %(node)d follows node %(leader)d, leader of group %(group)d in term %(term)d",
+    ("group", "term", "node", "leader"),
+    _OF_GROUP,
+    DEBUG,
+)
+LEADER_LOST: Final = Event(
+    "leader_lost",
+    INFO,
+    "node %(node)d follows node %(former)d in group %(group)d no longer; the term is %(term)d",
+    ("group", "term", "node", "former"),
+    _OF_GROUP,
+    DEBUG,
+)
+LEADER_STEPPED_DOWN: Final = Event(
+    "leader_stepped_down",
+    INFO,
+    "node %(node)d, leader of group %(group)d in term %(led_term)d, stepped down: %(reason)s",
+    ("group", "term", "node", "led_term", "reason"),
+    (*_OF_GROUP, "leader"),
+    DEBUG,
+)
+ELECTION_LOST: Final = Event(
+    "election_lost",
+    INFO,
+    "node %(node)d did not win the election in group %(group)d; the term is %(term)d",
+    ("group", "term", "node"),
+    _OF_GROUP,
+    DEBUG,
+)
+TRANSFER_STARTED: Final = Event(
+    "transfer_started",
+    INFO,
+    "node %(node)d hands the leadership of group %(group)d over to node %(target)d",
+    ("group", "term", "node", "target"),
+    _OF_GROUP,
+    DEBUG,
+)
+MEMBERS_CHANGED: Final = Event(
+    "members_changed",
+    INFO,
+    "group %(group)d is on nodes %(members)s now: added %(added)s, removed %(removed)s",
+    ("group", "term", "node", "members", "added", "removed", "voters"),
+    _OF_GROUP,
+)
+SNAPSHOT_INSTALLED: Final = Event(
+    "snapshot_installed",
+    INFO,
+    "snapshot of group %(group)d installed from node %(source)d after %(seconds).1f s",
+    ("group", "index", "source", "seconds"),
+    _OF_GROUP,
+    DEBUG,
+)
+SNAPSHOT_SLOW: Final = Event(
+    "snapshot_slow",
+    INFO,
+    "snapshot of group %(group)d took %(seconds).3f s, in which this node did nothing else",
+    ("group", "index", "bytes", "seconds"),
+    _OF_GROUP,
+)
+PEER_UP: Final = Event(
+    "peer_up",
+    INFO,
+    "node %(peer)d (boot %(boot)d) is up",
+    ("peer", "boot"),
+)
+PEER_DOWN: Final = Event(
+    "peer_down",
+    WARNING,
+    "node %(peer)d (boot %(boot)d) is down: unless it was stopped, see whether it runs and whether "
+    "this node reaches it",
+    ("peer", "boot"),
+)
+CLUSTER_FOUNDED: Final = Event(
+    "cluster_founded",
+    INFO,
+    "cluster %(cluster)r was founded by nodes %(founders)s",
+    ("cluster", "founders"),
+)
+DISK_STALLED: Final = Event(
+    "disk_stalled",
+    WARNING,
+    "the disk of %(directory)s has not finished a write for %(seconds).1f s (disk_stall_s is "
+    "%(limit_seconds).1f): this node hands over the %(led)d of its %(groups)d groups that it "
+    "leads, and leads none until the disk answers; look at the disk, its controller or its volume",
+    ("directory", "seconds", "limit_seconds", "led", "groups"),
+)
+DISK_ANSWERS: Final = Event(
+    "disk_answers",
+    INFO,
+    "the disk of %(directory)s answers again; it hung for %(seconds).1f s, of which the last "
+    "%(limit_seconds).1f s went well: this node may lead its %(groups)d groups again",
+    ("directory", "seconds", "limit_seconds", "groups"),
+)
+DISK_FULL: Final = Event(
+    "disk_full",
+    ERROR,
+    "the disk of %(directory)s is full: proposals are refused until there is space; what was "
+    "accepted stays",
+    ("directory",),
+)
+DISK_HAS_SPACE: Final = Event(
+    "disk_has_space",
+    INFO,
+    "the disk of %(directory)s has space again",
+    ("directory",),
+)
+
+RAFT_EVENTS: Final = (
+    PRE_VOTE_STARTED,
+    ELECTION_STARTED,
+    ELECTION_LOST,
+    LEADER_ELECTED,
+    LEADER_FOLLOWED,
+    LEADER_LOST,
+    LEADER_STEPPED_DOWN,
+    TRANSFER_STARTED,
+    MEMBERS_CHANGED,
+    SNAPSHOT_INSTALLED,
+    SNAPSHOT_SLOW,
+    PEER_UP,
+    PEER_DOWN,
+    CLUSTER_FOUNDED,
+    DISK_STALLED,
+    DISK_ANSWERS,
+    DISK_FULL,
+    DISK_HAS_SPACE,
+)

@@ -1,0 +1,97 @@
+"""Octets that are too many to be copied at once: given in pieces, and put together in place."""
+
+from __future__ import annotations
+
+from io import BytesIO
+from typing import final
+
+from mypy_extensions import i64
+
+Octets = bytes | memoryview
+
+
+@final
+class Pieces:
+    """Octets that stand in several objects, to be sent one after the other.
+
+    Attributes:
+        pieces: in order.
+        size: octets of all.
+    """
+
+    def __init__(self, pieces: list[Octets]) -> None:
+        self.pieces = pieces
+        size: i64 = 0
+        for piece in pieces:
+            size += len(piece)
+        self.size = size
+
+    def __len__(self) -> int:
+        return self.size
+
+    def joined(self) -> bytes:
+        """Return a copy of all octets in one object."""
+        return b"".join(self.pieces)
+
+
+@final
+class Assembly:
+    """A bytes object of known size that is filled piece by piece, and handed out uncopied.
+
+    BytesIO writes into its bytes object as long as nobody else refers to that, and gives out the
+    object itself; memory that was never written to is not resident yet.
+
+    Attributes:
+        size: octets, those of the room at the beginning included.
+        missing: octets that have not come.
+
+    Args:
+        size: octets to come.
+        room: octets before them that `put` is for.
+    """
+
+    def __init__(self, size: i64, room: i64 = 0) -> None:
+        self.size = size + room
+        self.missing = size
+        self._room = room
+        self._buffer = BytesIO(bytes(int(size + room)))
+        self._buffer.seek(int(room))
+
+    def add(self, data: Octets, start: i64 = 0, size_max: i64 = 1 << 62) -> i64:
+        """Take what is missing from `data[start:]`, at most so much; return how many octets."""
+        taken: i64 = min(len(data) - start, self.missing, size_max)
+        if taken == len(data):
+            self._buffer.write(data)
+        else:
+            self._buffer.write(memoryview(data)[start : start + taken])
+        self.missing -= taken
+        return taken
+
+    def put(self, data: bytes) -> None:
+        """Write over the first octets; copies all where somebody has these already."""
+        self._buffer.seek(0)
+        self._buffer.write(data)
+
+    def so_far(self) -> bytes:
+        """Return a copy of what has come, without the room."""
+        room = self._room
+        return self._buffer.getvalue()[room : self.size - self.missing]
+
+    def octets(self) -> bytes:
+        """Return the object, once nothing is missing."""
+        assert self.missing == 0, "octets are still to come"
+        return self._buffer.getvalue()
+
+
+@final
+class Parted:
+    """A payload that arrived in two parts.
+
+    Attributes:
+        head: its first octets.
+        tail: all others, behind room for as many octets as the application asked for.
+    """
+
+    def __init__(self, head: bytes, tail: Assembly) -> None:
+        self.head = head
+        self.tail = tail

@@ -1,0 +1,1 @@
+"""One group's part of the log: index, compaction, snapshots."""

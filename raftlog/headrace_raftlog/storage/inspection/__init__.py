@@ -1,0 +1,1 @@
+"""A log looked into, salvaged or set aside while its node is stopped."""

@@ -1,0 +1,1 @@
+"""The log that all groups of a node share."""

@@ -1,0 +1,1 @@
+"""A log read back when its node starts."""
