@@ -11,7 +11,7 @@ from e2e.harness.export_driver import ExportDriver
 from e2e.harness.lease_driver import LeaseDriver
 from e2e.harness.node_driver import RefusedError
 
-from headrace_broker.gateways.grpc.pb import export_pb2 as pb
+from headrace_protos.broker.v1 import export_pb2 as pb
 
 FULL = {"x-queue-type": "quorum", "x-archive": "full"}
 TTL_MS = 60_000

@@ -13,7 +13,7 @@ import pytest
 from e2e.harness.authority import Authority
 from e2e.harness.cluster import own_port, wait_for
 
-from headrace_broker.cli.api_client import ApiClient
+from headrace_broker.cli.session.api_client import ApiClient
 
 SERVE = (sys.executable, "-P", "-m", "headrace_broker.cli", "serve")
 NAMES = ("n1", "n2", "n3")

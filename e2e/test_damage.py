@@ -15,7 +15,7 @@ from e2e.harness.command import run_command
 
 from headrace_broker.cli.backup.data_file import read_blocks
 from headrace_broker.codecs.batch import message_body
-from headrace_raftlog.storage.set_aside import ASIDE_NAME
+from headrace_raftlog.storage.inspection.set_aside import ASIDE_NAME
 
 HEADRACE = [sys.executable, "-P", "-m", "headrace_broker.cli"]
 QUEUES = tuple(f"queue-{number}" for number in range(12))
@@ -123,7 +123,7 @@ def test_node_whose_log_cannot_be_used_comes_back_by_itself(filled: Cluster) -> 
     filled.kill("n3")
     make_unreadable(store(filled, "n3"), body(QUEUES[3], 7))
     filled.start()
-    assert "sets its damaged log aside" in filled.log("n3")
+    assert "sets its data aside" in filled.log("n3")
     (aside,) = store(filled, "n3").rglob(ASIDE_NAME)
     assert segments(aside)
     wait_for(
@@ -185,3 +185,60 @@ def bodies_of(place: Path, queue: dict[str, Any]) -> list[bytes]:
             for block in read_blocks(source, file["name"]):
                 out += [message_body(block.batch, 0, at) for at in range(block.messages)]
     return out
+
+
+DEEP = "deep"
+DEEP_MESSAGES = 100
+DEEP_OCTETS = 128 << 10
+
+
+def deep_body(number: int) -> bytes:
+    return b"<deep/%05d>" % number * (DEEP_OCTETS // 12)
+
+
+def drain_in_order(cluster: Cluster, name: str, count: int) -> None:
+    """Consume so many messages and compare each with what was sent."""
+    channel = cluster.connect(name).channel()
+    channel.basic_qos(prefetch_count=20)
+    coming = channel.consume(DEEP, inactivity_timeout=WAIT_SECONDS)
+    for number, (method, _, found) in enumerate(coming):
+        assert method is not None, f"nothing came after {number} messages"
+        assert found == deep_body(number), number
+        channel.basic_ack(method.delivery_tag)
+        if number + 1 == count:
+            break
+    channel.cancel()
+
+
+def test_rot_under_running_nodes_is_mended_while_the_queue_is_drained(tmp_path: Path) -> None:
+    with Cluster(tmp_path / "data", base_port=22540) as cluster:
+        channel = cluster.connect("n1").channel()
+        channel.confirm_delivery()
+        channel.queue_declare(DEEP, durable=True)
+        for number in range(DEEP_MESSAGES):
+            channel.basic_publish("", DEEP, deep_body(number))
+        cluster.close_connections()
+        names = ("n1", "n2", "n3")
+        cluster.kill(*names)
+        cluster.start()  # no node has the messages in memory any more
+        leader = cluster.leader(DEEP)
+        pids = {name: cluster.pid(name) for name in names}
+        for place, name in enumerate(sorted(names, key=lambda name: name != leader)):
+            for number in (4, 30, 60):
+                flip(store(cluster, name), deep_body(number + place))
+        drain_in_order(cluster, "n1", DEEP_MESSAGES)
+        assert {name: cluster.pid(name) for name in names} == pids
+        found = [name for name in names if "are damaged on this node" in cluster.log(name)]
+        assert leader in found
+        wait_for(
+            "all replicas to take part again",
+            lambda: all(
+                cluster.log(name).count("log repaired")
+                == cluster.log(name).count("are damaged on this node")
+                for name in names
+            ),
+        )
+        for name in names:
+            assert "CRITICAL" not in cluster.log(name)
+            assert "Traceback" not in cluster.log(name)
+        cluster.close_connections()

@@ -109,7 +109,7 @@ def test_damaged_message_is_put_back_and_its_replica_stays(cluster: Cluster) -> 
     assert damaged.name in verified.stdout + verified.stderr
     cluster.start()
     assert re.search(rf"{re.escape(damaged.name)}.*byte \d+", cluster.log("n2")), "not told where"
-    wait_for("n2 to be mended", lambda: "is damaged any more" in cluster.log("n2"))
+    wait_for("n2 to be mended", lambda: "log repaired" in cluster.log("n2"))
     assert member(cluster, "work", "n2") == member(cluster, "other", "n2") == "voter 2"
     cluster.kill("n3")  # n1 alone is no majority: what comes now is held by the mended replica
     channel.basic_publish("", "work", b"two of three go on")

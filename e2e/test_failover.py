@@ -12,6 +12,7 @@ from pamqp.body import ContentBody
 from pamqp.header import ContentHeader
 
 BODY_BYTES = 1024
+LARGE_BYTES = 8 << 20
 WAIT_SECONDS = 300.0
 
 
@@ -71,6 +72,29 @@ def test_power_cut_in_mid_publish_loses_nothing_confirmed(cluster: Cluster) -> N
     assert not missing, f"{len(missing)} confirmed messages did not survive"
     check_no_unflagged_duplicate(consumer.seen)
     check_order(consumer.seen)
+
+
+def test_power_cut_between_slices_of_large_messages_loses_nothing_confirmed(
+    cluster: Cluster,
+) -> None:
+    """Records of 8 MiB are written in slices, between which those of the small ones are."""
+    for queue in ("large", "small"):
+        declare(cluster, "n1", queue)
+    large = Publisher(cluster.ports, "large", 1_000, LARGE_BYTES, window=3)
+    small = Publisher(cluster.ports, "small", 1_000_000, BODY_BYTES)
+    with large, small:
+        assert large.wait_confirmed(6, WAIT_SECONDS), large.failure
+        assert small.wait_confirmed(500, WAIT_SECONDS), small.failure
+        cluster.kill("n1", "n2", "n3")
+    assert (large.failure, small.failure) == (None, None)
+    cluster.start()
+    for queue, publisher in (("large", large), ("small", small)):
+        with Consumer(cluster.ports, queue) as consumer:
+            missing = consumer.wait_all(publisher.confirmed, WAIT_SECONDS)
+        assert consumer.failure is None
+        assert not missing, f"{len(missing)} confirmed messages of {queue} did not survive"
+        check_no_unflagged_duplicate(consumer.seen)
+        check_order(consumer.seen)
 
 
 def test_unacknowledged_messages_of_a_dead_gateway_come_back_in_place(cluster: Cluster) -> None:

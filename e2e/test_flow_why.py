@@ -92,6 +92,48 @@ def test_the_culprit_of_a_saturated_queue_is_named_from_every_node(
         cluster.connect("n1").channel().queue_delete(queue)  # which lets their confirms go
 
 
+def test_who_filled_a_queue_is_named_when_it_has_left(
+    shared_cluster: Cluster, queue_name: Callable[[str], str], flow: Flow
+) -> None:
+    """One that closed its connection at once, within a second, and on another node."""
+    cluster, queue = shared_cluster, queue_name("hot")
+    arguments = {"x-high-watermark": 50, "x-low-watermark": 10}
+    channel = cluster.connect("n1").channel()
+    channel.queue_declare(queue, durable=True, arguments=arguments)
+    _, first, second = other_nodes(cluster, queue)
+    victim, culprit = queue_name("victim"), queue_name("culprit")
+    connection = cluster.connect(second, client_properties={"connection_name": culprit})
+    filling = connection.channel()
+    for _ in range(500):
+        filling.basic_publish("", queue, bytes(1000))
+    connection.close()
+    wait_for(
+        "all of it to stand there", lambda: (cluster.queue(queue) or {}).get("messages") == 500
+    )
+    with Publisher([cluster.port(first)], queue, ENDLESS, 100, 1, victim) as small:
+
+        def explained() -> Any:
+            found = json.loads(flow("why", victim, "-o", "json"))
+            rows = [cause["queued_messages"] for cause in found["causes"]]
+            return found if found["limit"] == "watermark" and rows == [500, 1] else None
+
+        wait_for("the victim to be connected", lambda: _are_listed(flow, victim))
+        wait_for("the victim to be stopped", explained)
+        for node in NODES:
+            found = json.loads(flow("why", victim, "-o", "json", node=node))
+            top, own = found["causes"]
+            assert (top["user_provided_name"], top["gone"], top["node"]) == (culprit, True, second)
+            assert (own["user_provided_name"], own["gone"], own["node"]) == (victim, False, first)
+            assert top["share"] + own["share"] == pytest.approx(1, abs=0.001)
+            for name in (victim, queue):
+                text = " ".join(flow("why", name, node=node).split())
+                assert "; 500 of its 501 messages (" in text
+                assert f" were brought by {culprit} (" in text
+                assert ", which is gone and brought the last of them " in text
+        small.halt()
+        cluster.connect("n1").channel().queue_delete(queue)
+
+
 def test_names_that_are_nowhere_or_ambiguous_are_errors(
     shared_cluster: Cluster,
     queue_name: Callable[[str], str],

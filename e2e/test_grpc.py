@@ -15,8 +15,8 @@ import pika
 import pytest
 from e2e.harness.cluster import Cluster, wait_for
 
-from headrace_broker.gateways.grpc.pb.message_pb2 import Message, Properties, Range
-from headrace_broker.gateways.grpc.pb.messaging_pb2 import (
+from headrace_protos.broker.v1.message_pb2 import Message, Properties, Range
+from headrace_protos.broker.v1.messaging_pb2 import (
     ConsumeOpen,
     ConsumeRequest,
     Credit,
@@ -27,8 +27,8 @@ from headrace_broker.gateways.grpc.pb.messaging_pb2 import (
     PublishRequest,
     Settle,
 )
-from headrace_broker.gateways.grpc.pb.messaging_pb2_grpc import MessagingStub
-from headrace_broker.gateways.grpc.pb.value_pb2 import Array, Decimal, Table, Value
+from headrace_protos.broker.v1.messaging_pb2_grpc import MessagingStub
+from headrace_protos.broker.v1.value_pb2 import Array, Decimal, Table, Value
 
 GUEST = (("authorization", "Basic " + base64.b64encode(b"guest:guest").decode()),)
 WATERMARK = "/api/flow/limits/memory-high-watermark"

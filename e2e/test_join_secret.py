@@ -11,7 +11,7 @@ from pathlib import Path
 
 from e2e.harness.cluster import own_port, wait_for
 
-from headrace_broker.cli.api_client import ApiClient
+from headrace_broker.cli.session.api_client import ApiClient
 
 SERVE = (sys.executable, "-P", "-m", "headrace_broker.cli", "serve")
 SECRET = "the secret that the nodes of this cluster share"

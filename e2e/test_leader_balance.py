@@ -75,7 +75,7 @@ def test_leaders_come_back_to_a_node_that_was_killed(three: Cluster) -> None:
     found = balance(cluster, decides)
     assert found["total"] == 0  # nobody asked for it
     assert found["automatic"]["handed_over"] >= QUEUES // 3 - 1
-    assert "leaders are uneven (n" in cluster.log(decides)
+    assert "leaders unbalanced (n" in cluster.log(decides)
     shown = json.loads(
         run_command(cluster, (*HEADRACE, "queue", "rebalance", "--status", "-o", "json"), decides)
     )

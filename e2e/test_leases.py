@@ -9,7 +9,7 @@ from e2e.harness.cluster import Cluster, wait_for
 from e2e.harness.lease_driver import LeaseDriver
 from e2e.harness.node_driver import RefusedError
 
-from headrace_broker.cli.api_client import ApiError
+from headrace_broker.cli.session.api_client import ApiError
 
 TTL_MS = 60_000
 SHORTEST_MS = 1_000  # the shortest time that a lease may have

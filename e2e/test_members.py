@@ -18,7 +18,7 @@ from e2e.harness.command import run_command
 from e2e.harness.consumer import Consumer
 from e2e.harness.publisher import Publisher
 
-from headrace_broker.cli.api_client import ApiAnswer
+from headrace_broker.cli.session.api_client import ApiAnswer
 from headrace_client import blocking
 
 HEADRACE: Final = (sys.executable, "-m", "headrace_broker.cli")
@@ -302,7 +302,7 @@ def stop_gracefully(cluster: Cluster) -> None:
         command(cluster, "queue", "transfer", queue, "n1")
     os.kill(cluster.pid("n1"), signal.SIGTERM)
     wait_for("n1 to stop", lambda: cluster.node("n1").process() is None)
-    assert "had no other node to be led by" not in cluster.log("n1")
+    assert "no other node could take the leadership" not in cluster.log("n1")
     leaders = {members(cluster, queue)["leader"] for queue in ("a", "b", "c")}
     assert leaders <= {"n2", "n3"}
     cluster.start()

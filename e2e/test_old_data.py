@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from e2e.harness.cluster import Cluster, wait_for
 
-from headrace_raftlog.storage.mark_file import MarkFile
+from headrace_raftlog.storage.writing.mark_file import MarkFile
 
 QUEUE = "q"
 MESSAGES = 300  # of each part
@@ -197,15 +197,20 @@ def test_killed_nodes_come_back_as_who_they_were(cluster: Cluster) -> None:
     assert stored(cluster, "n2") == expected("0", "1", "2")
 
 
+@pytest.mark.parametrize("idle", [False, True], ids=["behind", "idle"])
 def test_clone_that_runs_beside_its_node_is_refused_and_ends(
-    cluster: Cluster, tmp_path: Path
+    cluster: Cluster, tmp_path: Path, idle: bool
 ) -> None:
     publish(cluster, "n1", "first")
-    cluster.kill("n3")
     clone = tmp_path / "clone"
-    shutil.copytree(store(cluster, "n3"), clone)
-    cluster.start()
-    publish(cluster, "n1", "second")
+    if idle:
+        publish(cluster, "n1", "second")
+        shutil.copytree(store(cluster, "n3"), clone)
+    else:
+        cluster.kill("n3")
+        shutil.copytree(store(cluster, "n3"), clone)
+        cluster.start()
+        publish(cluster, "n1", "second")
     process = cluster.start_clone("n3", clone, tmp_path / "clone.log")
     try:
         assert process.wait(WAIT_SECONDS) != 0
@@ -213,7 +218,11 @@ def test_clone_that_runs_beside_its_node_is_refused_and_ends(
         process.kill()
         raise
     assert "runs twice" in (tmp_path / "clone.log").read_text()
-    assert "runs twice" in cluster.log("n1") + cluster.log("n2")
+    wait_for(
+        "a peer to log it",
+        lambda: "runs twice" in cluster.log("n1") + cluster.log("n2"),
+        WAIT_SECONDS,
+    )
     publish(cluster, "n3", "third")
     cluster.kill("n1")
     assert stored(cluster, "n3") == expected("first", "second", "third")

@@ -15,7 +15,7 @@ from e2e.harness.kubelet import Kubelet
 from tests.operator.handlers.kube_server import KubeServer, Name, Object, Store, condition
 from tests.operator.handlers.machines import address
 
-from headrace_broker.cli.api_client import ApiClient
+from headrace_broker.cli.session.api_client import ApiClient
 
 GROUP: Final = "headrace.dev/v1alpha1"
 COMMAND: Final = ["run", "--module=headrace_operator.handlers", "--standalone", "--all-namespaces"]

@@ -22,7 +22,7 @@ import pika
 import pytest
 from e2e.harness.cluster import own_port, wait_for
 
-from headrace_broker.cli.api_client import ApiClient, ApiError
+from headrace_broker.cli.session.api_client import ApiClient, ApiError
 from headrace_operator.builders.cluster import Cluster
 from headrace_operator.builders.config_file import config_file
 from headrace_operator.builders.container import DATA, container

@@ -13,7 +13,7 @@ import pytest
 from e2e.harness.cluster import Cluster
 from e2e.harness.doer import AMQP, GRPC, HTTP, LIMIT, VHOST, AmqpUser, GrpcUser, HttpUser
 
-from headrace_broker.cli.api_client import path_of
+from headrace_broker.cli.session.api_client import path_of
 
 
 class User(NamedTuple):

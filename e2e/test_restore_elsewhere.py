@@ -11,7 +11,7 @@ import pytest
 from e2e.harness.cluster import Cluster
 from e2e.harness.command import run_command
 
-from headrace_broker.cli.api_client import ApiClient
+from headrace_broker.cli.session.api_client import ApiClient
 
 HEADRACE = [sys.executable, "-m", "headrace_broker.cli"]
 VHOST = "shop"

@@ -207,6 +207,40 @@ def test_consistent_hash_of_a_header(shared_cluster: Cluster, queue_name: Name) 
     assert len(first | second) == 8
 
 
+# Local random
+
+
+def test_local_random_exchange_keeps_to_the_node_that_is_asked(
+    shared_cluster: Cluster, queue_name: Name
+) -> None:
+    exchange = queue_name("x")
+    channels = {name: confirming(shared_cluster, name) for name in ("n1", "n2", "n3")}
+    channels["n1"].exchange_declare(exchange, "x-local-random")
+    queues: dict[str, list[str]] = {}
+    for node in ("n1", "n2"):
+        queues[node] = [queue_name(f"{node}-{number}") for number in range(2)]
+        for queue in queues[node]:
+            channels[node].queue_declare(queue, exclusive=True)
+            channels[node].queue_bind(queue, exchange, "")
+    for node in ("n1", "n2"):
+        for number in range(40):
+            channels[node].basic_publish(exchange, f"key-{number}", node.encode(), mandatory=True)
+    for node, names in queues.items():
+        counts = [count(channels[node], queue) for queue in names]
+        assert sum(counts) == 40
+        assert min(counts) > 5
+        assert {get(channels[node], queue)[2] for queue in names} == {node.encode()}
+    channels["n3"].exchange_declare(exchange, passive=True)
+    with pytest.raises(pika.exceptions.UnroutableError):
+        channels["n3"].basic_publish(exchange, "", b"nobody is here", mandatory=True)
+    channels["n3"].basic_publish(exchange, "", b"dropped and confirmed")
+    code, text = refused(lambda: channels["n1"].queue_bind(queues["n1"][0], exchange, "key"))
+    assert (code, text) == (
+        406,
+        "PRECONDITION_FAILED - Non empty binding 'key' key not permitted",
+    )
+
+
 # Copies, checked properties
 
 

@@ -18,11 +18,11 @@ import pika
 import pytest
 from e2e.harness.cluster import Cluster, wait_for
 
-from headrace_broker.cli.api_client import ApiClient, path_of
-from headrace_broker.gateways.grpc.pb import topology_pb2
-from headrace_broker.gateways.grpc.pb.messaging_pb2 import GetRequest
-from headrace_broker.gateways.grpc.pb.messaging_pb2_grpc import MessagingStub
-from headrace_broker.gateways.grpc.pb.topology_pb2_grpc import TopologyStub
+from headrace_broker.cli.session.api_client import ApiClient, path_of
+from headrace_protos.broker.v1 import topology_pb2
+from headrace_protos.broker.v1.messaging_pb2 import GetRequest
+from headrace_protos.broker.v1.messaging_pb2_grpc import MessagingStub
+from headrace_protos.broker.v1.topology_pb2_grpc import TopologyStub
 
 USER: Final = "keeper"
 RIGHT: Final = "Right-pa55word-f0r-keeper"

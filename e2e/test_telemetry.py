@@ -13,8 +13,8 @@ from e2e.harness.cluster import Cluster, wait_for
 from e2e.harness.publisher import Publisher
 
 from headrace_broker.codecs.column_block import ColumnBlock, Schema, decode_columns
-from headrace_client.pb import export_pb2 as pb
-from headrace_client.pb.export_pb2_grpc import ExportStub
+from headrace_protos.broker.v1 import export_pb2 as pb
+from headrace_protos.broker.v1.export_pb2_grpc import ExportStub
 
 ENDLESS: Final = 1 << 30  # messages; until it is told to stop
 LOGIN: Final = (("authorization", f"Basic {base64.b64encode(b'guest:guest').decode()}"),)

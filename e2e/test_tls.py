@@ -18,7 +18,7 @@ from e2e.harness.authority import Authority, Pair
 from e2e.harness.cluster import own_port, wait_for
 from pika.credentials import ExternalCredentials
 
-from headrace_broker.cli.api_client import ApiClient
+from headrace_broker.cli.session.api_client import ApiClient
 from headrace_client.blocking import Client, Tls
 
 SERVE = (sys.executable, "-P", "-m", "headrace_broker.cli", "serve")

@@ -13,12 +13,12 @@ from typing import Any
 
 import pytest
 
-from headrace_broker import build_info
+from headrace_broker.model import build_info
 
 ROOT = Path(__file__).resolve().parent.parent
 OWN_PACKAGES = frozenset({"headrace_raftlog", "headrace_broker"})
 # Made here, so no version of them is chosen.
-OWN_DISTRIBUTIONS = frozenset({"headrace-client", "headrace-pipeline"})
+OWN_DISTRIBUTIONS = frozenset({"headrace-client", "headrace-pipeline", "headrace-protos"})
 # What an isolated build knows the types of, besides the standard library.
 TYPED_PACKAGES = frozenset({"librt", "mypy_extensions"})
 

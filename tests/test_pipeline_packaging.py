@@ -11,7 +11,7 @@ from zipfile import ZipFile
 
 import pytest
 
-from headrace_broker import build_info
+from headrace_broker.model import build_info
 
 ROOT = Path(__file__).resolve().parent.parent
 PIPELINE = ROOT / "pipeline"

@@ -10,6 +10,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 FOLDERS = (
+    "protos",
     "raftlog",
     "broker",
     "client",
@@ -23,7 +24,6 @@ FOLDERS = (
 MODULE_LINES_MAX = 500
 FUNCTION_LINES_MAX = 70
 FORBIDDEN_NAMES = frozenset({"utils", "util", "helpers", "helper", "common", "manager"})
-GENERATED_SUFFIXES = ("_pb2.py", "_pb2_grpc.py")
 
 FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
 
@@ -34,8 +34,7 @@ def project_modules() -> list[Path]:
     return sorted(
         path
         for path in [*found, ROOT / "hatch_build.py"]
-        if not path.name.endswith(GENERATED_SUFFIXES)
-        and not {"node_modules", "__pycache__"} & set(path.parts)
+        if not {"node_modules", "__pycache__"} & set(path.parts)
     )
 
 

@@ -24,8 +24,8 @@ from e2e.chaos.network import Namespace, Network
 from e2e.harness.cluster import wait_for
 from e2e.harness.wall_clock import WallClock
 
-from headrace_broker.cli.api_client import ApiError
 from headrace_broker.cli.local_cluster import LocalNode, last_words, render_config
+from headrace_broker.cli.session.api_client import ApiError
 
 AMQP_PORT: Final = 20000
 HTTP_PORT: Final = 20500
@@ -76,6 +76,12 @@ class ChaosNode:
     def runs(self) -> bool:
         """Whether the process was started and not killed since; it may be stopped."""
         return self._process is not None
+
+    @property
+    def pid(self) -> int:
+        """Its process, which runs."""
+        assert self._process is not None
+        return self._process.pid
 
     def start(self, nodes: tuple[LocalNode, ...]) -> None:
         """Start the process if there is none; called on the main thread, whose end ends it."""

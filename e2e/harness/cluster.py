@@ -17,17 +17,17 @@ import msgspec
 import pika
 from e2e.harness.ports import free_addresses
 
-from headrace_broker.cli.api_client import ApiError
 from headrace_broker.cli.local_cluster import (
     LocalCluster,
     LocalNode,
     render_config,
 )
-from headrace_broker.config import load_config
+from headrace_broker.cli.session.api_client import ApiError
+from headrace_broker.config.configuration import load_config
 
 READY_SECONDS: Final = 60.0  # a loaded machine elects slowly; a healthy one needs about two
 POLL_SECONDS: Final = 0.05
-PORTS_PER_WORKER: Final = 3000  # all that tests use lie within so many
+PORTS_PER_WORKER: Final = 13_650  # with it, ports of HTTP 10,000 above hardly meet either
 
 
 def wait_for(what: str, check: Callable[[], Any], seconds: float = READY_SECONDS) -> Any:

@@ -8,11 +8,11 @@ from typing import Any, Final
 import grpc
 import pika
 
-from headrace_broker.cli.api_client import ApiClient, path_of
-from headrace_broker.gateways.grpc.pb import flow_pb2, topology_pb2
-from headrace_broker.gateways.grpc.pb.flow_pb2_grpc import FlowStub
-from headrace_broker.gateways.grpc.pb.message_pb2 import Message
-from headrace_broker.gateways.grpc.pb.messaging_pb2 import (
+from headrace_broker.cli.session.api_client import ApiClient, path_of
+from headrace_protos.broker.v1 import flow_pb2, topology_pb2
+from headrace_protos.broker.v1.flow_pb2_grpc import FlowStub
+from headrace_protos.broker.v1.message_pb2 import Message
+from headrace_protos.broker.v1.messaging_pb2 import (
     ConsumeOpen,
     ConsumeRequest,
     GetRequest,
@@ -20,9 +20,9 @@ from headrace_broker.gateways.grpc.pb.messaging_pb2 import (
     PublishOpen,
     PublishRequest,
 )
-from headrace_broker.gateways.grpc.pb.messaging_pb2_grpc import MessagingStub
-from headrace_broker.gateways.grpc.pb.topology_pb2_grpc import TopologyStub
-from headrace_broker.gateways.grpc.pb.value_pb2 import Table, Value
+from headrace_protos.broker.v1.messaging_pb2_grpc import MessagingStub
+from headrace_protos.broker.v1.topology_pb2_grpc import TopologyStub
+from headrace_protos.broker.v1.value_pb2 import Table, Value
 
 VHOST: Final = "permissions"
 RIGHTS: Final = ("configure", "write", "read")

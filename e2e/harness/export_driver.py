@@ -7,8 +7,8 @@ from typing import Any
 from e2e.harness.node_driver import NodeDriver
 
 from headrace_broker.codecs.column_block import ColumnBlock, Schema, decode_columns
-from headrace_broker.gateways.grpc.pb import export_pb2 as pb
-from headrace_broker.gateways.grpc.pb.export_pb2_grpc import ExportStub
+from headrace_protos.broker.v1 import export_pb2 as pb
+from headrace_protos.broker.v1.export_pb2_grpc import ExportStub
 
 
 class ExportDriver(NodeDriver):

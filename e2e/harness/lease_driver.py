@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from e2e.harness.node_driver import NodeDriver
 
-from headrace_broker.gateways.grpc.pb import lease_pb2 as pb
-from headrace_broker.gateways.grpc.pb.lease_pb2_grpc import LeaseStub
+from headrace_protos.broker.v1 import lease_pb2 as pb
+from headrace_protos.broker.v1.lease_pb2_grpc import LeaseStub
 
 
 class LeaseDriver(NodeDriver):

@@ -10,7 +10,7 @@ import pytest
 from e2e.harness.cluster import Cluster
 from e2e.harness.export_driver import ExportDriver
 
-from headrace_broker.gateways.grpc.pb import export_pb2 as pb
+from headrace_protos.broker.v1 import export_pb2 as pb
 
 ARGUMENTS = {"x-queue-type": "quorum", "x-archive": "full"}
 

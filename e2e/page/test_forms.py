@@ -252,6 +252,27 @@ def test_forms_are_used_by_keyboard(visit, api: Callable[..., Any]) -> None:
     assert seen.faults == []
 
 
+def test_an_answer_that_comes_late_does_not_replace_a_newer_one(
+    visit, api: Callable[..., Any]
+) -> None:
+    seen = visit()
+    seen.log_in()
+    held: list[Any] = []
+    seen.page.route("**/api/users", lambda route: held.append(route), times=1)
+    seen.open("access")
+    form = begin(seen.page, "user")
+    form.fill(name="form-late", password="late")
+    form.saved()
+    seen.row("form-late").wait_for()
+    first = {"name": "guest", "tags": ["administrator"], "limits": {}}
+    with seen.page.expect_response("**/api/users"):
+        held.pop().fulfill(json=[first])
+    seen.page.evaluate("() => new Promise(requestAnimationFrame)")
+    assert seen.row("form-late").count() == 1
+    api("DELETE", "/api/users/form-late")
+    assert seen.faults == []
+
+
 def test_who_does_not_administer_gets_no_forms_but_policies_where_allowed(
     visit, api: Callable[..., Any], vhost: str
 ) -> None:

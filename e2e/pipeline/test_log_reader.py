@@ -12,8 +12,8 @@ import pytest
 from e2e.harness.cluster import Cluster, wait_for
 
 from headrace_client.blocking import Client
-from headrace_pipeline import reach
 from headrace_pipeline.error import DataLossError, FencedError
+from headrace_pipeline.options import reach
 from headrace_pipeline.sources.log.source import LogSource
 from headrace_pipeline.sources.log.stream import LogStreamReader
 

@@ -12,7 +12,7 @@ from deltalake import DeltaTable
 from e2e.harness.cluster import Cluster, wait_for
 from e2e.harness.spark_job import SparkJob
 
-from headrace_broker.cli.api_client import ApiError
+from headrace_broker.cli.session.api_client import ApiError
 from headrace_client.blocking import Client
 
 PROGRAM = Path(__file__).with_name("queue_to_delta.py")

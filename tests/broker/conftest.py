@@ -19,9 +19,11 @@ from headrace_broker.catalog.command import (
     encode_request,
 )
 from headrace_broker.catalog.machine import Catalog
+from headrace_broker.catalog.permission_watch import PermissionWatches
 from headrace_broker.catalog.proposal import command_problem
 from headrace_broker.catalog.request import Request
 from headrace_broker.catalog.result import Refused, Result
+from headrace_broker.catalog.version import stamped
 from headrace_broker.catalog.view import CatalogView
 from headrace_broker.flow.flow_limits import FlowLimits
 from headrace_broker.model.archive import ArchiveStatus
@@ -38,22 +40,22 @@ from headrace_broker.model.status import (
     Overview,
     QueueStatus,
 )
-from headrace_broker.runtime.alarms import AlarmStatus
-from headrace_broker.runtime.authenticator import Verdict
-from headrace_broker.runtime.browsing import Page
-from headrace_broker.runtime.catalog_service import CatalogUnavailableError
-from headrace_broker.runtime.client_list import ClientListing
-from headrace_broker.runtime.clock import Clock
-from headrace_broker.runtime.counts import QueueCounts
-from headrace_broker.runtime.flow_settings import FlowSettings, Setting
-from headrace_broker.runtime.inquiry import ANSWER_SECONDS_MAX, Close, Inquiries, List, Stats
-from headrace_broker.runtime.leader_client import LeaderUnavailableError
-from headrace_broker.runtime.message_service import FetchedMessage, Moved
+from headrace_broker.runtime.alarm.alarms import AlarmStatus
+from headrace_broker.runtime.clients.client_list import ClientListing
+from headrace_broker.runtime.cluster.catalog_service import CatalogUnavailableError
+from headrace_broker.runtime.cluster.topology import Topology
+from headrace_broker.runtime.contract.clock import Clock
+from headrace_broker.runtime.inspect.browsing import Page
+from headrace_broker.runtime.inspect.counts import QueueCounts
+from headrace_broker.runtime.inspect.message_service import FetchedMessage, Moved
+from headrace_broker.runtime.intake.flow_settings import FlowSettings, Setting
 from headrace_broker.runtime.metrics.metric import Sample
 from headrace_broker.runtime.metrics.objects import ObjectTable
 from headrace_broker.runtime.metrics.requests import HttpMeter
-from headrace_broker.runtime.page_logins import PageLogins
-from headrace_broker.runtime.topology import Topology
+from headrace_broker.runtime.rpc.inquiry import ANSWER_SECONDS_MAX, Close, Inquiries, List, Stats
+from headrace_broker.runtime.rpc.leader_client import LeaderUnavailableError
+from headrace_broker.runtime.security.authenticator import Verdict
+from headrace_broker.runtime.security.page_logins import PageLogins
 
 USERS: dict[str, tuple[str, ...]] = {
     "guest": ("administrator",),
@@ -280,6 +282,9 @@ class FakeNode:
         self.flow_settings = FlowSettings(FlowLimits(), {})
         self.alarms_on: list[AlarmStatus] = []
         self.flow_report: Any = FakeFlowReport()
+        self.standings = PermissionWatches(
+            self.catalog, lambda call: asyncio.get_running_loop().call_soon(call), lambda: 0
+        )
         self.page_logins = PageLogins(1, self.catalog, Inquiries(_unheard, _no_rows, _no_close))
         self.stats = FakeStats()
         self.metrics = FakeMetrics()
@@ -298,9 +303,11 @@ class FakeNode:
 
     def do(self, command: AnyCommand) -> Result:
         index = self.catalog.applied_index + 1
+        command = stamped(self.catalog, 1, command)
         data = encode_request(Request(1, 1, index), command)
         result, events = self.catalog.apply(index, data)
         self.flow_settings.on_events(events)
+        self.standings.on_events(events)
         return result
 
     # Administration, and what Topology asks for
@@ -405,7 +412,8 @@ class FakeNode:
         return {name: self.flow_settings.find(name) for name in PARAMETERS}
 
     async def authenticate(self, user: str, password: str, host: str) -> Verdict:
-        return Verdict(user == password and self.catalog.user(user) is not None)
+        right = user == password and self.catalog.user(user) is not None
+        return Verdict(right, epoch=self.catalog.session_epoch(user))
 
     def admits(self, user: str, host: str) -> bool:
         return self.catalog.user(user) is not None

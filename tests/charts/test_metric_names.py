@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from headrace_broker.core.queue.effect import REASON_NAMES
+from headrace_broker.core.queue.messages.effect import REASON_NAMES
 from headrace_broker.model.flow import LIMIT_NAMES
-from headrace_broker.runtime.authenticator import PROTOCOLS, RESULTS
-from headrace_broker.runtime.flow_totals import ALARMS, KINDS, STATES
+from headrace_broker.runtime.explain.flow_totals import ALARMS, KINDS, STATES
 from headrace_broker.runtime.metrics.catalogue import METRICS
 from headrace_broker.runtime.metrics.metric import HISTOGRAM, PREFIX
+from headrace_broker.runtime.security.authenticator import PROTOCOLS, RESULTS
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 CHART = ROOT / "charts" / "headrace"

@@ -20,20 +20,23 @@ from grpc_status import rpc_status
 from tests.client.fake_exports import FakeExports
 from tests.client.fake_leases import FakeLeases
 
-from headrace_client.pb import advice_pb2 as advice
-from headrace_client.pb import flow_pb2 as flow
-from headrace_client.pb import message_pb2 as message
-from headrace_client.pb import messaging_pb2 as messaging
-from headrace_client.pb import topology_pb2 as topology
-from headrace_client.pb.advice_pb2_grpc import AdviceServicer, add_AdviceServicer_to_server
-from headrace_client.pb.export_pb2_grpc import add_ExportServicer_to_server
-from headrace_client.pb.flow_pb2_grpc import FlowServicer, add_FlowServicer_to_server
-from headrace_client.pb.lease_pb2_grpc import add_LeaseServicer_to_server
-from headrace_client.pb.messaging_pb2_grpc import (
+from headrace_protos.broker.v1 import advice_pb2 as advice
+from headrace_protos.broker.v1 import flow_pb2 as flow
+from headrace_protos.broker.v1 import message_pb2 as message
+from headrace_protos.broker.v1 import messaging_pb2 as messaging
+from headrace_protos.broker.v1 import topology_pb2 as topology
+from headrace_protos.broker.v1.advice_pb2_grpc import AdviceServicer, add_AdviceServicer_to_server
+from headrace_protos.broker.v1.export_pb2_grpc import add_ExportServicer_to_server
+from headrace_protos.broker.v1.flow_pb2_grpc import FlowServicer, add_FlowServicer_to_server
+from headrace_protos.broker.v1.lease_pb2_grpc import add_LeaseServicer_to_server
+from headrace_protos.broker.v1.messaging_pb2_grpc import (
     MessagingServicer,
     add_MessagingServicer_to_server,
 )
-from headrace_client.pb.topology_pb2_grpc import TopologyServicer, add_TopologyServicer_to_server
+from headrace_protos.broker.v1.topology_pb2_grpc import (
+    TopologyServicer,
+    add_TopologyServicer_to_server,
+)
 
 LOGIN = "Basic " + base64.b64encode(b"guest:guest").decode()
 EOF: Any = grpc.aio.EOF  # type: ignore[attr-defined]

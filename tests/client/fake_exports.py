@@ -10,8 +10,8 @@ from typing import Any
 import grpc
 
 from headrace_broker.codecs import column_block as codec
-from headrace_client.pb import export_pb2 as pb
-from headrace_client.pb.export_pb2_grpc import ExportServicer
+from headrace_protos.broker.v1 import export_pb2 as pb
+from headrace_protos.broker.v1.export_pb2_grpc import ExportServicer
 
 Refusal = tuple[Any, ...]
 CODE = grpc.StatusCode

@@ -9,9 +9,9 @@ from typing import Any
 import grpc
 
 from headrace_broker.codecs import column_block as codec
-from headrace_client.pb import lease_pb2 as pb
-from headrace_client.pb.lease_pb2_grpc import LeaseServicer
-from headrace_client.pb.message_pb2 import Range
+from headrace_protos.broker.v1 import lease_pb2 as pb
+from headrace_protos.broker.v1.lease_pb2_grpc import LeaseServicer
+from headrace_protos.broker.v1.message_pb2 import Range
 
 Refusal = tuple[Any, ...]
 FIRST_MS = 1_700_000_000_000  # Unix time at which the first message came

@@ -10,7 +10,7 @@ import pytest
 
 from headrace_client import AdviceItem, PreconditionError, advice
 from headrace_client.limits import ADVICE_ITEMS_MAX
-from headrace_client.pb import advice_pb2 as pb
+from headrace_protos.broker.v1 import advice_pb2 as pb
 
 ITEM = AdviceItem(
     vhost="/",

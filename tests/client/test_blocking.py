@@ -20,10 +20,10 @@ from headrace_client import (
 from headrace_client.advice import CONSUMERS
 from headrace_client.blocking import Client
 from headrace_client.loop_thread import SHARED, LoopThread
-from headrace_client.pb import advice_pb2 as advice
-from headrace_client.pb import flow_pb2 as flow
-from headrace_client.pb import message_pb2 as message
-from headrace_client.pb import topology_pb2 as topology
+from headrace_protos.broker.v1 import advice_pb2 as advice
+from headrace_protos.broker.v1 import flow_pb2 as flow
+from headrace_protos.broker.v1 import message_pb2 as message
+from headrace_protos.broker.v1 import topology_pb2 as topology
 
 
 @pytest.fixture

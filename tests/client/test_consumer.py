@@ -18,7 +18,7 @@ from headrace_client import (
     TooLateError,
 )
 from headrace_client import consumer as consumer_module
-from headrace_client.pb import messaging_pb2 as messaging
+from headrace_protos.broker.v1 import messaging_pb2 as messaging
 
 
 def bodies(count: int) -> deque[bytes]:

@@ -21,7 +21,7 @@ from headrace_client import (
     UnknownShardError,
 )
 from headrace_client.export import LOGS
-from headrace_client.pb import export_pb2 as pb
+from headrace_protos.broker.v1 import export_pb2 as pb
 
 SAMPLES, ARCHIVES = pb.EXPORT_LOG_FLOW_SAMPLES, pb.EXPORT_LOG_ARCHIVE
 LOST = (grpc.StatusCode.UNAVAILABLE, "the node stops", "")

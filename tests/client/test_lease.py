@@ -30,7 +30,7 @@ from headrace_client.blocking import Client as BlockingClient
 from headrace_client.export_stream import Columns
 from headrace_client.lease_value import EXPIRED, HELD, LeaseState
 from headrace_client.loop_thread import SHARED
-from headrace_client.pb import lease_pb2 as pb
+from headrace_protos.broker.v1 import lease_pb2 as pb
 
 UNAVAILABLE = (grpc.StatusCode.UNAVAILABLE, "no leader", "NO_LEADER")
 BUSY = (grpc.StatusCode.RESOURCE_EXHAUSTED, "enough is read", "TOO_MANY_FETCHES")

@@ -26,8 +26,8 @@ from headrace_client.backoff import Backoff
 from headrace_client.endpoint import parse_endpoints
 from headrace_client.error import BrokerFaultError, FencedError, from_call, from_code
 from headrace_client.link import Attempts, Link, is_passing
-from headrace_client.pb import topology_pb2 as topology
-from headrace_client.pb.topology_pb2_grpc import TopologyStub
+from headrace_protos.broker.v1 import topology_pb2 as topology
+from headrace_protos.broker.v1.topology_pb2_grpc import TopologyStub
 
 
 def unavailable(**more: Any) -> tuple[Any, ...]:

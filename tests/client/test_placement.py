@@ -10,7 +10,7 @@ import grpc
 import pytest
 
 from headrace_client import placement
-from headrace_client.pb import topology_pb2 as topology
+from headrace_protos.broker.v1 import topology_pb2 as topology
 
 
 def led_by(node: str) -> topology.QueueDescription:

@@ -10,9 +10,9 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from headrace_client.confirm import Confirm
 from headrace_client.error import ClosedError
-from headrace_client.pb.message_pb2 import Message, Range
-from headrace_client.pb.messaging_pb2 import PublishBatch, PublishOpened, Refused, Window
 from headrace_client.publish_buffer import Entry, PublishBuffer, size_in_batch
+from headrace_protos.broker.v1.message_pb2 import Message, Range
+from headrace_protos.broker.v1.messaging_pb2 import PublishBatch, PublishOpened, Refused, Window
 
 BATCH_MESSAGES = 4
 BATCH_OCTETS = 400

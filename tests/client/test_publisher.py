@@ -23,7 +23,7 @@ from headrace_client import (
     UnavailableError,
     UnroutableError,
 )
-from headrace_client.pb import messaging_pb2 as messaging
+from headrace_protos.broker.v1 import messaging_pb2 as messaging
 
 
 def test_messages_arrive_in_order_and_are_confirmed(play: Any) -> None:

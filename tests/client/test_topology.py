@@ -15,12 +15,12 @@ from hypothesis import strategies as st
 import headrace_client
 from headrace_client import Properties
 from headrace_client.definition import Binding, Permission, Policy, TopicPermission
-from headrace_client.pb import flow_pb2 as flow
-from headrace_client.pb import message_pb2 as message
-from headrace_client.pb import messaging_pb2 as messaging
-from headrace_client.pb import topology_pb2 as topology
-from headrace_client.pb.value_pb2 import Table, Value
 from headrace_client.value import decode_table, encode_table
+from headrace_protos.broker.v1 import flow_pb2 as flow
+from headrace_protos.broker.v1 import message_pb2 as message
+from headrace_protos.broker.v1 import messaging_pb2 as messaging
+from headrace_protos.broker.v1 import topology_pb2 as topology
+from headrace_protos.broker.v1.value_pb2 import Table, Value
 
 
 def test_a_queue_is_declared_described_and_deleted(play: Any) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from headrace_client import AccessRefusedError, watch
 from headrace_client.flow_value import BLOCKED, CLEAR, RELIEF
-from headrace_client.pb import flow_pb2 as flow
+from headrace_protos.broker.v1 import flow_pb2 as flow
 
 
 def alarm(node: str, stage: Any, kind: Any = flow.MEMORY, used: int = 1) -> flow.Alarm:

@@ -15,7 +15,7 @@ from celpy.adapter import json_to_cel
 
 from headrace_operator.builders.quantity import quantity_bytes
 from headrace_operator.crd import resource_schema
-from headrace_operator.kind import KINDS, Kind
+from headrace_operator.specs.kind import KINDS, Kind
 
 Schema = dict[str, Any]
 

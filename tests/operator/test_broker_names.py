@@ -16,18 +16,21 @@ from headrace_broker.catalog.setting import (
     Choice,
     Integer,
 )
-from headrace_broker.config import Config, ListenersSection
+from headrace_broker.config.configuration import Config, ListenersSection
 from headrace_broker.model.flow_parameter import PARAMETERS
 from headrace_operator.builders import config_file
 from headrace_operator.schema import struct_schema
 from headrace_operator.specs.access import UserLimits, VhostLimits
 from headrace_operator.specs.cluster_config import (
+    BrokerConfig,
+    ClusterConfig,
     FlowLimits,
     LimitsConfig,
     Listeners,
     LogConfig,
     LoggingConfig,
     RaftConfig,
+    TelemetryConfig,
 )
 from headrace_operator.specs.field import INTEGER_MAX
 from headrace_operator.specs.policy import PolicyDefinition
@@ -53,7 +56,13 @@ def own(struct: type[msgspec.Struct]) -> Iterable[tuple[str, dict[str, Any]]]:
 
 @pytest.mark.parametrize(
     ("struct", "name"),
-    [(RaftConfig, "raft"), (LimitsConfig, "limits"), (LogConfig, "log")],
+    [
+        (RaftConfig, "raft"),
+        (LimitsConfig, "limits"),
+        (LogConfig, "log"),
+        (ClusterConfig, "cluster"),
+        (TelemetryConfig, "telemetry"),
+    ],
 )
 def test_the_configuration_has_the_brokers_names_and_ranges(
     struct: type[msgspec.Struct], name: str
@@ -62,6 +71,53 @@ def test_the_configuration_has_the_brokers_names_and_ranges(
     for key, schema in own(struct):
         assert bounds(schema) == bounds(broker[key]), key
         assert schema.get("multipleOf") == broker[key].get("multipleOf"), key
+
+
+# Keys of the broker's configuration that are no field of a BrokerCluster's `config`, and why.
+ELSEWHERE = {
+    "the operator names nodes by their pods, and knows their places": (
+        *("node.name", "node.data_dir", "cluster.name", "cluster.nodes", "cluster.listen"),
+        *("cluster.admit_nodes", "http.hosts", "node.id"),
+    ),
+    "the spec has it under `listeners`": (
+        *("listeners.amqp", "listeners.amqps", "listeners.http", "listeners.https"),
+        *("listeners.grpc", "listeners.grpcs", "listeners.metrics", "cluster.frames_port"),
+    ),
+    "the operator makes or mounts secrets and certificates": (
+        *("default_user.name", "default_user.password_file"),
+        *("cluster.join_secret_file", "cluster.join_secret_required"),
+        *("tls.certificate_file", "tls.key_file", "tls.ca_file"),
+        *("cluster_tls.certificate_file", "cluster_tls.key_file", "cluster_tls.ca_file"),
+    ),
+    "the spec has it under `tls.clients`": (
+        *("tls.verify", "tls.fail_if_no_peer_cert", "tls.login_from"),
+    ),
+    "no volume of a pod has such a file; `pod.override` and `pod.extraEnv` can give it one": (
+        *("tls.key_password", "tls.crl_file", "cluster_tls.crl_file", "logging.audit_file"),
+    ),
+    "the spec has it under `monitoring`": (
+        *("metrics.anonymous", "metrics.per_object", "tracing.endpoint", "tracing.ratio"),
+    ),
+    "it follows from the size of the volume, and `flowLimits` changes it": (
+        "limits.disk_free_bytes_min",
+    ),
+    "`flowLimits` sets it at run time, without a restart": tuple(
+        f"limits.{name}" for name in FlowLimits.__struct_fields__ if name != "disk_free_limit"
+    ),
+}
+
+
+def test_each_key_of_the_configuration_is_in_the_spec_or_has_a_reason_not_to_be() -> None:
+    parts = BrokerConfig()
+    in_spec = [
+        f"{name}.{key}"
+        for name in BrokerConfig.__struct_fields__
+        for key in getattr(parts, name).__struct_fields__
+        if (name, key) != ("logging", "level")  # an argument of the command
+    ]
+    elsewhere = [key for keys in ELSEWHERE.values() for key in keys]
+    broker = [f"{name}.{key}" for name in Config.__struct_fields__ for key in section(name)]
+    assert sorted([*in_spec, *elsewhere]) == sorted(broker)
 
 
 def test_log_formats_are_the_brokers() -> None:

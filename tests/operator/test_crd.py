@@ -12,7 +12,7 @@ import pytest
 from tests.operator.judge import filled, holds, judged, plain, schemas
 
 from headrace_operator.crd import differences, files, main, manifest, resource_schema
-from headrace_operator.kind import BROKER_CLUSTER, KINDS, Kind
+from headrace_operator.specs.kind import BROKER_CLUSTER, KINDS, Kind
 
 ROOT = Path(__file__).resolve().parents[2]
 CRDS = ROOT / "charts" / "headrace" / "crds"

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from headrace_broker.codecs import column_block
 from headrace_broker.codecs.column_block import ColumnBlock, Schema, encode_columns
-from headrace_client.pb import export_pb2 as pb
 from headrace_pipeline.arrow_block import TYPES, to_batch
 from headrace_pipeline.error import SchemaError
+from headrace_protos.broker.v1 import export_pb2 as pb
 
 INT64 = st.integers(-(1 << 63), (1 << 63) - 1)
 VALUES: dict[int, st.SearchStrategy[Any]] = {

@@ -49,7 +49,7 @@ def test_what_it_copies_is_there_and_not_ignored() -> None:
 
 
 def test_dependencies_are_read_from_the_distributions() -> None:
-    for name in ("client", "pipeline"):
+    for name in ("protos", "client", "pipeline"):
         table = tomllib.loads((ROOT / name / "pyproject.toml").read_text(encoding="utf-8"))
         assert table["project"]["dependencies"]
     assert 'startswith(("headrace", "pyspark"))' in TEXT

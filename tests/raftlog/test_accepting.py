@@ -9,7 +9,7 @@ from collections.abc import Callable
 import pytest
 import uvloop
 
-from headrace_raftlog.accepting import accept
+from headrace_raftlog.accepting import accept, listening_problem
 
 LOOPS = pytest.mark.parametrize("loop_factory", [asyncio.new_event_loop, uvloop.new_event_loop])
 LoopFactory = Callable[[], asyncio.AbstractEventLoop]
@@ -79,3 +79,11 @@ def test_a_socket_that_listens_no_more_is_an_error() -> None:
         listening.close()
 
     asyncio.run(body())
+
+
+def test_why_nobody_can_listen_is_said_as_the_system_does() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        assert listening_problem(f"127.0.0.1:{port}") == "address already in use"
+    assert listening_problem("127.0.0.1:0") == ""
+    assert listening_problem("192.0.2.1:0") == "cannot assign requested address"

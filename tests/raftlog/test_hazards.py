@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from headrace_raftlog.simulator.replica import HostFaults
+from headrace_raftlog.simulator.host_faults import HostFaults
 
 ROOT = Path(__file__).parents[2]
 HERE = Path(__file__).parent

@@ -20,7 +20,12 @@ from headrace_broker.catalog.access import (
 )
 from headrace_broker.catalog.permission import CONFIGURE, READ, WRITE
 from headrace_broker.model.definition import Binding, Permission, TopicPermission, User
-from headrace_broker.model.reply_code import ACCESS_REFUSED, PRECONDITION_FAILED, AmqpError
+from headrace_broker.model.reply_code import (
+    ACCESS_REFUSED,
+    NOT_FOUND,
+    PRECONDITION_FAILED,
+    AmqpError,
+)
 
 ROOT = Caller("root", ("administrator",))
 WATCHER = Caller("watcher", ("monitoring",))
@@ -39,7 +44,7 @@ def view(driver: Any) -> Any:
     return driver.catalog
 
 
-def refusal(check: Callable[..., None], *args: Any) -> str:
+def refusal(check: Callable[..., object], *args: Any) -> str:
     with pytest.raises(AmqpError) as caught:
         check(*args)
     assert caught.value.code == ACCESS_REFUSED
@@ -273,3 +278,34 @@ def test_some_names_and_exchanges_are_the_brokers() -> None:
     with pytest.raises(AmqpError, match="unknown exchange type 'queue'") as caught:
         access.check_exchange_type("queue")
     assert caught.value.code == PRECONDITION_FAILED
+
+
+@pytest.mark.parametrize(
+    ("caller", "there", "enters", "code"),
+    [
+        (CLERK, True, True, 0),
+        (CLERK, True, False, ACCESS_REFUSED),
+        (CLERK, False, False, ACCESS_REFUSED),
+        (CLERK, False, True, NOT_FOUND),  # of a catalog without permissions, where all may enter
+        (WATCHER, False, False, NOT_FOUND),
+        (ROOT, True, False, ACCESS_REFUSED),
+    ],
+)
+def test_only_who_sees_all_vhosts_is_told_that_there_is_none(
+    caller: Caller, there: bool, enters: bool, code: int
+) -> None:
+    found = access.entrance_refusal(caller, "v", there, enters)
+    assert (found.code if found is not None else 0) == code
+    if code == ACCESS_REFUSED:
+        assert found is not None
+        assert found.text == f"access to vhost 'v' refused for user '{caller.name}'"
+
+
+def test_advice_is_taken_back_by_its_author_or_an_administrator() -> None:
+    assert access.taken_back_by(MAKER, "") == "maker"
+    assert access.taken_back_by(MAKER, "maker") == "maker"
+    assert access.taken_back_by(ROOT, "") == ""
+    assert access.taken_back_by(ROOT, "maker") == "maker"
+    text = "advice of author 'clerk' refused for user 'maker'"
+    assert refusal(access.taken_back_by, MAKER, "clerk") == text
+    assert refusal(access.check_author, ROOT, "clerk").endswith("refused for user 'root'")

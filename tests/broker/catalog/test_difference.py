@@ -34,7 +34,7 @@ from headrace_broker.catalog.machine import Catalog
 from headrace_broker.catalog.store import SnapshotError
 from headrace_broker.model.binding_key import binding_key
 from headrace_broker.model.definition import Exchange, User
-from headrace_broker.runtime.router import Router
+from headrace_broker.runtime.routing.router import Router
 
 SEEDS = range(12)
 STEPS = 120
@@ -48,7 +48,7 @@ class Follower:
         self.things: dict[Any, Any] = {}
         self.router = Router()  # objects as well
 
-    def hear(self, events: list[Event]) -> None:
+    def receive(self, events: list[Event]) -> None:
         for event in events:
             self._hear(event)
         self.router.on_events(events)
@@ -158,13 +158,13 @@ def test_follower_that_missed_entries_knows_what_one_knows_that_heard_all(
                 if index < len(driver.log):
                     index += 1
                     ahead.apply(index, driver.log[index - 1])
-            follower.hear(catalog.load(ahead.snapshot()))
+            follower.receive(catalog.load(ahead.snapshot()))
             assert catalog.digest() == ahead.digest()
         else:
             index += 1
-            follower.hear(catalog.apply(index, driver.log[index - 1])[1])
+            follower.receive(catalog.apply(index, driver.log[index - 1])[1])
         told = Follower()
-        told.hear(catalog.contents())
+        told.receive(catalog.contents())
         assert follower.things == told.things
     assert catalog.digest() == driver.catalog.digest()
 

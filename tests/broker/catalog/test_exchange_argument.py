@@ -142,3 +142,21 @@ def test_match_of_a_delayed_headers_exchange_is_checked(driver: Any) -> None:
     driver.queue("q")
     wrong = Binding("/", "e", "queue", "q", "", {"x-match": "some"})
     assert isinstance(driver.do(commands.Bind(wrong)), Refused)
+
+
+@pytest.mark.parametrize(
+    ("destination", "key", "text"),
+    [
+        (("queue", "q"), "k", "Non empty binding 'k' key not permitted"),
+        (("exchange", "amq.fanout"), "", "Destination not found"),
+    ],
+)
+def test_local_random_exchange_takes_queues_without_keys(
+    driver: Any, destination: tuple[str, str], key: str, text: str
+) -> None:
+    driver.exchange("e", "x-local-random")
+    driver.queue("q")
+    answer = driver.do(commands.Bind(Binding("/", "e", *destination, key)))
+    assert isinstance(answer, Refused)
+    assert answer.text.startswith(text)
+    driver.bind("e", "q", "")

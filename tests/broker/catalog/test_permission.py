@@ -39,6 +39,7 @@ def test_catalog_from_before_permissions_lets_everybody_do_everything(driver: An
         ("", "", "", "", (False, False, False)),
         ("^$", "^amq\\.default$", "default", "", (False, True, True)),
         ("^q$", "q", "^Q", "a.q", (False, True, False)),
+        ("(a+)+\\1b", "^(?!(a+)+\\1b)", ".*", "aaaab", (False, False, True)),
         ("^(amq\\.gen.*|mine)$", ".*", "x", "amq.gen-5", (True, True, False)),
     ],
 )

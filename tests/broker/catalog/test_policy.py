@@ -15,6 +15,7 @@ from headrace_broker.catalog.effective import (
     policy_of,
     queue_arguments,
 )
+from headrace_broker.catalog.pattern import matches
 from headrace_broker.catalog.policy import applied, applies, effective, in_order, merged
 from headrace_broker.catalog.setting import QUEUE_SETTINGS, argument_name
 from headrace_broker.model.definition import Exchange, Policy, Queue
@@ -299,26 +300,44 @@ def test_exchange_has_its_alternate_by_argument_or_policy(driver: Any) -> None:
     assert policy_of(driver.catalog, other) is None
 
 
-def test_queues_whose_settings_change_are_told(driver: Any) -> None:
+def test_queues_whose_settings_may_change_are_told(driver: Any) -> None:
     known = EffectiveArguments(driver.catalog)
     a, b, c = (driver.queue(name, "quorum") for name in "abc")
     assert [known.of(each) for each in (a, b)] == [{}, {}]
     driver.do(commands.PutPolicy(policy({"max-length": 5}, "^[ac]")))
-    assert known.changed(driver.events) == [a]
+    assert known.changed(driver.events) == [a, b]
     assert known.of(a) == {"max-length": 5}
+    assert known.of(b) == {}
     assert known.of(c) == queue_arguments(driver.catalog, c) == {"max-length": 5}
-    driver.do(commands.PutPolicy(policy({"max-length": 9}, operator=True)))
-    assert known.changed(driver.events) == [b]
     driver.do(commands.SetVhostLimits("/", {"default-queue-max-length-bytes": 7}))
     assert known.changed(driver.events) == [a, b, c]
-    driver.do(commands.SetVhostLimits("/", {"max-queues": 7}))
-    assert known.changed(driver.events) == []
+    assert known.of(b) == {"max-length-bytes": 7}
     driver.do(commands.DeleteQueue("/", "b"))
     assert known.changed(driver.events) == []
     known.forget(c)
     driver.do(commands.DeletePolicy("/", "p"))
     assert known.changed(driver.events) == [a]
-    assert known.of(a) == {"max-length": 9, "max-length-bytes": 7}
+    assert known.of(a) == {"max-length-bytes": 7}
+
+
+def test_no_name_is_searched_before_its_settings_are_asked_for(
+    driver: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    searched: list[str] = []
+
+    def searching(pattern: str, name: str) -> bool:
+        searched.append(name)
+        return matches(pattern, name)
+
+    known = EffectiveArguments(driver.catalog)
+    a, b = (driver.queue(name, "quorum") for name in "ab")
+    assert [known.of(each) for each in (a, b)] == [{}, {}]
+    monkeypatch.setattr("headrace_broker.catalog.policy.matches", searching)
+    driver.do(commands.PutPolicy(policy({"max-length": 5})))
+    known.changed(driver.events)
+    assert searched == []
+    assert known.of(a) == known.of(a) == {"max-length": 5}
+    assert searched == ["a"]
 
 
 def test_settings_follow_a_jump_to_a_snapshot(driver: Any) -> None:

@@ -21,7 +21,10 @@ from headrace_broker.catalog.version import (
     FIRST,
     GATED,
     LATER_SEMANTICS,
+    LOCAL_RANDOM,
     MEMBERS,
+    SESSIONS,
+    VALUE_VERSIONS,
     CatalogVersionError,
     known_version,
     required_version,
@@ -29,8 +32,8 @@ from headrace_broker.catalog.version import (
     target_problem,
     upgrade_problem,
 )
-from headrace_broker.core.queue.queue_machine import MACHINE_VERSION
-from headrace_broker.model.definition import Node
+from headrace_broker.core.queue.machine.queue_machine import MACHINE_VERSION
+from headrace_broker.model.definition import Exchange, Node, User
 
 N4 = Node(4, "n4", "127.0.0.1:7004", disk=44)
 ADVICE = commands.PutAdvice((), 1)
@@ -41,14 +44,14 @@ FIELDS = {
     "barrier": "",
     "bootstrap": "nodes vhost user grant",
     "declare_nodes": "nodes",
-    "announce_node": "node machine_version disk name address catalog_version",
+    "announce_node": "node machine_version disk name address catalog_version message_bytes_max",
     "admit_node": "node",
     "set_maintenance": "node on",
     "forget_node": "node bars_unknown",
     "declare_vhost": "name",
     "put_vhost": "vhost creator",
     "delete_vhost": "name",
-    "put_user": "user",
+    "put_user": "user end_sessions",
     "rehash_user": "name current salt password_hash",
     "delete_user": "name",
     "put_permission": "permission",
@@ -102,7 +105,8 @@ class TestTable:
     def test_versions_go_from_the_first_to_the_newest_that_this_code_knows(self) -> None:
         later = {version for each in LATER_SEMANTICS.values() for version in each}
         fields = {row.version for row in FIELD_VERSIONS}
-        found = set(COMMAND_VERSIONS.values()) | later | fields
+        values = {row.version for row in VALUE_VERSIONS}
+        found = set(COMMAND_VERSIONS.values()) | later | fields | values
         assert found == set(range(FIRST, CATALOG_VERSION + 1))
 
     def test_fields_are_known_to_whoever_judges_them(self) -> None:
@@ -183,6 +187,42 @@ class TestProposing:
     def test_field_that_older_nodes_ignore_raises_what_is_needed(self) -> None:
         assert required_version(commands.ForgetNode(3)) == MEMBERS
         assert required_version(commands.ForgetNode(3, bars_unknown=True)) == GATED
+
+    def test_field_that_older_nodes_ignore_is_named(self, driver: Any) -> None:
+        knowing(driver, SESSIONS, SESSIONS, GATED)
+        user = User("bob", b"s", b"h")
+        assert upgrade_problem(driver.catalog, 1, commands.PutUser(user)) == ""
+        ending = commands.PutUser(user, end_sessions=True)
+        assert upgrade_problem(driver.catalog, 1, ending) == (
+            "node 'n3' runs an older version: upgrade it before 'put_user' with 'end_sessions' is "
+            "used (that needs catalog version 4, and it knows 3)"
+        )
+        assert stamped(driver.catalog, 1, commands.PutUser(user)).as_of == 0
+        say(driver, 3, SESSIONS)
+        assert stamped(driver.catalog, 1, commands.PutUser(user)).as_of == SESSIONS
+        assert stamped(driver.catalog, 1, ending).as_of == SESSIONS
+
+    @pytest.mark.parametrize(
+        ("kind", "arguments"),
+        [
+            ("x-local-random", {}),
+            ("x-delayed-message", {"x-delayed-type": "x-local-random"}),
+        ],
+    )
+    def test_exchange_type_that_older_nodes_cannot_route_waits_for_them(
+        self, driver: Any, kind: str, arguments: dict[str, Any]
+    ) -> None:
+        wanted = commands.DeclareExchange(Exchange("/", "e", kind, arguments=arguments))
+        knowing(driver, LOCAL_RANDOM, LOCAL_RANDOM, GATED)
+        assert upgrade_problem(driver.catalog, 1, wanted) == (
+            "node 'n3' runs an older version: upgrade it before exchange type 'x-local-random' is "
+            f"used (that needs catalog version {LOCAL_RANDOM}, and it knows 3)"
+        )
+        say(driver, 3, LOCAL_RANDOM)
+        assert upgrade_problem(driver.catalog, 1, wanted) == ""
+        assert stamped(driver.catalog, 1, wanted).as_of == LOCAL_RANDOM
+        other = commands.DeclareExchange(Exchange("/", "e", "direct"))
+        assert required_version(other) == FIRST
 
     def test_command_is_proposed_as_of_what_all_know(self, driver: Any) -> None:
         move = commands.SetMembers("/", "q", 1, add=(3,))

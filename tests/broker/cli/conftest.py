@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from tests.broker.cli.fake_api import FakeApi
 
-from headrace_broker.cli import progress, session
+from headrace_broker.cli.session import progress, session
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ssl
 from typing import Any
 
-from headrace_broker.cli.api_client import ApiAnswer, ApiClient, ApiError
+from headrace_broker.cli.session.api_client import ApiAnswer, ApiClient, ApiError
 
 
 class FakeApi(ApiClient):

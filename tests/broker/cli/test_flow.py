@@ -22,10 +22,10 @@ from click.testing import CliRunner, Result
 from rich.console import Console, ConsoleDimensions
 from tests.broker.cli.fake_api import FakeApi
 
-from headrace_broker.cli import session as module
-from headrace_broker.cli.api_client import ApiAnswer, ApiError
 from headrace_broker.cli.flow_top import Picture, draw
 from headrace_broker.cli.main import main
+from headrace_broker.cli.session import session as module
+from headrace_broker.cli.session.api_client import ApiAnswer, ApiError
 
 NAME = "10.0.0.5:4711 -> 10.0.1.1:5672"
 SHARES = {"last_1s": 1.0, "last_10s": 0.83, "last_60s": 0.4}
@@ -95,6 +95,24 @@ def explanation(**more: Any) -> dict[str, Any]:
         "missing": ["n2"],
         **more,
     }
+
+
+def test_why_prints_who_has_filled_a_queue_and_what_is_not_known(api: FakeApi) -> None:
+    told = explanation()
+    gone = {**told["causes"][0], "gone": True, "queued_messages": 70, "queued_octets": 2048}
+    unknown = {**told["causes"][1], "kind": "unknown", "share": 0.3, "queued_messages": 30,
+               "queued_octets": 1024}  # fmt: skip
+    api.answers.append(ApiAnswer(200, {**told, "shares_of": "backlog", "causes": [gone, unknown]}))
+    result = run("why", "10.0.0.5")
+    assert result.exit_code == 0, result.output
+    lines = result.output.splitlines()
+    for line in (
+        "who has filled the queue",
+        r"share  who +node  queue +in the queue +owes +brings",
+        r" +71 %  10.0.0.9:5123 \(user batch\), gone  n3 +orders \[a\]  70 messages, 2 KiB +1.*",
+        r" +30 %  not known +orders \[a\]  30 messages, 1 KiB",
+    ):
+        assert any(re.fullmatch(line, each.rstrip()) for each in lines), (line, result.output)
 
 
 def test_why_prints_the_sentence_the_causes_and_the_next_step(api: FakeApi) -> None:

@@ -28,7 +28,7 @@ from headrace_broker.cli.process import (
     read_record,
     write_record,
 )
-from headrace_broker.config import load_config
+from headrace_broker.config.configuration import load_config
 
 OBEDIENT = "print('up', flush=True); import signal; signal.pause()"
 STUBBORN = "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); " + OBEDIENT

@@ -10,9 +10,11 @@ from click.testing import CliRunner, Result
 
 from headrace_broker.cli.main import main
 from headrace_raftlog.model.entry import ENTRY_NORMAL, Entry, HardState
-from headrace_raftlog.storage.identity import Identity
-from headrace_raftlog.storage.options import LogOptions
-from headrace_raftlog.storage.shared_log import SharedLog
+from headrace_raftlog.model.mark import Mark
+from headrace_raftlog.storage.disk.options import LogOptions
+from headrace_raftlog.storage.log.shared_log import SharedLog
+from headrace_raftlog.storage.writing.identity import Identity
+from headrace_raftlog.storage.writing.mark_file import MarkFile, Marks
 
 
 @pytest.fixture
@@ -55,6 +57,58 @@ def damage(path: Path, position: int) -> bytes:
     data[position] ^= 1
     path.write_bytes(data)
     return bytes(data)
+
+
+def end_of(path: Path) -> int:
+    """Return the length of a file without the zeros at its end."""
+    return len(path.read_bytes().rstrip(b"\0"))
+
+
+def remember(directory: Path) -> None:
+    """Form the directory, and have it remember the last batch of its log as synced."""
+    identity = Identity.open(str(directory), "test", 1).form(str(directory), {1: 1, 2: 2})
+    shared = SharedLog.open(str(directory), LogOptions(segment_bytes=1 << 20), identity)
+    shared.close()
+    marks = MarkFile.open(str(directory))
+    marks.write(Marks().begun(Mark(identity.disk, identity.boot, 5, shared.synced())))
+    marks.close()
+
+
+@pytest.mark.parametrize("octets", [600, 1300])  # whole batches, and a part of one
+def test_synced_batches_that_are_gone_are_told_as_the_next_start_does(
+    directory: Path, octets: int
+) -> None:
+    remember(directory)
+    assert invoke("verify", str(directory)).exit_code == 0
+    path = segment(directory)
+    data = path.read_bytes()
+    end = end_of(path) - octets
+    path.write_bytes(data[:end] + bytes(len(data) - end))
+    kept = {each: each.read_bytes() for each in directory.iterdir()}
+    result = invoke("verify", str(directory))
+    assert result.exit_code == 1
+    assert "node 1 has lost the end of its log: batch " in result.output
+    assert "The next start sets these data aside" in result.output
+    assert "crash" not in result.output
+    assert "intact" not in result.output
+    assert {each: each.read_bytes() for each in directory.iterdir()} == kept
+
+
+def test_a_torn_end_is_said_to_be_no_more_than_the_directory_knows(directory: Path) -> None:
+    path = segment(directory)
+    data = path.read_bytes()
+    end = end_of(path) - 1300
+    path.write_bytes(data[:end] + bytes(len(data) - end))
+    result = invoke("verify", str(directory))
+    assert result.exit_code == 0, result.output
+    assert "the directory remembers nothing later to be synced" in result.output
+
+
+def test_a_directory_of_another_release_is_an_error(directory: Path) -> None:
+    (directory / "node.json").write_text('{"format": 99}')
+    result = invoke("verify", str(directory))
+    assert result.exit_code == 1
+    assert "format 99" in result.output
 
 
 def test_damage_in_the_middle_is_named_with_file_and_offset(directory: Path) -> None:

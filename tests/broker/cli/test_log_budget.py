@@ -12,13 +12,16 @@ import pytest
 
 from headrace_broker.cli import log_budget
 from headrace_broker.cli.log_budget import LogBudget
+from headrace_broker.logs.log_event import DEBUG, INFO, Event, log_event
 from headrace_broker.model.limits import (
+    LOG_EVENT_LINES,
+    LOG_EVENT_SECONDS,
     LOG_UNPROVEN_LINES,
     LOG_UNPROVEN_PLACE_LINES,
     LOG_UNPROVEN_SECONDS,
 )
-from headrace_broker.runtime.audit import Actor, record_by
-from headrace_broker.runtime.unproven_log import unproven
+from headrace_broker.runtime.security.audit import Actor, record_by
+from headrace_broker.runtime.security.unproven_log import unproven
 
 LOG = logging.getLogger("test.log_budget")
 
@@ -125,3 +128,30 @@ def test_log_ins_that_fail_do_not_fill_the_audit_log_and_changes_are_all_in_it(
     for _ in range(100):
         record_by(actor, "delete_queue", "orders")
     assert len(written.lines) == LOG_UNPROVEN_PLACE_LINES + 100
+
+
+STORM = Event("leader_followed", INFO, "group %(group)d", ("group",), (), DEBUG)
+OTHER = Event("peer_down", INFO, "node %(peer)d", ("peer",))
+
+
+def test_a_storm_of_one_event_leaves_room_for_others_and_for_its_higher_level(
+    written: Written,
+) -> None:
+    LOG.setLevel(logging.DEBUG)
+    for group in range(10_000):
+        log_event(LOG, STORM, DEBUG, group=group)
+    assert len(written.lines) == LOG_EVENT_LINES
+    log_event(LOG, STORM, group=0)
+    log_event(LOG, OTHER, peer=2)
+    assert written.lines[-2:] == ["group 0", "node 2"]
+
+
+def test_how_many_lines_of_a_storm_were_left_out_is_said_once_it_is_over(written: Written) -> None:
+    for group in range(LOG_EVENT_LINES + 7):
+        log_event(LOG, STORM, group=group)
+    written.now += LOG_EVENT_SECONDS
+    log_event(LOG, STORM, group=1)
+    assert written.lines[-2:] == [
+        f"7 more lines like this were left out within 10 s: group {LOG_EVENT_LINES + 6}",
+        "group 1",
+    ]

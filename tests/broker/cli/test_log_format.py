@@ -9,13 +9,13 @@ import stat
 import pytest
 
 from headrace_broker.cli import log_format
-from headrace_broker.config import ConfigError, LoggingSection
+from headrace_broker.config.configuration import ConfigError, LoggingSection
 from headrace_broker.model.limits import (
     LOG_EXCEPTION_CHARACTERS_MAX,
     LOG_MESSAGE_CHARACTERS_MAX,
 )
-from headrace_broker.runtime import audit
-from headrace_broker.runtime.audit import ACTOR, Actor
+from headrace_broker.runtime.security import audit
+from headrace_broker.runtime.security.audit import ACTOR, Actor
 
 
 @pytest.fixture
@@ -174,3 +174,10 @@ def test_the_audit_log_may_have_a_file_that_only_its_owner_reads(set_up, tmp_pat
 def test_a_file_that_cannot_be_written_is_refused(set_up, tmp_path):
     with pytest.raises(ConfigError, match=r"^logging\.audit_file: .*: cannot be written: "):
         set_up(audit_file=str(tmp_path / "nowhere" / "audit.log"))
+
+
+def test_what_clients_say_looks_like_no_event(set_up):
+    handler = set_up()
+    line = handler.format(record("user %r refused", "x' | event=node_expelled node=a"))
+    assert " | event=" not in line
+    assert r"\x7c event=node_expelled" in line

@@ -12,11 +12,11 @@ import pytest
 from click.testing import CliRunner
 from rich.console import Console
 
-from headrace_broker import build_info
 from headrace_broker.cli.cluster import status_table
 from headrace_broker.cli.local_cluster import LocalCluster
 from headrace_broker.cli.main import main
 from headrace_broker.cli.run import describe, live_line
+from headrace_broker.model import build_info
 
 
 @pytest.fixture(autouse=True)

@@ -9,9 +9,9 @@ import pytest
 from click.testing import CliRunner, Result
 from tests.broker.cli.fake_api import FakeApi
 
-from headrace_broker.cli.api_client import ApiAnswer, ApiError
 from headrace_broker.cli.main import main
 from headrace_broker.cli.node import clock_of
+from headrace_broker.cli.session.api_client import ApiAnswer, ApiError
 
 NODE = "/api/cluster/nodes/n%2F2"
 

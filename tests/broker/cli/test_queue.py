@@ -9,9 +9,9 @@ import pytest
 from click.testing import CliRunner, Result
 from tests.broker.cli.fake_api import FakeApi
 
-from headrace_broker.cli import session as module
-from headrace_broker.cli.api_client import ApiAnswer, ApiError
 from headrace_broker.cli.main import main
+from headrace_broker.cli.session import session as module
+from headrace_broker.cli.session.api_client import ApiAnswer, ApiError
 
 
 @pytest.fixture

@@ -9,8 +9,8 @@ import pytest
 from click.testing import CliRunner, Result
 from tests.broker.cli.fake_api import FakeApi
 
-from headrace_broker.cli.api_client import ApiAnswer
 from headrace_broker.cli.main import main
+from headrace_broker.cli.session.api_client import ApiAnswer
 
 MEMBERS = "/api/queues/%2F/q/members"
 

@@ -20,8 +20,8 @@ from headrace_broker.model.status import (
     ConsumerStatus,
     LeaseGroupStatus,
 )
-from headrace_broker.runtime.client_list import ClientListing, ClientRow
-from headrace_broker.runtime.password import PasswordChecker, new_user
+from headrace_broker.runtime.clients.client_list import ClientListing, ClientRow
+from headrace_broker.runtime.security.password import PasswordChecker, new_user
 
 NAME = "10.0.0.1:5000 -> 10.0.1.1:5672"
 
@@ -95,6 +95,9 @@ def test_users(ctl, fake_node):
     assert ctl("change_password", "bob", "new")[0] == 0
     assert PasswordChecker().verify(fake_node.view.user("bob"), "new")
     assert fake_node.view.user("bob").tags == ("monitoring", "policymaker")
+    epoch = fake_node.catalog.session_epoch("bob")
+    assert ctl("change_password", "bob", "newer", "--end-sessions")[0] == 0
+    assert fake_node.catalog.session_epoch("bob") > epoch
     assert ctl("clear_password", "bob")[0] == 0
     assert not PasswordChecker().verify(fake_node.view.user("bob"), "new")
     assert ctl("delete_user", "bob") == (0, 'Deleting user "bob" ...\n', "")

@@ -54,6 +54,17 @@ def test_messages_come_back_from_anywhere_in_a_blob(
     assert batch.batch_body_bytes(blob, base) == sum(len(m.body) for m in messages)
 
 
+@given(messages=batches, lead=prefixes, at=st.integers(0, 6))
+def test_a_batch_with_a_large_body_has_the_same_layout(
+    messages: list[Publish], lead: bytes, at: int
+) -> None:
+    messages.insert(at, Publish(1, b"\x00\x01k", False, False, b"\x00\x00", bytes(100_000)))
+    out = BytesWriter()
+    out.write(lead)
+    batch.write_batch(out, messages)
+    assert batch.encode_batch(messages, lead) == out.getvalue()
+
+
 @given(messages=st.lists(publishes(), min_size=1, max_size=6), prefix=prefixes, data=st.data())
 def test_a_slice_is_the_batch_of_the_chosen_messages(
     messages: list[Publish], prefix: bytes, data: st.DataObject

@@ -14,6 +14,7 @@ from headrace_broker.codecs import delivery_encoder
 from headrace_broker.codecs.batch import encode_batch
 from headrace_broker.codecs.frame import HEARTBEAT_FRAME
 from headrace_broker.codecs.method import decode_headers
+from headrace_broker.model.limits import LARGE_OCTETS, OUTPUT_FLUSH_BYTES
 from headrace_broker.model.message import DeliveryRun, Publish
 
 PROPERTIES = b"\x90\x00\x0atext/plain\x02"
@@ -101,13 +102,18 @@ def test_all_frames_of_a_run_are_on_its_channel() -> None:
     assert [channel for channel, _, _ in frames(out.getvalue())] == [65535] * 4
 
 
-@pytest.mark.parametrize("size", [0, 1, 47, 48, 49, 131064, 131065, 1 << 20])
+@pytest.mark.parametrize("size", [0, 1, 47, 48, 49, 131064, 131065, LARGE_OCTETS, 3_000_001])
 def test_bodies_of_any_size_are_split_by_frame_max(size: int) -> None:
     octets = bytes(at % 251 for at in range(size))
     out = BytesWriter()
-    delivery_encoder.encode_deliveries(
+    rest = delivery_encoder.encode_deliveries(
         out, 1, b"c", 1, a_run([message(octets)], [0], b"\x01"), 0, 1, 131072
     )
+    assert (rest is not None) == (size >= LARGE_OCTETS)
+    while rest is not None and rest.left > 0:
+        frames_of_piece = rest.take(OUTPUT_FLUSH_BYTES)
+        assert len(frames_of_piece) <= OUTPUT_FLUSH_BYTES
+        out.write(frames_of_piece)
     ((_, block, found, sizes),) = deliveries(out.getvalue())
     assert (block, found) == (PROPERTIES, octets)
     assert len(sizes) == -(-size // 131064)

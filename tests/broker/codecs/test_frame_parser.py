@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import struct
+import tracemalloc
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace_broker.codecs.event import Method, Violation
+from headrace_broker.codecs.event import ContentTooLarge, Method, Violation
 from headrace_broker.codecs.frame_parser import FrameParser
+from headrace_broker.model.limits import LARGE_OCTETS
 from headrace_broker.model.message import Publish
 
 FRAME_MAX = 200
@@ -253,3 +255,46 @@ def test_discarded_parser_keeps_nothing_and_parses_nothing(wire: Any) -> None:
     parser.discard()
     assert (parser.buffered_bytes, parser.missing_bytes, parser.closed) == (0, 0, True)
     assert parser.feed(stream[50_000:]) == []
+
+
+@pytest.mark.parametrize("part", [900, 4000, 131064])
+@pytest.mark.parametrize("size", [LARGE_OCTETS, 4 * LARGE_OCTETS + 7])
+def test_large_body_is_put_together_while_it_comes(wire: Any, size: int, part: int) -> None:
+    octets = bytes(range(251)) * (size // 251 + 1)
+    octets = octets[:size]
+    frames = [wire.frame(3, 1, octets[at : at + part]) for at in range(0, size, part)]
+    parser = greeted(wire)
+    parser.feed(wire.publish(1) + wire.header(1, size))
+    for each in frames[:-1]:
+        assert parser.feed(each) == []
+    tracemalloc.start()
+    try:
+        (publish,) = parser.feed(frames[-1])
+        assert tracemalloc.get_traced_memory()[1] < LARGE_OCTETS // 2
+    finally:
+        tracemalloc.stop()
+    assert isinstance(publish, Publish)
+    assert publish.body == octets
+
+
+def test_body_that_came_while_less_was_allowed_is_too_large(wire: Any) -> None:
+    parser = greeted(wire)
+    stream = b"".join(wire.message(1, bytes(3000)) + wire.message(1, b"next"))
+    parser.feed(stream[:2000])
+    parser.body_bytes_max = 2999
+    large, publish = parser.feed(stream[2000:])
+    assert isinstance(large, ContentTooLarge)
+    assert (large.channel, large.size) == (1, 3000)
+    assert isinstance(publish, Publish)
+    assert publish.body == b"next"
+
+
+def test_large_body_that_is_only_announced_takes_no_memory(wire: Any) -> None:
+    parser = greeted(wire)
+    tracemalloc.start()
+    try:
+        parser.feed(wire.publish(1) + wire.header(1, 16 << 20))
+        parser.feed(wire.frame(3, 1, bytes(100_000)))
+        assert tracemalloc.get_traced_memory()[1] < LARGE_OCTETS
+    finally:
+        tracemalloc.stop()

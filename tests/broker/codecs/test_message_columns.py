@@ -26,7 +26,7 @@ from headrace_broker.codecs.message_columns import (
 from headrace_broker.codecs.method import decode_properties
 from headrace_broker.model.limits import PROPERTIES_REMEMBERED_MAX, PROPERTIES_REMEMBERED_OCTETS
 from headrace_broker.model.message import Publish
-from headrace_broker.runtime.json_value import plain
+from headrace_broker.runtime.contract.json_value import plain
 
 SCHEMA = Schema(1, MESSAGE_COLUMNS)
 REPLACED = "\N{REPLACEMENT CHARACTER}"

@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from headrace_broker.config import Config, ConfigError, load_config, split_address
+from headrace_broker.config.configuration import Config, ConfigError, load_config, split_address
 from headrace_broker.model import limits
+from headrace_broker.runtime.node.configuration import raft_options
 from headrace_raftlog.model import limits as raft_limits
 
 MINIMAL = """\
@@ -209,9 +210,14 @@ def test_variables_of_other_programs_are_left_alone(tmp_path: Path) -> None:
             "16777216",
         ),
         (
-            "[limits]\nmessage_bytes_max = 536870912\n",
-            "node.toml: limits.message_bytes_max: 536870912 is not allowed; "
-            "it must be an integer from 1024 to 32505856",
+            "[limits]\nmessage_bytes_max = 536870913\n",
+            "node.toml: limits.message_bytes_max: 536870913 is not allowed; "
+            "it must be an integer from 1024 to 536870912",
+        ),
+        (
+            "[log]\nsegment_bytes = 33554432\n[limits]\nmessage_bytes_max = 536870912\n",
+            "log.segment_bytes: 33554432 must be at least 65536000 for limits.message_bytes_max, "
+            "536870912",
         ),
         (
             "[log]\nsegment_bytes = 1048576\n[limits]\nmessage_bytes_max = 1024\n",
@@ -444,3 +450,21 @@ def test_the_largest_message_fits_an_entry_of_the_log_with_its_head():
     head = limits.TX_EXTRA_OCTETS + limits.ENTRY_OVERHEAD_OCTETS
     assert limits.MESSAGE_BYTES_CEILING + head <= raft_limits.ENTRY_BYTES_MAX
     assert limits.MESSAGE_BYTES_CEILING + head <= raft_limits.PAYLOAD_BYTES_MAX
+
+
+def test_bounds_of_the_log_follow_the_largest_message_beyond_what_all_nodes_take(tmp_path):
+    found = []
+    for octets in (16 << 20, limits.MESSAGE_BYTES_PLAIN, limits.MESSAGE_BYTES_CEILING):
+        file = tmp_path / "node.toml"
+        file.write_text(f"{MINIMAL}\n[limits]\nmessage_bytes_max = {octets}\n")
+        options = raft_options(load_config(file, {}))
+        found.append(
+            (
+                options.outbox_bytes_max >> 20,
+                options.log.backlog_bytes_max >> 20,
+                options.core.queued_bytes_max >> 20,
+                options.log.entry_bytes_max,
+            )
+        )
+    plain = (48, 256, 48, raft_limits.ENTRY_BYTES_MAX)
+    assert found == [plain, plain, (529, 737, 529, raft_limits.ENTRY_BYTES_MAX)]

@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from headrace_broker.config import Config, ConfigError, ListenersSection, load_config
-from headrace_broker.config_telemetry import advertised_address
+from headrace_broker.config.configuration import Config, ConfigError, load_config
 from headrace_broker.model.limits import (
     TELEMETRY_AGE_HOURS,
     TELEMETRY_BYTES,
@@ -21,7 +20,13 @@ name = "n1"
 data_dir = "store"
 
 [cluster]
-nodes = [{ id = 1, name = "n1", address = "127.0.0.1:7101" }]
+nodes = [{ id = 1, name = "n1", address = "node-1.local:7101" }]
+join_secret_file = "secret"
+"""
+TLS = """\
+[tls]
+certificate_file = "node.pem"
+key_file = "node.key"
 """
 
 
@@ -59,6 +64,9 @@ def test_bound_out_of_range_is_refused_by_name(tmp_path: Path, key: str, value: 
         ("", "", ""),
     ],
 )
-def test_address_is_one_that_others_can_reach(grpc: str, grpcs: str, address: str) -> None:
-    listeners = ListenersSection(grpc=grpc, grpcs=grpcs)
-    assert advertised_address(listeners, "node-1.local:7101") == address
+def test_address_is_one_that_others_can_reach(
+    tmp_path: Path, grpc: str, grpcs: str, address: str
+) -> None:
+    environment = {"HEADRACE_LISTENERS_GRPC": grpc, "HEADRACE_LISTENERS_GRPCS": grpcs}
+    config = load(tmp_path, TLS if grpcs else "", environment)
+    assert config.grpc_address == address

@@ -6,9 +6,9 @@ import random
 
 from tests.broker.core.lease_log import STAMP, lease_log
 
-from headrace_broker.core.queue import archive_command, command, leader_command
-from headrace_broker.core.queue.queue_machine import QueueMachine
-from headrace_broker.core.queue.settings import decode_settings
+from headrace_broker.core.queue.command import archive_command, command, leader_command
+from headrace_broker.core.queue.machine.queue_machine import QueueMachine
+from headrace_broker.core.queue.messages.settings import decode_settings
 
 
 def archive_log(seed: int, length: int) -> list[bytes]:

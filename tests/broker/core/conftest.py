@@ -7,11 +7,15 @@ import random
 import pytest
 
 from headrace_broker.codecs.batch import encode_batch
-from headrace_broker.core.queue import command, leader_command
-from headrace_broker.core.queue.command import ACCEPT, SettleItem
-from headrace_broker.core.queue.effect import Acquired, Deliver, Effect, EntryDead
-from headrace_broker.core.queue.queue_machine import QueueMachine
-from headrace_broker.core.queue.settings import QueueSettings, decode_settings, encode_settings
+from headrace_broker.core.queue.command import command, leader_command
+from headrace_broker.core.queue.command.command import ACCEPT, SettleItem
+from headrace_broker.core.queue.machine.queue_machine import QueueMachine
+from headrace_broker.core.queue.messages.effect import Acquired, Deliver, Effect, EntryDead
+from headrace_broker.core.queue.messages.settings import (
+    QueueSettings,
+    decode_settings,
+    encode_settings,
+)
 from headrace_broker.model.message import Publish
 from headrace_broker.model.session import session_id
 

@@ -6,10 +6,10 @@ import random
 
 from tests.broker.core.conftest import random_settings, rich_log
 
-from headrace_broker.core.queue import command, leader_command, lease_command
-from headrace_broker.core.queue.lease_effect import GroupInfo
-from headrace_broker.core.queue.queue_machine import QueueMachine
-from headrace_broker.core.queue.settings import decode_settings
+from headrace_broker.core.queue.command import command, leader_command, lease_command
+from headrace_broker.core.queue.machine.queue_machine import QueueMachine
+from headrace_broker.core.queue.messages.settings import decode_settings
+from headrace_broker.core.queue.state.lease_effect import GroupInfo
 from headrace_broker.model.ranges import Ranges
 
 STAMP = 8

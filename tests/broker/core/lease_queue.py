@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from tests.broker.core.conftest import ANNA, QueueLog, batch
 
-from headrace_broker.core.queue import lease_command
-from headrace_broker.core.queue.effect import Effect
-from headrace_broker.core.queue.lease_effect import LEASE_OK, GroupInfo, LeaseAnswer
-from headrace_broker.core.queue.queue_machine import QueueMachine
+from headrace_broker.core.queue.command import lease_command
+from headrace_broker.core.queue.machine.queue_machine import QueueMachine
+from headrace_broker.core.queue.messages.effect import Effect
+from headrace_broker.core.queue.state.lease_effect import LEASE_OK, GroupInfo, LeaseAnswer
 
 TTL = 10_000
 

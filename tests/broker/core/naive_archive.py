@@ -6,15 +6,15 @@ from dataclasses import dataclass, field
 
 from tests.broker.core.naive_parts import Message, Told
 
-from headrace_broker.core.queue import archive_effect as ae
-from headrace_broker.core.queue.archive_command import (
+from headrace_broker.core.queue.command.archive_command import (
     ArchiveCommand,
     CloseArchive,
     CommitArchive,
     OpenArchive,
 )
-from headrace_broker.core.queue.archive_row import ArchiveRow
-from headrace_broker.core.queue.settings import ARCHIVE_FULL, QueueSettings
+from headrace_broker.core.queue.messages.settings import ARCHIVE_FULL, QueueSettings
+from headrace_broker.core.queue.state import archive_effect as ae
+from headrace_broker.core.queue.state.archive_row import ArchiveRow
 
 Row = tuple[int | bool, ...]
 ACKED, REPLACED, PURGED, REMOVED, DEAD_LETTERED = 1, 6, 7, 8, 8

@@ -8,8 +8,7 @@ from tests.broker.core import naive_archive as na
 from tests.broker.core.naive_parts import Message, Place, Receiver, Told
 from tests.broker.core.naive_state import NaiveState
 
-from headrace_broker.core.queue import lease_effect as le
-from headrace_broker.core.queue.lease_command import (
+from headrace_broker.core.queue.command.lease_command import (
     CloseGroup,
     LeaseCommand,
     OpenGroup,
@@ -18,7 +17,8 @@ from headrace_broker.core.queue.lease_command import (
     SettleLeases,
     TakeLease,
 )
-from headrace_broker.core.queue.publisher import Named
+from headrace_broker.core.queue.messages.publisher import Named
+from headrace_broker.core.queue.state import lease_effect as le
 
 LeaseTold = tuple[int, int, int, int, list[int]]
 

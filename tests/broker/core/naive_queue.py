@@ -13,12 +13,12 @@ from tests.broker.core.naive_parts import (
     read_properties,
 )
 
-from headrace_broker.core.queue import command as c
-from headrace_broker.core.queue import effect as e
-from headrace_broker.core.queue.archive_command import ArchiveCommand
-from headrace_broker.core.queue.command_decoder import decode_command
-from headrace_broker.core.queue.leader_command import Acquire, Configure, Forget, Tick
-from headrace_broker.core.queue.lease_command import LeaseCommand
+from headrace_broker.core.queue.command import command as c
+from headrace_broker.core.queue.command.archive_command import ArchiveCommand
+from headrace_broker.core.queue.command.decoder import decode_command
+from headrace_broker.core.queue.command.leader_command import Acquire, Configure, Forget, Tick
+from headrace_broker.core.queue.command.lease_command import LeaseCommand
+from headrace_broker.core.queue.messages import effect as e
 from headrace_broker.model.session import session_boot, session_node
 
 

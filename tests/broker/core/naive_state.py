@@ -14,8 +14,8 @@ from tests.broker.core.naive_parts import (
     Told,
 )
 
-from headrace_broker.core.queue import effect as e
-from headrace_broker.core.queue.archive_row import outcome_of
+from headrace_broker.core.queue.messages import effect as e
+from headrace_broker.core.queue.state.archive_row import outcome_of
 from headrace_broker.model.limits import FAIRNESS_SHARED_LANES, FAIRNESS_VALUES_MAX
 
 

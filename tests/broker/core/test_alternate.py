@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace_broker.core.routing.matcher import Subject
-from headrace_broker.core.routing.routing import Routing
+from headrace_broker.core.routing.routing import Alternates, Routing
 from headrace_broker.model.definition import Binding, Exchange
 from headrace_broker.model.reply_queue import REPLY_PREFIX, REPLY_QUEUE
 
@@ -32,6 +32,18 @@ def world(*exchanges: Exchange) -> Routing:
 def bind(routing: Routing, source: str, target: str, key: str = "", **arguments: Any) -> None:
     kind = "queue" if target in "abcd" else "exchange"
     routing.add_binding(Binding("/", source, kind, target, key, arguments))
+
+
+class Told(Alternates):
+    """Tells a policy's alternate, and keeps who was asked about."""
+
+    def __init__(self) -> None:
+        self.alternate: str | None = None
+        self.asked: list[str] = []
+
+    def of(self, vhost: str, exchange: str) -> str | None:
+        self.asked.append(exchange)
+        return self.alternate
 
 
 class TestAlternate:
@@ -88,19 +100,27 @@ class TestAlternate:
         assert not resolution.internal
         assert resolution.queues == ("a",)
 
-    def test_set_later_and_taken_away_counts_the_version_up(self) -> None:
-        routing = world(exchange("x"), exchange("y", "fanout"))
+    def test_of_a_policy_is_asked_for_when_it_matters_first(self) -> None:
+        told = Told()
+        routing = Routing(alternates=told)
+        for each in (exchange("x"), exchange("y", "fanout"), exchange("z", alternate="y")):
+            routing.add_exchange(each)
+        routing.add_queue("/", "a")
         bind(routing, "y", "a")
-        version = routing.version
-        routing.set_alternate("/", "x", "y")
-        assert routing.version == version + 1
+        bind(routing, "x", "a", "bound")
+        assert routing.route("/", "x", "bound") == routing.route("/", "z", "k") == ("a",)
+        assert told.asked == []
+        told.alternate = "y"
         assert routing.route("/", "x", "k") == ("a",)
-        routing.set_alternate("/", "x", "y")
+        told.alternate = None
+        assert routing.route("/", "x", "k") == ("a",)
+        version = routing.version
+        routing.forget_alternate("/", "x")
         assert routing.version == version + 1
-        routing.set_alternate("/", "x", None)
         assert routing.route("/", "x", "k") == ()
+        assert told.asked == ["x", "x"]
         with pytest.raises(KeyError):
-            routing.set_alternate("/", "none", "y")
+            routing.forget_alternate("/", "none")
 
     def test_headers_matter_where_an_alternate_looks_at_them(self) -> None:
         routing = world(exchange("x", alternate="h"), exchange("h", "headers"))

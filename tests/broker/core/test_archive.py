@@ -10,8 +10,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.broker.core.conftest import ANNA, BERT, QueueLog, batch, dead, properties, rich_batch
 
-from headrace_broker.core.queue import archive_command, command
-from headrace_broker.core.queue.archive_effect import (
+from headrace_broker.core.queue.command import archive_command, command
+from headrace_broker.core.queue.command.command import ACCEPT, MODIFY_FAILED, REJECT, RELEASE
+from headrace_broker.core.queue.machine.queue_machine import QueueMachine
+from headrace_broker.core.queue.messages.effect import Acquired, Effect, Rejected
+from headrace_broker.core.queue.messages.settings import (
+    ARCHIVE_FULL,
+    ARCHIVE_HEADERS,
+    ARCHIVE_NONE,
+    DEAD_LETTER_AT_LEAST_ONCE,
+    DEAD_LETTER_AT_MOST_ONCE,
+    DEAD_LETTER_NONE,
+)
+from headrace_broker.core.queue.state.archive_effect import (
     ARCHIVE_FENCED,
     ARCHIVE_GROUPS_FULL,
     ARCHIVE_NOT_YET,
@@ -20,23 +31,12 @@ from headrace_broker.core.queue.archive_effect import (
     ARCHIVE_UNKNOWN_GROUP,
     ArchiveAnswer,
 )
-from headrace_broker.core.queue.archive_row import (
+from headrace_broker.core.queue.state.archive_row import (
     OUTCOMES,
     ArchiveRow,
     decode_rows,
     encode_rows,
     read_row_entries,
-)
-from headrace_broker.core.queue.command import ACCEPT, MODIFY_FAILED, REJECT, RELEASE
-from headrace_broker.core.queue.effect import Acquired, Effect, Rejected
-from headrace_broker.core.queue.queue_machine import QueueMachine
-from headrace_broker.core.queue.settings import (
-    ARCHIVE_FULL,
-    ARCHIVE_HEADERS,
-    ARCHIVE_NONE,
-    DEAD_LETTER_AT_LEAST_ONCE,
-    DEAD_LETTER_AT_MOST_ONCE,
-    DEAD_LETTER_NONE,
 )
 from headrace_broker.model.limits import (
     ARCHIVE_DROPPED_MAX,

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from tests.broker.core.conftest import batch
 
 from headrace_broker.codecs.batch import check_batch
-from headrace_broker.core.queue.batch_sizes import UNEQUAL, measure_batch
+from headrace_broker.core.queue.messages.batch_sizes import UNEQUAL, measure_batch
 
 MESSAGE = b"\x01e\x02rk" + b"\x00\x00\x00\x02\x00\x00" + b"body"
 

@@ -3,9 +3,18 @@ from __future__ import annotations
 import pytest
 from tests.broker.core.conftest import ANNA, batch
 
-from headrace_broker.core.queue import archive_command, command, leader_command, lease_command
-from headrace_broker.core.queue.archive_command import CloseArchive, CommitArchive, OpenArchive
 from headrace_broker.core.queue.command import (
+    archive_command,
+    command,
+    leader_command,
+    lease_command,
+)
+from headrace_broker.core.queue.command.archive_command import (
+    CloseArchive,
+    CommitArchive,
+    OpenArchive,
+)
+from headrace_broker.core.queue.command.command import (
     ENQUEUE_BATCH_OFFSET,
     Attach,
     Cancel,
@@ -21,9 +30,9 @@ from headrace_broker.core.queue.command import (
     SettleItem,
     stamp_command,
 )
-from headrace_broker.core.queue.command_decoder import decode_command
-from headrace_broker.core.queue.leader_command import Acquire, Configure, Forget
-from headrace_broker.core.queue.lease_command import (
+from headrace_broker.core.queue.command.decoder import decode_command
+from headrace_broker.core.queue.command.leader_command import Acquire, Configure, Forget
+from headrace_broker.core.queue.command.lease_command import (
     CloseGroup,
     OpenGroup,
     ReleaseLeases,
@@ -31,7 +40,11 @@ from headrace_broker.core.queue.lease_command import (
     SettleLeases,
     TakeLease,
 )
-from headrace_broker.core.queue.settings import QueueSettings, decode_settings, encode_settings
+from headrace_broker.core.queue.messages.settings import (
+    QueueSettings,
+    decode_settings,
+    encode_settings,
+)
 
 U32_MAX = 2**32 - 1
 

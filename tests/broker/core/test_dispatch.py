@@ -2,10 +2,10 @@ from __future__ import annotations
 
 from tests.broker.core.conftest import ANNA, BERT, CARL, QueueLog, messages, runs
 
-from headrace_broker.core.queue import command
-from headrace_broker.core.queue.command import ACCEPT, RELEASE
-from headrace_broker.core.queue.delivery import group_by_entry
-from headrace_broker.core.queue.effect import Acquired
+from headrace_broker.core.queue.command import command
+from headrace_broker.core.queue.command.command import ACCEPT, RELEASE
+from headrace_broker.core.queue.messages.effect import Acquired
+from headrace_broker.core.queue.state.delivery import group_by_entry
 
 
 def ids(effects: list) -> list[int]:

@@ -19,11 +19,11 @@ from tests.broker.core.conftest import (
     taken,
 )
 
-from headrace_broker.core.queue import command
-from headrace_broker.core.queue.command import ACCEPT, MODIFY_FAILED, RELEASE, encode_attach
-from headrace_broker.core.queue.effect import DeadLettered, Effect, Got
-from headrace_broker.core.queue.leader_command import encode_acquire
-from headrace_broker.core.queue.settings import DEAD_LETTER_AT_MOST_ONCE
+from headrace_broker.core.queue.command import command
+from headrace_broker.core.queue.command.command import ACCEPT, MODIFY_FAILED, RELEASE, encode_attach
+from headrace_broker.core.queue.command.leader_command import encode_acquire
+from headrace_broker.core.queue.messages.effect import DeadLettered, Effect, Got
+from headrace_broker.core.queue.messages.settings import DEAD_LETTER_AT_MOST_ONCE
 
 
 def waiting(queue: QueueLog) -> dict[bytes, tuple[int, int]]:

@@ -21,12 +21,12 @@ from tests.broker.core.conftest import (
     taken,
 )
 
-from headrace_broker.core.queue import command
-from headrace_broker.core.queue.command import ACCEPT, RELEASE, encode_attach
-from headrace_broker.core.queue.effect import Effect
-from headrace_broker.core.queue.fair_lanes import KEY_VALUE, fair_key
-from headrace_broker.core.queue.page import PAGE_BATCHES
-from headrace_broker.core.queue.queue_machine import QueueMachine
+from headrace_broker.core.queue.command import command
+from headrace_broker.core.queue.command.command import ACCEPT, RELEASE, encode_attach
+from headrace_broker.core.queue.machine.queue_machine import QueueMachine
+from headrace_broker.core.queue.messages.effect import Effect
+from headrace_broker.core.queue.state.fair_lanes import KEY_VALUE, fair_key
+from headrace_broker.core.queue.state.page import PAGE_BATCHES
 from headrace_broker.model.limits import (
     FAIRNESS_SHARED_LANES,
     FAIRNESS_VALUE_OCTETS_MAX,

@@ -8,12 +8,12 @@ import pytest
 from tests.broker.core.conftest import ANNA, QueueLog, batch
 from tests.broker.core.lease_log import lease_log
 
-from headrace_broker.core.queue import command
-from headrace_broker.core.queue.effect import Acquired
-from headrace_broker.core.queue.frozen import DEAD, DELAYED, READY, UNSETTLED, FrozenQueue
-from headrace_broker.core.queue.page import PAGE_BATCHES
-from headrace_broker.core.queue.queue_machine import QueueMachine
-from headrace_broker.core.queue.restoring import read_snapshot
+from headrace_broker.core.queue.command import command
+from headrace_broker.core.queue.machine.queue_machine import QueueMachine
+from headrace_broker.core.queue.messages.effect import Acquired
+from headrace_broker.core.queue.snapshot.frozen import DEAD, DELAYED, READY, UNSETTLED, FrozenQueue
+from headrace_broker.core.queue.snapshot.restoring import read_snapshot
+from headrace_broker.core.queue.state.page import PAGE_BATCHES
 
 Row = tuple[object, ...]
 

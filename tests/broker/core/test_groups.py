@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from tests.broker.core.conftest import ANNA, BERT, QueueLog, messages, properties
 
-from headrace_broker.core.queue.command import RELEASE, encode_attach
-from headrace_broker.core.queue.leader_command import encode_acquire
+from headrace_broker.core.queue.command.command import RELEASE, encode_attach
+from headrace_broker.core.queue.command.leader_command import encode_acquire
 
 
 def grouped(key: int, expiration: int = -1) -> tuple[bytes, bytes]:

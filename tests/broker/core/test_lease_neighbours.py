@@ -6,9 +6,9 @@ import pytest
 from tests.broker.core.conftest import ANNA, BERT, QueueLog, properties, runs
 from tests.broker.core.lease_queue import TTL, Leasing, group_of, states
 
-from headrace_broker.core.queue import command, lease_command
-from headrace_broker.core.queue.command import ACCEPT, RELEASE
-from headrace_broker.core.queue.effect import (
+from headrace_broker.core.queue.command import command, lease_command
+from headrace_broker.core.queue.command.command import ACCEPT, RELEASE
+from headrace_broker.core.queue.messages.effect import (
     STATUS_EXCLUSIVE_IN_USE,
     STATUS_OK,
     Controlled,
@@ -16,7 +16,7 @@ from headrace_broker.core.queue.effect import (
     Got,
     Rejected,
 )
-from headrace_broker.core.queue.lease_effect import (
+from headrace_broker.core.queue.state.lease_effect import (
     HELD,
     LEASE_GONE,
     LEASE_IN_USE,

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace_broker.core.filter.like_pattern import LikePattern
+from headrace_broker.core.filter.like_pattern import LikePattern, LongText
 from headrace_broker.model.limits import LIKE_CHARACTERS_MAX, LIKE_FREE_CHARACTERS_MAX
 
 _MEANINGS = {"%": ".*", "_": "."}
@@ -44,3 +44,17 @@ def test_a_part_with_a_free_character_that_is_too_long_is_refused(pattern: str) 
         LikePattern(pattern.format(part), "")
     LikePattern(pattern.format(part[1:]), "")
     LikePattern(pattern.format(part[:-1]), "")
+
+
+@given(
+    st.lists(st.text("ab_%é", max_size=24), min_size=4, max_size=8),
+    st.lists(st.sampled_from(["a", "b", "ab", "aab", "é", "bbbbbbbbb"]), max_size=60),
+)
+def test_many_patterns_on_one_long_text_take_what_each_takes_alone(
+    patterns: list[str], parts: list[str]
+) -> None:
+    text = "".join(parts)
+    long = LongText(text)
+    for pattern in patterns:
+        fits = same(pattern).fullmatch(text) is not None
+        assert LikePattern(pattern, "").matches(text, long) == fits

@@ -15,9 +15,10 @@ from tests.broker.core.conftest import (
     runs,
 )
 
-from headrace_broker.core.queue import command, leader_command
-from headrace_broker.core.queue.command import ACCEPT, MODIFY_FAILED, REJECT, RELEASE
-from headrace_broker.core.queue.effect import (
+from headrace_broker.core.queue.command import command, leader_command
+from headrace_broker.core.queue.command.command import ACCEPT, MODIFY_FAILED, REJECT, RELEASE
+from headrace_broker.core.queue.machine.queue_machine import QueueMachine
+from headrace_broker.core.queue.messages.effect import (
     REASON_DELIVERY_LIMIT,
     REASON_MAXLEN,
     REASON_REJECTED,
@@ -30,8 +31,7 @@ from headrace_broker.core.queue.effect import (
     EntryDead,
     PublishRejected,
 )
-from headrace_broker.core.queue.queue_machine import QueueMachine
-from headrace_broker.core.queue.settings import (
+from headrace_broker.core.queue.messages.settings import (
     DEAD_LETTER_AT_LEAST_ONCE,
     DEAD_LETTER_AT_MOST_ONCE,
     OVERFLOW_REJECT_PUBLISH,

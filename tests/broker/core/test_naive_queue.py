@@ -15,10 +15,10 @@ from tests.broker.core.naive_parts import Told
 from tests.broker.core.naive_queue import NaiveQueue
 from tests.broker.core.prefetch_log import prefetch_log
 
-from headrace_broker.core.queue import archive_effect as ae
-from headrace_broker.core.queue import effect as e
-from headrace_broker.core.queue import lease_effect as le
-from headrace_broker.core.queue.queue_machine import QueueMachine
+from headrace_broker.core.queue.machine.queue_machine import QueueMachine
+from headrace_broker.core.queue.messages import effect as e
+from headrace_broker.core.queue.state import archive_effect as ae
+from headrace_broker.core.queue.state import lease_effect as le
 
 
 def told_by(effects: list[e.Effect]) -> Told:
@@ -35,8 +35,8 @@ def told_by(effects: list[e.Effect]) -> Told:
             how = "once" if isinstance(effect, e.DeadLettered) else "kept"
             for m in effect.messages:
                 told.dead.add((how, int(effect.reason), m.entry_index, m.position))
-        elif isinstance(effect, e.Withheld | e.Completed):
-            into = told.withheld if isinstance(effect, e.Withheld) else told.completed
+        elif isinstance(effect, e.ConfirmsDeferred | e.Completed):
+            into = told.withheld if isinstance(effect, e.ConfirmsDeferred) else told.completed
             rows = zip(effect.rows[::2], effect.rows[1::2], strict=True)
             seqs = [seq for row in rows for seq in range(*row)]
             assert len(set(seqs)) == len(seqs)

@@ -10,14 +10,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.broker.core.conftest import ANNA, QueueLog, batch, dead, messages, properties
 
-from headrace_broker.core.queue import command
-from headrace_broker.core.queue.batch import Batch
-from headrace_broker.core.queue.batch_page import decode_batches, encode_batches, read_entries
-from headrace_broker.core.queue.batch_sizes import UNEQUAL, BatchSizes, measure_batch
-from headrace_broker.core.queue.command import ACCEPT
-from headrace_broker.core.queue.leader_command import encode_acquire
-from headrace_broker.core.queue.page import PAGE_BATCHES
-from headrace_broker.core.queue.queue_machine import QueueMachine
+from headrace_broker.core.queue.command import command
+from headrace_broker.core.queue.command.command import ACCEPT
+from headrace_broker.core.queue.command.leader_command import encode_acquire
+from headrace_broker.core.queue.machine.queue_machine import QueueMachine
+from headrace_broker.core.queue.messages.batch import Batch
+from headrace_broker.core.queue.messages.batch_page import (
+    decode_batches,
+    encode_batches,
+    read_entries,
+)
+from headrace_broker.core.queue.messages.batch_sizes import UNEQUAL, BatchSizes, measure_batch
+from headrace_broker.core.queue.state.page import PAGE_BATCHES
 from headrace_broker.model.limits import EXPIRE_MESSAGES_MAX
 
 PLAIN = (b"\x00\x00", b"body")

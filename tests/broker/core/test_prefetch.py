@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from tests.broker.core.conftest import ANNA, BERT, QueueLog, messages, runs
 
-from headrace_broker.core.queue.command import ACCEPT, encode_cancel, encode_node_down
-from headrace_broker.core.queue.effect import Controlled, Rejected
-from headrace_broker.core.queue.queue_machine import PREFETCH_VERSION, QueueMachine
+from headrace_broker.core.queue.command.command import ACCEPT, encode_cancel, encode_node_down
+from headrace_broker.core.queue.machine.queue_machine import PREFETCH_VERSION, QueueMachine
+from headrace_broker.core.queue.messages.effect import Controlled, Rejected
 
 
 @pytest.fixture

@@ -7,8 +7,8 @@ import random
 import pytest
 from tests.broker.core.conftest import ANNA, QueueLog, messages, properties
 
-from headrace_broker.core.queue.command import RELEASE
-from headrace_broker.core.queue.queue_machine import MACHINE_VERSION, QueueMachine
+from headrace_broker.core.queue.command.command import RELEASE
+from headrace_broker.core.queue.machine.queue_machine import MACHINE_VERSION, QueueMachine
 
 
 @pytest.fixture

@@ -16,18 +16,18 @@ from tests.broker.core.conftest import (
     rich_batch,
 )
 
-from headrace_broker.core.queue import command
-from headrace_broker.core.queue.effect import (
+from headrace_broker.core.queue.command import command
+from headrace_broker.core.queue.machine.queue_machine import QueueMachine
+from headrace_broker.core.queue.messages.effect import (
     REFUSED_FENCED,
+    ConfirmsDeferred,
     DeadLettered,
     Effect,
     Enqueued,
     EntryDead,
     PublishRejected,
     Rejected,
-    Withheld,
 )
-from headrace_broker.core.queue.queue_machine import QueueMachine
 from headrace_broker.model.limits import PUBLISHER_HOLES_MAX, PUBLISHERS_MAX
 from headrace_broker.model.ranges import Ranges
 
@@ -184,7 +184,7 @@ def test_repetition_among_new_ones_is_not_withheld(queue: Publishing) -> None:
     queue.configure(3, max_length=-1, overflow=1, high_watermark=1)
     queue.send(3)
     effects = queue.send(1, 2, 3, 4, patient=True)
-    (withheld,) = [effect for effect in effects if isinstance(effect, Withheld)]
+    (withheld,) = [effect for effect in effects if isinstance(effect, ConfirmsDeferred)]
     first = queue.seqs[ANNA] - 3
     assert withheld.rows == [first + 1, first + 2, first + 3, first + 4]  # 2 and 4
     assert queue.machine.withheld_count == 2

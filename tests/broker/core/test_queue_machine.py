@@ -3,8 +3,8 @@ from __future__ import annotations
 import pytest
 from tests.broker.core.conftest import ANNA, BERT, CARL, QueueLog, dead, messages, runs
 
-from headrace_broker.core.queue import command
-from headrace_broker.core.queue.command import ACCEPT, MODIFY_FAILED, REJECT, RELEASE
+from headrace_broker.core.queue.command import command
+from headrace_broker.core.queue.command.command import ACCEPT, MODIFY_FAILED, REJECT, RELEASE
 from headrace_broker.model.limits import ANSWERS_KEPT_MAX
 from headrace_broker.model.session import session_id
 

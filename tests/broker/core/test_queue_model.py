@@ -9,9 +9,16 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from tests.broker.core.conftest import batch, replay
 
-from headrace_broker.core.queue import command
-from headrace_broker.core.queue.command import ACCEPT, MODIFY_FAILED, REJECT, RELEASE, SettleItem
-from headrace_broker.core.queue.effect import (
+from headrace_broker.core.queue.command import command
+from headrace_broker.core.queue.command.command import (
+    ACCEPT,
+    MODIFY_FAILED,
+    REJECT,
+    RELEASE,
+    SettleItem,
+)
+from headrace_broker.core.queue.machine.queue_machine import QueueMachine
+from headrace_broker.core.queue.messages.effect import (
     Acquired,
     Controlled,
     Deliver,
@@ -24,7 +31,6 @@ from headrace_broker.core.queue.effect import (
     Rejected,
     Unused,
 )
-from headrace_broker.core.queue.queue_machine import QueueMachine
 from headrace_broker.model.session import session_boot, session_id, session_node
 
 SESSIONS = [session_id(node, boot, 1) for node in (1, 2) for boot in (1, 2)]

@@ -15,24 +15,24 @@ from tests.broker.core.archive_log import archive_log
 from tests.broker.core.conftest import random_log, replay, rich_log
 from tests.broker.core.lease_log import lease_log
 
-from headrace_broker.core.queue import command, leader_command, lease_command
-from headrace_broker.core.queue.archive_effect import ARCHIVE_STATUS_NAMES
-from headrace_broker.core.queue.archive_row import (
+from headrace_broker.core.queue.command import command, leader_command, lease_command
+from headrace_broker.core.queue.machine.queue_machine import QueueMachine
+from headrace_broker.core.queue.messages.effect import REASON_REJECTED, Rejected
+from headrace_broker.core.queue.messages.settings import QueueSettings
+from headrace_broker.core.queue.snapshot.restoring import SnapshotError
+from headrace_broker.core.queue.state.archive_effect import ARCHIVE_STATUS_NAMES
+from headrace_broker.core.queue.state.archive_row import (
     OUTCOME_DEAD_LETTERED,
     OUTCOME_PURGED,
     OUTCOME_REMOVED,
     OUTCOMES,
 )
-from headrace_broker.core.queue.effect import REASON_REJECTED, Rejected
-from headrace_broker.core.queue.lease_effect import LEASE_STATUS_NAMES
-from headrace_broker.core.queue.queue_machine import QueueMachine
-from headrace_broker.core.queue.restoring import SnapshotError
-from headrace_broker.core.queue.settings import QueueSettings
+from headrace_broker.core.queue.state.lease_effect import LEASE_STATUS_NAMES
 
 REPLAY = """
 import sys, hashlib
 from pathlib import Path
-from headrace_broker.core.queue.queue_machine import QueueMachine
+from headrace_broker.core.queue.machine.queue_machine import QueueMachine
 machine = QueueMachine()
 told = hashlib.sha256()
 for index, line in enumerate(Path(sys.argv[1]).read_text().split("\\n"), 1):

@@ -6,13 +6,16 @@ from typing import Any
 
 import pytest
 
+from headrace_broker.core.routing.header_match import HEADER_STEPS
 from headrace_broker.core.routing.matcher import Subject
-from headrace_broker.core.routing.routing import Routing
-from headrace_broker.core.routing.topic_block import PATTERN_PLACES_MAX
+from headrace_broker.core.routing.routing import EXCHANGE_STEPS, Alternates, Resolution, Routing
+from headrace_broker.core.routing.topic import NODE_STEPS
+from headrace_broker.core.routing.topic_block import BLOCK_STEPS, PATTERN_PLACES_MAX
 from headrace_broker.core.routing.topic_pattern import TopicPattern
 from headrace_broker.model.definition import Binding, Exchange
 from headrace_broker.model.limits import (
     ROUTING_LOAD_MAX,
+    ROUTING_WORK_MAX,
     TOPIC_BLOCK_PLACES,
     TOPIC_TREE_WORDS_MAX,
 )
@@ -53,7 +56,8 @@ class TestTopic:
         subject = Subject([key])
         assert routing.resolve("/", "x", subject).queues == ()
         blocks = places // (TOPIC_BLOCK_PLACES - PATTERN_PLACES_MAX) + 1
-        assert 0 < subject.work <= (key.count(".") + 2) * (blocks + 1)
+        most = (key.count(".") + 2) * (blocks + 1) * BLOCK_STEPS + EXCHANGE_STEPS
+        assert 0 < subject.work <= most
 
     def test_plain_patterns_cost_a_walk(self) -> None:
         routing = world("topic")
@@ -61,7 +65,7 @@ class TestTopic:
             routing.add_binding(bound("a", f"*.user{number}.*.#"))
         subject = Subject(["a.user7.b.c"])
         assert routing.resolve("/", "x", subject).queues == ("a",)
-        assert subject.work <= 2 ** (TOPIC_TREE_WORDS_MAX + 1)
+        assert subject.work <= NODE_STEPS * 2 ** (TOPIC_TREE_WORDS_MAX + 1)
 
     def test_removed_wild_patterns_leave_no_blocks(self) -> None:
         routing = world("topic")
@@ -103,7 +107,7 @@ class TestHeaders:
             routing.add_binding(Binding("/", "x", "queue", "a", "", {"user": number, "n": 1}))
         subject = Subject([""], {"user": 17, "n": 1, "other": "x"})
         assert routing.resolve("/", "x", subject).queues == ("a",)
-        assert subject.work < 20
+        assert subject.work < EXCHANGE_STEPS + 6 * HEADER_STEPS + 20
 
     def test_work_is_bounded_by_the_load(self) -> None:
         routing = world("headers")
@@ -132,3 +136,148 @@ def test_each_queue_of_a_fan_out_counts() -> None:
     subject = Subject([""])
     assert len(routing.resolve("/", "x", subject).queues) == 4
     assert subject.work >= 4
+
+
+class Told(Alternates):
+    """Tells all exchanges the same alternate."""
+
+    def __init__(self) -> None:
+        self.alternate: str | None = None
+
+    def of(self, vhost: str, exchange: str) -> str | None:
+        return self.alternate
+
+
+def topic_chain(exchanges: int, patterns: int, alternates: Alternates | None = None) -> Routing:
+    """Return topic exchanges x0, x1, ... in a chain, each with patterns full of wildcards."""
+    routing = Routing(alternates=alternates)
+    routing.add_queue("/", "a")
+    for number in range(exchanges):
+        routing.add_exchange(Exchange("/", f"x{number}", "topic"))
+        for last in range(patterns):
+            key = "#.a." * 62 + f"w{last}"
+            routing.add_binding(Binding("/", f"x{number}", "queue", "a", key))
+        if number > 0:
+            routing.add_binding(Binding("/", f"x{number - 1}", "exchange", f"x{number}", "#"))
+    return routing
+
+
+class TestOneMessage:
+    """A bound on the steps for one message, over all its keys and all exchanges on its way."""
+
+    def test_one_key_at_a_full_exchange_is_routed(self) -> None:
+        routing = topic_chain(1, ROUTING_LOAD_MAX // 64)
+        assert routing.load_problem(Binding("/", "x0", "queue", "a", "#.a.#.b.c")) != ""
+        resolution = routing.resolve("/", "x0", Subject([".".join("a" * 127)]))
+        assert resolution.problem == ""
+        assert resolution.work < ROUTING_WORK_MAX // 2
+
+    def test_full_headers_exchange_is_routed(self) -> None:
+        routing = world("headers")
+        for number in range(ROUTING_LOAD_MAX // 3):
+            arguments = {"type": "x", "user": number}
+            routing.add_binding(Binding("/", "x", "queue", "a", "", arguments))
+        subject = Subject([""], {"type": "x", "user": -1})
+        assert routing.resolve("/", "x", subject).problem == ""
+
+    def test_many_keys_are_refused_where_they_cost_too_much(self) -> None:
+        routing = topic_chain(1, 1_000)
+        keys = [".".join("a" * 126) + f".{number}" for number in range(32)]
+        assert routing.resolve("/", "x0", Subject(keys[:2])).problem == ""
+        resolution = routing.resolve("/", "x0", Subject(keys))
+        assert resolution.known
+        assert resolution.queues == ()
+        assert "32 routing keys at exchange 'x0' in vhost '/'" in resolution.problem
+        assert resolution.work < ROUTING_WORK_MAX + 10_000
+
+    def test_chained_exchanges_share_one_bound(self) -> None:
+        routing = topic_chain(40, 250)
+
+        def resolved(exchange: str) -> Resolution:
+            subject = Subject([".".join("a" * 126)])
+            subject.work_max = ROUTING_WORK_MAX // 4
+            return routing.resolve("/", exchange, subject)
+
+        assert resolved("x25").problem == ""
+        resolution = resolved("x0")
+        assert "1 routing key at exchange 'x0'" in resolution.problem
+        assert resolution.work < ROUTING_WORK_MAX // 4 + 10_000
+        routing.remove_binding(Binding("/", "x9", "exchange", "x10", "#"))
+        assert resolved("x0").problem == ""
+
+    def test_keys_that_are_the_same_cost_once(self) -> None:
+        routing = topic_chain(1, 1_000)
+        key = ".".join("a" * 127)
+        once, often = Subject([key]), Subject([key] * 33)
+        routing.resolve("/", "x0", once)
+        routing.resolve("/", "x0", often)
+        assert once.work == often.work
+
+    @pytest.mark.parametrize("kind", ["fanout", "direct", "topic"])
+    def test_places_that_a_message_goes_to_are_beside_the_bound(self, kind: str) -> None:
+        routing = Routing()
+        routing.add_exchange(Exchange("/", "x", kind))
+        count = 2_000
+        for number in range(count):
+            routing.add_queue("/", f"q{number}")
+            routing.add_binding(Binding("/", "x", "queue", f"q{number}", "k"))
+        subject = Subject(["k"])
+        subject.work_max = 100
+        resolution = routing.resolve("/", "x", subject)
+        assert resolution.problem == ""
+        assert len(resolution.queues) == count
+
+    @pytest.mark.parametrize("kind", ["direct", "topic"])
+    def test_the_same_places_again_and_again_are_not(self, kind: str) -> None:
+        routing = Routing()
+        routing.add_exchange(Exchange("/", "x", kind))
+        for queue in range(20):
+            routing.add_queue("/", f"q{queue}")
+        routing.add_queue("/", "never")
+        routing.add_binding(Binding("/", "x", "queue", "never", "never"))
+        keys = [f"k{number}" for number in range(200)]
+        for key in keys:
+            for queue in range(20):
+                routing.add_binding(Binding("/", "x", "queue", f"q{queue}", key))
+        subject = Subject(keys)
+        subject.work_max = 1_000
+        resolution = routing.resolve("/", "x", subject)
+        assert resolution.problem != ""
+        assert resolution.work < 1_100
+
+    def test_headers_on_the_way_are_looked_for_once_in_a_version(self) -> None:
+        told = Told()
+        routing = topic_chain(3, 1, told)
+        assert not routing.needs_headers("/", "x0")
+        routing.add_exchange(Exchange("/", "h", "headers"))
+        assert not routing.needs_headers("/", "x0")
+        more = Binding("/", "x2", "exchange", "h", "#")
+        routing.add_binding(more)
+        assert routing.needs_headers("/", "x0")
+        told.alternate = "h"
+        routing.forget_alternate("/", "x1")
+        routing.remove_binding(more)
+        assert routing.needs_headers("/", "x0")
+        told.alternate = None
+        routing.forget_alternate("/", "x1")
+        assert not routing.needs_headers("/", "x0")
+
+
+def test_blocks_with_gaps_are_filled_before_another_begins() -> None:
+    routing = world("topic")
+    bindings = [bound("a", "#.a." * 62 + f"w{number}") for number in range(600)]
+    for binding in bindings:
+        routing.add_binding(binding)
+    matcher: Any = routing._vhosts["/"].exchanges["x"].matcher
+    blocks = len(matcher._blocks)
+    for round_number in range(5):
+        for place in range(0, 600, 3):
+            routing.remove_binding(bindings[place])
+            bindings[place] = bound("a", "#.a." * 62 + f"w{place}-{round_number}")
+        for place in range(0, 600, 3):
+            routing.add_binding(bindings[place])
+        assert len(matcher._blocks) == blocks
+    key = "a." * 62
+    assert routing.route("/", "x", key + "w3-4") == ("a",)
+    assert routing.route("/", "x", key + "w4") == ("a",)
+    assert routing.route("/", "x", key + "w3-3") == ()

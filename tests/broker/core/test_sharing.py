@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from tests.broker.core.conftest import ANNA, BERT, CARL, QueueLog, dead, messages, properties, runs
 
-from headrace_broker.core.queue import command, leader_command
-from headrace_broker.core.queue.command import ACCEPT, RELEASE, encode_attach
-from headrace_broker.core.queue.effect import Effect, Got
-from headrace_broker.core.queue.queue_machine import QueueMachine
+from headrace_broker.core.queue.command import command, leader_command
+from headrace_broker.core.queue.command.command import ACCEPT, RELEASE, encode_attach
+from headrace_broker.core.queue.machine.queue_machine import QueueMachine
+from headrace_broker.core.queue.messages.effect import Effect, Got
 
 PLAIN = (b"\x00\x00", b"12345678")
 

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from tests.broker.core.conftest import ANNA, QueueLog
 
-from headrace_broker.core.queue.command import REJECT
-from headrace_broker.core.queue.effect import (
+from headrace_broker.core.queue.command.command import REJECT
+from headrace_broker.core.queue.messages.effect import (
     REASON_DELIVERY_LIMIT,
     REASON_EXPIRED,
     REASON_MAXLEN,
     REASON_REJECTED,
 )
-from headrace_broker.core.queue.settings import (
+from headrace_broker.core.queue.messages.settings import (
     DEAD_LETTER_AT_LEAST_ONCE,
     DEAD_LETTER_AT_MOST_ONCE,
     OVERFLOW_REJECT_PUBLISH,
     OVERFLOW_REJECT_PUBLISH_DLX,
 )
-from headrace_broker.core.queue.tally import Tally
+from headrace_broker.core.queue.state.tally import Tally
 
 PLAIN = (b"\x00\x00", b"12345678")
 NONE = {

@@ -5,8 +5,14 @@ from __future__ import annotations
 import pytest
 from tests.broker.core.conftest import ANNA, BERT, QueueLog, dead, messages, properties, runs
 
-from headrace_broker.core.queue.command import MODIFY_FAILED, RELEASE, encode_attach, encode_get
-from headrace_broker.core.queue.effect import (
+from headrace_broker.core.queue.command.command import (
+    MODIFY_FAILED,
+    RELEASE,
+    encode_attach,
+    encode_get,
+)
+from headrace_broker.core.queue.command.leader_command import encode_acquire
+from headrace_broker.core.queue.messages.effect import (
     REASON_EXPIRED,
     DeadLettered,
     Detached,
@@ -15,8 +21,7 @@ from headrace_broker.core.queue.effect import (
     TimedOut,
     Unused,
 )
-from headrace_broker.core.queue.leader_command import encode_acquire
-from headrace_broker.core.queue.settings import (
+from headrace_broker.core.queue.messages.settings import (
     DEAD_LETTER_AT_MOST_ONCE,
     RETRY_ALL,
     RETRY_FAILED,

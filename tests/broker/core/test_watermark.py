@@ -5,11 +5,15 @@ from __future__ import annotations
 import pytest
 from tests.broker.core.conftest import ANNA, BERT, QueueLog, batch, properties, rich_batch
 
-from headrace_broker.core.queue import command, leader_command
-from headrace_broker.core.queue.command import ACCEPT, REJECT, RELEASE
-from headrace_broker.core.queue.effect import Completed, Effect, Enqueued, Withheld
-from headrace_broker.core.queue.queue_machine import QueueMachine
-from headrace_broker.core.queue.settings import QueueSettings, decode_settings, encode_settings
+from headrace_broker.core.queue.command import command, leader_command
+from headrace_broker.core.queue.command.command import ACCEPT, REJECT, RELEASE
+from headrace_broker.core.queue.machine.queue_machine import QueueMachine
+from headrace_broker.core.queue.messages.effect import Completed, ConfirmsDeferred, Effect, Enqueued
+from headrace_broker.core.queue.messages.settings import (
+    QueueSettings,
+    decode_settings,
+    encode_settings,
+)
 from headrace_broker.model.limits import WITHHELD_MESSAGES_MAX
 
 Told = list[tuple[str, int, list[int]]]
@@ -26,8 +30,8 @@ def told(effects: list[Effect]) -> Told:
     for effect in effects:
         if isinstance(effect, Enqueued):
             found.append(("enqueued", effect.session, [effect.seq]))
-        elif isinstance(effect, Withheld | Completed):
-            name = "withheld" if isinstance(effect, Withheld) else "completed"
+        elif isinstance(effect, ConfirmsDeferred | Completed):
+            name = "withheld" if isinstance(effect, ConfirmsDeferred) else "completed"
             rows = zip(effect.rows[::2], effect.rows[1::2], strict=True)
             found.append((name, effect.session, sorted(n for row in rows for n in range(*row))))
     return found

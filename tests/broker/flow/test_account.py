@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from headrace_broker.flow.account import Account, Debtor, Ledger
+from headrace_broker.flow.account import Account, AccountOwner, Ledger
 from headrace_broker.flow.flow_limits import FlowLimits
 from headrace_broker.model.flow import CONNECTION, Cause
 
@@ -12,7 +12,7 @@ DATASPACE = 1
 OUTPUTS = range(11, 20)
 
 
-class Reader(Debtor):
+class Reader(AccountOwner):
     """Counts how often it is told to go on, and may do something then."""
 
     def __init__(self) -> None:

@@ -13,10 +13,10 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from headrace_broker.flow.account import Account, Debtor, Ledger
+from headrace_broker.flow.account import Account, AccountOwner, Ledger
 from headrace_broker.flow.credit import Credit
 from headrace_broker.flow.flow_limits import FlowLimits
-from headrace_broker.flow.gate import Bell, Gate, Waiter
+from headrace_broker.flow.gate import Gate, GateScheduler, Waiter
 from headrace_broker.model.flow import CONNECTION, LIMIT_QUEUE, Cause
 
 QUEUES = (1, 2, 3)
@@ -41,7 +41,7 @@ class Batch:
     queues: tuple[int, ...]
 
 
-class Bells(Bell):
+class Bells(GateScheduler):
     def __init__(self) -> None:
         self.rung: list[Gate] = []
 
@@ -69,7 +69,7 @@ class Queue:
             self.gate.set_room(True)
 
 
-class Connection(Debtor):
+class Connection(AccountOwner):
     """Channels with one account; told to go on, it does so in a turn of its own."""
 
     def __init__(self, name: str, world: World) -> None:

@@ -6,15 +6,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headrace_broker.flow.account import Debtor, Ledger
+from headrace_broker.flow.account import AccountOwner, Ledger
 from headrace_broker.flow.charges import ChargeObserver, Charges
 from headrace_broker.flow.debt_report import (
     REFRESH_MS,
     REPEAT_MS,
     REPORT_MS,
     Debt,
+    DebtAnnouncement,
     ReportedDebts,
-    Telling,
 )
 from headrace_broker.flow.flow_limits import FlowLimits
 from headrace_broker.model.flow import CONNECTION, DEAD_LETTERS, Cause
@@ -40,47 +40,47 @@ def home():
 
 
 def test_newest_report_says_all(home):
-    home.debts.hear(2, 1, 1, [Debt(A, GROUP, 5, 50), Debt(A, 8, 1, 1)])
+    home.debts.receive(2, 1, 1, [Debt(A, GROUP, 5, 50), Debt(A, 8, 1, 1)])
     assert (home.account.messages, home.account.octets) == (6, 51)
-    home.debts.hear(2, 1, 3, [Debt(A, GROUP, 2, 90)])
-    home.debts.hear(2, 1, 2, [Debt(A, GROUP, 9, 99)])  # overtaken
+    home.debts.receive(2, 1, 3, [Debt(A, GROUP, 2, 90)])
+    home.debts.receive(2, 1, 2, [Debt(A, GROUP, 9, 99)])  # overtaken
     assert (home.account.messages, home.account.octets) == (2, 90)
     [(node, loan)] = home.debts.loans()
     assert (node, loan.group, loan.messages) == (2, GROUP, 2)
-    home.debts.hear(2, 1, 4, [])
+    home.debts.receive(2, 1, 4, [])
     assert (home.account.messages, home.account.octets, home.debts.loans()) == (0, 0, [])
 
 
 def test_reports_of_several_nodes_add_up_and_a_node_that_goes_takes_its_own_along(home):
-    home.debts.hear(2, 1, 1, [Debt(A, GROUP, 5, 50)])
-    home.debts.hear(3, 1, 1, [Debt(A, GROUP, 7, 70)])
+    home.debts.receive(2, 1, 1, [Debt(A, GROUP, 5, 50)])
+    home.debts.receive(3, 1, 1, [Debt(A, GROUP, 7, 70)])
     assert home.account.messages == 12
     home.debts.drop(2)
     assert home.account.messages == 7
 
 
 def test_report_of_a_node_that_started_again_is_newer(home):
-    home.debts.hear(2, 1, 9, [Debt(A, GROUP, 5, 50)])
-    home.debts.hear(2, 2, 1, [Debt(A, GROUP, 1, 10)])
-    home.debts.hear(2, 1, 10, [Debt(A, GROUP, 5, 50)])
+    home.debts.receive(2, 1, 9, [Debt(A, GROUP, 5, 50)])
+    home.debts.receive(2, 2, 1, [Debt(A, GROUP, 1, 10)])
+    home.debts.receive(2, 1, 10, [Debt(A, GROUP, 5, 50)])
     assert home.account.messages == 1
 
 
 def test_report_of_what_nobody_knows_is_harmless(home):
-    home.debts.hear(2, 1, 1, [Debt(session_id(1, 1, 77), GROUP, 5, 50), Debt(A, GROUP, 1, 1)])
+    home.debts.receive(2, 1, 1, [Debt(session_id(1, 1, 77), GROUP, 5, 50), Debt(A, GROUP, 1, 1)])
     assert (home.account.messages, len(home.debts.loans())) == (1, 1)
 
 
 @pytest.mark.parametrize("again", [Debt(A, GROUP, 2, 20), Debt(A, GROUP, 9, 90)])
 def test_debt_that_is_named_twice_is_the_last_one(home, again):
-    home.debts.hear(2, 1, 1, [Debt(A, GROUP, 5, 50), again])
+    home.debts.receive(2, 1, 1, [Debt(A, GROUP, 5, 50), again])
     assert home.account.messages == again.messages
     home.debts.drop(2)
     assert (home.account.messages, home.account.octets) == (0, 0)
 
 
 def test_figures_beyond_reason_are_cut(home):
-    home.debts.hear(2, 1, 1, [Debt(A, GROUP, 1 << 64, 1 << 64), Debt(A, 8, 0, 5)])
+    home.debts.receive(2, 1, 1, [Debt(A, GROUP, 1 << 64, 1 << 64), Debt(A, 8, 0, 5)])
     assert 0 < home.account.messages < 1 << 62
     home.debts.drop(2)
     assert (home.account.messages, home.account.octets) == (0, 0)
@@ -88,30 +88,32 @@ def test_figures_beyond_reason_are_cut(home):
 
 def test_growing_debt_stops_the_account_and_its_end_lets_it_go_on(home):
     limit = home.ledger.limits.account_messages
-    home.debts.hear(2, 1, 1, [Debt(A, GROUP, limit + 1, 10)])
+    home.debts.receive(2, 1, 1, [Debt(A, GROUP, limit + 1, 10)])
     assert home.account.in_debt
-    home.debts.hear(2, 1, 2, [Debt(A, GROUP, limit // 2, 10)])
+    home.debts.receive(2, 1, 2, [Debt(A, GROUP, limit // 2, 10)])
     assert not home.account.in_debt
 
 
 def test_debt_that_moves_between_queues_is_not_forgiven_in_between(home):
     cleared = []
-    home.account.debtor = type("D", (Debtor,), {"on_clear_funds": lambda self: cleared.append(1)})()
+    home.account.debtor = type(
+        "D", (AccountOwner,), {"on_clear_funds": lambda self: cleared.append(1)}
+    )()
     limit = home.ledger.limits.account_messages
-    home.debts.hear(2, 1, 1, [Debt(A, GROUP, limit + 1, 10)])
-    home.debts.hear(2, 1, 2, [Debt(A, 8, limit + 1, 10)])
+    home.debts.receive(2, 1, 1, [Debt(A, GROUP, limit + 1, 10)])
+    home.debts.receive(2, 1, 2, [Debt(A, 8, limit + 1, 10)])
     assert (cleared, home.account.in_debt) == ([], True)
 
 
 def test_what_is_repaid_before_it_was_told_is_not_told():
-    telling = Telling()
+    telling = DebtAnnouncement()
     telling.changed = True
     assert not telling.look(REPORT_MS, owes=False)
     assert telling.is_over
 
 
 def test_report_is_repeated_until_it_is_heard_and_debts_are_told_again_now_and_then():
-    telling = Telling()
+    telling = DebtAnnouncement()
     telling.changed = True
     assert telling.look(0, owes=True)
     telling.number += 1
@@ -141,7 +143,7 @@ class Node:
         self.boot = boot
         self.ledger = Ledger(FlowLimits())
         unknown = self.ledger.open(Cause("unknown", DEAD_LETTERS, "", ""))
-        self.tellings = {other: Telling() for other in (1, 2, 3) if other != number}
+        self.tellings = {other: DebtAnnouncement() for other in (1, 2, 3) if other != number}
         self.charges = Charges(number, self.ledger, unknown, Observer(self))
         self.reported = ReportedDebts(self.charges.account)
         self.under_way = []
@@ -185,7 +187,7 @@ class World:
             del self.wire[place]
         node = self.nodes[to]
         if kind == "report":
-            node.reported.hear(sender, *body)
+            node.reported.receive(sender, *body)
             self.post("heard", node, sender, body[:2])
         elif body[0] == node.boot:
             node.tellings[sender].answered(body[1])

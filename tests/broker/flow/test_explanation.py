@@ -6,22 +6,23 @@ import msgspec
 import pytest
 
 from headrace_broker.flow.explanation import (
-    Facts,
     binding_group,
     binding_limit,
     explain_connection,
     explain_queue,
 )
+from headrace_broker.flow.facts import Facts
 from headrace_broker.model.flow import CONNECTION, EXPIRY, LIMIT_NAMES
 from headrace_broker.model.flow_status import (
     AccountStatus,
     ActivityStatus,
     AlarmStatus,
+    BalanceStatus,
+    BroughtStatus,
     ConnectionFlow,
     GateFlow,
     NodeFlow,
     QueueFlow,
-    TabStatus,
 )
 
 MIB = 1 << 20
@@ -50,7 +51,7 @@ def connection(shown: ActivityStatus, **more: Any) -> ConnectionFlow:
 
 def account(number: int, user: str, messages: int, octets: int, rate: float) -> AccountStatus:
     name = f"10.0.0.{number}:5123 -> 10.0.1.3:5672"
-    tab = TabStatus(GROUP, messages, octets, rate / 1000, rate)
+    tab = BalanceStatus(GROUP, messages, octets, rate / 1000, rate)
     return AccountStatus(f"n3/1/{number}", CONNECTION, name, "n3", user, "/", messages, octets,
                          tabs=(tab,))  # fmt: skip
 
@@ -72,18 +73,33 @@ def queue(**more: Any) -> QueueFlow:
     return msgspec.structs.replace(row, **more)
 
 
+def brought(number: int, user: str, *slices: tuple[int, int, int], **more: Any) -> BroughtStatus:
+    """Messages of a connection: ages in milliseconds, messages, octets."""
+    name = f"10.0.0.{number}:5123 -> 10.0.1.3:5672"
+    row = BroughtStatus(f"n3/1/{number}", CONNECTION, name, "n3", user, GROUP, slices=slices)
+    return msgspec.structs.replace(row, **more)
+
+
+OWN = brought(5, "app", (1000, 10_060, MIB), account="n1/1/1", node="n1")
+
+
 def facts(**more: Any) -> Facts:
     found = Facts()
     found.queue = queue()
     found.queue_names = {GROUP: ("/", "orders")}
     found.nodes = [NodeFlow(node, limits=LIMITS) for node in ("n1", "n2", "n3")]
     found.accounts = [own(10, MIB, 0.0), account(9, "batch", 900, 2 * MIB, 200_000.0)]
+    found.brought = [OWN, brought(9, "batch", (1000, 40_240, 63 * MIB))]
     for name, value in more.items():
         setattr(found, name, value)
     return found
 
 
 BATCH = "; 80 % of its load came from 10.0.0.9:5123 (user batch)"
+FILLED = (
+    "; 40,240 of its 50,300 messages (63 MiB of 64 MiB) were brought by 10.0.0.9:5123 (user batch)"
+)
+OF_THEM = "; this connection brought 10,060 of them"
 WHO = "conn 10.0.0.5:4711 (user app, vhost /)"
 ALARM = AlarmStatus("n3", "memory-alarm", "memory used: 620 MiB of 600 MiB")
 SPREAD = "spread the load over more queues, or raise {} with `headrace flow limits set`"
@@ -96,7 +112,7 @@ CASES: list[tuple[str, dict[str, Any], dict[str, Any], str, str]] = [
         {},
         f"{WHO} had confirms withheld 83 % of the last 10 s by queue 'orders' (leader n2): its "
         "watermark of 64 MiB is passed because its 3 consumers, whose prefetch is full, "
-        f"acknowledge 120/s of 4,000/s{BATCH}",
+        f"acknowledge 120/s of 4,000/s{FILLED}{OF_THEM}",
         "add consumers to 'orders' or have them acknowledge sooner, or raise high-watermark-bytes "
         "with a policy",
     ),
@@ -106,7 +122,7 @@ CASES: list[tuple[str, dict[str, Any], dict[str, Any], str, str]] = [
         {},
         f"{WHO} had confirms withheld 83 % of the last 10 s by queue 'orders' (leader n2): its "
         "watermark of 1 message is passed because it has no consumers and 50,300 messages"
-        f"{BATCH}",
+        f"{FILLED}{OF_THEM}",
         "add consumers to 'orders', or raise high-watermark with a policy",
     ),
     (
@@ -115,7 +131,7 @@ CASES: list[tuple[str, dict[str, Any], dict[str, Any], str, str]] = [
         {},
         f"{WHO} had confirms withheld 83 % of the last 10 s by queue 'orders' (leader n2): its "
         "watermark was passed because its 1 consumer acknowledges 4,000/s and 50,300 messages wait"
-        f"{BATCH}",
+        f"{FILLED}{OF_THEM}",
         "look at the consumers of 'orders', which could hold more than they do, or raise "
         "high-watermark-bytes with a policy",
     ),
@@ -139,7 +155,7 @@ CASES: list[tuple[str, dict[str, Any], dict[str, Any], str, str]] = [
         {},
         f"{WHO} was held 83 % of the last 10 s by queue 'orders' (leader n2): n2 is busy and its "
         "consumers are 50,000 messages behind, so it takes what leaves it, 120/s, 40/s from one "
-        f"node at most{BATCH}",
+        f"node at most{FILLED}{OF_THEM}",
         "move queues or clients away from n2, or add nodes",
     ),
     (
@@ -247,7 +263,7 @@ def test_a_connection_that_an_alarm_waits_for_is_told_so() -> None:
 def test_causes_are_ranked_by_what_is_owed_and_came_lately() -> None:
     accounts = [account(n, "u", 0, 0, 1000.0 * n) for n in (1, 4, 3)]
     accounts.append(account(2, "u", 1, 20_000, 0.0))
-    causes = explain_queue(queue(), facts(accounts=accounts)).causes
+    causes = explain_queue(queue(saturated=False), facts(accounts=accounts)).causes
     assert [cause.account for cause in causes] == ["n3/1/4", "n3/1/3", "n3/1/2", "n3/1/1"]
     assert [cause.share for cause in causes] == [0.4, 0.3, 0.2, 0.1]
     assert (causes[2].messages, causes[2].octets) == (1, 20_000)
@@ -256,10 +272,78 @@ def test_causes_are_ranked_by_what_is_owed_and_came_lately() -> None:
 
 def test_the_brokers_own_activities_are_causes_too() -> None:
     expiry = AccountStatus("n2/expiry", EXPIRY, EXPIRY, "n2", "", "", 1, 9, tabs=(
-        TabStatus(GROUP, 1, 9),
+        BalanceStatus(GROUP, 1, 9),
     ))  # fmt: skip
-    found = explain_queue(queue(), facts(accounts=[expiry]))
+    full = [GateFlow("n1", GROUP, 16 * MIB, 16 * MIB, 1, False)]
+    found = explain_queue(queue(saturated=False), facts(accounts=[expiry], gates=full))
     assert found.sentence.endswith("; 100 % of its load came from messages that expire on n2")
+
+
+GONE = {"gone": True, "user_provided_name": "culprit"}
+
+
+def victim(**more: Any) -> Facts:
+    """Facts when one message came to a queue that was filled by somebody who has left."""
+    small = brought(5, "app", (200, 1, 200), account="n1/1/1", node="n1", octet_rate=8.0)
+    known = facts(
+        queue=queue(consumers=0, ready=35_025, unsettled=0, ready_octets=64 * MIB + 200,
+                    unsettled_octets=0),
+        accounts=[own(0, 0, 8.0)],
+        brought=[small, brought(9, "batch", (41_000, 35_024, 64 * MIB), **GONE)],
+    )  # fmt: skip
+    for name, value in more.items():
+        setattr(known, name, value)
+    return known
+
+
+def test_who_filled_a_queue_is_named_when_it_is_gone() -> None:
+    left = (
+        "; 35,024 of its 35,025 messages (64 MiB of 64 MiB) were brought by culprit "
+        "(10.0.0.9:5123, user batch), which is gone and brought the last of them 41 s ago"
+    )
+    found = explain_connection(connection(stopped("watermark", 0.5)), victim())
+    assert found.sentence.endswith(f"{left}; this connection brought 1 of them")
+    assert found.shares_of == "backlog"
+    assert [(cause.account, cause.gone) for cause in found.causes] == [
+        ("n3/1/9", True),
+        ("n1/1/1", False),
+    ]
+    assert [cause.queued_messages for cause in found.causes] == [35_024, 1]
+    assert [cause.queued_octets for cause in found.causes] == [64 * MIB, 200]
+    assert sum(cause.share for cause in found.causes) == pytest.approx(1)
+    assert found.causes[1].share < 0.001
+    found = explain_queue(victim().queue or queue(), victim())
+    assert found.sentence.endswith(left)
+
+
+def test_a_queue_of_which_nobody_remembers_who_filled_it_says_so() -> None:
+    """As after a restart of the node that they came in through."""
+    small = brought(5, "app", (200, 1, 200), account="n1/1/1", node="n1")
+    found = explain_connection(connection(stopped("watermark", 0.5)), victim(brought=[small]))
+    assert found.sentence.endswith(
+        "35,025 messages; 1 of its 35,025 messages (200 B of 64 MiB) was brought by this "
+        "connection itself; no node that answered remembers who brought 35,024 of its 35,025 "
+        "messages"
+    )
+    assert [(cause.kind, cause.queued_messages) for cause in found.causes] == [
+        ("unknown", 35_024),
+        (CONNECTION, 1),
+    ]
+    assert found.causes[0].share > 0.999
+    found = explain_connection(connection(stopped("watermark", 0.5)), victim(brought=[]))
+    assert found.sentence.endswith(
+        "; no node that answered remembers who brought its 35,025 messages; 100 % of what is owed "
+        "there and came in the last 10 s is this connection's own"
+    )
+    assert found.shares_of == "load"
+
+
+def test_who_is_not_to_be_known_has_no_name_when_gone() -> None:
+    hidden = dict.fromkeys(("account", "name", "node", "user", "user_provided_name"), "")
+    known = victim()
+    known.brought[1] = msgspec.structs.replace(known.brought[1], **hidden)
+    found = explain_connection(connection(stopped("watermark", 0.5)), known)
+    assert "were brought by another user's connection, which is gone and brought" in found.sentence
 
 
 def test_a_queue_says_what_it_stops() -> None:
@@ -268,7 +352,7 @@ def test_a_queue_says_what_it_stops() -> None:
     assert found.sentence == (
         "queue 'orders' (vhost /, leader n2) is saturated: its watermark of 64 MiB is passed "
         "because its 3 consumers, whose prefetch is full, acknowledge 120/s of 4,000/s; it "
-        f"withholds the confirms of 900 messages{BATCH}"
+        f"withholds the confirms of 900 messages{FILLED}"
     )
     calm = queue(saturated=False)
     gates = [GateFlow("n1", GROUP, 16 * MIB, 16 * MIB, 1, False)]
@@ -319,7 +403,7 @@ def test_the_binding_limit_is_what_took_most_of_the_time(
 
 
 def test_the_queue_behind_a_debt_is_that_of_the_deepest_tab() -> None:
-    tabs = (TabStatus(3, 1, 10), TabStatus(4, 5, 50), TabStatus(5, 9, 20))
+    tabs = (BalanceStatus(3, 1, 10), BalanceStatus(4, 5, 50), BalanceStatus(5, 9, 20))
     debtor = msgspec.structs.replace(own(0, 0, 0.0), tabs=tabs)
     flow = activity("account", 0)
     assert binding_group(flow, debtor) == 4

@@ -9,14 +9,14 @@ from hypothesis import strategies as st
 
 from headrace_broker.flow.account import Account
 from headrace_broker.flow.flow_limits import FlowLimits
-from headrace_broker.flow.gate import QUANTUM_OCTETS, Bell, Gate, Waiter
+from headrace_broker.flow.gate import QUANTUM_OCTETS, Gate, GateScheduler, Waiter
 from headrace_broker.model.flow import CONNECTION, LIMIT_QUEUE, Cause
 
 BATCH_MAX = 2 * QUANTUM_OCTETS
 ENDLESS = 1 << 40
 
 
-class Bells(Bell):
+class Bells(GateScheduler):
     """Remembers who rang."""
 
     def __init__(self) -> None:
@@ -74,7 +74,7 @@ def waiting(gate: Gate, owner: Account, batches: list[int]) -> Holder:
     return holder
 
 
-def closed_gate(bell: Bell | None = None) -> Gate:
+def closed_gate(bell: GateScheduler | None = None) -> Gate:
     gate = Gate(LIMIT_QUEUE, 7, bell)
     gate.set_room(False)
     return gate

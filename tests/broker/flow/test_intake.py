@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace_broker.flow.flow_limits import FlowLimits
-from headrace_broker.flow.gate import Bell, Gate
+from headrace_broker.flow.gate import Gate, GateScheduler
 from headrace_broker.flow.intake import Intake
 from headrace_broker.flow.pending import Pending
 from headrace_broker.flow.share import FREE_OCTETS, Reader, Share
@@ -30,7 +30,7 @@ class Socket(Reader):
         self.reading = reading
 
 
-class Bells(Bell):
+class Bells(GateScheduler):
     """Remembers who rang."""
 
     def __init__(self) -> None:

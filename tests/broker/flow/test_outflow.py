@@ -117,7 +117,7 @@ class Node:
             )
             parts = self.claims.parts(self.outflow.bound, range(len(self.gateways)), int(self._now))
             for gateway, part in zip(self.gateways, parts.values(), strict=True):
-                gateway.pending.hear(part, int(self._now))
+                gateway.pending.receive(part, int(self._now))
         seconds = (self._now - began) / 1e6
         return (self.published - published) / seconds, (self.delivered - delivered) / seconds
 
@@ -182,7 +182,7 @@ def test_nodes_that_want_more_than_others_get_what_those_leave() -> None:
 
 def test_nodes_get_what_their_publishers_weigh() -> None:
     node = Node(2000, gateways=(TURN_MESSAGES, TURN_MESSAGES, TURN_MESSAGES))
-    node.claims.hear(0, 8, 1 << 40)  # for as long as this lasts
+    node.claims.receive(0, 8, 1 << 40)  # for as long as this lasts
     many, one, other = node.bring()
     assert 0.9 < one / other < 1.1
     assert 6.5 < many / one < 9.5
@@ -250,11 +250,11 @@ def test_no_more_comes_in_than_the_time_brings_and_one_batch(
     rate: int, batch: int, steps: list[int]
 ) -> None:
     publishers = Publishers()
-    publishers.pending.hear(rate, 0)
+    publishers.pending.receive(rate, 0)
     now, came = 0, publishers.bring(batch)
     for step in steps:
         now += step
-        publishers.pending.hear(rate, now)
+        publishers.pending.receive(rate, now)
         came += publishers.bring(batch)
     assert came <= rate * now / 1e6 + batch
     least = sum(min(step, OUTFLOW_BURST_US) for step in steps)
@@ -264,13 +264,13 @@ def test_no_more_comes_in_than_the_time_brings_and_one_batch(
 def test_a_closed_gate_says_which_limit_it_is() -> None:
     publishers = Publishers()
     pending = publishers.pending
-    pending.hear(100, 0)
+    pending.receive(100, 0)
     assert (pending.gate.room, pending.gate.limit) == (False, LIMIT_OUTFLOW)
-    pending.hear(0, 1)
+    pending.receive(0, 1)
     assert pending.gate.room
     pending.add(1, 1 << 40)
     assert (pending.gate.room, pending.gate.limit) == (False, LIMIT_QUEUE)
-    pending.hear(100, 2)
+    pending.receive(100, 2)
     pending.done(1 << 40)
     assert (pending.gate.room, pending.gate.limit) == (False, LIMIT_OUTFLOW)
 
@@ -297,13 +297,13 @@ def test_who_waits_is_claimed_for_and_forgotten_by_and_by() -> None:
     crowd = [Waiting(pending) for _ in range(40)]
     pending.go_on(0)
     assert pending.claim == 1  # nothing bounds them
-    pending.hear(100, 0)
+    pending.receive(100, 0)
     assert pending.claim == 40
     for each in crowd:
         pending.gate.leave(each)
     claims = []
     for look in range(1, 30):
-        pending.hear(100, look)
+        pending.receive(100, look)
         claims.append(int(pending.claim))
     assert claims[0] == 30
     assert claims == sorted(claims, reverse=True)
@@ -314,19 +314,19 @@ def test_claims_of_an_earlier_bound_are_forgotten() -> None:
     publishers = Publishers()
     pending = publishers.pending
     crowd = [Waiting(pending) for _ in range(40)]
-    pending.hear(100, 0)
+    pending.receive(100, 0)
     assert pending.claim == 40
     for each in crowd:
         pending.gate.leave(each)
-    pending.hear(0, 1)
-    pending.hear(100, 2)
+    pending.receive(0, 1)
+    pending.receive(100, 2)
     assert pending.claim == 1
 
 
 def test_a_leader_of_which_nothing_is_heard_bounds_nothing_in_the_end() -> None:
     publishers = Publishers()
     pending = publishers.pending
-    pending.hear(100, 0)
+    pending.receive(100, 0)
     assert pending.go_on(OUTFLOW_LEASE_US)
     assert publishers.bring() < 3000
     assert not pending.go_on(OUTFLOW_LEASE_US + 1)

@@ -18,21 +18,21 @@ def test_nodes_of_which_nothing_is_heard_get_the_same() -> None:
 
 def test_parts_are_as_the_weights() -> None:
     claims = OutflowClaims()
-    claims.hear(1, 7, 0)
-    claims.hear(2, 2, 0)
+    claims.receive(1, 7, 0)
+    claims.receive(2, 2, 0)
     assert claims.parts(3000, NODES, 0) == {1: 2100, 2: 600, 3: 300}
 
 
 def test_what_a_node_has_said_counts_until_nothing_is_heard_of_it() -> None:
     claims = OutflowClaims()
-    claims.hear(1, 8, 0)
+    claims.receive(1, 8, 0)
     assert claims.parts(3000, NODES, OUTFLOW_LEASE_US)[1] == 2400
     assert claims.parts(3000, NODES, OUTFLOW_LEASE_US + 1)[1] == 1000
 
 
 def test_no_bound_is_none_for_everybody() -> None:
     claims = OutflowClaims()
-    claims.hear(1, 8, 0)
+    claims.receive(1, 8, 0)
     assert claims.parts(0, NODES, 0) == {1: 0, 2: 0, 3: 0}
 
 
@@ -45,7 +45,7 @@ def test_whatever_is_claimed_each_gets_something_and_together_no_more(
 ) -> None:
     claims = OutflowClaims()
     for node, weight in weights.items():
-        claims.hear(node, weight, 0)
+        claims.receive(node, weight, 0)
     parts = claims.parts(bound, NODES, 0)
     assert set(parts) == set(NODES)
     assert all(part >= OUTFLOW_MIN for part in parts.values())

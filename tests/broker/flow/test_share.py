@@ -128,11 +128,35 @@ def test_who_is_larger_than_all_room_still_gets_in_alone() -> None:
     run(intake, clients, BOUND + BOUND // 4 + LARGEST)
 
 
+def test_huge_ones_come_in_one_at_a_time_and_keep_no_large_one_waiting() -> None:
+    intake = Intake(limits_of())
+    huge = [Client(intake, [[BOUND]]) for _ in range(2)]
+    for _ in range(20):
+        for client in huge:
+            client.send(0)
+    assert [client.reading for client in huge] == [True, False]
+    large = [Client(intake, [[LARGEST] * 3]) for _ in range(8)]
+    run(intake, large, BOUND + 2 * BOUND // 4 + BOUND // 2 + LARGEST)
+    assert [client.reading for client in huge] == [True, False], "the first has not moved"
+    run(intake, huge, BOUND + BOUND // 4 + LARGEST)
+
+
 def test_two_that_begin_more_while_they_are_within_do_not_block_each_other() -> None:
     intake = Intake(limits_of())
     contents = [[LARGEST]] * 4
     clients = [Client(intake, contents) for _ in range(6)]
     run(intake, clients, 4 * LARGEST + BOUND)
+
+
+def test_first_of_those_that_begin_more_goes_on_beside_a_huge_one() -> None:
+    intake = Intake(limits_of())
+    huge, first, second = [Client(intake, [[BOUND]]) for _ in range(3)]
+    there = BOUND // 12
+    huge.share.parsed(there, BOUND)
+    for missing in (BOUND // 8, BOUND // 4):
+        first.share.parsed(there, missing)
+        second.share.parsed(there, missing)
+    assert [each.reading for each in (huge, first, second)] == [True, True, False]
 
 
 def test_one_that_goes_in_the_middle_makes_room() -> None:

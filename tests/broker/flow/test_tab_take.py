@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace_broker.flow.account import Account, Ledger, Tab
+from headrace_broker.flow.account import Account, AccountBalance, Ledger
 from headrace_broker.flow.flow_limits import FlowLimits
 from headrace_broker.model.flow import CONNECTION, Cause
 from headrace_broker.model.limits import ACCOUNTS_LEAVING_MAX, TAB_EXCHANGES_MAX
@@ -13,7 +13,7 @@ from headrace_broker.model.limits import ACCOUNTS_LEAVING_MAX, TAB_EXCHANGES_MAX
 GROUP = 7
 
 
-def opened() -> tuple[Ledger, Account, Tab]:
+def opened() -> tuple[Ledger, Account, AccountBalance]:
     ledger = Ledger(FlowLimits())
     account = ledger.open(Cause("a", CONNECTION, "a", "n1"))
     return ledger, account, account.tab(GROUP)

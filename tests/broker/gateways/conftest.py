@@ -16,6 +16,7 @@ from tests.broker.gateways.fake_queue import FakeClient, FakeQueue, Gate
 from headrace_broker.catalog.event import (
     BindingAdded,
     BindingRemoved,
+    Event,
     ExchangeAdded,
     ExchangeRemoved,
     QueueAdded,
@@ -23,13 +24,21 @@ from headrace_broker.catalog.event import (
     VhostAdded,
 )
 from headrace_broker.catalog.permission import Permissions
+from headrace_broker.catalog.permission_watch import PermissionWatches
 from headrace_broker.catalog.store import CatalogStore
 from headrace_broker.flow.account import Account, Ledger
 from headrace_broker.flow.effort import EffortTurns
 from headrace_broker.flow.flow_limits import FlowLimits
 from headrace_broker.flow.intake import Intake
 from headrace_broker.model.client_limits import ClientLimits
-from headrace_broker.model.definition import QUEUE_CLASSIC, Binding, Exchange, Queue, Vhost
+from headrace_broker.model.definition import (
+    QUEUE_CLASSIC,
+    Binding,
+    Exchange,
+    Queue,
+    User,
+    Vhost,
+)
 from headrace_broker.model.flow import LIMIT_DISK, REPUBLISH, Cause
 from headrace_broker.model.message import Publish
 from headrace_broker.model.reply_code import (
@@ -39,20 +48,15 @@ from headrace_broker.model.reply_code import (
     RESOURCE_LOCKED,
     AmqpError,
 )
-from headrace_broker.runtime.authenticator import Verdict, is_loopback
-from headrace_broker.runtime.client_counts import ClientCounts
-from headrace_broker.runtime.intake_turns import IntakeTurns
-from headrace_broker.runtime.loop_watch import LoopWatch
-from headrace_broker.runtime.port import (
-    Broker,
-    ConnectionInfo,
-    QueueClient,
-    QueueListener,
-    ReplyListener,
-)
-from headrace_broker.runtime.quotas import Quotas
-from headrace_broker.runtime.replies import Replies
-from headrace_broker.runtime.router import Route, Router
+from headrace_broker.runtime.broker_port import Broker, ReplyListener
+from headrace_broker.runtime.clients.client_counts import ClientCounts
+from headrace_broker.runtime.contract.port import ConnectionInfo, QueueClient, QueueListener
+from headrace_broker.runtime.intake.intake_turns import IntakeTurns
+from headrace_broker.runtime.intake.loop_watch import LoopWatch
+from headrace_broker.runtime.intake.quotas import Quotas
+from headrace_broker.runtime.node.replies import Replies
+from headrace_broker.runtime.routing.router import Route, Router
+from headrace_broker.runtime.security.authenticator import Verdict, is_loopback
 
 WINDOW_BYTES = 256 << 10
 
@@ -60,13 +64,16 @@ WINDOW_BYTES = 256 << 10
 class FakeBroker(Broker):
     def __init__(self) -> None:
         self.window_bytes = WINDOW_BYTES
-        self.wait_s = 0.0  # log-ins are not looked at for so many seconds
+        self.cpu_us = 0
+        self.wait_s = 0.0  # log-ins are throttled for so many seconds
         self.node_name = "n1"
         self.cluster_name = "test"
         self.boot = 1
         self.limits = ClientLimits()
         self.rules = CatalogStore()
         self.permissions = Permissions(self.rules)
+        self.rules.put_user(User("guest", b"", b""))
+        self.standings = PermissionWatches(self.rules, self.call_soon, lambda: self.now_us)
         self.now_us = 0
         self.quotas = Quotas(lambda: self.now_us)
         self.flow = FlowLimits()
@@ -74,7 +81,7 @@ class FakeBroker(Broker):
         self.soon: list[Callable[[], None]] = []  # what is to be called in the next turn
         self.bell = IntakeTurns(self.call_soon, lambda: self.now_us)
         self.intake = self.bell.intake = Intake(self.flow, self.bell)
-        self.effort_turns = EffortTurns(self.call_soon)
+        self.effort_turns = EffortTurns(self.call_soon, self._effort_us)
         self.loop_watch = LoopWatch()
         self.republish_account = self.ledger.open(Cause("n1/republish", REPUBLISH, "", "n1"))
         self.blocked_limit = LIMIT_DISK
@@ -100,10 +107,21 @@ class FakeBroker(Broker):
         self.immediate = False
         self.not_immediate: set[str] = set()
         self.tags: tuple[str, ...] = ()
+        self.users = {"guest"}  # whose passwords are their names
         self.next_group = 1
         self.router.on_events([VhostAdded(Vhost("/"))])
         for kind in ("direct", "fanout", "topic", "headers"):
             self.add_exchange(Exchange("/", f"amq.{kind}", kind))
+
+    def _effort_us(self) -> int:
+        """Processor time: there is much to do in each turn, so methods have all that they may."""
+        self.cpu_us += 1_000_000
+        return self.cpu_us
+
+    def change(self, *events: Event) -> None:
+        """Have this node hear of changes of `rules`."""
+        self.permissions.on_events(events)
+        self.standings.on_events(events)
 
     def call_soon(self, callback: Callable[[], None]) -> None:
         """Call in the next turn of the loop, or where there is none, of the test's peers."""
@@ -165,8 +183,8 @@ class FakeBroker(Broker):
 
     async def authenticate(self, user: str, password: str, host: str) -> Verdict:
         await self.gate
-        right = (user, password) == ("guest", "guest") and is_loopback(host)
-        return Verdict(right and not self.wait_s, self.wait_s)
+        right = user in self.users and password == user and is_loopback(host)
+        return Verdict(right and not self.wait_s, self.wait_s, self.rules.session_epoch(user))
 
     def admits(self, user: str, host: str) -> bool:
         return user == "guest" and is_loopback(host)

@@ -14,16 +14,16 @@ from headrace_broker.model.definition import Queue
 from headrace_broker.model.flow import LIMIT_QUEUE
 from headrace_broker.model.message import DeliveryRun, Publish, Publisher
 from headrace_broker.model.reply_code import ACCESS_REFUSED, NOT_FOUND, AmqpError
-from headrace_broker.runtime.lane import message_cost
-from headrace_broker.runtime.port import (
+from headrace_broker.runtime.contract.port import (
     GET_CONSUMER,
     MODIFY_FAILED,
     RELEASE,
     Attachment,
+    PendingConfirm,
     QueueClient,
     QueueListener,
-    Ticket,
 )
+from headrace_broker.runtime.session.lane import message_cost
 
 
 class Gate:
@@ -144,16 +144,16 @@ class FakeClient(QueueClient):
         self.consumers: dict[int, FakeConsumer] = {}
         self.getter = FakeConsumer(self, GET_CONSUMER, 1 << 30, False)
         self.closed = False
-        self.published: list[tuple[list[Publish], Ticket | None]] = []
+        self.published: list[tuple[list[Publish], PendingConfirm | None]] = []
         self.settles: list[tuple[int, int, int, int]] = []
         self.settle_calls: list[tuple[int, int, int, int]] = []
-        self.waiting: list[Ticket] = []
+        self.waiting: list[PendingConfirm] = []
         self.attachments: list[Attachment] = []
         self.commands: list[tuple[str, int]] = []  # those that were to be whole
         self.named: list[tuple[bytes, int, list[int]]] = []  # publishers and what they sent
         self.owed: list[tuple[int, int]] = []  # messages and octets that are not repaid
 
-    def publish(self, publishes: list[Publish], ticket: Ticket | None) -> bool:
+    def publish(self, publishes: list[Publish], ticket: PendingConfirm | None) -> bool:
         assert not self.closed
         self.published.append((list(publishes), ticket))
         octets = sum(int(message_cost(publish)) for publish in publishes)
@@ -164,7 +164,7 @@ class FakeClient(QueueClient):
     def publish_named(
         self,
         publishes: list[Publish],
-        ticket: Ticket | None,
+        ticket: PendingConfirm | None,
         publisher: Publisher,
         sequences: list[int],
     ) -> bool:
@@ -177,7 +177,7 @@ class FakeClient(QueueClient):
         self.settles.append((consumer, operation, first, last))
         self.settle_calls.append(self.settles[-1])
 
-    def publish_whole(self, publishes: list[Publish], ticket: Ticket) -> bool:
+    def publish_whole(self, publishes: list[Publish], ticket: PendingConfirm) -> bool:
         self.flush()
         self.commands.append(("publish", len(publishes)))
         self.publish(publishes, ticket)
@@ -308,7 +308,7 @@ class FakeClient(QueueClient):
             found.window += octets
         self.fake.dispatch()
 
-    def abandon(self) -> list[Ticket]:
+    def abandon(self) -> list[PendingConfirm]:
         self.flush()
         self.repay()
         tickets, self.waiting = self.waiting, []

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headrace_broker import build_info
+from headrace_broker.model import build_info
 
 
 def test_versions_of_the_api_and_of_the_product_are_told_apart(api):

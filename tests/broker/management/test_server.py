@@ -11,8 +11,8 @@ import aiohttp
 import pytest
 
 from headrace_broker.catalog.machine import Catalog
-from headrace_broker.management.rate import RateMeter
 from headrace_broker.management.server import ManagementServer
+from headrace_broker.management.view.rate import RateMeter
 from headrace_broker.model.definition import Node, Queue, User
 from headrace_broker.model.reply_code import INTERNAL_ERROR, AmqpError
 from headrace_broker.model.status import (
@@ -24,11 +24,11 @@ from headrace_broker.model.status import (
     QueueStatus,
     ReplicaStatus,
 )
-from headrace_broker.runtime.authenticator import Verdict
-from headrace_broker.runtime.basic_credentials import parse_basic
-from headrace_broker.runtime.clock import Clock
-from headrace_broker.runtime.counts import QueueCounts
+from headrace_broker.runtime.contract.clock import Clock
+from headrace_broker.runtime.inspect.counts import QueueCounts
 from headrace_broker.runtime.metrics.requests import HttpMeter
+from headrace_broker.runtime.security.authenticator import Verdict
+from headrace_broker.runtime.security.basic_credentials import parse_basic
 
 GUEST = {"Authorization": "Basic " + base64.b64encode(b"guest:guest").decode()}
 

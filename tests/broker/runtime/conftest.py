@@ -4,34 +4,65 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine, Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 import pytest
+from e2e.harness.ports import free_ports
 
 from headrace_broker.codecs.batch import message_body
-from headrace_broker.core.queue.effect import GroupAnswer
-from headrace_broker.core.queue.lease_effect import LeaseGone
-from headrace_broker.core.queue.settings import QueueSettings
+from headrace_broker.config.configuration import Config, load_config
+from headrace_broker.core.queue.messages.effect import GroupAnswer
+from headrace_broker.core.queue.messages.settings import QueueSettings
+from headrace_broker.core.queue.state.lease_effect import LeaseGone
 from headrace_broker.flow.account import Ledger
 from headrace_broker.flow.flow_limits import FlowLimits
 from headrace_broker.flow.intake import Intake
 from headrace_broker.model.definition import Queue
 from headrace_broker.model.flow import CONNECTION, Cause
+from headrace_broker.model.limits import LARGE_OCTETS
 from headrace_broker.model.message import DeliveryRun, Publish
 from headrace_broker.model.session import session_id
-from headrace_broker.runtime.clock import Clock
-from headrace_broker.runtime.host_watcher import Configuration, HostWatcher
-from headrace_broker.runtime.lane_port import Gathering, SessionOwner
-from headrace_broker.runtime.letter import Letter
-from headrace_broker.runtime.pb.cluster_pb2 import ClusterPayload
-from headrace_broker.runtime.port import QueueClient, QueueListener, Ticket
-from headrace_broker.runtime.queue_gates import QueueGates
-from headrace_broker.runtime.queue_host import QueueHost
-from headrace_broker.runtime.queue_log import BUSY, NOT_LEADING, TAKEN, QueueLog
-from headrace_broker.runtime.session import QueueSession
-from headrace_broker.runtime.traffic import Traffic
-from headrace_broker.runtime.wire import Switchboard
+from headrace_broker.runtime.contract.clock import Clock
+from headrace_broker.runtime.contract.dead_letter import DeadLetter
+from headrace_broker.runtime.contract.host_watcher import Configuration, HostWatcher
+from headrace_broker.runtime.contract.lane_port import Copying, Gathering, SessionOwner
+from headrace_broker.runtime.contract.port import PendingConfirm, QueueClient, QueueListener
+from headrace_broker.runtime.contract.queue_log import BUSY, NOT_LEADING, TAKEN, QueueLog
+from headrace_broker.runtime.contract.traffic import Traffic
+from headrace_broker.runtime.intake.queue_gates import QueueGates
+from headrace_broker.runtime.replica.queue_host import QueueHost
+from headrace_broker.runtime.session.session import QueueSession
+from headrace_broker.runtime.session.wire import SessionRouter, part_payload
+from headrace_protos.cluster.v1.cluster_pb2 import ClusterPayload
 from headrace_raftlog.model.entry import ENTRY_NORMAL, Entry
+from headrace_raftlog.model.pieces import Assembly, Parted, Pieces
+
+PART_HEAD_OCTETS = 64  # of a payload that the transport asks about
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> Config:
+    """The configuration of a node that is a cluster of its own, on fresh data."""
+    [port] = free_ports(1)
+    path = tmp_path / "node.toml"
+    path.write_text(
+        f"""
+        [node]
+        id = 1
+        name = "n1"
+        data_dir = "{tmp_path / "data"}"
+        [cluster]
+        nodes = [{{ id = 1, name = "n1", address = "127.0.0.1:{port}" }}]
+        [raft]
+        tick_ms = 20
+        [limits]
+        message_bytes_max = 1024
+        [log]
+        segment_bytes = 2097152
+        """
+    )
+    return load_config(path, {})
 
 
 class SharedLog(QueueLog):
@@ -50,11 +81,27 @@ class SharedLog(QueueLog):
         self._world.log.append(Entry(len(self._world.log) + 1, 1, ENTRY_NORMAL, data))
         return TAKEN
 
-    def entry_data(self, index: int) -> bytes:
+    def entry_at_hand(self, index: int, done: Callable[[], None]) -> bytes | None:
+        if index in self._world.gone:
+            raise KeyError(index)
+        if self._world.disk_is_slow:
+            waiting = self._world.reading.setdefault(int(index), [])
+            if done not in waiting:
+                waiting.append(done)
+            return None
         return self._world.log[index - 1].data
 
+    def entry_octets(self, index: int) -> int:
+        return len(self._world.log[index - 1].data)
+
+    def give_up(self, done: Callable[[], None]) -> None:
+        for waiting in self._world.reading.values():
+            if done in waiting:
+                waiting.remove(done)
+
     def forget(self, index: int) -> None:
-        self._world.forgotten.append(index)
+        if not self.holds(index):
+            self._world.forgotten.append(index)
 
     def leader(self) -> int:
         return self._world.leader
@@ -70,7 +117,9 @@ class Watcher(HostWatcher):
         self.settings = QueueSettings()
         self.arguments: dict[str, Any] = {}
         self.due: list[int] = []
-        self.letters: list[Letter] = []
+        self.lots: list[list[DeadLetter]] = []  # those handed over together
+        self.letters: list[DeadLetter] = []
+        self.letters_lost = 0
         self.congested = False
         self.kept = 0
         self.kept_causes: dict[int, int] = {}
@@ -95,8 +144,14 @@ class Watcher(HostWatcher):
     def queue_due(self, queue: Queue, due_ms: int) -> None:
         self.due.append(due_ms)
 
-    def dead_lettered(self, queue: Queue, arguments: dict[str, Any], letters: list[Letter]) -> None:
+    def dead_lettered(
+        self, queue: Queue, arguments: dict[str, Any], letters: list[DeadLetter]
+    ) -> None:
         self.letters += letters
+        self.lots.append(letters)
+
+    def dead_letters_lost(self, queue: Queue, count: int) -> None:
+        self.letters_lost += count
 
     def dead_letters_congested(self, queue: Queue) -> bool:
         return self.congested
@@ -135,18 +190,18 @@ class Listener(QueueListener):
     """A channel that only takes notes."""
 
     def __init__(self) -> None:
-        self.confirmed: list[Ticket] = []
-        self.rejected: list[Ticket] = []
+        self.confirmed: list[PendingConfirm] = []
+        self.rejected: list[PendingConfirm] = []
         self.bodies: list[bytes] = []
         self.deliveries: list[tuple[int, int, bytes, bool]] = []
         self.cancelled: list[tuple[int, str]] = []
         self.timed_out: list[int] = []
         self.writable = 0
 
-    def on_confirmed(self, client: QueueClient, tickets: list[Ticket]) -> None:
+    def on_confirmed(self, client: QueueClient, tickets: list[PendingConfirm]) -> None:
         self.confirmed.extend(tickets)
 
-    def on_rejected(self, client: QueueClient, tickets: list[Ticket]) -> None:
+    def on_rejected(self, client: QueueClient, tickets: list[PendingConfirm]) -> None:
         self.rejected.extend(tickets)
 
     def on_delivery(self, client: QueueClient, run: DeliveryRun) -> None:
@@ -175,6 +230,7 @@ class Owner(SessionOwner):
         self._asked = 0
         self.closed = closed
         self.gathering: list[Gathering] = []
+        self.copying: list[Copying] = []
         self.now_ms = 1_000
 
     def locate(self, queue: Queue) -> int:
@@ -195,10 +251,30 @@ class Owner(SessionOwner):
     def send_later(self, gathering: Gathering) -> None:
         self.gathering.append(gathering)
 
+    def copy_in_turns(self, copying: Copying) -> None:
+        self.copying.append(copying)
+
+    def close_in_turn(self, closing: Gathering) -> None:
+        closing.send_close()
+
     def turn(self) -> None:
-        """Let the time pass that settles may gather."""
+        """Pass the time in which settles may gather, and large commands take to be copied."""
         while self.gathering:
             self.gathering.pop().time_is_up()
+        self.copying = [each for each in self.copying if each.copy_some()]
+
+
+def arrive(board: SessionRouter, payload: bytes) -> None:
+    """Hand over a payload as the transport does large ones."""
+    cut, room = 0, 0
+    if len(payload) >= LARGE_OCTETS:
+        cut, room = part_payload(payload[:PART_HEAD_OCTETS], len(payload))
+    if cut:
+        tail = Assembly(len(payload) - cut, room)
+        tail.add(payload, cut)
+        board.receive_parted(Parted(payload[:cut], tail))
+    elif not board.receive_large(payload):
+        board.receive(ClusterPayload.FromString(payload))
 
 
 class World:
@@ -212,6 +288,9 @@ class World:
         urgent: of each entry, whether it may pass others.
         clock: gives the time stamps of commands, where nodes have none of their own.
         log: all entries; `settle_down` applies what is new on both nodes.
+        disk_is_slow: entries have to be read first; `read_all` ends that.
+        reading: whom to call back for each of them.
+        gone: entries that the log has no more.
     """
 
     def __init__(self, clocks: Mapping[int, Clock] | None = None) -> None:
@@ -220,6 +299,9 @@ class World:
         self.cut = False
         self.full: set[int] = set()
         self.log: list[Entry] = []
+        self.disk_is_slow = False
+        self.reading: dict[int, list[Callable[[], None]]] = {}
+        self.gone: set[int] = set()
         self.forgotten: list[int] = []
         self.urgent: list[bool] = []
         self.queue = Queue("/", "work", "quorum", 7, (1, 2))
@@ -234,7 +316,7 @@ class World:
         self._wire: list[tuple[int, bytes]] = []
         self._applied = 0
         self._numbers: Iterator[int] = iter(range(1, 1000))
-        self.boards = {node: Switchboard(node, self._send) for node in (1, 2, 3)}
+        self.boards = {node: SessionRouter(node, self._send) for node in (1, 2, 3)}
         self.hosts: dict[int, QueueHost] = {}
         for node in self.queue.members:
             board = self.boards[node]
@@ -245,12 +327,13 @@ class World:
             board.hosts[self.queue.group] = host
         self.hosts[1].leadership(1, 1, True)
 
-    def _send(self, node: int, payload: bytes) -> bool:
-        kind = ClusterPayload.FromString(payload).WhichOneof("body")
+    def _send(self, node: int, payload: bytes | Pieces) -> bool:
+        octets = payload.joined() if isinstance(payload, Pieces) else payload
+        kind = ClusterPayload.FromString(octets).WhichOneof("body")
         self.sent.append((node, str(kind)))
         if self.cut or node in self.full:
             return False
-        self._wire.append((node, payload))
+        self._wire.append((node, octets))
         return True
 
     def open(self, node: int, listener: QueueListener) -> QueueSession:
@@ -270,16 +353,28 @@ class World:
         """Carry the payloads that were sent, and apply nothing."""
         wire, self._wire = self._wire, []
         for node, payload in wire:
-            self.boards[node].receive(ClusterPayload.FromString(payload))
+            arrive(self.boards[node], payload)
 
     def settle_down(self) -> None:
         """Carry payloads and apply entries until nothing moves any more."""
         owners = (self.owner, self.stranger)
-        while self._wire or self._applied < len(self.log) or any(o.gathering for o in owners):
+        while (
+            self._wire
+            or self._applied < len(self.log)
+            or any(o.gathering or o.copying for o in owners)
+        ):
             for owner in owners:
                 owner.turn()
             self.carry()
             self.apply_new()
+
+    def read_all(self) -> None:
+        """Let everything that waits for the slow disk be read; it is fast from now on."""
+        self.disk_is_slow = False
+        reading, self.reading = self.reading, {}
+        for waiting in reading.values():
+            for done in waiting:
+                done()
 
     def apply_new(self) -> None:
         """Apply the entries that are new on both nodes, and carry nothing."""

@@ -12,7 +12,7 @@ from headrace_broker.catalog.command import (
 )
 from headrace_broker.catalog.machine import Catalog
 from headrace_broker.catalog.request import Request
-from headrace_broker.core.queue.fair_lanes import FairValue
+from headrace_broker.core.queue.state.fair_lanes import FairValue
 from headrace_broker.flow.account import Account, Ledger
 from headrace_broker.flow.activity import SECOND_US
 from headrace_broker.flow.flow_limits import FlowLimits
@@ -21,14 +21,14 @@ from headrace_broker.model.flow import (
     CONNECTION,
     Cause,
 )
-from headrace_broker.runtime.client_list import ClientList
-from headrace_broker.runtime.flow_facts import FlowFacts
-from headrace_broker.runtime.flow_report import (
+from headrace_broker.runtime.clients.client_list import ClientList
+from headrace_broker.runtime.contract.port import ConnectionInfo
+from headrace_broker.runtime.explain.flow_facts import FlowFacts
+from headrace_broker.runtime.explain.flow_report import (
     FlowReport,
 )
-from headrace_broker.runtime.pb.cluster_pb2 import ClusterPayload
-from headrace_broker.runtime.port import ConnectionInfo
-from headrace_broker.runtime.queue_rates import QueueRates
+from headrace_broker.runtime.hosting.queue_rates import QueueRates
+from headrace_protos.cluster.v1.cluster_pb2 import ClusterPayload
 
 NAMES = {1: "n1", 2: "n2", 3: "n3"}
 NOW = 1_000 * SECOND_US

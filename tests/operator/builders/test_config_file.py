@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from headrace_broker.config import Config, load_config
+from headrace_broker.config.configuration import Config, load_config
 from headrace_operator.builders.config_file import (
     config_file,
     config_hash,
@@ -86,8 +86,26 @@ def test_everything_that_can_be_configured_reaches_the_broker(
 ) -> None:
     spec = {
         "config": {
-            "raft": {"tickMs": 50, "electionTicks": 20, "heartbeatTicks": 2, "quiesceTicks": 0},
-            "limits": {"frameBytesMax": 8192, "channelsMax": 5, "messageBytesMax": 4096},
+            "raft": {
+                "tickMs": 50,
+                "electionTicks": 20,
+                "heartbeatTicks": 2,
+                "quiesceTicks": 0,
+                "diskStallMs": 9000,
+            },
+            "limits": {
+                "frameBytesMax": 8192,
+                "connectionsMax": 7,
+                "channelsMax": 5,
+                "messageBytesMax": 4096,
+            },
+            "cluster": {"balanceLeaders": False},
+            "telemetry": {
+                "enabled": False,
+                "bytesMax": 8 << 20,
+                "ageHoursMax": 5,
+                "entitiesMax": 20,
+            },
             "log": {
                 "segmentBytes": 16 << 20,
                 "cacheBytes": 2 << 20,
@@ -101,6 +119,18 @@ def test_everything_that_can_be_configured_reaches_the_broker(
     assert (config.limits.frame_bytes_max, config.limits.message_bytes_max) == (8192, 4096)
     assert (config.log.segment_bytes, config.log.cache_bytes) == (16 << 20, 2 << 20)
     assert config.logging.format == "human"
+    assert (config.raft.disk_stall_ms, config.limits.connections_max) == (9000, 7)
+    assert (config.cluster.balance_leaders, len(config.cluster.nodes)) == (False, 3)
+    telemetry = config.telemetry
+    assert (telemetry.enabled, telemetry.bytes_max) == (False, 8 << 20)
+    assert (telemetry.age_hours_max, telemetry.entities_max) == (5, 20)
+
+
+def test_nodes_restart_for_what_they_read_at_their_start(make_cluster: Any) -> None:
+    changed = {"cluster": {"balanceLeaders": False}, "telemetry": {"enabled": False}}
+    hashes = {config_hash(make_cluster())}
+    hashes |= {config_hash(make_cluster({"config": {key: changed[key]}})) for key in changed}
+    assert len(hashes) == 3
 
 
 @pytest.mark.parametrize(

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from headrace_broker.config_tls import ClusterTlsSection
-from headrace_broker.runtime.cluster_tls import ClusterTls
+from headrace_broker.config.tls import ClusterTlsSection
+from headrace_broker.runtime.security.cluster_tls import ClusterTls
 from headrace_operator.builders.certificate import (
     CertificateError,
     Pair,

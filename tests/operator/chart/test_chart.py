@@ -17,10 +17,10 @@ import pytest
 import yaml
 from tests.operator.judge import judged
 
-from headrace_broker import build_info
+from headrace_broker.model import build_info
 from headrace_operator.builders.stateful_set import USER
 from headrace_operator.crd import yaml_text
-from headrace_operator.kind import GROUP, KINDS
+from headrace_operator.specs.kind import GROUP, KINDS
 
 ROOT = Path(__file__).resolve().parents[3]
 CHART = ROOT / "charts" / "headrace"

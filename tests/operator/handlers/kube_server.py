@@ -23,7 +23,7 @@ import yaml
 from aiohttp import web
 
 from headrace_operator.crd import resource_schema
-from headrace_operator.kind import GROUP, KINDS, VERSION
+from headrace_operator.specs.kind import GROUP, KINDS, VERSION
 
 Object = dict[str, Any]
 WAIT_SECONDS: Final = 30.0

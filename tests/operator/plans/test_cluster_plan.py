@@ -242,7 +242,7 @@ def take_step(world: World) -> Step:
     seen = world.seen()
     step = next_step(seen)
     assert endangered(seen, step) is None, (seen, step)
-    world.carry_out(step)
+    world.execute(step)
     world.pass_time()
     return step
 

@@ -80,7 +80,7 @@ class World:
     def up(self) -> set[int]:
         return {at for at, each in self.members.items() if each.running}
 
-    def carry_out(self, step: Step) -> None:
+    def execute(self, step: Step) -> None:
         """Do what a step says; the broker refuses what it would refuse."""
         seconds = self.waiting.seconds + SECONDS_OF_TURN if step.what == self.waiting.what else 0.0
         self.waiting = Waiting(step.what, seconds)

@@ -77,6 +77,4 @@ def test_newest_advice_that_holds_is_given_and_that_on_queues_that_are_gone_is_n
     }
     until_ms = int(at(540 + 360).timestamp() * 1000)
     why = "2 consumers are too few"
-    assert item == AdviceItem(
-        "/", "orders", CONSUMERS, 6, 2, why, until_ms, figures, author="pipeline"
-    )
+    assert item == AdviceItem("/", "orders", CONSUMERS, 6, 2, why, until_ms, figures)

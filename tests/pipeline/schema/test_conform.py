@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from headrace_broker.codecs.column_block import encode_columns
-from headrace_broker.runtime.archive_columns import SCHEMA as ARCHIVE_SCHEMA
+from headrace_broker.runtime.archive.columns import SCHEMA as ARCHIVE_SCHEMA
 from headrace_broker.runtime.telemetry.schema import SCHEMAS
 from headrace_pipeline.arrow_block import to_batch
 from headrace_pipeline.error import SchemaError

@@ -10,12 +10,12 @@ import pyarrow as pa
 import pytest
 from tests.pipeline.sinks.test_publish import FakeAnswer, FakeSender
 
-from headrace_client.pb.message_pb2 import Message
 from headrace_pipeline.error import RowsRefusedError
 from headrace_pipeline.options.connection import Connection
 from headrace_pipeline.sinks.exchange import archived
 from headrace_pipeline.sinks.exchange.archived import ReplayTask, digest_of, publish_blocks
 from headrace_pipeline.sinks.exchange.option import DROP, FAIL, SinkOptions
+from headrace_protos.broker.v1.message_pb2 import Message
 
 SCHEMA = pa.schema(
     {

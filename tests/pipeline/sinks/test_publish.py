@@ -7,11 +7,11 @@ from collections.abc import Iterable, Sequence
 import pytest
 
 from headrace_client.error import ClosedError, HeadraceError, PublishRefusedError
-from headrace_client.pb.message_pb2 import Message
 from headrace_pipeline.error import RowsRefusedError
 from headrace_pipeline.limits import SINK_REFUSED_NAMED_MAX, SINK_ROUTES_PROVEN_MAX
 from headrace_pipeline.sinks.exchange.publish import RowPublisher, Tally
 from headrace_pipeline.sinks.exchange.row import Row
+from headrace_protos.broker.v1.message_pb2 import Message
 
 UNCONFIRMED = 4
 

@@ -9,7 +9,7 @@ import pytest
 from tests.client.fake_broker import FakeBroker
 
 from headrace_client.loop_thread import SHARED
-from headrace_pipeline import reach
+from headrace_pipeline.options import reach
 
 new_broker: Any = FakeBroker  # its methods are made at run time
 

@@ -7,9 +7,9 @@ from typing import Any
 
 from tests.client.fake_exports import ARCHIVE, TELEMETRY, FakeShard
 
-from headrace_client.pb import export_pb2 as pb
 from headrace_pipeline.sources.log.source import LogSource
 from headrace_pipeline.sources.log.stream import LogStreamReader
+from headrace_protos.broker.v1 import export_pb2 as pb
 
 SAMPLES, ARCHIVES = pb.EXPORT_LOG_FLOW_SAMPLES, pb.EXPORT_LOG_ARCHIVE
 

@@ -10,8 +10,8 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
 from tests.client.fake_exports import ARCHIVE, TELEMETRY, FakeShard
 
-from headrace_client.pb import export_pb2 as pb
 from headrace_pipeline.schema.log import LOGS
+from headrace_protos.broker.v1 import export_pb2 as pb
 
 FORMAT = "headrace_log"
 

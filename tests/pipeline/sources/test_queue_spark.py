@@ -9,8 +9,8 @@ import pytest
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 
-from headrace_client.pb import topology_pb2 as topology
 from headrace_pipeline.schema.queue import QUEUE_MESSAGES
+from headrace_protos.broker.v1 import topology_pb2 as topology
 
 FORMAT = "headrace_queue"
 

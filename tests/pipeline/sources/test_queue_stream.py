@@ -13,11 +13,11 @@ import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from headrace_client.loop_thread import SHARED
-from headrace_client.pb import topology_pb2 as topology
 from headrace_pipeline.error import DataLossError, FencedError, PipelineError, SchemaError
 from headrace_pipeline.sources.queue import holder
 from headrace_pipeline.sources.queue.source import QueueDataSource
 from headrace_pipeline.sources.queue.stream import QueueStreamReader
+from headrace_protos.broker.v1 import topology_pb2 as topology
 
 Open = Any
 

@@ -109,6 +109,17 @@ def test_probe_goes_on_with_what_came_after_the_heartbeat(leader):
     assert [(m.target, len(m.entries)) for m in answer] == [(2, 1)]
 
 
+def test_one_proposal_waits_however_long_it_is(host):
+    size = 100 + ENTRY_COST_BYTES
+    member = leading(host, uncommitted_bytes_max=size, queued_bytes_max=size)
+    assert member.core.propose([bytes(100)]) == 2
+    assert member.core.propose([bytes(10_000)]) == QUEUED
+    assert member.core.propose([bytes(1)]) == BUSY
+    member.drain()
+    member.acknowledge(2, 2)
+    assert member.core.last_index == 3
+
+
 def test_proposals_wait_while_too_much_is_uncommitted(host):
     size = 100 + ENTRY_COST_BYTES
     member = leading(host, uncommitted_bytes_max=2 * size, queued_bytes_max=2 * size)

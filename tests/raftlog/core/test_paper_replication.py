@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from headrace_raftlog.model.entry import ENTRY_NOOP, ENTRY_NORMAL, Entry, HardState
+from headrace_raftlog.model.errors import ContradictedError
 from headrace_raftlog.model.group import NOT_LEADER
 from headrace_raftlog.model.message import APPEND, APPEND_REPLY, HEARTBEAT, Message
 
@@ -166,10 +167,10 @@ def test_commit_index_never_falls(host):
 
 
 def test_committed_entry_that_a_leader_contradicts_stops_the_member(host):
-    """Section 3.6.3: leader completeness; contradicting it is a bug that must not spread."""
+    """Section 3.6.3: leader completeness; contradicting it must not spread."""
     member = host(terms=(1, 1))
     member.step(HEARTBEAT, 2, 1, commit=2)
-    with pytest.raises(AssertionError, match="committed"):
+    with pytest.raises(ContradictedError, match="committed"):
         member.core.step(
             Message(APPEND, GROUP, 3, 1, 2, index=2, log_term=1, entries=entries((2, 2)), commit=0)
         )

@@ -8,13 +8,20 @@ import pytest
 
 from headrace_raftlog.model.entry import HardState
 from headrace_raftlog.model.group import FOLLOWER, LEADER, PRE_CANDIDATE
-from headrace_raftlog.model.limits import ASKED_PATIENT, ASKED_SLOWER_MAX, DOUBTS_MAX
+from headrace_raftlog.model.limits import (
+    ASKED_PATIENT,
+    ASKED_SLOWER_MAX,
+    DOUBTS_MAX,
+    GREETINGS_MAX,
+)
 from headrace_raftlog.model.message import (
     APPEND,
+    APPEND_REPLY,
     FORCED,
     HEARTBEAT,
     HEARTBEAT_REPLY,
     PRE_VOTE,
+    PRE_VOTE_REPLY,
     VOTE,
     VOTE_REPLY,
 )
@@ -110,8 +117,7 @@ class Idle:
         (self.nodes_up[number].add if up else self.nodes_up[number].discard)(peer)
         core = self.members[number].core
         if core.role == LEADER and up:
-            core.report_unreachable(peer)
-            core.wake()
+            core.peer_up(peer)
         elif core.role == LEADER:
             core.peer_down(peer)
         elif core.leader == peer and not up:
@@ -215,6 +221,74 @@ def test_leader_whose_majority_goes_wakes_and_steps_down(host):
     assert idle.members[1].core.role in (FOLLOWER, PRE_CANDIDATE)
 
 
+@pytest.mark.parametrize("seed", range(20))
+def test_link_that_heals_wakes_no_group(host, seed):
+    idle = Idle(host, seed)
+    idle.cut(1, 2)
+    idle.tick(100 * ELECTION_TICKS)
+    before = idle.sent
+    idle.heal(1, 2)
+    idle.tick(SETTLE_TICKS)
+    assert idle.silent() == {1, 2, 3}
+    assert {member.core.leader for member in idle.members.values()} == {1}
+    assert idle.sent - before <= 1
+
+
+def test_member_that_restarts_wakes_no_group(host):
+    idle = Idle(host, 1)
+    disk = idle.crash(3)
+    before = idle.sent
+    idle.start(3, disk)
+    for other in (1, 2):
+        idle.heal(other, 3)
+    idle.tick(SETTLE_TICKS)
+    assert idle.silent() == {1, 2, 3}
+    assert idle.sent - before <= 1
+
+
+def silent_leader(host):
+    member = host(election_ticks=ELECTION_TICKS, quiesce_ticks=QUIESCE_TICKS)
+    member.core.watch_nodes({2, 3})
+    member.elect()
+    member.acknowledge(2, 1)
+    member.acknowledge(3, 1)
+    while not member.core.quiesced:
+        member.core.tick()
+        member.drain()
+        member.hear(2)
+        member.hear(3)
+    return member
+
+
+def test_silent_leader_answers_a_question_to_its_sender_alone(host):
+    member = silent_leader(host)
+    for _ in range(GREETINGS_MAX):
+        (answer,) = member.step(PRE_VOTE, 3, member.core.term + 1)
+        assert (answer.kind, answer.target, answer.quiesce) == (HEARTBEAT, 3, True)
+        assert member.core.quiesced
+    answers = member.step(PRE_VOTE, 3, member.core.term + 1)
+    assert {m.target for m in answers if m.kind == HEARTBEAT} == {2, 3}
+    assert not member.core.quiesced
+
+
+def test_silent_leader_wakes_for_a_question_while_its_majority_is_in_doubt(host):
+    member = silent_leader(host)
+    member.core.watch_nodes(set())
+    member.step(PRE_VOTE, 3, member.core.term + 1)
+    assert not member.core.quiesced
+
+
+def test_silent_leader_wakes_for_a_member_that_lacks_something(host):
+    idle = Idle(host, 1)
+    disk = idle.crash(3)
+    idle.members[1].core.propose([b"meanwhile"])
+    idle.tick(SETTLE_TICKS)
+    assert 1 in idle.silent()
+    idle.start(3, disk)
+    idle.heal(1, 3)
+    assert 1 not in idle.silent()
+
+
 def silent_follower(host, nodes_up=(2, 3)):
     member = host(election_ticks=ELECTION_TICKS)
     member.core.watch_nodes(set(nodes_up))
@@ -278,3 +352,48 @@ def test_silent_leader_that_was_deposed_learns_of_it_from_its_follower(host, kin
     leader.elect(1, 3)
     leader.step(HEARTBEAT_REPLY, 1, leader.core.term + 1)
     assert (leader.core.role, leader.core.leader) == (FOLLOWER, 0)
+
+
+@pytest.mark.parametrize(
+    "late",
+    [
+        (APPEND, {"index": 0, "log_term": 0}),
+        (HEARTBEAT, {}),
+        (HEARTBEAT_REPLY, {}),
+        (APPEND_REPLY, {}),
+        (VOTE_REPLY, {}),
+    ],
+)
+def test_late_message_of_an_older_term_does_not_wake_a_silent_follower(host, late):
+    kind, fields = late
+    member = host(election_ticks=ELECTION_TICKS)
+    member.core.watch_nodes({2, 3})
+    member.step(HEARTBEAT, 2, 2, quiesce=True)
+    answers = member.step(kind, 3, 1, **fields)
+    assert member.core.quiesced
+    expected = [(HEARTBEAT_REPLY, 3, 2)] if kind in (APPEND, HEARTBEAT) else []
+    assert [(m.kind, m.target, m.term) for m in answers] == expected
+
+
+def test_late_answers_to_one_that_led_do_not_wake_it(host):
+    member = silent_follower(host)
+    assert member.step(HEARTBEAT_REPLY, 3, 1) == []
+    assert member.step(PRE_VOTE_REPLY, 3, 2) == []
+    assert member.core.quiesced
+
+
+def test_follower_that_is_woken_by_a_late_question_asks_its_leader_to_speak(host):
+    member = silent_follower(host)
+    question, _ = member.step(VOTE, 3, 1)
+    assert (question.kind, question.target, question.reject) == (HEARTBEAT_REPLY, 2, True)
+
+
+def test_entry_after_a_greeting_is_sent_at_once(host):
+    member = silent_leader(host)
+    member.core.report_unreachable(3)
+    member.core.peer_up(3)
+    (greeting,) = member.drain()
+    assert (greeting.target, greeting.quiesce) == (3, True)
+    member.core.propose([b"new"])
+    sent = [m.target for m in member.drain() if m.kind == APPEND]
+    assert sorted(sent) == [2, 3]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from headrace_raftlog.model.entry import ENTRY_NORMAL, Entry
+from headrace_raftlog.model.entry import ENTRY_NORMAL, Entry, HardState
 from headrace_raftlog.model.log import GroupLog
 from headrace_raftlog.model.message import APPEND, APPEND_REPLY, HEARTBEAT
 
@@ -122,3 +122,51 @@ def test_leader_has_nothing_to_do_while_entries_are_read(leader):
     assert not leader.core.has_ready()
     assert leader.core.propose([b"x"]) == 12
     assert leader.log.items[0] == Entry(1, 1, ENTRY_NORMAL, b"old")
+
+
+@pytest.fixture
+def behind(host, slow):
+    """A member that starts with ten committed entries to apply, all on the disk only."""
+
+    def view(log):
+        slow.append(SlowLog(log))
+        return slow[0]
+
+    return host(terms=(1,) * 10, hard_state=HardState(1, 0, 10), view=view)
+
+
+def test_committed_entries_are_applied_as_they_are_read(behind, slow):
+    behind.drain()
+    assert (behind.applied, slow[0].asked) == ([], [1])
+    assert not behind.core.has_ready()
+    slow[0].read_up_to = 5
+    behind.core.entries_read()
+    behind.drain()
+    assert [entry.index for entry in behind.applied] == [1, 2, 3, 4]
+    assert slow[0].asked == [1, 5]
+    slow[0].read_up_to = 11
+    behind.core.entries_read()
+    behind.drain()
+    assert [entry.index for entry in behind.applied] == list(range(1, 11))
+    assert behind.core.applied_index == 10
+
+
+def test_member_votes_and_follows_while_what_it_has_to_apply_is_read(behind, slow):
+    behind.drain()
+    behind.step(APPEND, 2, 2, index=10, log_term=1, commit=11, entries=[Entry(11, 2, 0, b"new")])
+    behind.drain()
+    assert (behind.core.commit_index, behind.core.leader, behind.applied) == (11, 2, [])
+    slow[0].read_up_to = 11
+    behind.core.entries_read()
+    behind.drain()
+    assert [entry.index for entry in behind.applied] == list(range(1, 12))
+
+
+def test_a_snapshot_takes_the_place_of_what_is_being_read(behind):
+    behind.drain()
+    behind.step(APPEND, 2, 2, index=10, log_term=1, commit=10)
+    behind.drain()
+    assert behind.restore(20, 2)
+    behind.step(APPEND, 2, 2, index=20, log_term=2, commit=21, entries=[Entry(21, 2, 0, b"new")])
+    behind.drain()
+    assert [entry.index for entry in behind.applied] == [21]

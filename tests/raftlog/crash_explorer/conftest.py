@@ -28,19 +28,22 @@ def mutant(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable
         package = f"headrace_mutant_{name}"
         folder = tmp_path / package
         folder.mkdir()
-        sources = {path.stem: path.read_text() for path in SOURCE.glob("*.py")}
+        paths = {path.stem: path for path in SOURCE.rglob("*.py") if path.stem != "__init__"}
+        sources = {stem: path.read_text() for stem, path in paths.items()}
         for module, old, new in patches:
             count = sources[module].count(old)
             assert count == 1, f"{module}.py has {count} times: {old}"
             sources[module] = sources[module].replace(old, new)
         for stem, source in sources.items():
             text = source.replace("headrace_raftlog.storage", package)
-            (folder / f"{stem}.py").write_text(text)
+            place = folder / paths[stem].relative_to(SOURCE)
+            place.parent.mkdir(exist_ok=True)
+            place.write_text(text)
         monkeypatch.syspath_prepend(str(tmp_path))
         loaded.append(package)
         return Subject(
-            log_type=importlib.import_module(f"{package}.shared_log").SharedLog,
-            identity_type=importlib.import_module(f"{package}.identity").Identity,
+            log_type=importlib.import_module(f"{package}.log.shared_log").SharedLog,
+            identity_type=importlib.import_module(f"{package}.writing.identity").Identity,
         )
 
     yield load

@@ -12,7 +12,7 @@ from headrace_raftlog.crash_explorer.crash_point import (
 )
 from headrace_raftlog.crash_explorer.history import History
 from headrace_raftlog.crash_explorer.observed_files import ObservedFiles
-from headrace_raftlog.storage.memory_files import SECTOR_BYTES
+from headrace_raftlog.storage.disk.memory_files import SECTOR_BYTES
 
 SECTOR = SECTOR_BYTES
 

@@ -20,10 +20,10 @@ def history() -> History:
         {1: GroupImage(1, 0, (FIRST,))},
         {1: GroupImage(2, 5, (OTHER, SECOND), commit=1, commit_synced=1)},
     ]
-    history.add("first", states[0], [])
-    history.add("second", states[1], [{1: GroupImage(2, 5, (FIRST,))}])
-    history.add("third", {**states[1], 2: GroupImage(1, 0, (FIRST,))}, [])
-    history.add("fourth", {**states[1], 2: REMOVED}, [])
+    history.add("first", 1, states[0], [])
+    history.add("second", 1, states[1], [{1: GroupImage(2, 5, (FIRST,))}])
+    history.add("third", 2, {**states[1], 2: GroupImage(1, 0, (FIRST,))}, [])
+    history.add("fourth", 2, {**states[1], 2: REMOVED}, [])
     return history
 
 
@@ -64,10 +64,29 @@ def test_any_other_state_is_not(history: History, found: LogImage) -> None:
 
 def test_hint_may_be_lost_and_is_cut_to_what_is_there() -> None:
     history = History({})
-    history.add("hint", {1: GroupImage(1, 0, (FIRST,), commit=3, commit_synced=0)}, [])
+    history.add("hint", 1, {1: GroupImage(1, 0, (FIRST,), commit=3, commit_synced=0)}, [])
     for commit, legal in ((0, True), (1, True), (2, False)):
         found = {1: GroupImage(1, 0, (FIRST,), commit, commit)}
         assert (history.legal().judge(found) == "") == legal, commit
+
+
+def test_groups_that_are_sequences_of_their_own_are_judged_one_by_one() -> None:
+    history = History({}, by_group=True)
+    one, two = GroupImage(1, 0, (FIRST,)), GroupImage(2, 5, (OTHER, SECOND), 1, 1)
+    history.add("long", 1, {1: one}, [])
+    history.add("other", 2, {1: one, 2: one}, [])
+    history.add("behind", 1, {1: two, 2: one}, [])
+    early = history.legal()
+    history.acknowledge(2)
+    assert history.waiting() == [3]
+    assert history.legal().judge({2: one}) == "", "a later call of another group alone"
+    assert history.legal().judge({1: two, 2: one}) == ""
+    assert "group 2" in history.legal().judge({1: two}), "what was acknowledged is gone"
+    assert "group 1" in history.legal().judge({1: GroupImage(1, 0, (OTHER,)), 2: one})
+    assert early.implied_by(history.legal())
+    assert not history.legal().implied_by(early)
+    with pytest.raises(AssertionError, match="in order"):
+        history.acknowledge(2)
 
 
 def test_problem_names_the_state_that_was_found(history: History) -> None:

@@ -13,17 +13,17 @@ STATES_MAX = 1500  # less than a second
 PATCHES = {
     "acknowledged_before_sync": [
         (
-            "writer",
+            "files",
             "    done = files.write_through(fd, pieces, offset)\n",
             '    done = files.write(fd, b"".join(pieces), offset)\n',
         )
     ],
     "short_write_not_synced": [
-        ("writer", "        done += taken\n    files.sync(fd)\n", "        done += taken\n")
+        ("files", "        done += taken\n    files.sync(fd)\n", "        done += taken\n")
     ],
     "every_other_batch_not_synced": [
         (
-            "writer",
+            "files",
             "    done = files.write_through(fd, pieces, offset)\n",
             "    if offset % 1024:\n"
             "        done = files.write_through(fd, pieces, offset)\n"
@@ -33,7 +33,7 @@ PATCHES = {
     ],
     "failed_sync_taken_for_success": [
         (
-            "writer",
+            "files",
             "    done = files.write_through(fd, pieces, offset)\n",
             "    try:\n"
             "        done = files.write_through(fd, pieces, offset)\n"
@@ -43,7 +43,7 @@ PATCHES = {
     ],
     "failed_sync_tried_again": [
         (
-            "writer",
+            "files",
             "    done = files.write_through(fd, pieces, offset)\n",
             "    try:\n"
             "        done = files.write_through(fd, pieces, offset)\n"
@@ -57,6 +57,13 @@ PATCHES = {
             "segment",
             "self.path)\n            self.files.sync_directory(self.directory)\n",
             "self.path)\n",
+        )
+    ],
+    "named_before_what_is_reserved_is_durable": [
+        (
+            "segment",
+            "                self.filled = stop\n                break\n",
+            "                return\n",
         )
     ],
     "named_before_its_zeros_are_durable": [("segment", "        self.files.sync(self._fd)\n", "")],
@@ -122,6 +129,34 @@ PATCHES = {
             "began: i64 = monotonic_ns()\n            write_all(",
             "began: i64 = self._remove() or monotonic_ns()\n            write_all(",
         )
+    ],
+    "long_record_placed_before_its_end": [
+        (
+            "sliced_write",
+            "        return self.written == self.job.size\n",
+            "        return self.written + 600 >= self.job.size\n",
+        )
+    ],
+    "slices_not_synced": [
+        (
+            "writer",
+            "        write_all(self.files, self.position.fd, pieces, size, offset)\n",
+            '        self.files.write(self.position.fd, b"".join(pieces), offset)\n',
+        )
+    ],
+    "group_passes_its_own_long_record": [
+        ("write_queue", "                held.update(job.ordered)\n", "                pass\n"),
+        (
+            "write_queue",
+            "set(behind.ordered) if behind is not None else set()",
+            "set()",
+        ),
+    ],
+    "dead_before_a_long_record_is_durable": [
+        ("write_queue", "                _hand_on(job, behind)\n", "                pass\n")
+    ],
+    "reserved_bytes_taken_for_batches": [
+        ("record", "batch.follows = batch.end = end + reserved", "batch.follows = batch.end = end")
     ],
     "removed_files_still_listed": [
         (
@@ -206,6 +241,7 @@ PATCHES = {
         ("acknowledged_before_sync", "batches"),
         ("short_write_not_synced", "short_writes"),
         ("new_name_not_synced", "rotations"),
+        ("named_before_what_is_reserved_is_durable", "rotations"),
         ("named_before_its_zeros_are_durable", "rotations"),
         ("hard_state_behind_its_entries", "long_appends"),
         ("repair_not_synced", "batches"),
@@ -226,6 +262,11 @@ PATCHES = {
         ("entries_an_install_cut_off_return", "installs"),
         ("earlier_incarnation_returns", "rebirths"),
         ("checksums_not_checked", "batches"),
+        ("long_record_placed_before_its_end", "slices"),
+        ("slices_not_synced", "slices"),
+        ("group_passes_its_own_long_record", "slices"),
+        ("dead_before_a_long_record_is_durable", "slices_freed"),
+        ("reserved_bytes_taken_for_batches", "slices"),
         ("start_not_synced", "restarts"),
         ("start_not_named", "restarts"),
     ],
@@ -241,7 +282,9 @@ def test_bug_of_the_log_is_found(mutant, name: str, workload: str) -> None:
     assert repeated.problem == outcome.violation.problem
 
 
-@pytest.mark.parametrize("workload", ["batches", "restarts", "truncations", "mixed_faults"])
+@pytest.mark.parametrize(
+    "workload", ["batches", "restarts", "truncations", "mixed_faults", "slices_mixed_faults"]
+)
 def test_log_stands_what_a_torn_batch_leaves_behind(mutant, workload: str) -> None:
     """Zeros where a torn batch stood are not relied on: its records are told from later ones."""
     patched = mutant("torn_batch_stays", *PATCHES["torn_batch_stays"])
@@ -250,7 +293,7 @@ def test_log_stands_what_a_torn_batch_leaves_behind(mutant, workload: str) -> No
     assert outcome.states > 50
 
 
-@pytest.mark.parametrize("workload", ["rotations", "moves", "installs"])
+@pytest.mark.parametrize("workload", ["rotations", "moves", "installs", "slices_collected"])
 def test_unpatched_copy_is_whole(mutant, workload: str) -> None:
     outcome = Explorer(mutant("unchanged"), WORKLOADS[workload], 0, Bounds(STATES_MAX)).run()
     assert outcome.violation is None

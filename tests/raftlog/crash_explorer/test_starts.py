@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from headrace_raftlog.crash_explorer.starts import Starts
-from headrace_raftlog.storage.identity import Identity
+from headrace_raftlog.storage.writing.identity import Identity
 
 
 def identity(boot: int, formed: bool = False) -> Identity:

@@ -23,14 +23,14 @@ from headrace_raftlog.node.host import Host
 from headrace_raftlog.node.host_port import HostPort
 from headrace_raftlog.node.hosted_group import HostedGroup
 from headrace_raftlog.node.node import NodeOptions, RaftNode
-from headrace_raftlog.storage.files import Files
-from headrace_raftlog.storage.identity import Identity
-from headrace_raftlog.storage.options import LogOptions
-from headrace_raftlog.storage.shared_log import SharedLog
+from headrace_raftlog.storage.disk.files import Files
+from headrace_raftlog.storage.disk.options import LogOptions
+from headrace_raftlog.storage.log.shared_log import SharedLog
+from headrace_raftlog.storage.writing.identity import Identity
 
 DEADLINE_S = 60.0
 VOTERS = (1, 2, 3)
-LOG = LogOptions(segment_bytes=1 << 20)
+LOG = LogOptions(segment_bytes=1 << 20, entry_bytes_max=1 << 19)
 
 
 def found(directory: Path, nodes: Iterable[int]) -> None:

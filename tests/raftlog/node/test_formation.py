@@ -11,10 +11,11 @@ from typing import Any
 
 import pytest
 
+from headrace_raftlog.model.errors import ForgottenError
 from headrace_raftlog.model.membership import member_id
-from headrace_raftlog.node.formation import founders_of
-from headrace_raftlog.storage.files import Files
-from headrace_raftlog.storage.identity import Identity, read_identity
+from headrace_raftlog.node.formation import Formation, founders_of
+from headrace_raftlog.storage.disk.files import Files
+from headrace_raftlog.storage.writing.identity import Identity, read_identity
 from headrace_raftlog.transport.identity import StreamIdentity
 
 MakeCluster = Callable[..., Any]
@@ -55,6 +56,118 @@ def test_lowest_node_founds_with_all_others_and_whoever_meets_a_member_joins_it(
 
 def test_node_alone_founds_its_cluster_at_once() -> None:
     assert founders_of(Identity("test", 5, 1, 55), (5,), {}) == {5: 55}
+
+
+class Alone:
+    """Node 1 with an empty directory and a configuration that names it alone."""
+
+    def __init__(self, directory: Path, looks: int) -> None:
+        self.became: list[Identity] = []
+        identity = Identity.open(str(directory), "test", 1)
+        self.formation = Formation(identity, str(directory), (1,), self.became.append, looks)
+
+    async def look(self, times: int) -> bool:
+        for _ in range(times):
+            await self.formation.advance(())
+        return self.formation.formed.is_set()
+
+
+def test_node_alone_listens_before_it_founds(tmp_path: Path) -> None:
+    async def body() -> None:
+        alone = Alone(tmp_path, looks=3)
+        assert not await alone.look(3)
+        assert await alone.look(1)
+        (identity,) = alone.became
+        assert identity.formed == {1: identity.disk}
+
+    run(body())
+
+
+def test_member_that_calls_a_node_alone_while_it_listens_is_its_cluster(tmp_path: Path) -> None:
+    async def body() -> None:
+        alone = Alone(tmp_path, looks=3)
+        assert not await alone.look(2)
+        alone.formation.called(new(4))
+        assert not await alone.look(1)
+        alone.formation.called(member(2))
+        assert await alone.look(1)
+        (identity,) = alone.became
+        assert identity.formed == FOUNDED
+        assert identity.generation == identity.disk != FOUNDED[1]
+
+    run(body())
+
+
+def test_founders_that_all_lost_their_disks_listen_too_before_they_found_again(
+    tmp_path: Path,
+) -> None:
+    async def body() -> None:
+        became: list[Identity] = []
+        identity = Identity.open(str(tmp_path), "test", 1)
+        formation = Formation(identity, str(tmp_path), (1, 2), became.append, 2)
+        formation.met(new(2))
+        await formation.advance((2,))
+        formation.called(StreamIdentity("test", 3, 1, 33, {1: 11, 2: 22}))
+        await formation.advance((2,))
+        assert [each.formed for each in became] == [{1: 11, 2: 22}]
+
+    run(body())
+
+
+def test_member_whose_first_node_founds_again_has_it_give_way(cluster: MakeCluster) -> None:
+    async def body() -> None:
+        c = cluster()
+        asked: list[str] = []
+        everybody = c.addresses
+        c.addresses = {1: everybody[1]}
+        shutil.rmtree(c.directory / "1")
+        await c.start(1)
+        c.nodes[1].on_rival = asked.append
+        await c.nodes[1].wait_formed()  # nobody calls
+        c.addresses = {node: everybody[node] for node in (1, 2)}
+        await c.start(2)
+        await c.ticks(lambda: len(asked) > 1)
+        assert "first by nodes 1, 2, 3, as node 2 says, and again by nodes 1, when" in asked[0]
+        await c.ticks(lambda: c.nodes[2].refusals() == {1: asked[0]})
+        assert c.peers[1] == c.peers[2] == []
+        c.nodes[1].set_aside(asked[0])
+        await c.until(lambda: 1 in c.fatal)
+        assert isinstance(c.fatal[1], ForgottenError)
+        await c.stop(1)
+        await c.start(1)
+        await c.nodes[1].wait_formed()
+        assert c.nodes[1].member == member_id(1, c.nodes[1].disk)
+        await c.stop()
+
+    run(body())
+
+
+@pytest.mark.parametrize("wiped", [(3,), (2, 3)])
+def test_node_that_kept_its_data_knows_when_most_voters_are_gone(
+    cluster: MakeCluster, wiped: tuple[int, ...]
+) -> None:
+    async def body() -> None:
+        c = cluster()
+        await c.start(*ALL)
+        c.create(5)
+        await c.propose(5, b"x")
+        await c.stop()
+        for node in wiped:
+            shutil.rmtree(c.directory / str(node))
+        await c.start(*ALL)
+        await c.ticks(lambda: formed(c, *ALL))
+        for node in ALL:
+            c.create(5, node)
+        assert c.nodes[3].lost_voters(5) == ()
+        if len(wiped) == 1:
+            await c.ticks(lambda: not c.nodes[3].is_unadmitted(5))
+            assert c.nodes[1].lost_voters(5) == ()
+        else:
+            await c.ticks(lambda: c.nodes[1].lost_voters(5) == wiped)
+            assert [c.nodes[n].is_unadmitted(5) for n in ALL] == [False, True, True]
+        await c.stop()
+
+    run(body())
 
 
 def formed(c: Any, *nodes: int) -> bool:
@@ -212,7 +325,7 @@ def test_wiped_node_is_refused_under_its_old_identity(
         # It claims to be a founder although its disk is another one now.
         claim = StreamIdentity("test", 1, 9, kept.disk + 1, {**kept.formed, 1: kept.disk + 1})
         node._transport.become(claim)
-        await c.ticks(lambda: any("Empty its data directory" in m for m in caplog.messages))
+        await c.ticks(lambda: any("move its data directory away" in m for m in caplog.messages))
         assert not any(up for peer, up, _ in c.peers[2] if peer == 1 and c.peers[2][-1][1])
         await c.stop()
 

@@ -6,6 +6,8 @@ import errno
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from headrace_raftlog.model.entry import Entry
 from headrace_raftlog.model.group import BUSY, LEADER, NOT_LEADER, CoreOptions
 from headrace_raftlog.model.limits import WRITE_BACKLOG_BYTES_MAX
@@ -19,7 +21,7 @@ from headrace_raftlog.model.message import (
     VOTE_REPLY,
     Message,
 )
-from headrace_raftlog.storage.memory_files import MemoryFiles
+from headrace_raftlog.storage.disk.memory_files import MemoryFiles
 
 DEADLINE_S = 30.0
 
@@ -225,3 +227,99 @@ def test_dropped_message_makes_the_leader_probe(world: Any) -> None:
     world.settle(1)
     assert progress.next_index == progress.match + 1
     assert progress.probe_sent
+
+
+def applied_and_not_known_to_be_on_disk(world: Any) -> None:
+    """Have group 7 apply an entry of term 3, and not write that it is committed."""
+    world.host.create_group(7, (1, 2, 3), (), world.machine(7), False)
+    append = Message(APPEND, 7, 2, 1, 3, entries=[Entry(1, 3, 0, b"x")], commit=1)
+    world.host.receive([append])
+    world.settle(1)
+    assert "g7 applies x" in world.events
+    assert world.log.group(7).hard_state.commit == 0
+
+
+def contradiction() -> Message:
+    """Return what a leader sends that has another entry than the first of group 7."""
+    return Message(APPEND, 7, 3, 1, 4, index=1, log_term=4, commit=1)
+
+
+@pytest.mark.parametrize("held", [False, True])
+def test_contradicted_group_stands_still_after_every_start(
+    tmp_path: Path, world_type: Any, held: bool
+) -> None:
+    world = world_type(tmp_path, CoreOptions())
+    applied_and_not_known_to_be_on_disk(world)
+    world.host.receive([contradiction()])
+    assert world.host.find(7).suspended
+    world.log.close()
+    for _ in range(2):
+        world = world_type(tmp_path, CoreOptions())
+        if held:
+            world.host.receive([contradiction()])
+        world.host.create_group(7, (1, 2, 3), (), world.machine(7), False)
+        world.host.receive([contradiction()])
+        world.run_turns()
+        hosted = world.host.find(7)
+        assert hosted.suspended
+        assert "is committed here" in hosted.contradiction
+        assert hosted.view.entry(1).data == b"x"
+        assert world.failures == []
+        world.log.close()
+
+
+def lost_entry(world: Any, called: list[str]) -> Any:
+    """Have somebody wait for an entry of group 1 that was lost."""
+    serve(world, 1)
+    world.host.propose(1, b"x", False)
+    world.settle(1)
+    hosted = world.host.find(1)
+    hosted.view.recent.clear()  # as if it had been in memory long ago
+    world.host.suspensions.note(hosted, 2)
+    assert world.host.suspensions.wait(hosted, 2, lambda: called.append("over"))
+    return hosted
+
+
+@pytest.mark.parametrize("leaves", [False, True])
+def test_who_waits_for_a_lost_entry_hears_that_its_group_has_gone(world: Any, leaves: bool) -> None:
+    called: list[str] = []
+    lost_entry(world, called)
+    world.run_turns()
+    assert called == []
+    (world.host.leave_group if leaves else world.host.remove_group)(1)
+    assert called == []
+    world.run_turns()
+    assert called == ["over"]
+    assert world.failures == []
+
+
+def test_who_waits_for_a_lost_entry_that_dies_before_the_group_stands_still_hears_it(
+    world: Any,
+) -> None:
+    called: list[str] = []
+    hosted = lost_entry(world, called)
+    hosted.view.lost = None
+    world.run_turns()
+    assert called == ["over"]
+    assert not hosted.suspended
+
+
+def test_error_of_one_who_waited_keeps_no_other_waiting_and_stops_the_node(world: Any) -> None:
+    called: list[str] = []
+    serve(world, 1)
+    world.host.propose(1, b"x", False)
+    world.settle(1)
+    hosted = world.host.find(1)
+    hosted.view.recent.clear()  # as if it had been in memory long ago
+    world.host.suspensions.note(hosted, 2)
+    error = KeyError("a bug")
+
+    def fails() -> None:
+        raise error
+
+    for done in (fails, lambda: called.append("over")):
+        assert world.host.suspensions.wait(hosted, 2, done)
+    hosted.view.lost = None
+    world.run_turns()
+    assert called == ["over"]
+    assert world.failures == [error]

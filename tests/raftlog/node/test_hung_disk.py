@@ -23,9 +23,9 @@ from headrace_raftlog.model.message import (
     Message,
 )
 from headrace_raftlog.node.health import NodeHealth
-from headrace_raftlog.storage.files import Files
-from headrace_raftlog.storage.memory_files import MemoryFiles
-from headrace_raftlog.storage.shared_log import SharedLog
+from headrace_raftlog.storage.disk.files import Files
+from headrace_raftlog.storage.disk.memory_files import MemoryFiles
+from headrace_raftlog.storage.log.shared_log import SharedLog
 
 GROUPS = (1, 2, 3, 4)
 STALL_S = 0.5
@@ -123,9 +123,10 @@ def test_leader_whose_disk_hangs_hands_over_and_leads_again_when_it_answers(
         assert not running.fatal
         await running.stop()
 
-    with caplog.at_level(logging.WARNING, "headrace_raftlog.node.log_reports"):
+    with caplog.at_level(logging.INFO, "headrace.raft"):
         asyncio.run(body())
-    begun, ended = [each.getMessage() for each in caplog.records if "disk" in each.getMessage()]
+    lines = [each.getMessage() for each in caplog.records]
+    begun, ended = [line for line in lines if "disk of" in line]
     assert "hands over the 4 of its 4 groups that it leads" in begun
     assert "answers again; it hung for" in ended
     assert told == [True, False]

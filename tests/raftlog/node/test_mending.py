@@ -9,9 +9,14 @@ from typing import Any
 
 import pytest
 
+from headrace_raftlog.model.entry import Entry
 from headrace_raftlog.model.errors import CorruptLogError
-from headrace_raftlog.storage import inspect
-from headrace_raftlog.storage.set_aside import ASIDE_NAME
+from headrace_raftlog.model.message import APPEND, Message
+from headrace_raftlog.model.snapshot import Snapshot
+from headrace_raftlog.node.mending import Mender, _Answers
+from headrace_raftlog.storage.inspection import inspect
+from headrace_raftlog.storage.inspection.set_aside import ASIDE_NAME
+from headrace_raftlog.transport.bulk_client import DeniedError, FetchFailedError, GoneError
 
 MakeCluster = Callable[..., Any]
 ALL = (1, 2, 3)
@@ -316,7 +321,7 @@ def test_log_that_cannot_be_used_is_set_aside_and_its_node_rebuilt(
         await c.start(3)
         assert c.nodes[3].disk != disk
         await c.until(lambda: c.nodes[3].is_formed)
-        assert "sets its damaged log aside" in caplog.text
+        assert "sets its data aside" in caplog.text
         place = tmp_path / "3" / ASIDE_NAME
         assert sum(path.stat().st_size for path in place.glob("*.log")) == size
         for group in (0, GROUP, OTHER):
@@ -390,3 +395,44 @@ def test_damaged_group_that_too_few_others_have_is_kept_and_the_others_are_serve
         assert b"of group 5" in path.read_bytes()
 
     run(body())
+
+
+class GoneWhileAsked:
+    """Members of which one offers a snapshot; the group is removed while it is fetched."""
+
+    def __init__(self, remove: Callable[[], None]) -> None:
+        self._remove = remove
+
+    async def stored_entry(
+        self, node: int, group: int, member: int, of_member: int, index: int, term: int
+    ) -> Entry:
+        raise GoneError("compacted") if index == 2 else DeniedError("never there")
+
+    async def snapshot(self, node: int, group: int, member: int, index_min: int) -> Snapshot:
+        self._remove()
+        raise FetchFailedError("the group has gone")
+
+
+def test_group_that_is_removed_while_it_is_mended_is_not_cut(world: Any) -> None:
+    world.up = [2, 3]
+    world.host.create_group(GROUP, ALL, (), world.machine(GROUP), False)
+    entries = [Entry(index, 3, 0, b"x") for index in (1, 2, 3)]
+    world.host.receive([Message(APPEND, GROUP, 2, 1, 3, entries=entries, commit=1)])
+    world.settle(1)
+    hosted = world.host.find(GROUP)
+    hosted.view.recent.clear()
+    for index in (2, 3):
+        world.host.suspensions.note(hosted, index)
+    world.run_turns()
+    assert world.suspended == [hosted]
+    bulk: Any = GoneWhileAsked(lambda: world.host.remove_group(GROUP))
+    surveyor: Any = None
+
+    async def mend() -> None:
+        mender = Mender(world.host, world.log, bulk, surveyor, 0.01)
+        await mender._round(hosted, [2, 3], _Answers(set()))
+
+    hosted.restored = False
+    run(mend())
+    assert hosted.removed
+    assert hosted.view.last == 3

@@ -12,9 +12,9 @@ import pytest
 
 from headrace_raftlog.model.errors import CloneError, ForgottenError
 from headrace_raftlog.node.formation import founders_of
-from headrace_raftlog.storage.identity import Identity
-from headrace_raftlog.storage.mark_file import MARKS_NAME
-from headrace_raftlog.storage.set_aside import ASIDE_NAME
+from headrace_raftlog.storage.inspection.set_aside import ASIDE_NAME
+from headrace_raftlog.storage.writing.identity import Identity
+from headrace_raftlog.storage.writing.mark_file import MARKS_NAME
 from headrace_raftlog.transport.identity import StreamIdentity
 
 MakeCluster = Callable[..., Any]
@@ -323,6 +323,46 @@ def test_peer_that_did_not_hear_of_a_raised_boot_lets_the_next_start_in(
         assert c.fatal == {}
         assert c.nodes[1].disk == was
         assert c.nodes[1].boot == 71
+        await c.stop()
+
+    run(body())
+
+
+def test_old_copy_that_leads_already_gives_way_when_who_knows_comes_back(
+    cluster: MakeCluster, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def body() -> None:
+        c = cluster()
+        await c.start(*ALL)
+        c.create(5)
+        await write(c, 5)
+        await c.until(lambda: all(len(c.machines[n, 5].applied) >= 5 for n in ALL))
+        await c.stop(3)
+        shutil.copytree(tmp_path / "3", tmp_path / "copy")
+        await c.stop(2)
+        await c.start(3)
+        c.create(5, 3)
+        await write(c, 10, 5)  # nodes 1 and 3 promise it
+        await heard(c, 3, 1)
+        await c.stop()
+        shutil.rmtree(tmp_path / "3")
+        shutil.move(tmp_path / "copy", tmp_path / "3")
+        await c.start(2, 3)
+        c.create(5)
+        await write(c, 3, 100)  # decided without what was promised to node 1
+        if c.leader(5) != 3:
+            assert c.nodes[2].transfer(5, 3)
+        await c.until(lambda: c.leader(5) == 3)
+        await c.start(1)
+        c.create(5, 1)
+        await c.until(lambda: 3 in c.fatal)
+        assert isinstance(c.fatal[3], ForgottenError)
+        await c.ticks(lambda: c.nodes[1]._host.find(5).suspended or c.nodes[2].serving(5))
+        await c.ticks(lambda: 5 in c.nodes[1].damages())
+        assert "is committed here" in c.nodes[1].damages()[5]
+        assert any("an older copy of their data" in m for m in caplog.messages)
+        assert c.nodes[1]._log.group(5).last_index() >= 15, "its data are kept"
+        assert set(c.fatal) == {3}, "other groups go on"
         await c.stop()
 
     run(body())

@@ -11,7 +11,8 @@ import pytest
 
 from headrace_raftlog.model.errors import ReadTimeoutError
 from headrace_raftlog.model.group import CoreOptions
-from headrace_raftlog.node.reads import BOOT_SHIFT, GroupReads, ReadBarriers
+from headrace_raftlog.node.read_barriers import BOOT_SHIFT, ReadBarriers
+from headrace_raftlog.node.reads import GroupReads
 
 MakeCluster = Callable[..., Any]
 ALL = (1, 2, 3)

@@ -8,13 +8,25 @@ import pytest
 
 from headrace_raftlog.model.entry import ENTRY_CONFIG, ENTRY_NORMAL, Entry, HardState
 from headrace_raftlog.model.membership import Membership
-from headrace_raftlog.model.message import APPEND, APPEND_REPLY, VOTE, VOTE_REPLY, Message
+from headrace_raftlog.model.message import (
+    APPEND,
+    APPEND_REPLY,
+    HEARTBEAT,
+    HEARTBEAT_REPLY,
+    VOTE,
+    VOTE_REPLY,
+    Message,
+)
 from headrace_raftlog.model.snapshot import Snapshot
 from headrace_raftlog.simulator.cluster import Simulation
-from headrace_raftlog.simulator.invariants import InvariantError, intersects
+from headrace_raftlog.simulator.healed_run import HealedRun
+from headrace_raftlog.simulator.invariant_error import InvariantError
+from headrace_raftlog.simulator.invariants import intersects
 from headrace_raftlog.simulator.linearizability import READ, Operation
+from headrace_raftlog.simulator.parameters import TICK
 from headrace_raftlog.simulator.plan import Plan
-from headrace_raftlog.simulator.recovery_phase import RecoveryPhase
+from headrace_raftlog.simulator.silence_phase import SilencePhase
+from headrace_raftlog.simulator.traffic import FETCHES_MAX, SENDS_MAX
 
 
 @pytest.fixture
@@ -289,11 +301,11 @@ def test_too_many_appends_in_flight(checker, leader):
 
 
 def test_group_does_not_recover(running):
-    phase = RecoveryPhase(running)
+    healed = HealedRun(running)
     for node in running.nodes[:2]:
         node.crash()
     with violated(17):
-        phase._expect("one leader", phase._have_converged)
+        healed.expect("one leader", healed.have_converged)
 
 
 def test_snapshot_with_a_membership_that_was_not_committed(checker, replica):
@@ -301,3 +313,106 @@ def test_snapshot_with_a_membership_that_was_not_committed(checker, replica):
     checker.applied_seen[replica.member] = index - 1
     with violated(18):
         checker.installed(replica, Snapshot(index, 1, Membership((1,)), b"", array("Q")))
+
+
+def let_pass(running, ticks=400):
+    """Let time pass in which nothing goes wrong."""
+    until = running.loop.now + ticks * TICK
+    while running.loop.now < until:
+        running.loop.step()
+
+
+def test_member_stands_against_a_leader_that_has_a_quorum(running, checker, leader):
+    let_pass(running)
+    other = next(one for one in running.replicas(running.catalog.records[0]) if one is not leader)
+    other.core.vote = other.member
+    other.core.term += 1
+    with violated(20):
+        checker.stability.observe(other)
+
+
+def test_leader_that_has_a_quorum_steps_down(running, checker, leader):
+    let_pass(running)
+    leader.core.resign()
+    with violated(20):
+        checker.stability.observe(leader)
+
+
+def test_leader_gives_way_to_a_term_in_which_nobody_stood(running, checker, leader):
+    leader.core.resign()
+    leader.core.term += 1000
+    leader.core.vote = 0
+    with violated(20):
+        checker.stability.observe(leader)
+
+
+@pytest.mark.parametrize("fault", ["cut", "pause", "clock", "transfer", "told", "full"])
+def test_leader_may_lose_its_leadership_for_a_reason(running, checker, leader, fault):
+    let_pass(running)
+    others = [node for node in running.nodes if node is not leader.node]
+    if fault == "cut":
+        for node in others:
+            running.network.cut(node.number, leader.node.number)
+    elif fault == "pause":
+        for node in others:
+            node.pause()
+    elif fault == "clock":
+        leader.node.burst(1)
+    elif fault == "transfer":
+        checker.stability.transferred(leader)
+    elif fault == "told":
+        checker.stability.disturb(running.loop.now)
+    else:
+        leader.store.full = True
+    leader.core.resign()
+    checker.stability.observe(leader)
+
+
+def test_idle_group_says_something(running):
+    phase = SilencePhase(HealedRun(running))
+    node = running.nodes[0]
+    replica = next(iter(node.replicas.values()))
+    message = Message(HEARTBEAT_REPLY, replica.group, replica.member, 2, 1)
+    running.loop.after(5 * replica.core.options.election_ticks * TICK, _say, (replica, message))
+    replica.core.quiesced = True
+    with violated(21):
+        phase._expect_silence("one node", [node])
+
+
+def _say(what):
+    replica, message = what
+    replica.checker.traffic.sent(replica, message)
+
+
+def test_idle_group_does_not_fall_silent(running):
+    phase = SilencePhase(HealedRun(running))
+    running.nodes[1].crash()
+    running.nodes[2].crash()
+    with violated(21):
+        phase._expect_silence("two nodes that are gone", running.nodes[:1])
+
+
+def test_messages_without_progress(checker, leader):
+    append = Message(APPEND, leader.group, leader.member, 2, leader.core.term)
+    with violated(22):
+        for _ in range(SENDS_MAX + 1):
+            checker.traffic.sent(leader, append)
+
+
+def test_messages_with_progress_or_heartbeats_between_them(checker, leader):
+    target = leader.core.peers[0].member
+    append = Message(APPEND, leader.group, leader.member, target, leader.core.term)
+    heartbeat = Message(HEARTBEAT, leader.group, leader.member, target, leader.core.term)
+    for _ in range(SENDS_MAX * 3):
+        checker.traffic.sent(leader, append)
+        leader.core.peers[0].match += 1
+    for _ in range(SENDS_MAX * 3):
+        leader.node.ticks += 1
+        checker.traffic.sent(leader, heartbeat)
+        checker.traffic.sent(leader, append)
+
+
+def test_snapshot_is_fetched_again_and_again(checker, replica):
+    with violated(22):
+        for _ in range(FETCHES_MAX + 1):
+            checker.traffic.fetched(replica, 5, 1)

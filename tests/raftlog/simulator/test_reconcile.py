@@ -9,12 +9,16 @@ from headrace_raftlog.simulator.catalog import GroupRecord
 from headrace_raftlog.simulator.coverage import Coverage
 from headrace_raftlog.simulator.invariants import Checker
 from headrace_raftlog.simulator.reconcile import next_step
+from headrace_raftlog.simulator.stability import Stability
+from headrace_raftlog.simulator.traffic import Traffic
 
 NEW_3 = member_id(3, 99)
 
 
 def record(desired, observers=(), founding=(1, 2, 3)):
-    checker = Checker(7, Membership(founding), [], True, Coverage())
+    checker = Checker(
+        7, Membership(founding), [], True, Coverage(), Stability(7, [], Coverage()), Traffic()
+    )
     return GroupRecord(checker.memberships[0][1], desired, observers, checker)
 
 

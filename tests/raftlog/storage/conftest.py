@@ -9,11 +9,11 @@ import pytest
 
 from headrace_raftlog.model.entry import Entry, HardState
 from headrace_raftlog.model.errors import LogWriteError
-from headrace_raftlog.storage.files import Files
-from headrace_raftlog.storage.identity import Identity
-from headrace_raftlog.storage.memory_files import MemoryFiles
-from headrace_raftlog.storage.options import LogOptions
-from headrace_raftlog.storage.shared_log import SharedLog
+from headrace_raftlog.storage.disk.files import Files
+from headrace_raftlog.storage.disk.memory_files import MemoryFiles
+from headrace_raftlog.storage.disk.options import LogOptions
+from headrace_raftlog.storage.log.shared_log import SharedLog
+from headrace_raftlog.storage.writing.identity import Identity
 
 DIRECTORY = "/log"
 WAIT_SECONDS = 30.0
@@ -30,9 +30,11 @@ class OpenLog:
         segment_bytes: int = 8192,
         cache_bytes: int = 1 << 20,
         seal_seconds: float = 3600.0,
+        entry_bytes_max: int = 1 << 25,
     ) -> None:
         options = LogOptions(
             segment_bytes=segment_bytes,
+            entry_bytes_max=entry_bytes_max,
             cache_bytes=cache_bytes,
             full_retry_seconds=0.01,
             seal_seconds=seal_seconds,

@@ -9,13 +9,14 @@ import grpc
 import pytest
 from e2e.harness.ports import free_addresses
 
+from headrace_protos.raftlog.v1.transport_pb2 import Frame, OpenRequest, StreamPlace
+from headrace_protos.raftlog.v1.transport_pb2_grpc import RaftTransportStub
 from headrace_raftlog.model.errors import CloneError, ForgottenError
 from headrace_raftlog.model.limits import FRAME_GATHER_TURNS
 from headrace_raftlog.model.message import Message
+from headrace_raftlog.model.pieces import Parted
 from headrace_raftlog.transport.frame_connection import FrameConnection, open_frames
 from headrace_raftlog.transport.identity import StreamIdentity
-from headrace_raftlog.transport.pb.transport_pb2 import Frame, OpenRequest, StreamPlace
-from headrace_raftlog.transport.pb.transport_pb2_grpc import RaftTransportStub
 from headrace_raftlog.transport.security import NoSecurity, Security
 from headrace_raftlog.transport.transport import Transport
 
@@ -51,9 +52,13 @@ class Recorder:
     def __init__(self) -> None:
         self.messages: list[Message] = []
         self.payloads: list[tuple[int, bytes]] = []
+        self.parted: list[tuple[int, Parted]] = []
+        self.cut = 0  # where large payloads are parted
+        self.room = 0
         self.peers: list[tuple[int, bool, int]] = []
         self.met: list[StreamIdentity] = []
         self.removals = 0
+        self.rivals: list[tuple[StreamIdentity, str]] = []
         self.strangers: list[StreamIdentity] = []
         self.reasons: list[ForgottenError | CloneError] = []
         self.failures: list[BaseException] = []
@@ -72,6 +77,10 @@ class Recorder:
         self._changed.set()
         return f"node {stranger.node} may come later"
 
+    def on_rival(self, peer: StreamIdentity, text: str) -> None:
+        self.rivals.append((peer, text))
+        self._changed.set()
+
     def on_removed(self) -> None:
         self.removals += 1
         self._changed.set()
@@ -82,6 +91,13 @@ class Recorder:
 
     def on_payload(self, peer: int, payload: bytes) -> None:
         self.payloads.append((peer, payload))
+        self._changed.set()
+
+    def part(self, head: bytes, size: int) -> tuple[int, int]:
+        return self.cut, self.room
+
+    def on_parted(self, peer: int, payload: Parted) -> None:
+        self.parted.append((peer, payload))
         self._changed.set()
 
     def on_peer(self, peer: int, up: bool, boot: int) -> None:

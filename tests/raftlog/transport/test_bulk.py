@@ -9,6 +9,14 @@ from typing import Any
 
 import pytest
 
+from headrace_protos.raftlog.v1.transport_pb2 import (
+    EntriesRequest,
+    IndexRange,
+    LiveSteps,
+    SnapshotHeader,
+    SnapshotPart,
+    StoredEntry,
+)
 from headrace_raftlog.model.entry import Entry
 from headrace_raftlog.model.limits import (
     BULK_CHUNK_BYTES,
@@ -30,14 +38,6 @@ from headrace_raftlog.transport.bulk_client import (
 from headrace_raftlog.transport.bulk_server import _header
 from headrace_raftlog.transport.codec import FrameError
 from headrace_raftlog.transport.identity import StreamIdentity, StreamRefusedError
-from headrace_raftlog.transport.pb.transport_pb2 import (
-    EntriesRequest,
-    IndexRange,
-    LiveSteps,
-    SnapshotHeader,
-    SnapshotPart,
-    StoredEntry,
-)
 from headrace_raftlog.transport.security import NoSecurity
 
 Addresses = dict[int, str]
@@ -53,7 +53,7 @@ class Source:
         self.read = 0
         self.prepared: set[int] | None = None
 
-    def snapshot(self, group: int) -> Snapshot | None:
+    async def snapshot(self, group: int) -> Snapshot | None:
         return self.newest if group == 5 else None
 
     def prepare(self, group: int, index: int, done: Callable[[], None]) -> bool:
@@ -189,7 +189,7 @@ def test_long_entry_comes_in_pieces_that_each_show_progress(
             "entry 2 comes before the end of 1",
         ),
         ([StoredEntry(index=1, term=1, more=True)], "pieces without end"),
-        ([StoredEntry(index=1, term=1, data=bytes(1 << 20), more=True)] * 33, "without end"),
+        ([StoredEntry(index=1, term=1, data=bytes(1 << 20), more=True)] * 514, "without end"),
     ],
 )
 def test_pieces_that_do_not_fit_are_refused(raws: list[StoredEntry], text: str) -> None:

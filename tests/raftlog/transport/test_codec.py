@@ -4,12 +4,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from headrace_protos.raftlog.v1.transport_pb2 import Frame
 from headrace_raftlog.model.entry import Entry
 from headrace_raftlog.model.limits import ENTRY_BYTES_MAX
 from headrace_raftlog.model.membership import Membership, member_id
 from headrace_raftlog.model.message import APPEND, HEARTBEAT, JOIN, SNAPSHOT, Message
 from headrace_raftlog.transport.codec import FrameError, add_message, read_messages
-from headrace_raftlog.transport.pb.transport_pb2 import Frame
 
 INDEX = st.integers(0, 2**40)
 

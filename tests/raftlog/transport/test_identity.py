@@ -2,11 +2,13 @@ from __future__ import annotations
 
 import pytest
 
+from headrace_raftlog.model.limits import ENTRY_BYTES_MAX
 from headrace_raftlog.transport.identity import (
     ADDRESS_KEY,
     BOOT_KEY,
     CLUSTER_KEY,
     DISK_KEY,
+    ENTRY_KEY,
     FORMED_KEY,
     GENERATION_KEY,
     NAME_KEY,
@@ -16,6 +18,7 @@ from headrace_raftlog.transport.identity import (
     REJOINS_KEY,
     STARTS_KEY,
     TARGET_KEY,
+    ApartError,
     StreamIdentity,
     StreamRefusedError,
 )
@@ -53,7 +56,7 @@ def test_wrong_metadata_is_refused_by_name(key: str, value: str, text: str) -> N
         HERE.check(tuple((GOOD | {key: value}).items()), (1, 3))
 
 
-OPTIONAL = (NAME_KEY, ADDRESS_KEY, PROCESS_KEY, STARTS_KEY, REJOINS_KEY)
+OPTIONAL = (NAME_KEY, ADDRESS_KEY, PROCESS_KEY, STARTS_KEY, REJOINS_KEY, ENTRY_KEY)
 
 
 @pytest.mark.parametrize("key", [key for key in GOOD if key not in OPTIONAL])
@@ -96,8 +99,50 @@ def test_clusters_that_were_founded_apart_do_not_mix() -> None:
         HERE.check(alone.metadata(2), (1, 3))
 
 
+def test_second_cluster_of_a_node_that_lost_its_disk_is_told_from_the_first() -> None:
+    first = StreamIdentity("c", 2, 5, 22, {1: 11})  # joined later, hence not a founder
+    second = StreamIdentity("c", 1, 1, 77, {1: 77})
+    assert second.is_apart(first)
+    assert second.yields_to(first)
+    assert not first.yields_to(second)
+    for here, there in ((first, second), (second, first)):
+        with pytest.raises(
+            ApartError, match=r"^cluster 'c' was founded twice.*Stop node 1"
+        ) as found:
+            here.check(there.metadata(here.node), (1, 2))
+        assert found.value.other == there
+        assert "Keep the data of node 2" in str(found.value)
+
+
+@pytest.mark.parametrize(
+    ("here", "there"),
+    [
+        (StreamIdentity("c", 1, 5, 11, {1: 11}), StreamIdentity("c", 2, 5, 22, {1: 11})),
+        (StreamIdentity("c", 1, 5, 11), StreamIdentity("c", 2, 5, 22, {1: 99})),
+        (StreamIdentity("c", 1, 5, 11, {1: 11}), StreamIdentity("c", 2, 5, 22)),
+        (StreamIdentity("c", 1, 5, 11, {1: 11}), StreamIdentity("c", 2, 5, 22, {3: 33})),
+        # Both say that the other one has lost a disk: an old copy may have been put back.
+        (
+            StreamIdentity("c", 1, 5, 71, {1: 71, 2: 72}),
+            StreamIdentity("c", 2, 5, 22, {1: 11, 2: 22}),
+        ),
+    ],
+)
+def test_neither_of_two_nodes_gives_way_where_nobody_founded_again_or_both_did(
+    here: StreamIdentity, there: StreamIdentity
+) -> None:
+    assert not here.yields_to(there)
+    assert not there.yields_to(here)
+
+
 def test_end_that_waits_to_belong_is_taken_whatever_its_disk() -> None:
     new = StreamIdentity("c", 1, 1, 77)
     assert HERE.check(new.metadata(2), (1, 3)) == new
     waiting = StreamIdentity("c", 2, 1, 22)
     assert waiting.check(THERE.metadata(2), (1, 3)) == THERE
+
+
+def test_node_that_does_not_say_how_long_entries_are_takes_those_of_earlier_releases() -> None:
+    assert HERE.check(tuple(GOOD.items()), (1, 3)).entry_bytes_max == ENTRY_BYTES_MAX
+    older = tuple((key, value) for key, value in GOOD.items() if key != ENTRY_KEY)
+    assert HERE.check(older, (1, 3)).entry_bytes_max == 32 << 20

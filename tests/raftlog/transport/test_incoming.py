@@ -13,6 +13,13 @@ from typing import Any
 import pytest
 import uvloop
 
+from headrace_protos.raftlog.v1.transport_pb2 import (
+    Frame,
+    MessageKind,
+    OpenRequest,
+    RaftMessage,
+    StreamPlace,
+)
 from headrace_raftlog.model.limits import (
     FRAME_BYTES_MAX,
     STREAM_CALLERS_MAX,
@@ -22,13 +29,6 @@ from headrace_raftlog.model.message import APPEND, Message
 from headrace_raftlog.transport.frame_connection import FrameConnection, open_frames
 from headrace_raftlog.transport.frame_listener import ACCEPTED
 from headrace_raftlog.transport.identity import StreamIdentity
-from headrace_raftlog.transport.pb.transport_pb2 import (
-    Frame,
-    MessageKind,
-    OpenRequest,
-    RaftMessage,
-    StreamPlace,
-)
 from headrace_raftlog.transport.security import NoSecurity
 from headrace_raftlog.transport.transport import Transport
 
@@ -116,8 +116,14 @@ def test_a_ticket_is_worth_nothing_late_or_once_its_node_was_removed(
 
 
 def test_who_was_told_an_older_identity_has_to_ask_again(
-    node_type: Any, caller_type: Any, addresses: Addresses, identity_of: Identify
+    node_type: Any,
+    caller_type: Any,
+    addresses: Addresses,
+    identity_of: Identify,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
+    caplog.set_level("INFO")
+
     class Context:
         """A call during whose answer the node joins the cluster."""
 
@@ -142,6 +148,12 @@ def test_who_was_told_an_older_identity_has_to_ask_again(
         caller = caller_type(identity_of(2), addresses[1], 1)
         await caller.refused(place)
         assert not one.events.met
+        [told] = [r for r in caplog.records if "withdrawn" in r.message]
+        assert told.levelname == "INFO"
+        assert told.message.startswith("node 2 came with a ticket that was withdrawn")
+        assert "no ticket that counts" not in caplog.text
+        await caller_type(identity_of(2), addresses[1], 1).refused(place)  # known once
+        assert "no ticket that counts" in caplog.text
         await caller.enter()
         await one.events.until(lambda: [met.node for met in one.events.met] == [2])
         await one.stop()

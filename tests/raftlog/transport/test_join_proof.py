@@ -9,6 +9,18 @@ from typing import Any
 import grpc
 import pytest
 
+from headrace_protos.raftlog.v1.join_proof_pb2 import ChallengeAnswer
+from headrace_protos.raftlog.v1.join_proof_pb2_grpc import (
+    JoinProofServicer,
+    add_JoinProofServicer_to_server,
+)
+from headrace_protos.raftlog.v1.transport_pb2 import OpenRequest, SnapshotRequest, StreamPlace
+from headrace_protos.raftlog.v1.transport_pb2_grpc import (
+    RaftBulkStub,
+    RaftTransportServicer,
+    RaftTransportStub,
+    add_RaftTransportServicer_to_server,
+)
 from headrace_raftlog.model.join_secret import JoinSecrets
 from headrace_raftlog.model.limits import CHALLENGE_S_MAX, STREAM_TICKET_BYTES
 from headrace_raftlog.transport.identity import REMOVED_KEY, StreamIdentity
@@ -18,18 +30,6 @@ from headrace_raftlog.transport.join_proof import (
     JoinProof,
     Proof,
     UnprovenError,
-)
-from headrace_raftlog.transport.pb.join_proof_pb2 import ChallengeAnswer
-from headrace_raftlog.transport.pb.join_proof_pb2_grpc import (
-    JoinProofServicer,
-    add_JoinProofServicer_to_server,
-)
-from headrace_raftlog.transport.pb.transport_pb2 import OpenRequest, SnapshotRequest, StreamPlace
-from headrace_raftlog.transport.pb.transport_pb2_grpc import (
-    RaftBulkStub,
-    RaftTransportServicer,
-    RaftTransportStub,
-    add_RaftTransportServicer_to_server,
 )
 from headrace_raftlog.transport.security import NoSecurity
 

@@ -1,16 +1,19 @@
 from __future__ import annotations
 
+import pytest
+
 from headrace_raftlog.model.entry import Entry
 from headrace_raftlog.model.limits import (
     FRAME_LARGE_BYTES_TARGET,
-    FRAME_QUICK_BYTES_TARGET,
+    FRAME_PIECE_BYTES_MIN,
     MESSAGE_OVERHEAD_BYTES,
 )
-from headrace_raftlog.model.message import APPEND, HEARTBEAT, Message
+from headrace_raftlog.model.message import APPEND, HEARTBEAT, HEARTBEAT_REPLY, VOTE, Message
+from headrace_raftlog.model.pieces import Pieces
+from headrace_raftlog.transport.large_frame import LargeFrame
 from headrace_raftlog.transport.outbox import Outbox
-from headrace_raftlog.transport.pb.transport_pb2 import Frame
 
-LARGE = b"x" * FRAME_QUICK_BYTES_TARGET
+LARGE = b"x" * FRAME_PIECE_BYTES_MIN
 
 
 def heartbeat(group: int) -> Message:
@@ -22,7 +25,7 @@ def append(data: bytes, group: int = 1, term: int = 1, index: int = 0) -> Messag
     return Message(APPEND, group, 1, 2, term, index=index, entries=entries)
 
 
-def large_frame(outbox: Outbox) -> Frame:
+def large_frame(outbox: Outbox) -> LargeFrame:
     frame = outbox.next_large_frame()
     assert frame is not None
     outbox.large_frame_sent()
@@ -68,14 +71,14 @@ def test_one_item_above_the_bound_is_taken_alone_and_heartbeats_still_are() -> N
 
 def test_quick_frames_are_cut_near_their_target_and_no_queue_starves() -> None:
     outbox = Outbox()
-    piece = b"x" * (FRAME_QUICK_BYTES_TARGET // 5)
+    piece = b"x" * (FRAME_PIECE_BYTES_MIN // 5)
     for group in range(6):
         outbox.post(append(piece, group))
         outbox.send(piece)
     counts = []
     while not outbox.is_empty():
         frame = outbox.next_frame()
-        assert frame.ByteSize() <= 2 * FRAME_QUICK_BYTES_TARGET
+        assert frame.ByteSize() <= 2 * FRAME_PIECE_BYTES_MIN
         counts.append((len(frame.messages), len(frame.application)))
     assert counts == [(4, 4), (2, 2)]
 
@@ -134,7 +137,7 @@ def test_payloads_stay_in_order_whatever_their_sizes() -> None:
     for payload in sent:
         outbox.send(payload)
     assert outbox.next_large_frame() is None
-    arrived = list(outbox.next_frame().application)
+    arrived: list[bytes | Pieces] = list(outbox.next_frame().application)
     frame = outbox.next_large_frame()
     assert frame is not None
     outbox.send(b"e")
@@ -169,3 +172,46 @@ def test_clear_drops_everything() -> None:
     assert outbox.control_bytes == outbox.raft_bytes == outbox.application_bytes == 0
     outbox.send(b"y")
     assert list(outbox.next_frame().application) == [b"y"]
+
+
+@pytest.mark.parametrize("kind", [HEARTBEAT, HEARTBEAT_REPLY])
+def test_of_heartbeats_that_wait_the_newest_leaves(kind: int) -> None:
+    outbox = Outbox()
+    outbox.post(Message(VOTE, 1, 1, 2, 1))
+    for beat in range(1, 1001):
+        context = 7 if beat == 900 else 0
+        assert outbox.post(Message(kind, 1, 1, 2, 1, commit=beat, index=beat, context=context))
+        assert outbox.post(Message(kind, 2, 1, 2, 1, commit=beat, quiesce=beat == 1000))
+    assert outbox.control_bytes == 3 * MESSAGE_OVERHEAD_BYTES
+    _, first, second = outbox.next_frame().messages
+    assert (first.group, first.commit, first.index, first.context) == (1, 1000, 1000, 7)
+    assert (second.group, second.commit, second.quiesce) == (2, 1000, True)
+    assert outbox.is_empty()
+    assert outbox.control_bytes == 0
+    outbox.post(Message(kind, 1, 1, 2, 1, commit=1001))
+    assert [m.commit for m in outbox.next_frame().messages] == [1001]
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        Message(HEARTBEAT, 1, 1, 2, 2),
+        Message(HEARTBEAT, 1, 3, 2, 1),
+        Message(HEARTBEAT, 1, 1, 3, 1),
+        Message(HEARTBEAT, 1, 1, 2, 1, reject=True),
+        Message(HEARTBEAT_REPLY, 1, 1, 2, 1),
+    ],
+)
+def test_heartbeat_of_another_leadership_leaves_besides(other: Message) -> None:
+    outbox = Outbox()
+    outbox.post(heartbeat(1))
+    outbox.post(other)
+    assert len(outbox.next_frame().messages) == 2
+
+
+def test_heartbeats_that_were_dropped_are_not_waited_for() -> None:
+    outbox = Outbox()
+    outbox.post(heartbeat(1))
+    outbox.clear()
+    outbox.post(heartbeat(1))
+    assert len(outbox.next_frame().messages) == 1

@@ -79,6 +79,16 @@ def test_second_process_is_named_a_clone_while_the_first_runs() -> None:
     known.judge(process(9, 90, (9, 500)), first)  # restarted, and that is not noticed yet
 
 
+def test_disks_that_are_only_told_of_do_not_stand_for_the_one_that_was_met() -> None:
+    known = memory()
+    for disk in range(100, 100 + DISKS_REMEMBERED_MAX):
+        known.told(3, Mark(disk, 1, 90, 5), None)
+    (*_, last) = known.marks()[3]
+    assert last == Mark(DISK, 8, 80, 500)
+    again = PeerMemory(1, known.marks())
+    assert again.met(process(9, 90, (9, 500))) == 0
+
+
 def test_nodes_of_an_earlier_release_are_not_judged() -> None:
     known = memory()
     earlier = StreamIdentity("c", 3, 9, DISK, {3: DISK})
@@ -120,6 +130,31 @@ def test_only_what_has_changed_is_news() -> None:
     known.heard(process(8, 80), 501)
     assert known.news() == [(3, Mark(DISK, 8, 80, 501))]
     assert known.everything() == [(3, Mark(DISK, 8, 80, 501))]
+
+
+def test_batch_that_was_heard_is_a_change_until_it_was_taken() -> None:
+    known = memory()
+    changes: list[bool] = []
+    known.changed = False
+    changes.append(known.changed)
+    known.heard(process(8, 80), 501)
+    known.heard(process(8, 80), 400)
+    changes.append(known.changed)
+    known.changed = False
+    changes.append(known.changed)
+    assert known.marks() == {3: (Mark(DISK, 8, 80, 501),)}
+    changes.append(known.changed)
+    assert changes == [False, True, False, False]
+
+
+def test_batch_that_was_heard_counts_for_whoever_comes_next() -> None:
+    known = memory()
+    known.heard(process(8, 80), 501)
+    with pytest.raises(ForgottenDiskError, match="has heard of batch 501"):
+        known.judge(process(9, 90, (9, 500)), None)
+    known.heard(process(8, 80), 502)
+    known.met(process(9, 90, (9, 502)))
+    assert known.marks() == {3: (Mark(DISK, 9, 90, 502),)}
 
 
 # What other nodes tell
@@ -172,3 +207,18 @@ def test_of_two_processes_that_began_alike_all_nodes_keep_the_same() -> None:
     [(_, mark_there)] = there.news()
     assert there.told(3, mark, other)
     assert not here.told(3, mark_there, one)
+
+
+def test_node_that_comes_with_another_disk_is_noticed_once() -> None:
+    known = memory()
+    anew = process(1, 90, (1, 0), disk=34)
+    known.told(3, Mark(34, 1, 90, 5), None)  # somebody else has met it first
+    assert known.met(anew) == DISK
+    assert known.met(anew) == 0
+    later = PeerMemory(1, known.marks())
+    assert later.met(process(2, 91, (1, 0), (2, 9), disk=34)) == 0
+    assert later.met(process(1, 92, (1, 0), disk=35)) == 34
+
+
+def test_node_that_was_never_met_has_no_former_disk() -> None:
+    assert PeerMemory(1).met(process(8, 80, (8, 300))) == 0

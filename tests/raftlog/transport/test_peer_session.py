@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from headrace_raftlog.model.limits import INBOX_HELD_BYTES_MAX
-from headrace_raftlog.model.message import HEARTBEAT, Message
+from headrace_protos.raftlog.v1.transport_pb2 import Frame, MessageKind, RaftMessage
+from headrace_raftlog.model.entry import Entry
+from headrace_raftlog.model.limits import CLONE_HEARD_S, ENTRY_BYTES_PLAIN, INBOX_HELD_BYTES_MAX
+from headrace_raftlog.model.message import APPEND, HEARTBEAT, Message
 from headrace_raftlog.transport.codec import FrameError
-from headrace_raftlog.transport.identity import StreamIdentity
-from headrace_raftlog.transport.pb.transport_pb2 import Frame, MessageKind, RaftMessage
+from headrace_raftlog.transport.identity import (
+    CloneRefusedError,
+    StreamIdentity,
+    StreamRefusedError,
+)
 from headrace_raftlog.transport.peer_session import PeerSession
 
 Identify = Callable[..., StreamIdentity]
@@ -82,6 +88,37 @@ def test_what_is_held_does_not_outlive_its_stream(
     session.received(second, Frame(application=[b"new"]))
     connect(session)
     assert events.payloads == [(2, b"new")]
+
+
+def test_one_frame_is_held_however_long_it_is(
+    session: PeerSession, events: Any, two: StreamIdentity, connect: Callable[..., None]
+) -> None:
+    stream = session.accept(two)
+    session.received(stream, Frame(application=[bytes(INBOX_HELD_BYTES_MAX + 1)]))
+    connect(session)
+    assert [len(payload) for _, payload in events.payloads] == [INBOX_HELD_BYTES_MAX + 1]
+
+
+def test_peer_of_an_earlier_release_is_sent_nothing_for_which_it_would_end_the_stream(
+    session: PeerSession,
+    two: StreamIdentity,
+    connect: Callable[..., None],
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    older = replace(two, entry_bytes_max=ENTRY_BYTES_PLAIN)
+    session.accept(older)
+    connect(session, older)
+    longest, longer = bytes(ENTRY_BYTES_PLAIN), bytes(ENTRY_BYTES_PLAIN + 1)
+    assert not session.send(longer)
+    assert not session.send(longer + b"x"), "of another size, told of once"
+    assert session.send(longest)
+    assert not session.post(Message(APPEND, 1, 1, 2, 1, entries=[Entry(1, 1, 0, longer)]))
+    assert session.post(Message(APPEND, 1, 1, 2, 1, entries=[Entry(1, 1, 0, longest)]))
+    assert len([each for each in caplog.records if "until it is upgraded" in each.message]) == 1
+    session.link_lost()
+    session.accept(two)
+    connect(session)
+    assert session.send(longer)
 
 
 def test_frame_that_is_too_much_to_hold_leaves_nothing_behind(
@@ -188,6 +225,58 @@ def test_equal_boot_counts_of_two_disks_make_no_session(
     assert session.generation == 99
 
 
+class Copied:
+    """A session with a node of which a second process calls, started from a copy of its disk."""
+
+    def __init__(self, events: Any, identity_of: Identify) -> None:
+        self.now = 100.0
+        self.session = PeerSession(2, "127.0.0.1:1", identity_of(1), events, lambda: self.now)
+        self.first = replace(identity_of(2), process=70)
+        self.second = replace(identity_of(2, 2), process=80, starts=((1, 0), (2, 0)))
+        self.stream = self.session.accept(self.first)
+
+    def hear(self) -> None:
+        """Receive a beat of the first process."""
+        self.session.received(self.stream, Frame())
+
+
+@pytest.fixture
+def copied(events: Any, identity_of: Identify) -> Copied:
+    return Copied(events, identity_of)
+
+
+def test_second_process_waits_until_the_first_has_gone(copied: Copied) -> None:
+    with pytest.raises(StreamRefusedError, match="still heard") as refused:
+        copied.session.judge(copied.second)
+    assert not isinstance(refused.value, CloneRefusedError)
+    copied.session.ended(copied.stream)
+    copied.session.judge(copied.second)
+
+
+def test_second_process_is_a_copy_once_the_first_was_heard_long_enough(copied: Copied) -> None:
+    for expected in (StreamRefusedError, StreamRefusedError, CloneRefusedError):
+        with pytest.raises(expected) as refused:
+            copied.session.judge(copied.second)
+        assert type(refused.value) is expected
+        copied.now += CLONE_HEARD_S * 0.6
+        copied.hear()
+    copied.session.judge(copied.first)
+    assert copied.stream.open
+
+
+def test_time_in_which_this_process_stood_still_makes_nobody_a_copy(copied: Copied) -> None:
+    with pytest.raises(StreamRefusedError):
+        copied.session.judge(copied.second)
+    copied.now += 2 * CLONE_HEARD_S
+    copied.session.check_liveness(1.0, 2 * CLONE_HEARD_S)
+    with pytest.raises(StreamRefusedError) as refused:
+        copied.session.judge(copied.second)
+    assert not isinstance(refused.value, CloneRefusedError)
+    copied.now += 1.5
+    copied.session.check_liveness(1.0, 0.0)
+    copied.session.judge(copied.second)
+
+
 def test_end_that_does_not_belong_to_the_cluster_is_met_but_not_up(
     session: PeerSession, events: Any, connect: Callable[..., None], identity_of: Identify
 ) -> None:
@@ -204,3 +293,17 @@ def test_end_that_does_not_belong_to_the_cluster_is_met_but_not_up(
     connect(session)
     assert events.peers == [(2, True, 1)]
     assert session.generation == 0
+
+
+def test_peer_that_comes_back_on_another_disk_is_a_warning(
+    session: PeerSession, two: StreamIdentity, caplog: pytest.LogCaptureFixture
+) -> None:
+    first = replace(two, process=5)
+    session.accept(first)
+    session.accept(replace(first, process=6, boot=2))
+    assert not [m for m in caplog.messages if "another disk" in m]
+    session.accept(replace(first, process=7, boot=1, disk=0xBEEF))
+    session.accept(replace(first, process=7, boot=1, disk=0xBEEF))
+    [told] = [r for r in caplog.records if "another disk" in r.message]
+    assert told.levelname == "WARNING"
+    assert told.message.startswith(f"node 2 came back on another disk (beef, it was {two.disk:x})")

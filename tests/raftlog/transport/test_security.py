@@ -16,19 +16,19 @@ import pytest
 import uvloop
 from e2e.harness.authority import Authority, Pair
 
-from headrace_raftlog.model.message import HEARTBEAT, Message
-from headrace_raftlog.model.tls import NodeCertificate
-from headrace_raftlog.transport.frame_connection import open_frames
-from headrace_raftlog.transport.identity import StreamRefusedError
-from headrace_raftlog.transport.pb.transport_pb2 import (
+from headrace_protos.raftlog.v1.transport_pb2 import (
     SnapshotRequest,
     StreamPlace,
 )
-from headrace_raftlog.transport.pb.transport_pb2_grpc import (
+from headrace_protos.raftlog.v1.transport_pb2_grpc import (
     RaftBulkStub,
     RaftTransportServicer,
     add_RaftTransportServicer_to_server,
 )
+from headrace_raftlog.model.message import HEARTBEAT, Message
+from headrace_raftlog.model.tls import NodeCertificate
+from headrace_raftlog.transport.frame_connection import open_frames
+from headrace_raftlog.transport.identity import StreamRefusedError
 from headrace_raftlog.transport.security import MutualTls, NoSecurity, security_of
 
 NAMES = {1: "n1", 2: "n2", 3: "n3"}

@@ -7,8 +7,9 @@ from collections import deque
 import pytest
 
 from headrace_raftlog.model.limits import (
-    FRAGMENT_BYTES_MAX,
     FRAME_ACK_BYTES,
+    FRAME_PIECE_BYTES_MIN,
+    FRAME_PIECE_PARTS,
     SEND_DELAY_S_MAX,
     SEND_WINDOW_BYTES_MAX,
     SEND_WINDOW_BYTES_MIN,
@@ -19,12 +20,12 @@ MBIT = 125_000  # octets a second
 
 
 class Link:
-    """A queue without end before a line of a fixed rate, filled with fragments while it may be.
+    """A queue without end before a line of a fixed rate, filled with pieces while it may be.
 
     Attributes:
         now: seconds.
         arrived: octets at the other end.
-        longest_s: longest that a fragment took from its sender to its receiver.
+        longest_s: longest that a piece took from its sender to its receiver.
     """
 
     def __init__(self, rate: float, travel_s: float) -> None:
@@ -35,24 +36,25 @@ class Link:
         self._rate = rate
         self._travel_s = travel_s
         self._free_at = 0.0
-        self._under_way: deque[tuple[float, float]] = deque()  # sent, acknowledged
+        self._under_way: deque[tuple[float, float, int]] = deque()  # sent, acknowledged, octets
 
     def run(self, seconds: float) -> None:
         until = self.now + seconds
         while self.now < until:
             while self.window.is_open:
                 self._send()
-            sent, self.now = self._under_way.popleft()
+            sent, self.now, size = self._under_way.popleft()
             self.longest_s = max(self.longest_s, self.now - sent)
             before = self.arrived // FRAME_ACK_BYTES
-            self.arrived += FRAGMENT_BYTES_MAX
+            self.arrived += size
             count = self.arrived // FRAME_ACK_BYTES - before
             assert self.window.acknowledged(count, self.now, bool(self._under_way))
 
     def _send(self) -> None:
-        self._free_at = max(self._free_at, self.now) + FRAGMENT_BYTES_MAX / self._rate
-        self._under_way.append((self.now, self._free_at + self._travel_s))
-        self.window.sent(FRAGMENT_BYTES_MAX, self.now)
+        size = self.window.piece_bytes
+        self._free_at = max(self._free_at, self.now) + size / self._rate
+        self._under_way.append((self.now, self._free_at + self._travel_s, size))
+        self.window.sent(size, self.now)
 
 
 @pytest.mark.parametrize("rate", [1 * MBIT, 5 * MBIT, 50 * MBIT])
@@ -68,10 +70,19 @@ def test_slow_link_is_filled_and_nothing_waits_long_before_a_heartbeat(
     assert link.longest_s < travel_s + max(2.5 * SEND_DELAY_S_MAX, 2 * floor_s)
 
 
-def test_fast_link_gets_the_whole_window() -> None:
+def test_fast_link_gets_the_whole_window_in_large_pieces() -> None:
     link = Link(8000 * MBIT, 0.0005)
+    assert link.window.piece_bytes == FRAME_PIECE_BYTES_MIN
     link.run(1)
     assert link.window.size == SEND_WINDOW_BYTES_MAX
+    assert link.window.piece_bytes == SEND_WINDOW_BYTES_MAX // FRAME_PIECE_PARTS
+
+
+def test_piece_never_takes_a_slow_link_longer_than_a_heartbeat_may_wait() -> None:
+    link = Link(5 * MBIT, 0.0005)
+    for _ in range(30):
+        link.run(1)
+        assert link.window.piece_bytes / (5 * MBIT) < SEND_DELAY_S_MAX / 4
 
 
 def test_link_that_slows_down_shrinks_the_window_once_a_round_trip() -> None:

@@ -195,7 +195,7 @@ def test_node_that_reaches_the_wrong_address_logs_the_refusal_once(
         other = node_type(2, {2: addresses[2]}, cluster="another")
         one = node_type(1, addresses)
         watch = RefusalWatch()
-        server_log = logging.getLogger("headrace_raftlog.transport.server")
+        server_log = logging.getLogger("headrace.cluster")
         server_log.addHandler(watch)
         try:
             await other.start()
@@ -269,7 +269,9 @@ def test_port_in_use_is_named(node_type: Any, addresses: Addresses) -> None:
         one = node_type(1, addresses)
         await one.start()
         other = node_type(2, {2: addresses[1], 1: addresses[3]})
-        with pytest.raises(OSError, match=f"cannot listen on {addresses[1]}"):
+        with pytest.raises(
+            OSError, match=f"cannot listen on {addresses[1]} .*: address already in use"
+        ):
             await other.start()
         await one.stop()
 
@@ -287,6 +289,47 @@ def test_large_payloads_fit_a_frame_and_a_slow_peer_fills_the_lane(
         one.transport.flush()
         await two.events.until(lambda: bool(two.events.payloads))
         assert two.events.payloads == [(1, big)]
+        await stop_all(nodes)
+
+    asyncio.run(body())
+
+
+def test_how_far_a_log_is_synced_is_said_once_on_each_connection(
+    node_type: Any, addresses: Addresses
+) -> None:
+    async def body() -> None:
+        one, two = nodes = [node_type(node, addresses) for node in (1, 2)]
+        link = one.transport.sessions[2].link
+        link.synced = lambda: 7
+        for node in nodes:
+            await node.start()
+        said: list[int] = []
+        receiver = two.transport.sessions[1]
+        receive = receiver.received
+
+        def note(stream: Any, frame: Any, bodies: Any) -> None:
+            said.append(frame.synced)
+            receive(stream, frame, bodies)
+
+        receiver.received = note
+        await two.up(1)
+        await one.up(2)
+        assert one.transport.send(2, b"first")
+        await two.events.until(lambda: two.events.payloads == [(1, b"first")])
+        assert receiver._incoming.synced == 7
+        link.reset()
+        await two.events.until(lambda: two.events.peers[-2:] == [(1, False, 1), (1, True, 1)])
+        await one.events.until(lambda: one.events.peers[-1] == (2, True, 1))
+        assert one.transport.send(2, b"second")
+        await two.events.until(lambda: two.events.payloads[-1] == (1, b"second"))
+        assert receiver._incoming.synced == 7
+        assert one.transport.send(2, b"third")
+        await two.events.until(lambda: two.events.payloads[-1] == (1, b"third"))
+        assert said.count(7) <= 2 < len(said)
+        link.synced = lambda: 8
+        assert one.transport.send(2, b"fourth")
+        await two.events.until(lambda: two.events.payloads[-1] == (1, b"fourth"))
+        assert receiver._incoming.synced == 8
         await stop_all(nodes)
 
     asyncio.run(body())

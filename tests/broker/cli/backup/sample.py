@@ -23,7 +23,7 @@ from headrace_broker.cli.backup.manifest import (
 from headrace_broker.cli.backup.store import DirectoryStore, Store
 from headrace_broker.codecs.batch import encode_batch
 from headrace_broker.model.message import Publish
-from headrace_broker.runtime.backup_chunk import Head, pack_head
+from headrace_broker.runtime.backup.chunk import Head, pack_head
 
 PLAIN = b"\x00\x00"
 ROUTE = b"\x02ex\x03key"

@@ -18,15 +18,15 @@ from headrace_broker.cli.backup.cluster import (
     PointLostError,
     QueueGoneError,
 )
-from headrace_broker.cli.client_tls import ClientTls
-from headrace_broker.cli.session import (
+from headrace_broker.cli.session.client_tls import ClientTls
+from headrace_broker.cli.session.session import (
     EXIT_NOT_ALLOWED,
     EXIT_REFUSED,
     EXIT_UNAVAILABLE,
     CommandError,
 )
-from headrace_broker.gateways.grpc.errors import CallError
-from headrace_broker.gateways.grpc.pb import backup_pb2 as pb
+from headrace_broker.gateways.grpc.server.errors import CallError
+from headrace_protos.broker.v1 import backup_pb2 as pb
 
 CODE = grpc.StatusCode
 

@@ -11,7 +11,7 @@ from tests.broker.cli.backup.sample import backup_at
 
 from headrace_broker.cli.backup.manifest import MANIFEST
 from headrace_broker.cli.main import main
-from headrace_broker.cli.session import EXIT_NOT_FOUND, EXIT_UNAVAILABLE
+from headrace_broker.cli.session.session import EXIT_NOT_FOUND, EXIT_UNAVAILABLE
 
 EXIT_DAMAGED = 6
 

@@ -14,7 +14,7 @@ from headrace_broker.cli.backup.chosen_definitions import of_queues
 from headrace_broker.cli.backup.manifest import QueueBackup
 from headrace_broker.cli.backup.putting_back import Outcome, PuttingBack, for_restoring
 from headrace_broker.cli.backup.rate import Rate
-from headrace_broker.cli.session import CommandError
+from headrace_broker.cli.session.session import CommandError
 from headrace_broker.codecs.batch import (
     batch_count,
     check_batch,
@@ -23,9 +23,9 @@ from headrace_broker.codecs.batch import (
     message_route,
 )
 from headrace_broker.core.property_reader import PropertyReader, header_int
-from headrace_broker.gateways.grpc.pb import backup_pb2 as pb
-from headrace_broker.gateways.grpc.pb.message_pb2 import Range
-from headrace_broker.gateways.grpc.pb.messaging_pb2 import (
+from headrace_protos.broker.v1 import backup_pb2 as pb
+from headrace_protos.broker.v1.message_pb2 import Range
+from headrace_protos.broker.v1.messaging_pb2 import (
     Confirmed,
     PublishOpened,
     PublishResponse,

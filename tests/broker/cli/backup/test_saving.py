@@ -14,9 +14,9 @@ from headrace_broker.cli.backup.rate import Rate
 from headrace_broker.cli.backup.saving import POINTS_MAX, Saving
 from headrace_broker.cli.backup.store import DirectoryStore
 from headrace_broker.cli.backup.verifying import read_file, verify
-from headrace_broker.cli.session import CommandError
+from headrace_broker.cli.session.session import CommandError
 from headrace_broker.codecs.batch import message_body
-from headrace_broker.gateways.grpc.pb import backup_pb2 as pb
+from headrace_protos.broker.v1 import backup_pb2 as pb
 
 
 class KilledError(Exception):

@@ -26,7 +26,7 @@ from headrace_client import (
     UnroutableError,
 )
 from headrace_client.loop_thread import LoopThread
-from headrace_client.pb import topology_pb2 as topology
+from headrace_protos.broker.v1 import topology_pb2 as topology
 
 new_broker: Any = FakeBroker  # its methods are made at run time
 SECONDS = 60

@@ -10,7 +10,7 @@ import pytest
 from aiormq import exceptions
 
 from headrace_broker.cli.load.amqp import failure
-from headrace_broker.cli.load.letter import Taken, json_line, properties_of, text_line
+from headrace_broker.cli.load.load_client import Taken, json_line, properties_of, text_line
 
 
 def test_properties_have_the_types_of_amqp() -> None:

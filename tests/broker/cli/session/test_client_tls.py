@@ -9,11 +9,11 @@ import pytest
 from click.testing import CliRunner
 from tests.broker.cli.fake_api import FakeApi
 
-from headrace_broker.cli.api_client import ApiAnswer
-from headrace_broker.cli.client_tls import ClientTls, tls_of
 from headrace_broker.cli.main import main
 from headrace_broker.cli.rabbitmqctl.command import from_environment
-from headrace_broker.cli.session import Session
+from headrace_broker.cli.session.api_client import ApiAnswer
+from headrace_broker.cli.session.client_tls import ClientTls, tls_of
+from headrace_broker.cli.session.session import Session
 
 FILES = {
     "HEADRACE_API_CA_FILE": "ca.pem",

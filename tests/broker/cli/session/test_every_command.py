@@ -11,9 +11,9 @@ from click.shell_completion import ShellComplete
 from click.testing import CliRunner
 from tests.broker.cli.fake_api import FakeApi
 
-from headrace_broker.cli.api_client import ApiAnswer, ApiError
 from headrace_broker.cli.main import main
-from headrace_broker.cli.session import ClientCommand, SessionCommand
+from headrace_broker.cli.session.api_client import ApiAnswer, ApiError
+from headrace_broker.cli.session.session import ClientCommand, SessionCommand
 
 Leaf = tuple[tuple[str, ...], click.Command]
 
@@ -40,7 +40,7 @@ WORDS = {
     "flow limits set": ["memory-high-watermark", "0.5"],
     "policy declare": ["p", "^a", "max-length=9"],
     "queue move": ["q", "1", "--to", "r"],
-    "user declare": ["u", "--no-password"],
+    "user declare": ["u", "--tags", "", "--no-password"],
     "vhost delete": ["v", "--yes"],
 }
 

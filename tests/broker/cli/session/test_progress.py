@@ -9,8 +9,8 @@ from collections.abc import Iterator
 import click
 import pytest
 
-from headrace_broker.cli import progress
-from headrace_broker.cli.progress import Gauge, gauge, poll
+from headrace_broker.cli.session import progress
+from headrace_broker.cli.session.progress import Gauge, gauge, poll
 
 
 class Terminal(io.StringIO):

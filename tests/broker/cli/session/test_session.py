@@ -10,9 +10,9 @@ import pytest
 from click.testing import CliRunner, Result
 from tests.broker.cli.fake_api import FakeApi
 
-from headrace_broker.cli import session as module
-from headrace_broker.cli.api_client import ApiAnswer, ApiError
 from headrace_broker.cli.main import main
+from headrace_broker.cli.session import session as module
+from headrace_broker.cli.session.api_client import ApiAnswer, ApiError
 
 LOGIN = ("127.0.0.1:15672", "guest", "guest")
 
@@ -165,13 +165,39 @@ def test_arguments_that_are_no_pairs_are_refused(api: FakeApi) -> None:
     assert api.asked == []
 
 
+def test_tags_that_are_not_given_stay(api: FakeApi) -> None:
+    api.answers += [ApiAnswer(200, {"tags": ["monitoring"]}), ApiAnswer(204, None)]
+    assert run("user", "declare", "u", "--no-password").exit_code == 0
+    api.answers += [ApiAnswer(404, None), ApiAnswer(201, None), ApiAnswer(204, None)]
+    assert run("user", "declare", "u", "--no-password").exit_code == 0
+    assert run("user", "declare", "u", "--tags", "", "--no-password").exit_code == 0
+    tags = [each[2]["tags"] for each in api.asked if each[0] == "PUT"]
+    assert tags == [["monitoring"], [], []]
+
+
 def test_a_new_users_password_comes_from_a_file_or_a_prompt(api: FakeApi, tmp_path: Path) -> None:
     (tmp_path / "pw").write_text("s3cret\nmore\n")
-    api.answers += [ApiAnswer(201, None)] * 2
+    api.answers += [ApiAnswer(404, None), ApiAnswer(201, None)] * 2
     assert run("user", "declare", "u", "--password-file", str(tmp_path / "pw")).exit_code == 0
     assert run("user", "declare", "u", text="typed\ntyped\n").exit_code == 0
     passwords = [each[2]["password"] for each in api.asked if each[0] == "PUT"]
     assert passwords == ["s3cret", "typed"]
+
+
+def test_a_password_is_rotated_and_sessions_end_unless_told_otherwise(
+    api: FakeApi, tmp_path: Path
+) -> None:
+    (tmp_path / "pw").write_text("s3cret\n")
+    file = ("--password-file", str(tmp_path / "pw"))
+    for options, ends, said in (
+        ((), {"end_sessions": True}, "its sessions from before end"),
+        (("--keep-sessions",), {}, "its sessions from before go on"),
+    ):
+        api.answers += [ApiAnswer(200, {"tags": ["monitoring"]}), ApiAnswer(204, None)]
+        result = run("user", "rotate", "u", *file, *options)
+        assert (result.exit_code, said in result.output) == (0, True)
+        body = {"tags": ["monitoring"], "password": "s3cret", **ends}
+        assert api.asked[-1][2] == body
 
 
 def test_a_vhost_is_not_deleted_without_a_yes(api: FakeApi) -> None:

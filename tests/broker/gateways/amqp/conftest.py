@@ -9,18 +9,18 @@ import pytest
 from pamqp import body, commands, frame, header, heartbeat
 
 from headrace_broker.codecs.method import encode_method
-from headrace_broker.gateways.amqp.connection import Connection
-from headrace_broker.gateways.amqp.consumer import Link
-from headrace_broker.gateways.amqp.shell import Shell
+from headrace_broker.gateways.amqp.connection.connection import Connection
+from headrace_broker.gateways.amqp.messages.consumer import ConsumerLink
+from headrace_broker.gateways.publishing.shell import Shell
 from headrace_broker.model.limits import OUTPUT_DELIVERY_BYTES_MAX, OUTPUT_RESUME_BYTES
 from headrace_broker.model.message import DeliveryRun
-from headrace_broker.runtime.port import (
+from headrace_broker.runtime.broker_port import Broker
+from headrace_broker.runtime.contract.port import (
     ACCEPT,
-    Broker,
     ConnectionInfo,
+    PendingConfirm,
     QueueClient,
     QueueListener,
-    Ticket,
 )
 
 HEADER = b"AMQP\x00\x00\x09\x01"
@@ -39,6 +39,7 @@ class FakeShell(Shell):
         self.reading = True
         self.timer = 0.0
         self.closed = ""
+        self.was_released = False
         self.operations: list[Coroutine[Any, Any, None]] = []
         self.later: tuple[float, Callable[[], None]] | None = None
 
@@ -80,6 +81,10 @@ class FakeShell(Shell):
 
     def start(self, operation: Coroutine[Any, Any, None]) -> None:
         self.operations.append(operation)
+
+    def released(self) -> None:
+        assert not self.was_released
+        self.was_released = True
 
     def disconnect(self) -> None:
         self.closed = self.closed or "closed"
@@ -212,9 +217,9 @@ class Kit:
 class Listener(QueueListener):
     """Hears nothing."""
 
-    def on_confirmed(self, client: QueueClient, tickets: list[Ticket]) -> None: ...
+    def on_confirmed(self, client: QueueClient, tickets: list[PendingConfirm]) -> None: ...
 
-    def on_rejected(self, client: QueueClient, tickets: list[Ticket]) -> None: ...
+    def on_rejected(self, client: QueueClient, tickets: list[PendingConfirm]) -> None: ...
 
     def on_timed_out(self, client: QueueClient, consumer: int) -> None: ...
 
@@ -226,10 +231,10 @@ class Listener(QueueListener):
 
 
 @pytest.fixture(scope="session")
-def any_link(new_broker: type[Any]) -> Link:
+def any_link(new_broker: type[Any]) -> ConsumerLink:
     """A link to some queue."""
     fakes = new_broker()
-    return Link(
+    return ConsumerLink(
         fakes.open_queue(fakes.add_queue("any").definition, Listener(), fakes.republish_account)
     )
 

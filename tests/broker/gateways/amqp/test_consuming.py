@@ -5,7 +5,7 @@ from pamqp import commands
 
 from headrace_broker.codecs.method import encode_method
 from headrace_broker.model.limits import PREFETCH_UNLIMITED
-from headrace_broker.runtime.port import ACCEPT, MODIFY_FAILED, REJECT
+from headrace_broker.runtime.contract.port import ACCEPT, MODIFY_FAILED, REJECT
 
 Ack = commands.Basic.Ack
 Cancel = commands.Basic.Cancel

@@ -6,6 +6,7 @@ import logging
 
 import pytest
 from pamqp import commands
+from tests.broker.gateways.amqp.loop import loop_turn
 
 from headrace_broker.codecs.method import encode_method
 from headrace_broker.model.limits import (
@@ -16,23 +17,11 @@ from headrace_broker.model.limits import (
     LOOP_HELD_US,
     METHOD_UNITS,
 )
-from headrace_broker.runtime.loop_watch import LoopWatch
+from headrace_broker.runtime.intake.loop_watch import LoopWatch
 
 METHODS_A_TURN = CONTROL_TURN_UNITS // METHOD_UNITS
 QOS = encode_method(1, commands.Basic.Qos(0, 10))
 HEARTBEAT = b"\x08\x00\x00\x00\x00\x00\x00\xce"
-
-
-def loop_turn(broker, *peers):
-    """One turn of the loop: what was asked for before it began, then the ends of turns."""
-    soon, broker.soon = broker.soon, []
-    for callback in soon:
-        callback()
-    for peer in peers:
-        peer.shell.step()
-        if peer.shell.woken:
-            peer.shell.woken = False
-            peer.connection.flush()
 
 
 def answers(peer):
@@ -146,11 +135,30 @@ def test_input_that_keeps_the_loop_is_counted_and_named_now_and_then(fresh, capl
     caplog.set_level(logging.WARNING)
     now = 1
     for _ in range(3):
-        watch.note(fresh.info, LOOP_HELD_US + 7000, now)
+        watch.note(fresh.info.name, fresh.info.user, LOOP_HELD_US + 7000, now)
     assert watch.held == 3
     assert [record.getMessage() for record in caplog.records] == [
-        "client of user 'guest' has kept this node's loop for 57 ms with one input; other clients "
-        "waited; 1 inputs did so since the last such line"
+        "client of user 'guest' has kept this node's loop for 57 ms with one input, or one step "
+        "of a call; other clients waited; 1 did so since the last such line"
     ]
-    watch.note(fresh.info, LOOP_HELD_US, now + LOOP_HELD_LOG_SECONDS * 1_000_000)
-    assert "3 inputs did so" in caplog.records[-1].getMessage()
+    watch.note(
+        fresh.info.name, fresh.info.user, LOOP_HELD_US, now + LOOP_HELD_LOG_SECONDS * 1_000_000
+    )
+    assert "3 did so" in caplog.records[-1].getMessage()
+
+
+def test_what_is_left_is_handled_behind_sessions_that_end(broker, fresh):
+    many = 3 * METHODS_A_TURN
+    for number in range(many):
+        broker.add_queue(f"q{number}")
+        fresh.call(1, commands.Basic.Consume(queue=f"q{number}"))
+    loop_turn(broker, fresh)
+    answers(fresh)
+    fresh.feed(encode_method(1, commands.Channel.Close(200, "", 0, 0)))
+    loop_turn(broker, fresh)
+    fresh.feed(encode_method(2, commands.Channel.Open()) + HEARTBEAT)
+    while any(queue.consumers for queue in broker.queues.values()):
+        assert "Channel.OpenOk" not in answers(fresh)
+        loop_turn(broker, fresh)
+    fresh.turn()
+    assert fresh.info.channels == 1

@@ -12,7 +12,7 @@ from pamqp import commands
 
 from headrace_broker.codecs.method import encode_method
 from headrace_broker.model.reply_code import INTERNAL_ERROR
-from headrace_broker.runtime.port import ACCEPT, REJECT
+from headrace_broker.runtime.contract.port import ACCEPT, REJECT
 
 QUEUES = ("a", "b", "c")
 names = st.sampled_from([*QUEUES * 5, "", "nope"])

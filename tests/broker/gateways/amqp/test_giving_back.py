@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from pamqp import commands
 
-from headrace_broker.runtime.port import MODIFY_FAILED, REJECT, RELEASE
+from headrace_broker.runtime.contract.port import MODIFY_FAILED, REJECT, RELEASE
 
 Ack = commands.Basic.Ack
 Consume = commands.Basic.Consume

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from typing import Any
 
 import grpc
@@ -10,18 +11,19 @@ from tests.broker.gateways.fake_queue import FakeQueue
 from tests.broker.gateways.grpc.conftest import Served, basic
 from tests.broker.gateways.grpc.lease_world import World
 
-from headrace_broker.gateways.grpc.backup import BackupService
-from headrace_broker.gateways.grpc.call import Admission
-from headrace_broker.gateways.grpc.pb import backup_pb2 as pb
-from headrace_broker.gateways.grpc.pb.backup_pb2_grpc import BackupStub
-from headrace_broker.gateways.grpc.server import GrpcServer
-from headrace_broker.model.definition import Queue
+from headrace_broker.catalog.access_backup import backup_refusal
+from headrace_broker.gateways.grpc.backup.backup import BackupService
+from headrace_broker.gateways.grpc.server.call import Admission
+from headrace_broker.gateways.grpc.server.server import GrpcServer
+from headrace_broker.model.definition import Queue, User
 from headrace_broker.model.limits import MESSAGE_BYTES_MAX
-from headrace_broker.runtime.backup_client import BackupClient
-from headrace_broker.runtime.backup_points import BackupPoints
-from headrace_broker.runtime.queue_host import QueueHost
-from headrace_broker.runtime.queue_log import MemoryQueueLog
-from headrace_broker.runtime.wire import Switchboard
+from headrace_broker.runtime.backup.client import BackupClient
+from headrace_broker.runtime.backup.points import BackupPoints
+from headrace_broker.runtime.contract.queue_log import MemoryQueueLog
+from headrace_broker.runtime.replica.queue_host import QueueHost
+from headrace_broker.runtime.session.wire import SessionRouter
+from headrace_protos.broker.v1 import backup_pb2 as pb
+from headrace_protos.broker.v1.backup_pb2_grpc import BackupStub
 
 TTL = 60_000
 ADMIN = basic("guest", "guest")
@@ -36,7 +38,11 @@ class BackupWorld(World):
         self.broker.tags = ("administrator",)
         self.hosts = {self.queue.group: self.host}
         self.short = ""
-        self.points = BackupPoints(self.hosts, lambda: 1, lambda: self.short, self.clock)
+        rules = self.broker.rules
+        for name in ("guest", "other"):
+            rules.put_user(User(name, b"", b"", ("administrator",)))
+        refusal = partial(backup_refusal, rules)
+        self.points = BackupPoints(self.hosts, lambda: 1, lambda: self.short, refusal, self.clock)
         self.client = BackupClient(
             1,
             self.points,
@@ -58,7 +64,7 @@ class BackupWorld(World):
         added: FakeQueue = self.broker.add_queue(name)
         definition = added.definition
         log = MemoryQueueLog(1, asyncio.get_running_loop())
-        board = Switchboard(1, lambda node, payload: False)
+        board = SessionRouter(1, lambda node, payload: False)
         self.hosts[definition.group] = QueueHost(
             definition, 1, log, board, self.watcher, self.clock
         )
@@ -76,15 +82,17 @@ class BackupWorld(World):
         await self.channel.close(None)
         await self.server.stop()
 
-    async def call(self, method: str, request: Any) -> Any:
-        return await getattr(self.stub, method)(request, metadata=ADMIN)
+    async def call(self, method: str, request: Any, user: str = "guest") -> Any:
+        return await getattr(self.stub, method)(request, metadata=basic(user, user))
 
     async def open_point(self, ttl_ms: int = TTL, queue: str = "work") -> Any:
         return await self.call("Open", pb.OpenPointRequest(vhost="/", queue=queue, ttl_ms=ttl_ms))
 
-    async def read(self, point: str, **more: int) -> list[pb.ReadPointResponse]:
+    async def read(
+        self, point: str, user: str = "guest", **more: int
+    ) -> list[pb.ReadPointResponse]:
         request = pb.ReadPointRequest(point=point, **more)
-        return [chunk async for chunk in self.stub.Read(request, metadata=ADMIN)]
+        return [chunk async for chunk in self.stub.Read(request, metadata=basic(user, user))]
 
     async def idle(self) -> None:
         """Wait until no point is read."""

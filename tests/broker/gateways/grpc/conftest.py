@@ -10,14 +10,14 @@ from typing import Any
 import grpc
 import pytest
 
-from headrace_broker.gateways.grpc.call import Admission
-from headrace_broker.gateways.grpc.leasing import LeaseService
-from headrace_broker.gateways.grpc.messaging import MessagingService
-from headrace_broker.gateways.grpc.pb.lease_pb2_grpc import LeaseStub
-from headrace_broker.gateways.grpc.pb.messaging_pb2_grpc import MessagingStub
-from headrace_broker.gateways.grpc.server import GrpcServer, Service
+from headrace_broker.gateways.grpc.lease.leasing import LeaseService
+from headrace_broker.gateways.grpc.messaging.messaging import MessagingService
+from headrace_broker.gateways.grpc.server.call import Admission
+from headrace_broker.gateways.grpc.server.server import GrpcServer, Service
 from headrace_broker.model.limits import MESSAGE_BYTES_MAX
 from headrace_broker.runtime.metrics.requests import GrpcMeter
+from headrace_protos.broker.v1.lease_pb2_grpc import LeaseStub
+from headrace_protos.broker.v1.messaging_pb2_grpc import MessagingStub
 
 
 def basic(user: str, password: str) -> tuple[tuple[str, str], ...]:
@@ -53,6 +53,8 @@ class Served:
     async def __aenter__(self) -> Served:
         [port] = await self.server.start(("127.0.0.1:0", None))
         options = [("grpc.max_receive_message_length", -1), ("grpc.max_send_message_length", -1)]
+        # Or a window that grows with the pace of the link lets in megabytes that nobody reads.
+        options.append(("grpc.http2.bdp_probe", 0))
         self.channel = grpc.aio.insecure_channel(f"127.0.0.1:{port}", options=options)
         self.messaging = MessagingStub(self.channel)
         self.lease = LeaseStub(self.channel)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from headrace_broker.gateways.grpc.pb.message_pb2 import Range
-from headrace_broker.gateways.grpc.pb.messaging_pb2 import (
+from headrace_broker.model.message import Publish
+from headrace_broker.runtime.contract.port import ACCEPT
+from headrace_protos.broker.v1.message_pb2 import Range
+from headrace_protos.broker.v1.messaging_pb2 import (
     ConsumeOpen,
     ConsumeRequest,
     Credit,
@@ -11,8 +13,6 @@ from headrace_broker.gateways.grpc.pb.messaging_pb2 import (
     Outcome,
     Settle,
 )
-from headrace_broker.model.message import Publish
-from headrace_broker.runtime.port import ACCEPT
 
 
 class Consumer:

@@ -9,18 +9,18 @@ from typing import Any
 import grpc
 
 from headrace_broker.codecs.column_block import INT64, UTF8, Schema, encode_columns
-from headrace_broker.gateways.grpc.call import Admission
-from headrace_broker.gateways.grpc.exporting import ExportService
-from headrace_broker.gateways.grpc.pb import export_pb2 as pb
-from headrace_broker.gateways.grpc.pb.export_pb2_grpc import ExportStub
-from headrace_broker.gateways.grpc.server import GrpcServer
+from headrace_broker.gateways.grpc.export.exporting import ExportService
+from headrace_broker.gateways.grpc.server.call import Admission
+from headrace_broker.gateways.grpc.server.server import GrpcServer
 from headrace_broker.model.limits import MESSAGE_BYTES_MAX
-from headrace_broker.runtime.pb.cluster_pb2 import ClusterPayload
-from headrace_broker.runtime.telemetry.courier import Courier
+from headrace_broker.runtime.telemetry.client import TelemetryClient
 from headrace_broker.runtime.telemetry.node_log import NodeLog, Nodes
 from headrace_broker.runtime.telemetry.shard_log import Bounds
 from headrace_broker.runtime.telemetry.store import Place, TelemetryStore
-from headrace_raftlog.storage.memory_files import MemoryFiles
+from headrace_protos.broker.v1 import export_pb2 as pb
+from headrace_protos.broker.v1.export_pb2_grpc import ExportStub
+from headrace_protos.cluster.v1.cluster_pb2 import ClusterPayload
+from headrace_raftlog.storage.disk.memory_files import MemoryFiles
 
 LOG = pb.EXPORT_LOG_FLOW_SAMPLES
 SCHEMA = Schema(1, (("number", INT64), ("text", UTF8)))
@@ -51,13 +51,13 @@ class World:
         files = self.disks[node]
         return TelemetryStore(place, "/t", schemas, bounds, files, lambda: self.clock_ms)
 
-    def _courier(self, node: int) -> Courier:
+    def _courier(self, node: int) -> TelemetryClient:
         def send(peer: int, data: bytes) -> bool:
             if not self.cut:
                 asyncio.get_running_loop().call_soon(self._deliver, node, peer, data)
             return not self.cut
 
-        return Courier(send, lambda question: self.stores[node].answer(question))
+        return TelemetryClient(send, lambda question: self.stores[node].answer(question))
 
     def _deliver(self, source: int, target: int, data: bytes) -> None:
         payload = ClusterPayload.FromString(data)

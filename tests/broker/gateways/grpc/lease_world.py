@@ -6,20 +6,20 @@ import asyncio
 from typing import Any
 
 from headrace_broker.codecs.batch import encode_batch
-from headrace_broker.core.queue.command import encode_enqueue
-from headrace_broker.core.queue.effect import GroupAnswer
-from headrace_broker.core.queue.lease_effect import LeaseGone
-from headrace_broker.core.queue.queue_machine import MACHINE_VERSION
-from headrace_broker.core.queue.settings import QueueSettings
-from headrace_broker.gateways.grpc.pb import lease_pb2 as pb
+from headrace_broker.core.queue.command.command import encode_enqueue
+from headrace_broker.core.queue.machine.queue_machine import MACHINE_VERSION
+from headrace_broker.core.queue.messages.effect import GroupAnswer
+from headrace_broker.core.queue.messages.settings import QueueSettings
+from headrace_broker.core.queue.state.lease_effect import LeaseGone
 from headrace_broker.model.message import Publish
 from headrace_broker.model.session import session_id
-from headrace_broker.runtime.clock import Clock
-from headrace_broker.runtime.host_watcher import Configuration, HostWatcher
-from headrace_broker.runtime.leasing import LeaseClient
-from headrace_broker.runtime.queue_host import QueueHost
-from headrace_broker.runtime.queue_log import MemoryQueueLog
-from headrace_broker.runtime.wire import Switchboard
+from headrace_broker.runtime.contract.clock import Clock
+from headrace_broker.runtime.contract.host_watcher import Configuration, HostWatcher
+from headrace_broker.runtime.contract.queue_log import MemoryQueueLog
+from headrace_broker.runtime.lease.leasing import LeaseClient
+from headrace_broker.runtime.replica.queue_host import QueueHost
+from headrace_broker.runtime.session.wire import SessionRouter
+from headrace_protos.broker.v1 import lease_pb2 as pb
 
 TTL = 60_000
 PUBLISHER = session_id(3, 1, 1)
@@ -93,7 +93,7 @@ class World:
         self.watcher = Watcher()
         self.watcher.version = version
         log = MemoryQueueLog(1, asyncio.get_running_loop())
-        board = Switchboard(1, lambda node, payload: False)
+        board = SessionRouter(1, lambda node, payload: False)
         self.host = QueueHost(self.queue, 1, log, board, self.watcher, self.clock)
         log.apply = self.host.apply_one
         self.host.leadership(1, 1, True)

@@ -10,8 +10,8 @@ from google.rpc.error_details_pb2 import BadRequest, ErrorInfo
 from grpc_status import rpc_status
 
 from headrace_broker.codecs.batch import message_body
-from headrace_broker.gateways.grpc.pb.message_pb2 import Message
-from headrace_broker.gateways.grpc.pb.messaging_pb2 import (
+from headrace_protos.broker.v1.message_pb2 import Message
+from headrace_protos.broker.v1.messaging_pb2 import (
     PublishBatch,
     PublishOpen,
     PublishRequest,

@@ -6,12 +6,12 @@ import grpc
 import pytest
 from tests.broker.gateways.grpc.publisher import Stream, exhaust, message
 
-from headrace_broker.gateways.grpc.pb.messaging_pb2 import (
+from headrace_broker.model.limits import MESSAGE_BYTES_MAX, STREAM_BATCH_MESSAGES_MAX
+from headrace_protos.broker.v1.messaging_pb2 import (
     PublishBatch,
     PublishOpen,
     PublishRequest,
 )
-from headrace_broker.model.limits import MESSAGE_BYTES_MAX, STREAM_BATCH_MESSAGES_MAX
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import io
 from typing import Any
 
 import msgspec
@@ -20,9 +21,16 @@ from headrace_broker.catalog.command import (
     SetUserLimits,
     SetVhostLimits,
 )
-from headrace_broker.management.definition_file import DefinitionFile
-from headrace_broker.management.definition_import import cluster_steps
+from headrace_broker.management.definitions.file import DefinitionFile, check_size
+from headrace_broker.management.definitions.importing import cluster_steps
+from headrace_broker.management.http.answer import ApiError
+from headrace_broker.management.http.body import decoded
 from headrace_broker.model.definition import Binding, Exchange, Permission, Policy, Vhost
+from headrace_broker.model.limits import (
+    DEFINITION_CONTAINERS_MAX,
+    DEFINITION_VALUES_MAX,
+    LARGE_BODY_BYTES_MAX,
+)
 
 
 @pytest.fixture
@@ -252,6 +260,17 @@ def test_the_files_of_other_brokers_hold_what_is_not_meant_for_this_one(api, nod
     assert node.view.queue("/", "new").kind == "quorum"
 
 
+@pytest.mark.parametrize("order", [1, -1])
+def test_tag_administrator_is_given_to_others_before_it_is_taken(api, refused, node, order):
+    guest = {"name": "guest", "password": "guest", "tags": ""}
+    file = {"queues": [GOOD], "users": [guest]}
+    assert "the last user with the tag" in refused(400, "POST", "/api/definitions", file)
+    assert node.view.queue("/", "new") is None
+    file["users"] = [guest, {"name": "root", "password": "root", "tags": "administrator"}][::order]
+    assert api("POST", "/api/definitions", file)[0] == 204
+    assert [node.view.user(name).tags for name in ("guest", "root")] == [(), ("administrator",)]
+
+
 def test_a_permission_does_not_come_before_what_narrows_it(node):
     told = {"user": "alice", "vhost": "/", "write": "^a", "read": ".*"}
     narrowing, permission = told | {"exchange": "amq.topic"}, told | {"configure": ""}
@@ -277,3 +296,40 @@ def test_a_browser_is_given_a_file_name(api, refused, node):
     api("GET", "/api/definitions?download=all.json")
     assert api.headers["Content-Disposition"] == 'attachment; filename="all.json"'
     assert refused(400, "GET", "/api/definitions?download=a%22b").startswith("download:")
+
+
+@pytest.mark.parametrize(
+    ("value", "count", "rule"),
+    [
+        (b"[]", DEFINITION_CONTAINERS_MAX, "objects and arrays"),
+        (b"{}", DEFINITION_CONTAINERS_MAX, "objects and arrays"),
+        (b"1", DEFINITION_VALUES_MAX, "values"),
+    ],
+)
+def test_a_file_of_too_many_values_is_refused_before_they_are_made(refused, value, count, rule):
+    values = (value + b",") * count
+    body = b'{"queues":[{"name":"q","arguments":{"x":[' + values + value + b"]}}]}"
+    said = refused(400, "POST", "/api/definitions", data=io.BytesIO(body))
+    assert said.startswith("body: must have at most")
+    assert rule in said
+
+
+def test_a_large_file_is_read():
+    row = {
+        "source": "an.exchange.of.some.kind",
+        "vhost": "/",
+        "destination": "a.queue.whose.name.says.what.it.is.for",
+        "destination_type": "queue",
+        "routing_key": "a.key.with.some.words",
+        "arguments": {"x-match": "all", "kind": "order"},
+    }
+    text = msgspec.json.encode({"bindings": [row] * 100_000})
+    assert len(text) <= LARGE_BODY_BYTES_MAX
+    check_size(text)
+    assert len(decoded(text, DefinitionFile).bindings) == 100_000
+
+
+def test_what_is_skipped_has_to_be_json_as_well():
+    for text in (b'{"x": "\xff"}', b'{"x": [}'):
+        with pytest.raises(ApiError, match="body: is not JSON"):
+            decoded(text, DefinitionFile)

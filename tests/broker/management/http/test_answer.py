@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from headrace_broker.catalog.result import UpgradePending
-from headrace_broker.management.answer import ApiError, amqp_refusal, check
+from headrace_broker.management.http.answer import ApiError, amqp_refusal, check
 from headrace_broker.model.reply_code import UpgradePendingError
 
 TEXT = "node 'n3' runs an older version: upgrade it first"

@@ -12,11 +12,14 @@ from typing import Any
 import aiohttp
 import pytest
 
-from headrace_broker.management.entrance import Entrance
-from headrace_broker.management.guard import Guard
-from headrace_broker.management.request_id import REQUEST_ID, record_requests
-from headrace_broker.management.route import ADMINISTRATOR, MONITORING, NOBODY, POLICYMAKER
+from headrace_broker.flow.call_turns import CallClient
+from headrace_broker.management.http.guard import Guard
+from headrace_broker.management.http.login_service import LoginService
+from headrace_broker.management.http.request_id import REQUEST_ID, record_requests
+from headrace_broker.management.http.route import ADMINISTRATOR, MONITORING, NOBODY, POLICYMAKER
 from headrace_broker.management.server import ManagementServer
+from headrace_broker.model.limits import CALL_STEP_US, CALLS_WAITING_MAX
+from headrace_broker.runtime.calls.gate import CallGate
 from headrace_broker.runtime.metrics.requests import HttpMeter
 
 LOGIN = {"Authorization": "Basic " + base64.b64encode(b"guest:guest").decode()}
@@ -37,10 +40,11 @@ def test_a_request_without_a_good_name_gets_one(api, name):
 
 
 def test_changes_are_noted_with_user_and_name(api, caplog):
-    with caplog.at_level(logging.INFO, "headrace_broker.management.guard"):
+    name = "headrace.http"
+    with caplog.at_level(logging.INFO, name):
         api("PUT", "/api/vhosts/a%0Ab", body={}, headers={"X-Request-Id": "r-1"})
         api("GET", "/api/vhosts", headers={"X-Request-Id": "r-2"})
-    (line,) = caplog.messages
+    (line,) = [each.getMessage() for each in caplog.records if each.name == name]
     assert line.startswith("PUT /api/vhosts/a%0Ab by 'guest': 201 in ")
     assert line.endswith(" ms [r-1]")
 
@@ -159,7 +163,34 @@ def test_each_route_asks_for_the_tag_of_its_row(node):
 
 
 def test_guard_lets_pass_what_asks_for_nobody(node):
-    guard = Guard(Entrance(node, node.view), HttpMeter())
+    guard = Guard(LoginService(node, node.view), HttpMeter())
     rows = ManagementServer(node, node).routes()
     for row in rows:
         assert (guard.guarded(row) is row.handler) == (row.role == NOBODY), row.path
+
+
+@pytest.mark.parametrize(
+    ("path", "status"),
+    [("/api/whoami", 429), ("/api/nothing", 429), ("/api/health/live", 200)],
+)
+def test_past_the_bound_of_requests_that_wait_all_but_probes_are_refused(node, path, status):
+    async def talk() -> tuple[int, Any, str]:
+        calls = CallGate()
+        server = ManagementServer(node, node, calls=calls)
+        port = await server.start("127.0.0.1", 0)
+        try:
+            async with aiohttp.ClientSession(headers=LOGIN) as session:
+                calls.turns._call_later = lambda seconds, callback: None
+                calls.turns.took(CallClient(), CALL_STEP_US + 1)  # a pause without an end
+                calls.turns.waiting = CALLS_WAITING_MAX
+                async with session.get(f"http://127.0.0.1:{port}{path}") as answer:
+                    return answer.status, await answer.json(), answer.headers.get("Retry-After", "")
+        finally:
+            await server.stop()
+
+    found, body, retry = asyncio.run(talk())
+    assert found == status
+    if status == 429:
+        assert body["error"] == "too_many_requests"
+        assert f"{CALLS_WAITING_MAX} calls wait for their turn" in body["reason"]
+        assert retry == "1"

@@ -13,8 +13,8 @@ import aiohttp
 import pytest
 
 from headrace_broker.app import host_names
-from headrace_broker.config import load_config
-from headrace_broker.management.hosts import Hosts
+from headrace_broker.config.configuration import load_config
+from headrace_broker.management.http.hosts import Hosts
 from headrace_broker.management.metric_server import MetricServer
 from headrace_broker.management.server import ManagementServer
 
@@ -65,7 +65,7 @@ def test_what_is_no_request_is_refused_and_nothing_of_it_is_logged(
     assert SECRET not in caplog.text
     assert "Authorization" not in caplog.text
     assert "Traceback" not in caplog.text
-    (found,) = [each for each in caplog.records if each.name.startswith("headrace_broker")]
+    (found,) = [each for each in caplog.records if each.name == "headrace.http"]
     assert found.getMessage() == (
         "HTTP from 127.0.0.1: not a request of HTTP that is understood here"
     )

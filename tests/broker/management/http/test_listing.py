@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 from headrace_broker.catalog.command import DeclareExchange
+from headrace_broker.management.http import listing as listing_module
+from headrace_broker.management.http.answer import ApiError
+from headrace_broker.management.http.listing import searched
 from headrace_broker.model.definition import Exchange
 
 NAMES = [f"x{number:02d}" for number in range(25)]
@@ -85,6 +90,7 @@ def test_order_by_what_rows_do_not_have_leaves_them_as_they_are(api, filled):
         ("page=9", "page"),
         ("page=1&page_size=501", "page_size"),
         ("page=1&name=(&use_regex=true", "name"),
+        ("page=1&name=(a%2B)%2B%5C1b&use_regex=true", "name"),
         ("page=1&use_regex=perhaps", "use_regex"),
         ("sort_reverse=x", "sort_reverse"),
         ("columns=" + "a," * 65, "columns"),
@@ -107,3 +113,22 @@ def test_a_user_is_told_of_what_it_sees_only(api, filled):
 def test_columns_lead_into_objects(api, filled):
     _, body = api("GET", "/api/vhosts?columns=metadata.tags,name")
     assert body == [{"metadata": {"tags": []}, "name": "/"}]
+
+
+def test_a_search_leaves_the_turn_to_others_and_ends(monkeypatch):
+    async def scenario():
+        found = asyncio.create_task(searched("name", range(4), lambda row: row % 2 == 0))
+        turns = 0
+        while not found.done():
+            await asyncio.sleep(0)
+            turns += 1
+        return turns, await found
+
+    assert asyncio.run(scenario()) == (1, [0, 2])
+    monkeypatch.setattr(listing_module, "SEARCH_TURN_SECONDS", -1.0)
+    turns, found = asyncio.run(scenario())
+    assert turns > 4
+    assert found == [0, 2]
+    monkeypatch.setattr(listing_module, "SEARCH_SECONDS_MAX", -1.0)
+    with pytest.raises(ApiError, match="name: the search takes more than"):
+        asyncio.run(scenario())

@@ -10,9 +10,9 @@ from typing import Any
 import aiohttp
 import pytest
 
-from headrace_broker.config_tls import TlsSection
+from headrace_broker.config.tls import TlsSection
 from headrace_broker.management.server import ManagementServer
-from headrace_broker.runtime.tls import ServerTls
+from headrace_broker.runtime.security.tls import ServerTls
 
 
 @pytest.fixture

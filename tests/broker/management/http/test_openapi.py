@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from aiohttp.web import AbstractResource
 
-from headrace_broker.management.openapi import codes, document
+from headrace_broker.management.http.openapi import codes, document
 from headrace_broker.management.server import ManagementServer
 
 

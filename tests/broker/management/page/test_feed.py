@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from headrace_broker.management.access import Caller
+from headrace_broker.management.http.access import Caller
 from headrace_broker.management.page import feed as feed_module
 from headrace_broker.management.page.feed import Feed, FeedOverError, TooManyError, View
 from headrace_broker.model.limits import PAGE_USER_VIEWERS_MAX, PAGE_VIEWERS_MAX
@@ -105,7 +105,7 @@ def test_a_fault_ends_all_seats_and_who_joins_again_begins_anew(caplog):
         await feed.wait(feed.looks)
 
     run(check)
-    assert "not kept up to date" in caplog.text
+    assert "web page feed failed" in caplog.text
 
 
 def test_who_waits_hears_that_the_node_stops():

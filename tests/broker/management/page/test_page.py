@@ -19,7 +19,8 @@ from headrace_broker.model.definition import User
 from headrace_broker.model.flow import LIMIT_NAMES
 from headrace_broker.model.flow_status import NodeFlow
 from headrace_broker.model.limits import PAGE_LOGIN_BYTES_MAX
-from headrace_broker.runtime.flow_report import Listing
+from headrace_broker.runtime.explain.flow_report import Listing
+from headrace_broker.runtime.security.page_logins import LoginsBusyError
 
 CHANGE = "X-Headrace-Change"
 
@@ -336,6 +337,68 @@ def test_a_stream_of_a_program_ends_when_its_user_is_another_one(browse, node, c
                 if line == b"event: over\n":
                     return
         raise AssertionError("nobody has said that it is over")
+
+    browse(check)
+
+
+BASIC = {"Authorization": f"Basic {base64.b64encode(b'mon:mon').decode()}"}
+
+
+@pytest.mark.parametrize("cookie", ["", "1.made-up", "headrace"])
+def test_a_log_out_without_a_log_in_ends_no_stream(browse, node, cookie):
+    node.flow_report = Report()
+    headers = {**BASIC, "Cookie": f"headrace-test={cookie}"} if cookie else BASIC
+
+    async def check(browser: Browser) -> None:
+        url = browser.base + "/page/events?view=quiet"
+        out = False
+        async with asyncio.timeout(10), browser.session.get(url, headers=headers) as answer:
+            async for line in answer.content:
+                if line == b"event: view\n":
+                    assert (await browser.ask("POST", "/page/logout", headers=headers))[0] == 204
+                    out = True
+                if line == b"event: over\n":
+                    raise AssertionError("somebody else has logged out")
+                if out and line == b":\n":  # it has looked again, and goes on
+                    return
+        raise AssertionError("the stream has ended")
+
+    browse(check)
+
+
+def test_a_log_out_beside_a_password_ends_no_log_in_and_asks_nobody(browse, node):
+    async def check(browser: Browser) -> None:
+        await browser.log_in()
+        token = next(iter(browser.session.cookie_jar)).value
+        ended: list[str] = []
+        inner = node.page_logins.end
+
+        async def end(token: str) -> None:
+            ended.append(token)
+            await inner(token)
+
+        node.page_logins.end = end
+        shown = {"Cookie": f"headrace-test={token}"}
+        for cookie in (shown, {"Cookie": "headrace-test=1.made-up"}):
+            out = await browser.ask("POST", "/page/logout", headers={**BASIC, **cookie})
+            assert out[0] == 204
+        assert (ended, await node.page_logins.find(token)) == ([], node.catalog.user("guest"))
+        out = await browser.ask("POST", "/page/logout", headers={**shown, CHANGE: browser.change})
+        assert (out[0], ended) == (204, [token])
+
+    browse(check)
+
+
+def test_a_log_in_that_cannot_be_asked_about_now_is_no_log_in_that_is_over(browse, node):
+    async def check(browser: Browser) -> None:
+        async def busy(token: str) -> User | None:
+            raise LoginsBusyError
+
+        node.page_logins.find = busy
+        shown = {"Cookie": "headrace-test=2.x"}
+        status, _, told = await browser.ask("GET", "/api/whoami", headers=shown)
+        assert (status, told["error"]) == (503, "unavailable")
+        assert told["reason"].startswith("other nodes are being asked about too many log-ins")
 
     browse(check)
 

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from headrace_broker.catalog.command import DeclareQueue, PutVhost
-from headrace_broker.management.access import Caller
+from headrace_broker.management.http.access import Caller
 from headrace_broker.management.page import rows
 from headrace_broker.model.definition import Vhost
 from headrace_broker.model.flow_status import (
@@ -21,7 +21,7 @@ from headrace_broker.model.flow_status import (
 from headrace_broker.model.limits import PAGE_TABLE_ROWS_MAX
 from headrace_broker.model.stats import NodeStats
 from headrace_broker.model.status import MessageCounters, NodeStatus, ObjectTotals
-from headrace_broker.runtime.flow_report import Edge, Listing
+from headrace_broker.runtime.explain.flow_report import Edge, Listing
 
 ADMIN = Caller("guest", ("administrator",))
 STRANGER = Caller("alice", ("management",))
@@ -74,6 +74,11 @@ def test_totals_are_sums_of_clients_and_one_catalog():
     assert (found["connections"], found["queues"], found["messages_ready"]) == (4, 3, 12)
     assert found["rates"] == {"publish": 1.0}
     assert rows.totals([], {})["queues"] == 0
+
+
+def test_totals_count_what_is_neither_ready_nor_at_consumers():
+    told = [msgspec.structs.replace(stats(name, 5), messages_later=7) for name in ("n1", "n2")]
+    assert rows.totals(told, {})["messages_later"] == 14
 
 
 def test_rates_that_nobody_has_measured_yet_are_those_of_the_last_samples():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from headrace_broker.management.page.board import GONE_MAX, Board, Change
+from headrace_broker.management.page.view_state import GONE_MAX, Change, ViewState
 
 
 def told(change: Change) -> dict[str, int]:
@@ -12,7 +12,7 @@ def told(change: Change) -> dict[str, int]:
 
 
 def test_who_knows_nothing_gets_all():
-    board = Board()
+    board = ViewState()
     board.update({"a": 1, "b": 2})
     change = board.since(0)
     assert (change.version, change.whole, told(change), change.gone) == (
@@ -24,7 +24,7 @@ def test_who_knows_nothing_gets_all():
 
 
 def test_who_knows_a_version_gets_what_changed_since():
-    board = Board()
+    board = ViewState()
     board.update({"a": 1, "b": 2, "c": 3})
     board.update({"a": 1, "b": 5})
     board.update({"a": 1, "b": 5, "d": 4})
@@ -35,7 +35,7 @@ def test_who_knows_a_version_gets_what_changed_since():
 
 
 def test_what_comes_back_is_not_gone():
-    board = Board()
+    board = ViewState()
     board.update({"a": 1})
     board.update({})
     board.update({"a": 1})
@@ -43,14 +43,14 @@ def test_what_comes_back_is_not_gone():
 
 
 def test_an_empty_board_is_told_once_to_who_knows_nothing():
-    board = Board()
+    board = ViewState()
     board.update({})
     assert not board.since(0).is_empty()
     assert board.since(1).is_empty()
 
 
 def test_who_has_missed_too_much_gets_all_again():
-    board = Board()
+    board = ViewState()
     board.update(dict.fromkeys(map(str, range(GONE_MAX + 1)), 0))
     known = board.version
     board.update({"new": 1})

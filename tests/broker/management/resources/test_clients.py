@@ -9,7 +9,7 @@ import msgspec
 import pytest
 from msgspec import structs
 
-from headrace_broker.catalog.command import DeclareQueue, PutPermission
+from headrace_broker.catalog.command import DeclareQueue, DeletePermission, PutPermission
 from headrace_broker.management.server import ManagementServer
 from headrace_broker.model.definition import Permission
 from headrace_broker.model.flow_status import ActivityStatus
@@ -20,7 +20,7 @@ from headrace_broker.model.status import (
     LeaseGroupStatus,
     TlsStatus,
 )
-from headrace_broker.runtime.client_list import ClientListing, ClientRow
+from headrace_broker.runtime.clients.client_list import ClientListing, ClientRow
 
 TLS = TlsStatus("TLSv1.3", "TLS_AES", "CN=a", "CN=ca", "Dec  1 2030")
 
@@ -253,3 +253,24 @@ def test_users_see_and_close_their_own_connections_only(api, busy, refused):
     assert "administrators" in refused(403, "DELETE", f"/api/connections/{name_of(1)}", user="mon")
     assert api("GET", "/api/consumers", user="pol") == (200, [])
     assert [name for name, _ in busy.closed] == ["10.0.0.2:5000 -> 10.0.1.1:5672"]
+
+
+def test_ones_own_connection_names_no_vhost_and_queue_of_it_without_a_permission(api, node):
+    node.do(DeclareQueue("/", "orders", "quorum"))
+    group = node.view.queue("/", "orders").group
+    flow = ActivityStatus("account", group, 9, (1.0, 0.5, 0.1), {"account": (1.0, 0.5, 0.1, group)})
+    stopped = msgspec.structs.replace(connection(1, "alice"), state="flow", flow=flow)
+    channel = ChannelStatus(3, 10, 0, True, 4, 5, (), "blocked", flow)
+    rows = ClientListing([ClientRow(stopped), ClientRow(stopped, channel)])
+    node.listing = rows
+
+    def told(path, user):
+        [row] = api("GET", path, user=user)[1]
+        return row["vhost"], row["flow"]["queue"], row["flow"]["by_limit"]["account"]["queue"]
+
+    for path in ("/api/connections", "/api/channels"):
+        assert told(path, "alice") == ("", None, None)
+        assert told(path, "guest") == ("/", "orders", "orders")
+        node.do(PutPermission(Permission("alice", "/", "", "", "")))
+        assert told(path, "alice") == ("/", "orders", "orders")
+        node.do(DeletePermission("alice", "/"))

@@ -7,23 +7,23 @@ from typing import Any
 import pytest
 
 from headrace_broker.catalog.command import DeclareQueue, PutPermission
+from headrace_broker.catalog.viewer import Viewer
 from headrace_broker.model.definition import Permission, Queue
 from headrace_broker.model.flow_status import (
     AccountStatus,
     ActivityStatus,
+    BalanceStatus,
     CauseStatus,
     ConnectionFlow,
     Explanation,
     GateFlow,
     QueueFlow,
-    TabStatus,
 )
-from headrace_broker.runtime.flow_report import (
+from headrace_broker.runtime.explain.flow_report import (
     AmbiguousNameError,
     Edge,
     Listing,
     UnknownNameError,
-    Viewer,
 )
 
 NAME = "10.0.0.5:4711 -> 10.0.1.1:5672"
@@ -45,7 +45,7 @@ class Report:
         )
         self.queue = QueueFlow("/", "orders", group, "n2", saturated=True, withheld=9, consumers=3)
         self.account = AccountStatus(
-            "n1/1/5", "connection", NAME, "n1", "app", "/", 3, 4, tabs=(TabStatus(group, 3, 4),)
+            "n1/1/5", "connection", NAME, "n1", "app", "/", 3, 4, tabs=(BalanceStatus(group, 3, 4),)
         )
 
     def _note(self, viewer: Viewer, *what: Any) -> None:
@@ -188,6 +188,7 @@ def test_an_explanation_has_its_sentence_its_causes_and_the_facts(api: Any, repo
     [cause] = body["causes"]
     assert (cause["name"], cause["user"], cause["share"]) == (None, None, 0.71)
     assert cause["message_rate"] == 3.1416
+    assert (body["shares_of"], cause["gone"], cause["queued_messages"]) == ("load", False, 0)
     assert body["held"][0]["flow"]["queue"] == "orders"
     details = body["details"]
     assert details["gates"] == [

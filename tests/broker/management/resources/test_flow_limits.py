@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from headrace_broker.model.flow_parameter import PARAMETERS
-from headrace_broker.runtime.alarms import AlarmStatus
+from headrace_broker.runtime.alarm.alarms import AlarmStatus
 
 
 def test_limits_are_listed_with_value_default_unit_and_source(api):

@@ -6,8 +6,8 @@ import time
 
 import pytest
 
-from headrace_broker.catalog.command import PutVhost
-from headrace_broker.model.definition import Vhost
+from headrace_broker.catalog.command import PutPermission, PutVhost
+from headrace_broker.model.definition import Permission, Vhost
 from headrace_broker.model.stats import Listener, NodeStats
 from headrace_broker.model.status import MessageCounters, ObjectTotals
 
@@ -34,7 +34,8 @@ def own(node):
         "quorum-queues-without-elected-leaders/vhost/%2F",
     ],
 )
-def test_all_is_well(api, check):
+def test_all_is_well(api, node, check):
+    node.do(PutPermission(Permission("alice", "/", "", "", "")))
     status, body = api("GET", CHECKS + check, user="alice")
     assert (status, body["status"]) == (200, "ok")
 
@@ -121,3 +122,18 @@ def test_a_full_node(api, node):
         )
     ]
     assert failed(api, "below-node-connection-limit")["limit"] == 11
+
+
+def test_queues_of_vhosts_that_one_may_not_look_at_are_not_named(api, node, refused):
+    node.do(PutVhost(Vhost("v")))
+    node.leaderless = node.critical = [("v", "q")]
+    path = "quorum-queues-without-elected-leaders/"
+    for every in ("all-vhosts", "all-vhosts/pattern/q"):
+        assert api("GET", CHECKS + path + every, user="alice") == (200, {"status": "ok"})
+    assert api("GET", CHECKS + "node-is-quorum-critical", user="alice")[1]["queues"] == []
+    for suffix in ("", "/pattern/q"):
+        there, absent = (
+            refused(403, "GET", f"{CHECKS}{path}vhost/{vhost}{suffix}", user="alice")
+            for vhost in ("v", "w")
+        )
+        assert there.replace("'v'", "'w'") == absent

@@ -8,9 +8,9 @@ import pytest
 
 from headrace_broker.catalog.command import AdmitNode, DeclareQueue, SettleMembers
 from headrace_broker.model.definition import Node
-from headrace_broker.runtime.inquiry import Inquiries
-from headrace_broker.runtime.operations import Operations, Surroundings
-from headrace_broker.runtime.replica_report import NodeState, ReplicaReport
+from headrace_broker.runtime.cluster.operations import ClusterFacts, Operations
+from headrace_broker.runtime.hosting.replica_report import NodeState, ReplicaReport
+from headrace_broker.runtime.rpc.inquiry import Inquiries
 
 
 class Raft:
@@ -40,7 +40,7 @@ def cluster(node: Any) -> Any:
     node.do(DeclareQueue("/", "q", "quorum", replicas=3, preferred_node=1))
     node.up = {1, 2, 3}
     inquiries = Inquiries(lambda peer, data: False, lambda question: iter(()), lambda close: 0)
-    around = Surroundings(
+    around = ClusterFacts(
         1,
         node.view,
         lambda: frozenset(node.up),
@@ -131,7 +131,7 @@ def test_node_joins_and_is_forgotten(api: Any, refused: Any, cluster: Any) -> No
 def test_forgetting_waits_for_replicas_to_leave(
     api: Any, cluster: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("headrace_broker.management.cluster.FORGET_SECONDS", 0.0)
+    monkeypatch.setattr("headrace_broker.management.resources.cluster.FORGET_SECONDS", 0.0)
     cluster.up = {1, 2}
     status, found = api("DELETE", "/api/cluster/nodes/n3?replicas=shrink")
     assert (status, found) == (202, {"forgotten": False, "replicas": 1, "problems": []})

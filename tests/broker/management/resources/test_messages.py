@@ -11,12 +11,12 @@ import pytest
 from pamqp import commands
 
 from headrace_broker.catalog.command import DeclareExchange, DeclareQueue
-from headrace_broker.management.view import FetchedView, MovedView, WaitingPageView
+from headrace_broker.management.view.view import FetchedView, MovedView, WaitingPageView
 from headrace_broker.model.definition import Exchange
 from headrace_broker.model.limits import BROWSED_BODY_OCTETS
-from headrace_broker.runtime.browsing import Page, WaitingMessage
-from headrace_broker.runtime.message_service import FetchedMessage
-from headrace_broker.runtime.port import ACCEPT, MODIFY_FAILED, REJECT, RELEASE
+from headrace_broker.runtime.contract.port import ACCEPT, MODIFY_FAILED, REJECT, RELEASE
+from headrace_broker.runtime.inspect.browsing import Page, WaitingMessage
+from headrace_broker.runtime.inspect.message_service import FetchedMessage
 
 ROUTE = b"\x06orders\x02eu"
 PLAIN = b"\x00\x00"
@@ -230,16 +230,16 @@ def test_a_move_that_breaks_a_rule_is_refused(queue, api, body, status, reason):
 
 
 @pytest.mark.parametrize(
-    ("method", "path"),
+    ("method", "path", "body"),
     [
-        ("POST", "/api/queues/%2F/q/get"),
-        ("GET", "/api/queues/%2F/q/messages"),
-        ("DELETE", "/api/queues/%2F/q/messages/1"),
-        ("POST", "/api/queues/%2F/q/messages/move"),
+        ("POST", "/api/queues/%2F/q/get", None),
+        ("GET", "/api/queues/%2F/q/messages", None),
+        ("DELETE", "/api/queues/%2F/q/messages/1", None),
+        ("POST", "/api/queues/%2F/q/messages/move", {"ids": [1], "queue": "q"}),
     ],
 )
-def test_messages_are_for_who_may_read_their_queue(queue, api, method, path):
+def test_messages_are_for_who_may_read_their_queue(queue, api, method, path, body):
     status, answer = api(method, path, user="mon")
     assert (status, answer["error"]) == (403, "access_refused")
-    assert api(method, path.replace("/q/", "/none/"))[0] == 404
+    assert api(method, path.replace("/q/", "/none/"), body)[0] == 404
     assert queue.message_service.asked == []

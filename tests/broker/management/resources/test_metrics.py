@@ -13,28 +13,28 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from headrace_broker.catalog.store import CatalogStore
-from headrace_broker.core.queue.archive_effect import ArchiveInfo
-from headrace_broker.core.queue.settings import QueueSettings
+from headrace_broker.core.queue.messages.settings import QueueSettings
+from headrace_broker.core.queue.state.archive_effect import ArchiveInfo
 from headrace_broker.flow.account import Ledger
 from headrace_broker.flow.activity import SECOND_US, Activity
 from headrace_broker.flow.flow_limits import FlowLimits
 from headrace_broker.flow.rate_history import Moves
-from headrace_broker.management.exposition import pieces_of
 from headrace_broker.management.metric_server import MetricServer
 from headrace_broker.management.server import ManagementServer
+from headrace_broker.management.view.exposition import pieces_of
 from headrace_broker.model.definition import Queue
 from headrace_broker.model.flow import CONNECTION, EXPIRY, LIMIT_MEMORY, LIMIT_QUEUE, Cause
 from headrace_broker.model.flow_status import AlarmStatus
-from headrace_broker.runtime.churn import Churn
-from headrace_broker.runtime.flow_facts import FlowFacts
+from headrace_broker.runtime.clients.churn import Churn
+from headrace_broker.runtime.contract.port import ConnectionControl, ConnectionInfo
+from headrace_broker.runtime.contract.traffic import ClientTraffic
+from headrace_broker.runtime.explain.flow_facts import FlowFacts
+from headrace_broker.runtime.hosting.queue_rates import QueueRates
 from headrace_broker.runtime.metrics.catalogue import METRICS
 from headrace_broker.runtime.metrics.flow import flow_samples
 from headrace_broker.runtime.metrics.metric import GAUGE, Metric, Sample
 from headrace_broker.runtime.metrics.objects import FAMILIES, ObjectSamples, ObjectTable
 from headrace_broker.runtime.metrics.queues import queue_samples
-from headrace_broker.runtime.port import ConnectionControl, ConnectionInfo
-from headrace_broker.runtime.queue_rates import QueueRates
-from headrace_broker.runtime.traffic import ClientTraffic
 from headrace_raftlog.model.histogram import Histogram
 
 NOW = 1_000 * SECOND_US

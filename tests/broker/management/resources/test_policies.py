@@ -34,12 +34,24 @@ def test_a_policy_that_was_just_set_elsewhere_is_found(api, node):
     assert api("GET", "/api/policies/%2F/late")[0] == 200
 
 
+def test_what_another_version_took_says_why_it_applies_to_nothing(api, node):
+    node.do(PutPolicy(Policy("/", "old", "(a+)+\\1b", {"max-length": 1})))
+    node.do(PutPermission(Permission("alice", "/", ".*", "(a+)+\\1b", ".*")))
+    problem = "the expression could take too long to find in a name: it has GROUPREF"
+    assert api("GET", "/api/policies/%2F/old")[1]["problem"] == f"pattern: {problem}"
+    assert api("GET", "/api/policies")[1][0]["problem"] == f"pattern: {problem}"
+    assert api("GET", "/api/permissions/%2F/alice")[1]["problem"] == f"write: {problem}"
+    assert "problem" not in api("GET", "/api/permissions/%2F/guest")[1]
+    assert "problem" not in api("GET", "/api/definitions")[1]["policies"][0]
+
+
 @pytest.mark.parametrize(
     ("body", "reason"),
     [
         ({"definition": {"max-length": 5}}, "pattern: is missing"),
         ({"pattern": ".*"}, "definition: is missing"),
         ({**BODY, "pattern": "("}, "pattern: "),
+        ({**BODY, "pattern": "(a+)+\\1b"}, "pattern: the expression could take too long to find"),
         ({**BODY, "definition": {}}, "definition: must not be empty"),
         ({**BODY, "definition": {"ha-mode": "all"}}, "definition: 'ha-mode' is not recognised"),
         ({**BODY, "definition": {"max-length": -1}}, "definition: 'max-length' must be an integer"),

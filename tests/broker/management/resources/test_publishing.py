@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 import base64
+import io
+import tracemalloc
+from typing import Any
 
 import pytest
 
 from headrace_broker.catalog.command import PutPermission, PutTopicPermission
 from headrace_broker.codecs.method import decode_properties
 from headrace_broker.model.definition import Permission, TopicPermission
-from headrace_broker.runtime.message_service import FetchedMessage
-from headrace_broker.runtime.port import ACCEPT
+from headrace_broker.model.limits import (
+    PROPERTIES_OCTETS_MAX,
+    PUBLISHED_PROPERTIES_OCTETS_MAX,
+    REQUEST_BODY_BYTES_MAX,
+)
+from headrace_broker.runtime.contract.port import ACCEPT
+from headrace_broker.runtime.inspect.message_service import FetchedMessage
 
 PUBLISH = "/api/exchanges/%2F/amq.topic/publish"
 
@@ -124,3 +132,40 @@ def test_what_needs_nothing_done_is_done(api, refused, node):
     assert api("PUT", "/api/queues/%2F/q", {})[0] == 201
     assert api("POST", "/api/queues/%2F/q/actions", {"action": "sync"})[0] == 204
     assert refused(400, "POST", "/api/queues/%2F/q/actions", {"action": "x"}).startswith("action:")
+
+
+def peak_of(work: Any) -> int:
+    """Octets that something takes at most while it is done."""
+    tracemalloc.start()
+    try:
+        work()
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize(
+    ("head", "field"), [(b'{"z":[', "payload"), (b'{"payload":"","properties":[', "properties")]
+)
+def test_no_objects_are_made_of_values_that_nobody_asked_for(refused, head, field):
+    count = 1 << 20
+    body = head + b"[]," * count + b"[]]}"
+
+    def work() -> None:
+        assert refused(400, "POST", PUBLISH, data=io.BytesIO(body)).startswith(f"{field}:")
+
+    assert peak_of(work) < 8 * len(body)  # its octets a few times; 56 for each array
+
+
+def test_large_properties_are_sent_and_larger_ones_refused_by_name(api, refused, node):
+    names = [f"{number:0100}" for number in range(800)]
+    headers = dict.fromkeys(names, 7)
+    body = {"payload": "", "properties": {"headers": headers}}
+    assert len(str(headers)) > REQUEST_BODY_BYTES_MAX
+    assert api("POST", PUBLISH, body) == (200, {"routed": True})
+    properties = node.publisher.published[0][2]
+    assert len(properties) < PROPERTIES_OCTETS_MAX
+    assert decode_properties(properties).headers == headers
+    body["properties"] = {"headers": {"x": "y" * PUBLISHED_PROPERTIES_OCTETS_MAX}}
+    said = refused(400, "POST", PUBLISH, body)
+    assert said.endswith(f"octets, at most {PUBLISHED_PROPERTIES_OCTETS_MAX}")

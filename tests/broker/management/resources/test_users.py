@@ -8,7 +8,7 @@ import hashlib
 import pytest
 
 from headrace_broker.model.definition import User
-from headrace_broker.runtime.password import PasswordChecker, new_user
+from headrace_broker.runtime.security.password import PasswordChecker, new_user
 
 
 def knows(user: User | None, password: str) -> bool:
@@ -36,6 +36,19 @@ def test_tags_change_and_the_password_stays_when_its_hash_comes_back(api, node):
     assert api("PUT", "/api/users/bob", body) == (204, None)
     assert node.view.user("bob").tags == ("monitoring",)
     assert knows(node.view.user("bob"), "sesame")
+
+
+def test_sessions_end_when_a_change_of_the_user_says_so(api, node):
+    body = {"password": "sesame", "tags": "management"}
+    api("PUT", "/api/users/bob", body)
+    first = node.catalog.session_epoch("bob")
+    assert first > 0
+    api("PUT", "/api/users/bob", {**body, "password": "other"})
+    assert node.catalog.session_epoch("bob") == first
+    assert api("PUT", "/api/users/bob", {**body, "end_sessions": True}) == (204, None)
+    assert node.catalog.session_epoch("bob") == node.catalog.applied_index > first
+    status, refusal = api("PUT", "/api/users/bob", {**body, "end_sessions": "yes"})
+    assert (status, "end_sessions" in refusal["reason"]) == (400, True)
 
 
 # The example of RabbitMQ's documentation, "Passwords"; and the same with SHA-512.

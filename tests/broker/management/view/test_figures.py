@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from headrace_broker.catalog.command import DeclareQueue
-from headrace_broker.management.figures import details, rate, summed, summed_last
+from headrace_broker.management.view.figures import details, rate, summed, summed_last
 from headrace_broker.model.stats import (
     NODE_FIGURES,
+    QUEUE_FIGURES,
+    VHOST_FIGURES,
     Listener,
     NodeStats,
     QueueStats,
     Samples,
+    StatsRow,
     VhostStats,
 )
 from headrace_broker.model.status import MessageCounters, ObjectTotals
 
-LAST: Samples = [(10_000, 4, 1, 100, 50, 40), (15_000, 6, 1, 200, 60, 50)]
-SAMPLES: Samples = [LAST[1], LAST[0], (5_000, 0, 0, 0, 0, 0)]
+LAST: Samples = [(10_000, 4, 1, 100, 50, 40, 0), (15_000, 6, 1, 200, 60, 50, 0)]
+SAMPLES: Samples = [LAST[1], LAST[0], (5_000, 0, 0, 0, 0, 0, 0)]
 
 
 def node_row(number: int, **figures: int) -> NodeStats:
@@ -84,6 +88,52 @@ def test_a_queue_has_rates_and_the_history_that_is_asked_for(api, node):
         100,
     ]
     assert (node.stats.asked[-1].age_ms, node.stats.asked[-1].step_ms) == (60_000, 5_000)
+
+
+def of(figures: tuple[str, ...], **counts: int) -> Samples:
+    """Return the last two samples of something that holds this since the first of them."""
+    row = [counts.get(name, 0) for name in figures]
+    return [(10_000, *row), (15_000, *row)]
+
+
+def test_messages_of_queues_add_up_to_those_of_their_vhost_and_of_the_cluster(api, node):
+    """Delayed messages, and dead letters that are kept, count everywhere."""
+    for name in ("a", "b"):
+        node.do(DeclareQueue("/", name, "quorum"))
+    counts = (
+        {"messages_ready": 4, "messages_unacknowledged": 1, "messages_later": 7},
+        {"messages_ready": 2, "messages_later": 20},
+    )
+    rows: list[StatsRow] = []
+    for number, (name, held) in enumerate(zip("ab", counts, strict=True), 1):
+        group = node.view.queue("/", name).group
+        last = [of(names, **held) for names in (QUEUE_FIGURES, VHOST_FIGURES, NODE_FIGURES)]
+        rows.append(QueueStats(group, last[0], last[0][::-1]))
+        rows.append(VhostStats("/", last[1], last[1][::-1]))
+        row = node_row(number)
+        rows.append(msgspec.structs.replace(row, last=last[2], samples=last[2][::-1]))
+    node.stats.rows = rows
+    asked = "lengths_age=60"
+    queues = api("GET", f"/api/queues?{asked}")[1]
+    [vhost] = api("GET", f"/api/vhosts?{asked}")[1]
+    total = api("GET", f"/api/overview?{asked}")[1]["queue_totals"]
+    assert [queue["messages"] for queue in queues] == [12, 22]
+    for name in ("messages", "messages_ready", "messages_unacknowledged"):
+        expected = sum(queue[name] for queue in queues)
+        assert (vhost[name], total[name]) == (expected, expected)
+        for found in (vhost, total):
+            samples = found[f"{name}_details"]["samples"]
+            assert [each["sample"] for each in samples] == [expected, expected]
+
+
+def test_older_release_beside_this_one_counts_with_what_it_tells(api, node):
+    newer, older = of(VHOST_FIGURES, messages_ready=1, messages_later=5), of(VHOST_FIGURES[:-1])
+    older = [(row[0], 3, *row[2:]) for row in older]
+    for series in ((newer, older), (older, newer)):
+        node.stats.rows = [VhostStats("/", each, each[::-1]) for each in series]
+        [vhost] = api("GET", "/api/vhosts?lengths_age=60")[1]
+        assert (vhost["messages"], vhost["messages_ready"]) == (9, 4)
+        assert [each["sample"] for each in vhost["messages_details"]["samples"]] == [9, 9]
 
 
 def test_a_queue_in_which_nothing_moved_has_rates_of_nothing(api, node):

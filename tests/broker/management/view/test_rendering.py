@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from headrace_broker.management.rendering import render_queue
+from headrace_broker.management.view.rendering import render_queue
 from headrace_broker.model.status import QueueStatus
 
 

@@ -31,7 +31,7 @@ from headrace_broker.model.status import (
     ObjectTotals,
     TlsStatus,
 )
-from headrace_broker.runtime.client_list import ClientListing, ClientRow
+from headrace_broker.runtime.clients.client_list import ClientListing, ClientRow
 
 NAME = "10.0.0.1:5000 -> 10.0.1.1:5672"
 BLOCKED = ActivityStatus("credit", 1, 5, (0.5, 0.5, 0.5), {"credit": (0.5, 0.5, 0.5, 1)})

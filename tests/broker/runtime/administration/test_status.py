@@ -11,15 +11,15 @@ from headrace_broker.catalog import command as commands
 from headrace_broker.catalog.command import encode_request
 from headrace_broker.catalog.machine import Catalog
 from headrace_broker.catalog.request import Request
-from headrace_broker.core.queue.queue_machine import QueueMachine
-from headrace_broker.management.rendering import render_nodes
+from headrace_broker.core.queue.machine.queue_machine import QueueMachine
+from headrace_broker.management.view.rendering import render_nodes
 from headrace_broker.model.definition import Node, User
 from headrace_broker.model.status import DamageStatus, ReplicaStatus
-from headrace_broker.runtime.alarms import AlarmBoard
-from headrace_broker.runtime.cluster_clock import ClusterClock
-from headrace_broker.runtime.status import NodeStatusSource
-from headrace_broker.runtime.steady_clock import SteadyClock
-from headrace_broker.runtime.traffic import Traffic
+from headrace_broker.runtime.administration.status import NodeStatusSource
+from headrace_broker.runtime.alarm.alarms import AlarmBoard
+from headrace_broker.runtime.cluster.cluster_clock import ClusterClock
+from headrace_broker.runtime.contract.steady_clock import SteadyClock
+from headrace_broker.runtime.contract.traffic import Traffic
 from headrace_raftlog.model.membership import Membership
 
 NODES = tuple(Node(number, f"n{number}", f"h:{number}") for number in (1, 2, 3))
@@ -38,6 +38,15 @@ class Raft:
         self.refused: dict[int, str] = {}
         self.leaders: dict[int, int] = {0: 2}
         self.disk_stalled = False
+        self.waits_for_data = False
+        self.lost: tuple[int, ...] = ()
+        self.unadmitted = False
+
+    def lost_voters(self, group: int) -> tuple[int, ...]:
+        return self.lost
+
+    def is_unadmitted(self, group: int) -> bool:
+        return self.unadmitted
 
     def leader(self, group: int) -> int:
         return self.leaders.get(group, 0)
@@ -51,7 +60,7 @@ class Raft:
     def snapshot_index(self, group: int) -> int:
         return 40 + group
 
-    def quarantined(self) -> dict[int, str]:
+    def damages(self) -> dict[int, str]:
         return self.damaged
 
 
@@ -66,7 +75,7 @@ class World:
         self.hosts: dict[int, Any] = {}
         self.peers_up = {2: 7, 3: 0}
         self.names = {each.id: each.name for each in NODES}
-        self.maintenance = SimpleNamespace(on=False)
+        self.maintenance = SimpleNamespace(on=False, contested="")
         self.alarms = AlarmBoard(1, self.names, lambda: 1, lambda peer, payload: True)
         node: Any = SimpleNamespace(
             raft=self.raft,
@@ -115,6 +124,36 @@ def test_formed_node_waits_for_the_catalog(world: World) -> None:
     assert world.status.closed_reason() == ""
     world.raft.leaders.clear()
     assert "no leader" in world.status.not_ready_reason()
+
+
+@pytest.mark.parametrize("accepting", [False, True])
+def test_node_whose_fellow_voters_lost_their_disks_does_not_blame_nodes_that_run(
+    world: World, accepting: bool
+) -> None:
+    world.status.accepting = accepting
+    world.raft.leaders.clear()
+    assert "too few nodes are running" in world.status.not_ready_reason()
+    world.raft.lost = (2, 3)
+    reason = world.status.not_ready_reason()
+    assert "votes are gone for good: n2, n3 run without the disks" in reason
+    assert "'Most disks lost' in docs/clustering.md" in reason
+    assert "too few" not in reason
+
+
+def test_node_without_data_points_to_those_that_kept_theirs(world: World) -> None:
+    world.raft.leaders.clear()
+    world.raft.unadmitted = True
+    assert "those that kept their data say why" in world.status.not_ready_reason()
+    world.raft.is_formed = False
+    world.raft.waits_for_data = True
+    assert "waits for one that still has the cluster's data" in world.status.not_ready_reason()
+
+
+def test_node_of_a_second_cluster_is_not_ready_and_says_what_to_do(world: World) -> None:
+    world.status.accepting = True
+    world.maintenance.on, world.maintenance.contested = True, "cluster 'c' was founded twice"
+    assert world.status.not_ready_reason().endswith("cluster 'c' was founded twice")
+    assert world.status.closed_reason()
 
 
 def test_node_whose_disk_hangs_says_so_and_serves_who_is_there(world: World) -> None:

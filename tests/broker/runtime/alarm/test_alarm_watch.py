@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 
 from headrace_broker.flow.alarm import STAGE_ALARM, STAGE_RELIEF
-from headrace_broker.runtime.alarm_watch import AlarmWatch
-from headrace_broker.runtime.alarms import AlarmBoard
+from headrace_broker.runtime.alarm.alarm_watch import AlarmWatch
+from headrace_broker.runtime.alarm.alarms import AlarmBoard
 
 MIB = 1 << 20
 

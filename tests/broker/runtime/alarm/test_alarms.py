@@ -10,8 +10,8 @@ import pytest
 from headrace_broker.flow.alarm import STAGE_ALARM
 from headrace_broker.model.flow import LIMIT_DISK, LIMIT_MEMORY, NO_LIMIT
 from headrace_broker.model.limits import ALARM_LEASE_MS
-from headrace_broker.runtime.alarms import AlarmBoard
-from headrace_broker.runtime.pb.cluster_pb2 import ClusterPayload
+from headrace_broker.runtime.alarm.alarms import AlarmBoard
+from headrace_protos.cluster.v1.cluster_pb2 import ClusterPayload
 
 NAMES = {1: "n1", 2: "n2", 3: "n3"}
 MIB = 1 << 20

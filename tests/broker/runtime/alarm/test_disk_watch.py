@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from headrace_broker.model.limits import DISK_SAMPLE_MS
-from headrace_broker.runtime.disk_watch import DiskWatch
+from headrace_broker.runtime.alarm.disk_watch import DiskWatch
 
 MIB = 1 << 20
 LIMIT = 100 * MIB
@@ -47,7 +47,7 @@ class Disk:
 @pytest.fixture
 def disk(monkeypatch: pytest.MonkeyPatch) -> Disk:
     found = Disk()
-    monkeypatch.setattr("headrace_broker.runtime.disk_watch.shutil.disk_usage", found.usage)
+    monkeypatch.setattr("headrace_broker.runtime.alarm.disk_watch.shutil.disk_usage", found.usage)
     return found
 
 
@@ -58,6 +58,7 @@ def test_enough_room_is_no_alarm(disk: Disk) -> None:
 def test_below_the_limit_is_an_alarm_until_a_tenth_more_is_free(
     disk: Disk, caplog: pytest.LogCaptureFixture
 ) -> None:
+    caplog.set_level("INFO")
     assert disk.look(LIMIT - 1)
     assert "nearly full, publishers are blocked" in caplog.text
     assert "99 MiB free of 1000 MiB, the limit is 100 MiB" in caplog.text
@@ -98,7 +99,7 @@ def test_space_that_is_not_known_changes_nothing_and_is_logged_once(
 ) -> None:
     disk.error = OSError("gone")
     assert not disk.look(0, 5)
-    assert caplog.text.count("is not known: gone") == 1
+    assert caplog.text.count("cannot be read: gone") == 1
     disk.full = True
     assert disk.look(0)
 

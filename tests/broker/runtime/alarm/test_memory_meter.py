@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from headrace_broker.runtime.memory_meter import LIMITS_EVERY, PAGE_BYTES, MemoryMeter
+from headrace_broker.runtime.alarm.memory_meter import LIMITS_EVERY, PAGE_BYTES, MemoryMeter
 
 MIB = 1 << 20
 V2_MOUNT = "30 20 0:30 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw"

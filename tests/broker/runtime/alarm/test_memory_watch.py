@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from headrace_broker.flow.alarm import STAGE_ALARM, STAGE_RELIEF
 from headrace_broker.model.limits import MEMORY_SAMPLE_MS, SHARE_MIN
-from headrace_broker.runtime.memory_meter import MemoryReading
-from headrace_broker.runtime.memory_watch import MemoryWatch, marks_of, share_of
+from headrace_broker.runtime.alarm.memory_meter import MemoryReading
+from headrace_broker.runtime.alarm.memory_watch import MemoryWatch, marks_of, share_of
 
 MIB = 1 << 20
 
@@ -96,12 +96,13 @@ def test_what_cannot_be_read_leaves_the_stage_and_is_logged_once(
     world.look(700)
     world.error = OSError("gone")
     assert world.look(1, 10)[0] == STAGE_ALARM
-    assert [r.levelno for r in caplog.records if "not known" in r.message] == [logging.WARNING]
+    assert [r.levelno for r in caplog.records if "cannot be read" in r.message] == [logging.WARNING]
     world.error = None
     assert world.look(1, 20)[0] == 0
 
 
 def test_changes_are_logged_with_figures(world: World, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO")
     world.look(700)
     world.look(1, 20)
     says = "scarce from 500 MiB, publishers blocked from 600 MiB"

@@ -9,21 +9,25 @@ import pytest
 
 from headrace_broker.catalog.access import Caller
 from headrace_broker.codecs.column_block import decode_columns
-from headrace_broker.core.queue.archive_effect import ARCHIVE_OK
-from headrace_broker.core.queue.command import encode_purge
-from headrace_broker.core.queue.leader_command import encode_configure
-from headrace_broker.core.queue.queue_machine import MACHINE_VERSION
-from headrace_broker.core.queue.settings import ARCHIVE_FULL, ARCHIVE_HEADERS, QueueSettings
+from headrace_broker.core.queue.command.command import encode_purge
+from headrace_broker.core.queue.command.leader_command import encode_configure
+from headrace_broker.core.queue.machine.queue_machine import MACHINE_VERSION
+from headrace_broker.core.queue.messages.settings import (
+    ARCHIVE_FULL,
+    ARCHIVE_HEADERS,
+    QueueSettings,
+)
+from headrace_broker.core.queue.state.archive_effect import ARCHIVE_OK
 from headrace_broker.model.definition import Permission
 from headrace_broker.model.reply_code import AmqpError
 from headrace_broker.model.session import session_id
-from headrace_broker.runtime import group_commands, leader_client
-from headrace_broker.runtime.archive_chunk import cut_rows
-from headrace_broker.runtime.archive_columns import SCHEMA
-from headrace_broker.runtime.archive_listing import ArchiveListing
-from headrace_broker.runtime.archive_log import ArchiveLog
-from headrace_broker.runtime.archiving import ArchiveClient
-from headrace_broker.runtime.export_log import (
+from headrace_broker.runtime.archive.archiving import ArchiveClient
+from headrace_broker.runtime.archive.chunk import cut_rows
+from headrace_broker.runtime.archive.columns import SCHEMA
+from headrace_broker.runtime.archive.listing import ArchiveListing
+from headrace_broker.runtime.archive.log import ArchiveLog
+from headrace_broker.runtime.contract.port import PendingConfirm
+from headrace_broker.runtime.export.log import (
     DataGoneError,
     FencedError,
     NotYetError,
@@ -33,10 +37,12 @@ from headrace_broker.runtime.export_log import (
     UnknownGroupError,
     UnknownShardError,
 )
-from headrace_broker.runtime.group_commands import GroupCommands
-from headrace_broker.runtime.inquiry import Inquiries
-from headrace_broker.runtime.pb.cluster_pb2 import ClusterPayload
-from headrace_broker.runtime.port import Ticket
+from headrace_broker.runtime.lease import group_commands
+from headrace_broker.runtime.lease.group_commands import GroupCommands
+from headrace_broker.runtime.replica.reading.entries import Entries
+from headrace_broker.runtime.rpc import leader_client
+from headrace_broker.runtime.rpc.inquiry import Inquiries
+from headrace_protos.cluster.v1.cluster_pb2 import ClusterPayload
 
 EVERYWHERE = pytest.mark.parametrize("node", [1, 2, 3], ids=["leader", "replica", "elsewhere"])
 NAMES = {1: "n1", 2: "n2", 3: "n3"}
@@ -179,7 +185,7 @@ def fill(world, listener, publishes):
     """Publish six messages in two entries, and purge them."""
     session = world.open(1, listener)
     for bodies in ((b"a", b"bb", b"ccc"), (b"d", b"", b"f")):
-        session.publish(publishes(*bodies), Ticket(1, 3))
+        session.publish(publishes(*bodies), PendingConfirm(1, 3))
         session.flush()
         world.settle_down()
     world.hosts[1].propose(encode_purge(session_id(2, 1, 77), 1))
@@ -228,12 +234,12 @@ def test_little_of_large_entries_is_read_in_several_steps(world, listener, publi
     nodes = Nodes(world, mode=ARCHIVE_HEADERS)
     session = world.open(1, listener)
     for letter in (b"a", b"b", b"c", b"d"):
-        session.publish(publishes(letter * (3 << 20)), Ticket(1, 1))
+        session.publish(publishes(letter * (3 << 20)), PendingConfirm(1, 1))
         session.flush()
         world.settle_down()
     world.hosts[1].propose(encode_purge(session_id(2, 1, 77), 1))
     world.settle_down()
-    assert cut_rows(world.hosts[1], 0, 1024, 1 << 20).row_count == 3
+    assert cut_rows(world.hosts[1], Entries(world.hosts[1].log), 0, 1024, 1 << 20).row_count == 3
     assert [row["archive_index"] for row in nodes.read(3, 0, 4)] == [0, 1, 2, 3]
 
 

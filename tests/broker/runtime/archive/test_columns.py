@@ -11,8 +11,8 @@ from headrace_broker.codecs.batch import encode_batch
 from headrace_broker.codecs.column_block import decode_columns, encode_columns
 from headrace_broker.model.definition import QUEUE_QUORUM, Queue
 from headrace_broker.model.message import Publish
-from headrace_broker.runtime.archive_chunk import HEAD, Rows
-from headrace_broker.runtime.archive_columns import SCHEMA, ArchiveColumns
+from headrace_broker.runtime.archive.chunk import HEAD, Rows
+from headrace_broker.runtime.archive.columns import SCHEMA, ArchiveColumns
 
 QUEUE = Queue("/v", "work", QUEUE_QUORUM, 9, (1,))
 

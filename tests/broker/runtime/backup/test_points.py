@@ -10,24 +10,47 @@ from typing import Any
 import pytest
 from tests.broker.gateways.grpc.lease_world import StoppedClock, Watcher
 
+from headrace_broker.catalog.event import PermissionChanged
+from headrace_broker.catalog.permission_watch import PermissionWatches
+from headrace_broker.catalog.store import CatalogStore
 from headrace_broker.codecs.batch import batch_count, encode_batch, message_body
-from headrace_broker.core.queue.command import encode_enqueue, encode_purge
-from headrace_broker.model.definition import QUEUE_QUORUM, Queue
+from headrace_broker.core.queue.command.command import encode_enqueue, encode_purge
+from headrace_broker.model.definition import QUEUE_QUORUM, Queue, User
+from headrace_broker.model.limits import ANSWERS_READ_MAX
 from headrace_broker.model.message import Publish
 from headrace_broker.model.session import session_id
-from headrace_broker.runtime import backup_client as module
-from headrace_broker.runtime.backup_client import BackupClient, NodeSilentError
-from headrace_broker.runtime.backup_points import LOST, NO_REPLICA, OK, BackupPoints
-from headrace_broker.runtime.leader_client import QueueGoneError
-from headrace_broker.runtime.pb.cluster_pb2 import BackupKeep, BackupRead, ClusterPayload
-from headrace_broker.runtime.queue_host import QueueHost
-from headrace_broker.runtime.queue_log import MemoryQueueLog
-from headrace_broker.runtime.wire import Switchboard
+from headrace_broker.runtime.backup import client as module
+from headrace_broker.runtime.backup import points as points_module
+from headrace_broker.runtime.backup.client import (
+    BackupClient,
+    NodeTooOldError,
+)
+from headrace_broker.runtime.backup.points import (
+    DENIED,
+    LOST,
+    NO_REPLICA,
+    OK,
+    UNKNOWN_POINT,
+    BackupPoints,
+    NodeSilentError,
+)
+from headrace_broker.runtime.contract.queue_log import MemoryQueueLog, QueueLog
+from headrace_broker.runtime.replica.queue_host import QueueHost
+from headrace_broker.runtime.rpc.leader_client import QueueGoneError
+from headrace_broker.runtime.session.wire import SessionRouter
+from headrace_protos.cluster.v1.cluster_pb2 import (
+    BackupKeep,
+    BackupOpen,
+    BackupQuestion,
+    BackupRead,
+    ClusterPayload,
+)
 from headrace_raftlog.model.errors import RaftLogError
 
 QUEUE = Queue("/", "work", QUEUE_QUORUM, 7, (1, 2, 3))
 PUBLISHER = session_id(3, 1, 1)
 TTL = 60_000
+ANN, BOB = "ann", "bob"
 
 
 class Node:
@@ -39,7 +62,9 @@ class Node:
         self.clock = StoppedClock()
         self.hosts: dict[int, QueueHost] = {}
         self.short = ""
-        self.points = BackupPoints(self.hosts, lambda: 5, lambda: self.short, self.clock)
+        self.points = BackupPoints(
+            self.hosts, lambda: 5, lambda: self.short, world.refusal, self.clock
+        )
         self.client = BackupClient(
             number,
             self.points,
@@ -50,7 +75,7 @@ class Node:
         )
         if has_replica:
             log = MemoryQueueLog(number, asyncio.get_running_loop())
-            board = Switchboard(number, lambda node, payload: False)
+            board = SessionRouter(number, lambda node, payload: False)
             host = QueueHost(QUEUE, number, log, board, Watcher(), self.clock)
             log.apply = host.apply_one
             host.leadership(number, 1, True)
@@ -75,9 +100,45 @@ class Node:
     def receive(self, source: int, data: bytes) -> None:
         payload = ClusterPayload.FromString(data)
         if payload.WhichOneof("body") == "backup_question":
+            if self.number in self.world.old:
+                forget_owners(payload.backup_question)
             self.client.receive_question(source, payload.backup_question)
         else:
             self.client.receive_answer(source, payload.backup_answer)
+
+
+def forget_owners(question: BackupQuestion) -> None:
+    """Leave what a node of a version without owners reads of a question."""
+    if question.WhichOneof("kind") == "open":
+        question.open.ClearField("user")
+    question.ClearField("use")
+
+
+class Hung(QueueLog):
+    """The log of a replica whose disk gives nothing back."""
+
+    def __init__(self, log: QueueLog) -> None:
+        self.hold = log.hold
+        self.waiting: list[Callable[[], None]] = []
+
+    def entry_at_hand(self, index: int, done: Callable[[], None]) -> bytes | None:
+        self.waiting.append(done)
+        return None
+
+    def give_up(self, done: Callable[[], None]) -> None:
+        self.waiting = [each for each in self.waiting if each != done]
+
+    def entry_octets(self, index: int) -> int:
+        return 1
+
+    def propose(self, data: bytes, urgent: bool) -> int:
+        raise AssertionError
+
+    def forget(self, index: int) -> None:
+        raise AssertionError
+
+    def leader(self) -> int:
+        raise AssertionError
 
 
 class World:
@@ -88,6 +149,8 @@ class World:
         self.exists = True
         self.down: set[int] = set()
         self.deaf: set[int] = set()
+        self.old: set[int] = set()  # know no owners of points
+        self.denied = ""  # why nobody may read the queue
         self.late: set[int] = set()  # what they send arrives when it is let go
         self.kept: list[tuple[int, int, bytes]] = []
         self.asked: list[tuple[int, int]] = []
@@ -96,6 +159,9 @@ class World:
     def publish(self, host: QueueHost) -> None:
         publishes = [Publish(1, b"\x00\x01q", False, False, b"\x00\x00", b"%d" % n) for n in (1, 2)]
         host.propose(encode_enqueue(PUBLISHER, 1, encode_batch(publishes)))
+
+    def refusal(self, user: str, queue: Queue) -> str:
+        return self.denied
 
     def stop(self) -> None:
         for node in self.nodes.values():
@@ -126,12 +192,12 @@ READ = {"after": 0, "messages": 10, "octets": 1000}
 def test_point_is_opened_on_a_follower_and_read_through_any_node(run) -> None:
     async def scenario(world: World) -> None:
         for asking, wanted in ((1, 2), (2, 2), (3, 3), (4, 2)):
-            node, answer = await world.nodes[asking].client.open(QUEUE, TTL)
+            node, answer = await world.nodes[asking].client.open(QUEUE, TTL, ANN)
             assert (node, answer.status, answer.messages) == (wanted, OK, 2)
             for reading in world.nodes.values():
                 asked = BackupRead(point=answer.point, **READ)
-                assert bodies(await reading.client.read(node, asked)) == [b"1", b"2"]
-            closed = await world.nodes[4].client.close(node, answer.point)
+                assert bodies(await reading.client.read(node, asked, ANN)) == [b"1", b"2"]
+            closed = await world.nodes[4].client.close(node, answer.point, ANN)
             assert closed.status == OK
 
     run(scenario)
@@ -140,33 +206,33 @@ def test_point_is_opened_on_a_follower_and_read_through_any_node(run) -> None:
 def test_nodes_that_are_down_or_silent_are_passed_over_and_the_leader_comes_last(
     run, monkeypatch
 ) -> None:
-    monkeypatch.setattr(module, "ANSWER_S", 0.2)
+    monkeypatch.setattr(module, "BACKUP_ANSWER_S", 0.2)
     monkeypatch.setattr(module, "BACKUP_CATCH_UP_S", 0.1)
 
     async def scenario(world: World) -> None:
         world.down = {2}
-        assert (await world.nodes[4].client.open(QUEUE, TTL)).node == 3
+        assert (await world.nodes[4].client.open(QUEUE, TTL, ANN)).node == 3
         world.deaf = {3}
-        assert (await world.nodes[4].client.open(QUEUE, TTL)).node == 1
+        assert (await world.nodes[4].client.open(QUEUE, TTL, ANN)).node == 1
         assert [target for source, target in world.asked if source == 4] == [2, 3, 2, 3, 1]
         world.down = {1, 2}
-        node, answer = await world.nodes[4].client.open(QUEUE, TTL)
+        node, answer = await world.nodes[4].client.open(QUEUE, TTL, ANN)
         assert (node, answer.status) == (0, NO_REPLICA)
         with pytest.raises(NodeSilentError, match="node 2 cannot be reached"):
-            await world.nodes[4].client.read(2, BackupRead(point=1, **READ))
+            await world.nodes[4].client.read(2, BackupRead(point=1, **READ), ANN)
         with pytest.raises(NodeSilentError, match="node 3 does not answer"):
-            await world.nodes[4].client.read(3, BackupRead(point=1, **READ))
+            await world.nodes[4].client.read(3, BackupRead(point=1, **READ), ANN)
 
     run(scenario)
 
 
 def test_point_of_which_nobody_was_told_in_time_is_closed(run, monkeypatch) -> None:
-    monkeypatch.setattr(module, "ANSWER_S", 0.2)
+    monkeypatch.setattr(module, "BACKUP_ANSWER_S", 0.2)
     monkeypatch.setattr(module, "BACKUP_CATCH_UP_S", 0.1)
 
     async def scenario(world: World) -> None:
         world.late = {2}
-        node, answer = await world.nodes[4].client.open(QUEUE, TTL)
+        node, answer = await world.nodes[4].client.open(QUEUE, TTL, ANN)
         assert (node, answer.status) == (3, OK)
         [(target, source, data)] = world.kept
         [forgotten] = world.nodes[2].points._points
@@ -175,10 +241,38 @@ def test_point_of_which_nobody_was_told_in_time_is_closed(run, monkeypatch) -> N
         while world.nodes[2].points._points:  # noqa: ASYNC110  (it tells nobody)
             await asyncio.sleep(0)
         monkeypatch.undo()
-        over = await world.nodes[4].client.read(2, BackupRead(point=forgotten, **READ))
+        over = await world.nodes[4].client.read(2, BackupRead(point=forgotten, **READ), ANN)
         assert over.status != OK
-        kept = await world.nodes[4].client.read(3, BackupRead(point=answer.point, **READ))
+        kept = await world.nodes[4].client.read(3, BackupRead(point=answer.point, **READ), ANN)
         assert bodies(kept) == [b"1", b"2"]
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("asking", [2, 4])
+def test_disk_that_hangs_is_waited_for_within_a_time_and_holds_no_place(
+    run, monkeypatch, asking: int
+) -> None:
+    async def scenario(world: World) -> None:
+        node = world.nodes[2]
+        opened, answer = await world.nodes[4].client.open(QUEUE, TTL, ANN)
+        assert opened == 2
+        log, node.host.log = node.host.log, Hung(node.host.log)
+        asked = BackupRead(point=answer.point, **READ)
+        monkeypatch.setattr(module, "BACKUP_ANSWER_S", 0.01)
+        monkeypatch.setattr(points_module, "BACKUP_ANSWER_S", 0.01)
+        reads = [world.nodes[asking].client.read(2, asked, ANN) for _ in range(ANSWERS_READ_MAX)]
+        for failure in await asyncio.gather(*reads, return_exceptions=True):
+            assert isinstance(failure, NodeSilentError)
+            wanted = f"messages of queue '{QUEUE.name}'" if asking == 2 else "node 2 does not"
+            assert wanted in str(failure)
+        await asyncio.gather(*node.client._tasks)
+        assert node.points._answers.turns.taken == 0
+        assert node.host.log.waiting == []
+        node.host.log = log
+        monkeypatch.undo()
+        found = await world.nodes[asking].client.read(2, asked, ANN)
+        assert bodies(found) == [b"1", b"2"]
 
     run(scenario)
 
@@ -197,7 +291,7 @@ def test_replica_that_is_not_caught_up_opens_nothing(run, monkeypatch) -> None:
     async def scenario(world: World) -> None:
         nonlocal behind
         behind = world.nodes[2].host.log
-        assert (await world.nodes[2].client.open(QUEUE, TTL)).node == 3
+        assert (await world.nodes[2].client.open(QUEUE, TTL, ANN)).node == 3
 
     run(scenario)
 
@@ -206,7 +300,7 @@ def test_queue_that_is_gone_is_no_queue(run) -> None:
     async def scenario(world: World) -> None:
         world.exists = False
         with pytest.raises(QueueGoneError):
-            await world.nodes[4].client.open(QUEUE, TTL)
+            await world.nodes[4].client.open(QUEUE, TTL, ANN)
 
     run(scenario)
 
@@ -222,22 +316,22 @@ def test_publisher_that_is_known_goes_on_behind_what_it_sent(run) -> None:
 def test_what_died_is_held_until_the_last_point_is_over_and_then_forgotten(run) -> None:
     async def scenario(world: World) -> None:
         node = world.nodes[2]
-        _, one = await node.client.open(QUEUE, TTL)
-        _, two = await node.client.open(QUEUE, TTL)
+        _, one = await node.client.open(QUEUE, TTL, ANN)
+        _, two = await node.client.open(QUEUE, TTL, ANN)
         node.host.propose(encode_purge(PUBLISHER, 1))
         await asyncio.sleep(0)
         assert node.host.machine.held_count == 0
         assert node.host.snapshot()[1] == array("Q")  # which travels, and names what lives
         [entry] = node.host.held()
-        await node.client.close(2, one.point)
+        await node.client.close(2, one.point, ANN)
         asked = BackupRead(point=two.point, **READ)
-        assert bodies(await node.client.read(2, asked)) == [b"1", b"2"]
-        assert node.host.log.entry_data(entry)
-        await node.client.keep(2, BackupKeep(point=two.point, done=2))
+        assert bodies(await node.client.read(2, asked, ANN)) == [b"1", b"2"]
+        assert node.host.log.entry_at_hand(entry, print)
+        await node.client.keep(2, BackupKeep(point=two.point, done=2), ANN)
         node.points.sweep()
         assert node.host.held() == array("Q")
         with pytest.raises(KeyError):
-            node.host.log.entry_data(entry)
+            node.host.log.entry_at_hand(entry, print)
 
     run(scenario)
 
@@ -245,15 +339,15 @@ def test_what_died_is_held_until_the_last_point_is_over_and_then_forgotten(run) 
 def test_disk_that_runs_short_ends_points_that_hold_something(run) -> None:
     async def scenario(world: World) -> None:
         node = world.nodes[2]
-        _, point = await node.client.open(QUEUE, TTL)
+        _, point = await node.client.open(QUEUE, TTL, ANN)
         node.short = "the disk of the node is nearly full"
         node.points.sweep()
         asked = BackupRead(point=point.point, **READ)
-        assert (await node.client.read(2, asked)).status == OK
+        assert (await node.client.read(2, asked, ANN)).status == OK
         node.host.propose(encode_purge(PUBLISHER, 1))
         await asyncio.sleep(0)
         node.points.sweep()
-        answer = await node.client.read(2, asked)
+        answer = await node.client.read(2, asked, ANN)
         assert (answer.status, answer.text) == (LOST, node.short)
         assert node.host.held() == array("Q")
 
@@ -263,14 +357,128 @@ def test_disk_that_runs_short_ends_points_that_hold_something(run) -> None:
 def test_point_that_is_over_is_remembered_for_a_while(run) -> None:
     async def scenario(world: World) -> None:
         node = world.nodes[2]
-        _, point = await node.client.open(QUEUE, TTL)
+        _, point = await node.client.open(QUEUE, TTL, ANN)
         node.clock.ms += TTL
         node.points.sweep()
         asked = BackupRead(point=point.point, **READ)
-        assert (await node.client.read(2, asked)).text == f"nobody read it for {TTL} ms"
+        assert (await node.client.read(2, asked, ANN)).text == f"nobody read it for {TTL} ms"
         assert node.points.count == 1
         node.clock.ms += TTL
         node.points.sweep()
         assert node.points.count == 0
+
+    run(scenario)
+
+
+def test_a_point_of_somebody_else_is_answered_like_one_that_is_not_there(run) -> None:
+    async def scenario(world: World) -> None:
+        client = world.nodes[4].client
+        node, point = await client.open(QUEUE, TTL, ANN)
+        taken, absent = point.point, point.point + 1
+        for asking in (client, world.nodes[node].client):
+            answers = [
+                await asking.read(node, BackupRead(point=each, **READ), BOB)
+                for each in (taken, absent)
+            ]
+            answers += [
+                await asking.keep(node, BackupKeep(point=each, done=2), BOB)
+                for each in (taken, absent)
+            ]
+            assert {(each.status, each.text) for each in answers} == {
+                (UNKNOWN_POINT, answers[0].text)
+            }
+            for each in (taken, absent):
+                assert (await asking.close(node, each, BOB)).status == OK
+        assert bodies(await client.read(node, BackupRead(point=taken, **READ), ANN)) == [b"1", b"2"]
+
+    run(scenario)
+
+
+def test_an_owner_is_judged_at_each_question(run) -> None:
+    async def scenario(world: World) -> None:
+        client = world.nodes[4].client
+        node, point = await client.open(QUEUE, TTL, ANN)
+        one = BackupRead(point=point.point, **(READ | {"messages": 1}))
+        assert bodies(await client.read(node, one, ANN)) == [b"1"]
+        world.denied = "read access to queue 'work' in vhost '/' refused for user 'ann'"
+        for answer in (
+            await client.read(node, one, ANN),
+            await client.keep(node, BackupKeep(point=point.point), ANN),
+            await client.close(node, point.point, ANN),
+        ):
+            assert (answer.status, answer.text) == (DENIED, world.denied)
+        assert world.nodes[node].points.count == 1
+        world.nodes[node].clock.ms += TTL
+        world.nodes[node].points.sweep()
+        world.nodes[node].clock.ms += TTL
+        world.nodes[node].points.sweep()
+        assert world.nodes[node].points.count == 0
+
+    run(scenario)
+
+
+def test_a_point_is_given_up_when_its_owner_may_not_read_the_queue_any_more(run) -> None:
+    async def scenario(world: World) -> None:
+        rules = CatalogStore()
+        rules.put_user(User(ANN, b"", b""))
+        turns: list[Callable[[], None]] = []
+        points = world.nodes[2].points
+        points.standings = PermissionWatches(rules, turns.append, lambda: 0)
+        client = world.nodes[2].client
+        node, point = await client.open(QUEUE, TTL, ANN)
+        assert node == 2
+        await client.close(node, point.point, ANN)
+        assert len(points.standings) == 0
+        _, point = await client.open(QUEUE, TTL, ANN)
+        world.denied = "read access to queue 'work' in vhost '/' refused for user 'ann'"
+        points.standings.on_events([PermissionChanged(ANN, "/", None)])
+        for turn in turns:
+            turn()
+        world.denied, given = "", BackupRead(point=point.point, **READ)
+        answer = await client.read(2, given, ANN)
+        assert (answer.status, answer.text) == (
+            LOST,
+            "read access to queue 'work' in vhost '/' refused for user 'ann': "
+            "the permission was taken away",
+        )
+        assert len(points.standings) == 0
+
+    run(scenario)
+
+
+def test_a_node_that_knows_no_owners_has_no_point_of_anybody(run) -> None:
+    async def scenario(world: World) -> None:
+        client = world.nodes[4].client
+        world.old = {2, 3}
+        assert (await client.open(QUEUE, TTL, ANN)).node == 1
+        world.old = {1, 2, 3}
+        with pytest.raises(NodeTooOldError, match="node 1 runs an older version"):
+            await client.open(QUEUE, TTL, ANN)
+        while world.nodes[2].points.count or world.nodes[3].points.count:  # noqa: ASYNC110
+            await asyncio.sleep(0)
+        with pytest.raises(NodeTooOldError, match="node 2 runs an older version"):
+            await client.read(2, BackupRead(point=1, **READ), ANN)
+
+    run(scenario)
+
+
+def test_a_node_that_knows_no_owners_reads_what_it_has_opened_and_nothing_else(run) -> None:
+    async def scenario(world: World) -> None:
+        points = world.nodes[2].points
+        old = world.nodes[4].client
+        opened = await old._ask(
+            2, BackupQuestion(open=BackupOpen(group=QUEUE.group, ttl_ms=TTL)), 5.0
+        )
+        asked = BackupQuestion(read=BackupRead(point=opened.point, **READ))
+        assert bodies(await old._ask(2, asked, 5.0)) == [b"1", b"2"]
+        read = BackupRead(point=opened.point, **READ)
+        assert (await world.nodes[3].client.read(2, read, ANN)).status == UNKNOWN_POINT
+        await old._ask(2, BackupQuestion(close=opened.point), 5.0)
+        assert points.count == 0
+        node, point = await world.nodes[2].client.open(QUEUE, TTL, ANN)
+        asked = BackupQuestion(read=BackupRead(point=point.point, **READ))
+        assert (await old._ask(node, asked, 5.0)).status == UNKNOWN_POINT
+        await old._ask(node, BackupQuestion(close=point.point), 5.0)
+        assert points.count == 1
 
     run(scenario)

@@ -17,10 +17,10 @@ from headrace_broker.catalog import command as commands
 from headrace_broker.catalog.command import encode_request
 from headrace_broker.catalog.request import Request
 from headrace_broker.catalog.version import CATALOG_VERSION
-from headrace_broker.core.queue.queue_machine import MACHINE_VERSION
+from headrace_broker.core.queue.machine.queue_machine import MACHINE_VERSION
 from headrace_broker.model.definition import Node, User
-from headrace_broker.runtime import default_user
-from headrace_broker.runtime.catalog_service import (
+from headrace_broker.runtime.cluster import default_user
+from headrace_broker.runtime.cluster.catalog_service import (
     CatalogService,
     CatalogTiming,
 )

@@ -9,7 +9,7 @@ import pytest
 
 from headrace_broker.catalog.request import decode_envelope
 from headrace_broker.catalog.result import Ok
-from headrace_broker.runtime.catalog_service import CatalogUnavailableError
+from headrace_broker.runtime.cluster.catalog_service import CatalogUnavailableError
 
 from .conftest import DECLARE, Cluster, Run
 

@@ -12,10 +12,9 @@ from headrace_broker.catalog import command as commands
 from headrace_broker.catalog.event import Event, QueueAdded, UserChanged
 from headrace_broker.catalog.result import Ok
 from headrace_broker.model.definition import Node, User
-from headrace_broker.runtime.catalog_service import (
+from headrace_broker.runtime.cluster.catalog_service import (
     CatalogService,
     CatalogUnavailableError,
-    split_members,
 )
 
 NODES = [Node(number, f"n{number}", f"h:{number}") for number in (1, 2, 3)]
@@ -75,15 +74,6 @@ class TestListeners:
 
 
 class TestMembers:
-    @pytest.mark.parametrize(
-        ("count", "voters"), [(1, 1), (2, 2), (3, 3), (4, 3), (5, 5), (6, 5), (9, 5)]
-    )
-    def test_odd_number_of_the_lowest_ids_votes(self, count: int, voters: int) -> None:
-        nodes = list(range(count, 0, -1))
-        voting, learning = split_members(nodes)
-        assert voting == tuple(range(1, voters + 1))
-        assert learning == tuple(range(voters + 1, count + 1))
-
     def test_start_joins_group_0_and_the_first_voter_campaigns(self, run: Run) -> None:
         async def scenario(cluster: Any) -> None:
             for node, service in cluster.services.items():

@@ -16,7 +16,7 @@ from headrace_broker.model.limits import (
     CATALOG_COMMAND_OCTETS_MAX,
     CATALOG_REQUEST_WINDOW,
 )
-from headrace_broker.runtime.catalog_service import (
+from headrace_broker.runtime.cluster.catalog_service import (
     CatalogUnavailableError,
 )
 
@@ -98,7 +98,7 @@ class TestFailover:
     def test_without_a_leader_it_waits_for_one(self, run: Run) -> None:
         async def scenario(cluster: Any) -> None:
             tasks = [asyncio.ensure_future(s.submit(DECLARE)) for s in cluster.services.values()]
-            await asyncio.sleep(5)
+            await asyncio.sleep(4)  # less than `leaderless-ms`
             assert not any(task.done() for task in tasks)
             cluster.elect(2)
             kinds = sorted(type(result).__name__ for result in await asyncio.gather(*tasks))

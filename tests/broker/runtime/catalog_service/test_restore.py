@@ -13,7 +13,7 @@ from headrace_broker.catalog.event import Event, QueueAdded, QueueRemoved
 from headrace_broker.catalog.result import Exists, Ok
 from headrace_broker.catalog.store import SnapshotError
 from headrace_broker.model.definition import Node
-from headrace_broker.runtime.catalog_service import (
+from headrace_broker.runtime.cluster.catalog_service import (
     CATALOG_GROUP,
     CatalogService,
     CatalogUnavailableError,

@@ -13,9 +13,9 @@ from headrace_broker.catalog.command import AnnounceNode, encode_request
 from headrace_broker.catalog.request import Request, encode_envelope
 from headrace_broker.catalog.result import Exists, Ok, UpgradePending
 from headrace_broker.catalog.version import CATALOG_VERSION, CatalogVersionError
-from headrace_broker.core.queue.queue_machine import MACHINE_VERSION
-from headrace_broker.runtime.catalog_service import CatalogUnavailableError
-from headrace_broker.runtime.version_gate import ANNOUNCEMENT_SECONDS_MAX
+from headrace_broker.core.queue.machine.queue_machine import MACHINE_VERSION
+from headrace_broker.runtime.cluster.catalog_service import CatalogUnavailableError
+from headrace_broker.runtime.cluster.version_gate import ANNOUNCEMENT_SECONDS_MAX
 
 ADVICE = commands.DeleteAdvice("/", "q")
 
@@ -93,7 +93,7 @@ def test_leader_proposes_nothing_that_another_node_forwards_too_early(
         await cluster.settle()
         assert len(cluster.log) == written
         assert leader.dropped_count == 3
-        told = [text for text in caplog.messages if "is not proposed" in text]
+        told = [text for text in caplog.messages if "catalog change held back" in text]
         assert len(told) == 2
         assert "'n3'" in told[0]
 

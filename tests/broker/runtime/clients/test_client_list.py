@@ -9,16 +9,16 @@ from typing import Any
 import msgspec
 import pytest
 
-from headrace_broker.catalog.event import UserChanged, VhostRemoved
-from headrace_broker.model.definition import User, Vhost
+from headrace_broker.catalog.event import VhostRemoved
+from headrace_broker.model.definition import Vhost
 from headrace_broker.model.limits import LISTING_TURN_ROWS
 from headrace_broker.model.status import ChannelStatus
 from headrace_broker.model.tls import TlsSession
-from headrace_broker.runtime import inquiry
-from headrace_broker.runtime.client_list import ClientList
-from headrace_broker.runtime.inquiry import Answer, Close, Inquiries
-from headrace_broker.runtime.pb.cluster_pb2 import ClusterPayload
-from headrace_broker.runtime.port import ConnectionControl, ConnectionInfo
+from headrace_broker.runtime.clients.client_list import ClientList
+from headrace_broker.runtime.contract.port import ConnectionControl, ConnectionInfo
+from headrace_broker.runtime.rpc import inquiry
+from headrace_broker.runtime.rpc.inquiry import Answer, Close, Inquiries
+from headrace_protos.cluster.v1.cluster_pb2 import ClusterPayload
 
 
 class Control(ConnectionControl):
@@ -172,17 +172,11 @@ def test_a_connection_is_closed_wherever_it_is(world, node, by):
     assert [other.reasons for other in others] == [[], [], []]
 
 
-def test_connections_whose_vhost_or_user_was_deleted_are_closed(world):
-    kept, of_vhost, of_user = (world.connect(1, number) for number in (1, 2, 3))
+def test_connections_whose_vhost_was_deleted_are_closed(world):
+    kept, of_vhost = (world.connect(1, number) for number in (1, 2))
     world.connections[1]["n1/1/2"].vhost = "v"
-    world.connections[1]["n1/1/3"].user = "bob"
-    changed = UserChanged("guest", User("guest", b"", b""))
-    world.nodes[1].on_events([changed, VhostRemoved(Vhost("v")), UserChanged("bob", None)])
-    assert (kept.reasons, of_vhost.reasons, of_user.reasons) == (
-        [],
-        ["vhost 'v' was deleted"],
-        ["user 'bob' was deleted"],
-    )
+    world.nodes[1].on_events([VhostRemoved(Vhost("v"))])
+    assert (kept.reasons, of_vhost.reasons) == ([], ["vhost 'v' was deleted"])
 
 
 def test_a_connection_that_is_closing_already_is_not_there(world):

@@ -19,11 +19,11 @@ from headrace_broker.model.stats import (
     ExchangeStats,
     VhostStats,
 )
-from headrace_broker.runtime.client_rates import ClientRates
-from headrace_broker.runtime.inquiry import Stats
-from headrace_broker.runtime.port import ConnectionControl, ConnectionInfo
-from headrace_broker.runtime.router import Router
-from headrace_broker.runtime.traffic import ClientTraffic, ExchangeTraffic
+from headrace_broker.runtime.clients.client_rates import ClientRates
+from headrace_broker.runtime.contract.port import ConnectionControl, ConnectionInfo
+from headrace_broker.runtime.contract.traffic import ClientTraffic, ExchangeTraffic
+from headrace_broker.runtime.routing.router import Router
+from headrace_broker.runtime.rpc.inquiry import Stats
 
 TO_X = b"\x01x\x00"
 
@@ -69,7 +69,7 @@ class World:
         self.connections[name] = info
         return info, control
 
-    def sample(self, lengths: dict[str, tuple[int, int]] | None = None) -> None:
+    def sample(self, lengths: dict[str, tuple[int, int, int]] | None = None) -> None:
         self.now += 5_000
         asyncio.run(self.rates.sample(self.now, lengths or {}))
 
@@ -177,7 +177,7 @@ def test_a_vhost_has_what_its_open_and_its_closed_connections_have_passed(world)
     other.recv_oct += 7
     control.open[1] = ClientTraffic()
     control.open[1].publish += 5
-    world.sample({"v": (3, 1)})
+    world.sample({"v": (3, 1, 0)})
     found = world.vhost("v")
     assert (found["publish"], found["recv_oct"]) == (5, 0)
     assert (found["messages_ready"], found["messages_unacknowledged"]) == (3, 1)

@@ -14,11 +14,11 @@ from headrace_broker.model.limits import (
     CLOCK_ROUND_MS_MAX,
     CLOCK_SKEW_MS_MAX,
 )
-from headrace_broker.runtime.alarm_watch import CLEAR, CLOCK, AlarmWatch
-from headrace_broker.runtime.alarms import AlarmBoard
-from headrace_broker.runtime.cluster_clock import ClusterClock
-from headrace_broker.runtime.pb.cluster_pb2 import ClusterPayload
-from headrace_broker.runtime.steady_clock import SteadyClock
+from headrace_broker.runtime.alarm.alarm_watch import CLEAR, CLOCK, AlarmWatch
+from headrace_broker.runtime.alarm.alarms import AlarmBoard
+from headrace_broker.runtime.cluster.cluster_clock import ClusterClock
+from headrace_broker.runtime.contract.steady_clock import SteadyClock
+from headrace_protos.cluster.v1.cluster_pb2 import ClusterPayload
 
 NOW = 1_700_000_000_000
 NAMES = {1: "n1", 2: "n2", 3: "n3"}

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from headrace_broker.config import ConfigError
-from headrace_broker.config_default_user import DefaultUserSection
-from headrace_broker.runtime.default_user import DefaultUser, read_default_user
-from headrace_broker.runtime.password import hash_password
+from headrace_broker.config.configuration import ConfigError
+from headrace_broker.config.default_user import DefaultUserSection
+from headrace_broker.runtime.cluster.default_user import DefaultUser, read_default_user
+from headrace_broker.runtime.security.password import hash_password
 
 
 def section(file: Path) -> DefaultUserSection:

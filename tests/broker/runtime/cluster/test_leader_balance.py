@@ -23,7 +23,7 @@ from headrace_broker.model.limits import (
     BALANCE_STEADY_LOOKS,
 )
 from headrace_broker.model.status import NodeLoad
-from headrace_broker.runtime.leader_balance import (
+from headrace_broker.runtime.cluster.leader_balance import (
     ELSEWHERE,
     EVEN,
     MOVING,
@@ -146,8 +146,8 @@ def test_leaders_spread_once_the_nodes_are_steady(caplog: pytest.LogCaptureFixtu
     assert world.counts == [10, 10, 10]
     assert world.state == EVEN
     assert world.balance.status.handed_over == 20
-    assert "leaders are uneven (n1 30, n2 0, n3 0): 8 are handed over" in caplog.text
-    assert "leaders are spread: n1 10, n2 10, n3 10" in caplog.text
+    assert "leaders unbalanced (n1 30, n2 0, n3 0): transferring 8" in caplog.text
+    assert "leaders balanced: n1 10, n2 10, n3 10" in caplog.text
     assert world.look(50) == 0
 
 
@@ -262,7 +262,7 @@ def test_handover_that_fails_is_counted_and_not_tried_at_once_again(
         world.look(10)
     assert world.moves == []
     assert world.balance.status.failed == 3
-    assert "could not be handed over from n1 to n2" in caplog.text
+    assert "could not be moved from n1 to n2" in caplog.text
     world.refusing = set()
     world.look(int(BALANCE_REST_SECONDS / BALANCE_LOOK_SECONDS) + 1)
     assert world.counts == [1, 1, 1]

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from pathlib import Path
 from typing import Any
 
 import pytest
-from e2e.harness.ports import free_ports
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -17,12 +15,12 @@ from headrace_broker.catalog.command import encode_request
 from headrace_broker.catalog.machine import Catalog
 from headrace_broker.catalog.request import Request
 from headrace_broker.catalog.result import Ok
-from headrace_broker.config import Config, load_config
+from headrace_broker.config.configuration import Config
 from headrace_broker.model.definition import Node, User
 from headrace_broker.model.limits import LEFTOVERS_AT_ONCE
-from headrace_broker.runtime.leftovers import is_deleted, remove_leftovers
-from headrace_broker.runtime.node import BrokerNode
-from headrace_broker.runtime.node_directory import CATALOG_GROUP
+from headrace_broker.runtime.cluster.leftovers import is_deleted, remove_leftovers
+from headrace_broker.runtime.cluster.node_directory import CATALOG_GROUP
+from headrace_broker.runtime.node.node import BrokerNode
 
 
 class Logs:
@@ -87,29 +85,6 @@ def test_what_an_earlier_state_calls_deleted_no_later_state_has(names: list[str]
         if is_deleted(before, group):
             assert is_deleted(after, group)
             assert after.queue_by_group(group) is None
-
-
-@pytest.fixture
-def config(tmp_path: Path) -> Config:
-    [port] = free_ports(1)
-    path = tmp_path / "node.toml"
-    path.write_text(
-        f"""
-        [node]
-        id = 1
-        name = "n1"
-        data_dir = "{tmp_path / "data"}"
-        [cluster]
-        nodes = [{{ id = 1, name = "n1", address = "127.0.0.1:{port}" }}]
-        [raft]
-        tick_ms = 20
-        [limits]
-        message_bytes_max = 1024
-        [log]
-        segment_bytes = 2097152
-        """
-    )
-    return load_config(path, {})
 
 
 def test_node_that_was_killed_before_a_removal_was_durable_has_nothing_left(

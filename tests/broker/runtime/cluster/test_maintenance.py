@@ -10,8 +10,8 @@ import pytest
 
 from headrace_broker.catalog.event import NodeAdded
 from headrace_broker.model.definition import Node
-from headrace_broker.runtime import maintenance as module
-from headrace_broker.runtime.maintenance import Maintenance
+from headrace_broker.runtime.cluster import maintenance as module
+from headrace_broker.runtime.cluster.maintenance import Maintenance
 
 
 class World:
@@ -109,6 +109,24 @@ def test_drained_node_that_is_elected_hands_over_again(monkeypatch: pytest.Monke
         await settle()
         assert world.calls == ["drain avoiding []"]
         assert world.leads == []
+
+    run(scenario)
+
+
+def test_node_of_a_second_cluster_tells_clients_to_go_at_once_and_is_not_revived(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def scenario(world: World) -> None:
+        world.maintenance.opened(world)
+        world.maintenance.contest("founded twice")
+        world.maintenance.contest("founded twice")
+        await settle()
+        gone = "belongs to a cluster that was founded a second time: connect to another one"
+        assert world.calls == ["suspend", f"dismiss: node n1 {gone}"]
+        world.tell(False)
+        await settle()
+        assert len(world.calls) == 2
+        assert [each.levelname for each in caplog.records].count("ERROR") == 1
 
     run(scenario)
 

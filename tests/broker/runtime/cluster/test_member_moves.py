@@ -13,9 +13,9 @@ from headrace_broker.catalog.machine import Catalog
 from headrace_broker.catalog.request import Request
 from headrace_broker.catalog.result import UpgradePending
 from headrace_broker.model.definition import Node, Queue, User
-from headrace_broker.runtime import member_moves as module
-from headrace_broker.runtime.catalog_service import CatalogUnavailableError
-from headrace_broker.runtime.member_moves import MemberMoves
+from headrace_broker.runtime.cluster import member_moves as module
+from headrace_broker.runtime.cluster.catalog_service import CatalogUnavailableError
+from headrace_broker.runtime.cluster.member_moves import MemberMoves
 from headrace_raftlog.model.membership import Membership, member_id
 
 NODES = tuple(Node(number, f"n{number}", f"h:{number}") for number in (1, 2, 3))

@@ -10,8 +10,8 @@ import pytest
 
 from headrace_broker.catalog.event import NodeAdded, NodeRemoved
 from headrace_broker.model.definition import Node
-from headrace_broker.runtime import node_directory as module
-from headrace_broker.runtime.node_directory import Admission, NodeDirectory
+from headrace_broker.runtime.cluster import node_directory as module
+from headrace_broker.runtime.cluster.node_directory import Admission, NodeDirectory
 from headrace_raftlog.model.membership import Membership
 
 ONE, TWO, THREE = (Node(number, f"n{number}", f"h:{number}") for number in (1, 2, 3))
@@ -218,7 +218,7 @@ def test_stranger_hears_why_the_catalog_refuses_it() -> None:
     ("gate", "node", "formed", "reason"),
     [
         (Gate(ready=False), FOUR, False, "does not belong to the cluster yet"),
-        (Gate(), FOUR, True, "empty its data directory and start it"),
+        (Gate(), FOUR, True, "move its data directory away and start it"),
         (Gate(admits=False), FOUR, False, "cluster.admit_nodes is off"),
         (Gate(), Node(4, "", ""), False, "runs an older release"),
     ],

@@ -13,8 +13,8 @@ from headrace_broker.catalog.machine import Catalog
 from headrace_broker.catalog.result import Ok
 from headrace_broker.model.definition import Node
 from headrace_broker.model.reply_code import PRECONDITION_FAILED, AmqpError
-from headrace_broker.runtime.node_directory import address_problem
-from headrace_broker.runtime.operations import Operations, Surroundings
+from headrace_broker.runtime.cluster.node_directory import address_problem
+from headrace_broker.runtime.cluster.operations import ClusterFacts, Operations
 
 
 class Around:
@@ -33,7 +33,7 @@ class Around:
         self.done: list[Any] = []
         self.nodes = {n: Node(n, f"n{n}", f"h:{n}") for n in (1, 2, 3)}
         self.known = Catalog()
-        surroundings = Surroundings(
+        surroundings = ClusterFacts(
             1,
             self.known,
             lambda: self.up,

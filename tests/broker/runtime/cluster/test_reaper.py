@@ -7,9 +7,9 @@ import asyncio
 import pytest
 
 from headrace_broker.model.reply_code import INTERNAL_ERROR, AmqpError
-from headrace_broker.runtime import reaper as module
-from headrace_broker.runtime.port import Attachment
-from headrace_broker.runtime.reaper import Reaper
+from headrace_broker.runtime.cluster import reaper as module
+from headrace_broker.runtime.cluster.reaper import Reaper
+from headrace_broker.runtime.contract.port import Attachment
 
 
 class Deletions:

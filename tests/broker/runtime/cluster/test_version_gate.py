@@ -3,43 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from pathlib import Path
 
 import msgspec
-import pytest
-from e2e.harness.ports import free_ports
 
 from headrace_broker.catalog.command import DeclareQueue
 from headrace_broker.catalog.request import Request, encode_envelope
 from headrace_broker.catalog.result import Ok
 from headrace_broker.catalog.version import CatalogVersionError
-from headrace_broker.config import Config, load_config
+from headrace_broker.config.configuration import Config
 from headrace_broker.model.session import NODE_ID_MAX
-from headrace_broker.runtime.node import BrokerNode
-from headrace_broker.runtime.node_directory import CATALOG_GROUP
-
-
-@pytest.fixture
-def config(tmp_path: Path) -> Config:
-    [port] = free_ports(1)
-    path = tmp_path / "node.toml"
-    path.write_text(
-        f"""
-        [node]
-        id = 1
-        name = "n1"
-        data_dir = "{tmp_path / "data"}"
-        [cluster]
-        nodes = [{{ id = 1, name = "n1", address = "127.0.0.1:{port}" }}]
-        [raft]
-        tick_ms = 20
-        [limits]
-        message_bytes_max = 1024
-        [log]
-        segment_bytes = 2097152
-        """
-    )
-    return load_config(path, {})
+from headrace_broker.runtime.cluster.node_directory import CATALOG_GROUP
+from headrace_broker.runtime.node.node import BrokerNode
 
 
 def test_node_stops_at_an_unknown_command_now_and_at_each_start(config: Config) -> None:

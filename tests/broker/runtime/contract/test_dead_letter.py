@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from headrace_broker.core.queue.effect import REASON_MAXLEN, REASON_REJECTED
-from headrace_broker.core.queue.leader_command import encode_forget
-from headrace_broker.core.queue.queue_machine import MACHINE_VERSION
-from headrace_broker.core.queue.settings import (
+from headrace_broker.core.queue.command.leader_command import encode_forget
+from headrace_broker.core.queue.machine.queue_machine import MACHINE_VERSION
+from headrace_broker.core.queue.messages.effect import REASON_MAXLEN, REASON_REJECTED, Acquired
+from headrace_broker.core.queue.messages.settings import (
     DEAD_LETTER_AT_LEAST_ONCE,
     DEAD_LETTER_AT_MOST_ONCE,
     OVERFLOW_REJECT_PUBLISH,
@@ -15,11 +15,12 @@ from headrace_broker.core.queue.settings import (
     QueueSettings,
 )
 from headrace_broker.model.flow import DEAD_LETTERS, Cause
-from headrace_broker.model.limits import LETTERS_CUT_OCTETS
+from headrace_broker.model.limits import LETTERS_CUT_OCTETS, LETTERS_UNREAD_MAX
 from headrace_broker.model.message import Publish
 from headrace_broker.model.session import session_id, tells_deaths
-from headrace_broker.runtime.port import REJECT, Attachment, Ticket
-from headrace_broker.runtime.session import QueueSession
+from headrace_broker.runtime.contract.port import REJECT, Attachment, PendingConfirm
+from headrace_broker.runtime.replica.dead_letter_queue import DeadRun
+from headrace_broker.runtime.session.session import QueueSession
 
 
 @pytest.fixture
@@ -50,12 +51,9 @@ def reject_all(world, session, listener, bodies):
     world.settle_down()
 
 
-def test_large_letters_are_handed_over_in_lots(configured, listener, monkeypatch):
+def test_large_letters_are_handed_over_in_lots(configured, listener):
     world = configured(dead_letter=DEAD_LETTER_AT_MOST_ONCE)
-    lots = []
-    monkeypatch.setattr(
-        world.watcher, "dead_lettered", lambda _queue, _arguments, letters: lots.append(letters)
-    )
+    lots = world.watcher.lots
     half = bytes(LETTERS_CUT_OCTETS // 2)
     messages = [Publish(1, b"\x01x\x01k", False, False, b"\x00\x00", half) for _ in range(5)]
     reject_all(world, world.open(3, listener), listener, messages)
@@ -121,7 +119,7 @@ def test_refused_publishes_are_letters_where_overflow_says_so(configured, listen
         dead_letter=DEAD_LETTER_AT_MOST_ONCE, max_length=1, overflow=OVERFLOW_REJECT_PUBLISH_DLX
     )
     session = world.open(1, listener)
-    ticket = Ticket(1, 2)
+    ticket = PendingConfirm(1, 2)
     for bodies, waiting in ((publishes(b"a", b"b"), None), (publishes(b"c", b"d"), ticket)):
         session.publish(bodies, waiting)
         session.flush()
@@ -143,7 +141,7 @@ def test_kept_letters_are_told_and_forgotten(configured, listener, publishes):
     kept = host.kept(10)
     assert len(kept) == 2
     assert len(host.kept(1)) == 1
-    letters = [host.letters([message], reason)[0] for message, reason in kept]
+    letters = [host.letters([message], reason, print)[0] for message, reason in kept]
     assert [letter.body for letter in letters] == [b"x", b"y"]
     assert {int(letter.reason) for letter in letters} == {REASON_REJECTED}
     world.lead(2)
@@ -163,3 +161,120 @@ def test_forget_that_the_log_does_not_take_is_told(configured, listener, publish
     assert world.hosts[1].propose(encode_forget([99])) == 1
     world.settle_down()
     assert world.watcher.forgotten == [99]
+
+
+def test_letters_whose_entries_are_read_first_leave_in_the_order_of_death(
+    configured, listener, publishes
+):
+    world = configured(dead_letter=DEAD_LETTER_AT_MOST_ONCE)
+    session = world.open(3, listener)
+    host = world.hosts[1]
+    for body in (b"a", b"b"):
+        session.publish(publishes(body), None)
+        session.flush()
+        world.settle_down()
+    world.run(session.attach(1, Attachment("c", 100)))
+    world.settle_down()
+    world.disk_is_slow = True
+    for number in (1, 2):
+        session.settle(1, REJECT, number, number)
+        session.flush()
+        world.settle_down()
+    assert (world.watcher.letters, host.dying.unread_count) == ([], 2)
+    first, second = (host.held()[0], host.held()[1])
+    assert list(world.hosts[2].held()) == []  # a follower makes no letters
+    world.read_all()
+    assert [letter.body for letter in world.watcher.letters] == [b"a", b"b"]
+    assert (host.dying.unread_count, list(host.held())) == (0, [])
+    assert {first, second} <= set(world.forgotten)
+
+
+def test_what_dies_later_waits_behind_what_is_read(configured, listener, publishes):
+    world = configured(dead_letter=DEAD_LETTER_AT_MOST_ONCE)
+    session = world.open(3, listener)
+    session.publish(publishes(b"a"), None)
+    session.flush()
+    session.publish(publishes(b"b"), None)
+    session.flush()
+    world.settle_down()
+    world.run(session.attach(1, Attachment("c", 100)))
+    world.settle_down()
+    world.disk_is_slow = True
+    session.settle(1, REJECT, 1, 1)
+    session.flush()
+    world.settle_down()
+    world.disk_is_slow = False  # the second one is in memory
+    session.settle(1, REJECT, 2, 2)
+    session.flush()
+    world.settle_down()
+    assert world.watcher.letters == []
+    world.read_all()
+    assert [letter.body for letter in world.watcher.letters] == [b"a", b"b"]
+
+
+def test_letters_are_read_on_when_another_replica_leads(configured, listener, publishes):
+    world = configured(dead_letter=DEAD_LETTER_AT_MOST_ONCE)
+    session = world.open(3, listener)
+    session.publish(publishes(b"x"), None)
+    session.flush()
+    world.settle_down()
+    world.run(session.attach(1, Attachment("c", 100)))
+    world.settle_down()
+    world.disk_is_slow = True
+    session.settle(1, REJECT, 1, 1)
+    session.flush()
+    world.settle_down()
+    world.lead(2)
+    world.read_all()
+    assert [letter.body for letter in world.watcher.letters] == [b"x"]
+
+
+def test_unread_letters_are_lost_with_the_log_and_beyond_their_bound(
+    configured, listener, publishes
+):
+    world = configured(dead_letter=DEAD_LETTER_AT_MOST_ONCE)
+    session = world.open(3, listener)
+    for body in (b"a", b"b"):
+        session.publish(publishes(body), None)
+        session.flush()
+        world.settle_down()
+    world.run(session.attach(1, Attachment("c", 100)))
+    world.settle_down()
+    world.disk_is_slow = True
+    session.settle(1, REJECT, 1, 1)
+    session.flush()
+    world.settle_down()
+    host = world.hosts[1]
+    many = [Acquired(9, 2, 0, 1, 0, 0)] * LETTERS_UNREAD_MAX
+    host.dying.take(DeadRun(many, REASON_REJECTED, [0] * len(many), {}))
+    assert world.watcher.letters_lost == LETTERS_UNREAD_MAX
+    [dead] = host.held()
+    host.log.replaced()  # by the snapshot of another replica
+    world.gone.add(dead)
+    world.read_all()
+    assert (world.watcher.letters, world.watcher.letters_lost) == ([], LETTERS_UNREAD_MAX + 1)
+    assert host.dying.unread_count == 0
+
+
+def test_nothing_expires_while_letters_are_read(configured, listener, publishes):
+    world = configured(dead_letter=DEAD_LETTER_AT_MOST_ONCE, message_ttl_ms=10)
+    session = world.open(3, listener)
+    for body in (b"a", b"b"):
+        session.publish(publishes(body), None)
+        session.flush()
+        world.settle_down()
+        world.clock.ms += 5
+    world.disk_is_slow = True
+    host = world.hosts[1]
+    world.clock.ms += 1
+    host.tick(world.clock.ms)
+    world.settle_down()
+    assert (host.machine.ready_count, host.dying.unread_count) == (1, 1)
+    world.clock.ms += 100
+    host.tick(world.clock.ms)
+    world.settle_down()
+    assert host.machine.ready_count == 1
+    world.read_all()
+    host.tick(world.clock.ms)
+    world.settle_down()
+    assert [letter.body for letter in world.watcher.letters] == [b"a", b"b"]

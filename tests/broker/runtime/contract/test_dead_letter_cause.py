@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from headrace_broker.core.queue.queue_machine import MACHINE_VERSION
-from headrace_broker.core.queue.settings import (
+from headrace_broker.core.queue.machine.queue_machine import MACHINE_VERSION
+from headrace_broker.core.queue.messages.settings import (
     DEAD_LETTER_AT_LEAST_ONCE,
     DEAD_LETTER_AT_MOST_ONCE,
     OVERFLOW_REJECT_PUBLISH_DLX,
@@ -14,12 +14,12 @@ from headrace_broker.core.queue.settings import (
 from headrace_broker.flow.cause_runs import CauseRuns
 from headrace_broker.flow.charges import NO_CAUSE
 from headrace_broker.model.flow import DEAD_LETTERS, Cause
-from headrace_broker.model.limits import LETTER_COMMANDS_MAX
+from headrace_broker.model.limits import LARGE_OCTETS, LETTER_COMMANDS_MAX
 from headrace_broker.model.session import session_id
-from headrace_broker.runtime.letter_cause import EXPIRY_CAUSE
-from headrace_broker.runtime.letter_reach import LetterReach
-from headrace_broker.runtime.port import MODIFY_FAILED, REJECT, Attachment
-from headrace_broker.runtime.session import QueueSession
+from headrace_broker.runtime.contract.dead_letter_cause import EXPIRY_CAUSE
+from headrace_broker.runtime.contract.port import MODIFY_FAILED, REJECT, Attachment
+from headrace_broker.runtime.dead_letter.session import DeadLetterSession
+from headrace_broker.runtime.session.session import QueueSession
 
 FIRST, SECOND = session_id(3, 9, 1), session_id(3, 9, 2)  # causes on some other node
 
@@ -49,7 +49,7 @@ def open_letters(world, node, listener):
     """A session of dead letters; what it sends is to be noted in the second value first."""
     runs = CauseRuns()
     number = session_id(node, 1, 500, deaths=True)
-    reach = LetterReach(world.boards[node], runs)
+    reach = DeadLetterSession(world.boards[node], runs)
     account = world.ledger.open(Cause(f"letters of {node}", DEAD_LETTERS, "", ""))
     session = QueueSession(
         number,
@@ -188,3 +188,13 @@ def test_malformed_letters_of_another_node_are_harmless(world):
         world.hosts[1].caused(FIRST, data, [1, 2])
     world.settle_down()
     assert len(world.watcher.rejected) == 6  # three on each of two replicas
+
+
+@pytest.mark.parametrize("node", [1, 2])
+def test_large_letter_tells_its_cause_too(world, node, listener, publishes):
+    configure(world, max_length=1)
+    publish(world, world.open(1, listener), publishes(b"a"))
+    session, runs = open_letters(world, node, listener)
+    runs.add(FIRST)
+    publish(world, session, publishes(bytes(LARGE_OCTETS)))
+    assert causes(world) == [FIRST]

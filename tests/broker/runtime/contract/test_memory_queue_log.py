@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace_broker.model.limits import MEMORY_LOG_OCTETS_MAX, MEMORY_LOG_TURN_OCTETS
-from headrace_broker.runtime.queue_log import BUSY, TAKEN, MemoryQueueLog
+from headrace_broker.runtime.contract.queue_log import BUSY, TAKEN, MemoryQueueLog
 
 LARGE = MEMORY_LOG_TURN_OCTETS // 4
 
@@ -39,7 +39,7 @@ class Log:
         self.log.apply = self._apply
 
     def _apply(self, index: int, data: bytes) -> None:
-        assert self.log.entry_data(index) == data
+        assert self.log.entry_at_hand(index, print) == data
         self.applied.append(data)
         assert index == len(self.applied)
         self.log.forget(index)

@@ -11,7 +11,7 @@ import termios
 import pytest
 
 from headrace_broker.model.limits import SOCKET_RECEIVE_BYTES
-from headrace_broker.runtime.receive_buffer import bound_receive_buffer
+from headrace_broker.runtime.contract.receive_buffer import bound_receive_buffer
 
 
 def flood(client: socket.socket, chunk: bytes) -> None:

@@ -7,19 +7,19 @@ from array import array
 
 import pytest
 
-from headrace_broker.runtime.hold import Hold
+from headrace_broker.runtime.contract.retention import Retention
 
 
 def positions(*numbers: int) -> array[int]:
     return array("Q", numbers)
 
 
-def released(hold: Hold) -> list[int]:
+def released(hold: Retention) -> list[int]:
     return [index for part in hold.released for index in part]
 
 
 def test_only_entries_of_the_held_part_are_kept() -> None:
-    hold = Hold()
+    hold = Retention()
     assert not hold.covers(0)
     assert not hold.covers(1)
     hold.cover(10, 20)
@@ -31,7 +31,7 @@ def test_what_is_held_comes_in_order() -> None:
     for _ in range(200):
         everything = sorted(choice.sample(range(1, 200), choice.randint(0, 60)))
         dead = choice.sample(everything, choice.randint(0, len(everything)))
-        hold = Hold()
+        hold = Retention()
         hold.cover(1, 200)
         for index in dead:
             hold.keep(index, 5)
@@ -45,7 +45,7 @@ def test_what_is_held_comes_in_order() -> None:
 
 @pytest.mark.parametrize("bound", ["entries_max", "octets_max"])
 def test_past_a_bound_everything_is_let_go(bound) -> None:
-    hold = Hold(**{bound: 3})
+    hold = Retention(**{bound: 3})
     hold.cover(1, 100)
     for index in (5, 6, 7):
         hold.keep(index, 1)
@@ -59,7 +59,7 @@ def test_past_a_bound_everything_is_let_go(bound) -> None:
 
 
 def test_what_the_log_lost_by_itself_is_not_let_go_again() -> None:
-    hold = Hold()
+    hold = Retention()
     hold.cover(1, 100)
     hold.keep(5, 1)
     hold.lose("gone")
@@ -67,7 +67,7 @@ def test_what_the_log_lost_by_itself_is_not_let_go_again() -> None:
 
 
 def test_part_that_moves_lets_go_what_it_leaves() -> None:
-    hold = Hold()
+    hold = Retention()
     hold.cover(1, 100)
     for index in (40, 10, 30, 20):
         hold.keep(index, index)

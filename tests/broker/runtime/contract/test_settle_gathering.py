@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 
 import pytest
 
 from headrace_broker.model.limits import (
+    CLOSES_AT_ONCE,
     PIPELINE_COMMANDS,
     SETTLE_GATHER_COUNT,
     SETTLE_GATHER_MS,
@@ -14,9 +16,9 @@ from headrace_broker.model.limits import (
     SETTLE_SLOW_MS,
     SETTLE_SLOW_PARTS,
 )
-from headrace_broker.runtime.lane_port import Gathering
-from headrace_broker.runtime.port import ACCEPT, REJECT, RELEASE, Attachment
-from headrace_broker.runtime.settle_turns import SettleTurns
+from headrace_broker.runtime.contract.lane_port import Gathering
+from headrace_broker.runtime.contract.port import ACCEPT, REJECT, RELEASE, Attachment
+from headrace_broker.runtime.session.settle_turns import CloseTurns, SettleTurns
 
 PREFETCH = 4 * SETTLE_GATHER_PARTS
 MANY = PREFETCH // SETTLE_GATHER_PARTS  # settles that leave at once
@@ -202,6 +204,9 @@ class Noting(Gathering):
         else:
             self.twice.set()
 
+    def send_close(self) -> None:
+        raise AssertionError("nothing ends here")
+
 
 def test_all_sessions_of_a_node_have_the_same_turns():
     async def body():
@@ -220,3 +225,51 @@ def test_all_sessions_of_a_node_have_the_same_turns():
         assert len(early.times) == 2
 
     asyncio.run(body())
+
+
+class Ending(Gathering):
+    """Notes that it ends, and has others end as it does."""
+
+    def __init__(self, turns: CloseTurns, more: int = 0) -> None:
+        self.turns = turns
+        self.more = more
+        self.ended = 0
+
+    def time_is_up(self) -> None:
+        raise AssertionError("nothing gathers here")
+
+    def send_close(self) -> None:
+        self.ended += 1
+        more, self.more = self.more, 0
+        for _ in range(more):
+            self.turns.add(self)
+
+
+def test_few_sessions_end_at_once_and_many_in_turns():
+    soon: list[Callable[[], None]] = []
+    turns = CloseTurns(soon.append)
+    endings = [Ending(turns) for _ in range(3 * CLOSES_AT_ONCE - 1)]
+    for each in endings:
+        turns.add(each)
+    counts = []
+    while True:
+        counts.append(sum(each.ended for each in endings))
+        if not soon:
+            break
+        soon.pop(0)()
+    assert counts[:3] == [CLOSES_AT_ONCE, 2 * CLOSES_AT_ONCE, 3 * CLOSES_AT_ONCE - 1]
+    assert len(counts) <= 5
+    turns.add(endings[0])
+    assert endings[0].ended == 2  # long after that, one ends at once
+
+
+def test_sessions_that_end_as_another_does_count_too():
+    soon: list[Callable[[], None]] = []
+    turns = CloseTurns(soon.append)
+    one = Ending(turns, more=2 * CLOSES_AT_ONCE)
+    turns.add(one)
+    assert one.ended == CLOSES_AT_ONCE
+    soon.pop(0)()
+    assert one.ended == 2 * CLOSES_AT_ONCE
+    soon.pop(0)()
+    assert one.ended == 2 * CLOSES_AT_ONCE + 1

@@ -14,8 +14,8 @@ from headrace_broker.model.limits import (
     CLOCK_SLEW_PARTS,
     CLOCK_WITNESS_MS,
 )
-from headrace_broker.runtime.queue_time import QueueTime
-from headrace_broker.runtime.steady_clock import ALONE, ClockReading, SteadyClock
+from headrace_broker.runtime.contract.steady_clock import ALONE, ClockReading, SteadyClock
+from headrace_broker.runtime.replica.queue_time import QueueTime
 
 NOW = 1_700_000_000_000
 DAY = 86_400_000
@@ -154,6 +154,17 @@ def test_node_begins_with_the_time_of_those_that_run():
     assert clock.wrong_ms == pytest.approx(1000, abs=50)
 
 
+def test_young_process_takes_over_the_time_of_others_once():
+    clock = Machine()
+    hear(clock, Machine(), Machine())
+    clock.run(ALARM_LEASE_MS + 2 * CLOCK_LOOK_MS)
+    assert clock.skew_ms(2) is None
+    clock.error_ms = DAY
+    hear(clock, Machine(DAY), Machine(DAY))  # the clocks of all were set meanwhile
+    clock.run(CLOCK_LOOK_MS)
+    assert clock.wrong_ms <= CLOCK_LOOK_MS
+
+
 def test_old_process_takes_over_nothing():
     clock = Machine()
     clock.run(CLOCK_SETTLE_MS + CLOCK_LOOK_MS)
@@ -190,9 +201,37 @@ def test_clock_that_is_not_heard_any_more_counts_no_more():
     clock.run(ALARM_LEASE_MS + 2 * CLOCK_LOOK_MS)
     assert clock.skew_ms(2) is None
     assert clock.lead_ms(2) is None
-    hear(clock, Machine())
-    clock.forget(2)
-    assert clock.skew_ms(2) is None
+
+
+@pytest.mark.parametrize("error", [-DAY, DAY])
+def test_clock_of_a_node_that_hears_too_few_goes_by_what_passes(error):
+    clock = Machine()
+    clock.members = 3
+    hear(clock, Machine(), Machine())
+    clock.error_ms = error
+    clock.run(ALARM_LEASE_MS + CLOCK_LOOK_MS)
+    before = clock.wrong_ms
+    clock.run(HOUR)
+    assert clock.wrong_ms == before
+    assert abs(before) <= ALARM_LEASE_MS // CLOCK_SLEW_PARTS
+
+
+@pytest.mark.parametrize("lead", [-700, 700])
+def test_node_that_hears_most_again_takes_over_their_time(lead):
+    clock = Machine()
+    clock.members = 3
+    hear(clock, Machine(), Machine())
+    clock.run(CLOCK_SETTLE_MS + ALARM_LEASE_MS)
+    hear(clock, Machine(lead), Machine(lead), settled=True)
+    assert clock.wrong_ms == lead
+
+
+def test_processes_that_begin_with_wrong_clocks_set_nobody_back():
+    clock = Machine()
+    clock.members = 3
+    clock.run(2 * CLOCK_SETTLE_MS)
+    hear(clock, Machine(-HOUR), Machine(-HOUR))
+    assert abs(clock.wrong_ms) <= CLOCK_NOISE_MS
 
 
 def test_clock_that_was_unset_at_the_start_is_believed_as_far_as_logs_go():

@@ -15,7 +15,7 @@ from headrace_broker.catalog.machine import Catalog
 from headrace_broker.catalog.request import Request
 from headrace_broker.catalog.result import Ok
 from headrace_broker.codecs.header_edit import Death, dead_letter
-from headrace_broker.core.queue.effect import REASON_EXPIRED
+from headrace_broker.core.queue.messages.effect import REASON_EXPIRED
 from headrace_broker.flow.account import Account, Ledger
 from headrace_broker.flow.cause_runs import CauseRuns
 from headrace_broker.flow.flow_limits import FlowLimits
@@ -23,13 +23,13 @@ from headrace_broker.model.definition import Binding, Exchange, Node, Queue, Use
 from headrace_broker.model.flow import Cause
 from headrace_broker.model.message import Publish
 from headrace_broker.model.session import session_id
-from headrace_broker.runtime.dead_letter_carrier import Carrier
-from headrace_broker.runtime.dead_letter_office import DeadLetterOffice
-from headrace_broker.runtime.expiry_account import ExpiryAccounts
-from headrace_broker.runtime.letter import Letter
-from headrace_broker.runtime.port import Ticket
-from headrace_broker.runtime.remote_debt import RemoteDebts
-from headrace_broker.runtime.router import Router
+from headrace_broker.runtime.contract.dead_letter import DeadLetter
+from headrace_broker.runtime.contract.port import PendingConfirm
+from headrace_broker.runtime.dead_letter.expiry_account import ExpiryAccounts
+from headrace_broker.runtime.dead_letter.publisher import DeadLetterPublisher
+from headrace_broker.runtime.dead_letter.service import DeadLetterService
+from headrace_broker.runtime.intake.remote_debt import RemoteDebts
+from headrace_broker.runtime.routing.router import Router
 
 
 class Link:
@@ -60,12 +60,12 @@ class Session:
         self.queue = queue
         self.link = Link()
         self.listener = listener
-        self.gathered: list[tuple[Publish, Ticket]] = []
-        self.sent: list[tuple[Publish, Ticket]] = []
+        self.gathered: list[tuple[Publish, PendingConfirm]] = []
+        self.sent: list[tuple[Publish, PendingConfirm]] = []
         self.closed = False
         self.causes = CauseRuns()
 
-    def publish(self, publishes: list[Publish], ticket: Ticket) -> bool:
+    def publish(self, publishes: list[Publish], ticket: PendingConfirm) -> bool:
         assert not self.closed
         self.gathered.extend((publish, ticket) for publish in publishes)
         return True
@@ -77,7 +77,7 @@ class Session:
     def close(self) -> None:
         self.closed = True
 
-    def take(self, count: int | None = None) -> list[Ticket]:
+    def take(self, count: int | None = None) -> list[PendingConfirm]:
         """The tickets of what was sent, which are answered now."""
         tickets = [ticket for _, ticket in self.sent[:count]]
         self.sent = self.sent[len(tickets) :]
@@ -116,7 +116,7 @@ class Network:
         self.ledger = Ledger(FlowLimits())
         self.debts = RemoteDebts((1, "n1"), self.ledger, lambda: 1, self._send)
         self.charges = self.debts.charges
-        self.carrier = Carrier(self._open, self.charges)
+        self.carrier = DeadLetterPublisher(self._open, self.charges)
         self.expiries = ExpiryAccounts("n1", self.ledger, self.charges, self._new_cause)
         self.alarms = Alarms()
         self._causes = iter(range(1 << 20, 1 << 30))
@@ -135,10 +135,10 @@ class Network:
         self.charges.register(cause, account)
         return account, cause
 
-    def office(self, carrier: Carrier | None = None) -> DeadLetterOffice:
+    def office(self, carrier: DeadLetterPublisher | None = None) -> DeadLetterService:
         """A node's office; its sessions are this network's."""
         chosen = self.carrier if carrier is None else carrier
-        office = DeadLetterOffice(self.router, chosen, self.expiries, self.alarms)
+        office = DeadLetterService(self.router, chosen, self.expiries, self.alarms)
         office.release_all()
         self.debts.on_clear_funds = office.go_on
         return office
@@ -184,8 +184,8 @@ def new_letter(
     properties: bytes = b"\x00\x00",
     reason: int = REASON_EXPIRED,
     trusted: bool = True,
-) -> Letter:
-    return Letter(message_id, reason, short(exchange) + short(key), properties, body, trusted)
+) -> DeadLetter:
+    return DeadLetter(message_id, reason, short(exchange) + short(key), properties, body, trusted)
 
 
 def make_died(*deaths: tuple[str, str]) -> bytes:
@@ -210,13 +210,13 @@ def make_network() -> type[Network]:
 
 
 @pytest.fixture
-def letter() -> Callable[..., Letter]:
+def letter() -> Callable[..., DeadLetter]:
     """Make a letter."""
     return new_letter
 
 
 @pytest.fixture(scope="session")
-def make_letter() -> Callable[..., Letter]:
+def make_letter() -> Callable[..., DeadLetter]:
     """Make a letter, for a run of many examples."""
     return new_letter
 

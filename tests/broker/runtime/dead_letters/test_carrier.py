@@ -8,11 +8,11 @@ import pytest
 
 from headrace_broker.flow.charges import NO_CAUSE
 from headrace_broker.model.message import Publish
-from headrace_broker.runtime import dead_letter_carrier as module
-from headrace_broker.runtime.dead_letter_carrier import Parcel
+from headrace_broker.runtime.dead_letter import publisher as module
+from headrace_broker.runtime.dead_letter.publisher import DeadLetterPublish
 
 
-class Told(Parcel):
+class Told(DeadLetterPublish):
     def __init__(self):
         super().__init__(NO_CAUSE, 10)
         self.count = 0

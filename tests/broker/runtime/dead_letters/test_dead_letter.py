@@ -9,17 +9,19 @@ import pytest
 from pamqp import commands, header
 
 from headrace_broker.catalog.command import Bind
-from headrace_broker.core.queue.effect import (
+from headrace_broker.core.queue.messages.effect import (
     REASON_DELIVERY_LIMIT,
     REASON_MAXLEN,
     REASON_REJECTED,
 )
 from headrace_broker.model.definition import Binding
-from headrace_broker.runtime.dead_letter import (
+from headrace_broker.model.limits import ROUTING_WORK_MAX
+from headrace_broker.runtime.dead_letter.dead_letter import (
     CYCLE,
     NO_EXCHANGE,
     NO_ROUTE,
     OFF,
+    TOO_COSTLY,
     address,
     is_cycle,
 )
@@ -130,6 +132,26 @@ def test_missing_exchange_and_missing_route_are_told(network, letter, send):
     assert send(letter(), dead_letter_exchange="none").problem == NO_EXCHANGE
     network.exchange("dlx")
     assert send(letter(), dead_letter_exchange="dlx").problem == NO_ROUTE
+
+
+def test_route_that_costs_too_much_is_told(network, letter, send):
+    keys = costly(network)
+    found = send(letter(properties=block(headers={"CC": keys})), dead_letter_exchange="dlx")
+    assert (names(found), found.problem) == ([], TOO_COSTLY)
+    assert found.work > ROUTING_WORK_MAX
+    found = send(letter(properties=block(headers={"CC": keys[:2]})), dead_letter_exchange="dlx")
+    assert (names(found), found.problem) == (["a"], "")
+
+
+def costly(network) -> list[str]:
+    """Bind queues a and b to dlx, b with much; return keys that cost, and all too much."""
+    network.exchange("dlx", "topic")
+    network.queue("a")
+    network.queue("b")
+    network.bind("dlx", "a", "new")
+    for number in range(900):
+        network.bind("dlx", "b", "#.a." * 62 + f"w{number}")
+    return [".".join("a" * 126) + f".{number}" for number in range(32)]
 
 
 def test_routing_key_that_is_no_text_stays_as_it_is(network, letter, send):

@@ -8,11 +8,11 @@ import logging
 import pytest
 
 from headrace_broker.catalog import command as commands
-from headrace_broker.core.queue.effect import REASON_EXPIRED, Acquired
+from headrace_broker.core.queue.messages.effect import REASON_EXPIRED, Acquired
 from headrace_broker.flow.charges import NO_CAUSE
 from headrace_broker.model.limits import DEAD_LETTERS_IN_FLIGHT_MAX
-from headrace_broker.runtime import dead_letter_keeper as keeper_module
-from headrace_broker.runtime import dead_letter_office as office_module
+from headrace_broker.runtime.dead_letter import queue_dead_letters as keeper_module
+from headrace_broker.runtime.dead_letter import service as office_module
 
 
 class Source:
@@ -27,6 +27,7 @@ class Source:
         self.looks: list[int] = []
         self.gone: set[int] = set()
         self.reads = 0
+        self.slow, self.reading = False, None
         self._letter = letter
 
     def add(self, *ids, entry=None):
@@ -37,7 +38,10 @@ class Source:
         self.looks.append(limit)
         return [(message, REASON_EXPIRED) for message in list(self.machine.values())[:limit]]
 
-    def letters(self, messages, reason):
+    def letters(self, messages, reason, done):
+        if self.slow:
+            self.reading = done
+            return None
         self.reads += 1
         if any(int(message.message_id) in self.gone for message in messages):
             raise KeyError(1)
@@ -476,6 +480,21 @@ def test_letters_of_nobody_go_one_at_a_time_while_too_many_are_under_way(
         stuck.repay(11, 11)
         await turns()
         assert len(dead.bodies) == 18
+        office.stop()
+
+    run(scenario)
+
+
+def test_letters_leave_in_order_once_their_entry_was_read(office, source, network, run, turns):
+    async def scenario():
+        source.add(1, 2)
+        source.slow = True
+        office.keep(source)
+        await turns()
+        source.slow = False
+        source.reading()
+        await turns()
+        assert network.session("dead").bodies == [b"1", b"2"]
         office.stop()
 
     run(scenario)

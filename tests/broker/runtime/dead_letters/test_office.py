@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import logging
+from typing import Any
 
 import pytest
+from pamqp.commands import Basic
 
 from headrace_broker.model.flow import EXPIRY
 from headrace_broker.model.limits import TIMER_WAKES_MAX
 from headrace_broker.model.session import session_id
-from headrace_broker.runtime import dead_letter_office as module
-from headrace_broker.runtime.letter_cause import EXPIRY_CAUSE
+from headrace_broker.runtime.contract.dead_letter_cause import EXPIRY_CAUSE
+from headrace_broker.runtime.dead_letter import service as module
 
 
 @pytest.fixture
@@ -74,6 +76,45 @@ def test_letter_that_goes_nowhere_is_dropped_counted_and_told_once(
         take(office, network, letter())
         await turns()
         assert len(caplog.records) == 2
+        office.stop()
+
+    run(scenario)
+
+
+def test_letters_whose_routes_cost_much_have_turns_of_their_own(
+    office, network, letter, run, turns, monkeypatch
+):
+    monkeypatch.setattr(module, "ROUTING_WORK_OF_TURN", 10)
+
+    async def scenario():
+        take(office, network, *[letter(key=f"k{number}") for number in range(3)])
+        await turns(1)
+        assert len(network.session("dead").sent) == 1
+        await turns(1)
+        assert len(network.session("dead").sent) == 2
+        office.stop()
+
+    run(scenario)
+
+
+def test_letter_whose_route_costs_too_much_is_dropped_and_told(
+    office, network, letter, run, turns, caplog
+):
+    keys = [".".join("a" * 126) + f".{number}" for number in range(32)]
+    network.exchange("costly", "topic")
+    for number in range(900):
+        network.bind("costly", "dead", "#.a." * 62 + f"w{number}")
+    network.arguments = {"dead-letter-exchange": "costly"}
+    headers: Any = {"CC": keys}
+    properties = bytes(Basic.Properties(headers=headers).marshal())
+
+    async def scenario():
+        take(office, network, letter(properties=properties))
+        await turns()
+        assert (office.lost_count, office.held_octets) == (1, 0)
+        [record] = caplog.records
+        assert record.levelno == logging.WARNING
+        assert "dropped, for its route at its dead letter exchange takes" in record.message
         office.stop()
 
     run(scenario)

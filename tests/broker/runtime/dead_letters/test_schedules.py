@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headrace_broker.core.queue.effect import REASON_EXPIRED, Acquired
-from headrace_broker.runtime import dead_letter_keeper as keeper_module
-from headrace_broker.runtime.dead_letter_carrier import Carrier
+from headrace_broker.core.queue.messages.effect import REASON_EXPIRED, Acquired
+from headrace_broker.runtime.dead_letter import queue_dead_letters as keeper_module
+from headrace_broker.runtime.dead_letter.publisher import DeadLetterPublisher
 
 TARGETS = ("dead", "copy")
 
@@ -41,7 +41,7 @@ class Machine:
     def kept(self, limit):
         return [(message, REASON_EXPIRED) for message in list(self.kept_letters.values())[:limit]]
 
-    def letters(self, messages, reason):
+    def letters(self, messages, reason, done):
         return [self._make_letter(int(m.message_id), b"%d" % m.message_id) for m in messages]
 
     def forget(self, ids):
@@ -63,7 +63,7 @@ class Leader:
 
     def __init__(self, network, machine):
         self.sessions: list[Any] = []
-        self.office = network.office(Carrier(self._open(network), network.charges))
+        self.office = network.office(DeadLetterPublisher(self._open(network), network.charges))
         self.account, self.cause = network.account("client")
         self.office.keep(machine)
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
 import pytest
 from tests.broker.runtime.flow_world import FakeHost, World, account_of, bring
 
@@ -14,7 +16,9 @@ from headrace_broker.catalog.command import (
     DeleteQueue,
     PutVhost,
     SetUserLimits,
+    SetVhostLimits,
 )
+from headrace_broker.catalog.viewer import Viewer
 from headrace_broker.model.definition import Vhost
 from headrace_broker.model.flow import (
     BLOCKED,
@@ -25,14 +29,14 @@ from headrace_broker.model.flow import (
     LIMIT_WATERMARK,
 )
 from headrace_broker.model.flow_status import AlarmStatus
-from headrace_broker.runtime import flow_report, inquiry
-from headrace_broker.runtime.flow_report import (
+from headrace_broker.runtime.contract.port import ConnectionInfo
+from headrace_broker.runtime.explain import flow_report
+from headrace_broker.runtime.explain.flow_report import (
     AmbiguousNameError,
     FlowReport,
     UnknownNameError,
-    Viewer,
 )
-from headrace_broker.runtime.port import ConnectionInfo
+from headrace_broker.runtime.rpc import inquiry
 
 
 @pytest.fixture
@@ -203,6 +207,56 @@ def test_an_alarm_tells_nobody_of_queues_in_vhosts_that_they_may_not_see(slow: A
     }
 
 
+HIDES_ALL = Viewer("app", False, lambda vhost: False)
+
+
+def mentions(found: Any) -> str:
+    """Everything that is told, as text."""
+    return msgspec.json.encode(found).decode()
+
+
+def test_a_connection_whose_permission_is_gone_names_no_vhost_and_no_queue(slow: Any) -> None:
+    world, victim, _, _ = slow
+    world.do(PutVhost(Vhost("private")))
+    world.do(DeclareQueue("private", "ledger", "quorum", preferred_node=2, replicas=1))
+    ledger = world.catalog.queue("private", "ledger")
+    assert ledger is not None
+    victim.vhost = account_of(victim).cause.vhost = "private"
+    account_of(victim).tab(ledger.group).borrow(3, 300)
+    victim.flow.stop(LIMIT_WATERMARK, ledger.group, world.now)
+    world.pass_time(20)
+    found = ask(world, 1, lambda report: report.why_connection(victim.id, HIDES_ALL))
+    assert found.sentence == (
+        "conn 10.0.0.5:4711 (user app) had confirms withheld 100 % of the last 10 s by a queue of "
+        "another vhost"
+    )
+    assert (found.vhost, found.queue, found.limit) == ("", "", "watermark")
+    assert {(cause.vhost, cause.queue) for cause in found.causes} == {("", "")}
+    assert "queue" not in found.details
+    for told in (
+        found,
+        ask(world, 1, lambda report: report.top(9, HIDES_ALL)).rows,
+        ask(world, 1, lambda report: report.graph(HIDES_ALL)),
+    ):
+        assert not {"private", "ledger", "orders"} & set(re.findall(r"\w+", mentions(told)))
+    [row] = ask(world, 1, lambda report: report.top(9, HIDES_ALL)).connections()
+    assert (row.vhost, row.flow.group, row.flow.by_limit["watermark"][3]) == ("", 0, 0)
+    monitor = ask(world, 1, lambda report: report.why_connection(victim.id))
+    assert (monitor.vhost, monitor.queue) == ("private", "ledger")
+
+
+def test_a_publish_rate_is_told_without_the_vhost_that_may_not_be_seen(world: World) -> None:
+    world.do(SetUserLimits("app", {"publish-rate-messages": 100}))
+    world.do(SetVhostLimits("/", {"publish-rate-messages": 7}))
+    info = world.connect(1, 5)
+    info.flow.stop(LIMIT_RATE, 0, world.now)
+    world.pass_time(1)
+    found = ask(world, 2, lambda report: report.why_connection(info.id, HIDES_ALL))
+    assert "user 'app' may publish 100 messages per second" in found.sentence
+    assert "vhost '" not in found.sentence + found.hint
+    assert " 7 " not in found.sentence
+
+
 def test_a_debt_is_explained_by_the_queue_where_most_is_owed(world: World) -> None:
     small, large = world.lead(1, "small"), world.lead(2, "large")
     debtor = world.connect(1, 5)
@@ -322,3 +376,77 @@ def test_a_queue_that_is_deleted_while_nodes_are_asked_is_explained_without_its_
 
     found = ask(world, 1, explain).details["queue"]
     assert (found.name, found.node) == ("orders", "")
+
+
+@pytest.fixture
+def left(world: World) -> tuple[World, ConnectionInfo, FakeHost]:
+    """A queue led on n2 that somebody on n3 filled and left; the victim on n1 published once."""
+    host = world.lead(2, "hot")
+    culprit = world.connect(3, 9, "batch")
+    account_of(culprit).cause.client_name = "culprit"
+    bring(culprit, host, 35_024, 70_048_000)
+    world.pass_time(1)
+    account_of(culprit).close_tab(host.queue.group)
+    del world.nodes[3].connections[culprit.id]
+    world.nodes[3].ledger.close(account_of(culprit))
+    world.pass_time(40)
+    victim = world.connect(1, 5)
+    victim.flow.stop(LIMIT_WATERMARK, host.queue.group, world.now)
+    bring(victim, host, 1, 200)
+    machine = host.machine
+    machine.saturated, machine.withheld_count = True, 1
+    machine.ready_count, machine.ready_octets = 35_025, 70_048_200
+    machine.held_octets, machine.high_watermark_octets = 70_048_200, 64 << 20
+    world.pass_time(5)
+    return world, victim, host
+
+
+@pytest.mark.parametrize("node", [1, 2, 3])
+def test_who_filled_a_queue_and_left_is_named_and_not_the_victim(left: Any, node: int) -> None:
+    world, victim, _ = left
+    found = ask(world, node, lambda report: report.why_connection(victim.id))
+    assert found.sentence.endswith(
+        "because it has no consumers and 35,025 messages; 35,024 of its 35,025 messages (67 MiB of "
+        "67 MiB) were brought by culprit (10.0.0.9:4711, user batch), which is gone and brought "
+        "the last of them 45 s ago; this connection brought 1 of them"
+    )
+    assert [(cause.user, cause.gone) for cause in found.causes] == [("batch", True), ("app", False)]
+    found = ask(world, node, lambda report: report.why("hot", "/"))
+    assert "35,024 of its 35,025 messages" in found.sentence
+    assert "this connection" not in found.sentence
+
+
+def test_of_who_left_another_user_learns_the_figures_and_no_name(left: Any) -> None:
+    world, victim, _ = left
+    viewer = Viewer("app", False, lambda vhost: True)
+    for found in (
+        ask(world, 1, lambda report: report.why(victim.id, "/", viewer)),
+        ask(world, 1, lambda report: report.why("hot", "/", viewer)),
+    ):
+        assert "brought by another user's connection, which is gone" in found.sentence
+        told = repr(found)
+        assert not any(word in told for word in ("culprit", "10.0.0.9", "batch", "n3"))
+    own = Viewer("batch", False, lambda vhost: True)
+    found = ask(world, 1, lambda report: report.why("hot", "/", own))
+    assert "brought by culprit (10.0.0.9:4711, user batch), which is gone" in found.sentence
+    blind = Viewer("app", False, lambda vhost: False)
+    found = ask(world, 1, lambda report: report.why_connection(victim.id, blind))
+    assert "35,02" not in found.sentence
+    assert found.shares_of == "load"
+    assert "hot" not in repr(found)
+
+
+def test_what_a_node_knew_before_its_restart_and_what_an_older_one_knows_is_unknown(
+    left: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world, victim, _ = left
+    world.nodes[3].ledger.brought.queues.clear()  # as after its restart
+    found = ask(world, 1, lambda report: report.why_connection(victim.id))
+    assert found.sentence.endswith(
+        "(200 B of 67 MiB) was brought by this connection itself; no node that answered remembers "
+        "who brought 35,024 of its 35,025 messages"
+    )
+    assert [cause.kind for cause in found.causes] == ["unknown", "connection"]
+    monkeypatch.setattr(world.nodes[1].facts, "_brought", lambda question: [])  # knows no such part
+    found = ask(world, 1, lambda report: report.why_connection(victim.id))
+    assert "; no node that answered remembers who brought its 35,025 messages; " in found.sentence

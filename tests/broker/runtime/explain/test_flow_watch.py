@@ -7,7 +7,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 import pytest
-from tests.broker.runtime.flow_world import World, bring
+from tests.broker.runtime.flow_world import World, account_of, bring
 
 from headrace_broker.catalog.command import DeleteQueue
 from headrace_broker.model import limits
@@ -20,9 +20,9 @@ from headrace_broker.model.flow import (
     LIMIT_WATERMARK,
 )
 from headrace_broker.model.flow_status import AlarmStatus
-from headrace_broker.runtime import flow_lookout
-from headrace_broker.runtime.flow_lookout import Lookout, Picture
-from headrace_broker.runtime.flow_watch import FlowWatch, WatchFailedError
+from headrace_broker.runtime.explain import flow_collector as flow_lookout
+from headrace_broker.runtime.explain.flow_collector import FlowCollector, FlowSnapshot
+from headrace_broker.runtime.explain.flow_watch import FlowWatch, WatchFailedError
 
 PATIENCE_MS = 10_000
 
@@ -34,14 +34,14 @@ def world() -> World:
 
 def watch(
     world: World,
-    work: Callable[[Lookout], Coroutine[Any, Any, Any]],
+    work: Callable[[FlowCollector], Coroutine[Any, Any, Any]],
     node: int = 1,
     patience_ms: int = PATIENCE_MS,
 ) -> Any:
     """Work with the lookout of a node."""
 
     async def session() -> Any:
-        lookout = Lookout(world.nodes[node].report, world.catalog, patience_ms / 1000)
+        lookout = FlowCollector(world.nodes[node].report, world.catalog, patience_ms / 1000)
         try:
             async with asyncio.timeout(20):
                 return await work(lookout)
@@ -51,8 +51,8 @@ def watch(
     return asyncio.run(session())
 
 
-def look(world: World, node: int = 1) -> Picture:
-    picture: Picture = watch(world, lambda lookout: lookout.look(), node)
+def look(world: World, node: int = 1) -> FlowSnapshot:
+    picture: FlowSnapshot = watch(world, lambda lookout: lookout.look(), node)
     return picture
 
 
@@ -79,6 +79,25 @@ def test_every_node_sees_who_is_stopped_where_and_by_whom(world: World, node: in
     assert (picture.missing, picture.left_out) == ((), 0)
 
 
+def test_who_filled_a_queue_is_its_first_cause_also_when_it_is_gone(world: World) -> None:
+    host = world.lead(2, "orders")
+    victim, culprit = world.connect(1, 5), world.connect(3, 9, "batch")
+    bring(culprit, host, 99, 9900)
+    world.nodes[3].ledger.close(account_of(culprit))
+    world.pass_time(60)
+    bring(victim, host, 1, 100)
+    host.machine.saturated, host.machine.ready_count = True, 100
+    host.machine.ready_octets = 10_000
+    world.pass_time(1)
+    victim.flow.stop(LIMIT_WATERMARK, host.queue.group, world.now)
+    for found in look(world).states.values():
+        assert [(cause.user, cause.gone) for cause in found.causes] == [
+            ("batch", True),
+            ("app", False),
+        ]
+        assert [cause.share for cause in found.causes] == [0.99, 0.01]
+
+
 def test_a_queue_that_only_stops_somebody_is_seen_with_the_limit_that_does(world: World) -> None:
     host = world.lead(3, "q")
     host.machine.ready_count = 7
@@ -86,7 +105,7 @@ def test_a_queue_that_only_stops_somebody_is_seen_with_the_limit_that_does(world
     for number, limit in ((5, LIMIT_QUEUE), (6, LIMIT_QUEUE), (7, LIMIT_COMMANDS)):
         world.connect(1, number).flow.stop(limit, group, world.now)
 
-    async def work(lookout: Lookout) -> Picture:
+    async def work(lookout: FlowCollector) -> FlowSnapshot:
         first = await lookout.look()
         state = first.states["queue", str(group)]
         assert state.queue is not None
@@ -138,7 +157,7 @@ def test_a_node_that_does_not_answer_is_named_and_forgotten_after_a_while(
     stopped = world.connect(2, 5)
     stopped.flow.stop(LIMIT_COMMANDS, 0, world.now)
 
-    async def work(lookout: Lookout) -> None:
+    async def work(lookout: FlowCollector) -> None:
         now = 0.0
         monkeypatch.setattr(lookout, "_now", lambda: now)
         assert (await lookout.look()).missing == ()
@@ -174,7 +193,7 @@ def test_a_node_that_hangs_delays_nobody_for_long_and_is_asked_once(
 
     monkeypatch.setattr(report, "rows_of", slow)
 
-    async def work(lookout: Lookout) -> None:
+    async def work(lookout: FlowCollector) -> None:
         monkeypatch.setattr(lookout, "_now", lambda: 0.0)
         for _ in range(3):
             picture = await lookout.look()
@@ -233,14 +252,14 @@ def test_watchers_share_one_picture_and_are_told_of_changes_only(world: World) -
 
 def test_nobody_looks_while_nobody_watches(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     looks = 0
-    look_at = Lookout.look
+    look_at = FlowCollector.look
 
-    async def counted(lookout: Lookout) -> Picture:
+    async def counted(lookout: FlowCollector) -> FlowSnapshot:
         nonlocal looks
         looks += 1
         return await look_at(lookout)
 
-    monkeypatch.setattr(Lookout, "look", counted)
+    monkeypatch.setattr(FlowCollector, "look", counted)
 
     async def scenario() -> None:
         watch = FlowWatch(world.nodes[1].report, world.catalog, look_ms=1, patience_ms=PATIENCE_MS)
@@ -261,14 +280,14 @@ def test_a_watch_that_fails_says_so_and_the_next_begins_anew(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     broken = True
-    look_at = Lookout.look
+    look_at = FlowCollector.look
 
-    async def look(lookout: Lookout) -> Picture:
+    async def look(lookout: FlowCollector) -> FlowSnapshot:
         if broken:
             raise ValueError("a fault")
         return await look_at(lookout)
 
-    monkeypatch.setattr(Lookout, "look", look)
+    monkeypatch.setattr(FlowCollector, "look", look)
 
     async def scenario() -> None:
         nonlocal broken

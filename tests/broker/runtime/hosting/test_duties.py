@@ -13,33 +13,35 @@ from headrace_broker.catalog.event import QueueAdded, QueueRemoved
 from headrace_broker.catalog.machine import Catalog
 from headrace_broker.catalog.request import Request
 from headrace_broker.catalog.result import Ok
-from headrace_broker.core.queue.lease_command import (
+from headrace_broker.core.queue.command.lease_command import (
     encode_lease,
     encode_open_group,
     encode_settle_leases,
 )
-from headrace_broker.core.queue.queue_machine import MACHINE_VERSION
+from headrace_broker.core.queue.machine.queue_machine import MACHINE_VERSION
 from headrace_broker.model.definition import (
     QUEUE_CLASSIC,
     QUEUE_QUORUM,
     Binding,
     Exchange,
     Node,
+    Permission,
     Policy,
     Queue,
+    TopicPermission,
     User,
 )
 from headrace_broker.model.flow import CONNECTION, Cause
 from headrace_broker.model.message import Publish
-from headrace_broker.runtime import queue_timer
-from headrace_broker.runtime.dead_letter_carrier import Carrier
-from headrace_broker.runtime.dead_letter_office import DeadLetterOffice
-from headrace_broker.runtime.duties import LeaderDuties
-from headrace_broker.runtime.expiry_account import ExpiryAccounts
-from headrace_broker.runtime.hosting import Hosting
-from headrace_broker.runtime.port import REJECT, Attachment
-from headrace_broker.runtime.remote_debt import RemoteDebts
-from headrace_broker.runtime.router import Router
+from headrace_broker.runtime.contract.port import REJECT, Attachment
+from headrace_broker.runtime.dead_letter.expiry_account import ExpiryAccounts
+from headrace_broker.runtime.dead_letter.publisher import DeadLetterPublisher
+from headrace_broker.runtime.dead_letter.service import DeadLetterService
+from headrace_broker.runtime.hosting.duties import LeaderDuties
+from headrace_broker.runtime.hosting.hosting import Hosting
+from headrace_broker.runtime.intake.remote_debt import RemoteDebts
+from headrace_broker.runtime.replica import queue_timer
+from headrace_broker.runtime.routing.router import Router
 
 
 class NoRaft:
@@ -73,9 +75,9 @@ class Island:
         charges = self.debts.charges
         self.hosting.on_session = charges.register
         self.hosting.on_session_over = charges.end
-        carrier = Carrier(self.hosting.open_letter_session, charges)
+        carrier = DeadLetterPublisher(self.hosting.open_letter_session, charges)
         expiries = ExpiryAccounts("n1", ledger, charges, self.hosting.new_session_id)
-        self.office = DeadLetterOffice(self.router, carrier, expiries, NoAlarms())
+        self.office = DeadLetterService(self.router, carrier, expiries, NoAlarms())
         self.office.release_all()
         self.expired: list[str] = []
         self.duties = LeaderDuties(
@@ -255,6 +257,27 @@ def test_policy_takes_effect_at_run_time_and_ends(island, listener):
         assert node.ready("work") == 2
 
     island(scenario)
+
+
+def test_what_cannot_be_looked_for_is_told_in_the_log_once(island, caplog):
+    async def scenario(node):
+        node.declare("work")
+        node.policy("old", "(a+)+\\1b", max_length=1)
+        node.policy("fine", "^work$", max_length=1)
+        node.do(commands.PutUser(User("u", b"salt", b"hash")))
+        node.do(commands.PutPermission(Permission("u", "/", ".*", "(a+)+\\1b", ".*")))
+        told = TopicPermission("u", "/", "amq.topic", "(a+)+\\1b", ".*")
+        node.do(commands.PutTopicPermission(told))
+        await node.settle()
+
+    island(scenario)
+    told = [record.getMessage() for record in caplog.records if "too long" in record.getMessage()]
+    assert [text.partition(" in vhost '/': ")[0] for text in told] == [
+        "the policy 'old'",
+        "the permission of user 'u'",
+        "the topic permission of user 'u' for exchange 'amq.topic'",
+    ]
+    assert told[0].endswith("too long to find in a name: it has GROUPREF; it applies to nothing")
 
 
 def test_dead_letter_exchange_may_come_by_policy(island, listener):

@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 from typing import Any
 
 import pytest
+from msgspec import structs
 
-from headrace_broker.core.queue.command import NodeDown, encode_attach, stamp_command
-from headrace_broker.core.queue.command_decoder import decode_command
+from headrace_broker.core.queue.command.command import NodeDown, encode_attach, stamp_command
+from headrace_broker.core.queue.command.decoder import decode_command
+from headrace_broker.core.queue.messages.effect import REASON_REJECTED, Acquired
 from headrace_broker.model.definition import QUEUE_CLASSIC, QUEUE_QUORUM, Queue
 from headrace_broker.model.flow import CONNECTION, Cause
 from headrace_broker.model.session import BOOT_MAX, session_id
-from headrace_broker.runtime import hosting as module
-from headrace_broker.runtime import queue_log
-from headrace_broker.runtime.hosting import Hosting
-from headrace_broker.runtime.port import Attachment, Ticket
-from headrace_broker.runtime.queue_log import NOT_LEADING, TAKEN, RaftQueueLog
+from headrace_broker.runtime.contract import queue_log
+from headrace_broker.runtime.contract.port import Attachment, PendingConfirm
+from headrace_broker.runtime.contract.queue_log import NOT_LEADING, TAKEN, RaftQueueLog
+from headrace_broker.runtime.hosting import hosting as module
+from headrace_broker.runtime.hosting.hosting import Hosting
+from headrace_broker.runtime.replica.dead_letter_queue import DeadRun
 from headrace_raftlog.model.entry import ENTRY_NORMAL, Entry
-from headrace_raftlog.model.errors import CorruptLogError
 from headrace_raftlog.model.group import BUSY, NOT_LEADER, QUEUED
 
 MEMBERS = (1, 2, 3)
@@ -65,7 +68,7 @@ class Raft:
     def entry_dead(self, group, index):
         self.dead.append((group, index))
 
-    def entry_data(self, group, index):
+    def entry_at_hand(self, group, index, done):
         raise self.unreadable
 
     def member_of(self, node):
@@ -168,7 +171,7 @@ def test_memory_queue_serves_at_once_and_tells_when_it_is_unused(run, listener, 
         node.hosting.add_queue(MEMORY)
         session = node.hosting.open_session(MEMORY, listener, node.account)
         await session.attach(1, Attachment("c", 10))
-        ticket = Ticket(1, 1)
+        ticket = PendingConfirm(1, 1)
         session.publish(publishes(b"a"), ticket)
         session.flush()
         await turns()
@@ -188,7 +191,7 @@ def test_removed_queue_ends_sessions_in_a_turn_of_their_own(run, listener, publi
     async def scenario(node):
         node.hosting.add_queue(QUEUE)
         session = node.hosting.open_session(QUEUE, listener, node.account)
-        ticket = Ticket(1, 1)
+        ticket = PendingConfirm(1, 1)
         session.publish(publishes(b"a"), ticket)
         session.flush()
         node.hosting.remove_queue(QUEUE)
@@ -430,17 +433,17 @@ def test_what_the_log_answers_to_a_proposal(run, outcome):
     run(scenario)
 
 
-@pytest.mark.parametrize("error", [CorruptLogError("f", 1, "why"), OSError(5, "I/O")])
-def test_message_that_cannot_be_read_stops_the_node(run, error):
+def test_log_that_cannot_be_read_stops_the_node(run):
     async def scenario(node):
+        error = OSError(errno.EMFILE, "too many open files")
         node.raft.unreadable = error
         log = RaftQueueLog(node.raft, 7, node.hosting._fail)
-        with pytest.raises(type(error)):
-            log.entry_data(1)
+        with pytest.raises(OSError, match="too many"):
+            log.entry_at_hand(1, print)
         assert node.failures == [error]
         node.raft.unreadable = KeyError()
         with pytest.raises(KeyError):
-            log.entry_data(1)
+            log.entry_at_hand(1, print)
         assert node.failures == [error]
 
     run(scenario)
@@ -457,5 +460,41 @@ def test_boot_counts_beyond_session_ids_end_no_living_session(run):
         assert node.raft.downs() == []
         node.hosting.peer_changed(2, True, late + 1)
         assert node.raft.downs() == [(2, 10)]
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("deleted", [True, False])
+def test_whoever_waits_for_the_disk_is_gone_before_the_group_is(
+    run, world, listener, publishes, deleted
+):
+    session = world.open(3, listener)
+    for body in (b"a", b"b"):
+        session.publish(publishes(body), None)
+        session.flush()
+        world.settle_down()
+    world.disk_is_slow = True
+    world.run(session.attach(1, Attachment("c", 1)))
+    host = world.hosts[1]
+    host.dying.take(DeadRun([Acquired(2, 2, 0, 1, 0, 0)], REASON_REJECTED, [0], {}))
+
+    async def scenario(node):
+        get = asyncio.ensure_future(session.get())
+        await turns()
+        world.settle_down()
+        assert (host.feed_count, host._gets.waiting_count, host.dying.unread_count) == (1, 1, 1)
+        node.hosting._register(QUEUE, host)
+        if deleted:
+            node.hosting.remove_queue(QUEUE)
+        else:
+            node.hosting.move_queue(structs.replace(QUEUE, members=(2, 3)))
+        assert [node.raft.removed, node.raft.left] == ([[7], []] if deleted else [[], [7]])
+        assert (sum(map(len, world.reading.values())), world.watcher.letters_lost) == (0, 1)
+        assert (host.feed_count, host._gets.waiting_count, host.dying.unread_count) == (0, 0, 0)
+        world.gone.update((1, 2))
+        world.read_all()
+        await turns()
+        assert (get.done(), listener.bodies) == (False, [])
+        get.cancel()
 
     run(scenario)

@@ -8,15 +8,16 @@ from typing import Any
 import msgspec
 import pytest
 
-from headrace_broker.core.queue.command import NodeDown, encode_attach, stamp_command
-from headrace_broker.core.queue.command_decoder import decode_command
+from headrace_broker.core.queue.command.command import NodeDown, encode_attach, stamp_command
+from headrace_broker.core.queue.command.decoder import decode_command
 from headrace_broker.flow.account import Account
 from headrace_broker.model.definition import QUEUE_QUORUM, Queue
 from headrace_broker.model.flow import CONNECTION, Cause
 from headrace_broker.model.session import NO_BOOT, session_id
-from headrace_broker.runtime.hosting import Hosting
+from headrace_broker.runtime.hosting.hosting import Hosting
 from headrace_raftlog.model.entry import ENTRY_NORMAL, Entry
 from headrace_raftlog.model.group import NOT_LEADER
+from headrace_raftlog.model.pieces import Pieces
 
 HERE = Queue("/", "q", QUEUE_QUORUM, 7, (1, 2, 3), founders=(1, 2, 3))
 AWAY = Queue("/", "q", QUEUE_QUORUM, 7, (2, 3), founders=(2, 3))
@@ -81,7 +82,7 @@ class World:
         for peer in (2, 3, 4):
             self.hosting.peer_changed(peer, True, 1)
 
-    def _send(self, node: int, payload: bytes) -> bool:
+    def _send(self, node: int, payload: bytes | Pieces) -> bool:
         self.sent.append(node)
         return True
 

@@ -7,20 +7,21 @@ from typing import Any
 
 import pytest
 
-from headrace_broker.core.queue.command_decoder import decode_command
-from headrace_broker.core.queue.leader_command import Configure
-from headrace_broker.core.queue.queue_machine import MACHINE_VERSION
-from headrace_broker.core.queue.settings import QueueSettings
+from headrace_broker.core.queue.command.decoder import decode_command
+from headrace_broker.core.queue.command.leader_command import Configure
+from headrace_broker.core.queue.machine.queue_machine import MACHINE_VERSION
+from headrace_broker.core.queue.messages.settings import QueueSettings
 from headrace_broker.flow.cause_runs import CauseRuns
 from headrace_broker.model.definition import QUEUE_CLASSIC, QUEUE_QUORUM, Queue
 from headrace_broker.model.flow import CONNECTION, Cause
-from headrace_broker.model.limits import TIMER_WAKES_MAX
+from headrace_broker.model.limits import CONFIGURE_TURN_MS, TIMER_WAKES_MAX
 from headrace_broker.model.message import Publish
 from headrace_broker.model.session import tells_deaths
-from headrace_broker.runtime import hosting as module
-from headrace_broker.runtime.duties import Duties
-from headrace_broker.runtime.host_watcher import Configuration
-from headrace_broker.runtime.hosting import Hosting
+from headrace_broker.runtime.contract.clock import Clock
+from headrace_broker.runtime.contract.host_watcher import Configuration
+from headrace_broker.runtime.hosting import hosting as module
+from headrace_broker.runtime.hosting.duties import Duties
+from headrace_broker.runtime.hosting.hosting import Hosting
 from headrace_raftlog.model.group import BUSY, NOT_LEADER
 
 MEMBERS = (1, 2, 3)
@@ -144,6 +145,18 @@ def test_queue_is_told_what_it_is_to_be_before_anything_else(run):
     run(scenario)
 
 
+class CountingClock(Clock):
+    """A clock that goes on by some milliseconds each time somebody looks at it."""
+
+    def __init__(self, step_ms):
+        self.ms = 0
+        self.step_ms = step_ms
+
+    def monotonic_ms(self):
+        self.ms += self.step_ms
+        return self.ms
+
+
 def test_many_queues_that_change_share_the_turns_of_the_loop(run):
     async def scenario(node):
         node.hosting.duties = plans = Plans()
@@ -157,11 +170,30 @@ def test_many_queues_that_change_share_the_turns_of_the_loop(run):
         await turns()
         told = len(lengths(node))
         plans.length = 6
+        node.hosting.clock = CountingClock(0)
         node.hosting.configure(queue.group for queue in queues)
         await turns(1)
         assert len(lengths(node)) - told == TIMER_WAKES_MAX
         await turns(1)
         assert len(lengths(node)) - told == TIMER_WAKES_MAX + 1
+
+    run(scenario)
+
+
+def test_queues_whose_settings_take_long_to_work_out_leave_the_turn_to_others(run):
+    async def scenario(node):
+        node.hosting.duties = plans = Plans()
+        for group in (7, 8, 9):
+            queue = Queue("/", f"q{group}", QUEUE_QUORUM, group, MEMBERS, founders=MEMBERS)
+            node.hosting.add_queue(queue)
+            node.raft.lead(group, 1, serving=True)
+        await turns()
+        plans.length = 6
+        node.hosting.clock = CountingClock(CONFIGURE_TURN_MS)
+        node.hosting.configure([7, 8, 9])
+        for told in ([6], [6, 6], [6, 6, 6]):
+            await turns(1)
+            assert lengths(node)[3:] == told
 
     run(scenario)
 

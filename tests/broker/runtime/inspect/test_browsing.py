@@ -12,8 +12,11 @@ from headrace_broker.model.limits import (
     BROWSED_OCTETS_MAX,
     BROWSED_READ_OCTETS_MAX,
 )
-from headrace_broker.runtime.browsing import BrowsingClient, page_of
-from headrace_broker.runtime.pb.cluster_pb2 import BrowsedPage, BrowseRequest, ClusterPayload
+from headrace_broker.runtime.inspect.browsing import BrowsingClient, page_of
+from headrace_broker.runtime.replica.reading.entries import Entries
+from headrace_broker.runtime.rpc import leader_client
+from headrace_broker.runtime.rpc.leader_client import LeaderUnavailableError
+from headrace_protos.cluster.v1.cluster_pb2 import BrowsedPage, BrowseRequest, ClusterPayload
 
 QUEUE = Queue("/", "work", QUEUE_QUORUM, 7, (1, 2))
 
@@ -31,6 +34,11 @@ def fill(world, listener, publishes):
     return publish
 
 
+def waiting(host, after, limit, body_octets):
+    """Return a page of a replica that has all in memory."""
+    return page_of(host, Entries(host.log), after, limit, body_octets)
+
+
 def bodies(page):
     return [message.body for message in page.messages]
 
@@ -39,14 +47,14 @@ def test_messages_come_by_pages_and_stay(world, fill):
     fill(b"a", b"b")
     fill(b"c", b"d", b"e")
     host = world.hosts[1]
-    page = page_of(host, 0, 2, 100)
+    page = waiting(host, 0, 2, 100)
     assert (bodies(page), page.more) == ([b"a", b"b"], True)
-    page = page_of(host, page.messages[-1].id, 2, 100)
+    page = waiting(host, page.messages[-1].id, 2, 100)
     assert (bodies(page), page.more) == ([b"c", b"d"], True)
-    page = page_of(host, page.messages[-1].id, 2, 100)
+    page = waiting(host, page.messages[-1].id, 2, 100)
     assert (bodies(page), page.more) == ([b"e"], False)
     assert host.machine.ready_count == 5
-    assert page_of(host, 99, 2, 100) == ([], False)
+    assert waiting(host, 99, 2, 100) == ([], False)
 
 
 def test_a_message_says_what_became_of_it_before(world, fill, listener):
@@ -56,7 +64,7 @@ def test_a_message_says_what_became_of_it_before(world, fill, listener):
     session.settle(0, 2, run.first, run.first)
     session.flush()
     world.settle_down()
-    message = page_of(world.hosts[1], 0, 10, 3).messages[0]
+    message = waiting(world.hosts[1], 0, 10, 3).messages[0]
     assert (message.id, message.octets, message.body) == (1, 5, b"hel")
     assert (message.acquired_count, message.delivery_count, message.priority) == (1, 0, 0)
     assert (message.route, message.properties) == (b"\x00\x04work", b"\x00\x00")
@@ -65,27 +73,27 @@ def test_a_message_says_what_became_of_it_before(world, fill, listener):
 
 def test_pages_are_bounded(world, fill):
     fill(*[b""] * (BROWSED_MESSAGES_MAX + 5))
-    page = page_of(world.hosts[1], 0, 10**6, 0)
+    page = waiting(world.hosts[1], 0, 10**6, 0)
     assert (len(page.messages), page.more) == (BROWSED_MESSAGES_MAX, True)
-    assert len(page_of(world.hosts[1], 0, 0, 0).messages) == 1
+    assert len(waiting(world.hosts[1], 0, 0, 0).messages) == 1
 
 
 def test_a_page_ends_where_its_octets_do_but_has_one_message(world, fill):
     half = bytes(BROWSED_OCTETS_MAX // 2)
     fill(half + half, half, half, half)
-    first = page_of(world.hosts[1], 0, 10, 1 << 30)
+    first = waiting(world.hosts[1], 0, 10, 1 << 30)
     assert [message.id for message in first.messages] == [1]
     assert first.more
-    second = page_of(world.hosts[1], 1, 10, 1 << 30)
+    second = waiting(world.hosts[1], 1, 10, 1 << 30)
     assert [message.id for message in second.messages] == [2]
-    short = page_of(world.hosts[1], 0, 10, 5)
+    short = waiting(world.hosts[1], 0, 10, 5)
     assert (len(short.messages), short.more) == (4, False)
 
 
 def test_a_page_ends_where_enough_was_read(world, fill):
     for _ in range(5):
         fill(bytes(BROWSED_READ_OCTETS_MAX // 2))
-    page = page_of(world.hosts[1], 0, 10, 1)
+    page = waiting(world.hosts[1], 0, 10, 1)
     assert (len(page.messages), page.more) == (2, True)
 
 
@@ -126,3 +134,51 @@ def test_a_node_that_does_not_lead_says_so(world):
     client = BrowsingClient(2, {7: world.hosts[2]}, lambda q: 0, send, lambda q: True)
     client.receive_request(1, BrowseRequest(group=7, request=5, limit=1))
     assert sent == [(1, BrowsedPage(request=5, serving=False))]
+
+
+@pytest.mark.parametrize("node", [1, 2], ids=["here", "elsewhere"])
+def test_a_page_on_a_slow_disk_is_whole_once_it_was_read(world, fill, node):
+    for body in (b"a", b"b", b"c"):
+        fill(body)
+    world.disk_is_slow = True
+    clients: dict[int, BrowsingClient] = {}
+
+    def sender(source):
+        def send(target, data):
+            payload = ClusterPayload.FromString(data)
+            if payload.WhichOneof("body") == "browse_request":
+                clients[target].receive_request(source, payload.browse_request)
+            else:
+                clients[target].receive_answer(payload.browsed_page)
+            return True
+
+        return send
+
+    for each in (1, 2):
+        hosts = {7: world.hosts[each]}
+        clients[each] = BrowsingClient(each, hosts, lambda q: 1, sender(each), lambda q: True)
+
+    async def scenario():
+        task = asyncio.ensure_future(clients[node].ask(QUEUE, 0, 10, 100))
+        for _ in range(10):
+            await asyncio.sleep(0)
+        assert not task.done()
+        world.read_all()
+        return await task
+
+    page = asyncio.run(scenario())
+    assert (bodies(page), page.more) == ([b"a", b"b", b"c"], False)
+
+
+def test_a_page_of_a_hung_disk_is_refused_with_the_reason(world, fill, monkeypatch):
+    monkeypatch.setattr(leader_client, "ANSWER_SECONDS_MAX", 0.01)
+    fill(b"a")
+    world.disk_is_slow = True
+    client = BrowsingClient(1, {7: world.hosts[1]}, lambda q: 1, _refuse, lambda q: True)
+    with pytest.raises(LeaderUnavailableError, match="the disk does not give back messages"):
+        asyncio.run(client.ask(QUEUE, 0, 10, 100))
+    assert [waiting for waiting in world.reading.values() if waiting] == []
+
+
+def _refuse(target, data):
+    raise AssertionError("nobody else is asked")

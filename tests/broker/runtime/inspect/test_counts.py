@@ -6,19 +6,19 @@ import asyncio
 
 import pytest
 
-from headrace_broker.core.queue.leader_command import encode_tick
-from headrace_broker.core.queue.lease_command import encode_lease, encode_open_group
-from headrace_broker.core.queue.queue_machine import MACHINE_VERSION
-from headrace_broker.core.queue.settings import (
+from headrace_broker.core.queue.command.leader_command import encode_tick
+from headrace_broker.core.queue.command.lease_command import encode_lease, encode_open_group
+from headrace_broker.core.queue.machine.queue_machine import MACHINE_VERSION
+from headrace_broker.core.queue.messages.settings import (
     DEAD_LETTER_AT_LEAST_ONCE,
     RETRY_ALL,
     QueueSettings,
 )
 from headrace_broker.model.definition import QUEUE_QUORUM, Queue
-from headrace_broker.runtime import leader_client as module
-from headrace_broker.runtime.counts import CountsClient
-from headrace_broker.runtime.leader_client import LeaderUnavailableError, QueueGoneError
-from headrace_broker.runtime.pb.cluster_pb2 import ClusterPayload, Counts, CountsRequest
+from headrace_broker.runtime.inspect.counts import CountsClient
+from headrace_broker.runtime.rpc import leader_client as module
+from headrace_broker.runtime.rpc.leader_client import LeaderUnavailableError, QueueGoneError
+from headrace_protos.cluster.v1.cluster_pb2 import ClusterPayload, Counts, CountsRequest
 
 QUEUE = Queue("/", "work", QUEUE_QUORUM, 7, (1, 2))
 
@@ -146,7 +146,7 @@ def test_election_is_waited_for_with_pauses(pair, monkeypatch):
             pair.world.hosts[1].leadership(1, 2, True)
         await sleep(0)
 
-    monkeypatch.setattr("headrace_broker.runtime.leader_client.asyncio.sleep", pause)
+    monkeypatch.setattr("headrace_broker.runtime.rpc.leader_client.asyncio.sleep", pause)
     pair.world.hosts[1].leadership(0, 1, False)
     assert asyncio.run(pair.clients[2].ask(QUEUE))[:3] == (2, 0, 0)
     assert pauses == [module.PAUSE_SECONDS] * 20
@@ -195,7 +195,7 @@ def test_deleted_queue_is_not_waited_for(pair, monkeypatch):
         assert QUEUE not in pair.deleted, "a pause after the delete was applied"
         pair.deleted.append(QUEUE)
 
-    monkeypatch.setattr("headrace_broker.runtime.leader_client.asyncio.sleep", pause)
+    monkeypatch.setattr("headrace_broker.runtime.rpc.leader_client.asyncio.sleep", pause)
     pair.world.hosts[1].leadership(0, 1, False)
     with pytest.raises(QueueGoneError, match="no queue 'work' in vhost '/'"):
         asyncio.run(pair.clients[2].ask(QUEUE))

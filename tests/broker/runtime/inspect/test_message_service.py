@@ -9,19 +9,30 @@ import pytest
 
 from headrace_broker.catalog.permission import Permissions
 from headrace_broker.catalog.store import CatalogStore
-from headrace_broker.core.queue.leader_command import encode_configure
-from headrace_broker.core.queue.queue_machine import MACHINE_VERSION
-from headrace_broker.core.queue.settings import OVERFLOW_REJECT_PUBLISH, QueueSettings
+from headrace_broker.core.queue.command.leader_command import encode_configure
+from headrace_broker.core.queue.machine.queue_machine import MACHINE_VERSION
+from headrace_broker.core.queue.messages.settings import OVERFLOW_REJECT_PUBLISH, QueueSettings
 from headrace_broker.model.flow import REPUBLISH, Cause
 from headrace_broker.model.limits import FETCHED_OCTETS_MAX, MOVED_OCTETS_MAX
-from headrace_broker.model.reply_code import ACCESS_REFUSED, NOT_FOUND, AmqpError
-from headrace_broker.runtime import message_service as module
-from headrace_broker.runtime.browsing import Page, page_of
-from headrace_broker.runtime.leader_client import LeaderUnavailableError, QueueGoneError
-from headrace_broker.runtime.message_service import MessageService
-from headrace_broker.runtime.port import ACCEPT, RELEASE
+from headrace_broker.model.reply_code import (
+    ACCESS_REFUSED,
+    NOT_FOUND,
+    PRECONDITION_FAILED,
+    AmqpError,
+)
+from headrace_broker.runtime.contract.port import ACCEPT, RELEASE
+from headrace_broker.runtime.inspect import message_service as module
+from headrace_broker.runtime.inspect.browsing import Page, page_of
+from headrace_broker.runtime.inspect.message_service import MessageService
+from headrace_broker.runtime.replica.reading.entries import Entries
+from headrace_broker.runtime.rpc.leader_client import LeaderUnavailableError, QueueGoneError
 
 WORK = b"\x00\x04work"
+
+
+def waiting(host: Any, after: int, limit: int, body_octets: int) -> Page:
+    """Return a page of a replica that has all in memory."""
+    return page_of(host, Entries(host.log), after, limit, body_octets)
 
 
 class Parts:
@@ -85,7 +96,7 @@ class Parts:
     async def ask(self, queue, after, limit, body_octets):
         if self.failure is not None:
             raise self.failure
-        return page_of(self.world.hosts[1], after, limit, body_octets)
+        return waiting(self.world.hosts[1], after, limit, body_octets)
 
 
 @pytest.fixture
@@ -107,7 +118,7 @@ def fill(world, listener, publishes):
 
 def left(world):
     """Ids and bodies of the messages that wait."""
-    page = page_of(world.hosts[1], 0, 100, 5)
+    page = waiting(world.hosts[1], 0, 100, 5)
     return [(message.id, message.body) for message in page.messages]
 
 
@@ -134,6 +145,18 @@ def test_fetched_messages_may_go_back(world, parts, fill):
     assert [each.redelivered for each in again] == [True]
     world.settle_down()
     assert left(world) == [(1, b"a")]
+
+
+def test_message_that_is_too_large_to_be_held_whole_is_not_fetched(world, parts, fill, monkeypatch):
+    monkeypatch.setattr(module, "MESSAGE_BYTES_WHOLE", 3)
+    fill(b"a", b"long")
+    [first] = world.run(parts.service.fetch(world.queue, 2, ACCEPT))
+    assert first.body == b"a"
+    with pytest.raises(AmqpError, match="has a body of 4 octets, over HTTP at most 3") as caught:
+        world.run(parts.service.fetch(world.queue, 2, ACCEPT))
+    assert caught.value.code == PRECONDITION_FAILED
+    world.settle_down()
+    assert left(world) == [(2, b"long")]
 
 
 def test_fetching_ends_where_nothing_waits_and_where_enough_came(world, parts, fill):

@@ -15,8 +15,8 @@ from headrace_broker.model.flow_parameter import (
     attribute_name,
     parameter_problem,
 )
-from headrace_broker.runtime.client_flow import ClientFlow
-from headrace_broker.runtime.flow_settings import FlowSettings, Setting
+from headrace_broker.runtime.intake.client_flow import ClientFlow
+from headrace_broker.runtime.intake.flow_settings import FlowSettings, Setting
 
 NOT_A_PARAMETER = {"share"}  # follows from memory
 
@@ -61,7 +61,7 @@ def test_what_another_version_has_set_and_this_one_does_not_know_changes_nothing
     settings.on_events([ParameterChanged("warp", None)])
     assert limits.commands == 32
     assert told == []
-    assert caplog.text.count("does not count here") == 2
+    assert caplog.text.count("cluster limit ignored") == 2
 
 
 def test_the_share_is_told_when_it_changes():

@@ -14,8 +14,8 @@ from headrace_broker.flow.gate import Gate, Waiter
 from headrace_broker.flow.intake import Intake
 from headrace_broker.flow.pending import Pending
 from headrace_broker.model.flow import CONNECTION, Cause
-from headrace_broker.runtime.intake_turns import IntakeTurns
-from headrace_broker.runtime.queue_gates import QueueGates
+from headrace_broker.runtime.intake.intake_turns import IntakeTurns
+from headrace_broker.runtime.intake.queue_gates import QueueGates
 
 
 class Loop:

@@ -9,8 +9,8 @@ from headrace_broker.flow.flow_limits import FlowLimits
 from headrace_broker.flow.intake import Intake
 from headrace_broker.flow.turn_budget import FULL
 from headrace_broker.model.limits import TURN_US_MAX
-from headrace_broker.runtime.intake_turns import IntakeTurns
-from headrace_broker.runtime.intake_watch import LOOK_US, IntakeWatch, Looker
+from headrace_broker.runtime.intake.intake_turns import IntakeTurns
+from headrace_broker.runtime.intake.intake_watch import LOOK_US, IntakePoller, IntakeWatch
 
 TURNS = 20  # between two looks
 
@@ -82,7 +82,7 @@ def test_how_late_looks_are_tells_how_long_turns_are() -> None:
 def test_a_looker_looks_until_it_is_stopped() -> None:
     node = Node()
     later: list[Callable[[], None]] = []
-    looker = Looker(node.watch, lambda: node.now_us, lambda _, call: later.append(call))
+    looker = IntakePoller(node.watch, lambda: node.now_us, lambda _, call: later.append(call))
     looker.start()
     later.pop()()
     assert len(later) == 1

@@ -13,9 +13,9 @@ from headrace_broker.flow.intake import Intake
 from headrace_broker.flow.outflow import STILL_LOOKS
 from headrace_broker.model.flow import CONNECTION, LIMIT_OUTFLOW, Cause
 from headrace_broker.model.limits import OUTFLOW_LEASE_US, TURN_US_BUSY
-from headrace_broker.runtime.outflow_watch import OutflowWatch
-from headrace_broker.runtime.pb.cluster_pb2 import ClusterPayload
-from headrace_broker.runtime.queue_gates import QueueGates
+from headrace_broker.runtime.intake.outflow_watch import OutflowWatch
+from headrace_broker.runtime.intake.queue_gates import QueueGates
+from headrace_protos.cluster.v1.cluster_pb2 import ClusterPayload
 
 LOOK_US = 100_000
 GROUP, OTHER = 7, 8
@@ -133,9 +133,9 @@ def test_who_waits_is_told_to_the_leader_that_bounds_them() -> None:
     node = Node()
     node.wait(GROUP, 6)
     node.wait(OTHER, 1)
-    node.watch.hear(3, [GROUP, 100, OTHER, 100, 99, 5], node.now_us)
+    node.watch.receive(3, [GROUP, 100, OTHER, 100, 99, 5], node.now_us)
     assert node.claimed == [(3, [GROUP, 6])]
-    node.watch.hear(2, [OTHER, 100], node.now_us)
+    node.watch.receive(2, [OTHER, 100], node.now_us)
     assert len(node.claimed) == 1
 
 
@@ -203,7 +203,7 @@ def test_queues_to_which_nothing_comes_are_left_alone() -> None:
 
 def test_what_another_node_says_counts_until_nothing_is_heard_of_it() -> None:
     node = Node()
-    node.watch.hear(2, [GROUP, 100, 99, 5], node.now_us)
+    node.watch.receive(2, [GROUP, 100, 99, 5], node.now_us)
     assert node.gate(GROUP) == (False, LIMIT_OUTFLOW)
     node.look(turn_us=0)
     assert node.gate(GROUP)[0]
@@ -217,5 +217,5 @@ def test_what_another_node_says_counts_until_nothing_is_heard_of_it() -> None:
 
 def test_a_row_without_its_figure_is_left_away() -> None:
     node = Node()
-    node.watch.hear(2, [OTHER, 5, GROUP], node.now_us)
+    node.watch.receive(2, [OTHER, 5, GROUP], node.now_us)
     assert node.outflows == {GROUP: 0, OTHER: 5}

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from headrace_broker.catalog.event import UserLimitsChanged, VhostLimitsChanged
 from headrace_broker.model.message import Publish
-from headrace_broker.runtime.quotas import Quotas
+from headrace_broker.runtime.intake.quotas import Quotas
 
 
 class Clock:

@@ -10,10 +10,10 @@ from headrace_broker.flow.account import Ledger
 from headrace_broker.flow.flow_limits import FlowLimits
 from headrace_broker.model.flow import CONNECTION, Cause
 from headrace_broker.model.session import session_id
-from headrace_broker.runtime import remote_debt as module
-from headrace_broker.runtime.clock import Clock
-from headrace_broker.runtime.pb.cluster_pb2 import ClusterPayload
-from headrace_broker.runtime.remote_debt import RemoteDebts
+from headrace_broker.runtime.contract.clock import Clock
+from headrace_broker.runtime.intake import remote_debt as module
+from headrace_broker.runtime.intake.remote_debt import RemoteDebts
+from headrace_protos.cluster.v1.cluster_pb2 import ClusterPayload
 
 GROUP = 7
 

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from typing_extensions import override
 
 from headrace_broker.codecs.batch import batch_count, encode_batch, message_body
-from headrace_broker.core.queue.command import ENQUEUE_BATCH_OFFSET
-from headrace_broker.core.queue.effect import Acquired
+from headrace_broker.core.queue.command.command import ENQUEUE_BATCH_OFFSET
+from headrace_broker.core.queue.messages.effect import Acquired
 from headrace_broker.model.limits import CHUNK_ENTRIES_OCTETS_MAX
 from headrace_broker.model.message import Publish
-from headrace_broker.runtime.lease_chunk import cut_batch
-from headrace_broker.runtime.queue_log import QueueLog
+from headrace_broker.runtime.contract.queue_log import QueueLog
+from headrace_broker.runtime.lease.chunk import cut_batch
+from headrace_broker.runtime.replica.reading.entries import Entries
 
 
 class Log(QueueLog):
@@ -29,7 +32,8 @@ class Log(QueueLog):
         raise AssertionError
 
     @override
-    def entry_data(self, index: int) -> bytes:
+    def entry_at_hand(self, index: int, done: Callable[[], None]) -> bytes:
+        del done
         self.reads += 1
         return self._entry
 
@@ -45,8 +49,8 @@ class Log(QueueLog):
 def test_little_of_large_entries_is_cut_in_several_steps() -> None:
     log = Log()
     messages = [Acquired(number, number, 0, 5, 0, 0) for number in range(1, 8)]
-    count, batch = cut_batch(log, messages, 0, 2048, 1 << 20)
+    count, batch = cut_batch(Entries(log), messages, 0, 2048, 1 << 20)
     assert (count, log.reads, batch_count(batch, 0)) == (2, 2, 2)
     assert message_body(batch, 0, 1) == b"small"
-    count, _ = cut_batch(log, messages, 6, 2048, 1 << 20)
+    count, _ = cut_batch(Entries(log), messages, 6, 2048, 1 << 20)
     assert count == 1

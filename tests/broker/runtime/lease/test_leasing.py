@@ -10,25 +10,32 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headrace_broker.codecs.batch import batch_count, check_batch, message_body, message_route
-from headrace_broker.core.queue.lease_effect import (
+from headrace_broker.core.queue.machine.queue_machine import MACHINE_VERSION
+from headrace_broker.core.queue.state.lease_effect import (
     HELD,
     LEASE_FENCED,
     LEASE_GONE,
     LEASE_OK,
     LEASE_OUT_OF_ORDER,
 )
-from headrace_broker.core.queue.queue_machine import MACHINE_VERSION
 from headrace_broker.model.session import session_id
-from headrace_broker.runtime import group_commands, leader_client
-from headrace_broker.runtime.group_commands import TooEarlyError
-from headrace_broker.runtime.leader_client import LeaderUnavailableError, QueueGoneError
-from headrace_broker.runtime.lease_chunk import HEAD_OCTETS, cut_chunk
-from headrace_broker.runtime.leasing import LeaseClient, fetch
-from headrace_broker.runtime.pb.cluster_pb2 import ClusterPayload
-from headrace_broker.runtime.port import Ticket
+from headrace_broker.runtime.contract.port import PendingConfirm
+from headrace_broker.runtime.lease import group_commands
+from headrace_broker.runtime.lease.chunk import HEAD_OCTETS, cut_chunk
+from headrace_broker.runtime.lease.group_commands import TooEarlyError
+from headrace_broker.runtime.lease.leasing import LeaseClient, fetch
+from headrace_broker.runtime.replica.reading.entries import Entries
+from headrace_broker.runtime.rpc import leader_client
+from headrace_broker.runtime.rpc.leader_client import LeaderUnavailableError, QueueGoneError
+from headrace_protos.cluster.v1.cluster_pb2 import ClusterPayload
 
 EVERYWHERE = pytest.mark.parametrize("node", [1, 2, 3], ids=["leader", "replica", "elsewhere"])
 TTL = 60_000
+
+
+def here(host, *asked):
+    """Fetch from a replica that has all in memory."""
+    return fetch(host, Entries(host.log), *asked)
 
 
 class Nodes:
@@ -102,7 +109,7 @@ def nodes(world, listener, publishes):
     nodes = Nodes(world)
     session = world.open(1, listener)
     for bodies in ((b"a", b"bb", b"ccc"), (b"d", b"", b"f")):
-        session.publish(publishes(*bodies), Ticket(1, 3))
+        session.publish(publishes(*bodies), PendingConfirm(1, 3))
         session.flush()
         world.settle_down()
     return nodes
@@ -330,7 +337,7 @@ def test_chunks_together_are_the_lease(
     for sizes in entries:
         made = [bytes([len(wanted) + at]) * size for at, size in enumerate(sizes)]
         wanted += made
-        session.publish(publishes(*made), Ticket(1, len(sizes)))
+        session.publish(publishes(*made), PendingConfirm(1, len(sizes)))
         session.flush()
         world.settle_down()
     world.run(session.remove(sorted(removed)))
@@ -342,7 +349,7 @@ def test_chunks_together_are_the_lease(
     nodes.run(client.lease(world.queue, b"g", 1, 1, 1000, 1 << 20, TTL))
     found: list[bytes] = []
     while len(found) < len(wanted):
-        some = fetch(world.hosts[1], b"g", 1, 1, len(found), most, octets)
+        some = here(world.hosts[1], b"g", 1, 1, len(found), most, octets)
         assert some.total == len(wanted)
         cut = bodies(some)
         assert 1 <= len(cut) <= most
@@ -350,14 +357,14 @@ def test_chunks_together_are_the_lease(
         assert [row[4] for row in heads(some)] == [len(body) for body in cut]
         found += cut
     assert found == wanted
-    assert fetch(world.hosts[1], b"g", 1, 1, len(found), most, octets).batch == b""
+    assert here(world.hosts[1], b"g", 1, 1, len(found), most, octets).batch == b""
 
 
 def test_chunk_is_bounded_whatever_is_asked(nodes):
     client, queue = nodes.clients[1], nodes.world.queue
     nodes.run(client.open_group(queue, b"g", TTL, b"a"))
     nodes.run(client.lease(queue, b"g", 1, 1, 6, 1 << 20, TTL))
-    assert len(bodies(fetch(nodes.world.hosts[1], b"g", 1, 1, 0, 1 << 60, 1 << 60))) == 6
-    assert len(bodies(fetch(nodes.world.hosts[1], b"g", 1, 1, 0, 0, 0))) == 1
+    assert len(bodies(here(nodes.world.hosts[1], b"g", 1, 1, 0, 1 << 60, 1 << 60))) == 6
+    assert len(bodies(here(nodes.world.hosts[1], b"g", 1, 1, 0, 0, 0))) == 1
     _, messages = nodes.world.hosts[1].machine.leased(b"g", 1, 1)
-    assert cut_chunk(nodes.world.hosts[1], messages, 5, 9, 9).count == 1
+    assert cut_chunk(Entries(nodes.world.hosts[1].log), messages, 5, 9, 9).count == 1

@@ -6,15 +6,16 @@ import asyncio
 
 import pytest
 
-from headrace_broker.core.queue.lease_command import encode_lease, encode_open_group
-from headrace_broker.core.queue.queue_machine import MACHINE_VERSION
+from headrace_broker.core.queue.command.lease_command import encode_lease, encode_open_group
+from headrace_broker.core.queue.machine.queue_machine import MACHINE_VERSION
 from headrace_broker.model.reply_code import INTERNAL_ERROR, NOT_FOUND, AmqpError
 from headrace_broker.model.session import session_id
-from headrace_broker.runtime import group_commands, leader_client
-from headrace_broker.runtime.inquiry import Inquiries
-from headrace_broker.runtime.lease_listing import LeaseListing
-from headrace_broker.runtime.leasing import LeaseClient
-from headrace_broker.runtime.pb.cluster_pb2 import ClusterPayload
+from headrace_broker.runtime.lease import group_commands
+from headrace_broker.runtime.lease.leasing import LeaseClient
+from headrace_broker.runtime.lease.listing import LeaseListing
+from headrace_broker.runtime.rpc import leader_client
+from headrace_broker.runtime.rpc.inquiry import Inquiries
+from headrace_protos.cluster.v1.cluster_pb2 import ClusterPayload
 
 
 class Nodes:

@@ -6,7 +6,7 @@ import contextlib
 import os
 import resource
 
-from headrace_broker.runtime.stats import open_files
+from headrace_broker.runtime.metrics.stats import open_files
 
 
 def test_files_are_counted_when_there_are_no_more_to_be_had():

@@ -6,12 +6,9 @@ import asyncio
 import re
 from pathlib import Path
 
-import pytest
 from e2e.harness.authority import Authority
-from e2e.harness.ports import free_ports
 
-from headrace_broker.config import Config, load_config
-from headrace_broker.runtime.certificate_end import CertificateEnd
+from headrace_broker.config.configuration import Config
 from headrace_broker.runtime.metrics.catalogue import METRICS
 from headrace_broker.runtime.metrics.metric import PREFIX, Metric, Sample
 from headrace_broker.runtime.metrics.objects import (
@@ -21,11 +18,12 @@ from headrace_broker.runtime.metrics.objects import (
     QUEUE_DETAILS,
 )
 from headrace_broker.runtime.metrics.source import NodeMetrics
-from headrace_broker.runtime.node import BrokerNode
-from headrace_broker.runtime.stats import StatsBook
+from headrace_broker.runtime.metrics.stats import StatsBook
+from headrace_broker.runtime.node.node import BrokerNode
+from headrace_broker.runtime.security.certificate_end import CertificateEnd
 from headrace_raftlog.model.histogram import Histogram
 
-DOCUMENT = Path(__file__).resolve().parents[3] / "docs" / "metrics.md"
+DOCUMENT = Path(__file__).resolve().parents[4] / "docs" / "metrics.md"
 # Told by the HTTP server, which knows whether the node is ready.
 OF_STATUS = {"ready", "queues_leaderless", "queues_quorum_critical"}
 # There only once something has happened, or with other nodes.
@@ -39,29 +37,6 @@ SOMETIMES = {
     "grpc_calls_total",
     "grpc_call_duration_seconds",
 }
-
-
-@pytest.fixture
-def config(tmp_path: Path) -> Config:
-    [port] = free_ports(1)
-    path = tmp_path / "node.toml"
-    path.write_text(
-        f"""
-        [node]
-        id = 1
-        name = "n1"
-        data_dir = "{tmp_path / "data"}"
-        [cluster]
-        nodes = [{{ id = 1, name = "n1", address = "127.0.0.1:{port}" }}]
-        [raft]
-        tick_ms = 20
-        [limits]
-        message_bytes_max = 1024
-        [log]
-        segment_bytes = 2097152
-        """
-    )
-    return load_config(path, {})
 
 
 def test_a_node_has_all_metrics_of_the_catalogue(config: Config) -> None:

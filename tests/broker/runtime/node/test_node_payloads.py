@@ -6,9 +6,9 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
-from headrace_broker.config import load_config
-from headrace_broker.runtime.node import BrokerNode
-from headrace_broker.runtime.pb.cluster_pb2 import Claims, ClusterPayload, Outflows
+from headrace_broker.config.configuration import load_config
+from headrace_broker.runtime.node.node import BrokerNode
+from headrace_protos.cluster.v1.cluster_pb2 import Claims, ClusterPayload, Outflows
 
 
 class Watch:
@@ -17,7 +17,7 @@ class Watch:
     def __init__(self) -> None:
         self.told: list[tuple[str, int, list[int]]] = []
 
-    def hear(self, peer: int, rows: list[int], now_us: int) -> None:
+    def receive(self, peer: int, rows: list[int], now_us: int) -> None:
         assert now_us > 0
         self.told.append(("outflows", peer, rows))
 
@@ -40,7 +40,7 @@ def test_what_queues_let_in_and_who_waits_for_them_comes_with_its_sender(tmp_pat
             ClusterPayload(outflows=Outflows(rows=[7, 100])),
             ClusterPayload(claims=Claims(rows=[7, 3])),
         ):
-            node._on_payload(2, payload.SerializeToString())
+            node.payloads.receive(2, payload.SerializeToString())
         return watch
 
     assert asyncio.run(work()).told == [("outflows", 2, [7, 100]), ("claims", 2, [7, 3])]

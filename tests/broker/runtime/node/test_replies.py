@@ -9,10 +9,10 @@ import pytest
 
 from headrace_broker.model.message import Publish
 from headrace_broker.model.reply_queue import REPLY_PREFIX
-from headrace_broker.runtime import replies
-from headrace_broker.runtime.pb.cluster_pb2 import ClusterPayload
-from headrace_broker.runtime.port import ReplyListener
-from headrace_broker.runtime.replies import Replies
+from headrace_broker.runtime.broker_port import ReplyListener
+from headrace_broker.runtime.node import replies
+from headrace_broker.runtime.node.replies import Replies
+from headrace_protos.cluster.v1.cluster_pb2 import ClusterPayload
 
 
 class Listener(ReplyListener):

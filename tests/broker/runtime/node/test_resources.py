@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 
 from headrace_broker.catalog.event import ParameterChanged
-from headrace_broker.config import load_config
+from headrace_broker.config.configuration import load_config
 from headrace_broker.flow.flow_limits import FlowLimits
 from headrace_broker.model.limits import ALARM_CACHE_BYTES
-from headrace_broker.runtime.alarms import AlarmBoard
-from headrace_broker.runtime.flow_settings import FlowSettings
-from headrace_broker.runtime.relief import Relief, Trimmer
-from headrace_broker.runtime.resources import Resources
+from headrace_broker.runtime.alarm.alarms import AlarmBoard
+from headrace_broker.runtime.alarm.memory_paging import MemoryPaging, Trimmer
+from headrace_broker.runtime.intake.flow_settings import FlowSettings
+from headrace_broker.runtime.node.resources import Resources
 
 MIB = 1 << 20
 CACHE = 64 * MIB
@@ -135,12 +135,12 @@ def test_a_system_without_proc_has_no_alarms_of_memory(
     resources = Resources(config, world.logs, world.settings, world.alarms, tmp_path / "b")
     resources.memory.look()
     assert resources.memory.stage == 0
-    assert "memory in use is not known here" in caplog.text
+    assert "memory use cannot be read" in caplog.text
 
 
 def test_memory_is_given_back_when_a_stage_begins_and_now_and_then(world: World) -> None:
     trims: list[int] = []
-    relief = Relief(world.logs, CACHE, lambda: trims.append(1))
+    relief = MemoryPaging(world.logs, CACHE, lambda: trims.append(1))
     for stage, now_ms, count in (
         (0, 10_000, 0),
         (1, 10_000, 1),

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 from tests.broker.core.conftest import NOBODY, A, QueueLog, of
 
-from headrace_broker.core.queue.fair_lanes import FairValue, fair_key
+from headrace_broker.core.queue.state.fair_lanes import FairValue, fair_key
 from headrace_broker.model.flow_status import FairnessStatus
 from headrace_broker.model.limits import FAIRNESS_SHOWN_MAX
-from headrace_broker.runtime.fairness_report import fairness_rows, shown_value
+from headrace_broker.runtime.replica.fairness_report import fairness_rows, shown_value
 
 
 @pytest.mark.parametrize(

@@ -7,13 +7,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace_broker.codecs.batch import encode_batch, message_body
-from headrace_broker.core.queue import command
-from headrace_broker.core.queue.command import encode_enqueue, stamp_command
-from headrace_broker.core.queue.effect import Acquired
-from headrace_broker.core.queue.queue_machine import QueueMachine
-from headrace_broker.runtime.feed import Feed
-from headrace_broker.runtime.lane_port import SessionEnd
-from headrace_broker.runtime.queue_log import TAKEN, QueueLog
+from headrace_broker.core.queue.command import command
+from headrace_broker.core.queue.command.command import encode_enqueue, stamp_command
+from headrace_broker.core.queue.machine.queue_machine import QueueMachine
+from headrace_broker.core.queue.messages.effect import Acquired
+from headrace_broker.runtime.contract.lane_port import SessionEnd
+from headrace_broker.runtime.contract.queue_log import TAKEN, QueueLog
+from headrace_broker.runtime.replica.feed import Feed
 
 
 class Entries(QueueLog):
@@ -25,11 +25,16 @@ class Entries(QueueLog):
         self.slow = False
         self.waiting = {}
 
-    def prepare(self, index, done):
-        if not self.slow:
-            return True
-        self.waiting[index] = done
-        return False
+    def entry_at_hand(self, index, done):
+        if self.slow:
+            self.waiting[index] = done
+            return None
+        assert index not in self.waiting
+        self.reads.append(index)
+        return self.entries[index]
+
+    def give_up(self, done):
+        self.waiting = {index: each for index, each in self.waiting.items() if each != done}
 
     def read(self, index):
         """Let an entry come from the disk."""
@@ -37,11 +42,6 @@ class Entries(QueueLog):
         slow, self.slow = self.slow, False
         done()
         self.slow = slow
-
-    def entry_data(self, index):
-        assert index not in self.waiting
-        self.reads.append(index)
-        return self.entries[index]
 
     def propose(self, data, urgent):
         self.entries[len(self.entries) + 1] = data
@@ -156,8 +156,10 @@ def test_feed_that_has_ended_sends_nothing_that_was_read_for_it(make_line):
     line = make_line(100)
     line.source.slow = True
     line.deliver(line.entry(b"a"))
-    line.feed.ended = True
-    line.source.read(1)
+    read = line.source.waiting[1]
+    line.feed.end()
+    assert line.source.waiting == {}
+    read()
     assert line.sink.runs == []
 
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from headrace_broker.core.queue.command import Cancel, Close, NodeDown
-from headrace_broker.core.queue.queue_machine import QueueMachine
+from headrace_broker.core.queue.command.command import Cancel, Close, NodeDown
+from headrace_broker.core.queue.machine.queue_machine import QueueMachine
 from headrace_broker.model.session import session_id
-from headrace_broker.runtime.feed import Feed
-from headrace_broker.runtime.feeds import Feeds
-from headrace_broker.runtime.queue_log import QueueLog
+from headrace_broker.runtime.contract.queue_log import QueueLog
+from headrace_broker.runtime.replica.feed import Feed
+from headrace_broker.runtime.replica.feeds import Feeds
 
 HERE = session_id(1, 5, 1)
 THERE = session_id(2, 5, 1)
@@ -21,7 +21,7 @@ class NoLog(QueueLog):
     def propose(self, data, urgent):
         raise AssertionError
 
-    def entry_data(self, index):
+    def entry_at_hand(self, index, done):
         raise AssertionError
 
     def forget(self, index):

@@ -7,7 +7,11 @@ from typing import Any
 import pytest
 
 from headrace_broker.core.filter.selector_lexer import SelectorError
-from headrace_broker.runtime.filter_argument import decode_filter, encode_filter, filter_problem
+from headrace_broker.runtime.replica.filter_argument import (
+    decode_filter,
+    encode_filter,
+    filter_problem,
+)
 
 RED = b"\x00\x00\x00\x11" + b"\x20\x00" + b"\x00\x00\x00\x0b" + b"\x01cS\x00\x00\x00\x04blue"
 

@@ -2,18 +2,28 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 from pamqp import commands
 
-from headrace_broker.core.queue.leader_command import encode_configure
-from headrace_broker.core.queue.queue_machine import MACHINE_VERSION
-from headrace_broker.core.queue.settings import QueueSettings
-from headrace_broker.model.limits import FILTER_ACQUIRE_MAX, FILTER_STEP_MESSAGES, FILTERS_IDLE_MAX
+from headrace_broker.core.queue.command.leader_command import encode_configure
+from headrace_broker.core.queue.machine.queue_machine import MACHINE_VERSION
+from headrace_broker.core.queue.messages.settings import QueueSettings
+from headrace_broker.model.limits import (
+    FILTER_ACQUIRE_MAX,
+    FILTER_SHARE_MESSAGES,
+    FILTER_STEP_MESSAGES,
+    FILTER_STEP_MS,
+    FILTER_STEPS_OF_MESSAGE,
+    FILTERS_IDLE_MAX,
+)
 from headrace_broker.model.message import Publish
-from headrace_broker.runtime.filter_argument import encode_filter
-from headrace_broker.runtime.port import ACCEPT, RELEASE, Attachment
+from headrace_broker.runtime.contract.port import ACCEPT, RELEASE, Attachment
+from headrace_broker.runtime.replica.filter_argument import decode_filter, encode_filter
+from headrace_broker.runtime.replica.filtering import FilterTurns
 
 BOTH = pytest.mark.parametrize("gateway", [1, 2], ids=["same_node", "other_node"])
 EU = encode_filter("region = 'eu'")
@@ -27,9 +37,10 @@ class Market:
         self.world = world
         self.steps: list[Callable[[], None]] = []
         self.retries: list[Callable[[], None]] = []
+        self.session: Any = None
         for host in world.hosts.values():
-            host.filtering.later = self.later
-            host.filtering.clock_ns = lambda: 0
+            host.filtering.turns.later = self.later
+            host.filtering.turns.clock_ns = lambda: 0
         self.configure(QueueSettings())
 
     def configure(self, settings):
@@ -347,4 +358,138 @@ def test_a_filter_of_a_newer_version_gets_nothing_and_is_logged(market, world, l
     market.attach(session, 1, encode_filter("region ="))
     market.run()
     assert bodies(listener, 1) == []
-    assert "gets nothing: character 9" in caplog.text
+    assert "gets no messages, its filter is invalid: character 9" in caplog.text
+
+
+def test_filters_look_on_where_a_slow_disk_has_let_them(market, world, listener):
+    session = world.open(1, listener)
+    for text in ("us 1", "eu 2", "us 3", "eu 4"):
+        market.publish(session, text)  # each an entry of its own
+    world.disk_is_slow = True
+    market.attach(session, 1, EU)
+    market.attach(session, 2, US)
+    assert market.run() < 10  # nobody steps while there is nothing to see
+    assert market.read == 0
+    assert len(world.reading) == 1
+    world.read_all()
+    market.run()
+    assert (bodies(listener, 1), bodies(listener, 2)) == (["eu 2", "eu 4"], ["us 1", "us 3"])
+
+
+def test_what_came_back_and_is_on_the_disk_waits_for_its_turn(market, world, listener):
+    session = world.open(1, listener)
+    market.publish(session, "eu 1")
+    market.publish(session, "us 2")
+    market.attach(session, 1, EU, prefetch=1)
+    market.run()
+    world.disk_is_slow = True
+    market.settle(session, RELEASE, 1, 1, 1)
+    market.run()
+    assert bodies(listener, 1) == ["eu 1"]
+    world.read_all()
+    market.run()
+    assert bodies(listener, 1) == ["eu 1", "eu 1"]
+
+
+def test_nothing_is_read_for_filters_of_a_queue_that_is_led_elsewhere(market, world, listener):
+    session = world.open(1, listener)
+    market.publish(session, "eu 1")
+    world.disk_is_slow = True
+    market.attach(session, 1, EU)
+    market.run()
+    assert [len(waiting) for waiting in world.reading.values()] == [1]
+    world.lead(2)
+    assert [len(waiting) for waiting in world.reading.values()] == [0]
+
+
+class Node:
+    """Some queues of one node whose filters share their turns."""
+
+    def __init__(self, make_world, make_listener, count):
+        self.turns = FilterTurns()
+        self.turns.later = lambda step, wait: self.due.append(step)
+        self.turns.clock_ns = lambda: self.now_ns
+        self.now_ns = 0
+        self.due = []
+        self.markets = []
+        for _ in range(count):
+            world = make_world()
+            market = Market(world)
+            market.leader.filtering.turns = self.turns
+            market.session = world.open(1, make_listener())
+            self.markets.append(market)
+
+    def turn(self):
+        """Make the turn that is due; return how many messages each queue put to its filters."""
+        before = [market.read for market in self.markets]
+        [step], self.due = self.due, []
+        step()
+        for market in self.markets:
+            market.world.settle_down()
+        return [market.read - read for market, read in zip(self.markets, before, strict=True)]
+
+
+def test_queues_share_the_budget_of_a_turn(make_world, make_listener):
+    node = Node(make_world, make_listener, 3)
+    for market in node.markets:
+        market.publish(market.session, *["us"] * FILTER_STEP_MESSAGES)
+        market.attach(market.session, 1, EU)
+    turns = []
+    while node.due:
+        turns.append(node.turn())
+    assert turns[0] == [FILTER_STEP_MESSAGES // 3] * 3
+    assert all(sum(each) <= FILTER_STEP_MESSAGES for each in turns)
+    assert [market.read for market in node.markets] == [FILTER_STEP_MESSAGES] * 3
+    assert len(turns) <= 5
+
+
+def test_many_queues_take_turns(make_world, make_listener):
+    count = FILTER_STEP_MESSAGES // FILTER_SHARE_MESSAGES + 2
+    node = Node(make_world, make_listener, count)
+    for market in node.markets:
+        market.publish(market.session, *["us"] * (2 * FILTER_SHARE_MESSAGES))
+        market.attach(market.session, 1, EU)
+    first, second = node.turn(), node.turn()
+    assert first == [FILTER_SHARE_MESSAGES] * (count - 2) + [0, 0]
+    assert second == [FILTER_SHARE_MESSAGES] * (count - 4) + [0, 0] + [FILTER_SHARE_MESSAGES] * 2
+
+
+def test_a_costly_filter_pays_with_the_turns_that_follow(make_world, make_listener):
+    """One message may take milliseconds: then the loop is for others until that is made good."""
+    node = Node(make_world, make_listener, 3)
+    costly = encode_filter(" OR ".join(["h LIKE '%__b%'"] * 200))
+    block = commands.Basic.Properties(headers={"h": "a" * 8191}).marshal()
+    filter_ = decode_filter(costly)
+    filter_.matches(len(block).to_bytes(4, "big") + block, 0)
+    cost = 1 + filter_.work // FILTER_STEPS_OF_MESSAGE
+    assert cost > FILTER_STEP_MESSAGES
+    for market in node.markets:
+        publish = Publish(1, b"\x00\x04work", False, False, block, b"x")
+        market.session.publish([publish] * 5, None)
+        market.session.flush()
+        market.world.settle_down()
+        market.attach(market.session, 1, costly)
+    turns = []
+    while node.due:
+        turns.append(node.turn())
+    assert all(sum(each) <= 1 for each in turns)
+    assert len(turns) >= 14 * cost // FILTER_STEP_MESSAGES
+    served = [each.index(1) for each in turns if sum(each)]
+    assert served == [0, 1, 2] * 5
+
+
+def test_time_that_is_over_ends_the_turn_for_all_queues(make_world, make_listener):
+    node = Node(make_world, make_listener, 2)
+    for market in node.markets:
+        market.publish(market.session, *["us"] * 50)
+        market.attach(market.session, 1, EU)
+    ticks = itertools.count()
+    node.turns.clock_ns = lambda: next(ticks) * FILTER_STEP_MS * 1_000_000 // 20
+    first, second = node.turn(), node.turn()
+    assert 0 < first[0] < 20
+    assert first[1] == 0
+    assert 0 < second[1] < 20
+    assert second[0] == 0
+    while node.due:
+        node.turn()
+    assert [market.read for market in node.markets] == [50, 50]

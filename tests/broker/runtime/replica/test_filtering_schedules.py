@@ -9,13 +9,13 @@ from hypothesis import strategies as st
 from pamqp import commands
 
 from headrace_broker.codecs.batch import message_body
-from headrace_broker.core.queue.command import ENQUEUE_BATCH_OFFSET
-from headrace_broker.core.queue.leader_command import encode_configure
-from headrace_broker.core.queue.queue_machine import MACHINE_VERSION
-from headrace_broker.core.queue.settings import QueueSettings
+from headrace_broker.core.queue.command.command import ENQUEUE_BATCH_OFFSET
+from headrace_broker.core.queue.command.leader_command import encode_configure
+from headrace_broker.core.queue.machine.queue_machine import MACHINE_VERSION
+from headrace_broker.core.queue.messages.settings import QueueSettings
 from headrace_broker.model.message import Publish
-from headrace_broker.runtime.filter_argument import encode_filter
-from headrace_broker.runtime.port import ACCEPT, RELEASE, Attachment
+from headrace_broker.runtime.contract.port import ACCEPT, RELEASE, Attachment
+from headrace_broker.runtime.replica.filter_argument import encode_filter
 
 FILTERED, PLAIN = 1, 2
 EU = encode_filter("region = 'eu'")
@@ -53,8 +53,8 @@ class Market:
         self.plain = 0  # number of the consumer that takes anything, 0 while there is none
         self.numbers = iter(range(PLAIN, 10_000))
         for host in world.hosts.values():
-            host.filtering.later = lambda step, wait: self.due.append(step)
-            host.filtering.clock_ns = lambda: 0
+            host.filtering.turns.later = lambda step, wait: self.due.append(step)
+            host.filtering.turns.clock_ns = lambda: 0
         chosen = QueueSettings()
         chosen.priority_max = 3 if priorities else -1
         world.hosts[1].propose(encode_configure(MACHINE_VERSION, chosen))
@@ -167,7 +167,7 @@ class Market:
 def waiting(world: Any) -> list[bytes]:
     host = world.hosts[world.leader]
     return [
-        message_body(host.log.entry_data(each.entry_index), ENQUEUE_BATCH_OFFSET, each.position)
+        message_body(world.log[each.entry_index - 1].data, ENQUEUE_BATCH_OFFSET, each.position)
         for each in host.machine.available_from(0, 10_000)
     ]
 

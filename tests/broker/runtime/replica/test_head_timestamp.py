@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from headrace_broker.model.message import Publish
-from headrace_broker.runtime.head_timestamp import HeadTimestamps
+from headrace_broker.runtime.replica.head_timestamp import HeadTimestamps
 
 STAMPED = b"\x00\x40" + (1_700_000_000).to_bytes(8, "big")
 
@@ -34,3 +34,25 @@ def test_another_oldest_message_is_looked_at_anew(world, listener):
     assert heads.timestamp(host) == 1_700_000_000
     world.run(session.get())
     assert heads.timestamp(host) == -1
+
+
+def test_a_timestamp_on_the_disk_is_known_once_it_was_read(world, listener):
+    session = world.open(1, listener)
+    host = world.hosts[1]
+    heads = HeadTimestamps()
+    publish(session, world, STAMPED)
+    world.disk_is_slow = True
+    for _ in range(3):
+        assert heads.timestamp(host) == -1
+    assert [len(waiting) for waiting in world.reading.values()] == [1]
+    world.read_all()
+    world.disk_is_slow = True  # again: it is remembered
+    assert heads.timestamp(host) == 1_700_000_000
+    publish(session, world, b"\x00\x00")
+    world.disk_is_slow = False
+    world.run(session.get())
+    world.disk_is_slow = True
+    assert heads.timestamp(host) == -1
+    world.gone.update(world.reading)
+    world.read_all()
+    assert heads._reading == set()

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from headrace_broker.core.queue.command import CONFIGURE, STAMP_OCTETS, stamp_command
-from headrace_broker.core.queue.command_decoder import decode_command
-from headrace_broker.core.queue.leader_command import Configure, encode_configure
-from headrace_broker.core.queue.queue_machine import MACHINE_VERSION
-from headrace_broker.core.queue.settings import QueueSettings, encode_settings
-from headrace_broker.runtime.machine_version import MachineVersionError
+from headrace_broker.core.queue.command.command import CONFIGURE, STAMP_OCTETS, stamp_command
+from headrace_broker.core.queue.command.decoder import decode_command
+from headrace_broker.core.queue.command.leader_command import Configure, encode_configure
+from headrace_broker.core.queue.machine.queue_machine import MACHINE_VERSION
+from headrace_broker.core.queue.messages.settings import QueueSettings, encode_settings
+from headrace_broker.runtime.replica.machine_version import MachineVersionError
 from headrace_raftlog.model.entry import ENTRY_NORMAL, Entry
 
 

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
-from headrace_broker.core.queue.restoring import SnapshotError
-from headrace_broker.runtime.port import ACCEPT, Attachment, Ticket
-from headrace_broker.runtime.queue_host import QueueHost
+from headrace_broker.codecs.batch import message_body
+from headrace_broker.core.queue.snapshot.restoring import SnapshotError
+from headrace_broker.runtime.contract.port import ACCEPT, Attachment, PendingConfirm
+from headrace_broker.runtime.replica.queue_host import QueueHost
 
 
 def test_session_that_asked_too_early_is_called_when_the_leader_serves(world, listener, publishes):
     session = world.open(2, listener)
     world.hosts[1].leadership(1, 2, False)
-    ticket = Ticket(1, 1)
+    ticket = PendingConfirm(1, 1)
     session.publish(publishes(b"x"), ticket)
     session.flush()
     world.settle_down()
@@ -89,3 +92,85 @@ def test_settles_pass_publishes_at_the_leader(world, listener, publishes):
     session.close()
     world.settle_down()
     assert world.urgent == [False, True, True, False]  # enqueue, attach, settle, close
+
+
+# Messages that have to be read from the disk first
+
+
+@pytest.fixture
+def slow(world, listener, publishes):
+    """A session at a queue with messages "a", "b" and "c" on a slow disk."""
+    session = world.open(3, listener)
+    for body in (b"a", b"b", b"c"):
+        session.publish(publishes(body), None)
+        session.flush()
+        world.settle_down()
+    world.disk_is_slow = True
+    return session
+
+
+async def turns():
+    for _ in range(10):
+        await asyncio.sleep(0)
+
+
+def body_of(got):
+    run, _ = got
+    return message_body(run.blob, run.base, run.positions[0])
+
+
+def test_gets_are_answered_once_their_messages_were_read(world, slow):
+    async def scenario():
+        gets = [asyncio.ensure_future(slow.get()) for _ in range(2)]
+        await turns()
+        assert [get.done() for get in gets] == [False, False]
+        assert world.hosts[1]._gets.waiting_count == 2
+        world.read_all()
+        return await asyncio.gather(*gets)
+
+    assert [body_of(got) for got in world.run(scenario())] == [b"a", b"b"]
+    assert world.hosts[1]._gets.waiting_count == 0
+
+
+def test_get_of_a_session_that_has_ended_answers_nobody(world, slow):
+    async def scenario():
+        get = asyncio.ensure_future(slow.get())
+        await turns()
+        slow.close()
+        await turns()
+        assert world.hosts[1]._gets.waiting_count == 1
+        world.read_all()
+        await turns()
+        get.cancel()
+
+    world.run(scenario())
+    assert world.hosts[1]._gets.waiting_count == 0
+    assert world.hosts[1].machine.ready_count == 3
+
+
+def test_get_whose_leader_is_gone_is_answered_by_the_next(world, slow):
+    async def scenario():
+        get = asyncio.ensure_future(slow.get())
+        await turns()
+        world.lead(2)
+        slow.relocate(2)
+        await turns()
+        assert [world.hosts[node]._gets.waiting_count for node in (1, 2)] == [0, 1]
+        world.read_all()
+        return await get
+
+    assert body_of(world.run(scenario())) == b"a"
+
+
+def test_get_beside_a_consumer_that_waits_for_the_disk(world, slow, listener):
+    world.run(slow.attach(1, Attachment("c", 1)))
+
+    async def scenario():
+        get = asyncio.ensure_future(slow.get())
+        await turns()
+        assert (listener.bodies, get.done()) == ([], False)
+        world.read_all()
+        return await get
+
+    assert body_of(world.run(scenario())) == b"b"
+    assert listener.bodies == [b"a"]

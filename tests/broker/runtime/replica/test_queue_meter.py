@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from headrace_broker.core.queue.queue_machine import QueueMachine
+from headrace_broker.core.queue.machine.queue_machine import QueueMachine
 from headrace_broker.model.limits import COMMANDS_TIMED_MAX
-from headrace_broker.runtime.clock import Clock
-from headrace_broker.runtime.port import ACCEPT, Attachment
-from headrace_broker.runtime.queue_log import COMMAND_OVERHEAD_OCTETS
-from headrace_broker.runtime.queue_meter import Metered, QueueMeter
+from headrace_broker.runtime.contract.clock import Clock
+from headrace_broker.runtime.contract.port import ACCEPT, Attachment
+from headrace_broker.runtime.contract.queue_log import COMMAND_OVERHEAD_OCTETS
+from headrace_broker.runtime.replica.queue_meter import Metered, QueueMeter
 
 
 class SetClock(Clock):

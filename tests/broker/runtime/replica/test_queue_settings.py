@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from headrace_broker.core.queue.settings import (
+from headrace_broker.core.queue.messages.settings import (
     ARCHIVE_FULL,
     ARCHIVE_HEADERS,
     ARCHIVE_NONE,
@@ -27,7 +27,7 @@ from headrace_broker.core.queue.settings import (
 )
 from headrace_broker.model.definition import QUEUE_CLASSIC, QUEUE_QUORUM, Queue
 from headrace_broker.model.limits import ARCHIVE_AGE_MS, ARCHIVE_MESSAGES, ARCHIVE_OCTETS
-from headrace_broker.runtime.queue_settings import expires_ms, queue_settings, text
+from headrace_broker.runtime.replica.queue_settings import expires_ms, queue_settings, text
 
 QUORUM = Queue("/", "work", QUEUE_QUORUM, 7, (1, 2, 3))
 CLASSIC = Queue("/", "here", QUEUE_CLASSIC, 8, (1,), durable=False)

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace_broker.model.limits import TIMER_STEP_MS, TIMER_WAKES_MAX
-from headrace_broker.runtime.queue_timer import SLEEP_SECONDS_MAX, QueueTimer
+from headrace_broker.runtime.replica.queue_timer import SLEEP_SECONDS_MAX, QueueTimer
 
 
 class Handle:

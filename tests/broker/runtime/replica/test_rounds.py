@@ -6,7 +6,7 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import given
 
-from headrace_broker.core.queue.command import (
+from headrace_broker.core.queue.command.command import (
     ACCEPT,
     CLOSE,
     ENQUEUE,
@@ -16,8 +16,8 @@ from headrace_broker.core.queue.command import (
     STAMP_OCTETS,
 )
 from headrace_broker.model.limits import ROUND_OCTETS, ROUNDS_UNDER_WAY
-from headrace_broker.runtime.port import Attachment, Ticket
-from headrace_broker.runtime.rounds import Rounds
+from headrace_broker.runtime.contract.port import Attachment, PendingConfirm
+from headrace_broker.runtime.replica.rounds import Rounds
 
 
 class Leader:
@@ -213,7 +213,7 @@ def test_settles_of_many_consumers_share_entries(world, make_listener, publishes
 
 def test_what_waits_at_a_leader_that_is_deposed_goes_to_the_next(world, make_listener, publishes):
     sessions = open_consumers(world, make_listener, (3, 3, 3, 3))
-    ticket = Ticket(1, 4)
+    ticket = PendingConfirm(1, 4)
     sessions[0].publish(publishes(*[b"x"] * 4), ticket)
     sessions[0].flush()
     world.settle_down()

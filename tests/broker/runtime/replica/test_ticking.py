@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from headrace_broker.core.queue.command import STAMP_OCTETS, TICK
-from headrace_broker.core.queue.queue_machine import MACHINE_VERSION
-from headrace_broker.core.queue.settings import DEAD_LETTER_AT_MOST_ONCE, QueueSettings
+from headrace_broker.core.queue.command.command import STAMP_OCTETS, TICK
+from headrace_broker.core.queue.machine.queue_machine import MACHINE_VERSION
+from headrace_broker.core.queue.messages.settings import DEAD_LETTER_AT_MOST_ONCE, QueueSettings
 from headrace_broker.model.limits import TICK_HELD_MS_MAX, TIMER_STEP_MS
-from headrace_broker.runtime.queue_time import QueueTime
-from headrace_broker.runtime.ticking import Ticking
+from headrace_broker.runtime.replica.queue_time import QueueTime
+from headrace_broker.runtime.replica.ticking import Ticking
 
 
 @pytest.fixture
@@ -156,11 +156,11 @@ def test_ticks_of_a_queue_without_dead_letters_wait_for_none(world, clock, liste
 def test_congestion_that_ends_begins_anew(world):
     ticking = Ticking(world.queue, world.watcher, QueueTime(world.clock))
     world.watcher.congested = True
-    assert not ticking.is_time(1, 1000, True)
+    assert not ticking.is_time(1, 1000, True, False)
     world.watcher.congested = False
-    assert ticking.is_time(1, 2000, True)
+    assert ticking.is_time(1, 2000, True, False)
     world.watcher.congested = True
-    assert not ticking.is_time(1, 1000 + TICK_HELD_MS_MAX, True)
+    assert not ticking.is_time(1, 1000 + TICK_HELD_MS_MAX, True, False)
 
 
 def test_get_and_gone_consumers_are_uses(world, clock, listener, publishes):

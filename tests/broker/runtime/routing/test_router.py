@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import random
+from collections import Counter
 from collections.abc import Callable
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any
@@ -17,12 +19,13 @@ from headrace_broker.catalog.machine import Catalog
 from headrace_broker.catalog.request import Request
 from headrace_broker.catalog.result import Ok
 from headrace_broker.core.routing.distribution import DistributionError
+from headrace_broker.core.routing.matcher import Subject
 from headrace_broker.model.definition import Binding, Exchange, Node, Policy, Queue, User
 from headrace_broker.model.limits import ROUTES_CACHED_MAX, ROUTES_CACHED_OF_EXCHANGE_MAX
 from headrace_broker.model.reply_code import AmqpError
 from headrace_broker.model.reply_queue import REPLY_PREFIX
-from headrace_broker.runtime.plain_table import plain_table
-from headrace_broker.runtime.router import Route, Router, split_route
+from headrace_broker.runtime.contract.plain_table import plain_table
+from headrace_broker.runtime.routing.router import Route, Router, split_route
 
 NODE = Node(1, "n1", "h:1")
 
@@ -356,3 +359,91 @@ def test_policy_allows_immediate_to_queues_that_it_is_for(followed: Followed) ->
 
 def test_without_policies_nothing_is_immediate(followed: Followed) -> None:
     assert not Router().allows_immediate("/", (followed.queue("q"),))
+
+
+# Local random exchanges
+
+
+def drawn(followed: Followed, count: int = 1, exchange: str = "local") -> list[tuple[str, ...]]:
+    ask = raw(exchange, "any key")
+    assert followed.router.route("/", ask).needs_message
+    routes = [followed.router.route_message("/", ask, block()) for _ in range(count)]
+    return [tuple(queue.name for queue in route.queues) for route in routes]
+
+
+def local_random(followed: Followed, names: list[str], **arguments: Any) -> list[Queue]:
+    """Declare an exchange with queues of these names, each bound to it."""
+    followed.router = Router(followed.catalog, random.Random(7).randrange)
+    followed.router.on_events(followed.catalog.contents())
+    declared = Exchange("/", "local", "x-local-random", arguments=arguments)
+    assert followed.do(commands.DeclareExchange(declared)) is not None
+    queues = [followed.queue(name) for name in names]
+    for queue in queues:
+        followed.bind("local", queue.name)
+    return queues
+
+
+@dataclass
+class Led:
+    """A replica, as far as routing wants to know."""
+
+    leading: bool = True
+
+
+def lead(followed: Followed, queues: list[Queue]) -> None:
+    """Lead these queues on this node, which has replicas of others as well."""
+    hosts = {queue.group: Led(False) for queue in followed.catalog.queues("/")}
+    followed.router.led.hosts = hosts | {queue.group: Led() for queue in queues}
+
+
+def test_local_random_exchange_draws_among_the_queues_led_here(followed: Followed) -> None:
+    queues = local_random(followed, [f"q{number}" for number in range(9)])
+    lead(followed, queues[:3])
+    found = Counter(drawn(followed, 3_000))
+    assert set(found) == {("q0",), ("q1",), ("q2",)}
+    assert all(900 < times < 1_100 for times in found.values())
+    lead(followed, [queues[8]])  # leaders move without a change of the catalog
+    assert set(drawn(followed, 50)) == {("q8",)}
+
+
+def test_local_random_exchange_finds_the_one_of_many_that_is_here(followed: Followed) -> None:
+    queues = local_random(followed, [f"q{number}" for number in range(300)])
+    lead(followed, queues[7:9])
+    found = Counter(drawn(followed, 400))
+    assert set(found) == {("q7",), ("q8",)}
+    assert min(found.values()) > 150
+
+
+def test_local_random_exchange_without_a_queue_here_routes_nowhere(followed: Followed) -> None:
+    local_random(followed, ["q1", "q2"])
+    assert drawn(followed) == [()]
+    assert Router().routing.resolve("/", "none", Subject([""])).queues == ()
+
+
+def test_local_random_exchange_has_an_alternate(followed: Followed) -> None:
+    local_random(followed, ["q1"], **{"alternate-exchange": "amq.fanout"})
+    followed.queue("other")
+    followed.bind("amq.fanout", "other")
+    assert drawn(followed) == [("other",)]
+
+
+def test_local_random_exchange_forgets_what_is_unbound(followed: Followed) -> None:
+    lead(followed, local_random(followed, ["q1", "q2", "q3"]))
+    followed.bind("local", "q1", "", label=1)  # a second binding
+    followed.do(commands.Unbind(Binding("/", "local", "queue", "q1", "", {"label": 1})))
+    assert set(drawn(followed, 60)) == {("q1",), ("q2",), ("q3",)}
+    followed.do(commands.Unbind(Binding("/", "local", "queue", "q1", "", {})))
+    assert set(drawn(followed, 60)) == {("q2",), ("q3",)}
+    followed.do(commands.DeleteQueue("/", "q3"))
+    assert set(drawn(followed, 10)) == {("q2",)}
+    followed.do(commands.DeleteQueue("/", "q2"))
+    assert drawn(followed) == [()]
+
+
+def test_delayed_exchange_may_be_local_random_inside(followed: Followed) -> None:
+    lead(followed, local_random(followed, ["q1"]))
+    arguments = {"x-delayed-type": "x-local-random"}
+    outer = Exchange("/", "later", "x-delayed-message", arguments=arguments)
+    followed.do(commands.DeclareExchange(outer))
+    followed.bind("later", "q1")
+    assert drawn(followed, exchange="later") == [("q1",)]

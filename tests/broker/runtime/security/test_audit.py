@@ -19,8 +19,8 @@ from headrace_broker.model.definition import (
     Vhost,
 )
 from headrace_broker.model.limits import AUDIT_VALUE_CHARACTERS_MAX
-from headrace_broker.runtime import audit, audit_command
-from headrace_broker.runtime.audit import ACTOR, Actor
+from headrace_broker.runtime.security import audit, audit_command
+from headrace_broker.runtime.security.audit import ACTOR, Actor
 
 ANN = Actor("ann", "192.0.2.7:5000", "http", "4f")
 PREFIX = "user=ann peer=192.0.2.7:5000 protocol=http request=4f"
@@ -81,11 +81,12 @@ def test_every_command_is_recorded_or_known_not_to_be():
     [
         (
             commands.PutUser(User("bob", b"salt!", b"hash!", ("administrator", "x"))),
-            "action=put_user target=bob outcome=done tags=administrator,x password=given",
+            "action=put_user target=bob outcome=done tags=administrator,x password=given "
+            "end_sessions=False",
         ),
         (
-            commands.PutUser(User("bob", b"", b"")),
-            "action=put_user target=bob outcome=done password=none",
+            commands.PutUser(User("bob", b"", b""), end_sessions=True),
+            "action=put_user target=bob outcome=done password=none end_sessions=True",
         ),
         (commands.DeleteUser("bob"), "action=delete_user target=bob outcome=done"),
         (

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from headrace_broker.runtime.certificate import describe, distinguished_name
+from headrace_broker.runtime.security.certificate import describe, distinguished_name
 
 
 @pytest.mark.parametrize(

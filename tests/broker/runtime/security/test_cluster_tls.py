@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from e2e.harness.authority import Authority
 
-from headrace_broker.config import ConfigError
-from headrace_broker.config_tls import ClusterTlsSection, TlsSection
-from headrace_broker.runtime.cluster_tls import ClusterTls
+from headrace_broker.config.configuration import ConfigError
+from headrace_broker.config.tls import ClusterTlsSection, TlsSection
+from headrace_broker.runtime.security.cluster_tls import ClusterTls
 
 
 @pytest.fixture(scope="module")

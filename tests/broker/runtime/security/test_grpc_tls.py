@@ -13,10 +13,10 @@ import grpc
 import pytest
 from e2e.harness.authority import Authority
 
-from headrace_broker.config import ConfigError
-from headrace_broker.config_tls import TlsSection
-from headrace_broker.runtime.certificate import CertificateRefusedError
-from headrace_broker.runtime.tls import ServerTls
+from headrace_broker.config.configuration import ConfigError
+from headrace_broker.config.tls import TlsSection
+from headrace_broker.runtime.security.certificate import CertificateRefusedError
+from headrace_broker.runtime.security.tls import ServerTls
 
 METHOD = "/test.Service/Method"
 LOCK = ("-aes256", "-passout", "pass:sesame")

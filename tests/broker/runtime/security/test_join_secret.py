@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from headrace_broker.config import ClusterNode, ClusterSection, ConfigError
-from headrace_broker.runtime.join_secret import JoinSecretFile, join_secret_file
+from headrace_broker.config.configuration import ClusterNode, ClusterSection, ConfigError
+from headrace_broker.runtime.security.join_secret import JoinSecretFile, join_secret_file
 
 OLD = "0123456789abcdef0123456789abcdef"
 NEW = "fedcba9876543210fedcba9876543210"

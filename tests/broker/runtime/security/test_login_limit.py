@@ -13,7 +13,7 @@ from headrace_broker.model.limits import (
     LOGIN_PLACES_MAX,
     LOGIN_WAIT_SECONDS_MAX,
 )
-from headrace_broker.runtime.login_limit import LoginLimit, network, site
+from headrace_broker.runtime.security.login_limit import LoginLimit, network, site
 
 HOST = "192.0.2.1"
 

@@ -15,8 +15,8 @@ from headrace_broker.model.limits import (
     LOGINS_WAITING_MAX,
     LOGINS_WAITING_NETWORK_MAX,
 )
-from headrace_broker.runtime import login_turns
-from headrace_broker.runtime.login_turns import CrowdedError, LoginTurns
+from headrace_broker.runtime.security import login_turns
+from headrace_broker.runtime.security.login_turns import CrowdedError, LoginTurns
 
 
 class World:

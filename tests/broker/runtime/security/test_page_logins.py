@@ -12,18 +12,22 @@ import pytest
 from headrace_broker.catalog.command import Bootstrap, DeleteUser, PutUser, encode_request
 from headrace_broker.catalog.machine import Catalog
 from headrace_broker.catalog.request import Request
+from headrace_broker.catalog.version import SESSIONS
 from headrace_broker.model.definition import Node, User
 from headrace_broker.model.limits import (
     PAGE_REMOTE_ASKED_MAX,
+    PAGE_REMOTE_KNOWN_MAX,
     PAGE_REMOTE_S,
+    PAGE_REMOTE_UNHEARD_S,
     PAGE_SESSION_IDLE_S,
     PAGE_SESSION_S_MAX,
     PAGE_SESSIONS_MAX,
     PAGE_USER_SESSIONS_MAX,
 )
-from headrace_broker.runtime.inquiry import Close, Inquiries, List
-from headrace_broker.runtime.page_logins import PageLogins
-from headrace_broker.runtime.pb.cluster_pb2 import ClusterPayload
+from headrace_broker.runtime.rpc.inquiry import Close, Inquiries, List
+from headrace_broker.runtime.security import page_logins as module
+from headrace_broker.runtime.security.page_logins import LoginRow, LoginsBusyError, PageLogins
+from headrace_protos.cluster.v1.cluster_pb2 import ClusterPayload
 
 
 def no_rows(question: List) -> Iterator[msgspec.Struct]:
@@ -70,7 +74,9 @@ class World:
             if payload.WhichOneof("body") == "question":
                 self.asked += 1
                 if not self.mute:
-                    other.receive_question(source, payload.question)
+                    # In another turn: all who ask in this one wait for it.
+                    loop = asyncio.get_running_loop()
+                    loop.call_soon(other.receive_question, source, payload.question)
             else:
                 other.receive_answer(payload.answer)
             return True
@@ -138,6 +144,27 @@ def test_a_log_in_ends_with_the_password_and_with_the_user(world):
     assert find(world, 2, token) is None
 
 
+@pytest.mark.parametrize("anew", [False, True])
+def test_a_log_in_ends_with_the_sessions_of_its_user(world, anew):
+    """The password and its hash stay."""
+    tokens = [world.nodes[1].open(world.guest) for _ in range(2)]
+    assert find(world, 2, tokens[0]) is not None
+    if anew:
+        world.do(DeleteUser("guest"))
+    world.do(PutUser(user=world.guest, end_sessions=not anew, version=SESSIONS))
+    assert world.user("guest") == world.guest
+    for token in tokens:
+        for node in (2, 1):
+            assert find(world, node, token) is None
+    token = world.nodes[1].open(world.guest)
+    assert find(world, 1, token) == find(world, 2, token) == world.guest
+
+
+def test_a_log_in_of_a_node_that_knows_no_epochs_is_of_epoch_0():
+    data = msgspec.msgpack.encode({"user": "guest", "proof": b"p"})
+    assert msgspec.msgpack.decode(data, type=LoginRow) == LoginRow("guest", b"p", 0)
+
+
 def test_other_tags_count_at_once(world):
     token = world.nodes[1].open(world.guest)
     world.do(PutUser(User("guest", b"s", b"h", ())))
@@ -146,13 +173,39 @@ def test_other_tags_count_at_once(world):
     assert found.tags == ()
 
 
-def test_a_log_out_counts_everywhere_within_seconds(world):
+def test_a_log_out_counts_everywhere_at_once(world):
     token = world.nodes[1].open(world.guest)
     assert find(world, 2, token) is not None
     asyncio.run(world.nodes[1].end(token))
     assert find(world, 1, token) is None
+    assert find(world, 2, token) is None
+
+
+def test_a_log_out_that_a_node_does_not_hear_of_counts_there_within_a_second(world):
+    token = world.nodes[1].open(world.guest)
+    assert find(world, 2, token) is not None
+    world.cut = True
+    asyncio.run(world.nodes[1].end(token))
+    world.cut = False
+    assert PAGE_REMOTE_S == 1
     world.now += PAGE_REMOTE_S
     assert find(world, 2, token) is None
+
+
+def test_whoever_watches_a_log_in_is_told_of_the_log_out_on_each_node(world):
+    token, other = world.nodes[1].open(world.guest), world.nodes[1].open(world.guest)
+    told = []
+    for node in (1, 2):
+        for each in (token, other):
+            world.nodes[node].watch(each, lambda node=node, each=each: told.append((node, each)))
+
+    def gone() -> None:
+        raise AssertionError("it watches no more")
+
+    world.nodes[2].watch(token, gone)
+    world.nodes[2].unwatch(token, gone)
+    asyncio.run(world.nodes[2].end(token))
+    assert sorted(told) == [(1, token), (2, token)]
 
 
 def test_a_log_out_at_another_node_counts_at_once(world):
@@ -169,7 +222,75 @@ def test_a_node_that_cannot_be_asked_knows_nobody(world):
     assert find(world, 2, token) is None
     asyncio.run(world.nodes[2].end(token))
     world.cut = False
+    assert find(world, 2, token) is None  # whatever the node says that has not heard of it
+    assert find(world, 1, token) == world.guest
+
+
+def test_the_last_word_of_a_silent_node_counts_for_some_seconds(world):
+    token, other = world.nodes[1].open(world.guest), world.nodes[1].open(world.guest)
+    assert find(world, 2, token) == find(world, 2, other) == world.guest
+    world.cut = True
+    world.now += PAGE_REMOTE_UNHEARD_S - 1
     assert find(world, 2, token) == world.guest
+    world.now += 1
+    assert find(world, 2, token) is None
+    world.cut = False
+    assert find(world, 2, token) == world.guest
+    world.nodes[1] = PageLogins(1, world.catalog, world.inquiries[1], lambda: world.now)
+    world.now += PAGE_REMOTE_S
+    assert find(world, 2, token) is None  # it has begun anew, and says that there is none
+    assert find(world, 2, other) is None
+
+
+def test_a_log_out_counts_whatever_the_last_word_was(world):
+    token = world.nodes[1].open(world.guest)
+    assert find(world, 2, token) is not None
+    world.cut = True
+    asyncio.run(world.nodes[2].end(token))
+    world.now += PAGE_REMOTE_S
+    assert find(world, 2, token) is None
+
+
+def test_a_slow_answer_is_not_waited_for_while_the_last_word_counts(world, monkeypatch):
+    monkeypatch.setattr(module, "PAGE_REMOTE_S", 0.01)
+    token = world.nodes[1].open(world.guest)
+    assert find(world, 2, token) is not None
+    world.mute = True
+    world.now += PAGE_REMOTE_S
+    assert find(world, 2, token) == world.guest
+
+
+def test_all_who_want_to_know_of_a_log_in_share_one_question(world):
+    token = world.nodes[1].open(world.guest)
+    finding = [world.nodes[2].find(token) for _ in range(PAGE_REMOTE_ASKED_MAX + 4)]
+    assert asyncio.run(gathered(finding)) == [world.guest] * len(finding)
+    assert world.asked == 1
+
+
+def test_pages_that_look_at_once_are_all_asked_about(world):
+    tokens = [world.nodes[1].open(world.guest) for _ in range(PAGE_USER_SESSIONS_MAX)]
+    for token in tokens:
+        assert find(world, 2, token) == world.guest
+    world.now += PAGE_REMOTE_UNHEARD_S
+    finding = [world.nodes[2].find(token) for token in tokens]
+    assert asyncio.run(gathered(finding)) == [world.guest] * len(tokens)
+    assert world.asked == 2 * len(tokens) < PAGE_REMOTE_KNOWN_MAX * 2
+
+
+async def gathered(finding: list[Any]) -> list[Any]:
+    return await asyncio.gather(*finding)
+
+
+@pytest.mark.parametrize("token", ["", "x", "1" * 99])
+def test_nobody_watches_or_ends_what_is_no_token(world, token):
+    def told() -> None:
+        raise AssertionError("there is no log-in that could be over")
+
+    world.nodes[1].watch(token, told)
+    asyncio.run(world.nodes[1].end(token))
+    asyncio.run(world.nodes[2].end(token))
+    assert world.asked == 0
+    world.nodes[1].unwatch(token, told)
 
 
 def test_a_user_has_so_many_log_ins_and_the_one_unused_longest_goes(world):
@@ -189,19 +310,29 @@ def test_a_node_keeps_so_many_log_ins(world):
     assert len(world.nodes[1]) == PAGE_SESSIONS_MAX
 
 
-def test_made_up_tokens_ask_another_node_so_many_times_at_once(world):
+def test_made_up_tokens_ask_another_node_so_many_times_and_keep_nobody_off(world):
+    token = world.nodes[1].open(world.guest)
+    assert find(world, 2, token) == world.guest
+    world.now += PAGE_REMOTE_UNHEARD_S
+    world.asked = 0
     world.mute = True
 
     async def flood() -> None:
         asking = [
             asyncio.create_task(world.nodes[2].find(f"1.made-up-{number}"))
-            for number in range(PAGE_REMOTE_ASKED_MAX + 5)
+            for number in range(PAGE_REMOTE_ASKED_MAX)
         ]
-        await asyncio.sleep(0)
-        await asyncio.sleep(0)
+        for _ in range(3):
+            await asyncio.sleep(0)
+        assert world.asked == len(asking)
+        for number in range(5):
+            with pytest.raises(LoginsBusyError):
+                await world.nodes[2].find(f"1.made-up-too-{number}")
+        world.mute = False
+        assert await world.nodes[2].find(token) == world.guest
         for task in asking:
             task.cancel()
         await asyncio.gather(*asking, return_exceptions=True)
 
     asyncio.run(flood())
-    assert world.asked == PAGE_REMOTE_ASKED_MAX
+    assert world.asked == PAGE_REMOTE_ASKED_MAX + 1

@@ -14,8 +14,8 @@ from headrace_broker.model.definition import (
     User,
 )
 from headrace_broker.model.limits import PASSWORDS_REMEMBERED_MAX
-from headrace_broker.runtime import password as password_module
-from headrace_broker.runtime.password import (
+from headrace_broker.runtime.security import password as password_module
+from headrace_broker.runtime.security.password import (
     HASH_OCTETS,
     SALT_OCTETS,
     PasswordChecker,

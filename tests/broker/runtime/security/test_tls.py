@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
-from headrace_broker.config import ConfigError
-from headrace_broker.config_tls import TlsSection
-from headrace_broker.runtime import tls
-from headrace_broker.runtime.tls import ServerTls, load_context, renew_forever
+from headrace_broker.config.configuration import ConfigError
+from headrace_broker.config.tls import TlsSection
+from headrace_broker.runtime.security import tls
+from headrace_broker.runtime.security.tls import ServerTls, load_context, renew_forever
 
 _LOCK = ("-aes256", "-passout", "pass:sesame")
 
@@ -179,7 +179,9 @@ def test_certificates_are_renewed_in_the_background(monkeypatch, caplog, asked):
 
     with caplog.at_level(logging.INFO):
         asyncio.run(watch())
-    assert [record.getMessage() for record in caplog.records if record.name == tls.__name__] == [
-        "certificates and secrets stay as they were: half written",
-        "certificates and secrets were read anew; connections from now on use them",
+    assert [
+        record.getMessage() for record in caplog.records if record.name == "headrace.security"
+    ] == [
+        "reload of certificates and secrets failed, the former ones stay in use: half written",
+        "certificates and secrets reloaded; new connections use them",
     ]

@@ -6,12 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace_broker.core.queue.command import Enqueue, stamp_command
-from headrace_broker.core.queue.command_decoder import decode_command
+from headrace_broker.core.queue.command.command import Enqueue, stamp_command
+from headrace_broker.core.queue.command.decoder import decode_command
 from headrace_broker.model.limits import COMMAND_OCTETS_MAX
 from headrace_broker.model.message import Publish, Publisher
-from headrace_broker.runtime.lane import PublishLane
-from headrace_broker.runtime.port import Ticket
+from headrace_broker.runtime.contract.port import PendingConfirm
+from headrace_broker.runtime.session.lane import PublishLane
 
 
 def publish(body: bytes = b"x", immediate: bool = False) -> Publish:
@@ -52,7 +52,7 @@ def test_whole_command_may_be_larger_than_others(lane):
 
 
 def test_refusal_is_noted_on_the_publishes_it_names(lane):
-    first, second = Ticket(10, 12), Ticket(13, 13)
+    first, second = PendingConfirm(10, 12), PendingConfirm(13, 13)
     lane.add([publish()] * 3, first)
     lane.add([publish()] * 2, None)  # publishes that nobody asks for
     lane.add([publish()], second)
@@ -76,7 +76,7 @@ def test_refusals_find_their_publishes_whatever_was_applied(groups, ranges, appl
     tags: dict[int, int] = {}  # of the publishes with a ticket, by number
     tickets = []
     for count, ticketed in groups:
-        ticket = Ticket(tag, tag + count - 1) if ticketed else None
+        ticket = PendingConfirm(tag, tag + count - 1) if ticketed else None
         lane.add([publish()] * count, ticket)
         for _ in range(count):
             if ticket is not None:

@@ -12,8 +12,8 @@ from headrace_broker.flow.flow_limits import FlowLimits
 from headrace_broker.model.definition import Queue
 from headrace_broker.model.limits import LEADERLESS_MS
 from headrace_broker.model.reply_code import INTERNAL_ERROR, AmqpError
-from headrace_broker.runtime.port import Attachment, Ticket
-from headrace_broker.runtime.reachability import LeaderView, Reachability
+from headrace_broker.runtime.contract.port import Attachment, PendingConfirm
+from headrace_broker.runtime.session.reachability import CatalogReach, LeaderView, Reachability
 
 QUEUE = Queue("/", "work", "quorum", 7, (1, 2, 3))
 
@@ -135,7 +135,7 @@ def test_log_tells_once_that_it_gives_up_and_once_that_a_leader_is_back(
     assert len(told) == 2
     assert "publishes are refused and requests fail" in told[0]
     assert "(nodes 1, 2, 3)" in told[0]
-    assert told[1] == "queue 'work' in vhost '/': a leader can be reached again"
+    assert told[1] == "queue 'work' in vhost '/': leader reachable again"
 
 
 class TestSession:
@@ -144,7 +144,7 @@ class TestSession:
     ) -> None:
         session = world.open(2, listener)
         world.break_links()
-        ticket = Ticket(1, 2)
+        ticket = PendingConfirm(1, 2)
         session.publish(publishes(b"1", b"2"), ticket)
         session.flush()
         world.settle_down()
@@ -165,7 +165,7 @@ class TestSession:
         """Who publishes again and again meanwhile does not leave a session behind each time."""
         session = world.open(2, listener)
         session.relocate(0)
-        ticket = Ticket(1, 1)
+        ticket = PendingConfirm(1, 1)
         session.publish(publishes(b"1"), ticket)
         session.flush()
         assert session.abandon() == [ticket]
@@ -175,7 +175,7 @@ class TestSession:
         self, world: Any, listener: Any, publishes: Any
     ) -> None:
         session = world.open(1, listener)
-        session.publish(publishes(b"1"), Ticket(1, 1))
+        session.publish(publishes(b"1"), PendingConfirm(1, 1))
         session.flush()
         assert len(session.abandon()) == 1
         world.settle_down()
@@ -206,7 +206,18 @@ class TestSession:
         world.break_links()
         session.unreachable("no leader")
         assert told == []
-        session.publish(publishes(b"1"), Ticket(1, 1))
+        session.publish(publishes(b"1"), PendingConfirm(1, 1))
         session.flush()
         session.unreachable("no leader")
         assert told == ["no leader"]
+
+
+def test_text_about_the_catalog_asks_for_nodes_only_while_nothing_better_is_known() -> None:
+    async def body() -> None:
+        reach = CatalogReach(1)
+        reach.look()
+        assert "(does a majority of the nodes run, and reach it?)" in reach.why_not(3)
+        reach.diagnosis = lambda: "n2 has lost its disk"
+        assert reach.why_not(3).endswith(" s (n2 has lost its disk)")
+
+    asyncio.run(body())

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import gc
+
 import pytest
 
 from headrace_broker.codecs.batch import encode_batch
-from headrace_broker.core.queue.command import encode_enqueue
+from headrace_broker.core.queue.command.command import encode_enqueue
 from headrace_broker.model.limits import (
     DELIVERY_WINDOW_OCTETS,
     PIPELINE_COMMANDS,
     SESSION_OCTETS_MAX,
 )
 from headrace_broker.model.reply_code import AmqpError
-from headrace_broker.runtime.port import ACCEPT, RELEASE, Attachment, Ticket
+from headrace_broker.runtime.contract.port import ACCEPT, RELEASE, Attachment, PendingConfirm
+from headrace_broker.runtime.session.link import SessionLink
+from headrace_broker.runtime.session.session import QueueSession
 
 BOTH = pytest.mark.parametrize("gateway", [1, 2], ids=["same_node", "other_node"])
 
@@ -20,7 +24,7 @@ BOTH = pytest.mark.parametrize("gateway", [1, 2], ids=["same_node", "other_node"
 @BOTH
 def test_publish_applied_confirms_ticket(world, listener, publishes, gateway):
     session = world.open(gateway, listener)
-    ticket = Ticket(1, 2)
+    ticket = PendingConfirm(1, 2)
     assert session.publish(publishes(b"a", b"b"), ticket)
     session.flush()
     assert listener.confirmed == []
@@ -75,7 +79,7 @@ def test_leader_lost_before_commit_resends_once_and_in_order(world, listener, pu
     session.publish(publishes(b"1"), None)
     session.flush()
     world.settle_down()
-    tickets = [Ticket(2, 2), Ticket(3, 3)]
+    tickets = [PendingConfirm(2, 2), PendingConfirm(3, 3)]
     session.publish(publishes(b"2"), tickets[0])
     session.flush()
     session.publish(publishes(b"3"), tickets[1])
@@ -92,7 +96,7 @@ def test_leader_lost_before_commit_resends_once_and_in_order(world, listener, pu
 
 def test_answers_lost_after_commit_do_not_duplicate(world, listener, publishes):
     session = world.open(2, listener)
-    ticket = Ticket(1, 1)
+    ticket = PendingConfirm(1, 1)
     session.publish(publishes(b"x"), ticket)
     session.flush()
     world.carry()
@@ -275,7 +279,7 @@ def test_settles_before_close_count(world, listener, publishes):
 def test_queue_deleted_confirms_cancels_and_refuses(world, listener, publishes):
     session = world.open(1, listener)
     world.run(session.attach(1, Attachment("c", 10)))
-    ticket = Ticket(1, 1)
+    ticket = PendingConfirm(1, 1)
     session.publish(publishes(b"a"), ticket)
     session.flush()
     session.on_deleted()
@@ -287,7 +291,7 @@ def test_queue_deleted_confirms_cancels_and_refuses(world, listener, publishes):
 
 def test_busy_leader_is_asked_again_by_tick(world, listener, publishes):
     session = world.open(1, listener)
-    ticket = Ticket(1, 1)
+    ticket = PendingConfirm(1, 1)
     world.busy = True
     session.publish(publishes(b"a"), ticket)
     session.flush()
@@ -304,7 +308,7 @@ def test_busy_leader_is_asked_again_by_tick(world, listener, publishes):
 def test_wrong_leader_hint_is_followed(world, listener, publishes):
     session = world.open(1, listener)
     world.lead(2)
-    ticket = Ticket(1, 1)
+    ticket = PendingConfirm(1, 1)
     session.publish(publishes(b"a"), ticket)
     session.flush()
     world.settle_down()
@@ -330,3 +334,44 @@ def test_what_is_sent_again_has_arrived_once(world, listener, publishes):
     world.hosts[1].command(session.session, command)
     world.settle_down()
     assert (arrived, int(world.hosts[1].moves.arrived)) == (2, 2)
+
+
+def test_a_session_that_is_over_leaves_nothing_to_the_garbage_collector(world, listener, publishes):
+    def once():
+        session = world.open(1, listener)
+        world.run(session.attach(1, Attachment("t", 10)))
+        session.publish(publishes(b"x"), None)
+        session.flush()
+        world.settle_down()
+        listener.deliveries.clear()
+        session.close()
+        world.settle_down()
+        del world.boards[1].sessions[session.session]  # as the node does
+        return session.link
+
+    assert once().reached
+    gc.collect()
+    gc.disable()
+    gc.set_debug(gc.DEBUG_SAVEALL)
+    try:
+        once()
+        gc.collect()
+        found = [each for each in gc.garbage if isinstance(each, (QueueSession, SessionLink))]
+        assert found == []
+    finally:
+        gc.set_debug(0)
+        gc.garbage.clear()
+        gc.enable()
+
+
+def test_what_comes_after_the_end_of_a_session_means_nothing(world, listener):
+    session = world.open(1, listener)
+    world.run(session.attach(1, Attachment("t", 10)))
+    session.close()
+    world.settle_down()
+    end = session.end
+    end.controlled(0, 0, 0)
+    end.enqueued(1, 1)
+    end.refused(2, False, False)
+    end.detached(1)
+    session.on_deleted()

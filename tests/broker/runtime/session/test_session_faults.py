@@ -6,13 +6,13 @@ import asyncio
 
 import pytest
 
-from headrace_broker.core.queue.effect import LANE_PUBLISH
+from headrace_broker.core.queue.messages.effect import LANE_PUBLISH
 from headrace_broker.model.limits import (
     COMMAND_OCTETS_MAX,
     DELIVERY_WINDOW_OCTETS,
     SETTLE_ITEMS_MAX,
 )
-from headrace_broker.runtime.port import ACCEPT, Attachment, Ticket
+from headrace_broker.runtime.contract.port import ACCEPT, Attachment, PendingConfirm
 
 BOTH = pytest.mark.parametrize("gateway", [1, 2], ids=["same_node", "other_node"])
 
@@ -226,7 +226,7 @@ def test_repeated_answer_of_a_get_is_not_kept(world, listener, publishes):
 def test_silent_publish_lane_is_sent_again_though_controls_are_answered(world, listener, publishes):
     session = world.open(2, listener)
     assert world.run(session.get()) is None  # from now on consumer 0 can settle
-    ticket = Ticket(1, 1)
+    ticket = PendingConfirm(1, 1)
     world.full.add(1)
     session.publish(publishes(b"a"), ticket)
     session.flush()
@@ -270,7 +270,7 @@ def test_consumer_given_up_before_its_attach_was_answered_attaches_again(
 def test_gathered_publishes_leave_in_commands_of_bounded_size(world, listener, publishes):
     session = world.open(1, listener)
     quarter = bytes(COMMAND_OCTETS_MAX // 4)
-    tickets = [Ticket(number, number) for number in range(1, 41)]
+    tickets = [PendingConfirm(number, number) for number in range(1, 41)]
     for ticket in tickets:
         session.publish(publishes(quarter), ticket)
     session.flush()

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from headrace_broker.core.queue.queue_machine import LEASES_VERSION, MACHINE_VERSION
+from headrace_broker.core.queue.machine.queue_machine import LEASES_VERSION, MACHINE_VERSION
 from headrace_broker.model.message import Publisher
-from headrace_broker.runtime.port import Ticket
+from headrace_broker.runtime.contract.port import PendingConfirm
 
 BOTH = pytest.mark.parametrize("gateway", [1, 2, 3], ids=["leader", "replica", "elsewhere"])
 ANNA = Publisher(b"anna", 1)
@@ -32,7 +32,7 @@ def test_repetition_in_another_session_is_dropped_and_confirmed(
     for numbers, expected in (([1, 2, 3], 3), ([2, 3, 5], 4)):
         listener = make_listener()
         session = upgraded.open(gateway, listener)
-        ticket = Ticket(1, 3)
+        ticket = PendingConfirm(1, 3)
         session.publish_named(publishes(b"a", b"b", b"c"), ticket, ANNA, numbers)
         session.flush()
         upgraded.settle_down()
@@ -50,16 +50,16 @@ def test_publisher_that_comes_back_after_a_leader_change_has_each_message_once(
 ):
     first, second = make_listener(), make_listener()
     session = upgraded.open(gateway, first)
-    session.publish_named(publishes(b"1", b"2"), Ticket(1, 2), ANNA, [1, 2])
+    session.publish_named(publishes(b"1", b"2"), PendingConfirm(1, 2), ANNA, [1, 2])
     session.flush()
     upgraded.settle_down()
-    session.publish_named(publishes(b"3"), Ticket(3, 3), ANNA, [3])
+    session.publish_named(publishes(b"3"), PendingConfirm(3, 3), ANNA, [3])
     session.flush()
     upgraded.lose_uncommitted()
     upgraded.lead(2)
     upgraded.settle_down()
     again = upgraded.open(gateway, second)  # the client has lost its connection
-    again.publish_named(publishes(b"2", b"3", b"4"), Ticket(1, 3), ANNA, [2, 3, 4])
+    again.publish_named(publishes(b"2", b"3", b"4"), PendingConfirm(1, 3), ANNA, [2, 3, 4])
     again.flush()
     again.relocate(2)
     upgraded.settle_down()
@@ -73,11 +73,11 @@ def test_publisher_that_comes_back_after_a_leader_change_has_each_message_once(
 def test_publisher_of_an_epoch_that_is_over_is_refused(upgraded, make_listener, publishes, gateway):
     first, second = make_listener(), make_listener()
     later = upgraded.open(1, second)
-    later.publish_named(publishes(b"a"), Ticket(1, 1), Publisher(b"anna", 2), [1])
+    later.publish_named(publishes(b"a"), PendingConfirm(1, 1), Publisher(b"anna", 2), [1])
     later.flush()
     upgraded.settle_down()
     session = upgraded.open(gateway, first)
-    ticket = Ticket(1, 2)
+    ticket = PendingConfirm(1, 2)
     session.publish_named(publishes(b"b", b"c"), ticket, ANNA, [1, 2])
     session.flush()
     upgraded.settle_down()
@@ -91,7 +91,7 @@ def test_publisher_of_an_epoch_that_is_over_is_refused(upgraded, make_listener, 
 
 def test_publishes_wait_until_all_replicas_know_of_numbers(world, listener, publishes):
     session = world.open(1, listener)
-    session.publish_named(publishes(b"a"), Ticket(1, 1), ANNA, [1])
+    session.publish_named(publishes(b"a"), PendingConfirm(1, 1), ANNA, [1])
     session.flush()
     world.settle_down()
     assert (listener.confirmed, counts(world)) == ([], [0, 0])
@@ -107,6 +107,6 @@ def test_publishes_wait_until_all_replicas_know_of_numbers(world, listener, publ
 def test_queue_that_is_gone_confirms_what_has_numbers(upgraded, listener, publishes):
     session = upgraded.open(1, listener)
     session.on_deleted()
-    ticket = Ticket(1, 1)
+    ticket = PendingConfirm(1, 1)
     assert session.publish_named(publishes(b"a"), ticket, ANNA, [1])
     assert listener.confirmed == [ticket]

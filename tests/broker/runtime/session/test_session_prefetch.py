@@ -7,15 +7,15 @@ import asyncio
 import pytest
 from tests.broker.runtime.conftest import Listener
 
-from headrace_broker.core.queue.command import (
+from headrace_broker.core.queue.command.command import (
     SET_PREFETCH,
     SETTLE,
     STAMP_OCTETS,
     encode_node_down,
     stamp_command,
 )
-from headrace_broker.core.queue.queue_machine import MACHINE_VERSION, PREFETCH_VERSION
-from headrace_broker.runtime.port import ACCEPT, Attachment
+from headrace_broker.core.queue.machine.queue_machine import MACHINE_VERSION, PREFETCH_VERSION
+from headrace_broker.runtime.contract.port import ACCEPT, Attachment
 
 BOTH = pytest.mark.parametrize("gateway", [1, 2, 3], ids=["leader", "replica", "elsewhere"])
 

@@ -6,19 +6,19 @@ import asyncio
 
 import pytest
 
-from headrace_broker.core.queue.command import Attach, Enqueue, Settle, stamp_command
-from headrace_broker.core.queue.command_decoder import decode_command
-from headrace_broker.core.queue.leader_command import encode_tick
-from headrace_broker.core.queue.queue_machine import MACHINE_VERSION
-from headrace_broker.core.queue.settings import OVERFLOW_REJECT_PUBLISH
+from headrace_broker.core.queue.command.command import Attach, Enqueue, Settle, stamp_command
+from headrace_broker.core.queue.command.decoder import decode_command
+from headrace_broker.core.queue.command.leader_command import encode_tick
+from headrace_broker.core.queue.machine.queue_machine import MACHINE_VERSION
+from headrace_broker.core.queue.messages.settings import OVERFLOW_REJECT_PUBLISH
 from headrace_broker.model.limits import COMMAND_OCTETS_MAX, PIPELINE_COMMANDS
-from headrace_broker.runtime.port import (
+from headrace_broker.runtime.contract.port import (
     ACCEPT,
     MODIFY_FAILED,
     REJECT,
     RELEASE,
     Attachment,
-    Ticket,
+    PendingConfirm,
 )
 from headrace_raftlog.model.entry import ENTRY_NORMAL, Entry
 
@@ -51,7 +51,7 @@ def bodies_left(world):
 def test_full_queue_refuses_exactly_what_it_does_not_take(world, listener, publishes, gateway):
     configure(world, max_length=3, overflow=OVERFLOW_REJECT_PUBLISH)
     session = world.open(gateway, listener)
-    first, second, third = Ticket(1, 2), Ticket(3, 5), Ticket(6, 6)
+    first, second, third = PendingConfirm(1, 2), PendingConfirm(3, 5), PendingConfirm(6, 6)
     session.publish(publishes(b"a", b"b"), first)
     session.publish(publishes(b"c", b"d", b"e"), second)
     session.flush()
@@ -67,7 +67,7 @@ def test_full_queue_refuses_exactly_what_it_does_not_take(world, listener, publi
 def test_repetition_at_the_next_leader_refuses_again(world, listener, publishes, gateway):
     configure(world, max_length=1, overflow=OVERFLOW_REJECT_PUBLISH)
     session = world.open(gateway, listener)
-    tickets = [Ticket(1, 2), Ticket(3, 3)]
+    tickets = [PendingConfirm(1, 2), PendingConfirm(3, 3)]
     session.publish(publishes(b"a", b"b"), tickets[0])
     session.flush()
     session.publish(publishes(b"c"), tickets[1])
@@ -99,7 +99,7 @@ def test_immediate_publish_that_no_consumer_takes_is_refused(world, listener, pu
     immediate = publishes(b"a", b"b")
     for publish in immediate:
         publish.immediate = True
-    tickets = [Ticket(1, 1), Ticket(2, 2)]
+    tickets = [PendingConfirm(1, 1), PendingConfirm(2, 2)]
     for publish, ticket in zip(immediate, tickets, strict=True):
         session.publish([publish], ticket)
     session.flush()
@@ -110,7 +110,7 @@ def test_immediate_publish_that_no_consumer_takes_is_refused(world, listener, pu
 
 def test_refused_publishes_are_told_apart_from_those_of_the_same_ticket(world, listener, publishes):
     session = world.open(1, listener)
-    first, second = Ticket(1, 3), Ticket(4, 4)
+    first, second = PendingConfirm(1, 3), PendingConfirm(4, 4)
     session.publish(publishes(b"a", b"b", b"c"), first)
     session.publish(publishes(b"d"), second)
     session.flush()
@@ -132,7 +132,7 @@ def test_publishes_without_a_ticket_are_refused_silently(world, listener, publis
 
 def test_answer_behind_a_lost_one_confirms_nothing_until_both_are_known(world, listener, publishes):
     session = world.open(1, listener)
-    first, second = Ticket(1, 1), Ticket(2, 2)
+    first, second = PendingConfirm(1, 1), PendingConfirm(2, 2)
     for ticket in (first, second):
         session.publish(publishes(b"x"), ticket)
         session.flush()
@@ -148,7 +148,7 @@ def test_answer_behind_a_lost_one_confirms_nothing_until_both_are_known(world, l
 
 def test_gap_is_no_answer_to_what_lies_before_it(world, listener, publishes):
     session = world.open(1, listener)
-    first, second = Ticket(1, 1), Ticket(2, 2)
+    first, second = PendingConfirm(1, 1), PendingConfirm(2, 2)
     for ticket in (first, second):
         session.publish(publishes(b"x"), ticket)
         session.flush()
@@ -161,7 +161,7 @@ def test_gap_is_no_answer_to_what_lies_before_it(world, listener, publishes):
 def test_refused_transaction_tells_which_of_its_publishes(world, listener, publishes, gateway):
     configure(world, max_length=1, overflow=OVERFLOW_REJECT_PUBLISH)
     session = world.open(gateway, listener)
-    ticket = Ticket(1, 2)
+    ticket = PendingConfirm(1, 2)
 
     async def commit():
         session.publish_whole(publishes(b"a", b"b"), ticket)
@@ -283,7 +283,7 @@ def test_redelivered_message_says_how_often_it_was_handed_out(world, listener, p
 @BOTH
 def test_transaction_is_one_command_though_it_is_large(world, listener, publishes, gateway):
     session = world.open(gateway, listener)
-    ticket = Ticket(1, 4)
+    ticket = PendingConfirm(1, 4)
     body = b"x" * (COMMAND_OCTETS_MAX // 2)
     session.publish(publishes(b"before"), None)
     session.publish_whole(publishes(*[body] * 4), ticket)
@@ -297,7 +297,7 @@ def test_whole_command_does_not_wait_for_the_pipeline(world, listener, publishes
     for _ in range(PIPELINE_COMMANDS + 1):
         session.publish(publishes(b"x"), None)
         session.flush()
-    session.publish_whole(publishes(b"y", b"z"), Ticket(1, 2))
+    session.publish_whole(publishes(b"y", b"z"), PendingConfirm(1, 2))
     assert [each.sizes.count for each in commands(world, Enqueue)] == [1, 1, 1, 2]
 
 
@@ -318,7 +318,7 @@ def test_settles_of_a_transaction_are_one_command(world, listener, publishes, ga
 @BOTH
 def test_applied_waits_for_what_was_sent(world, listener, publishes, gateway):
     session = world.open(gateway, listener)
-    ticket = Ticket(1, 1)
+    ticket = PendingConfirm(1, 1)
 
     async def commit():
         session.publish_whole(publishes(b"a"), ticket)
@@ -334,7 +334,7 @@ def test_nobody_waits_for_a_session_that_ends(world, listener, publishes, end):
     session = world.open(1, listener)
 
     async def commit():
-        session.publish_whole(publishes(b"a"), Ticket(1, 1))
+        session.publish_whole(publishes(b"a"), PendingConfirm(1, 1))
         waiting = asyncio.ensure_future(session.applied())
         await asyncio.sleep(0)
         assert not waiting.done()

@@ -14,10 +14,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headrace_broker.codecs.batch import message_body
-from headrace_broker.core.queue.queue_machine import MACHINE_VERSION
-from headrace_broker.core.queue.settings import OVERFLOW_REJECT_PUBLISH
-from headrace_broker.runtime import lane, subscription
-from headrace_broker.runtime.port import ACCEPT, RELEASE, Attachment, QueueListener, Ticket
+from headrace_broker.core.queue.machine.queue_machine import MACHINE_VERSION
+from headrace_broker.core.queue.messages.settings import OVERFLOW_REJECT_PUBLISH
+from headrace_broker.runtime.contract.port import (
+    ACCEPT,
+    RELEASE,
+    Attachment,
+    PendingConfirm,
+    QueueListener,
+)
+from headrace_broker.runtime.session import lane, subscription
 
 GATEWAYS = (1, 2, 3, 3)  # nodes of the sessions; node 3 has no replica
 WINDOW_OCTETS = 24  # some five bodies
@@ -193,7 +199,7 @@ class Run:
         for _ in range(amount + 1):
             bodies.append(b"%d-%04d" % (channel.index, self.published))
             self.published += 1
-        ticket = Ticket(1, len(bodies))
+        ticket = PendingConfirm(1, len(bodies))
         ticket.patient = True
         self.unconfirmed[ticket] = bodies
         channel.starts[ticket] = channel.published + 1

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from headrace_broker.codecs.batch import encode_batch
 from headrace_broker.model.limits import DELIVERY_WINDOW_OCTETS
 from headrace_broker.model.message import DeliveryRun
-from headrace_broker.runtime.port import Attachment
-from headrace_broker.runtime.subscription import Subscription
+from headrace_broker.runtime.contract.port import Attachment
+from headrace_broker.runtime.session.subscription import Subscription
 
 QUARTER = DELIVERY_WINDOW_OCTETS // 4
 

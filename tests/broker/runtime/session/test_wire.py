@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import pytest
+from tests.broker.runtime.conftest import arrive
 
-from headrace_broker.codecs.batch import encode_batch, message_body
-from headrace_broker.model.message import DeliveryRun
+from headrace_broker.codecs.batch import encode_batch, message_body, single_head
+from headrace_broker.core.queue.command.command import SETTLE, enqueue_head, stamp_command
+from headrace_broker.core.queue.command.large_command import LargeCommand
+from headrace_broker.model.limits import LARGE_OCTETS
+from headrace_broker.model.message import DeliveryRun, Publish
 from headrace_broker.model.session import session_id
-from headrace_broker.runtime.lane_port import HostEnd, SessionEnd
-from headrace_broker.runtime.pb.cluster_pb2 import ClusterPayload
-from headrace_broker.runtime.wire import Switchboard
+from headrace_broker.runtime.contract.lane_port import HostEnd, SessionEnd
+from headrace_broker.runtime.session.wire import SessionRouter, encode_run, part_payload
+from headrace_protos.cluster.v1.cluster_pb2 import ClusterPayload
+from headrace_raftlog.model.pieces import Pieces
 
 SESSION = session_id(1, 1, 1)  # of node 1
 GROUP = 7  # led by node 2
@@ -91,7 +96,7 @@ class Wire:
     def __init__(self):
         self.lost = False
         self.sent = 0
-        self.boards = {node: Switchboard(node, self._send) for node in (1, 2)}
+        self.boards = {node: SessionRouter(node, self._send) for node in (1, 2)}
         self.host = HostNotes()
         self.session = SessionNotes()
         self.boards[2].hosts[GROUP] = self.host
@@ -246,7 +251,7 @@ def test_payloads_keep_their_octets(publishes):
         sent.append(payload.hex())
         return True
 
-    board = Switchboard(2, send)
+    board = SessionRouter(2, send)
     to_session, to_host = board.session(SESSION), board.host(3, GROUP)
     assert to_session is not None
     assert to_host is not None
@@ -270,3 +275,101 @@ def test_answer_of_an_older_leader_covers_all_before_it(wire):
     old.enqueued.seq = 7
     wire.boards[1].receive(old)
     assert wire.session.calls == [("enqueued", 0, 7)]
+
+
+LARGE = bytes(range(256)) * (2 * LARGE_OCTETS // 256)
+
+
+class PieceWire(Wire):
+    """Carries what is large in pieces, as the transport does."""
+
+    def __init__(self):
+        super().__init__()
+        self.payloads = []
+
+    def _send(self, node, payload):
+        self.payloads.append(payload)
+        arrive(self.boards[node], payload.joined() if isinstance(payload, Pieces) else payload)
+        return True
+
+
+class LargeHost(HostNotes):
+    """Notes large commands too."""
+
+    def large(self, session, command, causes):
+        self.calls.append(("large", session, command.stamped(5), causes))
+
+
+@pytest.fixture
+def pieces():
+    """Two nodes whose payloads may be large."""
+    wire = PieceWire()
+    wire.host = wire.boards[2].hosts[GROUP] = LargeHost()
+    return wire
+
+
+def large_command():
+    publish = Publish(1, b"\x00\x01q", False, False, b"\x00\x00", LARGE)
+    return LargeCommand([enqueue_head(SESSION, 3, False) + single_head(publish), LARGE, b""])
+
+
+@pytest.mark.parametrize("causes", [[], [1, 7, 3, 0]])
+def test_large_command_arrives_as_it_was_and_its_body_leaves_uncopied(pieces, causes):
+    whole = b"".join(large_command().pieces())
+    pieces.to_host.large(SESSION, large_command(), causes)
+    assert pieces.host.calls == [("large", SESSION, stamp_command(5, whole), causes)]
+    assert any(piece is LARGE for piece in pieces.payloads[0].pieces)
+
+
+def test_large_command_of_a_node_that_copies_is_read_alike(pieces):
+    whole = b"".join(large_command().pieces())
+    pieces.to_host.command(SESSION, whole)
+    pieces.to_host.caused(SESSION, whole, [1, 7])
+    assert pieces.host.calls == [
+        ("large", SESSION, stamp_command(5, whole), []),
+        ("caused", SESSION, whole, [1, 7]),  # which stands behind, so that it is read as a whole
+    ]
+
+
+def test_large_command_that_brings_no_messages_is_one_as_any(pieces):
+    settle = bytes((SETTLE, 1)) + bytes(LARGE_OCTETS)
+    pieces.to_host.command(SESSION, settle)
+    assert pieces.host.calls == [("command", SESSION, settle)]
+
+
+def test_large_command_for_a_queue_that_is_not_here_is_refused(pieces):
+    pieces.boards[1].host(2, GROUP + 1).large(SESSION, large_command(), [])
+    assert pieces.session.calls == [("refused", 0, False, True)]
+
+
+def a_large_run(bodies):
+    publishes = [Publish(1, b"\x01x\x01k", False, False, b"\x00\x00", body) for body in bodies]
+    blob = b"before" + encode_batch(publishes)
+    return DeliveryRun(3, 9, blob, 6, list(range(len(bodies))), bytes(len(bodies)), b"")
+
+
+@pytest.mark.parametrize("bodies", [[LARGE], [b"small", LARGE, b""]])
+def test_large_run_arrives_as_it_was_and_its_messages_leave_uncopied(pieces, bodies):
+    run = a_large_run(bodies)
+    pieces.to_session.run(run)
+    pieces.to_session.got(4, run, 17)
+    assert pieces.session.calls == [
+        ("run", 3, 9, bodies, bytes(len(bodies)), b""),
+        ("got", 4, bodies[0], 17),
+    ]
+    for payload in pieces.payloads:
+        views = [each for each in payload.pieces if isinstance(each, memoryview)]
+        assert [view.obj is run.blob for view in views] == [True] * len(bodies)
+
+
+def test_large_run_of_a_node_that_copies_is_read_alike(pieces):
+    run = a_large_run([b"small", LARGE])
+    payload = ClusterPayload(run=encode_run(SESSION, run))
+    assert pieces.boards[1].receive_large(payload.SerializeToString())
+    assert pieces.session.calls == [("run", 3, 9, [b"small", LARGE], b"\0\0", b"")]
+
+
+def test_other_large_payloads_are_left_to_protobuf(pieces):
+    payload = ClusterPayload(answer=bytes(2 * LARGE_OCTETS)).SerializeToString()
+    assert not pieces.boards[1].receive_large(payload)
+    assert part_payload(payload[:64], len(payload)) == (0, 0)

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from headrace_broker.config_telemetry import TelemetrySection
+from headrace_broker.config.telemetry import TelemetrySection
 from headrace_broker.flow.account import Ledger
 from headrace_broker.flow.flow_limits import FlowLimits
 from headrace_broker.runtime.telemetry import telemetry as module
@@ -20,16 +20,9 @@ def test_a_look_that_fails_takes_nothing_but_itself(
     tmp_path: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(module, "LOOK_SECONDS", 0.001)
-    listeners = SimpleNamespace(grpc="", grpcs="")
-    node: Any = SimpleNamespace(
-        config=SimpleNamespace(
-            node=SimpleNamespace(name="n1", id=1, data_dir=str(tmp_path)),
-            listeners=listeners,
-            address="127.0.0.1:1",
-        ),
-        raft=SimpleNamespace(send=lambda peer, data: False),
-        names={1: "n1"},
-        ledger=Ledger(FlowLimits()),
+    sources: Any = SimpleNamespace(node="n1", ledger=Ledger(FlowLimits()))
+    around: Any = SimpleNamespace(
+        data_dir=str(tmp_path), address="", send=lambda peer, data: False, names={1: "n1"}
     )
     looks = 0
     enough = asyncio.Event()
@@ -46,7 +39,7 @@ def test_a_look_that_fails_takes_nothing_but_itself(
     monkeypatch.setattr(Telemetry, "_make_takers", lambda self: None)
 
     async def scenario() -> None:
-        telemetry = Telemetry(node, TelemetrySection())
+        telemetry = Telemetry(TelemetrySection(), sources, around)
         await telemetry.start()
         await enough.wait()
         await telemetry.stop()
@@ -54,4 +47,4 @@ def test_a_look_that_fails_takes_nothing_but_itself(
     with caplog.at_level(logging.ERROR):
         asyncio.run(scenario())
     assert looks > 5  # the last one is that of the stop
-    assert [record.message for record in caplog.records] == ["a look of telemetry is lost"]
+    assert [record.message for record in caplog.records] == ["telemetry sample lost"]

@@ -18,7 +18,7 @@ from headrace_broker.codecs.column_block import (
     encode_columns,
 )
 from headrace_broker.model.limits import EXPORT_GROUPS_MAX
-from headrace_broker.runtime.export_log import (
+from headrace_broker.runtime.export.log import (
     DataGoneError,
     FencedError,
     NotYetError,
@@ -28,7 +28,7 @@ from headrace_broker.runtime.export_log import (
 )
 from headrace_broker.runtime.telemetry.segment import inflated
 from headrace_broker.runtime.telemetry.shard_log import SEGMENTS, Bounds, ShardLog
-from headrace_raftlog.storage.memory_files import MemoryFiles
+from headrace_raftlog.storage.disk.memory_files import MemoryFiles
 
 SCHEMA = Schema(1, (("number", INT64), ("text", UTF8)))
 PLACE = "/data/telemetry/samples"

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from headrace_broker.codecs.column_block import INT64, Schema, encode_columns
-from headrace_broker.runtime.export_log import Shard, ShardUnavailableError, UnknownShardError
+from headrace_broker.runtime.export.log import Shard, ShardUnavailableError, UnknownShardError
 from headrace_broker.runtime.telemetry.question import AskRows, AskShard
 from headrace_broker.runtime.telemetry.shard_log import Bounds
 from headrace_broker.runtime.telemetry.store import Place, TelemetryStore
-from headrace_raftlog.storage.memory_files import MemoryFiles
+from headrace_raftlog.storage.disk.memory_files import MemoryFiles
 
 SCHEMA = Schema(1, (("number", INT64),))
 BOUNDS = Bounds(16 << 20, 1 << 40)

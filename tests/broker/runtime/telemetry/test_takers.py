@@ -9,7 +9,7 @@ import pytest
 
 from headrace_broker.catalog.event import PolicyChanged, QueueAdded, QueueChanged, QueueRemoved
 from headrace_broker.codecs.column_block import decode_columns
-from headrace_broker.core.queue.queue_machine import QueueMachine
+from headrace_broker.core.queue.machine.queue_machine import QueueMachine
 from headrace_broker.flow.account import Ledger
 from headrace_broker.flow.activity import Activity
 from headrace_broker.flow.alarm import NodeReport
@@ -18,11 +18,12 @@ from headrace_broker.flow.rate_history import Moves
 from headrace_broker.model.definition import QUEUE_QUORUM, Queue
 from headrace_broker.model.flow import CONNECTION, DEAD_LETTERS, LIMIT_WATERMARK, Cause
 from headrace_broker.model.limits import TELEMETRY_QUEUE_EVENTS_MAX
-from headrace_broker.runtime.alarms import AlarmStatus
-from headrace_broker.runtime.clock import Clock
-from headrace_broker.runtime.connection_info import ConnectionInfo
-from headrace_broker.runtime.queue_log import COMMAND_OVERHEAD_OCTETS
-from headrace_broker.runtime.queue_meter import QueueMeter
+from headrace_broker.runtime.alarm.alarms import AlarmStatus
+from headrace_broker.runtime.contract.clock import Clock
+from headrace_broker.runtime.contract.connection_info import ConnectionInfo
+from headrace_broker.runtime.contract.queue_log import COMMAND_OVERHEAD_OCTETS
+from headrace_broker.runtime.contract.traffic import Traffic
+from headrace_broker.runtime.replica.queue_meter import QueueMeter
 from headrace_broker.runtime.telemetry import episodes as module
 from headrace_broker.runtime.telemetry.edges import EdgeTaker
 from headrace_broker.runtime.telemetry.episodes import Episodes
@@ -41,7 +42,6 @@ from headrace_broker.runtime.telemetry.schema import (
 )
 from headrace_broker.runtime.telemetry.sources import Moment, Sources
 from headrace_broker.runtime.telemetry.telemetry import Seen, encode
-from headrace_broker.runtime.traffic import Traffic
 
 SECOND_US = 1_000_000
 START_MS = 1_700_000_000_000

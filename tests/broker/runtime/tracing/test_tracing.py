@@ -2,30 +2,66 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 from pamqp.encode import field_table
 
 from headrace_broker.codecs.batch import encode_batch
-from headrace_broker.core.queue.command import (
+from headrace_broker.core.queue.command.command import (
     ACCEPT,
     ENQUEUE_BATCH_OFFSET,
     REJECT,
 )
-from headrace_broker.core.queue.effect import Acquired
+from headrace_broker.core.queue.messages.effect import Acquired
 from headrace_broker.model.definition import Queue
 from headrace_broker.model.message import DeliveryRun, Publish
+from headrace_broker.runtime.contract.queue_log import QueueLog
+from headrace_broker.runtime.contract.trace_port import TRACING
 from headrace_broker.runtime.metrics.tracing import tracing_samples
-from headrace_broker.runtime.trace_context import ContextReader, TraceContext
-from headrace_broker.runtime.trace_port import TRACING
-from headrace_broker.runtime.tracing import SpanTracer
+from headrace_broker.runtime.tracing.context import ContextReader, TraceContext
+from headrace_broker.runtime.tracing.tracing import SpanTracer
 
 TRACE = "4bf92f3577b34da6a3ce929d0e0e4736"
 PARENT = f"00-{TRACE}-00f067aa0ba902b7-01"
 QUEUE = Queue("/", "q", "quorum", 7, (1,))
 SESSION = 99
 MS = 1_000_000
+
+
+class Blobs(QueueLog):
+    """Entries by index, of which some are on a slow disk."""
+
+    def __init__(self, entries: dict[int, bytes]) -> None:
+        self.entries = entries
+        self.reading: dict[int, Callable[[], None]] | None = None
+
+    def entry_at_hand(self, index: int, done: Callable[[], None]) -> bytes | None:
+        if self.reading is not None:
+            self.reading[int(index)] = done
+            return None
+        return self.entries[index]
+
+    def give_up(self, done: Callable[[], None]) -> None:
+        assert self.reading is not None
+        self.reading = {index: each for index, each in self.reading.items() if each != done}
+
+    def read(self) -> None:
+        """Let all entries come from the disk."""
+        assert self.reading is not None
+        reading, self.reading = self.reading, None
+        for done in reading.values():
+            done()
+
+    def propose(self, data: bytes, urgent: bool) -> int:
+        raise AssertionError
+
+    def forget(self, index: int) -> None:
+        raise AssertionError
+
+    def leader(self) -> int:
+        raise AssertionError
 
 
 class Sink:
@@ -135,7 +171,7 @@ def test_a_message_has_five_spans_from_its_route_to_its_settlement(world: World)
     acquired.arrived_ms = arrived_ns // MS
     blob = bytes(ENQUEUE_BATCH_OFFSET) + encode_batch([publish(b"\x00\x00"), message])
     world.now_ns += 4 * MS
-    tracer.taken(QUEUE, [acquired], {5: blob}.__getitem__)
+    tracer.taken(QUEUE, [acquired], Blobs({5: blob}))
     tracer.delivered(SESSION, run_of(11, message), QUEUE)
     world.now_ns += 8 * MS
     tracer.settled(SESSION, 3, ACCEPT, 11, 11, 1)
@@ -201,9 +237,34 @@ def test_a_span_does_not_end_before_it_begins(world: World) -> None:
     message = Acquired(1, 5, 0, 5, 0, 0)
     message.arrived_ms = world.now_ns // MS + 50  # the clock of another leader was ahead
     blob = bytes(ENQUEUE_BATCH_OFFSET) + encode_batch([traced()])
-    world.tracer.taken(QUEUE, [message], lambda index: blob)
+    world.tracer.taken(QUEUE, [message], Blobs({5: blob}))
     [(_, _, start, end, _)] = world.sink.spans
     assert start == end
+
+
+def test_a_message_on_a_slow_disk_has_its_span_once_it_was_read(world: World) -> None:
+    message = Acquired(1, 5, 0, 5, 0, 0)
+    message.arrived_ms = world.now_ns // MS - 30
+    blob = bytes(ENQUEUE_BATCH_OFFSET) + encode_batch([traced()])
+    blobs = Blobs({5: blob})
+    blobs.reading = {}
+    world.tracer.taken(QUEUE, [message], blobs)
+    assert (world.sink.spans, world.tracer.pending) == ([], 1)
+    world.now_ns += 70 * MS  # that the disk took is no time in the queue
+    blobs.read()
+    [(kind, _, start, end, _)] = world.sink.spans
+    assert (kind, end - start, world.tracer.pending) == ("queue", 30 * MS, 0)
+
+
+def test_spans_that_wait_for_the_disk_are_bounded() -> None:
+    world = World(pending_max=1)
+    blobs = Blobs({})
+    blobs.reading = {}
+    messages = [Acquired(number, number, 0, 5, 0, 0) for number in (1, 2)]
+    world.tracer.taken(QUEUE, messages, blobs)
+    assert (list(blobs.reading), world.tracer.pending, world.tracer.dropped) == ([1], 1, 1)
+    blobs.read()  # it was settled and forgotten meanwhile
+    assert (world.sink.spans, world.tracer.pending, world.tracer.dropped) == ([], 0, 2)
 
 
 def test_spans_are_counted_in_the_metrics(world: World) -> None:

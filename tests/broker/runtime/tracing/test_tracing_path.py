@@ -11,14 +11,14 @@ import pytest
 from pamqp.encode import field_table
 
 from headrace_broker.codecs.header_edit import Death, dead_letter
-from headrace_broker.config import Config, ConfigError, load_config
-from headrace_broker.gateways.grpc.pb.message_pb2 import Properties
-from headrace_broker.gateways.grpc.properties import decode_properties, encode_properties
+from headrace_broker.config.configuration import Config, ConfigError, load_config
+from headrace_broker.gateways.grpc.values.properties import decode_properties, encode_properties
 from headrace_broker.model.message import Publish
-from headrace_broker.runtime.port import ACCEPT, RELEASE, Attachment
-from headrace_broker.runtime.trace_context import ContextReader, TraceContext
-from headrace_broker.runtime.trace_port import TRACING
-from headrace_broker.runtime.tracing import SpanTracer
+from headrace_broker.runtime.contract.port import ACCEPT, RELEASE, Attachment
+from headrace_broker.runtime.contract.trace_port import TRACING
+from headrace_broker.runtime.tracing.context import ContextReader, TraceContext
+from headrace_broker.runtime.tracing.tracing import SpanTracer
+from headrace_protos.broker.v1.message_pb2 import Properties
 
 PARENT = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
 BLOCK = b"\x20\x00" + field_table({"traceparent": PARENT, "tracestate": "k=v"})
@@ -190,7 +190,7 @@ def test_wrong_settings_are_refused(tmp_path: Path, tracing: str, rule: str) -> 
 def test_spans_reach_an_exporter_of_the_sdk(tmp_path: Path) -> None:
     memory = pytest.importorskip("opentelemetry.sdk.trace.export.in_memory_span_exporter")
     export = pytest.importorskip("opentelemetry.sdk.trace.export")
-    from headrace_broker.runtime.trace_export import Exporter
+    from headrace_broker.runtime.tracing.export import Exporter
 
     kept = memory.InMemorySpanExporter()
     config = config_of(tmp_path, "")
@@ -214,7 +214,7 @@ def test_spans_reach_an_exporter_of_the_sdk(tmp_path: Path) -> None:
 def test_a_trace_that_is_not_sampled_by_its_parent_makes_no_span_at_the_sdk(tmp_path: Path) -> None:
     memory = pytest.importorskip("opentelemetry.sdk.trace.export.in_memory_span_exporter")
     export = pytest.importorskip("opentelemetry.sdk.trace.export")
-    from headrace_broker.runtime.trace_export import Exporter
+    from headrace_broker.runtime.tracing.export import Exporter
 
     kept = memory.InMemorySpanExporter()
     exporter = Exporter(config_of(tmp_path, ""), export.SimpleSpanProcessor(kept))
@@ -230,9 +230,9 @@ def test_without_the_extra_a_node_does_not_start_to_trace(
     import contextlib
     import sys
 
-    from headrace_broker.runtime.trace_start import trace
+    from headrace_broker.runtime.tracing.start import trace
 
-    monkeypatch.setitem(sys.modules, "headrace_broker.runtime.trace_export", None)
+    monkeypatch.setitem(sys.modules, "headrace_broker.runtime.tracing.export", None)
 
     async def start() -> None:
         async with contextlib.AsyncExitStack() as stack:

@@ -47,7 +47,7 @@ class FakeClient:
             shards=lambda log, vhost="": self.answer(log),
             groups=lambda log, group: self.answer("groups"),
         )
-        self.advice = SimpleNamespace(delete=lambda queue, author: self.answer("advice"))
+        self.advice = SimpleNamespace(delete=lambda queue: self.answer("advice"))
 
     def lease_group(self, queue: str, group: str) -> Any:
         return SimpleNamespace(describe=lambda: self.answer("lease"))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from headrace_raftlog.model.limits import DISK_STEADY_FRACTION
-from headrace_raftlog.storage.disk_watch import DiskWatch
+from headrace_raftlog.storage.disk.disk_watch import DiskWatch
 
 STALL_S = 4.0
 

@@ -1,10 +1,12 @@
 from __future__ import annotations
 
+import errno
+import os
 from pathlib import Path
 
 import pytest
 
-from headrace_raftlog.storage.files import Files
+from headrace_raftlog.storage.disk.files import Files
 
 
 class RecordingFiles(Files):
@@ -34,3 +36,29 @@ def test_file_in_the_place_of_a_directory_is_an_error(tmp_path: Path) -> None:
         Files().make_directory(str(tmp_path / "a"))
     with pytest.raises(NotADirectoryError):
         Files().make_directory(str(tmp_path / "a" / "b"))
+
+
+def test_bytes_that_are_reserved_are_zeros_and_take_space(tmp_path: Path) -> None:
+    files = Files()
+    fd = files.create(str(tmp_path / "segment"))
+    files.write(fd, b"x" * 512, 0)
+    assert files.reserve(fd, 512, (1 << 20) - 512)
+    assert files.size(fd) == 1 << 20
+    assert os.fstat(fd).st_blocks * 512 >= 1 << 20
+    assert files.read(fd, 1 << 20, 0) == b"x" * 512 + bytes((1 << 20) - 512)
+    files.close(fd)
+
+
+def test_file_system_that_cannot_reserve_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(fd: int, offset: int, count: int) -> None:
+        del fd, offset, count
+        raise OSError(errno.EOPNOTSUPP, "not supported")
+
+    monkeypatch.setattr(os, "posix_fallocate", refuse)
+    files = Files()
+    fd = files.create(str(tmp_path / "segment"))
+    assert not files.reserve(fd, 0, 4096)
+    assert files.size(fd) == 0
+    files.close(fd)

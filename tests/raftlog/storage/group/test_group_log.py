@@ -8,10 +8,10 @@ import pytest
 
 from headrace_raftlog.model.entry import Entry
 from headrace_raftlog.model.errors import CorruptLogError
-from headrace_raftlog.storage.accounting import Ledger
-from headrace_raftlog.storage.group_log import StoredGroup
-from headrace_raftlog.storage.memory_files import MemoryFiles
-from headrace_raftlog.storage.segment import SegmentReader
+from headrace_raftlog.storage.disk.memory_files import MemoryFiles
+from headrace_raftlog.storage.group.accounting import Ledger
+from headrace_raftlog.storage.group.group_log import StoredGroup
+from headrace_raftlog.storage.segment.segment import SegmentReader
 
 Run = Callable[..., list[Entry]]
 

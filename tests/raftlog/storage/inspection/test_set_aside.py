@@ -8,12 +8,17 @@ from pathlib import Path
 import pytest
 
 from headrace_raftlog.model.errors import LogLockedError
-from headrace_raftlog.storage.files import Files
-from headrace_raftlog.storage.identity import Identity, read_identity
-from headrace_raftlog.storage.mark_file import MARKS_NAME, MarkFile
-from headrace_raftlog.storage.options import LogOptions
-from headrace_raftlog.storage.set_aside import ASIDE_NAME, CONDEMNED_NAME, condemn, finish
-from headrace_raftlog.storage.shared_log import SharedLog
+from headrace_raftlog.storage.disk.files import Files
+from headrace_raftlog.storage.disk.options import LogOptions
+from headrace_raftlog.storage.inspection.set_aside import (
+    ASIDE_NAME,
+    CONDEMNED_NAME,
+    condemn,
+    finish,
+)
+from headrace_raftlog.storage.log.shared_log import SharedLog
+from headrace_raftlog.storage.writing.identity import Identity, read_identity
+from headrace_raftlog.storage.writing.mark_file import MARKS_NAME, MarkFile
 
 LOG = LogOptions(segment_bytes=8192)
 

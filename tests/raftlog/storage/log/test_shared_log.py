@@ -11,10 +11,10 @@ import pytest
 
 from headrace_raftlog.model.entry import ENTRY_CONFIG, ENTRY_NOOP, Entry, HardState
 from headrace_raftlog.model.errors import IdentityError, LogLockedError
-from headrace_raftlog.storage.files import Files
-from headrace_raftlog.storage.identity import Identity
-from headrace_raftlog.storage.memory_files import MemoryFiles
-from headrace_raftlog.storage.options import LogOptions
+from headrace_raftlog.storage.disk.files import Files
+from headrace_raftlog.storage.disk.memory_files import MemoryFiles
+from headrace_raftlog.storage.disk.options import LogOptions
+from headrace_raftlog.storage.writing.identity import Identity
 
 Run = Callable[..., list[Entry]]
 CAP_SYS_ADMIN = 1 << 21
@@ -162,20 +162,29 @@ def test_log_of_another_node_is_refused_naming_both(disk: MemoryFiles, open_log)
     open_log(disk)
 
 
-def test_entry_longer_than_a_segment_is_refused_whole(
+def test_entry_longer_than_the_log_takes_is_refused_whole(
     disk: MemoryFiles, open_log, run: Run
 ) -> None:
-    opened = open_log(disk)
-    with pytest.raises(ValueError, match=r"entry 2 has 8192 bytes, a segment takes \d+"):
+    opened = open_log(disk, entry_bytes_max=8191)
+    with pytest.raises(ValueError, match=r"entry 2 has 8192 bytes, the log takes 8191"):
         opened.append(1, run(1, 1, b"fits", bytes(8192)))
     assert opened.log.group(1).last_index() == 0
 
 
-def test_longest_entry_fits_an_empty_segment(disk: MemoryFiles, open_log, run: Run) -> None:
-    opened = open_log(disk)
-    most = opened.log._entry_bytes_max
-    for index in range(1, 4):
-        assert opened.commit(1, run(index, 1, bytes([index]) * most), HardState(1, 0, index))
+def test_entry_longer_than_a_segment_has_one_of_its_own(
+    disk: MemoryFiles, open_log, run: Run
+) -> None:
+    opened = open_log(disk, entry_bytes_max=1 << 20)
+    usual = opened.log.position.header.size
+    for index, size in enumerate((10, 20 * usual, 10, usual, 5 * usual, 100), start=1):
+        data = bytes([index]) * size
+        assert opened.commit(1, run(index, 1, data), HardState(1, 0, index))
+        assert opened.commit(2, run(index, 1, b"beside"), HardState(1, 0, index))
+    opened.log.backlog_bytes  # noqa: B018  (notes what is durable)
+    uses = opened.log._table.ledger.segments
+    sizes = [disk.size(disk.open(f"/log/{each:016d}.log")) for each in uses]
+    assert [use.size for use in uses.values()] == sizes
+    assert [size // usual for size in sizes if size > usual] == [22, 5], "one is in what is left"
     before = opened.contents()
     opened.log.close()
     assert open_log(disk).contents() == before

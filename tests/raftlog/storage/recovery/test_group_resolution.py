@@ -13,16 +13,16 @@ from hypothesis import strategies as st
 from headrace_raftlog.model.entry import Entry, HardState
 from headrace_raftlog.model.membership import Membership
 from headrace_raftlog.model.snapshot import Snapshot
-from headrace_raftlog.storage.accounting import Ledger
-from headrace_raftlog.storage.compaction import compact, install, retire
-from headrace_raftlog.storage.group_log import StoredGroup
-from headrace_raftlog.storage.group_resolution import Resolution, count_live
-from headrace_raftlog.storage.memory_files import MemoryFiles
-from headrace_raftlog.storage.record import Batch, encode_copy
-from headrace_raftlog.storage.record_replay import Replay
-from headrace_raftlog.storage.segment import SegmentReader
-from headrace_raftlog.storage.snapshot_store import INSTALLED, TAKEN, SnapshotWrite
-from headrace_raftlog.storage.write_job import (
+from headrace_raftlog.storage.disk.memory_files import MemoryFiles
+from headrace_raftlog.storage.group.accounting import Ledger
+from headrace_raftlog.storage.group.compaction import compact, install, retire
+from headrace_raftlog.storage.group.group_log import StoredGroup
+from headrace_raftlog.storage.recovery.group_resolution import Resolution, count_live
+from headrace_raftlog.storage.recovery.record_replay import Replay
+from headrace_raftlog.storage.segment.record import Batch, encode_copy
+from headrace_raftlog.storage.segment.segment import SegmentReader
+from headrace_raftlog.storage.writing.snapshot_store import INSTALLED, TAKEN, SnapshotWrite
+from headrace_raftlog.storage.writing.write_job import (
     WriteJob,
     append_jobs,
     base_job,

@@ -10,12 +10,24 @@ from collections.abc import Callable
 import pytest
 
 from headrace_raftlog.model.entry import Entry, HardState
-from headrace_raftlog.model.errors import CorruptLogError
+from headrace_raftlog.model.errors import CorruptLogError, UnknownVersionError
 from headrace_raftlog.model.membership import NOBODY
-from headrace_raftlog.storage.lost_entries import lost_indexes
-from headrace_raftlog.storage.memory_files import SECTOR_BYTES, MemoryFile, MemoryFiles, overlay
-from headrace_raftlog.storage.recovery import Recovery
-from headrace_raftlog.storage.segment import SEGMENT_HEADER_BYTES, SegmentReader
+from headrace_raftlog.storage.disk.memory_files import (
+    SECTOR_BYTES,
+    MemoryFile,
+    MemoryFiles,
+    overlay,
+)
+from headrace_raftlog.storage.group.lost_entries import lost_indexes
+from headrace_raftlog.storage.inspection.inspect import dump, verify
+from headrace_raftlog.storage.recovery.recovery import Recovery
+from headrace_raftlog.storage.segment.segment import (
+    SEGMENT_HEADER_BYTES,
+    SEGMENT_VERSION,
+    SegmentHeader,
+    SegmentReader,
+    decode_segment_header,
+)
 
 Run = Callable[..., list[Entry]]
 Contents = dict[int, tuple[HardState, list[Entry]]]
@@ -388,3 +400,22 @@ def test_power_loss_at_any_call_loses_nothing_acknowledged(open_log, run: Run) -
                 assert kept or replaced, (crash_at, share, group)
             assert again.commit(9, run(1, 1, b"on"))
             again.log.close()
+
+
+def test_log_of_a_later_release_is_refused_and_left_alone(
+    disk: MemoryFiles, open_log, run: Run
+) -> None:
+    opened = open_log(disk)
+    opened.commit(1, run(1, 1, b"a"))
+    opened.log.close()
+    data = bytes(disk.file(FIRST).written)
+    known = decode_segment_header(FIRST, data)
+    later = SegmentHeader(1, known.size, known.salt, 0, "", SEGMENT_VERSION + 1).encode()
+    disk.put(FIRST, later + data[512:])
+    calls = list(disk.calls)
+    with pytest.raises(UnknownVersionError, match="nothing was changed"):
+        open_log(disk)
+    assert not [call for call in disk.calls[len(calls) :] if call[0] in ("write", "remove")]
+    for look in (verify, lambda directory, files: list(dump(directory, files))):
+        with pytest.raises(UnknownVersionError):
+            look("/log", disk)

@@ -9,11 +9,11 @@ from google_crc32c import extend
 
 from headrace_raftlog.model.entry import Entry, HardState
 from headrace_raftlog.model.errors import CorruptLogError
-from headrace_raftlog.storage import record
-from headrace_raftlog.storage.lost_entries import lost_indexes
-from headrace_raftlog.storage.memory_files import SECTOR_BYTES, MemoryFiles
-from headrace_raftlog.storage.recovery import Recovery
-from headrace_raftlog.storage.segment import (
+from headrace_raftlog.storage.disk.memory_files import SECTOR_BYTES, MemoryFiles
+from headrace_raftlog.storage.group.lost_entries import lost_indexes
+from headrace_raftlog.storage.recovery.recovery import Recovery
+from headrace_raftlog.storage.segment import record
+from headrace_raftlog.storage.segment.segment import (
     SEGMENT_HEADER_BYTES,
     SegmentReader,
     decode_segment_header,

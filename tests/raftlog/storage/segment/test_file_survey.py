@@ -12,7 +12,11 @@ from headrace_raftlog.model.entry import Entry
 from headrace_raftlog.model.errors import CorruptLogError
 from headrace_raftlog.model.membership import NOBODY
 from headrace_raftlog.model.snapshot import Snapshot
-from headrace_raftlog.storage.file_list import (
+from headrace_raftlog.storage.disk.memory_files import MemoryFiles
+from headrace_raftlog.storage.disk.options import LogOptions
+from headrace_raftlog.storage.log.shared_log import SharedLog
+from headrace_raftlog.storage.segment import file_survey
+from headrace_raftlog.storage.segment.file_list import (
     GONE_MAX,
     FileSpan,
     decode_files,
@@ -20,12 +24,9 @@ from headrace_raftlog.storage.file_list import (
     encode_files,
     encode_gone,
 )
-from headrace_raftlog.storage.file_survey import Survey
-from headrace_raftlog.storage.memory_files import MemoryFiles
-from headrace_raftlog.storage.options import LogOptions
-from headrace_raftlog.storage.record import record_payload_at
-from headrace_raftlog.storage.segment import SegmentReader, segment_name
-from headrace_raftlog.storage.shared_log import SharedLog
+from headrace_raftlog.storage.segment.file_survey import Survey
+from headrace_raftlog.storage.segment.record import head_number_at, record_payload_at
+from headrace_raftlog.storage.segment.segment import SegmentReader, segment_name
 
 
 def path(sequence: int) -> str:
@@ -186,3 +187,29 @@ def test_list_of_removed_files_fits_one_sector() -> None:
     record = encode_gone(7, sequences)
     assert decode_gone(record_payload_at(record, 0)) == sequences
     assert len(record) + 80 <= 512 < len(encode_gone(7, [*sequences, 1])) + 80
+
+
+def test_what_clients_wrote_into_reserved_bytes_is_not_looked_at(
+    disk: MemoryFiles, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A body that claims to be many long records would make each start take minutes."""
+    looked: list[int] = []
+    options = LogOptions(
+        segment_bytes=64 << 10, stepped=True, whole_bytes_max=1024, slice_bytes=1024
+    )
+    log = SharedLog.open("/log", options, None, disk)
+    for index in (1, 2):
+        log.append(1, None, [Entry(index, 1, 0, bytes(20_000))], True, None)
+        log.flush()
+        log.step()
+    log.close()
+
+    def look(data: bytes, start: int, salt: int) -> int:
+        looked.append(start)
+        return int(head_number_at(data, start, salt))
+
+    monkeypatch.setattr(file_survey, "head_number_at", look)
+    survey = Survey(disk, "/log", SegmentReader(disk, "/log"))
+    survey.run()
+    inside = [at for at in looked if 2048 <= at < 20_000]
+    assert inside == []

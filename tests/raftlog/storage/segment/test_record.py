@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace_raftlog.model.entry import ENTRY_CONFIG, Entry, HardState
-from headrace_raftlog.storage import record
+from headrace_raftlog.storage.segment import record
 
 SALT = 0x89ABCDEF
 POSITIVE = st.integers(0, 2**63 - 1)
@@ -83,6 +83,20 @@ def test_any_flipped_bit_of_a_header_is_noticed_without_its_payload(data: bytes,
     assert record.header_is_checked(bytes(stored), 0)
     stored[4 + bit // 8] ^= 1 << bit % 8
     assert not record.header_is_checked(bytes(stored), 0)
+
+
+@given(
+    st.integers(0, 255),
+    st.sampled_from((0, record.FLAG_COPY)),
+    st.integers(0, 2**32 - 1),
+    st.tuples(POSITIVE, POSITIVE, POSITIVE),
+)
+def test_check_of_a_header_is_that_of_its_octets(
+    kind: int, flags: int, era: int, numbers: tuple[int, int, int]
+) -> None:
+    stored = record.encode_record(SALT, 17, kind, era, *numbers, b"abc", flags)
+    assert record.header_is_checked(stored, 0)
+    assert record.record_fields(stored, 0) == (3, 17, kind, flags, era, *numbers)
 
 
 def test_header_of_an_old_record_proves_nothing() -> None:

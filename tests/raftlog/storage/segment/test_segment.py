@@ -7,10 +7,12 @@ from itertools import pairwise
 
 import pytest
 
-from headrace_raftlog.model.errors import CorruptLogError
+from headrace_raftlog.model.errors import CorruptLogError, UnknownVersionError
 from headrace_raftlog.model.limits import OPEN_SEGMENTS_MAX, READ_AHEAD_BYTES
-from headrace_raftlog.storage.memory_files import MemoryFiles
-from headrace_raftlog.storage.segment import (
+from headrace_raftlog.storage.disk.memory_files import MemoryFiles
+from headrace_raftlog.storage.segment.segment import (
+    SEGMENT_VERSION,
+    SEGMENT_VERSION_WHOLE,
     SegmentDraft,
     SegmentHeader,
     SegmentReader,
@@ -38,6 +40,16 @@ def test_header_is_read_as_written() -> None:
     header = decode_segment_header("f", sector + b"more")
     assert (header.sequence, header.size, header.salt) == (3, 4096, 0xFFFFFFF1)
     assert (header.node, header.cluster) == (1023, "zürich")
+
+
+def test_header_of_an_earlier_release_is_read_and_one_of_a_later_refused() -> None:
+    fields = 3, 4096, 0xFFFFFFF1, 1023, "zürich"
+    old = SegmentHeader(*fields, SEGMENT_VERSION_WHOLE)
+    assert decode_segment_header("f", old.encode()).version == SEGMENT_VERSION_WHOLE
+    assert decode_segment_header("f", a_header().encode()).version == SEGMENT_VERSION
+    later = SegmentHeader(*fields, SEGMENT_VERSION + 1)
+    with pytest.raises(UnknownVersionError, match=r"f has version 4.*a later one has written it"):
+        decode_segment_header("f", later.encode())
 
 
 def test_every_flipped_byte_of_a_header_is_noticed() -> None:
@@ -92,6 +104,53 @@ def test_draft_without_space_leaves_nothing_and_can_start_anew(disk: MemoryFiles
     disk.capacity_bytes = 4096
     draft.finish()
     assert disk.names("/d") == ["0000000000000003.log"]
+
+
+def test_rest_of_a_draft_that_batches_wait_for_is_reserved(disk: MemoryFiles) -> None:
+    path = "/d/0000000000000003.log"
+    for filled in (0, 100, 1000):
+        draft = SegmentDraft(disk, "/d", a_header())
+        if filled:
+            draft.step(filled)
+        disk.calls.clear()
+        disk.close(draft.finish(hurried=True))
+        made = [call for call, _ in disk.calls if call != "write"]
+        assert made[-4:] == ["reserve", "sync", "rename", "sync_directory"]
+        assert disk.file(path).written == a_header().encode().ljust(4096, b"\0")
+        lost = disk.after_power_loss(lambda path, number, offset: False, names_synced=True)
+        assert lost.file(path).written == disk.file(path).written
+        disk.remove(path)
+
+
+def test_little_that_is_missing_is_zeroed_though_batches_wait(disk: MemoryFiles) -> None:
+    draft = SegmentDraft(disk, "/d", a_header())
+    draft.step(4096 - 4096 // 16)
+    disk.close(draft.finish(hurried=True))
+    assert "reserve" not in [call for call, _ in disk.calls]
+
+
+class WithoutReserving(MemoryFiles):
+    """A file system that cannot set space aside."""
+
+    def reserve(self, fd: int, offset: int, count: int) -> bool:
+        del fd, offset, count
+        return False
+
+
+def test_draft_is_zeroed_where_nothing_can_be_reserved() -> None:
+    disk = WithoutReserving()
+    disk.make_directory("/d")
+    disk.close(SegmentDraft(disk, "/d", a_header()).finish(hurried=True))
+    assert disk.file("/d/0000000000000003.log").written == a_header().encode().ljust(4096, b"\0")
+
+
+def test_disk_without_room_for_what_is_reserved_is_full(disk: MemoryFiles) -> None:
+    disk.capacity_bytes = 3000
+    draft = SegmentDraft(disk, "/d", a_header())
+    with pytest.raises(OSError, match="no space") as caught:
+        draft.finish(hurried=True)
+    assert caught.value.errno == errno.ENOSPC
+    assert disk.names("/d") == []
 
 
 def test_reader_keeps_a_bounded_number_of_files_open(disk: MemoryFiles) -> None:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace_raftlog.storage.sparse_index import Matching, SparseIndex, ascending_run
+from headrace_raftlog.storage.segment.sparse_index import Matching, SparseIndex, ascending_run
 
 # Stretches of equal and of consecutive numbers, as snapshots of queues have them.
 RUNS = st.lists(st.tuples(st.integers(1, 40), st.integers(1, 90)), max_size=12)

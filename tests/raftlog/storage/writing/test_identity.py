@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from headrace_raftlog.model.errors import IdentityError
-from headrace_raftlog.storage.identity import DISK_ID_MAX, Identity, read_identity
-from headrace_raftlog.storage.memory_files import MemoryFiles
+from headrace_raftlog.model.errors import IdentityError, LostDirectoryError
+from headrace_raftlog.storage.disk.memory_files import MemoryFiles
+from headrace_raftlog.storage.writing.identity import DISK_ID_MAX, Identity, read_identity
 
 PATH = "/data/node.json"
 
@@ -71,7 +71,7 @@ def test_formed_directory_without_its_log_is_refused_and_a_new_one_is_not(
     Identity.open("/data", "c", 3, disk)
     new = Identity.open("/data", "c", 3, disk)
     new.form("/data", {3: DISK}, disk)
-    with pytest.raises(IdentityError, match="has lost its log"):
+    with pytest.raises(LostDirectoryError, match="has lost its log"):
         Identity.open("/data", "c", 3, disk)
 
 
@@ -91,8 +91,6 @@ def test_mismatch_names_both_and_counts_nothing(disk: MemoryFiles, cluster: str,
         b"",
         b"{",
         b"[]",
-        b'{"format": 1, "cluster": "c", "node": 3, "boot": 1}',
-        b'{"format": 3, "cluster": "c", "node": 3, "boot": 1, "disk": 1, "formed": {}}',
         b'{"format": 2, "cluster": "c", "node": 3, "boot": 1, "disk": 1}',
         b'{"format": 2, "cluster": "c", "node": "3", "boot": 1, "disk": 1, "formed": {}}',
         b'{"format": 2, "cluster": "c", "node": 3, "boot": 1, "disk": 1, "formed": []}',
@@ -103,9 +101,23 @@ def test_mismatch_names_both_and_counts_nothing(disk: MemoryFiles, cluster: str,
 )
 def test_damaged_file_is_refused_and_kept(disk: MemoryFiles, text: bytes) -> None:
     disk.put(PATH, text)
-    with pytest.raises(IdentityError, match=r"/data/node\.json is damaged"):
+    with pytest.raises(LostDirectoryError, match=r"/data/node\.json is damaged"):
         Identity.open("/data", "c", 3, disk)
     assert disk.file(PATH).written == text
+
+
+@pytest.mark.parametrize("number", [1, 3])
+def test_file_of_another_release_is_no_damage(disk: MemoryFiles, number: int) -> None:
+    disk.put(PATH, b'{"format": %d, "cluster": "c", "node": 3, "boot": 1}' % number)
+    with pytest.raises(IdentityError, match="not known to this release") as caught:
+        Identity.open("/data", "c", 3, disk)
+    assert not isinstance(caught.value, LostDirectoryError)
+
+
+def test_log_whose_file_is_gone_is_refused(disk: MemoryFiles) -> None:
+    disk.put("/data/0000000000000001.log", b"")
+    with pytest.raises(LostDirectoryError, match=r"has lost node\.json"):
+        Identity.open("/data", "c", 3, disk)
 
 
 @pytest.mark.parametrize(("cluster", "node"), [("c", 0), ("c", 1024), ("", 1), ("x" * 256, 1)])

@@ -11,10 +11,14 @@ import pytest
 
 from headrace_raftlog.model.entry import Entry
 from headrace_raftlog.model.limits import ZERO_STEP_BYTES
-from headrace_raftlog.storage.memory_files import MemoryFiles
-from headrace_raftlog.storage.options import LogOptions
-from headrace_raftlog.storage.segment import SegmentHeader, decode_segment_header, segment_name
-from headrace_raftlog.storage.segment_supply import SegmentSupply
+from headrace_raftlog.storage.disk.memory_files import MemoryFiles
+from headrace_raftlog.storage.disk.options import LogOptions
+from headrace_raftlog.storage.segment.segment import (
+    SegmentHeader,
+    decode_segment_header,
+    segment_name,
+)
+from headrace_raftlog.storage.writing.segment_supply import SegmentSupply
 
 SIZE = 3 * ZERO_STEP_BYTES + 4096
 LAST = SegmentHeader(7, 4096, 5, 1, "blue")
@@ -144,17 +148,34 @@ def test_caller_waits_for_neither_zeros_nor_removals(disk: MemoryFiles, call: st
     assert disk.names("/log") == []
 
 
+def test_file_that_is_waited_for_is_not_zeroed_first(disk: MemoryFiles) -> None:
+    supply = SegmentSupply(disk, "/log", LogOptions(segment_bytes=SIZE))
+    held = Held(disk, "sync")
+    supply.start()
+    supply.prepare(LAST, 2 * ZERO_STEP_BYTES)
+    assert held.entered.wait(30)  # in the first step of two
+    taken: list[int] = []
+    taker = threading.Thread(target=lambda: taken.append(supply.take(LAST)[1]))
+    taker.start()
+    until(lambda: supply._to_finish is not None)
+    held.opened.set()
+    taker.join(30)
+    synced = [call for call, path in disk.calls if path == f"{NEXT}.new" and call != "write"]
+    assert synced == ["create", "sync", "reserve", "sync"]
+    assert len(disk.file(NEXT).written) == SIZE
+    disk.close(taken[0])
+    supply.close()
+
+
 def test_batches_are_written_while_the_next_file_is_filled(disk: MemoryFiles, open_log) -> None:
     opened = open_log(disk, segment_bytes=64 << 10)
     held = Held(disk, "create")
-    index = 0
-    while not held.entered.is_set():
-        index += 1
-        assert index < 100, "nothing was prepared"
+    for index in range(1, 9):  # half of the file: from a quarter on, the next one is made
         opened.commit(1, [Entry(index, 1, 0, bytes(4096))])
-    opened.commit(1, [Entry(index + 1, 1, 0, bytes(4096))])
+    assert held.entered.wait(30)
+    opened.commit(1, [Entry(9, 1, 0, bytes(4096))])
     held.opened.set()
-    for more in range(index + 2, index + 40):  # through the next file
+    for more in range(10, 48):  # through the next file
         opened.commit(1, [Entry(more, 1, 0, bytes(4096))])
     assert len(disk.names("/log")) > 2
 

@@ -1,9 +1,12 @@
 from __future__ import annotations
 
+import gc
+
 import pytest
 from pamqp import commands
 
 from headrace_broker.codecs.method import encode_method
+from headrace_broker.gateways.amqp.channel.channel import Channel
 from headrace_broker.model.limits import CHANNEL_COMMANDS_MAX, CHANNEL_LINKS_MAX, MESSAGE_BYTES_MAX
 
 Declare = commands.Queue.Declare
@@ -138,6 +141,29 @@ def test_body_that_is_too_large_closes_the_channel(kit, broker, peer):
     size, largest = MESSAGE_BYTES_MAX + 1, MESSAGE_BYTES_MAX
     text = f"message size {size} is larger than configured max size {largest}"
     assert close.reply_text == f"PRECONDITION_FAILED - {text}"
+
+
+def test_bound_of_messages_that_changes_counts_for_open_connections(kit, broker, peer):
+    broker.add_queue("q")
+    peer.feed(kit.publish(1, "", "q", b"12345678"))
+    assert peer.turn() == []
+    broker.limits.message_bytes_max, broker.limits.rule = 7, "node 'b' takes no more"
+    for info in broker.connections.values():
+        info.control.limits_changed()
+    peer.feed(kit.publish(1, "", "q", b"12345678"))
+    [(_, close)] = peer.turn()
+    text = "message size 8 is larger than configured max size 7: node 'b' takes no more"
+    assert close.reply_text == f"PRECONDITION_FAILED - {text}"
+
+
+def test_bound_of_unfinished_contents_follows_that_of_messages(kit, broker, peer):
+    parser = peer.connection._parser
+    before = parser.partial_bytes_max
+    for largest, more in ((100 << 20, 69 << 20), (31 << 20, 0)):
+        broker.limits.message_bytes_max = largest
+        for info in broker.connections.values():
+            info.control.limits_changed()
+        assert parser.partial_bytes_max == before + more
 
 
 def test_malformed_arguments_are_a_syntax_error(peer):
@@ -277,3 +303,35 @@ def test_channel_uses_one_session_per_queue(kit, broker, peer, count):
         peer.feed(kit.publish(1, "", "q", b"x"))
     peer.call(1, commands.Basic.Consume(queue="q"))
     assert len(broker.clients) == 1
+
+
+@pytest.mark.parametrize("fault", [False, True])
+def test_a_channel_that_is_closed_leaves_nothing_to_the_garbage_collector(peer, fault):
+    def once():
+        peer.call(2, commands.Channel.Open())
+        if fault:
+            peer.call(2, commands.Basic.Ack(77))
+            peer.call(2, commands.Channel.CloseOk())
+        else:
+            peer.call(2, commands.Channel.Close(200, "", 0, 0))
+
+    once()
+    gc.collect()
+    gc.disable()
+    try:
+        for _ in range(10):
+            once()
+        assert [each for each in _garbage() if isinstance(each, Channel)] == []
+    finally:
+        gc.enable()
+
+
+def _garbage():
+    """Collect what is unreachable but for cycles, and return it."""
+    gc.set_debug(gc.DEBUG_SAVEALL)
+    try:
+        gc.collect()
+        return list(gc.garbage)
+    finally:
+        gc.set_debug(0)
+        gc.garbage.clear()

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from headrace_broker.codecs.event import Acked, Heartbeat
-from headrace_broker.gateways.amqp.grouping import group_publishes
+from headrace_broker.gateways.amqp.channel.grouping import group_publishes
 from headrace_broker.model.message import Publish
 
 

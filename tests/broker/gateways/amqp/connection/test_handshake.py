@@ -3,8 +3,8 @@ from __future__ import annotations
 import pytest
 from pamqp import commands
 
-from headrace_broker import build_info
-from headrace_broker.gateways.amqp import handshake
+from headrace_broker.gateways.amqp.connection import handshake
+from headrace_broker.model import build_info
 from headrace_broker.model.client_limits import ClientLimits
 from headrace_broker.model.limits import CLOSE_SECONDS_MAX, HANDSHAKE_SECONDS_MAX
 from headrace_broker.model.reply_code import AmqpError

@@ -18,7 +18,7 @@ import uvloop
 from pamqp import commands, frame
 
 from headrace_broker.codecs.method import encode_method
-from headrace_broker.gateways.amqp.listener import AmqpListener
+from headrace_broker.gateways.amqp.connection.listener import AmqpListener
 from headrace_broker.model.limits import (
     OUTPUT_DELIVERY_BYTES_MAX,
     READ_BYTES_MAX,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from headrace_broker.gateways.amqp.pace import Pace
+from headrace_broker.gateways.amqp.connection.pace import Pace
 from headrace_broker.model.limits import READ_BYTES_MAX, READ_BYTES_MIN, READ_TURN_BYTES
 
 

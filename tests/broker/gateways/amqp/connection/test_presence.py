@@ -140,3 +140,34 @@ def test_channel_flow_is_told_where_the_broker_says_so(broker, peer):
 def test_wrong_wish_for_channel_flow_is_refused(kit, new_peer):
     [(_, close)] = shake_hands(kit, new_peer(), **{"headrace.channel-flow": "yes"})
     assert "'headrace.channel-flow' is not a boolean" in close.reply_text
+
+
+def logged(caplog, *events):
+    """Return name and fields of the lines of events."""
+    found = [each.__dict__ for each in caplog.records if each.__dict__.get("event") in events]
+    return [(each["event"], each["fields"]) for each in found]
+
+
+def test_gate_that_closes_and_opens_is_logged_at_debug(kit, broker, queue, peer, caplog):
+    caplog.set_level("DEBUG", "headrace.connection")
+    queue.gate.set_room(False)
+    send(kit, peer, "q", b"1")
+    opened(queue, peer)
+    name = peer.info.name
+    assert logged(caplog, "gate_closed", "gate_opened") == [
+        ("gate_closed", {"connection": name, "user": "guest", "vhost": "/"}),
+        ("gate_opened", {"connection": name}),
+    ]
+
+
+def test_channels_are_logged_at_debug_and_nothing_at_info(kit, broker, queue, peer, caplog):
+    caplog.set_level("DEBUG", "headrace.connection")
+    peer.call(7, Channel.Open())
+    peer.call(7, Channel.Close(200, "", 0, 0))
+    fields = {"connection": peer.info.name, "channel": 7}
+    expected = [("channel_opened", fields), ("channel_closed", fields)]
+    assert logged(caplog, "channel_opened", "channel_closed") == expected
+    caplog.clear()
+    caplog.set_level("INFO", "headrace.connection")
+    peer.call(8, Channel.Open())
+    assert not caplog.records

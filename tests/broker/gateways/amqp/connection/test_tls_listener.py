@@ -19,9 +19,10 @@ import uvloop
 from e2e.harness.authority import Authority
 from pika.credentials import ExternalCredentials
 
-from headrace_broker.config_tls import TlsSection
-from headrace_broker.gateways.amqp.listener import AmqpListener
-from headrace_broker.runtime.tls import ServerTls
+from headrace_broker.config.tls import TlsSection
+from headrace_broker.gateways.amqp.connection.listener import AmqpListener
+from headrace_broker.model.definition import User
+from headrace_broker.runtime.security.tls import ServerTls
 
 Body = Callable[[AmqpListener], Awaitable[None]]
 
@@ -150,6 +151,7 @@ def test_a_user_may_be_named_by_the_whole_subject(serve, side, certificates, bro
         return True
 
     broker.admits = admits
+    broker.rules.put_user(User("CN=guest,O=mill\\, race", b"", b""))
 
     def client(listener: AmqpListener) -> None:
         context = side.client(certificates.client)

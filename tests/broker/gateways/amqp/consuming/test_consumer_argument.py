@@ -7,13 +7,13 @@ from typing import Any
 import pytest
 from pamqp import commands, decode
 
-from headrace_broker.gateways.amqp import consumer_argument
+from headrace_broker.gateways.consuming import consumer_argument
 from headrace_broker.model.limits import (
     CONSUMER_TIMEOUT_MS_MAX,
     UNKNOWN_ARGUMENTS_OCTETS_MAX,
     UNKNOWN_ARGUMENTS_TOLD_MAX,
 )
-from headrace_broker.runtime.unknown_arguments import UnknownArguments
+from headrace_broker.runtime.routing.unknown_arguments import UnknownArguments
 
 Consume = commands.Basic.Consume
 

@@ -7,12 +7,12 @@ from hypothesis import strategies as st
 from librt.strings import BytesWriter
 from pamqp import commands, frame
 
-from headrace_broker.gateways.amqp.confirming import Confirms
+from headrace_broker.gateways.amqp.messages.channel_confirms import ChannelConfirms
 from headrace_broker.model.ranges import Ranges
-from headrace_broker.runtime.port import Ticket
+from headrace_broker.runtime.contract.port import PendingConfirm
 
 
-def emitted(confirms: Confirms) -> list[tuple[str, int, bool]]:
+def emitted(confirms: ChannelConfirms) -> list[tuple[str, int, bool]]:
     """("ack" or "nack", tag, multiple) of what is said now."""
     out = BytesWriter()
     confirms.emit(out)
@@ -29,7 +29,7 @@ def emitted(confirms: Confirms) -> list[tuple[str, int, bool]]:
 
 
 def test_oldest_tickets_are_answered_in_one_ack():
-    confirms = Confirms(7)
+    confirms = ChannelConfirms(7)
     tickets = [confirms.issue(10, 1) for _ in range(3)]
     confirms.settle(tickets[:2])
     assert emitted(confirms) == [("ack", 20, True)]
@@ -37,13 +37,13 @@ def test_oldest_tickets_are_answered_in_one_ack():
 
 
 def test_one_message_is_answered_without_multiple():
-    confirms = Confirms(1)
+    confirms = ChannelConfirms(1)
     confirms.settle([confirms.issue(1, 1)])
     assert emitted(confirms) == [("ack", 1, False)]
 
 
 def test_ticket_behind_an_unanswered_one_is_answered_singly():
-    confirms = Confirms(1)
+    confirms = ChannelConfirms(1)
     first, second = confirms.issue(2, 1), confirms.issue(2, 1)
     confirms.settle([second])
     assert emitted(confirms) == [("ack", 3, False), ("ack", 4, False)]
@@ -53,7 +53,7 @@ def test_ticket_behind_an_unanswered_one_is_answered_singly():
 
 
 def test_ticket_of_two_queues_waits_for_both():
-    confirms = Confirms(1)
+    confirms = ChannelConfirms(1)
     ticket = confirms.issue(1, 2)
     confirms.settle([ticket])
     assert emitted(confirms) == []
@@ -62,7 +62,7 @@ def test_ticket_of_two_queues_waits_for_both():
 
 
 def test_one_refusing_queue_makes_a_nack():
-    confirms = Confirms(1)
+    confirms = ChannelConfirms(1)
     ticket = confirms.issue(2, 2)
     ticket.refuse(2, 2)
     confirms.settle([ticket])
@@ -72,7 +72,7 @@ def test_one_refusing_queue_makes_a_nack():
 
 
 def test_unroutable_publish_is_answered_at_once():
-    confirms = Confirms(1)
+    confirms = ChannelConfirms(1)
     confirms.issue(1, 0)
     assert emitted(confirms) == [("ack", 1, False)]
 
@@ -85,7 +85,7 @@ def test_unroutable_publish_is_answered_at_once():
 @settings(max_examples=100)
 def test_every_publish_is_answered_once_and_right(shape, random, emit_every):
     """As a client reads it: `multiple` answers all outstanding ones up to the tag."""
-    confirms = Confirms(1)
+    confirms = ChannelConfirms(1)
     tickets = [(confirms.issue(count, 1), refused) for count, refused in shape]
     wanted = {}
     for ticket, refused in tickets:
@@ -111,7 +111,7 @@ def test_every_publish_is_answered_once_and_right(shape, random, emit_every):
     assert confirms.outstanding_count == 0
 
 
-def withheld(confirms: Confirms, ticket: Ticket, group: int, *tags: int) -> Ranges:
+def withheld(confirms: ChannelConfirms, ticket: PendingConfirm, group: int, *tags: int) -> Ranges:
     """One queue answers and withholds some."""
     numbers = Ranges()
     ticket.hold(numbers)
@@ -122,7 +122,7 @@ def withheld(confirms: Confirms, ticket: Ticket, group: int, *tags: int) -> Rang
 
 
 def test_rest_of_a_ticket_does_not_wait_for_what_is_withheld():
-    confirms = Confirms(1)
+    confirms = ChannelConfirms(1)
     ticket = confirms.issue(6, 1)
     numbers = withheld(confirms, ticket, 7, 3, 5)
     assert confirms.withheld_by() == 7
@@ -138,7 +138,7 @@ def test_rest_of_a_ticket_does_not_wait_for_what_is_withheld():
 
 
 def test_ticket_behind_withheld_ones_is_answered_singly():
-    confirms = Confirms(1)
+    confirms = ChannelConfirms(1)
     first, second = confirms.issue(2, 1), confirms.issue(2, 1)
     numbers = withheld(confirms, first, 7, 1, 2)
     confirms.settle([second])
@@ -150,7 +150,7 @@ def test_ticket_behind_withheld_ones_is_answered_singly():
 
 
 def test_message_waits_for_each_queue_that_withholds_it():
-    confirms = Confirms(1)
+    confirms = ChannelConfirms(1)
     ticket = confirms.issue(3, 3)
     one = withheld(confirms, ticket, 7, 2, 3)
     ticket.end_hold(one, 3, 4)  # before the others have answered
@@ -169,7 +169,7 @@ def test_message_waits_for_each_queue_that_withholds_it():
 
 
 def test_answered_tickets_behind_a_withheld_one_are_forgotten():
-    confirms = Confirms(1)
+    confirms = ChannelConfirms(1)
     first = confirms.issue(1, 1)
     numbers = withheld(confirms, first, 7, 1)
     for _ in range(5_000):
@@ -186,14 +186,14 @@ def test_answered_tickets_behind_a_withheld_one_are_forgotten():
 class QueueAnswers:
     """What the queues of some tickets say, in any order that they can say it in."""
 
-    def __init__(self, confirms: Confirms, random: Random) -> None:
+    def __init__(self, confirms: ChannelConfirms, random: Random) -> None:
         self.confirms = confirms
         self.random = random
-        self.steps: list[tuple[int, int, Ticket]] = []  # key, group, ticket
+        self.steps: list[tuple[int, int, PendingConfirm]] = []  # key, group, ticket
         self.open: dict[int, set[tuple[int, int]]] = {}  # tag -> steps that it waits for
         self.holds: dict[tuple[int, int], Ranges] = {}
 
-    def add(self, ticket: Ticket, queues: int) -> None:
+    def add(self, ticket: PendingConfirm, queues: int) -> None:
         for group in range(1, queues + 1):
             self.steps.append((ticket.first, group, ticket))
             for tag in range(ticket.first, ticket.last + 1):
@@ -240,7 +240,7 @@ class QueueAnswers:
 )
 @settings(max_examples=200, deadline=None)
 def test_publishes_are_answered_as_soon_as_no_queue_withholds_them(shape, random):
-    confirms = Confirms(1)
+    confirms = ChannelConfirms(1)
     queues = QueueAnswers(confirms, random)
     unanswered = {}
     for count, targets, refused in shape:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from pamqp import commands
 
-from headrace_broker.gateways.amqp.transaction import tx_octets_max
+from headrace_broker.gateways.amqp.messages.transaction import tx_octets_max
 from headrace_broker.model import limits
-from headrace_broker.runtime.port import ACCEPT, MODIFY_FAILED, REJECT
+from headrace_broker.runtime.contract.port import ACCEPT, MODIFY_FAILED, REJECT
 
 Ack = commands.Basic.Ack
 Nack = commands.Basic.Nack

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headrace_broker.gateways.amqp.consumer import Consumer
-from headrace_broker.gateways.amqp.unsettled import ALL_HELD, TagRange, Unsettled
+from headrace_broker.gateways.amqp.messages.consumer import Consumer
+from headrace_broker.gateways.amqp.messages.unsettled import ALL_HELD, TagRange, Unsettled
 
 
 @pytest.fixture

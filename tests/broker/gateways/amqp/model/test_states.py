@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from headrace_broker.gateways.amqp import states
-from headrace_broker.gateways.amqp.states import NO_STATE, advance
+from headrace_broker.gateways.amqp.model import states
+from headrace_broker.gateways.amqp.model.states import NO_STATE, advance
 
 # One line per state: where each input leads, "-" for a protocol error.
 #             header start  auth   tune   open   chan   beat   close  closeok fail   drop   secret

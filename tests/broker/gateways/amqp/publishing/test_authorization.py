@@ -14,6 +14,7 @@ from headrace_broker.model.definition import Permission, TopicPermission
 Basic = commands.Basic
 Exchange = commands.Exchange
 Queue = commands.Queue
+Tx = commands.Tx
 
 DEAD: Any = {"x-dead-letter-exchange": "x"}
 DEFAULT: Any = {"x-dead-letter-exchange": ""}
@@ -222,6 +223,19 @@ def test_topic_permission_counts_for_copies(
     assert len(broker.queues["q"].ready) == 1
 
 
+@pytest.mark.parametrize("header", ["CC", "BCC"])
+def test_topic_permission_counts_for_copies_when_a_transaction_is_committed(
+    kit: Any, peer: Any, broker: Any, narrow: Any, header: str
+) -> None:
+    peer.ask(1, Queue.Bind(queue="q", exchange="t", routing_key="#"))
+    peer.ask(1, Tx.Select())
+    assert publish_topic(kit, peer, "a", headers={header: ["b"]}) == []
+    narrow("^a")
+    close = peer.ask(1, Tx.Commit())
+    assert (close.reply_code, "topic 'b'" in close.reply_text) == (403, True)
+    assert len(broker.queues["q"].ready) == 0
+
+
 @pytest.mark.parametrize("kind", [Queue.Bind, Queue.Unbind])
 def test_topic_permission_says_with_which_routing_keys_one_binds(
     peer: Any, narrow: Any, kind: Any
@@ -268,17 +282,18 @@ def test_topic_permission_is_not_got_round_by_having_messages_sent_on(
 
 
 @pytest.mark.parametrize(
-    ("vhost", "text"),
+    ("tags", "vhost", "text"),
     [
-        ("/", "NOT_ALLOWED - access to vhost '/' refused for user 'guest'"),
-        ("none", "NOT_ALLOWED - vhost 'none' not found"),
+        ((), "/", "NOT_ALLOWED - access to vhost '/' refused for user 'guest'"),
+        ((), "none", "NOT_ALLOWED - access to vhost 'none' refused for user 'guest'"),
+        (("monitoring",), "none", "NOT_ALLOWED - vhost 'none' not found"),
     ],
 )
 def test_vhost_without_a_permission_is_closed(
-    kit: Any, broker: Any, new_peer: Any, vhost: str, text: str, caplog: Any
+    kit: Any, broker: Any, new_peer: Any, tags: tuple[str, ...], vhost: str, text: str, caplog: Any
 ) -> None:
     caplog.set_level("INFO", "headrace.audit")
-    broker.rules.guarded = True
+    broker.rules.guarded, broker.tags = True, tags
     peer = new_peer()
     peer.feed(kit.HEADER)
     peer.turn()

@@ -188,7 +188,7 @@ def test_headers_exchange_looks_at_each_message(kit, broker, confirming):
 
 
 def test_costly_headers_spend_the_turns_budget_and_the_rest_waits(kit, broker, confirming):
-    for number in range(2_000):
+    for number in range(3_000):
         binding = Binding("/", "amq.headers", "queue", "q", "", {"a": 1, "b": number})
         broker.router.on_events([BindingAdded(binding)])
     binding = Binding("/", "amq.headers", "queue", "r", "", {"c": 1})

@@ -9,10 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pamqp import commands
 
+from headrace_broker.catalog.event import BindingAdded
 from headrace_broker.codecs.batch import message_body, message_properties
 from headrace_broker.codecs.method import decode_properties
-from headrace_broker.gateways.amqp.screening import remarks
-from headrace_broker.model.definition import Exchange
+from headrace_broker.gateways.publishing.screening import remarks
+from headrace_broker.model.definition import Binding, Exchange
+from headrace_broker.model.limits import ROUTING_STEPS_OF_MESSAGE, ROUTING_WORK_MAX
 from headrace_broker.model.reply_queue import REPLY_QUEUE
 
 Properties = commands.Basic.Properties
@@ -106,6 +108,14 @@ def test_copies_go_to_further_keys_and_bcc_is_not_stored(queues, send):
         assert stored.message_id == "m"
 
 
+def test_bcc_is_not_stored_by_a_transaction(peer, queues, send):
+    peer.ask(1, commands.Tx.Select())
+    assert send(Properties(headers={"BCC": ["s"], "h": 1}), Properties(headers={"h": 2})) == []
+    peer.ask(1, commands.Tx.Commit())
+    assert [each.headers for each in properties(queues["s"])] == [{"h": 1}]
+    assert [each.headers for each in properties(queues["q"])] == [{"h": 1}, {"h": 2}]
+
+
 def test_queue_that_is_named_twice_has_it_once(queues, send):
     assert send(Properties(headers={"CC": ["q", "r", "r", "none"]})) == []
     assert [len(queues[name].ready) for name in "qrs"] == [1, 1, 0]
@@ -139,6 +149,39 @@ def test_keys_of_a_wrong_type_are_refused(queues, send, headers):
     name = next(iter(headers))
     assert text.startswith(f"PRECONDITION_FAILED - invalid message: header '{name}' must be an ar")
     assert bodies(queues["q"]) == [b"0"]
+
+
+def costly(broker) -> list[str]:
+    """Bind q and r to amq.topic, r with much; return keys that cost something, and all too much."""
+    patterns = ["#.a." * 62 + f"w{number}" for number in range(900)]
+    bindings = [Binding("/", "amq.topic", "queue", "r", pattern) for pattern in patterns]
+    bindings.append(Binding("/", "amq.topic", "queue", "q", "q"))
+    broker.router.on_events([BindingAdded(binding) for binding in bindings])
+    return [".".join("a" * 126) + f".{number}" for number in range(32)]
+
+
+def test_message_whose_route_costs_too_much_is_refused(broker, peer, queues, send):
+    keys = costly(broker)
+    some: Any = {"CC": [keys[0], "a." * 62 + "w7"]}
+    many: Any = {"CC": keys}
+    plain, few = Properties(), Properties(headers=some)
+    frames = send(plain, few, Properties(headers=many), plain, exchange="amq.topic")
+    code, text = refusal(frames)
+    assert code == 406
+    assert text.startswith(
+        "PRECONDITION_FAILED - invalid message: the route of a message with 33 routing keys at "
+        "exchange 'amq.topic' in vhost '/' takes more than 524288 steps: "
+    )
+    assert bodies(queues["q"]) == [b"0", b"1"]
+    assert bodies(queues["r"]) == [b"1"]
+
+
+def test_a_refused_route_is_paid_for(kit, broker, peer, queues):
+    keys = costly(broker)
+    left = broker.intake.messages_left
+    headers: Any = {"CC": keys}
+    peer.feed(kit.publish(1, "amq.topic", "q", b"x", properties=Properties(headers=headers)))
+    assert left - broker.intake.messages_left > ROUTING_WORK_MAX // ROUTING_STEPS_OF_MESSAGE
 
 
 def test_message_whose_copies_find_no_queue_is_returned_once(queues, send):

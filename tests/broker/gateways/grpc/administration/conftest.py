@@ -12,19 +12,19 @@ import pytest
 from tests.broker.gateways.grpc.administration.refusal import RefusalError
 from tests.broker.runtime.flow_world import World
 
-from headrace_broker.gateways.grpc.advising import AdviceService
-from headrace_broker.gateways.grpc.call import Admission
-from headrace_broker.gateways.grpc.desk import Desk
-from headrace_broker.gateways.grpc.flow import FlowService
-from headrace_broker.gateways.grpc.pb.advice_pb2_grpc import AdviceStub
-from headrace_broker.gateways.grpc.pb.flow_pb2_grpc import FlowStub
-from headrace_broker.gateways.grpc.pb.topology_pb2_grpc import TopologyStub
-from headrace_broker.gateways.grpc.server import GrpcServer, Service
-from headrace_broker.gateways.grpc.topology import TopologyService
+from headrace_broker.gateways.grpc.flow.advising import AdviceService
+from headrace_broker.gateways.grpc.flow.flow import FlowService
+from headrace_broker.gateways.grpc.server.call import Admission
+from headrace_broker.gateways.grpc.server.lookup import LookupService
+from headrace_broker.gateways.grpc.server.server import GrpcServer, Service
+from headrace_broker.gateways.grpc.topology.topology import TopologyService
 from headrace_broker.model.limits import MESSAGE_BYTES_MAX
-from headrace_broker.runtime.alarm_watch import AlarmWatch
-from headrace_broker.runtime.alarms import AlarmBoard
-from headrace_broker.runtime.flow_watch import FlowWatch
+from headrace_broker.runtime.alarm.alarm_watch import AlarmWatch
+from headrace_broker.runtime.alarm.alarms import AlarmBoard
+from headrace_broker.runtime.explain.flow_watch import FlowWatch
+from headrace_protos.broker.v1.advice_pb2_grpc import AdviceStub
+from headrace_protos.broker.v1.flow_pb2_grpc import FlowStub
+from headrace_protos.broker.v1.topology_pb2_grpc import TopologyStub
 
 
 class Users:
@@ -33,6 +33,7 @@ class Users:
     def __init__(self, node: Any) -> None:
         self._node = node
         self.node_name = "n1"
+        self.standings = node.standings
 
     async def authenticate(self, user: str, password: str, host: str) -> Any:
         return await self._node.authenticate(user, password, host)
@@ -48,9 +49,11 @@ class Client:
     Attributes:
         node: what is behind them.
         flow: the service that is behind them.
+        server: of all services.
     """
 
     flow: FlowService
+    server: GrpcServer
 
     def __init__(self, channel: grpc.aio.Channel, node: Any) -> None:
         self.node = node
@@ -111,7 +114,7 @@ def serve(fake_node: Any, board: AlarmBoard) -> Callable[[Scenario], None]:
 
     async def run(scenario: Scenario) -> None:
         admission = Admission(Users(fake_node), fake_node.not_ready_reason)  # type: ignore[arg-type]
-        desk = Desk(fake_node, fake_node)
+        desk = LookupService(fake_node, fake_node)
         flow_watch = FlowWatch(fake_node.flow_report, fake_node.view, 1, 10_000)
         alarm_watch = AlarmWatch(board, lambda node: f"n{node}")
         flow = FlowService(desk, admission, flow_watch, alarm_watch)
@@ -126,6 +129,7 @@ def serve(fake_node: Any, board: AlarmBoard) -> Callable[[Scenario], None]:
             ):
                 client = Client(channel, fake_node)
                 client.flow = flow
+                client.server = server
                 await scenario(client)
         finally:
             await server.stop()

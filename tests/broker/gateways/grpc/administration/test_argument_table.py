@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace_broker.gateways.grpc.argument_table import read_table, written_table
-from headrace_broker.gateways.grpc.errors import CallError
-from headrace_broker.gateways.grpc.pb.value_pb2 import Array, Decimal, Table, Value
+from headrace_broker.gateways.grpc.server.errors import CallError
+from headrace_broker.gateways.grpc.values.argument_table import read_table, written_table
 from headrace_broker.model.binding_key import table_key
+from headrace_protos.broker.v1.value_pb2 import Array, Decimal, Table, Value
 
 _SCALARS = (
     st.none()

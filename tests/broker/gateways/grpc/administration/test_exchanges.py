@@ -8,10 +8,10 @@ import grpc
 import pytest
 
 from headrace_broker.catalog import command as commands
-from headrace_broker.gateways.grpc.pb import topology_pb2 as topology
-from headrace_broker.gateways.grpc.pb.value_pb2 import Table, Value
 from headrace_broker.model import definition
 from headrace_broker.model.definition import Permission
+from headrace_protos.broker.v1 import topology_pb2 as topology
+from headrace_protos.broker.v1.value_pb2 import Table, Value
 
 GUEST = (("authorization", "Basic Z3Vlc3Q6Z3Vlc3Q="),)
 Declare = topology.DeclareExchangeRequest
@@ -239,6 +239,18 @@ def test_pages_of_bindings_hold_each_once(serve: Any) -> None:
             "must be an integer",
         ),
         (
+            Binding(vhost="/", source="local", queue="q", routing_key="k"),
+            "INVALID_ARGUMENT",
+            "binding.routing_key",
+            "Non empty binding 'k' key not permitted",
+        ),
+        (
+            Binding(vhost="/", source="local", exchange="amq.fanout"),
+            "INVALID_ARGUMENT",
+            "binding.destination",
+            "Destination not found",
+        ),
+        (
             Binding(
                 vhost="/", source="amq.headers", queue="q", arguments=text_table(x_match="some")
             ),
@@ -261,6 +273,7 @@ def test_a_binding_that_cannot_be_is_refused(
     async def scenario(client: Any) -> None:
         client.node.do(queue())
         client.node.do(exchange("hash", "x-consistent-hash"))
+        client.node.do(exchange("local", "x-local-random"))
         error = await client.refusal("Bind", topology.BindRequest(binding=binding))
         assert (error.code, text in error.text) == (code, True), error.text
         assert [each[0] for each in error.fields] == ([field] if field else [])

@@ -8,10 +8,10 @@ import pytest
 from tests.broker.runtime.flow_world import bring
 
 from headrace_broker.catalog.command import PutPermission
-from headrace_broker.gateways.grpc.pb import flow_pb2 as flow
 from headrace_broker.model.definition import Permission
 from headrace_broker.model.flow import LIMIT_COMMANDS, LIMIT_WATERMARK
 from headrace_broker.model.flow_parameter import PARAMETERS
+from headrace_protos.broker.v1 import flow_pb2 as flow
 
 
 @pytest.fixture
@@ -39,6 +39,28 @@ def test_a_slow_connection_is_explained_with_its_causes(slow: Any, serve: Any) -
         why = await client.call("Why", flow.WhyRequest(queue="orders", vhost="/"))
         assert (why.kind, why.leader) == ("queue", "n2")
         assert [row.id for row in why.held] == [slow.id]
+
+    serve(scenario)
+
+
+def test_who_filled_a_queue_and_left_is_a_cause_and_has_a_name_for_who_may_know(
+    world: Any, slow: Any, serve: Any
+) -> None:
+    culprit = world.nodes[3].connections.pop("n3/1/9")
+    world.nodes[3].ledger.close(culprit.account)
+    host = next(iter(world.nodes[2].hosts.values()))
+    host.machine.ready_count, host.machine.ready_octets = 10, 1000
+
+    async def scenario(client: Any) -> None:
+        client.node.do(PutPermission(Permission("pol", "/", "", "", "")))
+        for user, name in (("guest", culprit.name), ("pol", "")):
+            request = flow.WhyRequest(queue="orders", vhost="/")
+            why = await client.call("Why", request, user=user)
+            top = why.causes[0]
+            assert (why.shares_of, top.gone, top.name) == ("backlog", True, name)
+            assert (top.messages_queued, top.octets_queued, top.share) == (9, 900, 0.9)
+            assert ("10.0.0.9" in why.sentence) == bool(name)
+        assert "another user's connection, which is gone" in why.sentence
 
     serve(scenario)
 

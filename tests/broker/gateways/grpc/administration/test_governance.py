@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from headrace_broker.catalog import command as commands
-from headrace_broker.gateways.grpc.pb import topology_pb2 as topology
-from headrace_broker.gateways.grpc.pb.value_pb2 import Table, Value
 from headrace_broker.model.definition import Permission, Policy
-from headrace_broker.runtime.password import PasswordChecker
+from headrace_broker.runtime.security.password import PasswordChecker
+from headrace_protos.broker.v1 import topology_pb2 as topology
+from headrace_protos.broker.v1.value_pb2 import Table, Value
 
 Tags = topology.Tags
 
@@ -72,6 +72,10 @@ def test_a_user_is_declared_changed_and_deleted(serve: Any) -> None:
         assert not (
             await client.call("DeclareUser", topology.DeclareUserRequest(name="bob"))
         ).created
+        assert client.node.view.user("bob") == first
+        epoch = client.node.catalog.session_epoch("bob")
+        await client.call("DeclareUser", topology.DeclareUserRequest(name="bob", end_sessions=True))
+        assert client.node.catalog.session_epoch("bob") > epoch
         assert client.node.view.user("bob") == first
         change = topology.DeclareUserRequest(name="bob", tags=Tags(), no_password=True)
         await client.call("DeclareUser", change)

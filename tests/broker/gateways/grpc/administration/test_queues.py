@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from headrace_broker.catalog import command as commands
-from headrace_broker.gateways.grpc.pb import topology_pb2 as topology
-from headrace_broker.gateways.grpc.pb.value_pb2 import Table, Value
 from headrace_broker.model.definition import Permission, Policy, Vhost
 from headrace_broker.model.flow_status import QueueFlow
+from headrace_protos.broker.v1 import topology_pb2 as topology
+from headrace_protos.broker.v1.value_pb2 import Table, Value
 
 Declare = topology.DeclareQueueRequest
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import grpc
@@ -9,16 +10,25 @@ import pytest
 from tests.broker.gateways.grpc.administration.refusal import RefusalError
 from tests.broker.runtime.flow_world import bring
 
+from headrace_broker.catalog.access import Caller
 from headrace_broker.catalog.command import DeleteUser, PutPermission, PutUser
+from headrace_broker.catalog.viewer import EVERYBODY, Viewer
 from headrace_broker.flow.alarm import STAGE_ALARM, STAGE_RELIEF
-from headrace_broker.gateways.grpc import alarms, flow_watching, watching
-from headrace_broker.gateways.grpc.flow_watching import FlowTeller
-from headrace_broker.gateways.grpc.pb import flow_pb2 as flow
+from headrace_broker.gateways.grpc.flow import alarms, watching
+from headrace_broker.gateways.grpc.flow import watching_flow as flow_watching
+from headrace_broker.gateways.grpc.flow.watching_flow import FlowNotifier
+from headrace_broker.gateways.grpc.server.errors import CallError
 from headrace_broker.model.definition import Permission, User
 from headrace_broker.model.flow import LIMIT_COMMANDS, LIMIT_QUEUE, LIMIT_WATERMARK
-from headrace_broker.model.flow_status import ConnectionFlow
-from headrace_broker.runtime.flow_lookout import FlowState, Picture
-from headrace_broker.runtime.flow_report import EVERYBODY
+from headrace_broker.model.flow_status import (
+    ActivityStatus,
+    CauseStatus,
+    ConnectionFlow,
+    QueueFlow,
+)
+from headrace_broker.runtime.alarm.alarm_watch import AlarmWatch
+from headrace_broker.runtime.explain.flow_collector import FlowSnapshot, FlowState
+from headrace_protos.broker.v1 import flow_pb2 as flow
 
 
 async def next_change(stream: Any) -> Any:
@@ -112,6 +122,37 @@ def test_a_watcher_sees_what_they_may_see(serve: Any, world: Any) -> None:
     serve(scenario)
 
 
+def test_a_watch_names_nothing_of_a_vhost_whose_permission_is_gone(world: Any) -> None:
+    host = world.lead(1, "orders")
+    activity = ActivityStatus("watermark", host.queue.group, 5, (1.0, 1.0, 1.0))
+    row = ConnectionFlow("n1/1/5", "a -> b", "", "n1", "app", "/", "flow", activity)
+    cause = CauseStatus("n2/1/1", "connection", "c -> d", "n2", "eve", "/", "orders", 9, 9, 1, 1, 1)
+    group = host.queue.group
+    queue = QueueFlow("/", "orders", group, "n1")
+    states = {
+        ("connection", row.id): FlowState("flow", "watermark", group, "", row, causes=(cause,)),
+        ("queue", str(group)): FlowState("flow", "watermark", group, queue=queue),
+    }
+    seen: set[str] = {"/"}
+    viewer = Viewer("app", False, lambda vhost: vhost in seen)
+    teller = FlowNotifier(flow.WatchFlowRequest(), world.catalog)
+    told = teller.news(FlowSnapshot(states), viewer)
+    assert told is not None
+    assert {change.WhichOneof("subject") for change in told.changes} == {"connection", "queue"}
+    seen.clear()
+    told = teller.news(FlowSnapshot(states), viewer)
+    assert told is not None
+    [change] = told.changes
+    shown = change.connection
+    assert (shown.id, shown.vhost, shown.queue, change.limit) == (row.id, "", "", "watermark")
+    assert list(change.causes) == []
+    assert teller.news(FlowSnapshot(states), viewer) is None
+    named = FlowNotifier(flow.WatchFlowRequest(vhost="/"), world.catalog)
+    nothing = named.news(FlowSnapshot(states), viewer)
+    assert nothing is not None
+    assert list(nothing.changes) == []
+
+
 @pytest.mark.parametrize(
     ("request_", "code", "field"),
     [
@@ -164,6 +205,41 @@ def test_a_watch_takes_a_tag_and_ends_with_its_user(serve: Any, world: Any, meth
     serve(scenario)
 
 
+@pytest.mark.parametrize(
+    ("method", "request_"),
+    [
+        ("WatchFlow", flow.WatchFlowRequest(without_queues=True)),
+        ("WatchAlarms", flow.WatchAlarmsRequest.FromString(b"\x08\x01")),  # a later version's
+    ],
+)
+def test_a_watch_takes_no_room_of_the_requests_of_others(
+    serve: Any, world: Any, method: str, request_: Any
+) -> None:
+
+    async def scenario(client: Any) -> None:
+        streams = [client.watch(method, request_) for _ in range(3)]
+        for stream in streams:
+            await stream.read()
+        assert client.server._room.octets == 0
+        assert client.server._room._by_address == {}
+        for stream in streams:
+            stream.cancel()
+
+    serve(scenario)
+
+
+def test_a_watch_is_counted_before_it_waits_for_anything(
+    serve: Any, world: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(watching, "WATCHES_MAX", 0)
+
+    async def scenario(client: Any) -> None:
+        error = await ended(client.watch("WatchFlow", flow.WatchFlowRequest(vhost="unknown")))
+        assert (error.code, error.reason) == ("RESOURCE_EXHAUSTED", "TOO_MANY_WATCHES")
+
+    serve(scenario)
+
+
 @pytest.mark.parametrize("method", ["WatchFlow", "WatchAlarms"])
 def test_there_is_a_bound_and_what_was_cancelled_counts_no_more(
     serve: Any, world: Any, method: str, monkeypatch: pytest.MonkeyPatch
@@ -205,6 +281,24 @@ def test_a_node_that_stops_ends_its_watches(serve: Any, world: Any, method: str)
     serve(scenario)
 
 
+def test_a_watch_that_is_being_told_something_when_its_node_stops_ends(
+    fake_node: Any, board: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(alarms, "ALARM_LOOK_MS", 0)
+
+    async def scenario() -> None:
+        watches = watching.Watches(fake_node.view)
+        watch = alarms.AlarmWatching(AlarmWatch(board, str), watches)
+        stream = watch.stream(Caller("guest", ("administrator",)), flow.WatchAlarmsRequest())
+        await anext(stream)
+        watches.stop("the node is stopping")
+        with pytest.raises(CallError, match="the node is stopping"):
+            async with asyncio.timeout(5):
+                await anext(stream)
+
+    asyncio.run(scenario())
+
+
 @pytest.mark.parametrize("method", ["WatchFlow", "WatchAlarms"])
 def test_where_nothing_changes_there_is_a_heartbeat(
     serve: Any, world: Any, method: str, monkeypatch: pytest.MonkeyPatch
@@ -232,44 +326,47 @@ def connection(number: int, limit: str = "credit", state: str = "flow") -> Any:
 
 
 def test_what_changed_several_times_is_told_once_as_it_is_now(fake_node: Any) -> None:
-    teller = FlowTeller(flow.WatchFlowRequest(), fake_node.view)
-    first = teller.news(Picture(dict([connection(1), connection(2)])), EVERYBODY)
+    teller = FlowNotifier(flow.WatchFlowRequest(), fake_node.view)
+    first = teller.news(FlowSnapshot(dict([connection(1), connection(2)])), EVERYBODY)
     assert first is not None
     assert len(first.changes) == 2
     # Meanwhile: 1 ran and stopped again, 2 has another limit, 3 came and went.
-    message = teller.news(Picture(dict([connection(1), connection(2, "account")])), EVERYBODY)
+    message = teller.news(FlowSnapshot(dict([connection(1), connection(2, "account")])), EVERYBODY)
     assert message is not None
     assert [(change.connection.name, change.limit) for change in message.changes] == [
         ("c2", "account")
     ]
-    assert teller.news(Picture(dict([connection(1), connection(2, "account")])), EVERYBODY) is None
+    assert (
+        teller.news(FlowSnapshot(dict([connection(1), connection(2, "account")])), EVERYBODY)
+        is None
+    )
 
 
 def test_messages_are_bounded_and_all_is_told(
     fake_node: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(flow_watching, "WATCH_CHANGES", 3)
-    teller = FlowTeller(flow.WatchFlowRequest(), fake_node.view)
+    teller = FlowNotifier(flow.WatchFlowRequest(), fake_node.view)
 
-    def told(picture: Picture) -> list[tuple[int, bool]]:
+    def told(picture: FlowSnapshot) -> list[tuple[int, bool]]:
         found = []
         while (message := teller.news(picture, EVERYBODY)) is not None:
             found.append((len(message.changes), message.snapshot_complete))
         return found
 
-    everyone = Picture(dict(connection(number) for number in range(7)))
+    everyone = FlowSnapshot(dict(connection(number) for number in range(7)))
     assert told(everyone) == [(3, False), (3, False), (1, True)]
-    assert told(Picture(dict([connection(0)]))) == [(3, False), (3, False)]
-    assert told(Picture()) == [(1, False)]
+    assert told(FlowSnapshot(dict([connection(0)]))) == [(3, False), (3, False)]
+    assert told(FlowSnapshot()) == [(1, False)]
 
 
 def test_nodes_that_are_missing_are_news_of_their_own(fake_node: Any) -> None:
-    teller = FlowTeller(flow.WatchFlowRequest(), fake_node.view)
-    assert teller.news(Picture(), EVERYBODY) is not None
-    message = teller.news(Picture({}, ("n2",), 3), EVERYBODY)
+    teller = FlowNotifier(flow.WatchFlowRequest(), fake_node.view)
+    assert teller.news(FlowSnapshot(), EVERYBODY) is not None
+    message = teller.news(FlowSnapshot({}, ("n2",), 3), EVERYBODY)
     assert message is not None
     assert (list(message.missing_nodes), message.left_out) == (["n2"], 3)
-    assert teller.news(Picture({}, ("n2",), 3), EVERYBODY) is None
+    assert teller.news(FlowSnapshot({}, ("n2",), 3), EVERYBODY) is None
 
 
 # Alarms

@@ -13,9 +13,8 @@ from grpc_status import rpc_status
 from tests.broker.gateways.grpc.backup_world import ADMIN, BackupWorld
 
 from headrace_broker.codecs.batch import batch_count, encode_batch, message_body
-from headrace_broker.core.queue.command import encode_purge
-from headrace_broker.gateways.grpc import backup as module
-from headrace_broker.gateways.grpc.pb import backup_pb2 as pb
+from headrace_broker.core.queue.command.command import encode_purge
+from headrace_broker.gateways.grpc.backup import backup as module
 from headrace_broker.model.limits import (
     BACKUP_CHUNK_MESSAGES_MAX,
     BACKUP_CHUNK_OCTETS_MAX,
@@ -26,7 +25,8 @@ from headrace_broker.model.limits import (
     STREAM_BATCH_MESSAGES_MAX,
 )
 from headrace_broker.model.message import Publish
-from headrace_broker.runtime.backup_chunk import read_heads
+from headrace_broker.runtime.backup.chunk import read_heads
+from headrace_protos.broker.v1 import backup_pb2 as pb
 
 Backing = Callable[[BackupWorld], Coroutine[Any, Any, None]]
 PURGER = 1 << 40
@@ -240,7 +240,7 @@ def test_reading_within_no_bounds_is_refused(backup) -> None:
         ):
             [field] = fields
             wanted = ("INVALID_ARGUMENT", "INVALID_FIELD", field)
-            assert await refusal(world.read(point, **fields)) == wanted
+            assert await refusal(world.read(point, "guest", **fields)) == wanted
         assert (await refusal(world.read("1-12345")))[1] == "UNKNOWN_POINT"
         assert (await refusal(world.read("7-1")))[1] == "NODE_SILENT"
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+import grpc
 import pytest
+from tests.broker.gateways.grpc.backup.test_backup import Backing, refusal
 from tests.broker.gateways.grpc.backup_world import BackupWorld
-from tests.broker.gateways.grpc.test_backup import Backing, refusal
 
-from headrace_broker.gateways.grpc.pb import backup_pb2 as pb
 from headrace_broker.model.definition import Permission
+from headrace_protos.broker.v1 import backup_pb2 as pb
 
 OPENING = pb.RestoreRequest(open=pb.RestoreOpen(vhost="/", queue="work", restore_id="r1"))
 
@@ -59,5 +60,68 @@ def test_a_queue_that_is_not_there_is_refused_alike_without_a_permission(serve) 
         world.broker.rules.guarded = True
         wanted = ("PERMISSION_DENIED", "ACCESS_REFUSED", "")
         assert await refusal(world.open_point(queue="absent")) == wanted
+
+    run(serve, scenario)
+
+
+ALL = dict.fromkeys(("configure", "write", "read"), ".*")
+UNKNOWN = ("NOT_FOUND", "UNKNOWN_POINT", "")
+DENIED = ("PERMISSION_DENIED", "ACCESS_REFUSED", "")
+
+
+def guarded(world: BackupWorld) -> None:
+    """Guard the catalog, and let two administrators read the queue."""
+    world.broker.rules.guarded = True
+    world.broker.users.add("other")
+    for user in ("guest", "other"):
+        world.broker.rules.put_permission(Permission(user, "/", **ALL))
+
+
+async def answer(call: Any) -> str:
+    """Return what a refused call says."""
+    with pytest.raises(grpc.aio.AioRpcError) as failure:
+        await call
+    return f"{failure.value.code().name}: {failure.value.details()}"
+
+
+def test_a_point_is_for_the_user_who_opened_it(serve) -> None:
+    async def scenario(world: BackupWorld) -> None:
+        guarded(world)
+        point = (await world.open_point()).point
+        guessed = f"{point}0"
+        assert await refusal(world.read(point, "other")) == UNKNOWN
+        keep = pb.KeepPointRequest(point=point, done_id=2)
+        assert await refusal(world.call("Keep", keep, "other")) == UNKNOWN
+        absent = await answer(world.read(guessed, "other"))
+        assert await answer(world.read(point, "other")) == absent
+        keep_guessed = pb.KeepPointRequest(point=guessed, done_id=2)
+        absent = await answer(world.call("Keep", keep_guessed, "other"))
+        assert await answer(world.call("Keep", keep, "other")) == absent
+        for name in (point, guessed):  # neither tells whether there is such a point
+            await world.call("Close", pb.ClosePointRequest(point=name), "other")
+        assert len(await world.read(point)) == 1
+        assert world.points.count == 1
+
+    run(serve, scenario)
+
+
+def test_a_point_is_judged_at_each_call_by_permissions_as_of_then(serve) -> None:
+    async def scenario(world: BackupWorld) -> None:
+        guarded(world)
+        point = (await world.open_point()).point
+        world.broker.rules.drop_permission(Permission("guest", "/", **ALL))
+        assert await refusal(world.read(point)) == DENIED
+        assert await refusal(world.call("Keep", pb.KeepPointRequest(point=point))) == DENIED
+        assert await refusal(world.call("Close", pb.ClosePointRequest(point=point))) == DENIED
+        world.broker.rules.put_permission(Permission("guest", "/", ".*", ".*", "^other$"))
+        assert await refusal(world.read(point)) == DENIED
+        assert await answer(world.read(point)) == (
+            "PERMISSION_DENIED: read access to queue 'work' in vhost '/' refused for user 'guest': "
+            "the permission was taken away"
+        )
+        world.broker.rules.put_permission(Permission("guest", "/", **ALL))
+        assert len(await world.read(point)) == 1
+        await world.call("Close", pb.ClosePointRequest(point=point))
+        assert world.points.count == 0
 
     run(serve, scenario)

@@ -16,9 +16,8 @@ from tests.broker.gateways.grpc.lease_world import TTL, World, name
 from headrace_broker.catalog.event import PermissionChanged
 from headrace_broker.codecs.batch import batch_count, message_body
 from headrace_broker.codecs.column_block import ColumnBlock, Schema, decode_columns
-from headrace_broker.core.queue.queue_machine import MACHINE_VERSION
-from headrace_broker.gateways.grpc import leasing as module
-from headrace_broker.gateways.grpc.pb import lease_pb2 as pb
+from headrace_broker.core.queue.machine.queue_machine import MACHINE_VERSION
+from headrace_broker.gateways.grpc.lease import leasing as module
 from headrace_broker.model.definition import Permission
 from headrace_broker.model.limits import (
     LEASE_CHUNK_MESSAGES_MAX,
@@ -29,6 +28,7 @@ from headrace_broker.model.limits import (
     LEASE_OCTETS_MAX,
     LEASES_MAX,
 )
+from headrace_protos.broker.v1 import lease_pb2 as pb
 
 END: Any = grpc.aio.EOF  # type: ignore[attr-defined]  # not in the stubs
 
@@ -341,6 +341,10 @@ def test_what_is_bounded_is_refused_beyond(lease, monkeypatch) -> None:
         assert await reason(world.lease(LEASES_MAX + 1)) == too_many
         monkeypatch.setattr(module, "LEASE_FETCHES_MAX", 0)
         assert await reason(world.fetch(1)) == ("RESOURCE_EXHAUSTED", "TOO_MANY_FETCHES")
+        request = pb.FetchLeaseRequest(name=name(queue="unknown"), epoch=1, lease=1)
+        call = world.stub.Fetch(request, metadata=world.served.GUEST)
+        refused = await reason(call.read())  # before the catalog is waited for
+        assert refused == ("RESOURCE_EXHAUSTED", "TOO_MANY_FETCHES")
         assert LEASE_FETCHES_MAX > 0
 
     lease(scenario)

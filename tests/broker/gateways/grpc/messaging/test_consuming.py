@@ -10,9 +10,13 @@ import pytest
 from tests.broker.gateways.grpc.consumer import Consumer, accepted, bodies, publish
 from tests.broker.gateways.grpc.publisher import failed, pairs, until
 
-from headrace_broker.gateways.grpc import consuming, stream_control
-from headrace_broker.gateways.grpc.pb.message_pb2 import Properties, Range
-from headrace_broker.gateways.grpc.pb.messaging_pb2 import (
+from headrace_broker.gateways.grpc.messaging import consuming, stream_control
+from headrace_broker.gateways.grpc.values.properties import encode_properties
+from headrace_broker.model.limits import MESSAGE_BYTES_WHOLE, STREAM_CREDIT_MAX
+from headrace_broker.model.stats import CLIENT_FIGURES
+from headrace_broker.runtime.contract.port import ACCEPT, MODIFY_FAILED, REJECT, RELEASE
+from headrace_protos.broker.v1.message_pb2 import Properties, Range
+from headrace_protos.broker.v1.messaging_pb2 import (
     Cancel,
     ConsumeOpen,
     ConsumeRequest,
@@ -20,11 +24,7 @@ from headrace_broker.gateways.grpc.pb.messaging_pb2 import (
     Outcome,
     Settle,
 )
-from headrace_broker.gateways.grpc.pb.value_pb2 import Table, Value
-from headrace_broker.gateways.grpc.properties import encode_properties
-from headrace_broker.model.limits import STREAM_CREDIT_MAX
-from headrace_broker.model.stats import CLIENT_FIGURES
-from headrace_broker.runtime.port import ACCEPT, MODIFY_FAILED, REJECT, RELEASE
+from headrace_protos.broker.v1.value_pb2 import Table, Value
 
 
 @pytest.fixture
@@ -469,3 +469,21 @@ def test_what_passes_a_consumer_is_counted_as_on_a_channel(serve, broker, queue)
         assert {name: count for name, count in counts.items() if count} == {"deliver": 3, "ack": 2}
 
     serve(scenario)
+
+
+def test_message_that_is_too_large_for_grpc_ends_the_stream_and_stays(serve, queue) -> None:
+    publish(queue, b"1", bytes(MESSAGE_BYTES_WHOLE + 1), b"3")
+
+    async def scenario(served) -> None:
+        consumer = await Consumer(served, credit=Credit(messages=3)).open()
+        assert bodies(await consumer.receive(1)) == [b"1"]
+        failure, info, _ = await failed(consumer.call)
+        assert failure.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+        assert info.reason == "MESSAGE_TOO_LARGE"
+        assert failure.details() == (
+            f"the next message has a body of {MESSAGE_BYTES_WHOLE + 1} octets; over gRPC a message "
+            f"has at most {MESSAGE_BYTES_WHOLE}: consume it over AMQP"
+        )
+
+    serve(scenario)
+    assert [number for operation, number in queue.settled if operation == RELEASE] == [2]

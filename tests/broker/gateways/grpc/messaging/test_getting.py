@@ -6,8 +6,9 @@ import grpc
 import pytest
 from tests.broker.gateways.grpc.consumer import bodies, publish
 
-from headrace_broker.gateways.grpc.pb.messaging_pb2 import GetRequest
-from headrace_broker.runtime.port import ACCEPT
+from headrace_broker.model.limits import MESSAGE_BYTES_WHOLE
+from headrace_broker.runtime.contract.port import ACCEPT
+from headrace_protos.broker.v1.messaging_pb2 import GetRequest
 
 
 @pytest.fixture
@@ -66,3 +67,15 @@ def test_a_get_stops_at_its_octets(serve, queue) -> None:
 
     serve(scenario)
     assert len(queue.ready) == 1
+
+
+def test_a_get_of_what_is_too_large_for_grpc_is_refused_and_settles_nothing(serve, queue) -> None:
+    publish(queue, bytes(MESSAGE_BYTES_WHOLE + 1))
+
+    async def scenario(served) -> None:
+        with pytest.raises(grpc.aio.AioRpcError, match="consume it over AMQP") as failure:
+            await served.messaging.Get(GetRequest(vhost="/", queue="q"), metadata=served.GUEST)
+        assert failure.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+
+    serve(scenario)
+    assert ACCEPT not in [operation for operation, _ in queue.settled]

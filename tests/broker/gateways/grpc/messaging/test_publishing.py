@@ -8,16 +8,18 @@ import grpc
 import pytest
 from tests.broker.gateways.grpc.publisher import Stream, bodies, message, pairs, until
 
+from headrace_broker.catalog.event import BindingAdded
 from headrace_broker.codecs.batch import message_properties
-from headrace_broker.gateways.grpc.pb.message_pb2 import Properties
-from headrace_broker.gateways.grpc.pb.messaging_pb2 import PublishRequest
-from headrace_broker.gateways.grpc.pb.value_pb2 import Array, Table, Value
+from headrace_broker.model.definition import Binding
 from headrace_broker.model.flow import LIMIT_MEMORY
 from headrace_broker.model.limits import (
     MESSAGE_BYTES_MAX,
     STREAM_WINDOW_MESSAGES,
 )
 from headrace_broker.model.stats import CLIENT_FIGURES
+from headrace_protos.broker.v1.message_pb2 import Properties
+from headrace_protos.broker.v1.messaging_pb2 import PublishRequest
+from headrace_protos.broker.v1.value_pb2 import Array, Table, Value
 
 
 def test_a_batch_is_published_and_confirmed_as_a_range(serve, broker) -> None:
@@ -139,6 +141,31 @@ def test_a_wrong_message_is_refused_and_those_around_it_are_not(
         assert text in refusals[0].text
         done = [pair for each in found for pair in pairs(each.confirmed.ranges)]
         assert sorted(done) == [(1, 1), (3, 3)]
+
+    serve(scenario)
+    assert bodies(queue) == [b"a", b"b"]
+
+
+def test_a_message_whose_route_costs_too_much_is_refused_alone(serve, broker) -> None:
+    queue = broker.add_queue("q")
+    broker.add_queue("r")
+    patterns = ["#.a." * 62 + f"w{number}" for number in range(900)]
+    bindings = [Binding("/", "amq.topic", "queue", "r", each) for each in patterns]
+    bindings.append(Binding("/", "amq.topic", "queue", "q", "k"))
+    broker.router.on_events([BindingAdded(each) for each in bindings])
+    keys = [".".join("a" * 126) + f".{number}" for number in range(32)]
+    copies = Value(array=Array(values=[Value(string=key) for key in keys]))
+    costly = message(b"c", properties=Properties(headers=Table(fields={"CC": copies})))
+
+    async def scenario(served) -> None:
+        target = {"exchange": "amq.topic", "routing_key": "k"}
+        stream = await Stream(served, **target, confirms=True).open()
+        await stream.send(message(b"a"), costly, message(b"b"), costly)
+        found = await stream.end()
+        refusals = [each.refused for each in found if each.HasField("refused")]
+        assert sorted(pair for each in refusals for pair in pairs(each.ranges)) == [(2, 2), (4, 4)]
+        assert {each.reason for each in refusals} == {"PRECONDITION_FAILED"}
+        assert "takes more than 524288 steps" in refusals[0].text
 
     serve(scenario)
     assert bodies(queue) == [b"a", b"b"]

@@ -9,11 +9,11 @@ from typing import Any
 import grpc
 import pytest
 
-from headrace_broker.config_tls import TlsSection
-from headrace_broker.gateways.grpc.authentication import authenticate
-from headrace_broker.gateways.grpc.errors import CallError
-from headrace_broker.runtime.audit import ACTOR
-from headrace_broker.runtime.tls import ServerTls
+from headrace_broker.config.tls import TlsSection
+from headrace_broker.gateways.grpc.server.authentication import authenticate
+from headrace_broker.gateways.grpc.server.errors import CallError
+from headrace_broker.runtime.security.audit import ACTOR
+from headrace_broker.runtime.security.tls import ServerTls
 
 
 class Call:

@@ -6,8 +6,8 @@ import grpc
 import pytest
 
 from headrace_broker.catalog.result import UpgradePending
-from headrace_broker.gateways.grpc.desk import done
-from headrace_broker.gateways.grpc.errors import from_amqp
+from headrace_broker.gateways.grpc.server.errors import from_amqp
+from headrace_broker.gateways.grpc.server.lookup import done
 from headrace_broker.model.reply_code import PRECONDITION_FAILED, UpgradePendingError
 
 TEXT = "node 'n3' runs an older version: upgrade it first"

@@ -15,17 +15,32 @@ from grpc_reflection.v1alpha.reflection_pb2 import ServerReflectionRequest
 from grpc_reflection.v1alpha.reflection_pb2_grpc import ServerReflectionStub
 from grpc_status import rpc_status
 from tests.broker.gateways.grpc.publisher import Stream, until
+from tests.broker.gateways.grpc.stranger import Stranger
 
-from headrace_broker.gateways.grpc import messaging, request_gate
-from headrace_broker.gateways.grpc.authentication import parse_peer
-from headrace_broker.gateways.grpc.call import Admission
-from headrace_broker.gateways.grpc.pb.lease_pb2 import (
+from headrace_broker.flow.call_turns import CallClient
+from headrace_broker.gateways.grpc.messaging import messaging
+from headrace_broker.gateways.grpc.server import request_gate
+from headrace_broker.gateways.grpc.server.authentication import parse_peer
+from headrace_broker.gateways.grpc.server.call import Admission
+from headrace_broker.gateways.grpc.server.server import GrpcServer
+from headrace_broker.model.limits import (
+    CALL_STEP_US,
+    CALLS_WAITING_MAX,
+    CATALOG_COMMAND_OCTETS_MAX,
+    GRPC_OPEN_READS_MAX,
+    GRPC_REQUEST_OCTETS_MAX,
+)
+from headrace_protos.broker.v1.lease_pb2 import (
     DescribeGroupsRequest,
     GroupName,
     LeaseRequest,
 )
-from headrace_broker.gateways.grpc.pb.messaging_pb2 import ConsumeRequest, GetRequest
-from headrace_broker.gateways.grpc.server import GrpcServer
+from headrace_protos.broker.v1.messaging_pb2 import (
+    ConsumeRequest,
+    GetRequest,
+    PublishOpen,
+    PublishRequest,
+)
 from headrace_raftlog.model.histogram import Histogram
 
 
@@ -144,20 +159,7 @@ def test_a_stream_that_says_nothing_counts_and_ends(serve, monkeypatch) -> None:
     serve(scenario)
 
 
-class Stranger:
-    """The context of a call that nobody has logged in for."""
-
-    def __init__(self, address: str) -> None:
-        self.address = address
-
-    def peer(self) -> str:
-        return f"ipv4:{self.address}:5001"
-
-    async def abort(self, code, *details) -> None:
-        raise ConnectionRefusedError(code)
-
-
-def test_requests_without_a_log_in_are_read_a_few_at_a_time(monkeypatch) -> None:
+def test_a_request_without_a_log_in_that_takes_long_gives_way_to_others(monkeypatch) -> None:
     monkeypatch.setattr(request_gate, "GRPC_OPEN_READS_MAX", 3)
     monkeypatch.setattr(request_gate, "GRPC_OPEN_READS_PER_ADDRESS", 2)
 
@@ -169,24 +171,42 @@ def test_requests_without_a_log_in_are_read_a_few_at_a_time(monkeypatch) -> None
 
         async def read(address: str, requests) -> bytes:
             context: Any = Stranger(address)
-            found: bytes = await anext(reads.read(requests, context))
+            found: bytes = await anext(reads.read(requests, context, lambda octets: octets))
             return found
 
-        async with asyncio.TaskGroup() as group:
-            stalled = [group.create_task(read("10.0.0.1", nothing())) for _ in range(2)]
+        stalled = []
+        for address in ("10.0.0.1", "10.0.0.1", "10.0.0.2"):
+            stalled.append(asyncio.create_task(read(address, nothing())))
             await asyncio.sleep(0)
-            with pytest.raises(ConnectionRefusedError, match="RESOURCE_EXHAUSTED"):
-                await read("10.0.0.1", one())
-            assert await read("10.0.0.2", one()) == b"request"
-            stalled.append(group.create_task(read("10.0.0.2", nothing())))
-            await asyncio.sleep(0)
-            with pytest.raises(ConnectionRefusedError, match="RESOURCE_EXHAUSTED"):
-                await read("10.0.0.3", one())
-            for task in stalled:
-                task.cancel()
-        assert await read("10.0.0.1", one()) == b"request"
+        assert reads.places.taken == 3
+        assert await read("10.0.0.3", one()) == b"request"
+        with pytest.raises(ConnectionRefusedError, match="RESOURCE_EXHAUSTED"):
+            await stalled[0]
+        assert (reads.places.of("10.0.0.1"), reads.places.of("10.0.0.2")) == (1, 1)
+        stalled.append(asyncio.create_task(read("10.0.0.2", nothing())))
+        await asyncio.sleep(0)
+        assert await read("10.0.0.2", one()) == b"request"
+        with pytest.raises(ConnectionRefusedError, match="RESOURCE_EXHAUSTED"):
+            await stalled[2]
+        for task in stalled:
+            task.cancel()
+        await asyncio.gather(*stalled, return_exceptions=True)
+        assert reads.places.taken == 0
 
     asyncio.run(scenario())
+
+
+def test_health_is_told_while_others_send_no_request(serve) -> None:
+    async def scenario(served) -> None:
+        check = served.channel.stream_unary("/grpc.health.v1.Health/Check")
+        calls = [check(nothing()) for _ in range(3 * GRPC_OPEN_READS_MAX)]
+        await until(lambda: any(call.done() for call in calls))
+        answer = await HealthStub(served.channel).Check(HealthCheckRequest())
+        assert answer.status == HealthCheckResponse.SERVING
+        for call in calls:
+            call.cancel()
+
+    serve(scenario)
 
 
 def test_a_request_without_a_log_in_that_takes_too_long_is_refused(serve, monkeypatch) -> None:
@@ -199,6 +219,115 @@ def test_a_request_without_a_log_in_that_takes_too_long_is_refused(serve, monkey
             "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo"
         )
         assert await reflected(nothing()).code() is grpc.StatusCode.OK
+
+    serve(scenario)
+
+
+def test_past_the_bound_of_calls_that_wait_all_but_probes_are_refused(serve) -> None:
+    async def scenario(served) -> None:
+        turns = served.server._turns.turns
+        await HealthStub(served.channel).Check(HealthCheckRequest())
+        turns._call_later = lambda seconds, callback: None
+        turns.took(CallClient(), CALL_STEP_US + 1)  # a pause without an end
+        turns.waiting = CALLS_WAITING_MAX
+        call = served.messaging.Get(GetRequest(vhost="/", queue="q"), metadata=served.GUEST)
+        error, info, _ = await refusal(call)
+        assert error.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+        assert info.reason == "TOO_MANY_CALLS"
+        stream = served.messaging.Publish(metadata=served.GUEST)
+        assert await stream.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+        await HealthStub(served.channel).Check(HealthCheckRequest())
+        assert turns.refused == 2
+
+    serve(scenario)
+
+
+def test_a_request_keeps_no_place_when_the_one_it_takes_is_over_in_the_same_turn(
+    monkeypatch,
+) -> None:
+    monkeypatch.setattr(request_gate, "GRPC_OPEN_READS_PER_ADDRESS", 1)
+
+    async def one():
+        yield b"request"
+
+    async def scenario() -> None:
+        reads = request_gate.OpenReads()
+        async with asyncio.timeout(None) as over:
+            await asyncio.sleep(0)
+        assert reads.places.take("10.0.0.1", over) is None
+        context: Any = Stranger("10.0.0.1")
+        requests = reads.read(one(), context, lambda octets: octets)
+        assert await anext(requests) == b"request"
+        assert reads.places.taken == 0
+
+    asyncio.run(scenario())
+
+
+def test_a_request_that_has_come_is_not_late_while_its_call_waits_for_its_turn(serve) -> None:
+    async def scenario(served) -> None:
+        turns, room = served.server._turns.turns, served.server._room
+        sends: asyncio.Future[GetRequest] = asyncio.get_running_loop().create_future()
+        ends = []
+
+        async def requests():
+            yield (await sends).SerializeToString()
+
+        method = "/headrace.broker.v1.Messaging/Get"
+        call = served.channel.stream_unary(method)(requests(), metadata=served.GUEST)
+        await until(lambda: room._readings)
+        [reading] = room._readings
+        later, turns._call_later = turns._call_later, lambda _, callback: ends.append(callback)
+        turns.took(CallClient(), CALL_STEP_US + 1)  # a pause that ends when it is told to
+        sends.set_result(GetRequest(vhost="/", queue="unknown"))
+        await until(reading._waits.done)
+        reading._due()  # its time is over
+        await until(lambda: ends)
+        turns._call_later = later  # further pauses, on a busy machine, end by themselves
+        ends.pop()()
+        error, info, _ = await refusal(call)
+        assert (error.code(), info.reason) == (grpc.StatusCode.NOT_FOUND, "NOT_FOUND")
+        assert room.octets == 0
+
+    serve(scenario)
+
+
+def test_a_request_that_is_too_large_for_a_call_is_refused(serve) -> None:
+    async def scenario(served) -> None:
+        name = "q" * CATALOG_COMMAND_OCTETS_MAX
+        call = served.messaging.Get(GetRequest(vhost="/", queue=name), metadata=served.GUEST)
+        error, info, _ = await refusal(call)
+        assert error.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+        assert info.reason == "REQUEST_TOO_LARGE"
+        assert served.server._room.octets == 0
+
+    serve(scenario)
+
+
+def test_a_request_that_is_too_large_is_refused_before_it_is_parsed(serve) -> None:
+    async def scenario(served) -> None:
+        get = served.channel.unary_unary("/headrace.broker.v1.Messaging/Get")
+        broken = b"\x0f" * (GRPC_REQUEST_OCTETS_MAX + 1)
+        error, info, _ = await refusal(get(broken, metadata=served.GUEST))
+        assert error.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+        assert info.reason == "REQUEST_TOO_LARGE"
+        consume = served.channel.stream_stream("/headrace.broker.v1.Messaging/Consume")
+        stream = consume(metadata=served.GUEST)
+        await stream.write(broken)
+        assert await stream.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+
+    serve(scenario)
+
+
+def test_a_batch_of_too_many_objects_is_refused_before_it_is_parsed(serve) -> None:
+    async def scenario(served) -> None:
+        publish = served.channel.stream_stream("/headrace.broker.v1.Messaging/Publish")
+        stream = publish(metadata=served.GUEST)
+        await stream.write(PublishRequest(open=PublishOpen(vhost="/")).SerializeToString())
+        await stream.read()
+        messages = b"\x12\x00" * (64 << 10)
+        await stream.write(b"\x12\x80\x80\x08" + messages + b"\x0f")  # the end is no field
+        assert await stream.code() is grpc.StatusCode.INVALID_ARGUMENT
+        assert "fields in its messages" in await stream.details()
 
     serve(scenario)
 
@@ -321,7 +450,8 @@ def test_a_taken_port_is_an_error_at_start(serve) -> None:
         with socket.create_server(("127.0.0.1", 0)) as taken:
             port = taken.getsockname()[1]
             server = GrpcServer([], lambda: "", 1024, Admission(served.broker, lambda: ""))
-            with pytest.raises(OSError, match=f"gRPC cannot listen on 127.0.0.1:{port}"):
+            problem = f"gRPC cannot listen on 127.0.0.1:{port}: address already in use"
+            with pytest.raises(OSError, match=problem):
                 await server.start((f"127.0.0.1:{port}", None))
             await server.stop()
 

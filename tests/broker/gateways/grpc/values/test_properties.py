@@ -11,15 +11,15 @@ from hypothesis import strategies as st
 from pamqp import commands
 
 from headrace_broker.codecs.field import properties_problem
-from headrace_broker.gateways.grpc.pb.message_pb2 import Properties
-from headrace_broker.gateways.grpc.pb.value_pb2 import Array, Decimal, Table, Value
-from headrace_broker.gateways.grpc.properties import (
+from headrace_broker.gateways.grpc.values.properties import (
     PropertyMemory,
     decode_properties,
     encode_properties,
 )
-from headrace_broker.gateways.grpc.values import ValueProblemError
+from headrace_broker.gateways.grpc.values.values import ValueProblemError
 from headrace_broker.model.limits import PROPERTIES_REMEMBERED_MAX, TABLE_DEPTH_MAX
+from headrace_protos.broker.v1.message_pb2 import Properties
+from headrace_protos.broker.v1.value_pb2 import Array, Decimal, Table, Value
 
 
 def whole(bits: int, signed: bool) -> st.SearchStrategy[int]:

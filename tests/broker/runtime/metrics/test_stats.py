@@ -1,0 +1,67 @@
+"""What a real node counts over time agrees with what its queues hold."""
+
+from __future__ import annotations
+
+import asyncio
+
+from pamqp.commands import Basic as frame_properties  # noqa: N813 - a namespace of classes
+
+from headrace_broker.catalog.command import DeclareQueue
+from headrace_broker.config.configuration import Config
+from headrace_broker.model.stats import (
+    LATER,
+    NODE_FIGURES,
+    QUEUE_FIGURES,
+    VHOST_FIGURES,
+    NodeStats,
+    QueueStats,
+    Samples,
+    VhostStats,
+)
+from headrace_broker.runtime.inspect.publish_service import PublishService
+from headrace_broker.runtime.metrics.source import NodeMetrics
+from headrace_broker.runtime.metrics.stats import StatsBook
+from headrace_broker.runtime.node.node import BrokerNode
+from headrace_broker.runtime.rpc.inquiry import Stats
+
+PLAIN = b"\x00\x00"
+DELAYED: bytes = frame_properties.Properties(headers={"x-delay": 3_600_000}).marshal()
+LENGTHS = ("messages_ready", "messages_unacknowledged", LATER)
+
+
+def held(figures: tuple[str, ...], last: Samples) -> tuple[int, ...]:
+    return tuple(last[-1][figures.index(name) + 1] for name in LENGTHS)
+
+
+async def publish(node: BrokerNode, queue: str, properties: bytes) -> None:
+    route = b"\x00" + bytes([len(queue)]) + queue.encode()
+    assert await PublishService(node.broker).publish("/", route, properties, b"x", "guest")
+
+
+def test_delayed_messages_count_in_queues_vhosts_nodes_and_metrics(config: Config) -> None:
+    async def work() -> None:
+        node = BrokerNode(config, lambda error: None)
+        await node.start()
+        try:
+            await node.join()
+            for queue in ("a", "b"):
+                await node.catalog.submit(DeclareQueue("/", queue, "quorum", durable=True))
+                await publish(node, queue, DELAYED)
+            await publish(node, "a", DELAYED)
+            await publish(node, "b", PLAIN)
+            book = StatsBook(node)
+            await book.sample()
+            rows = list(book.rows(Stats(node=True, groups=None, vhosts=True)))
+            queues = [held(QUEUE_FIGURES, row.last) for row in rows if isinstance(row, QueueStats)]
+            assert sorted(queues) == [(0, 0, 2), (1, 0, 1)]
+            [vhost] = [row for row in rows if isinstance(row, VhostStats)]
+            assert held(VHOST_FIGURES, vhost.last) == (1, 0, 3)
+            [own] = [row for row in rows if isinstance(row, NodeStats)]
+            assert held(NODE_FIGURES, own.last) == (1, 0, 3)
+            assert (own.messages_ready, own.messages_later) == (1, 3)
+            counts = {each.name: each.value for each in NodeMetrics(node, book).samples()}
+            assert (counts["queue_messages_ready"], counts["queue_messages_delayed"]) == (1, 3)
+        finally:
+            await node.stop()
+
+    asyncio.run(work())
