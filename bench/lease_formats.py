@@ -27,12 +27,12 @@ from headrace_broker.codecs.batch import (
     message_properties,
     message_route,
 )
-from headrace_broker.core.queue.lease_effect import LEASE_OK
-from headrace_broker.gateways.grpc.lease_columns import LeaseColumns
-from headrace_broker.gateways.grpc.lease_rows import HEAD, LeaseBlocks, LeaseRows
-from headrace_broker.gateways.grpc.pb import export_pb2, lease_pb2
+from headrace_broker.core.queue.state.lease_effect import LEASE_OK
+from headrace_broker.gateways.grpc.lease.columns import LeaseColumns
+from headrace_broker.gateways.grpc.lease.rows import HEAD, LeaseBlocks, LeaseRows
 from headrace_broker.model.message import Publish
-from headrace_broker.runtime.leasing import Fetched
+from headrace_broker.runtime.lease.leasing import Fetched
+from headrace_protos.broker.v1 import export_pb2, lease_pb2
 
 MESSAGES: Final = 10_000
 CHUNK: Final = 5_000  # about what 1 MiB holds

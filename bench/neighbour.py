@@ -1,6 +1,6 @@
 """Measure a client that behaves beside clients that do not, on three nodes of this machine.
 
-    python bench/neighbour.py [--case channels,qos] [--seconds 6] [--port 23672] [--write]
+    python bench/neighbour.py [--case channels,qos] [--seconds 6] [--port 17672] [--write]
 
 The healthy client publishes 50 messages a second with confirms to a quorum queue and consumes
 them. All clients talk to the first node, which leads the queue.
@@ -21,7 +21,7 @@ from neighbours.hostile import CASES, Case, serve
 from peers import Headrace, PeerError
 from replication.figures import latency, machine, replace_section, table
 
-PORT: Final = 23672
+PORT: Final = 17672  # all ports of the nodes lie below those that the kernel gives to clients
 GOAL_MS: Final = 100.0
 SETTLE_SECONDS: Final = 2.0  # before anything is measured; hostile clients get going
 AFTER_SECONDS: Final = 3.0  # measured after the hostile clients have gone

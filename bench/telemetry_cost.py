@@ -16,7 +16,7 @@ from types import SimpleNamespace
 from typing import Any, Final, TypeVar
 
 from headrace_broker.codecs.column_block import ColumnBlock
-from headrace_broker.core.queue.queue_machine import QueueMachine
+from headrace_broker.core.queue.machine.queue_machine import QueueMachine
 from headrace_broker.flow.account import Ledger
 from headrace_broker.flow.activity import Activity
 from headrace_broker.flow.alarm import NodeReport
@@ -24,9 +24,10 @@ from headrace_broker.flow.flow_limits import FlowLimits
 from headrace_broker.flow.rate_history import Moves
 from headrace_broker.model.definition import QUEUE_QUORUM, Queue
 from headrace_broker.model.flow import CONNECTION, LIMIT_WATERMARK, Cause
-from headrace_broker.runtime.clock import Clock
-from headrace_broker.runtime.connection_info import ConnectionInfo
-from headrace_broker.runtime.queue_meter import QueueMeter
+from headrace_broker.runtime.contract.clock import Clock
+from headrace_broker.runtime.contract.connection_info import ConnectionInfo
+from headrace_broker.runtime.contract.traffic import Traffic
+from headrace_broker.runtime.replica.queue_meter import QueueMeter
 from headrace_broker.runtime.telemetry.edges import EdgeTaker
 from headrace_broker.runtime.telemetry.episodes import Episodes
 from headrace_broker.runtime.telemetry.sampler import SampleTaker
@@ -34,8 +35,7 @@ from headrace_broker.runtime.telemetry.schema import DEBT_EDGES, FLOW_EVENTS, SC
 from headrace_broker.runtime.telemetry.shard_log import Bounds, ShardLog
 from headrace_broker.runtime.telemetry.sources import Moment, Sources
 from headrace_broker.runtime.telemetry.telemetry import Seen, encode
-from headrace_broker.runtime.traffic import Traffic
-from headrace_raftlog.storage.files import Files
+from headrace_raftlog.storage.disk.files import Files
 
 LOOKS: Final = 10
 BOUNDS: Final = Bounds(1 << 30, 1 << 40)

@@ -13,12 +13,16 @@ from typing import Any, Final, NamedTuple
 
 from pamqp import base, commands, frame, header
 
+from neighbours import calls
+from neighbours.calls import QUEUES as MANY
+from neighbours.calls import declare_many, http_requests
 from neighbours.wire import HEADER, Wire, empty_body, heartbeat, method, publish
 
 OCTETS_AT_ONCE: Final = 64 << 10
 LARGE_OCTETS: Final = 16 << 20
 QUEUE: Final = "hostile"
 WILD_BINDINGS: Final = 300
+LEAVING_CHANNELS: Final = 2000
 
 Chunks = Iterator[bytes]
 
@@ -142,10 +146,71 @@ def _declares(port: int) -> None:
     _pour(wire, _again(declare, commands.Queue.Delete(0, "hostile-memory")))
 
 
+def _connections(port: int) -> None:
+    """Log in, open a channel and go without a word."""
+    while True:
+        wire = Wire(port)
+        wire.ask(1, commands.Channel.Open())
+        wire.close()
+
+
+def _leave(port: int) -> None:
+    """Open channels with a consumer each, and go without a word."""
+    while True:
+        wire = _opened(port)
+        once = [
+            method(commands.Channel.Open(), number)
+            + method(commands.Basic.Consume(0, QUEUE, "t"), number)
+            for number in range(2, LEAVING_CHANNELS)
+        ]
+        wire.send(b"".join(once))
+        for _ in range(2 * len(once)):
+            wire.read()
+        wire.close()
+
+
+def _unroutable(port: int) -> None:
+    wire = Wire(port)
+    wire.ask(1, commands.Channel.Open())
+    data = publish(1, "", "nowhere", b"x", mandatory=True)
+    _pour(wire, itertools.repeat(data * (OCTETS_AT_ONCE // len(data))))
+
+
+def _headers(port: int) -> None:
+    """Publish messages whose headers fill a frame to an exchange that looks at them."""
+    wire = _opened(port)
+    match: Any = {"x-match": "any", "no": "such"}
+    wire.ask(1, commands.Queue.Bind(0, QUEUE, "amq.headers", "", arguments=match))
+    headers = {f"h{number}": "x" * 100 for number in range(1000)}
+    _pour(wire, itertools.repeat(publish(1, "amq.headers", "", b"", headers=headers)))
+
+
+def _fanout(port: int) -> None:
+    """Publish to as many queues as there are many."""
+    declare_many(port)
+    wire = Wire(port)
+    wire.ask(1, commands.Channel.Open())
+    names = [f"many-{number}" for number in range(MANY)]
+    for start in range(0, MANY, 100):
+        binds = [
+            method(commands.Queue.Bind(0, name, "amq.fanout", ""), 1)
+            for name in names[start : start + 100]
+        ]
+        wire.send(b"".join(binds))
+        for _ in binds:
+            wire.read()
+    _pour(wire, itertools.repeat(publish(1, "amq.fanout", "", b"")))
+
+
+_PASSIVE: Final = commands.Queue.Declare(0, QUEUE, passive=True)
 _BIND: Final = commands.Queue.Bind(0, QUEUE, "amq.topic", "a.#.b")
 _UNBIND: Final = commands.Queue.Unbind(0, QUEUE, "amq.topic", "a.#.b")
 _CONSUME: Final = commands.Basic.Consume(0, QUEUE, "t")
 _CANCEL: Final = commands.Basic.Cancel("t")
+
+_REGEX: Final = "/api/queues?page=1&use_regex=true&name=(m|a|n|y|-)*99$"
+_PUBLISH_PATH: Final = "/api/exchanges/%2F/amq.fanout/publish"
+_PUBLISH: Final = {"properties": {}, "routing_key": "", "payload": "", "payload_encoding": "string"}
 
 CASES: Final = (
     Case("channels", "channels opened and closed", _channels),
@@ -155,6 +220,10 @@ CASES: Final = (
     Case("get", "basic.get", _repeat(commands.Basic.Get(0, QUEUE, True))),
     Case("consume", "basic.consume and basic.cancel", _repeat(_CONSUME, _CANCEL)),
     Case("tx", "tx.commit", _repeat(commands.Tx.Select(), commands.Tx.Commit())),
+    Case("rollback", "tx.rollback", _repeat(commands.Tx.Select(), commands.Tx.Rollback())),
+    Case("passive", "passive queue.declare", _repeat(_PASSIVE)),
+    Case("unroutable", "mandatory publishes to no queue", _unroutable),
+    Case("headers", "headers of 100 KiB at a headers exchange", _headers),
     Case("declare", "queues declared and deleted", _declares),
     Case("bind", "bindings made and removed", _repeat(_BIND, _UNBIND)),
     Case("acks", "acknowledgements of unknown tags", _unknown_acks),
@@ -164,10 +233,32 @@ CASES: Final = (
     Case("large", "messages of 16 MiB", _large),
     Case("guess", "wrong passwords", _guess, 4),
     Case("knock", "connections that come and go", _knock, 2),
+    Case("connections", "connections opened and lost", _connections, 2),
+    Case("leave", f"connections of {LEAVING_CHANNELS} consumers lost", _leave),
+    Case("fanout", f"publishes to {MANY} queues", _fanout),
     Case("slow", "consumers that hardly read", _slow_reader, 4),
     Case("channels8", "channels opened and closed, eight connections", _channels, 8),
     Case("qos8", "basic.qos, eight connections", _repeat(commands.Basic.Qos(0, 10)), 8),
     Case("large4", "messages of 16 MiB, four connections", _large, 4),
+    Case("grpc-describe", "gRPC: DescribeQueue", calls.describe, 4),
+    Case("grpc-list", f"gRPC: ListQueues of {MANY} queues", calls.list_queues, 2),
+    Case("grpc-why", "gRPC: Why", calls.why, 2),
+    Case("grpc-get", "gRPC: Get", calls.get, 2),
+    Case("grpc-large", "gRPC: requests of 16 MiB", calls.large, 2),
+    Case("grpc-streams", "gRPC: streams opened and ended", calls.streams, 2),
+    Case("grpc-publish", "gRPC: publishes of no octets", calls.publish, 2),
+    Case("grpc-credit", "gRPC: credit of 1", calls.credit, 2),
+    Case("http-who", "HTTP: /api/whoami", http_requests("/api/whoami"), 8),
+    Case("http-queues", f"HTTP: {MANY} queues", http_requests("/api/queues", many=True), 2),
+    Case("http-regex", "HTTP: queues by a regular expression", http_requests(_REGEX, many=True), 2),
+    Case("http-export", "HTTP: definitions", http_requests("/api/definitions", many=True), 2),
+    Case(
+        "http-metrics",
+        "HTTP: metrics by object",
+        http_requests("/metrics/per-object", many=True),
+        2,
+    ),
+    Case("http-publish", "HTTP: publishes", http_requests(_PUBLISH_PATH, "POST", _PUBLISH), 8),
 )
 
 

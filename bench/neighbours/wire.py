@@ -21,10 +21,19 @@ def method(command: base.Frame, channel: int) -> bytes:
     return data
 
 
-def publish(channel: int, exchange: str, routing_key: str, payload: bytes) -> bytes:
+def publish(
+    channel: int,
+    exchange: str,
+    routing_key: str,
+    payload: bytes,
+    mandatory: bool = False,
+    headers: Any = None,
+) -> bytes:
     """Return the frames of one message."""
-    parts = [method(commands.Basic.Publish(exchange=exchange, routing_key=routing_key), channel)]
-    parts.append(frame.marshal(header.ContentHeader(0, len(payload)), channel))
+    command = commands.Basic.Publish(0, exchange, routing_key, mandatory)
+    properties = commands.Basic.Properties(headers=headers)
+    parts = [method(command, channel)]
+    parts.append(frame.marshal(header.ContentHeader(0, len(payload), properties), channel))
     room = FRAME_MAX - 8
     parts += [
         frame.marshal(body.ContentBody(payload[start : start + room]), channel)

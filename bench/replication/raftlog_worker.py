@@ -213,6 +213,6 @@ async def _answer(
 
 def run(place: Place, connection: Connection) -> None:
     """Be one node until told to stop."""
-    logging.getLogger("headrace_raftlog").setLevel(logging.ERROR)  # peers that stop are no news
+    logging.getLogger("headrace").setLevel(logging.ERROR)  # peers that stop are no news
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(_serve(place, connection))
