@@ -43,6 +43,12 @@ class LogView:
             return self.pending[index - self.pending_first].term
         return -1
 
+    def length_of(self, index: i64) -> i64:
+        """Return how many bytes of data the entry at `index` has."""
+        if index < self.pending_first:
+            return self.log.length_of(index)
+        return len(self.pending[index - self.pending_first].data)
+
     def at_hand(self, low: i64, high: i64, bytes_max: i64) -> i64:
         """Return the index up to and without which entries from `low` can be had at once."""
         if low >= self.pending_first:
