@@ -27,12 +27,10 @@ LINK = re.compile(r"\]\(([^)\s#]+)(?:#[^)]*)?\)")
 PATH = re.compile(r"(?:[\w-]+/)*[\w-]+(?:/|\.(?:py|md|toml|proto|json|html))")
 NAME = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*(?:\(\))?")
 LOOKS_LIKE_CODE = re.compile(r"_|\.|\(\)|[a-z][A-Z]")
-# Names of the kernel and of other programs, of files that a build or a run makes, and of a
-# predecessor that a decision tells about.
+# Names of other programs, and of files that a run makes.
 FOREIGN = frozenset(
-    """
-    CLOCK_BOOTTIME TCP_USER_TIMEOUT posix_fallocate pwritev
-    """.split()
+    "BUILD_BASE StackOverflowError pushFilters retry_timeout _commits/N.json node.json "
+    "salvage.json history.json build/chaos/seed-N-nodes-M/".split()
 )
 
 
