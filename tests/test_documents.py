@@ -29,8 +29,11 @@ NAME = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*(?:\(\))?")
 LOOKS_LIKE_CODE = re.compile(r"_|\.|\(\)|[a-z][A-Z]")
 # Names of other programs, and of files that a run makes.
 FOREIGN = frozenset(
-    "BUILD_BASE StackOverflowError pushFilters retry_timeout _commits/N.json node.json "
-    "salvage.json history.json build/chaos/seed-N-nodes-M/".split()
+    [
+        *("BUILD_BASE", "StackOverflowError", "pushFilters", "retry_timeout"),
+        *("_commits/N.json", "node.json", "salvage.json", "history.json"),
+        "build/chaos/seed-N-nodes-M/",
+    ]
 )
 
 
