@@ -1,4 +1,4 @@
-"""Who may do what, whichever way it is asked for: AMQP, gRPC and HTTP all judge by this module.
+"""Authorization: AMQP, gRPC and HTTP all use this module.
 
 Which permission a method takes, and the texts, are RabbitMQ's (`rabbit_channel`, and its guide on
 access control), as are the tags: management (own connections, vhosts that one may enter),
@@ -96,29 +96,29 @@ def judge_chains(view: CatalogView) -> MayChain:
 
 
 class Caller(NamedTuple):
-    """Who asks."""
+    """Originator of a request, with its rights."""
 
     name: str
     tags: tuple[str, ...]
 
     @property
     def administers(self) -> bool:
-        """Whether all is allowed that needs no permission in a vhost."""
+        """True if everything is allowed that needs no permission in a vhost."""
         return ADMINISTRATOR in self.tags
 
     @property
     def monitors(self) -> bool:
-        """Whether all may be looked at."""
+        """True for administrators and monitoring users, who may view everything."""
         return self.administers or MONITORING in self.tags
 
     @property
     def makes_policies(self) -> bool:
-        """Whether policies may be changed, in vhosts that may be entered."""
+        """True if policies may be changed, in vhosts that may be entered."""
         return self.administers or POLICYMAKER in self.tags
 
     @property
     def manages(self) -> bool:
-        """Whether there is anything to look at but what clients may know."""
+        """True with any tag: more may be viewed than a client may see."""
         return not TAGS.isdisjoint(self.tags)
 
     def sees(self, view: CatalogView, vhost: str) -> bool:

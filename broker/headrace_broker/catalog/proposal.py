@@ -1,4 +1,4 @@
-"""What a node refuses to propose: rules that another version may have otherwise.
+"""Validation before a proposal: rules that may differ between versions.
 
 The machine applies such a command whatever it says, so that all versions agree on what is there.
 """

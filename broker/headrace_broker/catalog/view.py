@@ -1,4 +1,4 @@
-"""What the catalog holds, for everybody to read."""
+"""Read access to the content of the catalog."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a node lets a client ask for, as its configuration says."""
+"""Configured limits of a node on its clients."""
 
 from __future__ import annotations
 

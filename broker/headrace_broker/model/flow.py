@@ -1,4 +1,4 @@
-"""What flow control calls things: causes of work, limits, states of clients."""
+"""Names of flow control: causes of work, limits, states of clients."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ BLOCKED: Final = "blocked"  # an alarm keeps its publishes back
 
 @final
 class Cause:
-    """Who started a chain of work.
+    """Origin of a chain of work.
 
     Attributes:
         account: unique in the cluster for ever: a connection's id, or "NODE/KIND".

@@ -1,4 +1,4 @@
-"""What flow control can be told at run time: one table, read by all."""
+"""Limits of flow control that can be changed at run time: one table, read by all."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ class Ranges:
 
     @property
     def count(self) -> i64:
-        """How many numbers there are."""
+        """Number of numbers."""
         return count_rows(self.bounds)
 
     def append(self, first: i64, stop: i64) -> None:

@@ -1,4 +1,4 @@
-"""What nodes say of themselves and of the queues that they lead, in figures and over time."""
+"""Statistics of nodes and of the queues that they lead, current and over time."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ class ExchangeStats(msgspec.Struct, frozen=True, tag="exchange"):
 
 
 class Listener(msgspec.Struct, frozen=True):
-    """Where a node listens."""
+    """Address of a listener."""
 
     protocol: str
     host: str

@@ -67,7 +67,7 @@ class RouteStamp:
 
 @final
 class Resolution:
-    """Where a message goes.
+    """Destinations of a message.
 
     Attributes:
         known: whether the exchange exists; the default exchange always does.

@@ -1,4 +1,4 @@
-"""What a running node tells about itself; answers at once, from memory."""
+"""Status of a running node, from memory."""
 
 from __future__ import annotations
 

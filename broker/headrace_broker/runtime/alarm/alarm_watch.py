@@ -1,4 +1,4 @@
-"""What is scarce on which node, for those who watch: alarms, and the stages before them."""
+"""Memory and disk state of all nodes for watchers: alarms, and the stages before them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Key = tuple[str, str]  # node and resource
 
 
 class Scarcity(NamedTuple):
-    """How it stands with a resource of a node.
+    """State of one resource of a node.
 
     Attributes:
         node: name.
@@ -67,7 +67,7 @@ class AlarmWatch:
 
     @property
     def news(self) -> asyncio.Event:
-        """What is set when an alarm begins or ends from now on."""
+        """Event that is set when an alarm begins or ends from now on."""
         return self._news
 
     def _tell(self) -> None:

@@ -88,12 +88,12 @@ class AlarmBoard:
 
     @property
     def blocked(self) -> bool:
-        """Whether nothing may be added: publishes, dead letters, moves, replays."""
+        """True while data must not be added: publishes, dead letters, moves, replays."""
         return self.limit != NO_LIMIT
 
     @property
     def reports(self) -> Mapping[int, NodeReport]:
-        """What the nodes that are heard say, by id; this one's as well."""
+        """Reports of the nodes that are heard, by id, this one's included."""
         return self._cluster.reports
 
     def listing(self) -> list[AlarmStatus]:

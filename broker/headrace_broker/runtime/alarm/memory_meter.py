@@ -1,4 +1,4 @@
-"""How much memory this process may use, and how much of that is taken.
+"""Memory limit and memory use of this process.
 
 Where a control group limits memory, the kernel kills by what the whole group uses: that is what
 counts, whoever is in it. Several nodes in one limited group have the same figures and the same

@@ -114,7 +114,7 @@ class Garbage:
 
 
 class BodyCache(Protocol):
-    """What holds bodies that are on disk as well: `headrace_raftlog.node.node.RaftNode`."""
+    """Holder of bodies that are on disk too: `headrace_raftlog.node.node.RaftNode`."""
 
     def set_cache_bytes(self, count: int) -> None:
         """Keep no more than so many bytes of log entries in memory."""

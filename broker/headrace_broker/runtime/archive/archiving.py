@@ -1,4 +1,4 @@
-"""What a gateway asks of the archives of queues, wherever these are led."""
+"""Interface of queues' archives for gateways, wherever the queues are led."""
 
 from __future__ import annotations
 

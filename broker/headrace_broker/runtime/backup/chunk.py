@@ -24,7 +24,7 @@ HEAD_OCTETS: Final = _HEAD.size
 
 
 class Head(NamedTuple):
-    """What a queue knew of a message.
+    """State that a queue had of a message.
 
     Attributes:
         id: ascends in the order of arrival, from 1.

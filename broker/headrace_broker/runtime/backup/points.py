@@ -70,7 +70,7 @@ class NodeSilentError(Exception):
 
 
 class Point:
-    """What one reader reads.
+    """Point of one reader.
 
     Attributes:
         number: its name on this node.

@@ -106,7 +106,7 @@ class CallGate:
 
 
 class Turns:
-    """What a call, or a stream, does in turns of the loop.
+    """Turns of the event loop in which a call, or a stream, does its work.
 
     Args:
         gate: of the node.

@@ -1,4 +1,4 @@
-"""How many connections and channels users and vhosts may have open on this node.
+"""Limits on open connections and channels of users and vhosts on this node.
 
 Source: RabbitMQ's guides on virtual hosts ("Limits") and on per-user limits; texts are its own. It
 counts in the whole cluster; here each node counts its own, as it does for publish rates.

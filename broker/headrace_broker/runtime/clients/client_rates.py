@@ -1,4 +1,4 @@
-"""What passes connections, channels, exchanges and vhosts, sampled every five seconds."""
+"""Rates of connections, channels, exchanges and vhosts, sampled every five seconds."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ Rates = tuple[float, ...]
 
 
 class _Sample(NamedTuple):
-    """Where figures stood, and how many a second were added since the sample before."""
+    """Counters at a sample, and their increase a second since the previous one."""
 
     at_ms: int
     figures: Figures

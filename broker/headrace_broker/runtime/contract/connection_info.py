@@ -19,7 +19,7 @@ AMQP: Final = "AMQP 0-9-1"
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class ConnectionControl:
-    """What the node may ask of an open client connection."""
+    """Operations of the node on an open client connection."""
 
     @abstractmethod
     def shut_down(self, reason: str) -> None:

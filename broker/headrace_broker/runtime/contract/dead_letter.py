@@ -47,7 +47,7 @@ class DeadLetter:
 
     @property
     def octets(self) -> i64:
-        """What it takes of a bound on octets."""
+        """Bytes that it counts against a bound."""
         return len(self.route) + len(self.properties) + len(self.body)
 
 

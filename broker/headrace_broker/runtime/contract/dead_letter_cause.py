@@ -1,4 +1,4 @@
-"""Who is charged for messages that die: who sent the command that made them."""
+"""Account that is charged for dead messages: that of the session whose command made them."""
 
 from __future__ import annotations
 

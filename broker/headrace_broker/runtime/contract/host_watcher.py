@@ -1,4 +1,4 @@
-"""What a queue's replica asks of its node and tells it."""
+"""Interface between a queue's replica and its node."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from headrace_broker.runtime.contract.dead_letter import DeadLetter
 
 @final
 class Configuration:
-    """What a queue is to be from now on.
+    """Effective settings of a queue.
 
     Attributes:
         version: of its machine: the highest that all its members know.

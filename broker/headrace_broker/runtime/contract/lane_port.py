@@ -1,4 +1,4 @@
-"""How the two ends of a session reach each other, on one node or across two."""
+"""Interface between the two ends of a session, on one node or across two."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from headrace_broker.model.message import DeliveryRun
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class HostEnd:
-    """What a gateway says to the replica that leads a queue."""
+    """Messages from a gateway to the replica that leads a queue."""
 
     @abstractmethod
     def command(self, session: int, data: bytes) -> None:
@@ -79,7 +79,7 @@ class HostEnd:
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class SessionEnd:
-    """What the leading replica says to a session at its gateway."""
+    """Messages from the leading replica to a session at its gateway."""
 
     @abstractmethod
     def rejected(self, first: i64, last: i64, fenced: bool) -> None:
@@ -90,7 +90,7 @@ class SessionEnd:
 
     @abstractmethod
     def withheld(self, rows: list[int]) -> None:
-        """Of the publishes that the next `enqueued` is about, these are not complete.
+        """Defer confirms of these publishes, which the next `enqueued` covers.
 
         The queue holds too much. They are given as in `Ranges.bounds`.
         """
@@ -101,7 +101,7 @@ class SessionEnd:
 
     @abstractmethod
     def still_withheld(self, last: i64, rows: list[int]) -> None:
-        """Of the publishes up to number `last`, these and no others are withheld now."""
+        """Replace the deferred confirms of publishes up to number `last` by these."""
 
     @abstractmethod
     def enqueued(self, first: i64, last: i64) -> None:
@@ -157,11 +157,11 @@ class SessionTransport:
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class Gathering:
-    """What a session sends in turns of the loop that its node says."""
+    """Sender of a session's gathered commands, in turns of the loop that its node chooses."""
 
     @abstractmethod
     def time_is_up(self) -> None:
-        """What has gathered waits no longer."""
+        """Send the gathered commands now."""
 
     @abstractmethod
     def send_close(self) -> None:

@@ -29,7 +29,7 @@ GET_CONSUMER: Final = 0  # the consumer number of `QueueClient.get`
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class QueueListener:
-    """What a channel hears from its queue clients, many times per loop turn; nothing may block."""
+    """Events of queues for a channel, many times per loop turn; a listener must not block."""
 
     @abstractmethod
     def on_confirmed(self, client: QueueClient, tickets: list[PendingConfirm]) -> None:

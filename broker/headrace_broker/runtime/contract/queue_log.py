@@ -1,4 +1,4 @@
-"""Where a queue's commands go: a Raft group, or for unreplicated queues this process's memory."""
+"""Log of a queue's commands: a Raft group, or this process's memory for unreplicated queues."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the kernel keeps for a client whose socket is not read."""
+"""Size of the kernel's buffer for a client whose socket is not read."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ NOTHING: Final = -1  # highest entry held by nobody
 
 @final
 class Retention:
-    """What of one replica's log is held.
+    """Retained log entries of one replica.
 
     Args:
         entries_max: that died and are kept.

@@ -46,7 +46,7 @@ class Traffic:
 
 @final
 class ClientTraffic:
-    """What has passed one channel or connection; counters that only grow.
+    """Counters of one channel or connection; they only grow.
 
     Attributes:
         publish: messages that its client published.
@@ -116,7 +116,7 @@ class ClientTraffic:
 
 @final
 class ExchangeTraffic:
-    """What clients of this node have published to an exchange; counters that only grow.
+    """Counters of publishes by clients of this node to an exchange; they only grow.
 
     Attributes:
         publish_in: messages.

@@ -1,4 +1,4 @@
-"""Where a dead letter goes and what it says about its past.
+"""Target of a dead letter, and the headers about its past.
 
 Source: RabbitMQ's guide on dead letter exchanges; `rabbit_dead_letter` of RabbitMQ 4.
 """

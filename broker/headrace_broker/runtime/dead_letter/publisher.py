@@ -149,7 +149,7 @@ class DeadLetterPublisher(QueueListener):
 
     @override
     def on_writable(self, client: QueueClient) -> None:
-        """Nothing waits for that: what is under way is bounded by who sends."""
+        """Ignore it: senders bound the dead letters under way."""
 
     @override
     def on_delivery(self, client: QueueClient, run: DeliveryRun) -> None:

@@ -72,7 +72,7 @@ class Alarms(Protocol):
 
     @property
     def blocked(self) -> bool:
-        """Whether publishers are blocked."""
+        """True while publishers are blocked."""
 
     def watch(self, callback: Callable[[], None]) -> None:
         """Have a function called whenever that has changed."""
@@ -125,7 +125,7 @@ class DeadLetterService:
 
     @property
     def congested(self) -> bool:
-        """Whether more than half of the room is taken."""
+        """True if more than half of the room is taken."""
         return self._octets > DEAD_LETTER_OCTETS_MAX // 2
 
     @property

@@ -1,4 +1,4 @@
-"""What is stopped in the cluster: asks all nodes, and makes one picture of what they say."""
+"""Collector of stopped publishers and queues of all nodes, combined into one picture."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class FlowState(NamedTuple):
 
     @property
     def mark(self) -> tuple[str, str, int, str]:
-        """What makes it another state; figures do not."""
+        """Identity of the state without its figures: another mark is another state."""
         first = self.causes[0].account if self.causes else ""
         return (self.state, self.limit, self.group, first)
 

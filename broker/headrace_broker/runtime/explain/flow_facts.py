@@ -1,4 +1,4 @@
-"""What this node knows about its flow control, as rows for whoever asks."""
+"""Flow control facts of this node, as rows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Why a publisher or queue is slow, and who causes it: asks all nodes."""
+"""Explanation of a slow publisher or queue and its causes, from facts of all nodes."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ DEBTS: Final = Flow((ACCOUNT, CONNECTION))
 
 
 class UnknownNameError(Exception):
-    """Nothing that the asker may see has this name."""
+    """No object that the caller may see has this name."""
 
 
 class AmbiguousNameError(Exception):
@@ -103,7 +103,7 @@ class Listing(msgspec.Struct):
 
 
 class Edge(msgspec.Struct, frozen=True):
-    """What an account owes at a queue.
+    """Debt of an account at a queue.
 
     Attributes:
         load: octets that are owed, and those that came in the last 10 s.

@@ -1,4 +1,4 @@
-"""Where a node's flow facts come from: its gates, its intake, its alarms, debts across nodes."""
+"""Sources of a node's flow facts: gates, intake, alarms, debts across nodes."""
 
 from __future__ import annotations
 

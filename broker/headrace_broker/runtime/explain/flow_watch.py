@@ -16,7 +16,7 @@ log = logging.getLogger("headrace.node")
 
 
 class WatchFailedError(Exception):
-    """Nobody looks any more; who begins to watch anew has somebody look again."""
+    """The watch ended by an error; a new watcher starts it again."""
 
 
 class FlowWatch:
@@ -82,7 +82,7 @@ class FlowWatch:
 
     @property
     def news(self) -> asyncio.Event:
-        """What is set when there is another picture than the one that is there now."""
+        """Event that is set when the current picture is replaced."""
         return self._news
 
     def _check(self) -> None:

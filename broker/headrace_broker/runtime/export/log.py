@@ -1,4 +1,4 @@
-"""What a log that others may read is: shards of numbered rows, and groups that come so far.
+"""Interface of an exported log: shards of numbered rows, and groups with committed positions.
 
 The telemetry of each node and the archives of queues are such logs; the gRPC service Export serves
 them all. What is said in export.proto about calls and errors holds for the methods here.
@@ -14,7 +14,7 @@ from headrace_broker.codecs.column_block import ColumnBlock, Schema
 
 
 class Shard(NamedTuple):
-    """What can be read of a part of a log.
+    """Readable part of one shard.
 
     Attributes:
         name: the same for ever.

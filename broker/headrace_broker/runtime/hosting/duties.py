@@ -1,4 +1,4 @@
-"""What a node does for the queues that it leads, beyond serving sessions."""
+"""Duties of a node for the queues that it leads, beyond serving sessions."""
 
 from __future__ import annotations
 

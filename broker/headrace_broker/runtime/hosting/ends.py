@@ -57,7 +57,7 @@ class SessionHome(Protocol):
 
 @final
 class Watcher(HostWatcher):
-    """What replicas tell their node."""
+    """Reports of replicas to their node."""
 
     def __init__(self, hosting: ReplicaHome) -> None:
         self._hosting = hosting
@@ -129,7 +129,7 @@ class Watcher(HostWatcher):
 
 @final
 class Owner(SessionOwner):
-    """What sessions ask of their node.
+    """Interface of the node for sessions.
 
     Attributes:
         turns: when they send what gathered.

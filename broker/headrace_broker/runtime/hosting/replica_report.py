@@ -1,4 +1,4 @@
-"""What a node knows of the replicas of queues that it leads, for those who ask."""
+"""Report on the replicas of queues that this node leads."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ LAG_ENTRIES_MAX: Final = 1024  # a replica that lacks more keeps its queue waiti
 
 
 class Replication(Protocol):
-    """What this needs of the replicated logs (`headrace_raftlog.node`)."""
+    """Required interface of the replicated logs (`headrace_raftlog.node`)."""
 
     def progress(self, group: int) -> list[MemberProgress]:
         """Return what this node, leading a group, knows of its members."""

@@ -1,4 +1,4 @@
-"""How much is in a queue, as its leader says."""
+"""Message counts of a queue, from its leader."""
 
 from __future__ import annotations
 

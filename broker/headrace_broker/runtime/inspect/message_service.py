@@ -68,7 +68,7 @@ class FetchedMessage(NamedTuple):
 
 @final
 class Moved:
-    """What became of messages that were to be moved.
+    """Result of moving messages.
 
     Attributes:
         moved: ids of those that are where they were to go, and no more where they were.
@@ -115,19 +115,19 @@ class Confirms(QueueListener):
 
     @override
     def on_delivery(self, client: QueueClient, run: DeliveryRun) -> None:
-        """Nothing is consumed here."""
+        """Ignore it: this listener consumes nothing."""
 
     @override
     def on_cancelled(self, client: QueueClient, consumer: int, reason: str) -> None:
-        """Nothing is consumed here."""
+        """Ignore it: this listener consumes nothing."""
 
     @override
     def on_timed_out(self, client: QueueClient, consumer: int) -> None:
-        """Nothing is consumed here."""
+        """Ignore it: this listener consumes nothing."""
 
     @override
     def on_writable(self, client: QueueClient) -> None:
-        """What is under way is bounded by what is taken at a time."""
+        """Ignore it: the batch size bounds the messages under way."""
 
 
 @final

@@ -34,7 +34,7 @@ from headrace_protos.cluster.v1 import cluster_pb2 as pb
 
 
 class TooEarlyError(Exception):
-    """Not all replicas of the queue run a release that knows what is asked for."""
+    """Some replicas of the queue run a release without this command."""
 
 
 class GroupCommands:

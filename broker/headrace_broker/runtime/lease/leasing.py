@@ -1,4 +1,4 @@
-"""What a gateway asks of groups that lease messages, wherever their queue is led.
+"""Interface of lease groups for gateways, wherever the queue is led.
 
 Commands go by `GroupCommands`. Reading is asked of the leader, as `LeaderClient` does.
 """
@@ -48,7 +48,7 @@ class Fetched(NamedTuple):
 
     @property
     def message_count(self) -> int:
-        """How many are here."""
+        """Number of messages here."""
         return len(self.heads) // HEAD_OCTETS
 
 

@@ -311,7 +311,7 @@ class BrokerNode:
 
     @property
     def removed(self) -> bool:
-        """Whether this node belongs to the cluster no more."""
+        """True once this node was removed from the cluster."""
         gone = self.caught_up and self.catalog.catalog.node(self.config.node.id) is None
         return gone or self.maintenance.expelled
 

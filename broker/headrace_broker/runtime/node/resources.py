@@ -27,7 +27,7 @@ class Log(BodyCache, Protocol):
 
     @property
     def disk_full(self) -> bool:
-        """Whether the log has met a full disk."""
+        """True if the log has met a full disk."""
 
     @property
     def disk_behind(self) -> bool:

@@ -24,7 +24,7 @@ FEED_ENDING: Final = (CANCEL, CLOSE, NODE_DOWN)  # kinds of commands that end co
 
 @final
 class Feeds:
-    """Who is served from here."""
+    """Feeds of the consumers that are served from here."""
 
     def __init__(self) -> None:
         self._feeds: dict[int, dict[int, Feed]] = {}
@@ -36,7 +36,7 @@ class Feeds:
 
     @property
     def is_empty(self) -> bool:
-        """Whether nobody is served."""
+        """True without any served consumer."""
         return not self._feeds
 
     def put(self, session: int, feed: Feed) -> None:

@@ -1,4 +1,4 @@
-"""How far a filter has looked through a queue, and what it found there."""
+"""Progress of a filter through a queue, and its matches."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _AHEAD_MIN: Final = 16
 
 @final
 class ScanBudget:
-    """What one loop turn may still spend on filters.
+    """Budget of one loop turn for filters.
 
     Args:
         clock_ns: time that never goes back.

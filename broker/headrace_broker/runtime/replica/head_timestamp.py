@@ -1,4 +1,4 @@
-"""What publishers said about when the oldest message of a queue was made."""
+"""Timestamp property of the oldest message of a queue."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a queue's machine is told: its effective arguments and policies as settings.
+"""Settings of a queue's machine, from its effective arguments and policies.
 
 Source: RabbitMQ 4.3, `rabbit_quorum_queue:gather_policy_config` and its dead letter handler.
 """

@@ -38,7 +38,7 @@ ALLOW_IMMEDIATE: Final = "allow-immediate"  # a policy's key
 
 @final
 class Route:
-    """Where messages with one exchange and routing key go, or one message.
+    """Destinations of messages with one exchange and routing key, or of one message.
 
     Attributes:
         exchange: its name.

@@ -20,7 +20,7 @@ LOG: Final = logging.getLogger("headrace.audit")
 
 
 class Actor(NamedTuple):
-    """Who asks for something.
+    """Originator of a request.
 
     Attributes:
         user: as logged in, or as it says to be while it is logging in.

@@ -46,7 +46,7 @@ def _always_first(user: str) -> int:
 
 
 class Verdict:
-    """What became of a log-in; true when it is right.
+    """Result of a log-in; true when it is right.
 
     Attributes:
         right: see above.

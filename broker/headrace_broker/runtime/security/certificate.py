@@ -1,4 +1,4 @@
-"""Who a client's certificate stands for.
+"""Identity of a client certificate.
 
 Source: RFC 4514 (distinguished names as text); which part of the certificate names the user, and
 several common names joined by commas, as in RabbitMQ.

@@ -29,7 +29,7 @@ _Properties = Mapping[str, Iterable[bytes]]
 
 
 class GrpcTls:
-    """What gRPC servers show and ask for.
+    """TLS settings of gRPC servers.
 
     Args:
         section: from the configuration; its files were found right by `tls.load_context`.

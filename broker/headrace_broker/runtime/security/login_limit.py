@@ -1,4 +1,4 @@
-"""How often log-ins may fail: who guesses passwords waits, twice as long each time.
+"""Rate limit of failed log-ins: the delay doubles with each failure.
 
 Failures lock a user at an address, never an address: others there, behind one proxy for instance,
 and the user elsewhere go on. Where many fail, log-ins only take their turns more slowly
@@ -28,7 +28,7 @@ _IPV6_NETWORK_BITS: Final = 48  # what one who asks is given at most, usually
 
 
 class _Record:
-    """What failed somewhere, and until when nothing more is looked at."""
+    """Failures from one source, and the end of its delay."""
 
     __slots__ = ("failures", "until", "used")
 

@@ -1,4 +1,4 @@
-"""Whose password is hashed next: fair by network and by user, and guessers do not hold others up.
+"""Order of password hashing: fair by network and by user, so guessers do not delay others.
 
 A turn is given in turns to the network and to the user that had none for longest, so that neither
 many networks that guess one user's password nor one network that guesses those of many makes others

@@ -57,7 +57,7 @@ class LoginRow(msgspec.Struct, frozen=True):
 
 
 class _Word(NamedTuple):
-    """What another node has said of a log-in, and when it was asked."""
+    """Verdict of another node on a log-in, and the time of the question."""
 
     row: LoginRow
     asked: float

@@ -36,7 +36,7 @@ _LONG_NAMES: Final = {
 
 
 class PeerCertificate:
-    """What a verified certificate says.
+    """Fields of a verified certificate.
 
     Attributes:
         subject: whom it names, as `ssl` gives it.

@@ -30,7 +30,7 @@ log = logging.getLogger("headrace.security")
 
 
 class ServerTls:
-    """What listeners show and ask for in handshakes.
+    """TLS settings of listeners.
 
     Args:
         section: from the configuration.

@@ -1,4 +1,4 @@
-"""Who brought what to which queue since the last look: rows of DEBT_EDGES."""
+"""Arrivals by account and queue since the last sample: rows of DEBT_EDGES."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from headrace_broker.runtime.telemetry.sources import Moment, Sources
 
 
 class Brought(NamedTuple):
-    """What an account brought to all queues.
+    """Arrivals of an account at all queues.
 
     Attributes:
         messages: copies of messages, one for each queue.

@@ -1,4 +1,4 @@
-"""What began and what ended: rows of FLOW_EVENTS, each end with how long it took.
+"""Beginnings and ends of states: rows of FLOW_EVENTS, each end with its duration.
 
 A node is looked at once a second. A connection counts as blocked from the look at which something
 stops it, or has within the second before, to the first one at which nothing does: it may be stopped

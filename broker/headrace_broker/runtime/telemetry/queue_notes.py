@@ -1,4 +1,4 @@
-"""What becomes of queues: rows of QUEUE_EVENTS.
+"""Life cycle of queues: rows of QUEUE_EVENTS.
 
 What the catalog decides is noted by the node that leads it, so that it is noted once; while the
 lead changes, something may be noted twice, or not at all. Who leads a queue is noted by the leader.

@@ -1,4 +1,4 @@
-"""How this node and what moves on it fare: rows of FLOW_SAMPLES.
+"""Samples of this node and its active objects: rows of FLOW_SAMPLES.
 
 Rows of one kind stand together, as tuples of what that kind has: most columns are nothing to most
 kinds, and a second may have thousands of rows.

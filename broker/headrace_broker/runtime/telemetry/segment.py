@@ -43,7 +43,7 @@ class SegmentError(Exception):
 
 
 class Header(NamedTuple):
-    """What a file says of itself.
+    """Header of a file.
 
     Attributes:
         incarnation: of the log.
@@ -57,7 +57,7 @@ class Header(NamedTuple):
 
 
 class Record(NamedTuple):
-    """Where a block is.
+    """Position of a block.
 
     Attributes:
         first_index: of its first row.
@@ -212,7 +212,7 @@ class Segment:
 
     @property
     def row_count(self) -> int:
-        """How many rows it has."""
+        """Number of rows."""
         return self.next_index - self.first_index
 
     def add(self, record: Record) -> None:

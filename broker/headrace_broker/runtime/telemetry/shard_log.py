@@ -50,7 +50,7 @@ log = logging.getLogger("headrace.node")
 
 
 class Bounds(NamedTuple):
-    """How much is kept, whether or not it was read.
+    """Retention bounds, for read and unread rows alike.
 
     Attributes:
         octets_max: on the disk, about: the file that is written may be too much.
@@ -62,7 +62,7 @@ class Bounds(NamedTuple):
 
 
 class Summary(NamedTuple):
-    """What can be read; see `runtime.export.log.Shard`."""
+    """Readable range; see `runtime.export.log.Shard`."""
 
     incarnation: int
     first_index: int

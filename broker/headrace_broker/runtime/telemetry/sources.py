@@ -1,4 +1,4 @@
-"""What telemetry looks at: parts of a node, each of which keeps its figures anyway."""
+"""Sources of telemetry: parts of a node with figures of their own."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ def unix_ms() -> int:
 
 
 class Place(NamedTuple):
-    """Where shards of this node are.
+    """Location of this node's shards.
 
     Attributes:
         node: its name.

@@ -51,7 +51,7 @@ def now_us() -> int:
 
 
 class Seen(NamedTuple):
-    """What one look has found.
+    """Result of one sample.
 
     Attributes:
         parts: of samples.
@@ -63,7 +63,7 @@ class Seen(NamedTuple):
 
 
 class Takers(NamedTuple):
-    """Who looks for what."""
+    """Samplers of each kind of row."""
 
     edges: EdgeTaker
     samples: SampleTaker

@@ -52,7 +52,7 @@ Value = str | int | bool
 
 
 class SpanSink(Protocol):
-    """Where spans go."""
+    """Destination of spans."""
 
     def emit(
         self,

@@ -145,7 +145,7 @@ class QueueMachine:
 
     @property
     def saturated(self) -> bool:
-        """Whether confirms of what comes are withheld: see `Watermark`."""
+        """True while confirms of new publishes are deferred: see `Watermark`."""
         return self._state.watermark.saturated
 
     @property
@@ -238,11 +238,11 @@ class QueueMachine:
         return [(dead.message, int(dead.reason)) for dead in oldest]
 
     def has_session(self, session: i64) -> bool:
-        """Whether the session is known."""
+        """True if the session is known."""
         return session in self._state.sessions
 
     def has_sessions_of(self, node: i64, boot_keep: i64) -> bool:
-        """Whether NODE_DOWN with these values would change anything."""
+        """True if NODE_DOWN with these values would change anything."""
         for session in self._state.sessions.values():
             if session_node(session.number) != node:
                 continue
@@ -265,7 +265,7 @@ class QueueMachine:
         return state.attached_count - state.filtered_count - state.rotation.waiting
 
     def is_attached(self, session: i64, consumer: i64) -> bool:
-        """Whether that consumer gets deliveries (else it has to attach first)."""
+        """True if that consumer gets deliveries (else it has to attach first)."""
         found = self._consumer(session, consumer)
         return found is not None and found.state == ATTACHED
 

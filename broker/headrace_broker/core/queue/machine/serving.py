@@ -1,4 +1,4 @@
-"""Who gets which of the available messages."""
+"""Assignment of available messages to consumers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How much one command may let go of what nobody asked to be let go."""
+"""Bound on the messages that one command drops, expires or makes available by itself."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from headrace_broker.model.limits import EXPIRE_MESSAGES_MAX, EXPIRE_OCTETS_MAX
 
 @final
 class Budget:
-    """What is left of it; the message that exceeds it is the last.
+    """Rest of the bound; the message that exceeds it is the last.
 
     Attributes:
         messages: that many.

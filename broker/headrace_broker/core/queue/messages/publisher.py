@@ -35,7 +35,7 @@ _PATIENT: Final = 1
 
 @final
 class Named:
-    """Who publishes a batch, and under which numbers.
+    """Publisher of a batch, and its numbers.
 
     Attributes:
         publisher: its id.
@@ -112,7 +112,7 @@ def read_named(data: bytes, base: i64) -> Named | None:
 
 @final
 class Publisher:
-    """What a queue remembers of a publisher.
+    """State of a publisher at a queue.
 
     Attributes:
         epoch: of `last`.
@@ -178,7 +178,7 @@ class Publisher:
 
 @final
 class Publishers:
-    """Those that published last, within a bound of number and time.
+    """Most recent publishers, within a bound of number and time.
 
     Attributes:
         known: by id; who published last comes last.

@@ -1,4 +1,4 @@
-"""What a queue is told about itself: the arguments and policies that its machine acts on.
+"""Settings of a queue: the arguments and policies that its machine uses.
 
 As octets (in CONFIGURE commands and snapshots), big-endian:
 
@@ -121,7 +121,7 @@ class QueueSettings:
 
     @property
     def reads_headers(self) -> bool:
-        """Whether every message's header table has to be looked at."""
+        """True if every message's header table has to be read."""
         return self.deduplicate or (
             len(self.last_value_key) + len(self.group_key) + len(self.fairness_key) > 0
         )

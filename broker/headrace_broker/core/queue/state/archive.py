@@ -66,7 +66,7 @@ class ArchivePage:
 
 @final
 class ArchiveGroup:
-    """Who reads an archive.
+    """Reader of an archive.
 
     Attributes:
         name: unique in the archive.

@@ -1,4 +1,4 @@
-"""What a queue tells of groups that read its archive (see `archive`)."""
+"""Effects of a queue for groups that read its archive (see `archive`)."""
 
 from __future__ import annotations
 

@@ -72,7 +72,7 @@ def outcome_of(reason: i64) -> i64:
 
 @final
 class ArchiveRow:
-    """What is known of a settled message; the rest stands in its log entry.
+    """Archived message; the rest stands in its log entry.
 
     Attributes:
         entry_index: log position of the ENQUEUE command that holds its bytes.

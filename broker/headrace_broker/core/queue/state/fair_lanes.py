@@ -43,7 +43,7 @@ _LOOK_FIRST: Final = 8  # messages looked at in a lane before more are
 
 @final
 class FairValue:
-    """How much waits of one value.
+    """Ready messages of one value.
 
     Attributes:
         value: of the header, see `property_reader.header_key` (a longer one is cut, and a digest

@@ -1,4 +1,4 @@
-"""What a queue tells of leases (see `lease`)."""
+"""Effects of a queue for leases (see `lease`)."""
 
 from __future__ import annotations
 

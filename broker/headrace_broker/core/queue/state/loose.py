@@ -15,7 +15,7 @@ _SLACK: Final = 64  # ids of messages that left, kept in a heap before it is mad
 
 @final
 class LooseMessages:
-    """What came back, or was never part of a batch.
+    """Single messages: returned ones, and ones that were never part of a batch.
 
     Attributes:
         messages: by id.

@@ -283,7 +283,7 @@ class ReadyList:
 
     @property
     def expires_ms(self) -> i64:
-        """Nothing expires before, 0 when nothing does; may be too early."""
+        """Earliest time at which a message may expire, 0 for none; may be too early."""
         soonest = self.groups.expires_ms
         if self.fair.count > 0:
             fair = self.fair.expires_ms()

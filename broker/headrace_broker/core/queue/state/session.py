@@ -1,4 +1,4 @@
-"""What a queue remembers of a session and its consumers."""
+"""State of a session and its consumers at a queue."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ class ConsumerInfo:
 
 @final
 class Answer:
-    """What a control command was answered, kept for its repetition.
+    """Answer to a control command, kept for its repetition.
 
     Attributes:
         seq: number on the control lane.

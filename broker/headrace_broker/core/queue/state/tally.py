@@ -1,4 +1,4 @@
-"""What queues have let go without a consumer's acceptance, counted by why."""
+"""Counts of messages that left queues without acceptance by a consumer, by reason."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whose confirms a queue withholds: what came while it held too much.
+"""Deferred confirms of a queue: those of publishes that arrived above the watermark.
 
 Source: "Producer throttling (flow control) for AMQP 0-10", Apache Qpid: `saturated`, the messages
 that are pending completion, and what a dequeue completes.
@@ -90,7 +90,7 @@ class Watermark:
                 self._drop(index, command)
 
     def forget(self, session: Session) -> None:
-        """Nobody waits for the session's confirms any more."""
+        """Drop the session's deferred confirms."""
         for index, command in session.withheld.items():
             self.count -= command.seqs.count
             del self.commands[index]

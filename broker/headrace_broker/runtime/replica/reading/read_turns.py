@@ -1,4 +1,4 @@
-"""Who may read a log for an answer now: a few at a time, and the queues take turns."""
+"""Turns of queues at reading the log for answers, a few at a time."""
 
 from __future__ import annotations
 
