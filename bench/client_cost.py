@@ -1,4 +1,4 @@
-"""What the Python clients cost: `headrace perf` next to the C load generator.
+"""Cost of the Python clients: `headrace perf` next to the C load generator.
 
     python bench/client_cost.py [--rounds 3] [--seconds 8] [--base-port 20772] [--write]
 

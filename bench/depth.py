@@ -1,4 +1,4 @@
-"""What a deep queue costs: memory for each message, restart, and how fast it drains.
+"""Cost of a deep queue: memory for each message, restart, and draining.
 
     python bench/depth.py [--only "3 nodes;..."] [--share 1.0] [--base-port 20972] [--write]
 

@@ -1,4 +1,4 @@
-"""What the Spark pipeline carries: rows a second between brokers, tables and DataFrames.
+"""Throughput of the Spark pipeline: rows a second between brokers, tables and DataFrames.
 
     python bench/pipeline_bench.py [--rows 100000] [--rounds 3] [--base-port 20872] [--write]
 

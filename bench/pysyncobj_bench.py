@@ -57,7 +57,7 @@ Samples = dict[tuple[str, Load], list[Outcome]]
 
 
 class Collected(NamedTuple):
-    """What came of all rounds.
+    """Results of all rounds.
 
     Attributes:
         samples: outcomes by system and load, one a round.

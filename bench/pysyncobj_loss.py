@@ -91,7 +91,7 @@ class Replica(SyncObj):  # type: ignore[misc]
 
 
 class Link(Transport):  # type: ignore[misc]
-    """What a node sends through: messages arrive later, those to one node in order."""
+    """Outgoing link of a node: messages arrive later, those to one node in order."""
 
     def __init__(self, world: World, own: int) -> None:
         super().__init__(None, None, [])

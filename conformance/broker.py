@@ -42,7 +42,7 @@ class BrokerError(Exception):
 
 
 class Address(Struct, frozen=True):
-    """Where clients find a broker."""
+    """Address of a broker for clients."""
 
     host: str
     port: int

@@ -20,14 +20,14 @@ from conformance.verdict import Verdict
 
 
 class Verdicts(Struct, frozen=True):
-    """What came out of a suite: at first, and where that was in doubt once more."""
+    """Results of a suite: the first, and a second where the first was in doubt."""
 
     first: Verdict
     again: Verdict | None = None
 
     @property
     def last(self) -> Verdict:
-        """What counts."""
+        """Return the verdict that counts."""
         return self.first if self.again is None else self.first.after(self.again)
 
 

@@ -1,4 +1,4 @@
-"""What a suite's outcomes mean, given what was expected."""
+"""Meaning of a suite's outcomes, given the expected ones."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Verdict(Struct, frozen=True):
 
     @property
     def good(self) -> bool:
-        """Whether all is as it should be."""
+        """Return whether everything is as expected."""
         return not (self.failed or self.surprising or self.problem)
 
     @property

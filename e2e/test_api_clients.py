@@ -1,4 +1,4 @@
-"""What programs that know RabbitMQ's API do with ours: rabbitmqadmin and KEDA."""
+"""Clients of RabbitMQ's API against ours: rabbitmqadmin and KEDA."""
 
 from __future__ import annotations
 

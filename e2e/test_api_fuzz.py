@@ -54,7 +54,7 @@ def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
 
 @pytest.fixture(params=["random", "there"])
 def config(request: pytest.FixtureRequest, node: Any, tmp_path: Path) -> Path:
-    """What requests are about: anything, or what is there."""
+    """Subjects of requests: random names, or existing objects."""
     file = tmp_path / "schemathesis.toml"
     file.write_text(RULES + (THERE if request.param == "there" else ""), encoding="utf-8")
     for path, body in (

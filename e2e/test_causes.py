@@ -28,7 +28,7 @@ def row(cluster: Cluster) -> dict[str, Any]:
 
 
 def causes(cluster: Cluster, node: str, queue: str) -> list[dict[str, Any]]:
-    """Who is behind what waits for a queue, asked through any node."""
+    """Return the accounts behind a queue's backlog, asked through any node."""
     path = f"/api/flow/why?queue={quote(queue, safe='')}"
     answer = cluster.node(node).api.request("GET", path, seconds=ANSWER_SECONDS)
     assert answer.status == 200, answer.body
@@ -36,7 +36,7 @@ def causes(cluster: Cluster, node: str, queue: str) -> list[dict[str, Any]]:
 
 
 def leader(cluster: Cluster, node: str, name: str) -> str:
-    """Who leads a queue, as a node that may lead it knows."""
+    """Return the leader of a queue, as a node that may lead it knows."""
     return str((cluster.queue(name, node) or {}).get("leader", ""))
 
 
@@ -100,7 +100,7 @@ def blamed(cluster: Cluster, node: str) -> list[tuple[str, int, str]]:
 
 
 def other_publishes(cluster: Cluster) -> bool:
-    """Whether another connection of the same node publishes undisturbed."""
+    """Return whether another connection of the same node publishes undisturbed."""
     channel = cluster.connect("n1").channel()
     channel.confirm_delivery()
     channel.basic_publish("", "aside", b"free")

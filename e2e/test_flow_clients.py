@@ -1,4 +1,4 @@
-"""What flow control and alarms look like to the clients people have."""
+"""Flow control and alarms, as existing clients see them."""
 
 from __future__ import annotations
 

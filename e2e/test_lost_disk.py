@@ -41,7 +41,7 @@ def lose_disk(cluster: Cluster, name: str) -> None:
 
 
 def is_rebuilt(cluster: Cluster, name: str) -> bool:
-    """Whether a node says that a new member of its votes in the catalog and in each queue."""
+    """Return whether a node reports that its new member votes in the catalog and in each queue."""
     status, nodes = cluster.node(name).api.get("/api/nodes")
     assert status == 200, nodes
     groups = [next(node["catalog"] for node in nodes if node["name"] == name)]

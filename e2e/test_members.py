@@ -169,7 +169,7 @@ def join_and_move(cluster: Cluster, publisher: Publisher) -> None:
 
 
 def drain_and_revive(cluster: Cluster, publisher: Publisher) -> None:
-    """Whatever n3 led is led elsewhere; its clients are told to go, and others are not let in."""
+    """Drain n3 (leaderships move, clients leave, new ones are refused), and revive it."""
     command(cluster, "queue", "transfer", "busy", "n3")
     client = cluster.connect("n3")
     client.channel().queue_declare("streamed", durable=True, arguments=QUORUM)

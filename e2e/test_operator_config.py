@@ -134,7 +134,7 @@ class Pods:
         return ApiClient(f"{address(ordinal)}:{http}", "admin", PASSWORD)
 
     def ready(self, *ordinals: int) -> bool:
-        """Whether these take clients.
+        """Return whether these nodes accept clients.
 
         Raises:
             AssertionError: one has ended.

@@ -140,7 +140,7 @@ def processes() -> str:
 
 @pytest.fixture
 def said(shared_cluster: Cluster, tmp_path: Path) -> dict[str, str]:
-    """What a node answered and wrote, by where, while it was used at its most talkative."""
+    """Return a node's answers and output, by place, at its most verbose."""
     node = shared_cluster.node("n1")
     api = node.api
     before = len(shared_cluster.log("n1"))

@@ -1,4 +1,4 @@
-"""What becomes of a message that is given back, as real clients see it."""
+"""Returned messages, as real clients see them."""
 
 from __future__ import annotations
 

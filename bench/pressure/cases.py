@@ -44,7 +44,7 @@ class Broker(Protocol):
 
 
 class Outcome(NamedTuple):
-    """What a load gave: the figures of its groups, and the most memory a node had."""
+    """Result of a load: the figures of its groups, and a node's peak memory."""
 
     groups: dict[str, GroupFigures]
     memory: int

@@ -59,7 +59,7 @@ class Times(NamedTuple):
 
 
 class GroupFigures(NamedTuple):
-    """What a group did while it was measured; counts are of the whole run.
+    """Figures of a group during the measurement; counts are of the whole run.
 
     Attributes:
         sent_s: publishes per second that its connections took.

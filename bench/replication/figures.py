@@ -12,7 +12,7 @@ RESULTS: Final = Path(__file__).parent.parent / "RESULTS.md"
 
 
 class Latency(NamedTuple):
-    """How long one thing took, done many times: milliseconds."""
+    """Duration of one repeated operation: milliseconds."""
 
     p50_ms: float
     p99_ms: float

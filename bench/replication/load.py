@@ -1,4 +1,4 @@
-"""What is asked of a replicated log, and what came of it."""
+"""Load on a replicated log, and its results."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Load(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """What one leader did under a load.
+    """Result of one leader under a load.
 
     Attributes:
         commits: commands applied by the leader within the measured time.

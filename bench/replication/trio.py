@@ -19,7 +19,7 @@ class WorkerError(Exception):
 
 
 class Place(NamedTuple):
-    """Where one node lives: its number of NODES, and what all nodes share."""
+    """Place of one node: its number of NODES, and the shared settings."""
 
     node: int
     base_port: int

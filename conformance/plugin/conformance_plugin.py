@@ -45,7 +45,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.fixture(scope="session")
 def rabbitmq_container() -> SimpleNamespace:
-    """Where the broker is; aiormq's distribution leaves out the file that says so."""
+    """Return the broker's address; aiormq's distribution leaves out the file with this fixture."""
     return SimpleNamespace(
         host=os.environ["CONFORMANCE_HOST"],
         ports={

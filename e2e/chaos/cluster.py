@@ -74,7 +74,7 @@ class ChaosNode:
 
     @property
     def runs(self) -> bool:
-        """Whether the process was started and not killed since; it may be stopped."""
+        """True if the process was started and not killed since; it may be stopped."""
         return self._process is not None
 
     @property

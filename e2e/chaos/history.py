@@ -1,4 +1,4 @@
-"""What the clients of a run did and saw: the only thing the checker looks at."""
+"""History of a run's clients: the checker's only input."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import msgspec
 
 
 class Outcome(enum.StrEnum):
-    """What a publisher knows of a message."""
+    """Outcome of a message as its publisher knows it."""
 
     CONFIRMED = "confirmed"
     REJECTED = "rejected"

@@ -1,4 +1,4 @@
-"""Whether a healed cluster serves again: every node, every queue, consumers that just waited."""
+"""Service of a healed cluster: every node, every queue, consumers that just waited."""
 
 from __future__ import annotations
 

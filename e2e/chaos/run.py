@@ -41,7 +41,7 @@ EXPIRING: Final[FieldTable] = {
 
 
 class Options(msgspec.Struct, frozen=True):
-    """What a run is made of.
+    """Options of a run.
 
     Attributes:
         nodes: how many.

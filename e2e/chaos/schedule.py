@@ -1,4 +1,4 @@
-"""What is broken when: decided by a seed before a run begins.
+"""Schedule of faults, decided by a seed before a run begins.
 
 Which nodes a fault hits is part of the schedule, but for LEADER, which is whoever leads a queue
 when the fault is injected.

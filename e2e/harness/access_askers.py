@@ -45,7 +45,7 @@ Build = Callable[[str, str], dict[str, Any]]
 
 
 class Answer(NamedTuple):
-    """What an operation is answered with."""
+    """Answer to an operation."""
 
     refused: bool
     status: str

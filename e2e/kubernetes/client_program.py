@@ -1,4 +1,4 @@
-"""What the scenario's pods run, with the broker's image, which has clients of both protocols.
+"""Program of the scenario's pods, in the broker's image, which has clients of both protocols.
 
     client_program.py publish amqp --exchange events --key order.new --first 1
     client_program.py work tasks --to done
@@ -47,7 +47,7 @@ LOST: Final = (OSError, AMQPError, ChannelInvalidStateError, TimeoutError)
 
 
 class Login(NamedTuple):
-    """Where and who, from the environment."""
+    """Address and credentials, from the environment."""
 
     host: str
     user: str

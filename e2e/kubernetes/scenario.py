@@ -1,4 +1,4 @@
-"""What the steps of the scenario share: the cluster, the release, the pods and what they wrote."""
+"""Shared state of the scenario's steps: the cluster, the release, the pods and their records."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What may be said about a run, as options of pytest."""
+"""Options of a run, as options of pytest."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ OPTIONS: Final[dict[str, tuple[Any, str]]] = {
 
 
 class Settings(NamedTuple):
-    """What was said.
+    """Settings of a run.
 
     Attributes:
         kubeconfig: file that names the cluster.

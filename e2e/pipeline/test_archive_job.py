@@ -254,7 +254,7 @@ def test_a_second_driver_stops_the_first_and_both_write_rows_once(
 
 
 def epochs(cluster: Cluster) -> list[int]:
-    """How often the job's group was opened, at each shard; 0 for never."""
+    """Return how often the job's group was opened, at each shard; 0 for never."""
     with Client.connect(endpoints(cluster)) as client:
         groups = [client.export.groups("archive", each.name) for each in shards(client)]
     return [

@@ -420,7 +420,7 @@ class FakeNode:
 
 
 class Certificates:
-    """What TLS tests show to each other."""
+    """Certificates of the TLS tests."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory

@@ -1,4 +1,4 @@
-"""What runs for users is judged again when the catalog changes, in bounded turns."""
+"""Permissions of running work are checked again when the catalog changes, in bounded turns."""
 
 from __future__ import annotations
 

@@ -172,7 +172,7 @@ class World:
 
 
 class Chain(RuleBasedStateMachine):
-    """What may happen, in any order."""
+    """Operations of the chain, in any order."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -223,7 +223,7 @@ class Chain(RuleBasedStateMachine):
     @precondition(lambda self: self.world.connections)
     @rule(which=st.integers(0, 3))
     def disconnect(self, which: int) -> None:
-        """What it holds is dropped; what is under way stays so."""
+        """Drop the buffered publishes of a connection; those under way remain."""
         world = self.world
         connection = world.connections.pop(which % len(world.connections))
         for channel in connection.channels:
@@ -294,7 +294,7 @@ class Chain(RuleBasedStateMachine):
 
 
 def _over(account: Account, limits: FlowLimits, part: int) -> bool:
-    """Whether an account owes more than a limit, or than its low mark."""
+    """Return whether an account owes more than a limit, or than its low mark."""
     return bool(
         account.messages > limits.scaled(limits.account_messages) // part
         or account.octets > limits.scaled(limits.account_octets) // part

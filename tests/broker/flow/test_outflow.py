@@ -1,4 +1,4 @@
-"""What queues that fall behind let in, on simulated nodes, and what a gateway makes of it."""
+"""Admission to queues that fall behind, on simulated nodes, and its effect at a gateway."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What Kubernetes does with a StatefulSet, and a broker that only answers: both in memory."""
+"""StatefulSet controller of Kubernetes, and a broker that only answers: both in memory."""
 
 from __future__ import annotations
 

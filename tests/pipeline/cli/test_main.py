@@ -28,7 +28,7 @@ pyspark.errors.exceptions.base.PySparkRuntimeError: [DATA_SOURCE] failed SQLSTAT
 
 
 class Seen:
-    """What a command was given."""
+    """Arguments that a command was given."""
 
     values: dict[str, object]
 

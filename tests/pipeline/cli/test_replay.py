@@ -18,7 +18,7 @@ TABLE = ["--id", "r", "--table", "/lake/archive"]
 
 
 class Job:
-    """What the command has called, instead of Spark."""
+    """Calls of the command, instead of Spark."""
 
     def __init__(self, patch: pytest.MonkeyPatch) -> None:
         self.source: tuple[str | None, str] | None = None

@@ -81,7 +81,7 @@ def test_of_two_drivers_that_make_the_table_both_come_through(
 def test_a_driver_that_dies_before_files_are_moved_has_committed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whoever looks next moves what the commit names."""
+    """The next access moves the files that the commit names."""
     path = str(tmp_path / "table")
     with monkeypatch.context() as patch:
         patch.setattr(ParquetLog, "_move", lambda *_: None)

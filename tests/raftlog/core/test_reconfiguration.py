@@ -1,4 +1,4 @@
-"""What the thesis demands of changes of membership: one test per sentence. Chapter 4."""
+"""Requirements of the thesis on changes of membership: one test per sentence. Chapter 4."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How the address of a node's API may be written."""
+"""Syntax of the address of a node's API."""
 
 from __future__ import annotations
 

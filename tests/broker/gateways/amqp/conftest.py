@@ -205,7 +205,7 @@ def publish_frames(
 
 
 class Kit:
-    """What tests import from here: fixtures are the only way in importlib mode."""
+    """Names that tests import from here: fixtures are the only way in importlib mode."""
 
     HEADER = HEADER
     ACCEPT = ACCEPT

@@ -77,7 +77,7 @@ class Nodes:
 
     @property
     def ready(self) -> int:
-        """How many messages wait."""
+        """Return the number of ready messages."""
         return int(self.world.hosts[1].machine.ready_count)
 
 

@@ -52,7 +52,7 @@ class Machine(SteadyClock):
 
     @property
     def wrong_ms(self) -> int:
-        """How far the time of queues is ahead of the true time."""
+        """Return the lead of queue time over the true time."""
         return int(self.queue_ms()) - self.true_ms
 
 

@@ -1,4 +1,4 @@
-"""Who is stopped by what, asked of three nodes; no sockets."""
+"""Explanation of stopped publishers, collected from three nodes; no sockets."""
 
 from __future__ import annotations
 

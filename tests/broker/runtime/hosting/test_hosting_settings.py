@@ -1,4 +1,4 @@
-"""What queues are told, a few at a time and again where the log refuses it."""
+"""Settings of queues, sent a few at a time and again after a refusal of the log."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Raft:
         self.groups[group] = handler
 
     def set_members(self, group, nodes):
-        """Nothing changes here."""
+        """Ignore it: members do not change here."""
 
     def leader(self, group):
         return self.leaders.get(group, 0)

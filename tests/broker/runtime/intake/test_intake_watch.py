@@ -1,4 +1,4 @@
-"""What a node looks at before it adapts its intake."""
+"""Measurements of a node before it adapts its intake."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What gateways ask of groups that lease messages, here and on other nodes."""
+"""Requests of gateways for lease groups, here and on other nodes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What other nodes say reaches who is to hear it."""
+"""Payloads of other nodes reach their receivers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whatever happens to a queue, a filtered consumer gets all that it wants in the end."""
+"""A filtered consumer gets all its messages in the end, in any schedule."""
 
 from __future__ import annotations
 

@@ -160,7 +160,7 @@ class Run:
 
     @property
     def apart_ms(self) -> int:
-        """How far a node may be ahead of the others.
+        """Return the allowed difference of a node from the others.
 
         After a cut it stays so as long as too few of them are settled.
         """

@@ -35,7 +35,7 @@ MENDING_ROUNDS = 300  # ticks in which everything has to come to rest; retries a
 
 
 class Consumer:
-    """What a channel knows of one consumer."""
+    """Consumer as a channel knows it."""
 
     def __init__(self, number):
         self.number = number
@@ -96,7 +96,7 @@ class Channel(QueueListener):
             self.run.refused.add(bodies[number - 1])
 
     def check_complete(self, ticket):
-        """What is complete here is complete at the queue, and once for all."""
+        """Check that publishes complete here are complete at the queue, and permanently."""
         _, rows = self.run.world.hosts[1].machine.withheld_of(self.session.session)
         start = self.starts[ticket]
         for number in range(ticket.first, ticket.last + 1):

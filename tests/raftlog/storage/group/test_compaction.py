@@ -1,4 +1,4 @@
-"""What a snapshot does to a group's index, against the plain way of saying it."""
+"""Effect of a snapshot on a group's index, against a plain model."""
 
 from __future__ import annotations
 

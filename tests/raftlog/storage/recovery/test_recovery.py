@@ -227,7 +227,7 @@ def test_damaged_segment_header_is_restored_from_the_others(
 
 
 def test_quarantine_outlives_the_damage(disk: MemoryFiles, open_log, run: Run) -> None:
-    """What could not be read once must not be trusted because it can be read again."""
+    """Data that was unreadable once is not trusted when it can be read again."""
     opened = open_log(disk)
     opened.commit(1, run(1, 1, b"a" * 50), HardState(1, 1, 0))
     opened.log.close()

@@ -184,7 +184,7 @@ def test_answered_tickets_behind_a_withheld_one_are_forgotten():
 
 
 class QueueAnswers:
-    """What the queues of some tickets say, in any order that they can say it in."""
+    """Answers of the queues of some pending confirms, in any possible order."""
 
     def __init__(self, confirms: ChannelConfirms, random: Random) -> None:
         self.confirms = confirms

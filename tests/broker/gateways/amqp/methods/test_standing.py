@@ -1,4 +1,4 @@
-"""What AMQP clients run ends with the permission or the user that it needs."""
+"""Work of AMQP clients ends with the permission or the user that it needs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What all services have: log-in, readiness, health, reflection, errors with details."""
+"""Common parts of all services: log-in, readiness, health, reflection, errors with details."""
 
 from __future__ import annotations
 
