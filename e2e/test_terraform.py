@@ -79,8 +79,7 @@ class ExchangeInfo(msgspec.Struct):
 
 
 class QueueInfo(msgspec.Struct):
-    """Fields that the provider reads of a queue; Go takes null for "", and a missing number for 0.
-    """
+    """Fields that the provider reads of a queue; Go takes null for "", and a lacking one for 0."""
 
     name: str
     vhost: str

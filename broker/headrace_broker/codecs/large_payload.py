@@ -19,7 +19,7 @@ _BROKEN: Final = -1
 
 @final
 class Found:
-    """Where the octets of one field stand.
+    """Position of one field's bytes.
 
     Attributes:
         start: offset of the first of them.

@@ -1,4 +1,4 @@
-"""What is said of a configuration that is refused: key, value, and what is allowed."""
+"""Error text for an invalid configuration: key, value, and allowed values."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ File = Annotated[str, Meta(max_length=4096, description="the path of a file, or 
 
 
 class TlsSection(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What listeners over TLS show and ask for; files are PEM.
+    """Certificates and requirements of TLS listeners; files are PEM.
 
     Attributes:
         certificate_file: the node's certificate, followed by those between it and its root.

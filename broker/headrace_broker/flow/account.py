@@ -21,7 +21,7 @@ RATE_MIN: Final = 0.01  # per second; less counts as nothing
 
 
 class Moved(NamedTuple):
-    """What happened at a tab since somebody looked.
+    """Changes of a balance since the last query.
 
     Attributes:
         messages: handed over.
@@ -40,7 +40,7 @@ class Moved(NamedTuple):
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class AccountOwner:
-    """Who stops while its account is in debt: a socket's reader, a dead letter carrier."""
+    """Owner of an account, stopped while it is in debt: a socket's reader, for instance."""
 
     @abstractmethod
     def on_clear_funds(self) -> None:
@@ -49,7 +49,7 @@ class AccountOwner:
 
 @final
 class AccountBalance:
-    """What an account owes at one queue.
+    """Debt of an account at one queue.
 
     Loans are counted, not kept one by one: who borrows remembers how much, and repays that once.
 

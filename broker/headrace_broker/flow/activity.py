@@ -1,4 +1,4 @@
-"""What stops an activity, since when, and for how much of the time."""
+"""Limits that stop an activity, since when, and for how much of the time."""
 
 from __future__ import annotations
 
@@ -163,7 +163,7 @@ class Activity:
         self.group = group
 
     def go(self, now_us: i64) -> None:
-        """Nothing stops it any more."""
+        """End the stop."""
         if self.limit != NO_LIMIT:
             self.settle(now_us)
             self.limit = NO_LIMIT

@@ -23,7 +23,7 @@ MIB: Final = 1 << 20
 
 @final
 class NodeReport:
-    """What a node says of itself.
+    """Report of a node on itself.
 
     Attributes:
         node: its id.
@@ -77,7 +77,7 @@ class Alarm:
 
     @property
     def resource(self) -> str:
-        """What is scarce: "memory" or "disk"."""
+        """Name of the resource: "memory" or "disk"."""
         return RESOURCES[self.limit]
 
     def describe(self, name: str) -> str:

@@ -1,4 +1,4 @@
-"""Who causes a queue's load: accounts, the heaviest first.
+"""Causes of a queue's load: accounts, the heaviest first.
 
 An account's load at a queue is what it owes there and what it has brought in about the last 10 s,
 in octets: debts alone would name nobody at a queue that applies at once and withholds its confirms.

@@ -1,4 +1,4 @@
-"""Who caused which of the messages that one session publishes on behalf of several."""
+"""Causes of the messages that one session publishes on behalf of several."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class CauseRuns:
 
     @property
     def run_count(self) -> int:
-        """How many runs are kept."""
+        """Number of runs."""
         return len(self._runs)
 
     def add(self, cause: i64) -> None:

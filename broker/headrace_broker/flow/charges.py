@@ -25,16 +25,16 @@ NO_CAUSE: Final = 0  # instead of a session id: nobody knows any more
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class ChargeObserver:
-    """Who tells other nodes what they owe here."""
+    """Reporter of debts here to the nodes of their owners."""
 
     @abstractmethod
     def on_changed(self, home: int) -> None:
-        """What the sessions of a node owe here has changed; called for each change."""
+        """Note that debts of a node's sessions have changed; called for each change."""
 
 
 @final
 class Charge:
-    """What one cause owes at one queue for work that is under way on this node.
+    """Debt of one cause at one queue for work under way on this node.
 
     Attributes:
         cause: session id, or NO_CAUSE.
@@ -166,12 +166,12 @@ class Charges:
 
     @property
     def count(self) -> int:
-        """How many debts there are."""
+        """Number of debts."""
         return len(self._charges)
 
     @property
     def proxy_count(self) -> int:
-        """How many causes on other nodes owe something here."""
+        """Number of causes on other nodes with a debt here."""
         return len(self._proxies)
 
     def owed_to(self, home: int) -> list[Charge]:

@@ -28,7 +28,7 @@ class Credit:
 
     @property
     def left(self) -> i64:
-        """How many publishes may still be handed over; a batch may take it below 0."""
+        """Publishes that may still be handed over; a batch may take it below 0."""
         return self._limits.scaled(self._limits.credit) - self._spent
 
     def is_left(self) -> bool:

@@ -1,4 +1,4 @@
-"""Why a connection or queue is slow, and who causes it: from facts to one answer."""
+"""Explanation of a slow connection or queue: from facts to one answer."""
 
 from __future__ import annotations
 

@@ -48,7 +48,7 @@ class Waiter:
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class GateScheduler:
-    """Who serves gates, later and never within a call that rings."""
+    """Scheduler of gates: serves them later, never within a call that rings."""
 
     @abstractmethod
     def ring(self, gate: Gate) -> None:
@@ -197,7 +197,7 @@ class Gate:
         self.waiting_count -= 1
 
     def _forget(self) -> None:
-        """Nobody waits, so nobody is owed anything."""
+        """Drop all turns, because no account waits any more."""
         self._lines.clear()
         self._turns.clear()
 

@@ -1,4 +1,4 @@
-"""What a node takes in: how much in one turn of its loop, and how much it has under way.
+"""Intake of a node: publishes accepted in one turn of its loop, and publishes under way.
 
 The node's bound (`node_octets`) is in parts: PENDING_PART for what was handed to queues and is not
 applied, and those of `flow.share` for what is not handed over yet. What is under way drains by
@@ -23,7 +23,7 @@ KEPT_PART: Final = 4  # a quarter of that is for queues that have next to nothin
 
 @final
 class IntakeFigures:
-    """How much a node holds for publishers, and how many of them wait.
+    """Content of a node's publish buffers, and the number of waiting publishers.
 
     Attributes:
         held: octets of whole publishes that are held.

@@ -1,4 +1,4 @@
-"""What a queue lets in while it falls behind and its node is busy: what leaves it.
+"""Limit on publishes to a queue that falls behind on a busy node: as many as leave it.
 
 Consumers take part in the same turns of the loop as publishers, with a prefetch where publishers
 need none: whoever sends more gets more of a node that is busy, and queues grow for as long as that

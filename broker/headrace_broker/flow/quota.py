@@ -40,7 +40,7 @@ class Rate:
 
 @final
 class Quota:
-    """What a user or a vhost may publish.
+    """Publish rate of a user or a vhost.
 
     Attributes:
         messages: rate of messages, None for any.

@@ -1,4 +1,4 @@
-"""What a node holds for its publishing connections, and whose sockets are read.
+"""Memory that a node holds for publishing connections, and the sockets that it reads.
 
 Each connection may hold what is still free (its threshold), at most `held_octets`. So no more is
 held than the bound, however many connections there are, and those that want more than their share
@@ -32,7 +32,7 @@ READ_OCTETS_MIN: Final = 512  # in one read, or reading itself would be the load
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class Reader:
-    """Who reads a connection's socket."""
+    """Reader of a connection's socket."""
 
     @abstractmethod
     def may_read(self, reading: bool) -> None:
@@ -45,7 +45,7 @@ class Reader:
 
 @final
 class Share:
-    """What is held for one connection.
+    """Bytes held for one connection.
 
     Attributes:
         held: octets of whole publishes.
@@ -72,7 +72,7 @@ class Share:
 
     @property
     def octets(self) -> i64:
-        """What counts against its threshold."""
+        """Bytes that count against its threshold."""
         return self.held + self.partial
 
     def hold(self, octets: i64) -> None:
@@ -176,18 +176,18 @@ class Shares:
 
     @property
     def unread_count(self) -> int:
-        """How many sockets are not read."""
+        """Number of sockets that are not read."""
         waiting = sum(1 for share in self._inside if share.full)
         return len(self._unread) + len(self._entering) + waiting
 
     @property
     def entering_count(self) -> int:
-        """How many have a large publish that waits for others."""
+        """Number of connections with a large publish that waits for others."""
         return len(self._entering)
 
     @property
     def inside_count(self) -> int:
-        """How many have a large publish that goes on."""
+        """Number of connections with a large publish inside."""
         return len(self._inside)
 
     def open(self, reader: Reader) -> Share:

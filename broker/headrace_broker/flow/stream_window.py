@@ -13,7 +13,7 @@ from mypy_extensions import i64
 
 @final
 class StreamWindow:
-    """What a client was allowed, and what it has sent.
+    """Allowance of a client, and what it has sent.
 
     Attributes:
         messages: how many it may have sent.
@@ -32,7 +32,7 @@ class StreamWindow:
 
     @property
     def exceeded(self) -> bool:
-        """Whether the client has sent more than it was ever allowed: it is not read then."""
+        """True if the client has sent more than it was ever allowed: it is not read then."""
         return self.received > self._most or self.received_octets > self._most_octets
 
     def receive(self, messages: i64, octets: i64) -> None:

@@ -1,4 +1,4 @@
-"""What stands around every request: its name, who asks, what goes wrong, and a line in the log."""
+"""Common handling of requests: request id, caller, errors, and a line in the log."""
 
 from __future__ import annotations
 

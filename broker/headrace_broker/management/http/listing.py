@@ -58,7 +58,7 @@ COLUMNS: Final = (PARAMETERS[-1],)
 
 
 class Wanted(msgspec.Struct, frozen=True):
-    """What part of a list is asked for.
+    """Requested part of a list.
 
     Attributes:
         page: 0 for all rows at once.

@@ -1,4 +1,4 @@
-"""Who makes a request: Basic credentials, or a client certificate that stands for a user."""
+"""Identity of a request: Basic credentials, or a client certificate that stands for a user."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ class Parameter(NamedTuple):
 
 
 class Route(NamedTuple):
-    """What is answered at a method and a path.
+    """Row of the route table: a method, a path and its answer.
 
     Attributes:
         method: GET, PUT, POST or DELETE; GET answers HEAD as well.
@@ -90,7 +90,7 @@ class Route(NamedTuple):
 
     @property
     def heading(self) -> str:
-        """What it is described under."""
+        """Heading of its description."""
         if self.tag:
             return self.tag
         words = [word for word in self.path.split("/") if word and word != "api"]

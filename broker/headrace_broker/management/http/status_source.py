@@ -1,4 +1,4 @@
-"""What the HTTP API asks of the node."""
+"""Interface of the node for the HTTP API."""
 
 from __future__ import annotations
 

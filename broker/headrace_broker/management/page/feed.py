@@ -25,7 +25,7 @@ log = logging.getLogger("headrace.http")
 
 
 class View(NamedTuple):
-    """What somebody looks at.
+    """Selection of objects that a page shows.
 
     Attributes:
         kind: name of a kind of view.
@@ -39,14 +39,14 @@ class View(NamedTuple):
 
 
 class ViewData(Protocol):
-    """What was found out at one look, for all views."""
+    """Data of one collection, for all views."""
 
     async def find(self, view: View, who: Caller) -> Callable[[], Mapping[str, Any]]:
         """Ask what a view needs; returns what makes values by key of it, as somebody sees them."""
 
 
 class FeedOverError(Exception):
-    """Nobody looks any more."""
+    """The feed has ended."""
 
 
 class TooManyError(Exception):

@@ -1,4 +1,4 @@
-"""What views of the page show, by key; fields are those of the HTTP API."""
+"""Rows of the page's views, by key; fields are those of the HTTP API."""
 
 from __future__ import annotations
 

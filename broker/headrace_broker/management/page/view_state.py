@@ -1,4 +1,4 @@
-"""What a view of the page shows now, and what has changed since somebody looked."""
+"""Content of a view of the page, and its changes since the last query."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ GONE_MAX: Final = 1000  # keys remembered as gone; who has not looked since gets
 
 
 class Change(NamedTuple):
-    """What is new to somebody.
+    """Changes for one page.
 
     Attributes:
         version: of the board, for the next time.

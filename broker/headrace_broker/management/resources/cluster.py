@@ -82,7 +82,7 @@ class ClusterNodeView(msgspec.Struct):
 
 
 class ForgetView(msgspec.Struct):
-    """How far a node is on its way out.
+    """Progress of a node's removal.
 
     Attributes:
         forgotten: it belongs to the cluster no more.

@@ -128,7 +128,7 @@ class MembersView(msgspec.Struct):
 
 
 class StepView(msgspec.Struct):
-    """What became of a queue, with the words of RabbitMQ.
+    """Outcome of a queue's step, in the words of RabbitMQ.
 
     Attributes:
         result: "ok" or "error".

@@ -88,7 +88,7 @@ class ReceivedBody(msgspec.Struct):
 
 
 class RoutedView(TypedDict):
-    """Whether a message has reached a queue."""
+    """Result of a publish: true if the message has reached a queue."""
 
     routed: bool
 

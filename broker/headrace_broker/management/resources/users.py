@@ -68,7 +68,7 @@ class BulkBody(msgspec.Struct):
 
 
 class WhoView(TypedDict):
-    """Who asks."""
+    """Calling user."""
 
     name: str
     tags: list[str]
@@ -185,7 +185,7 @@ def render_user(user: User, limits: dict[str, int]) -> UserView:
 
 
 class Proof(NamedTuple):
-    """What proves a password."""
+    """Salted hash of a password, and its algorithm."""
 
     hashing: str
     salt: bytes

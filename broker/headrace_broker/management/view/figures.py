@@ -35,7 +35,7 @@ AGES: Final = (
 
 
 class Ages(NamedTuple):
-    """How far back somebody wants to look, in milliseconds, 0 for not at all."""
+    """Requested ages of samples, in milliseconds, 0 for none."""
 
     lengths_ms: int
     rates_ms: int
