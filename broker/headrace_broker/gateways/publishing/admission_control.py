@@ -157,7 +157,7 @@ class AdmissionControl(AccountOwner):
 
     @property
     def is_stopped(self) -> bool:
-        """Whether a limit stops any channel."""
+        """True if a limit stops any channel."""
         return len(self._holders) > 0
 
     @property

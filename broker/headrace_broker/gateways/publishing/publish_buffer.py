@@ -41,7 +41,7 @@ class BufferOwner:
 
     @property
     def is_busy(self) -> bool:
-        """Whether an operation is awaited: nothing is handled meanwhile."""
+        """True while an operation is awaited: nothing is handled meanwhile."""
         raise AssertionError("abstract")
 
     @property
@@ -151,7 +151,7 @@ class PublishBuffer(WaitingPublisher):
 
     @property
     def is_holding(self) -> bool:
-        """Whether a limit stops the channel."""
+        """True if a limit stops the channel."""
         return len(self._held) > 0
 
     @property

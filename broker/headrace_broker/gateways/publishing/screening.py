@@ -1,4 +1,4 @@
-"""What a publish's properties are looked through for before it is routed.
+"""Checks of a publish's properties before it is routed.
 
 Most messages have nothing that matters here, which takes some ten nanoseconds to see: by their
 property flags, or else by a walk over a few lengths.

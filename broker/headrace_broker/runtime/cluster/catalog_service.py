@@ -59,7 +59,7 @@ class CatalogUnavailableError(Exception):
 
 
 class RaftHost(Booted, Protocol):
-    """What the catalog needs of the node's replicated logs (`headrace_raftlog.node`)."""
+    """Required interface of the node's replicated logs (`headrace_raftlog.node`)."""
 
     def create_group(
         self,
@@ -92,7 +92,7 @@ class RaftHost(Booted, Protocol):
 
 
 class CatalogTiming(msgspec.Struct, frozen=True):
-    """How long things may take.
+    """Durations and time limits.
 
     Attributes:
         answer_seconds: wait for a change to be applied here; several elections fit in.

@@ -26,7 +26,7 @@ log = logging.getLogger("headrace.cluster")
 
 
 class Leaderships(Protocol):
-    """What this needs of the replicated logs (`headrace_raftlog.node`)."""
+    """Required interface of the replicated logs (`headrace_raftlog.node`)."""
 
     async def drain(self, seconds: float, avoid: Callable[[], Collection[int]]) -> list[int]:
         """Hand over what this node leads; returns the groups that it still does."""

@@ -22,7 +22,7 @@ log = logging.getLogger("headrace.cluster")
 
 
 class Memberships(Protocol):
-    """What this needs of the replicated logs (`headrace_raftlog.node`)."""
+    """Required interface of the replicated logs (`headrace_raftlog.node`)."""
 
     def is_settled(self, group: int) -> bool:
         """Return whether this node leads a group whose members are not being changed."""

@@ -29,7 +29,7 @@ log = logging.getLogger("headrace.cluster")
 
 
 class PeerTable(Protocol):
-    """What this needs of the replicated logs (`headrace_raftlog.node`)."""
+    """Required interface of the replicated logs (`headrace_raftlog.node`)."""
 
     async def set_peers(
         self, peers: Mapping[int, str], barred: Collection[tuple[int, int]] = ()

@@ -1,4 +1,4 @@
-"""Where replicas and leaders are: looked at, and moved."""
+"""Places of replicas and leaders: queries and moves."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ log = logging.getLogger("headrace.cluster")
 
 
 class StepOutcome(NamedTuple):
-    """What became of a step.
+    """Outcome of a step.
 
     Attributes:
         queue: as it is now, or was when nothing was done.
@@ -68,7 +68,7 @@ class StepOutcome(NamedTuple):
 
 
 class RebalanceStatus(msgspec.Struct):
-    """How far a rebalance is.
+    """Progress of a rebalance.
 
     Attributes:
         running: whether it goes on.
@@ -96,7 +96,7 @@ def _unmeasured(node: int) -> ClockStatus | None:
 
 
 class ClusterFacts(NamedTuple):
-    """What operations know of the cluster.
+    """Facts about the cluster for operations.
 
     Attributes:
         node: this node's id.

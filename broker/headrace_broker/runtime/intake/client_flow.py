@@ -1,4 +1,4 @@
-"""What flow control says to clients, and how publishers weigh: limits of users and vhosts."""
+"""Flow control towards clients: notifications, and weights from limits of users and vhosts."""
 
 from __future__ import annotations
 

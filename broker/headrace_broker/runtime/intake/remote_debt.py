@@ -24,7 +24,7 @@ from headrace_protos.cluster.v1.cluster_pb2 import Debt as DebtLine
 
 
 class Owed(NamedTuple):
-    """What an account owes for work beyond its own publishes.
+    """Debt of an account for work beyond its own publishes.
 
     Attributes:
         cause: whose account it is.
@@ -111,7 +111,8 @@ class RemoteDebts:
     # Announcing
 
     def changed(self, home: int) -> None:
-        """What the clients of a node owe here has changed: it is told soon, with what follows."""
+        """Note that debts of a node's clients here have changed; they are reported soon, in one
+        report."""
         telling = self._tellings.get(home)
         if telling is None:
             telling = DebtAnnouncement()

@@ -15,7 +15,7 @@ _NOTHING: Final[list[int]] = []
 
 @final
 class DeferredConfirm:
-    """What the queue withholds of one ticket.
+    """Deferred confirms of one pending confirm at the queue.
 
     Attributes:
         ticket: the ticket.

@@ -94,7 +94,7 @@ class PublishLane:
 
     @property
     def hand_over_count(self) -> int:
-        """How many calls of `add` brought publishes that are not all applied."""
+        """Number of calls of `add` with publishes that are not all applied."""
         return len(self._hand_over_ends)
 
     def add(self, publishes: list[Publish], ticket: PendingConfirm | None) -> i64:

@@ -188,7 +188,7 @@ class Publishing(Copying):
 
     @property
     def drained(self) -> bool:
-        """Whether nothing waits to be sent or answered."""
+        """True if nothing waits to be sent or answered."""
         return not self.lane.pending and not self.lane.gathered
 
     def complete(self, rows: list[int]) -> None:

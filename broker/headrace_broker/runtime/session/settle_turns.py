@@ -52,7 +52,7 @@ class SettleTurns:
 
 @final
 class CloseTurns:
-    """How many sessions tell their queues in a turn of the loop that they end.
+    """Closing sessions: how many tell their queues in a turn of the loop.
 
     Args:
         call_soon: has a function called in the next turn of the loop.

@@ -1,4 +1,4 @@
-"""Who waits until a session's queue has answered all that was sent."""
+"""Waiters for a session's queue to answer everything that was sent."""
 
 from __future__ import annotations
 

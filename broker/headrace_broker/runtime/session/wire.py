@@ -184,7 +184,7 @@ def decode_run(run: Run) -> DeliveryRun:
 
 @final
 class ReplyNotes:
-    """What is said to remote sessions of the answer that comes next; empty after each entry.
+    """Notes for remote sessions about the next answer; empty after each entry.
 
     Attributes:
         refused: by session.

@@ -223,7 +223,7 @@ class Channel(MethodChannel, BufferOwner, Deferred):
 
     @property
     def is_busy(self) -> bool:
-        """Whether an operation is awaited."""
+        """True while an operation is awaited."""
         return self._busy
 
     def resume(self, waiting: BufferedInput, served: bool) -> None:

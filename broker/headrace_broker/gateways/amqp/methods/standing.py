@@ -18,7 +18,7 @@ from headrace_broker.model.reply_code import AmqpError
 
 @final
 class ConsumerRight:
-    """What a consumer needs, and its end without it.
+    """Permission of a consumer, and its end without it.
 
     Args:
         channel: of the consumer.

@@ -1,4 +1,4 @@
-"""What logs answer to those who read them, as messages and as errors of calls."""
+"""Answers of logs to their readers, as messages and as errors of calls."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What queues answer to groups that lease messages, as messages and as errors of calls."""
+"""Answers of queues to lease groups, as messages and as errors of calls."""
 
 from __future__ import annotations
 

@@ -65,7 +65,7 @@ class _Place(NamedTuple):
 
 
 class _Form(Protocol):
-    """How messages of a call are written.
+    """Format of a call's messages.
 
     Attributes:
         messages_max: in one answer.

@@ -102,12 +102,12 @@ class ConsumeStream(QueueListener):
 
     @property
     def is_attached(self) -> bool:
-        """Whether the queue serves it."""
+        """True if the queue serves it."""
         return self._number != 0
 
     @property
     def should_attach(self) -> bool:
-        """Whether there is credit and the queue serves nothing, or too little."""
+        """True if there is credit and the queue serves nothing, or too little."""
         if self.ended or not self.credit.is_left:
             return False
         if not self.is_attached:
@@ -116,7 +116,7 @@ class ConsumeStream(QueueListener):
 
     @property
     def should_detach(self) -> bool:
-        """Whether the queue gives more than there is credit for."""
+        """True if the queue gives more than there is credit for."""
         return self._is_surplus and self.is_attached and not self.credit.is_left
 
     async def attach(self) -> None:
@@ -217,7 +217,7 @@ class ConsumeStream(QueueListener):
         raise too_large(f"the next message has a body of {octets} octets")
 
     def sent(self, taken: list[Ready]) -> None:
-        """What was taken has been written."""
+        """Note that the taken deliveries have been written."""
         for ready in taken:
             run = ready.run
             if run.consumer != GET_CONSUMER:

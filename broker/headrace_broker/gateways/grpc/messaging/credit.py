@@ -25,7 +25,7 @@ class StreamCredit:
 
     @property
     def is_left(self) -> bool:
-        """Whether one more message may be sent."""
+        """True if one more message may be sent."""
         return self.messages > 0 and (not self.is_limited or self.octets > 0)
 
     def add(self, messages: int, octets: int) -> None:

@@ -1,4 +1,4 @@
-"""What a client knows deliveries by: 1, 2, 3, ... whichever consumer of the queue they came to."""
+"""Delivery ids of a client: 1, 2, 3, ... over all its consumers of the queue."""
 
 from __future__ import annotations
 

@@ -201,13 +201,13 @@ class PublishStream(QueueListener, BufferOwner, BlockedNotifier):
 
     @property
     def is_done(self) -> bool:
-        """Whether nothing is under way that the client would be told of."""
+        """True if nothing is under way that the client has yet to be told of."""
         waits = self.buffer.messages > 0 or self._busy
         return not waits and self.confirms.open_tickets == 0
 
     @property
     def may_read(self) -> bool:
-        """Whether the next batch may be read."""
+        """True if the next batch may be read."""
         return self.output.pauses == 0 and not self.window.exceeded
 
     def block(self, blocked: bool) -> None:
@@ -260,7 +260,7 @@ class PublishStream(QueueListener, BufferOwner, BlockedNotifier):
         return int(limits.scaled(STREAM_WINDOW_MESSAGES)), int(limits.scaled(limits.held_octets))
 
     def _open_window(self) -> None:
-        """Nothing stops the stream, or not for long yet."""
+        """Open the window unless a limit has stopped the stream for long."""
         self._shut = False
         self.stopped_by = (NO_LIMIT, 0)
         size, octets = self._sizes()
@@ -386,12 +386,12 @@ class PublishStream(QueueListener, BufferOwner, BlockedNotifier):
 
     @property
     def is_busy(self) -> bool:
-        """Whether an operation is awaited."""
+        """True while an operation is awaited."""
         return self._busy
 
     @property
     def is_open(self) -> bool:
-        """Whether it may publish."""
+        """True if it may publish."""
         return self._open
 
     def resume(self, waiting: BufferedInput, served: bool) -> None:

@@ -1,4 +1,4 @@
-"""What answers a stream's publishes: rows of sequence numbers."""
+"""Answers to a stream's publishes: rows of sequence numbers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who makes a call: Basic credentials in its metadata, or a client certificate."""
+"""Identity of a caller: Basic credentials in its metadata, or a client certificate."""
 
 from __future__ import annotations
 

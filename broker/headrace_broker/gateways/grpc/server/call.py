@@ -1,4 +1,4 @@
-"""What every call goes through: is the node ready, who calls, and what goes wrong as a status."""
+"""Common handling of calls: readiness, authentication, and errors as a status."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _READS: Final = ("List", "Describe", "Watch", "Get", "Read", "Why", "Top")
 
 
 class Method(NamedTuple):
-    """What a call calls.
+    """Called method.
 
     Attributes:
         service: its full name.
@@ -184,7 +184,7 @@ class Admission:
 
 
 class _Outcome:
-    """How a call ended.
+    """End of a call.
 
     Attributes:
         code: name of its status, "" for one that went well.

@@ -1,4 +1,4 @@
-"""What all administrative calls need: who asks, in which vhost, and what the catalog answered."""
+"""Common part of administrative calls: caller, vhost, and the catalog's answer."""
 
 from __future__ import annotations
 

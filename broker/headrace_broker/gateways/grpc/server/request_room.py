@@ -98,7 +98,7 @@ class _Reading(Awaitable[Any]):
 
 
 class RequestRoom:
-    """What the requests of a node's calls take.
+    """Memory of the requests of a node's calls.
 
     Args:
         request_octets_max: octets of the largest that gRPC takes.

@@ -51,7 +51,7 @@ class TopologyService(TopologyServicer):
         add_TopologyServicer_to_server(self, server)
 
     async def stop(self, reason: str) -> None:
-        """Nothing goes on between calls."""
+        """Do nothing: nothing runs between calls."""
 
     # Queues
 
