@@ -1,4 +1,4 @@
-"""What a leader knows of one follower, and how fast it may send to it."""
+"""A leader's state of one follower, and the pace of sending to it."""
 
 from __future__ import annotations
 

@@ -126,7 +126,7 @@ class RaftState:
 
     @property
     def promotable(self) -> bool:
-        """Whether this member may lead: it counts, or its leaving is not known to be committed.
+        """True if this member may lead: it counts, or its removal is not known to be committed.
 
         In its own absence a majority of the others may still need it, for it may be the only one
         with the newest entries.

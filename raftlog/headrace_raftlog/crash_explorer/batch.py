@@ -21,7 +21,7 @@ from headrace_raftlog.crash_explorer.workload import WORKLOADS
 
 @dataclass(frozen=True, slots=True)
 class Total:
-    """What explorations came to together."""
+    """Sums over explorations."""
 
     points: int = 0
     states: int = 0

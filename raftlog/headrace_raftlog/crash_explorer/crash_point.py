@@ -21,7 +21,7 @@ EXHAUSTIVE_CHOICES_MAX = 8  # up to here all subsets are tried, beyond it extrem
 
 
 class FileChoices:
-    """What of one file may or may not survive.
+    """Parts of one file that may or may not survive.
 
     Attributes:
         synced: bytes that survive for certain.

@@ -1,4 +1,4 @@
-"""What was asked of a log, in order, and what of it was promised to be durable."""
+"""History of requests to a log, in order, and of their acknowledged durability."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class History:
 
     @property
     def now(self) -> LogImage:
-        """What the log holds after the newest call."""
+        """Content of the log after the newest call."""
         return self.steps[-1]
 
     def add(self, name: str, group: int, image: LogImage, within: list[LogImage]) -> int:

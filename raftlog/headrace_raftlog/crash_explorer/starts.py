@@ -1,4 +1,4 @@
-"""What a data directory must remember of its node: how often it was started, and who founded."""
+"""Facts that a data directory must keep about its node: number of starts, and founders."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from headrace_raftlog.storage.writing.identity import Identity
 
 @dataclass(frozen=True, slots=True)
 class Starts:
-    """What was promised about the identity file, and what may have been written to it.
+    """Promises about the identity file, and its possible contents.
 
     Attributes:
         boots: starts that were counted for certain.

@@ -1,4 +1,4 @@
-"""Who belongs to a group: a value that travels in entries and snapshots."""
+"""Members of a group: a value that travels in entries and snapshots."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class Membership:
 
     @property
     def is_joint(self) -> bool:
-        """Whether two electorates decide."""
+        """True while two electorates decide."""
         return len(self.outgoing) > 0
 
     def everyone(self) -> tuple[int, ...]:

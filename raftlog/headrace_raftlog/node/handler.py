@@ -1,4 +1,4 @@
-"""What a group's application gives to its host."""
+"""Interface of a group's application for its host."""
 
 from __future__ import annotations
 

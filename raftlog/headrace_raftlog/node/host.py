@@ -249,7 +249,7 @@ class Host:
 
     @property
     def is_backlogged(self) -> bool:
-        """Whether the disk is far behind."""
+        """True if the disk is far behind."""
         return self.disk_full or self._log.backlogged
 
     def install(self, hosted: HostedGroup, snapshot: Snapshot) -> bool:

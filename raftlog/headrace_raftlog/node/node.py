@@ -131,7 +131,7 @@ class RaftNode(GroupQueries, NodeStanding):
 
     @property
     def disk_full(self) -> bool:
-        """Whether proposals are BUSY because the log cannot grow."""
+        """True if proposals are BUSY because the log cannot grow."""
         return self._host.disk_full
 
     async def start(self) -> None:

@@ -1,4 +1,4 @@
-"""What can be asked about the groups of a node."""
+"""Queries about the groups of a node."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from headrace_raftlog.storage.log.shared_log import SharedLog
 
 
 class MemberProgress(NamedTuple):
-    """What a group's leader knows of a member.
+    """A leader's knowledge of a member.
 
     Attributes:
         member: its id.
@@ -37,7 +37,7 @@ class MemberProgress(NamedTuple):
 
 
 class RaftFigures(NamedTuple):
-    """What a node's replicas and its log do, in figures; counts are since the start.
+    """Figures of a node's replicas and its log; counts are since the start.
 
     Attributes:
         groups: replicas on this node.

@@ -76,7 +76,7 @@ def play(logs: dict[int, MemoryLog], removed: dict[int, bool], record: Record) -
 
 @final
 class Disk(Store):
-    """What one node has written; survives its crashes, but for what was under way.
+    """Written data of one node; it survives crashes, except for pending writes.
 
     Attributes:
         durable, removed, full: see `Store`.

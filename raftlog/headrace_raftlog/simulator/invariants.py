@@ -1,4 +1,4 @@
-"""What must hold after every event of a simulated run, whatever happens: one group's history.
+"""Invariants of one group, checked after every event of a simulated run.
 
 The numbers in the messages are those of the list in this component's `INTERNALS.md`.
 """

@@ -42,7 +42,7 @@ class MemoryLog(GroupLog):
 
     @property
     def membership(self) -> Membership:
-        """Who belonged to the group at `snapshot_index`."""
+        """Members of the group at `snapshot_index`."""
         return self.founding if self.snapshot is None else self.snapshot.membership
 
     @override

@@ -1,4 +1,4 @@
-"""How a simulated leader brings a group to the nodes that should have it, and wild attempts too."""
+"""Steps of a simulated leader to a group's wanted nodes, with wild attempts too."""
 
 from __future__ import annotations
 

@@ -110,7 +110,7 @@ class Replica:
 
     @property
     def is_leader(self) -> bool:
-        """Whether this member takes itself for the leader."""
+        """True if this member takes itself for the leader."""
         return self.core.role == LEADER
 
     def receive(self, message: Message) -> None:

@@ -1,4 +1,4 @@
-"""What idle groups say after everything healed, and while a minority cannot be reached again."""
+"""Quiescence check: messages of idle groups after healing, and with an unreachable minority."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether a leader that hears a quorum is left alone, judged while faults go on: one group.
+"""Stability check of one group: a leader that hears a quorum is left alone, during faults too.
 
 A leader is settled when it and a majority of the voters have run undisturbed for long enough, with
 links between them that lost and delayed nothing, at delays which the election timeout allows. Then

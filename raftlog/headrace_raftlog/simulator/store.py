@@ -1,4 +1,4 @@
-"""What a simulated node asks of its disk, whichever stands under it."""
+"""Interface of a simulated node to its disk, whichever it is."""
 
 from __future__ import annotations
 

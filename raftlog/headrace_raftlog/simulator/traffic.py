@@ -1,4 +1,4 @@
-"""What a group sends without getting anywhere, counted and bounded: one group.
+"""Traffic of one group without progress, counted and bounded.
 
 Messages from one member to another draw on budgets that progress of either fills again: more
 entries, committed, applied or known to match. A loop without progress empties them, however slowly.
@@ -24,7 +24,7 @@ FETCHES_PER_TICK: Final = 1  # of the member that fetches
 
 @final
 class Budget:
-    """What may still be sent until something gets on.
+    """Budget of messages until some progress.
 
     Attributes:
         left: messages.

@@ -107,7 +107,7 @@ class FrameConnection(asyncio.Protocol):
 
     @property
     def tls(self) -> ssl.SSLObject | None:
-        """What the handshake was about, None where nothing is encrypted."""
+        """TLS state of the handshake, None without encryption."""
         found: ssl.SSLObject | None = self._transport.get_extra_info("ssl_object")
         return found
 

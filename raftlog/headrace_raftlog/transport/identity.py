@@ -1,4 +1,4 @@
-"""Who is at the other end of a stream, as its metadata says."""
+"""Identity of the other end of a stream, from its metadata."""
 
 from __future__ import annotations
 

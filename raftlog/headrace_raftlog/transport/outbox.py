@@ -1,4 +1,4 @@
-"""What waits to leave for one peer, bounded in bytes, and how it becomes frames."""
+"""Items that wait for one peer, bounded in bytes, and their framing."""
 
 from __future__ import annotations
 

@@ -44,7 +44,7 @@ LOG: Final = logging.getLogger("headrace.cluster")
 
 
 class LinkOwner(Protocol):
-    """Whom a link reports to."""
+    """Receiver of a link's reports."""
 
     def link_connected(self) -> None:
         """Note that the peer accepted a new stream; `remote` of the link says who it is."""

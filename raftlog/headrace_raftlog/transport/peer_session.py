@@ -1,4 +1,4 @@
-"""Whether a peer is up: both streams of a node pair taken together."""
+"""State of a peer, from both streams of a node pair."""
 
 from __future__ import annotations
 

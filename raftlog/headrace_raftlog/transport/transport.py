@@ -280,7 +280,7 @@ class Transport:
 
 
 class _Addresses(Mapping[int, str]):
-    """Where peers are now."""
+    """Current addresses of peers."""
 
     def __init__(self, sessions: Mapping[int, PeerSession]) -> None:
         self._sessions = sessions

@@ -74,7 +74,7 @@ class Damage:
 
 @dataclass(slots=True)
 class VerifyReport:
-    """What a log's files hold.
+    """Content of a log's files.
 
     Attributes:
         segments: files.
@@ -104,7 +104,7 @@ class VerifyReport:
 
     @property
     def intact(self) -> bool:
-        """Whether a node would start with this log and serve every group in it."""
+        """True if a node would start with this log and serve every group in it."""
         whole = not self.damaged and not self.quarantined
         return whole and not self.refused and not self.ends_early
 

@@ -1,4 +1,4 @@
-"""What gathers between two flushes, and what comes back from the writer."""
+"""Jobs that gather between two flushes, and answers of the writer."""
 
 from __future__ import annotations
 

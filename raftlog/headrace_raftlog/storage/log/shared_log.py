@@ -135,12 +135,12 @@ class SharedLog:
 
     @property
     def full(self) -> bool:
-        """Whether the disk is full: nothing becomes durable until there is space."""
+        """True if the disk is full: nothing becomes durable until there is space."""
         return self._writer.full
 
     @property
     def failure(self) -> LogWriteError | None:
-        """Why nothing is written any more, or None."""
+        """Error that stopped writing, or None."""
         return self._writer.failure
 
     @property
@@ -155,7 +155,7 @@ class SharedLog:
 
     @property
     def backlogged(self) -> bool:
-        """Whether the host should take no more work until the disk has caught up."""
+        """True if the host should accept no more work until the disk has caught up."""
         return self.backlog_bytes >= self._backlog_bytes_max
 
     @property

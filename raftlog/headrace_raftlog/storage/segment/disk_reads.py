@@ -71,7 +71,7 @@ class Place(NamedTuple):
 
     @property
     def is_long(self) -> bool:
-        """Whether it does not share the room of the others; of such, one is read at a time."""
+        """True if it does not share the room of the others; of such, one is read at a time."""
         return self.size > READ_PIECES_BYTES_MAX // 2
 
 

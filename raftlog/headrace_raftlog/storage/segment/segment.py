@@ -50,7 +50,7 @@ def segment_sequence(name: str) -> int:
 
 @final
 class SegmentHeader:
-    """What the first sector of every segment says.
+    """First sector of a segment.
 
     Attributes:
         sequence: place of the file in the log, from 1.

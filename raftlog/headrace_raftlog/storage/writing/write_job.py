@@ -1,4 +1,4 @@
-"""What the event loop hands to the writer thread."""
+"""Jobs of the event loop for the writer thread."""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ class WriteJob:
 
     @property
     def is_checked(self) -> bool:
-        """Whether all checksums are there."""
+        """True if all checksums are there."""
         return not self._unchecked
 
     def check(self, salt: i64, count: i64) -> None:
