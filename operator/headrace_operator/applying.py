@@ -1,4 +1,4 @@
-"""What a cluster is made of, applied: Secrets that are kept, manifests, volumes that grow."""
+"""Application of a cluster's objects: kept Secrets, manifests, growing volumes."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ MONITORING: Final = "monitoring.coreos.com/"
 
 
 class Applied(NamedTuple):
-    """What has become of what a cluster is made of.
+    """Result of applying a cluster's objects.
 
     Attributes:
         certificates: of the operator's authority.

@@ -21,7 +21,7 @@ AT_ONCE: Final = 8  # requests under way for one question about many queues
 
 
 class Endpoint(NamedTuple):
-    """Where nodes answer, and who asks.
+    """Addresses of nodes, and credentials.
 
     Attributes:
         urls: such as http://10.0.0.1:15672, in the order in which they are asked.
@@ -51,12 +51,12 @@ class BrokerError(ExpectedError):
 
     @property
     def unreachable(self) -> bool:
-        """Whether no node has answered."""
+        """True if no node has answered."""
         return self.status == 0
 
     @property
     def temporary(self) -> bool:
-        """Whether it may be otherwise a moment later, without anybody changing a resource."""
+        """True if it may change by itself in a moment, without a change of a resource."""
         return self.status in (0, 401, 408, 409, 423, 429) or self.status >= 500
 
 
@@ -74,7 +74,7 @@ class BrokerApi:
 
     @property
     def login(self) -> tuple[str, str]:
-        """Who asks: name and password."""
+        """Credentials: name and password."""
         return self._endpoint.username, self._endpoint.password
 
     def logged_in(self, username: str, password: str) -> BrokerApi:

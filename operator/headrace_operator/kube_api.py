@@ -56,7 +56,7 @@ class KubeError(ExpectedError):
 
     @property
     def temporary(self) -> bool:
-        """Whether it may be otherwise a moment later."""
+        """True if it may change by itself in a moment."""
         return self.status in (0, 401, 408, 409, 429) or self.status >= 500
 
 

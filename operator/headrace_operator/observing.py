@@ -1,4 +1,4 @@
-"""What the operator sees of a cluster, put into the values that plans are made from."""
+"""Observation of a cluster, as the values that plans are made from."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ SIZE_ARGUMENTS: Final = ("x-quorum-target-group-size", "x-quorum-initial-group-s
 
 
 class Objects(NamedTuple):
-    """What the API server knows of a cluster.
+    """Objects of a cluster in the API server.
 
     Attributes:
         body: the BrokerCluster.
@@ -51,7 +51,7 @@ class Objects(NamedTuple):
 
 
 class Answers(NamedTuple):
-    """What the brokers know of themselves.
+    """Answers of the brokers about themselves.
 
     Attributes:
         nodes: rows of /api/cluster/nodes.

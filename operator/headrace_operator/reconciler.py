@@ -1,4 +1,4 @@
-"""Who looks after resources: a task for each, which looks when it changes and now and then.
+"""Reconciler of resources: a task for each, which runs on changes and periodically.
 
 What a look does is to have things be as the resource says, from what is seen anew each time. So it
 does not matter how often it looks, nor whether the operator was restarted in between. One task
@@ -34,7 +34,7 @@ Body = dict[str, Any]
 
 
 class Handler(Protocol):
-    """What is done about resources of one kind."""
+    """Handler of the resources of one kind."""
 
     async def reconcile(self, key: Key) -> float:
         """Have things be as a resource says; return the seconds until the next look, or NEVER."""

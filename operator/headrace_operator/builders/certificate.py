@@ -28,7 +28,7 @@ class Pair(NamedTuple):
 
 
 class Facts(NamedTuple):
-    """What a certificate says.
+    """Fields of a certificate.
 
     Attributes:
         made_at: when it was made.
@@ -46,7 +46,7 @@ class Facts(NamedTuple):
 
 
 class CertificateError(Exception):
-    """What should be a certificate and its key is none; the text says why."""
+    """Not a valid pair of certificate and key; the text says why."""
 
 
 def new_authority(name: str, now: datetime, days: int) -> Pair:

@@ -43,7 +43,7 @@ log = logging.getLogger(__name__)
 
 
 class Running:
-    """What runs while the operator does.
+    """Tasks that run while the operator does.
 
     Args:
         settings: of the operator.

@@ -36,7 +36,7 @@ class PipelineRunHandler:
         self._ways = ways
 
     def forget(self, key: Key) -> None:
-        """Nothing is remembered."""
+        """Do nothing: there is no state to forget."""
 
     async def reconcile(self, key: Key) -> float:
         """Have a driver be as its run says; return the seconds until the next look.

@@ -17,7 +17,7 @@ Phase = Literal["Pending", "Running", "Suspended", "Succeeded", "Failed"]
 
 
 class Seen(NamedTuple):
-    """What was seen of a driver.
+    """Observed state of a driver.
 
     Attributes:
         phase: what it does.
@@ -33,7 +33,7 @@ class Seen(NamedTuple):
 
 
 class Problem(NamedTuple):
-    """Why nothing can be run: a word, and a sentence."""
+    """Reason why nothing can be run: a word, and a sentence."""
 
     reason: str
     message: str

@@ -1,4 +1,4 @@
-"""What is declared in brokers: applied, looked after, and deleted with its resource."""
+"""Topology in brokers: applied, checked, and deleted with its resource."""
 
 from __future__ import annotations
 
