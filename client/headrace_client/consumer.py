@@ -272,7 +272,7 @@ class Consumer:
 
     @property
     def is_connected(self) -> bool:
-        """Whether there is a stream now."""
+        """True while there is a stream."""
         return self._connected
 
     @property
@@ -378,7 +378,7 @@ class Consumer:
         self._settles.set()
 
     def failed(self, error: HeadraceError) -> None:
-        """Nothing comes any more. The first failure counts."""
+        """Note the final failure of the stream. The first one counts."""
         if self._failure is None:
             self._failure = error
         self.lost(self._failure)

@@ -38,7 +38,7 @@ class Settlement:
 
     @property
     def is_done(self) -> bool:
-        """Whether it is known what came of it."""
+        """True if the outcome is known."""
         return self._done
 
     def __await__(self) -> Generator[Any, None, None]:
@@ -62,7 +62,7 @@ class Settlement:
 
 
 class Settler(Protocol):
-    """What a delivery is settled with: its consumer."""
+    """Settler of a delivery: its consumer."""
 
     def settle(self, delivery: Delivery, outcome: Outcome) -> Settlement:
         """Take an outcome."""

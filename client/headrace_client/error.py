@@ -1,4 +1,4 @@
-"""What can go wrong, as a hierarchy made of the broker's google.rpc details."""
+"""Errors, as a hierarchy made of the broker's google.rpc details."""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ class DataGoneError(InvalidArgumentError):
 
     @property
     def first_index(self) -> int:
-        """Of the first row that can be read."""
+        """Index of the first row that can be read."""
         return int(self.metadata.get("first_index", 0))
 
 
@@ -137,7 +137,7 @@ class NotYetError(InvalidArgumentError):
 
     @property
     def next_index(self) -> int:
-        """Of the row that comes next."""
+        """Index of the next row."""
         return int(self.metadata.get("next_index", 0))
 
 
@@ -146,7 +146,7 @@ class OtherIncarnationError(PreconditionError):
 
     @property
     def incarnation(self) -> int:
-        """That it has now."""
+        """Current incarnation."""
         return int(self.metadata.get("incarnation", 0))
 
 

@@ -36,7 +36,7 @@ LOGS: Final[Mapping[str, pb.ExportLog.ValueType]] = MappingProxyType(
 
 
 class Shard(NamedTuple):
-    """What can be read of a part of a log.
+    """Readable part of a shard.
 
     Attributes:
         name: the same for ever.

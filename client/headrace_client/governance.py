@@ -19,7 +19,7 @@ from headrace_protos.broker.v1 import topology_pb2 as pb
 
 
 class Governance(TopologyCalls):
-    """Who may do what where, and by which rules."""
+    """Permissions, users and policies of a cluster."""
 
     # Vhosts
 

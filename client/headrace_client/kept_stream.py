@@ -17,7 +17,7 @@ log = logging.getLogger(__name__)
 
 
 class StreamUser(Protocol):
-    """What a stream is kept for: a publisher or a consumer. Calls come one at a time.
+    """User of a stream: a publisher or a consumer. Calls come one at a time.
 
     Attributes:
         is_over: no stream is needed any more; the end of one is in order.
@@ -84,7 +84,7 @@ class KeptStream:
 
     @property
     def is_started(self) -> bool:
-        """Whether `start` was called."""
+        """True once `start` was called."""
         return self._task is not None
 
     async def start(self) -> None:

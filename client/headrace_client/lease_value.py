@@ -69,7 +69,7 @@ class GroupState:
 
 @dataclass(frozen=True, slots=True)
 class Leased:
-    """What a lease has.
+    """Content of a lease.
 
     Attributes:
         lease: its number.
@@ -88,7 +88,7 @@ class Leased:
 
 @dataclass(frozen=True, slots=True)
 class SettledLeases:
-    """What was settled.
+    """Settled leases.
 
     Attributes:
         messages: that this step of the group has settled, also when it is repeated.

@@ -81,12 +81,12 @@ class Link:
 
     @property
     def metadata(self) -> tuple[tuple[str, str], ...]:
-        """What each call carries."""
+        """Metadata of each call."""
         return self._metadata
 
     @property
     def is_closed(self) -> bool:
-        """Whether nothing can be called any more."""
+        """True if nothing can be called any more."""
         return self._closed
 
     def channel(self, endpoint: str) -> grpc.aio.Channel:

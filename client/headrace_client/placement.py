@@ -1,4 +1,4 @@
-"""Where a queue's stream is best opened: at the node that leads the queue.
+"""Placement of a queue's stream: at the node that leads the queue.
 
 Any node serves any queue, by asking the one that leads it. Who is there already saves that way.
 """

@@ -226,7 +226,7 @@ class PublishBuffer:
             self._refused_unknown(error)
 
     def fail(self, error: HeadraceError) -> None:
-        """Nothing is sent any more: all that is not answered is not safe, as far as is known."""
+        """Stop sending: all unanswered messages fail, as far as is known."""
         self.window = None
         for entry in [*self._sent.values(), *self._unsent]:
             self._forget(entry, error)

@@ -23,7 +23,7 @@ from headrace_protos.broker.v1 import topology_pb2 as pb
 
 
 class Topology(Governance):
-    """What a cluster defines; `Client.topology`. `vhost` is the client's unless one is given.
+    """Definitions of a cluster; `Client.topology`. `vhost` is the client's unless one is given.
 
     Everything raises HeadraceError: NotFoundError, AccessRefusedError, InvalidArgumentError and
     PreconditionError name the field that is wrong.

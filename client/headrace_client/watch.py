@@ -35,7 +35,7 @@ class Keyed(Protocol):
 
     @property
     def key(self) -> tuple[str, ...]:
-        """Of what it is a state."""
+        """Key of the state."""
 
 
 S = TypeVar("S", bound=Keyed)
@@ -107,7 +107,7 @@ class Watch(Generic[S]):
 
     @property
     def current(self) -> tuple[S, ...]:
-        """What was told and is not over."""
+        """Reported states that are not over."""
         return tuple(self._told.values())
 
     def __aiter__(self) -> Watch[S]:
