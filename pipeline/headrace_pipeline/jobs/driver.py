@@ -1,4 +1,4 @@
-"""What the driver of a job of the pipeline runs in: manifests for Kubernetes.
+"""Driver of a pipeline job: manifests for Kubernetes.
 
 This file stands in the operator and in the pipeline, which know nothing of each other; a test
 compares the two.
@@ -85,12 +85,12 @@ class Driver(NamedTuple):
 
     @property
     def is_streaming(self) -> bool:
-        """Whether the job goes on until it is stopped."""
+        """True if the job runs until it is stopped."""
         return self.job in STREAMING
 
     @property
     def is_local(self) -> bool:
-        """Whether the driver's pod does all the work."""
+        """True if the driver's pod does all the work."""
         return self.master.startswith("local")
 
     @property

@@ -17,7 +17,7 @@ APP_ID: Final = "headrace-flow"
 
 
 class Place(NamedTuple):
-    """Where tables are.
+    """Location of tables.
 
     Attributes:
         uri: folder; each table lies below it by its name.
@@ -31,7 +31,7 @@ class Place(NamedTuple):
 
 
 class FlowTables:
-    """What is landed and what is made of it.
+    """Landed tables and the tables made from them.
 
     Args:
         spark: which reads and writes.

@@ -1,4 +1,4 @@
-"""What there is to say, found in the frames: sums, ranks and series, without any words."""
+"""Findings in the frames: sums, ranks and series, without any words."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ PART: Final = 0.9  # of its seconds: a step of which less is told is a part of o
 
 
 class Account(NamedTuple):
-    """Who brought load.
+    """Account that brought load.
 
     Attributes:
         id: `origin_account`.

@@ -1,4 +1,4 @@
-"""How near nodes and queues come to limits, when they reach them, and how many consumers to run."""
+"""Distance of nodes and queues from their limits, when they reach them, and consumers to run."""
 
 from __future__ import annotations
 

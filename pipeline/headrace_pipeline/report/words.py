@@ -23,7 +23,7 @@ NOBODY_SAID = 0.05  # of blocked time that nobody is blamed for, from which it i
 
 
 class Line(NamedTuple):
-    """Of the summary.
+    """Line of the summary.
 
     Attributes:
         lead: what it is about.

@@ -38,7 +38,7 @@ class Commit(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class State(msgspec.Struct, frozen=True):
-    """What all commits up to a version come to.
+    """Sum of all commits up to a version.
 
     Attributes:
         version: of the last one.

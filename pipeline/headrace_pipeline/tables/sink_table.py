@@ -28,7 +28,7 @@ Format = Literal["delta", "parquet"]
 
 
 class Written(NamedTuple):
-    """What became of a batch.
+    """Result of writing a batch.
 
     Attributes:
         version: of the table that has it; None where no commit was made.

@@ -1,4 +1,4 @@
-"""What both forms of a table have: a log of commits, each with files, and whose batch it was."""
+"""Common interface of both forms of a table: a log of commits, each with files and its batch."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Snapshot(NamedTuple):
 
 
 class Compaction(NamedTuple):
-    """What was done, or would be, to a partition.
+    """Result of compacting a partition, or of a dry run.
 
     Attributes:
         partition: texts by column.

@@ -1,4 +1,4 @@
-"""How many consumers a queue should have: the rule, minute by minute, for one queue.
+"""Advised number of consumers: the rule, minute by minute, for one queue.
 
     wanted = ceil((1.2 * L95 + B / T) / mu)
 

@@ -1,4 +1,4 @@
-"""How many rows of which shard the next batch gets."""
+"""Number of rows of each shard for the next batch."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 
 class Waiting(NamedTuple):
-    """What waits in a shard.
+    """Waiting rows of a shard.
 
     Attributes:
         rows: 1 or more.

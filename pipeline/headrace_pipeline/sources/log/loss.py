@@ -14,7 +14,7 @@ NAMED_MAX: Final = 5  # losses that a message names
 
 
 class Loss(NamedTuple):
-    """What is gone of a shard.
+    """Loss in a shard.
 
     Attributes:
         shard: its name, for people: of an archive, its queue.

@@ -1,4 +1,4 @@
-"""What has become of the shards since a batch has ended."""
+"""Changes of the shards since the end of a batch."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from headrace_pipeline.sources.log.offset import Offset, Position
 
 
 class Survey(NamedTuple):
-    """Where the next batch can begin.
+    """Start positions of the next batch.
 
     Attributes:
         begins: of each shard that is there (incarnation, index of the next row, that index is not

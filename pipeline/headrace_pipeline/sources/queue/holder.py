@@ -1,4 +1,4 @@
-"""What the driver does with a group: it opens it, takes leases, keeps and settles them."""
+"""Work of the driver with a group: it opens it, takes leases, keeps and settles them."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ class Holder:
 
     @property
     def limit(self) -> str:
-        """What brokers say of the limit that kept them from the last lease; "" where none did."""
+        """Limit that kept brokers from granting the last lease; "" for none."""
         return self._limit
 
     def leases(self) -> tuple[LeaseState, ...]:

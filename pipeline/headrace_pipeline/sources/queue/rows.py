@@ -1,4 +1,4 @@
-"""What a task does: it reads a part of a lease, as record batches."""
+"""Work of a task: it reads a part of a lease, as record batches."""
 
 from __future__ import annotations
 
