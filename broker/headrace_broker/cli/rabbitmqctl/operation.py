@@ -173,7 +173,7 @@ def delete_queue(session: Session, queue: str, if_empty: bool, if_unused: bool) 
 @command("eval")
 @click.argument("expression", nargs=-1)
 def evaluate(session: Session, expression: tuple[str, ...]) -> None:
-    """Refuse: not supported, there is no Erlang here."""
+    """Not supported: there is no Erlang here."""
     raise CommandError("eval is not supported: Headrace does not run on Erlang", EX_USAGE)
 
 

@@ -111,8 +111,7 @@ class RemoteDebts:
     # Announcing
 
     def changed(self, home: int) -> None:
-        """Note that debts of a node's clients here have changed; they are reported soon, in one
-        report."""
+        """Note that debts of a node's clients here have changed; one report will tell it soon."""
         telling = self._tellings.get(home)
         if telling is None:
             telling = DebtAnnouncement()
