@@ -123,7 +123,7 @@ def effective(
     operator_policy: Policy | None,
     vhost_limits: Mapping[str, int],
 ) -> dict[str, Any]:
-    """Return a queue's settings by the names of policies; what nobody set is not there.
+    """Return a queue's settings by the names of policies; unset ones are absent.
 
     Args:
         queue: its arguments count beside the policies.

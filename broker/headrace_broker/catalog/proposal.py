@@ -150,7 +150,7 @@ def topic_permission_defect(told: TopicPermission) -> str:
 
 
 def event_defect(event: Event) -> str:
-    """Return what is without effect of a policy or permission that was set, else ""."""
+    """Return the part of a stored policy or permission that has no effect, else ""."""
     if isinstance(event, PolicyChanged) and event.policy is not None:
         kind = "operator policy" if event.operator else "policy"
         what, effect = f"the {kind} '{event.name}'", "it applies to nothing"

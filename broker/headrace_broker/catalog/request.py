@@ -45,7 +45,7 @@ def encode_envelope(request: Request, command: bytes) -> bytes:
 
 
 def decode_envelope(data: bytes) -> Request | None:
-    """Return the identity at the front of a catalog entry, or None for what is not one."""
+    """Return the identity at the front of a catalog entry, or None without one."""
     if len(data) < ENVELOPE_OCTETS:
         return None
     version, node, boot, number = _HEADER.unpack_from(data)

@@ -77,7 +77,7 @@ NodeId = Annotated[int, Meta(ge=1, le=log_limits.NODE_ID_MAX)]
 
 
 class ConfigError(Exception):
-    """The configuration is refused; the text names source, key and what is allowed."""
+    """The configuration is refused; the text names source, key and the allowed values."""
 
 
 class NodeSection(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -26,7 +26,7 @@ def _plain(annotated: Any) -> Any:
 def explain(
     root: type[Struct], error: str, data: Any, sources: Mapping[str, str], path: Path | None
 ) -> str:
-    """Turn msgspec's message into one that names key, value and what is allowed.
+    """Turn msgspec's message into one that names key, value and the allowed values.
 
     Args:
         root: what the data was to become.

@@ -79,7 +79,7 @@ def tls_problem(tls: TlsSection, secure: Sequence[str]) -> str:
 
 
 def cluster_tls_problem(section: ClusterTlsSection) -> str:
-    """Return what is missing of certificates between nodes, "" when nothing is."""
+    """Return what is missing of certificates between nodes, "" for nothing."""
     keys = ("certificate_file", "key_file", "ca_file")
     given = [key for key in keys if getattr(section, key)]
     for key in keys:

@@ -48,7 +48,7 @@ class QueueStats(msgspec.Struct, frozen=True, tag="queue"):
 
 
 class VhostStats(msgspec.Struct, frozen=True, tag="vhost"):
-    """A vhost: what its queues that a node leads hold, and what has passed that node's clients.
+    """A vhost: content of its queues that a node leads, and traffic of that node's clients.
 
     Attributes:
         last: its figures (VHOST_FIGURES) at the last two samples.

@@ -27,7 +27,7 @@ _STEPS: Final = 5  # of `Subject.work` for a look at one queue
 
 
 class Locality:
-    """Tells what is here, and draws. This one finds nothing here.
+    """Knowledge of local queues, and random draws. This one finds nothing here.
 
     Subclassed where nodes and randomness are known.
     """

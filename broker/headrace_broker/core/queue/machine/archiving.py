@@ -80,7 +80,7 @@ def _commit(state: QueueState, group: ArchiveGroup, up_to: i64) -> i64:
 
 
 def drop_rows(state: QueueState, effects: list[Effect]) -> None:
-    """End a command: let go what was read, is too old or too much, as many rows as one may.
+    """End a command: drop rows that were read, are too old or too many, within the bound.
 
     That are some beside as many as came, so that an archive that is full lets go what it takes in.
     """

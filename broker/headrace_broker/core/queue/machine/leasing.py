@@ -198,7 +198,7 @@ def _count_of(group: LeaseGroup) -> i64:
 def _take(
     state: QueueState, group: LeaseGroup, most: i64, octets_max: i64, effects: list[Effect]
 ) -> list[Acquired]:
-    """Take messages that are ready, in their order, without what has expired meanwhile."""
+    """Take ready messages, in their order, without expired ones."""
     ready = state.ready
     taken: list[Acquired] = []
     octets: i64 = 0

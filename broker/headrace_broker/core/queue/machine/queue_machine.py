@@ -164,7 +164,8 @@ class QueueMachine:
         return self._state.held_octets
 
     def count_into(self, tally: Tally | None) -> None:
-        """Count what is let go from now on, where this replica leads; None to count nothing."""
+        """Count messages that leave from now on, where this replica leads; None to count nothing.
+        """
         self._state.tally = tally
 
     def withheld_of(self, session: i64) -> tuple[i64, list[int]]:
@@ -227,7 +228,7 @@ class QueueMachine:
         self._state.ready.returned = []
 
     def take_returned(self) -> list[Acquired]:
-        """Return what was noted since the last call; no part of the queue's state."""
+        """Return the notes since the last call; they are not part of the queue's state."""
         noted = self._state.ready.returned
         self._state.ready.returned = []
         return noted
@@ -320,7 +321,7 @@ class QueueMachine:
         return self._state.archived.octets
 
     def archive(self) -> ArchiveInfo:
-        """Return what is kept of messages that were settled, and who reads that."""
+        """Return the archived messages and their readers."""
         return self._state.archived.info()
 
     def archived(self, start: i64, limit: i64) -> list[ArchiveRow]:
@@ -339,7 +340,7 @@ class QueueMachine:
         return live_indexes(self._state)
 
     def freeze(self) -> FrozenQueue:
-        """Return the messages as they stand now; what is applied from now on changes nothing."""
+        """Return the messages as they are now; later commands do not change the result."""
         return freeze(self._state)
 
     def publisher(self, name: bytes) -> Publisher | None:
@@ -352,7 +353,7 @@ class QueueMachine:
 
     @staticmethod
     def restore(snapshot: bytes) -> QueueMachine:
-        """Return a machine that goes on as the one that gave `snapshot`.
+        """Return a machine with the state of the one that gave `snapshot`.
 
         Raises:
             SnapshotError: `snapshot` is malformed or of an unknown version.

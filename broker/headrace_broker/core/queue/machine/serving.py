@@ -29,7 +29,7 @@ def dispatch(state: QueueState, effects: list[Effect]) -> None:
 
 
 def has_expired(state: QueueState, effects: list[Effect]) -> bool:
-    """Let go what has expired where the next message is taken; return whether some is left."""
+    """Drop expired messages where the next message is taken; return whether any is left."""
     if state.ready.is_overdue(state.now_ms):
         expire(state, True, effects)
         return state.ready.is_overdue(state.now_ms)
@@ -56,7 +56,7 @@ def _rotate(state: QueueState, served: list[Consumer], effects: list[Effect]) ->
 
 
 def _rotate_groups(state: QueueState, served: list[Consumer], effects: list[Effect]) -> None:
-    """Rotate one message at a time; who may have none of what is left keeps its place in line."""
+    """Rotate one message at a time; a consumer that may have none of the rest keeps its place."""
     ready = state.ready
     rotation = state.rotation
     passed: list[Consumer] = []

@@ -28,12 +28,12 @@ class Budget:
         self.octets = EXPIRE_OCTETS_MAX
 
     def extend(self, messages: i64, octets: i64) -> None:
-        """Allow for as much as arrived: a queue that is full lets go what it takes in."""
+        """Raise the bound by the arrivals: a full queue drops what it accepts."""
         self.messages += messages
         self.octets += octets
 
     def spend(self, octets: i64) -> None:
-        """Note that a message was let go."""
+        """Count one dropped message."""
         self.messages -= 1
         self.octets -= octets
 

@@ -273,7 +273,7 @@ class Got(Effect):
 
 @final
 class Gap(Effect):
-    """Something is missing before this command of `lane`; send again from number `expected`."""
+    """Report a gap before this command of `lane`; the session resends from number `expected`."""
 
     def __init__(self, session: i64, lane: i64, expected: i64) -> None:
         self.session = session

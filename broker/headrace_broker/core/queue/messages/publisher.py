@@ -1,4 +1,4 @@
-"""Publishers that say who they are and number what they send, so that a repetition is known.
+"""Publishers with an id and numbered messages, so that repetitions are recognised.
 
 Behind the batch of an ENQUEUE of version 3, big-endian but for the varints of `OctetReader`, stands
 
@@ -219,7 +219,7 @@ class Publishers:
         return found
 
     def _make_room(self, now_ms: i64, keep_ms: i64) -> None:
-        """Forget who has not published for long, and who did so longest ago where it is full."""
+        """Forget publishers that were silent for long, and the most silent ones if it is full."""
         known = self.known
         while known:
             oldest = next(iter(known))

@@ -84,20 +84,20 @@ class ArchiveGroup:
         self.committed_ms: i64 = 0
 
     def open(self, opener: bytes, epoch: i64) -> None:
-        """Fence whoever worked for it."""
+        """Fence the group's previous owner."""
         self.epoch = epoch
         self.openers[opener] = epoch
         if len(self.openers) > LEASE_OPENERS_KEPT_MAX:
             del self.openers[next(iter(self.openers))]
 
     def info(self) -> ArchiveGroupInfo:
-        """Return it as it is told."""
+        """Return its info."""
         return ArchiveGroupInfo(self.name, self.epoch, self.committed, self.committed_ms)
 
 
 @final
 class Archive:
-    """The rows that there are, and who reads them.
+    """The archived rows, and their readers.
 
     Attributes:
         mode: an ARCHIVE constant: what becomes of messages that are settled from now on.
@@ -144,7 +144,7 @@ class Archive:
         return self.following - self.first
 
     def configure(self, mode: i64, now_ms: i64) -> None:
-        """Keep what is settled from now on in another way; rows that there are stay as they are."""
+        """Archive settled messages in another way from now on; existing rows stay as they are."""
         self.mode = mode
         if mode == ARCHIVE_NONE:
             self.delivered.clear()
@@ -281,7 +281,7 @@ class Archive:
         return found
 
     def info(self) -> ArchiveInfo:
-        """Return it as it is told."""
+        """Return its info."""
         groups = [group.info() for group in self.groups.values()]
         return ArchiveInfo(
             self.mode,

@@ -27,7 +27,7 @@ ARCHIVE_STATUS_NAMES: Final = {
 
 @final
 class ArchiveGroupInfo:
-    """A group as it is told.
+    """Group of an archive, as effects carry it.
 
     Attributes:
         name: unique in the archive.
@@ -50,7 +50,7 @@ class ArchiveGroupInfo:
 
 @final
 class ArchiveInfo:
-    """An archive as it is told.
+    """Archive, as effects carry it.
 
     Attributes:
         mode: an ARCHIVE constant: what becomes of messages that are settled now.

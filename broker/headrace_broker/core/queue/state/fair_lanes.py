@@ -97,7 +97,7 @@ class FairLanes:
     # In
 
     def lane(self, key: bytes, priority: i64, plain: Lane | None) -> Lane:
-        """Return the lane for messages with a fair key; who asks for it puts some there.
+        """Return the lane for messages with a fair key, for adding some there.
 
         Args:
             key: of the messages; that of the lane may be another.
@@ -227,7 +227,7 @@ class FairLanes:
             self._spare.append(lane)
 
     def clear(self, into: deque[Page]) -> list[Acquired]:
-        """Move the pages of all values to the end of `into`, and return what was loose."""
+        """Move the pages of all values to the end of `into`, and return the single messages."""
         loose: list[Acquired] = []
         for lane in self.of_values():
             loose.extend(lane.clear(into))
@@ -273,7 +273,7 @@ class FairLanes:
         return found
 
     def looked_at(self, lanes: list[Lane]) -> None:
-        """Note that what has expired was taken out of lanes, or some of it."""
+        """Note that expired messages were taken out of lanes, or some of them."""
         for lane in lanes:
             if lane.count == 0:
                 self.left(lane)

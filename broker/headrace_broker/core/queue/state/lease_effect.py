@@ -37,7 +37,7 @@ RELEASED: Final = 3  # its group gave it back
 
 @final
 class LeaseInfo:
-    """A lease as it is told.
+    """Lease, as effects carry it.
 
     Attributes:
         number: from 1 within its group.
@@ -61,7 +61,7 @@ class LeaseInfo:
 
 @final
 class GroupInfo:
-    """A group as it is told.
+    """Group of leases, as effects carry it.
 
     Attributes:
         name: unique in the queue.

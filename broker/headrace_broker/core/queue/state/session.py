@@ -144,7 +144,7 @@ class Session:
         self.withheld: dict[int, WithheldCommand] = {}
 
     def withheld_from(self, first: i64) -> list[int]:
-        """Return what is withheld from publish `first` on, in rows (see `Ranges.bounds`)."""
+        """Return deferred confirms from publish `first` on, in rows (see `Ranges.bounds`)."""
         later: list[WithheldCommand] = []
         for command in reversed(self.withheld.values()):  # of thousands mostly the last one
             if command.seqs.bounds[-1] <= first:
