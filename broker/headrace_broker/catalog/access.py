@@ -183,8 +183,7 @@ def check_author(caller: Caller, author: str) -> None:
 
 
 def taken_back_by(caller: Caller, author: str) -> str:
-    """Return the author of the withdrawn advice: the caller, or the one that an administrator
-    names.
+    """Return whose advice is withdrawn: the caller's, or as an administrator names it.
 
     Args:
         caller: who asks.

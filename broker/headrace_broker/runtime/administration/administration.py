@@ -141,7 +141,7 @@ class NodeAdministration:
 
 @final
 class _Nobody(QueueListener):
-    """Hears what a session without publishes and consumers is told: nothing of interest."""
+    """Listener of a session without publishes and consumers; it ignores everything."""
 
     def on_confirmed(self, client: QueueClient, tickets: list[PendingConfirm]) -> None:
         """Ignore it: this listener publishes nothing."""

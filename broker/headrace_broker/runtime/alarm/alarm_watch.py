@@ -44,7 +44,7 @@ class Scarcity(NamedTuple):
 
 
 class AlarmWatch:
-    """Tells how it stands, and when there are news.
+    """Alarm states, and notification of their changes.
 
     Args:
         board: knows what the nodes report.
@@ -75,7 +75,7 @@ class AlarmWatch:
         self._news = asyncio.Event()
 
     def scarce(self) -> Mapping[Key, Scarcity]:
-        """Return what is not clear, of all nodes that are heard."""
+        """Return the resources that are not clear, of all nodes that are heard."""
         now = self._clock_ms()
         found: dict[Key, Scarcity] = {}
         for report in self._board.reports.values():

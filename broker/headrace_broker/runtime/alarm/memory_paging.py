@@ -121,7 +121,7 @@ class BodyCache(Protocol):
 
 
 class Trimmer:
-    """Has the C library give memory that is free within the process back to the system.
+    """Trimmer of the C library's heap: returns free memory of the process to the system.
 
     glibc keeps what is freed below something that lives, and RSS stays up. Measured after 200 MiB
     of bodies left the cache: of 1 KiB, 196 MiB stayed until they were trimmed, and 40 after.

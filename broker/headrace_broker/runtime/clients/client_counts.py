@@ -22,7 +22,7 @@ BY_USER: Final = "user"
 
 @final
 class ClientCounts:
-    """Says who has too many.
+    """Counts of clients, and the limits that they exceed.
 
     Args:
         view: the catalog, for the limits.

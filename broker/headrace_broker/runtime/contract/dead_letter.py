@@ -1,4 +1,4 @@
-"""Dead letters: messages that a queue has let go, with what their new address depends on."""
+"""Dead letters: messages that left a queue, with the values that decide their target."""
 
 from __future__ import annotations
 

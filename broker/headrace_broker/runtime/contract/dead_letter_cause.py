@@ -40,7 +40,7 @@ class DeadLetterCauses:
 
     @property
     def command_count(self) -> int:
-        """Commands whose causes are remembered."""
+        """Number of remembered causes of commands."""
         return len(self._told)
 
     def note(self, session: int, data: bytes, causes: list[int]) -> None:

@@ -21,7 +21,7 @@ class HostEnd:
 
     @abstractmethod
     def caused(self, session: int, data: bytes, causes: list[int]) -> None:
-        """As `command`, of dead letters: with those whose account they are charged to.
+        """As `command`, for dead letters: with the accounts that are charged.
 
         Args:
             session: of a node that sends dead letters.
@@ -174,7 +174,7 @@ class Copying:
 
     @abstractmethod
     def copy_some(self) -> bool:
-        """Copy what one turn takes; False once nothing is left to be copied."""
+        """Copy one turn's share; False once everything is copied."""
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)

@@ -231,7 +231,7 @@ class QueueClient:
         """
 
     def abandon(self) -> list[PendingConfirm]:
-        """End the session at once; return the tickets of what it has not confirmed."""
+        """End the session at once; return its unconfirmed tickets."""
         raise AssertionError("only publishes of clients are given up")
 
     @abstractmethod

@@ -84,7 +84,7 @@ class ClientTraffic:
         self.redeliver += redelivered.count(1)
 
     def got(self, redelivered: bytes, no_ack: bool) -> None:
-        """Count what was fetched; see `Traffic.delivered`."""
+        """Count fetched messages; see `Traffic.delivered`."""
         if no_ack:
             self.get_no_ack += len(redelivered)
         else:
@@ -100,7 +100,7 @@ class ClientTraffic:
         )
 
     def add(self, other: ClientTraffic) -> None:
-        """Count what has passed another one, too."""
+        """Add the counters of another one."""
         self.publish += other.publish
         self.confirm += other.confirm
         self.return_unroutable += other.return_unroutable

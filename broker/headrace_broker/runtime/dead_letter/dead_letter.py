@@ -33,7 +33,7 @@ CYCLE: Final = "it would go round in a cycle of queues from which nobody rejecte
 
 
 class Addressed(NamedTuple):
-    """A letter as it is published to its dead letter exchange.
+    """A dead letter in the form in which it is published.
 
     Attributes:
         publish: with the routing key and the headers that it gets.

@@ -230,7 +230,7 @@ class FlowReport:
     # Why
 
     async def why(self, name: str, vhost: str, viewer: Viewer = EVERYBODY) -> Explanation:
-        """Explain what has a name: a connection, or a queue of a vhost.
+        """Explain a named object: a connection, or a queue of a vhost.
 
         Raises:
             UnknownNameError: there is neither.
@@ -347,7 +347,7 @@ class FlowReport:
         self._name_queues(facts.accounts, facts)
 
     def _name_queues(self, accounts: Iterable[AccountStatus], facts: Facts) -> None:
-        """Name the queues of tabs; those that may not be seen have none there any more."""
+        """Name the queues of balances; hidden queues are removed."""
         for account in accounts:
             for tab in account.tabs:
                 queue = self._view.queue_by_group(tab.group)
@@ -367,7 +367,7 @@ class FlowReport:
 
 
 def _silent(queue: Queue) -> QueueFlow:
-    """Return what there is to say of a queue of which no leader has told anything."""
+    """Return the explanation of a queue without a report of its leader."""
     return QueueFlow(queue.vhost, queue.name, queue.group, "", queue.kind)
 
 

@@ -1,4 +1,4 @@
-"""One picture of what is stopped in the cluster, for all who watch."""
+"""One picture of stopped connections and queues in the cluster, for all watchers."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class WatchFailedError(Exception):
 
 
 class FlowWatch:
-    """Keeps the newest picture while somebody watches, and looks at nothing while nobody does.
+    """The newest picture, collected only while there are watchers.
 
     Watchers compare it with what they have told, so nobody has a backlog, however slow they are.
 

@@ -151,7 +151,7 @@ class UnknownGroupError(ExportError):
 
 
 class FencedError(ExportError):
-    """Somebody else has opened the group since.
+    """Another owner has opened the group since.
 
     Attributes:
         epoch: under which they have.
@@ -173,7 +173,7 @@ class ExportLog(Protocol):
     """
 
     def check(self, caller: Caller, shard: str) -> None:
-        """Refuse who may not read a shard, with the rules of `catalog.access`.
+        """Refuse a user who may not read a shard, with the rules of `catalog.access`.
 
         Args:
             caller: who asks.
@@ -203,7 +203,7 @@ class ExportLog(Protocol):
         """
 
     async def open_group(self, shard: str, group: str, opener: bytes) -> Group:
-        """Open a group for whoever calls itself `opener`, and make it where it is not there.
+        """Open a group for an owner called `opener`, and create it if need be.
 
         A new group is done with nothing that can be read.
 

@@ -1,4 +1,4 @@
-"""Ends at which replicas and sessions meet their node, and what it does before it is told."""
+"""Ends at which replicas and sessions meet their node, with defaults until they are set."""
 
 from __future__ import annotations
 

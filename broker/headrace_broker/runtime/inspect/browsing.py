@@ -1,4 +1,4 @@
-"""The messages that wait in a queue, looked at without being taken; as its leader has them."""
+"""Browsing of ready messages at the leader, without taking them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Single messages of a queue, for people: looked at, fetched, removed, moved."""
+"""Single messages of a queue, for people: browse, fetch, remove, move."""
 
 from __future__ import annotations
 
@@ -228,7 +228,7 @@ class MessageService:
         return move.outcome
 
     def _cause(self, queue: Queue, user: str) -> Cause:
-        """Return who is charged for a move; each has an account of its own, for it has a user."""
+        """Return the account of a move; each has its own, because it has a user."""
         self._moves += 1
         node = self._broker.node_name
         account = f"{node}/{REPUBLISH}/{self._broker.boot}.{self._moves}"
@@ -288,7 +288,7 @@ class _Move:
         return message_ids[done:]
 
     def close(self) -> None:
-        """End all sessions; what is not settled goes back."""
+        """End all sessions; unsettled messages return to their queues."""
         self.source.close()
         for client in self._targets.values():
             client.close()
@@ -332,7 +332,7 @@ class _Move:
     async def _finish(
         self, under_way: list[tuple[int, int, list[Queue], asyncio.Future[bool]]]
     ) -> None:
-        """Wait for confirms and settle; what was not taken everywhere goes back."""
+        """Wait for confirms and settle; messages that some target refused return."""
         for client in self._targets.values():
             client.flush()
         if under_way:

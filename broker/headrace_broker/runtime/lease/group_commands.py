@@ -38,7 +38,7 @@ class TooEarlyError(Exception):
 
 
 class GroupCommands:
-    """Has commands applied, here or on other nodes.
+    """Application of group commands, here or on other nodes.
 
     Args:
         node: this node's id.

@@ -120,7 +120,7 @@ class NodeBroker(Broker):
         return time.monotonic_ns() // 1000
 
     def limits_changed(self) -> None:
-        """The limits of flow control are other ones: who waits looks anew."""
+        """Make all waiting work check the changed limits of flow control."""
         self._hosting.limits_changed()
         for info in list(self.connections.values()):
             if info.control is not None:
@@ -135,7 +135,7 @@ class NodeBroker(Broker):
         return self.client_flow.channel_flow(user, vhost)
 
     def set_blocked(self, reason: str, limit: int = LIMIT_DISK, node: str = "") -> None:
-        """Block publishers for a reason, or with "" let them go on, and tell the connections.
+        """Block publishers for a reason, or unblock them with "", and tell the connections.
 
         Args:
             reason: for people; another one while they are blocked is told as well.

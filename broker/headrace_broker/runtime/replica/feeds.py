@@ -45,7 +45,7 @@ class Feeds:
         self._feeds.setdefault(session, {})[int(feed.consumer)] = feed
 
     def get(self, session: int, consumer: i64) -> Feed | None:
-        """Return the feed of a consumer, None for who is not served."""
+        """Return the feed of a consumer, None if it is not served."""
         feeds = self._feeds.get(session)
         return None if feeds is None else feeds.get(int(consumer))
 
@@ -60,7 +60,7 @@ class Feeds:
                 del self._feeds[session]
 
     def drop_all(self) -> list[int]:
-        """Serve nobody any more; return the sessions that were."""
+        """End all feeds; return their sessions."""
         sessions = list(self._feeds)
         for session in sessions:
             self._drop_session(session)

@@ -82,7 +82,7 @@ class QueueMeter:
             self._keep(max(now - self._timed_us, 0))
 
     def take(self) -> Metered:
-        """Return what there is since this was called before."""
+        """Return the measurements since the last call."""
         self._reckon(self._clock.monotonic_us())
         found = Metered(
             int(self.commands), int(self.octets), sorted(self._durations), int(self._busy_us)

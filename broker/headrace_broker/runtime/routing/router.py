@@ -279,7 +279,7 @@ class Router:
         return route
 
     def _remember(self, vhost: str, raw_route: bytes, route: Route, former: Route | None) -> None:
-        """Remember a route in the place of a former one that does not hold any more."""
+        """Remember a route in place of an outdated one."""
         stamp = route.stamp
         assert stamp is not None
         if former is not None:

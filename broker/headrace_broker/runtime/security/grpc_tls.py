@@ -69,7 +69,7 @@ class GrpcTls:
         self._version += 1
 
     def credentials(self) -> grpc.ServerCredentials:
-        """Return credentials whose handshakes use what was read last."""
+        """Return credentials whose handshakes use the files that were read last."""
         given = self._version
 
         def fetch() -> grpc.ServerCertificateConfiguration | None:

@@ -115,7 +115,7 @@ class Renewable(Protocol):
 
 
 async def renew_forever(hang_up: asyncio.Event, *found: Renewable) -> None:
-    """Renew what has changed every now and then, and all at each hang-up; runs until cancelled.
+    """Renew changed files every now and then, and all at each hang-up; runs until cancelled.
 
     Args:
         hang_up: set by whoever wants the files read now; cleared here.

@@ -75,7 +75,7 @@ class EdgeTaker:
     def _rows(
         self, moment: Moment, tab: AccountBalance, moved: Moved, queue: Queue
     ) -> list[DebtEdge]:
-        """Return a row for each exchange; the first one has what is owed.
+        """Return a row for each exchange; the first one has the debt.
 
         Octets are not counted by exchange: each gets its part by messages.
         """

@@ -41,7 +41,7 @@ assert WINDOWS_S[_WINDOW] == 1
 
 
 class _Open(msgspec.Struct):
-    """Something that began and has not ended.
+    """A state that began and has not ended.
 
     Attributes:
         beginning: the row that said so.

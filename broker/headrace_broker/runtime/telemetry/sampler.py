@@ -79,7 +79,7 @@ class Part(NamedTuple):
 
 
 class SampleTaker:
-    """Looks at what moves; what stands still costs nothing but a look.
+    """Sampler of active objects; inactive ones cost nothing but a comparison.
 
     Args:
         sources: what is looked at.

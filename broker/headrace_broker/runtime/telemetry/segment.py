@@ -151,7 +151,7 @@ def decode_record(data: bytes, offset: int, schema: Schema) -> tuple[Block, int]
 
 
 def inflated(block: Block) -> Block:
-    """Return a block whose body is plain."""
+    """Return a block with its body decompressed."""
     if not block.deflated:
         return block
     plain = zlib.decompress(block.columns.body, bufsize=block.body_octets)
@@ -175,7 +175,7 @@ def scan(data: bytes, start: int) -> Iterator[Record]:
 
 
 def _checked(data: bytes, offset: int) -> bytes | None:
-    """Return what is behind the checksum of a record, None where it is wrong."""
+    """Return a record's content behind its checksum, None if that is wrong."""
     if offset + _RECORD_LEAD.size + _RECORD_HEAD.size > len(data):
         return None
     magic, checksum, length = _RECORD_LEAD.unpack_from(data, offset)

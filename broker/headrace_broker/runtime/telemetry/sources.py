@@ -48,7 +48,7 @@ class Sources(NamedTuple):
     clock_us: Callable[[], int]
 
     def place(self, group: int) -> tuple[str | None, str | None]:
-        """Return vhost and name of a queue, None for one that is not there (any more)."""
+        """Return vhost and name of a queue, None if it does not exist (any more)."""
         queue = self.view.queue_by_group(group) if group else None
         return (queue.vhost, queue.name) if queue is not None else (None, None)
 

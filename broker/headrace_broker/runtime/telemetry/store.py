@@ -85,11 +85,11 @@ class TelemetryStore:
         self._thread = ThreadPoolExecutor(1, "telemetry")
 
     async def start(self) -> None:
-        """Find what is there."""
+        """Find existing shards."""
         await self._run(self._open)
 
     async def stop(self) -> None:
-        """Release what is open."""
+        """Close open files."""
         await self._run(self._close)
         self._thread.shutdown()
 

@@ -164,8 +164,7 @@ class QueueMachine:
         return self._state.held_octets
 
     def count_into(self, tally: Tally | None) -> None:
-        """Count messages that leave from now on, where this replica leads; None to count nothing.
-        """
+        """Count messages that leave from now on, while this replica leads; None to stop."""
         self._state.tally = tally
 
     def withheld_of(self, session: i64) -> tuple[i64, list[int]]:

@@ -32,7 +32,7 @@ class ReadTurns:
 
     @asynccontextmanager
     async def turn(self, group: int) -> AsyncIterator[None]:
-        """Have a place, once it is the turn of whoever reads that group."""
+        """Hold a place, once it is the turn of that group's readers."""
         if self.taken < self._places:
             self.taken += 1
         else:
