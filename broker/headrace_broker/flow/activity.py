@@ -171,7 +171,7 @@ class Activity:
             self.since_us = now_us
 
     def settle(self, now_us: i64) -> None:
-        """Have what it is stopped for count as far as that has lasted."""
+        """Add the time of the current stop up to now."""
         if self.limit == NO_LIMIT:
             return
         history = self._history(self.limit)

@@ -81,7 +81,7 @@ class Alarm:
         return RESOURCES[self.limit]
 
     def describe(self, name: str) -> str:
-        """Say what is scarce and by how much.
+        """Describe which resource is short, and by how much.
 
         Args:
             name: of the node.
@@ -133,7 +133,7 @@ class ClusterAlarms:
         return [self.reports.pop(node) for node in over]
 
     def alarms(self) -> list[Alarm]:
-        """Return all that blocks publishers, by node and limit; they go on when there is none."""
+        """Return all alarms, by node and limit; publishers resume when there is none."""
         return [
             Alarm(limit, self.reports[node])
             for node in sorted(self.reports)

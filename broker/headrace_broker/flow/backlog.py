@@ -28,7 +28,7 @@ def is_backlog(limit: str, queue: QueueFlow | None) -> bool:
 def backlog_causes(
     queue: QueueFlow, brought: list[BroughtStatus], names: Names
 ) -> list[CauseStatus]:
-    """Return who has brought what stands in a queue, those who brought most first."""
+    """Return who brought the content of a queue, those who brought most first."""
     waiting = queue.ready + queue.unsettled
     parts = _newest(brought, waiting)
     known, octets = 0, 0

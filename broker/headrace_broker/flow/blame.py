@@ -18,7 +18,7 @@ Names = dict[int, tuple[str, str]]
 
 
 def causes_at(group: int, accounts: Iterable[AccountStatus], names: Names) -> list[CauseStatus]:
-    """Return who has brought a queue its load, with their shares of it."""
+    """Return the accounts that load a queue, with their shares."""
     pairs = [(account, tab) for account in accounts for tab in account.tabs if tab.group == group]
     return _ranked(pairs, names)
 

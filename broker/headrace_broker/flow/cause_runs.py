@@ -35,7 +35,7 @@ class CauseRuns:
             self._runs.append((int(number), int(cause)))
 
     def answered(self, count: i64) -> None:
-        """So many more of the oldest are answered; nobody asks for them any more."""
+        """Drop that many of the oldest: they are answered."""
         self._answered += count
         runs = self._runs
         while runs and runs[0][0] <= self._answered:

@@ -1,4 +1,4 @@
-"""Work that is done here in answer to something: whose it is, here or on another node.
+"""Charges for work that is done here as a consequence: to accounts here or on another node.
 
 Whatever a node does on somebody's behalf, it charges to the account of the *cause*: the session
 whose command started the chain, wherever that session is. The debt of a session of this node is its
@@ -99,7 +99,7 @@ class Charges:
     # Who is who
 
     def register(self, session: int, account: Account) -> None:
-        """Note whose a session of this node is."""
+        """Register the account of a session of this node."""
         self._open[session] = account
 
     def end(self, session: int) -> None:
@@ -112,7 +112,7 @@ class Charges:
             del self._ended[next(iter(self._ended))]
 
     def account(self, session: int) -> Account | None:
-        """Return whose a session of this node is; None when that is not known or has ended."""
+        """Return the account of a session of this node; None if unknown or ended."""
         account = self._open.get(session)
         if account is None:
             account = self._ended.get(session)

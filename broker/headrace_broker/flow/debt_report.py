@@ -118,7 +118,7 @@ class ReportedDebts:
             loan.repay_all()
 
     def drop(self, node: int) -> None:
-        """A node is gone, and with it the work: nobody owes for it any more."""
+        """Drop the debts at a node that is gone with its work."""
         for loan in self._loans.pop(node, {}).values():
             loan.repay_all()
 

@@ -1,4 +1,4 @@
-"""Gates: where publishes that must wait stand, and in which order they go on.
+"""Gates: waiting publishes and their order.
 
 Accounts take turns by deficit round robin over octets: each turn gives an account its quantum
 times its weight, and what it takes beyond that it owes to its next turns. All waiters of one
@@ -23,7 +23,7 @@ QUANTUM_OCTETS: Final = 32 << 10  # of an account of weight 1 in its turn; a chu
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class Waiter:
-    """Somebody who holds publishes: a channel, a publish stream. It waits at one gate at a time.
+    """Holder of waiting publishes: a channel, a publish stream. It waits at one gate at a time.
 
     Attributes:
         account: whose publishes they are; the same while it waits.
@@ -133,7 +133,7 @@ class Gate:
             self._changed()
 
     def waiting_weight(self) -> i64:
-        """Return the weights of the accounts of which somebody waits, together."""
+        """Sum of the weights of accounts with waiting publishes."""
         weight: i64 = 0
         for line in self._lines.values():
             if line.waiters:
@@ -141,7 +141,7 @@ class Gate:
         return weight
 
     def serve(self, octets: i64) -> i64:
-        """Let waiters pass, in fair shares, until so many octets have gone or nobody may.
+        """Let waiters pass, in fair shares, until so many bytes have gone or none may.
 
         Returns:
             The octets that have gone; the last batch may exceed `octets`.
@@ -170,7 +170,7 @@ class Gate:
         return gone
 
     def _next_line(self) -> _Line:
-        """Return the line whose turn it is; somebody waits.
+        """Return the line that is next; somebody waits.
 
         Lines in which nobody stands any more go, once they have paid what they owe.
         """

@@ -149,7 +149,7 @@ class Intake:
         self._look_at_pending()
 
     def pending_left(self) -> i64:
-        """Return how many octets more may be pending but for what is kept for queues in need.
+        """Return how many more bytes may be pending, less the reserve for queues in need.
 
         A queue notes only after a batch that it was one too many. What is kept is for those
         batches, and for queues that have nothing under way.

@@ -1,4 +1,4 @@
-"""Rates that an account may not exceed: what is taken too early has to be waited for.
+"""Rates that an account may not exceed: excess has to be waited for.
 
 The generic cell rate algorithm: an account that was idle may take a burst at once, and from then on
 its rate. Nothing is refused or lost: who takes more is told for how long to stop.

@@ -113,7 +113,7 @@ class Share:
         return min(max(left, READ_OCTETS_MIN), octets_max)
 
     def close(self) -> None:
-        """The connection is gone, and what was held for it."""
+        """Drop a closed connection and its share."""
         if not self._closed:
             self._closed = True
             self._shares.close(self, self._quiet)
@@ -123,7 +123,7 @@ class Share:
             self._quiet = 0
 
     def is_stalled(self, waited_for: bool) -> bool:
-        """Look whether anything of its large publish has come while others wait for it."""
+        """Check whether any of its large publish has come while others wait for it."""
         if waited_for and not self.full and self.partial == self._seen:
             self._still += 1
         else:
@@ -137,7 +137,7 @@ class Share:
         self._reader.stalled()
 
     def set_full(self, full: bool) -> None:
-        """Stop or go on reading."""
+        """Stop or resume reading."""
         if full != self.full:
             self.full = full
             self._reader.may_read(not full)
@@ -235,7 +235,7 @@ class Shares:
         return most - share.octets
 
     def judge(self, share: Share) -> None:
-        """Stop reading a connection that has its share, or go on at half of it."""
+        """Stop reading a connection that has its share, or resume at half of it."""
         if share.slot > 0:
             self._judge_inside(share)
         elif not share.full:
@@ -249,7 +249,7 @@ class Shares:
             self._freed()
 
     def look(self) -> None:
-        """Let those go on for whom there is room now; also called when limits have changed."""
+        """Resume those for whom there is room now; also called when limits have changed."""
         self.due = False
         for share in list(self._inside):
             if share.full:
@@ -342,7 +342,7 @@ class Shares:
         self._freed()
 
     def _give_back(self, share: Share) -> None:
-        """Free what is reserved for a share."""
+        """Free the reservation of a share."""
         if share.huge:
             share.huge = False
             self._huge = None
@@ -370,7 +370,7 @@ class Shares:
         return self._limits.scaled(self._limits.node_octets) // LARGE_PART
 
     def _free(self) -> i64:
-        """Return what is free for any connection, however many there are."""
+        """Return the bytes that any connection may hold, however many there are."""
         return min(FREE_OCTETS, self._small_max() // 2 // max(self.count, 1))
 
     def _threshold(self) -> i64:

@@ -65,7 +65,7 @@ class Endpoints(Protocol):
     """A part of the API."""
 
     def routes(self) -> Sequence[Route | web.RouteDef]:
-        """Return what is answered."""
+        """Return the route table."""
 
 
 class ManagementServer:

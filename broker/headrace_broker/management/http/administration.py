@@ -69,7 +69,7 @@ class MessagePort(Protocol):
     """See `runtime.inspect.message_service.MessageService`. Everything raises AmqpError."""
 
     async def browse(self, queue: Queue, after: int, limit: int, body_octets: int) -> Page:
-        """Look at messages without taking them."""
+        """Return messages without taking them."""
 
     async def fetch(self, queue: Queue, count: int, operation: int) -> list[FetchedMessage]:
         """Take the first messages and settle them."""

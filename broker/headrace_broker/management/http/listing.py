@@ -165,7 +165,7 @@ async def listing(
 
 
 async def _named(rows: Sequence[T], want: Wanted, name: Callable[[T], str]) -> Sequence[T]:
-    """Return the rows whose name is looked for.
+    """Return the rows with the requested names.
 
     Raises:
         ApiError: 400, the search takes too long.

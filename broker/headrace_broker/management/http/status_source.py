@@ -39,7 +39,7 @@ class StatusSource(Protocol):
         """
 
     def leaderless_queues(self) -> Sequence[tuple[str, str]]:
-        """Return vhost and name of the replicated queues that nobody leads, as far as known."""
+        """Return vhost and name of the replicated queues without a leader, as far as known."""
 
     def flow_limits(self) -> Mapping[str, Setting]:
         """Return the limits of flow control by name."""

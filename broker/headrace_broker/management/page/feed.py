@@ -1,4 +1,4 @@
-"""Looks at the cluster for everybody who has a view open: once a second for all of them.
+"""Feed of open views: the cluster is read once a second for all of them.
 
 While nobody looks nothing is asked and nothing computed.
 """
@@ -42,7 +42,7 @@ class ViewData(Protocol):
     """Data of one collection, for all views."""
 
     async def find(self, view: View, who: Caller) -> Callable[[], Mapping[str, Any]]:
-        """Ask what a view needs; returns what makes values by key of it, as somebody sees them."""
+        """Collect a view's data; return a function that makes its values for a user."""
 
 
 class FeedOverError(Exception):
@@ -54,7 +54,7 @@ class TooManyError(Exception):
 
 
 class Place:
-    """A view as those see it who may see the same."""
+    """A view for all users with the same rights."""
 
     def __init__(self, view: View, who: Caller) -> None:
         self.view = view
@@ -64,7 +64,7 @@ class Place:
 
 
 class ViewSubscriber:
-    """Somebody who looks at some views.
+    """Subscriber of some views.
 
     Attributes:
         places: the views as they see them.
@@ -76,7 +76,7 @@ class ViewSubscriber:
 
 
 class Feed:
-    """Keeps the boards of all views that somebody looks at up to date.
+    """Boards of all subscribed views, kept up to date.
 
     Args:
         look: takes a look at the cluster; what it returns asks at its first use.
@@ -96,7 +96,7 @@ class Feed:
         self.looks = 0
 
     def join(self, who: Caller, views: tuple[View, ...]) -> ViewSubscriber:
-        """Look at views from now on.
+        """Subscribe to views from now on.
 
         Raises:
             TooManyError: there are as many viewers as may be.
@@ -114,7 +114,7 @@ class Feed:
         return seat
 
     def leave(self, seat: ViewSubscriber) -> None:
-        """Look no more."""
+        """Unsubscribe."""
         del self._seats[id(seat)]
         for place in seat.places:
             place.viewers -= 1
@@ -134,7 +134,7 @@ class Feed:
         return self.looks
 
     async def stop(self) -> None:
-        """Look no more, whoever is there."""
+        """Stop the feed, whatever subscribers there are."""
         if self._task is not None:
             self._task.cancel()
             with contextlib.suppress(asyncio.CancelledError):
@@ -151,7 +151,7 @@ class Feed:
         return place
 
     async def _run(self) -> None:
-        """Look until nobody does; whoever comes later starts it again."""
+        """Run while there are subscribers; a later one starts it again."""
         try:
             while self._seats:
                 busy = await self._update()
@@ -183,7 +183,7 @@ class Feed:
             self._news.notify_all()
 
     async def _rest(self, busy: float) -> None:
-        """Wait for the next look: a second or more, less where somebody has seen none."""
+        """Wait for the next round: a second or more, less for a new subscriber."""
         seconds = min(max(SECONDS_MIN, REST * busy), SECONDS_MAX)
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):
@@ -192,5 +192,5 @@ class Feed:
 
 
 def _sees(who: Caller) -> str:
-    """Return what is the same for those who see the same."""
+    """Return the key of users who see the same."""
     return "" if who.monitors else f"user {who.name}"

@@ -43,7 +43,7 @@ class ViewState:
         self._complete_since = 0  # version from which on all that went is remembered
 
     def update(self, values: Mapping[str, Any]) -> None:
-        """Take what there is now."""
+        """Replace the content."""
         self.version += 1
         for key in [key for key in self._values if key not in values]:
             del self._values[key]
@@ -60,7 +60,7 @@ class ViewState:
             self._complete_since = self._gone.pop(key)
 
     def since(self, version: int) -> Change:
-        """Return what has changed; 0 for somebody who knows nothing."""
+        """Return changes since a version; 0 for everything."""
         whole = version == 0 or version < self._complete_since
         put = {
             key: msgspec.Raw(value)

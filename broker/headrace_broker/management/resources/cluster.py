@@ -102,7 +102,7 @@ class ClusterEndpoints:
         self._node = node
 
     def routes(self) -> list[Route]:
-        """Return what is answered."""
+        """Return the route table."""
         admin, path = ADMINISTRATOR, "/api/cluster/nodes"
         replicas = Parameter(
             "replicas",

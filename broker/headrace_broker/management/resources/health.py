@@ -91,7 +91,7 @@ class HealthEndpoints:
         self._source = source
 
     def routes(self) -> list[Route]:
-        """Return what is answered."""
+        """Return the route table."""
         checks = "/api/health/checks"
 
         def check(path: str, handler: Any, summary: str, **values: dict[str, Any]) -> Route:

@@ -91,7 +91,7 @@ class UserEndpoints:
         self._node = node
 
     def routes(self) -> list[Route]:
-        """Return what is answered."""
+        """Return the route table."""
         return [
             got("/api/whoami", self._whoami, "Who asks.", WhoView),
             listed("/api/users", self._list, "All users.", UserView, ADMINISTRATOR),

@@ -1,4 +1,4 @@
-"""Figures over time as JSON: the current one, its rate, and samples for who asks for an age.
+"""Figures over time as JSON: the current one, its rate, and samples of a requested age.
 
 Source: RabbitMQ's fields `X`, `X_details.rate` and `X_details.samples`; a rate is that over the
 last interval between two samples, five seconds.

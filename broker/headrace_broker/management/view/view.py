@@ -50,7 +50,7 @@ def _figures(names: Sequence[str]) -> dict[str, Any]:
 
 
 def _view(name: str, doc: str, fields: dict[str, Any]) -> Any:
-    """Return a type all of whose fields may lack."""
+    """Return a type whose fields may all be absent."""
     rows = [(field, kind | UnsetType, UNSET) for field, kind in fields.items()]
     return msgspec.defstruct(name, rows, namespace={"__doc__": doc}, module=__name__)
 
@@ -403,7 +403,7 @@ class MemorySumView(TypedDict):
 
 
 class MemoryView(TypedDict):
-    """Memory of a node, and what it may have."""
+    """Memory of a node, and its limit."""
 
     total: MemorySumView
     limit: int
