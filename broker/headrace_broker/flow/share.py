@@ -88,7 +88,7 @@ class Share:
         self._shares.judge(self)
 
     def hold_quietly(self, octets: i64) -> None:
-        """Publishes are held whose connection must be read all the same: a transaction's."""
+        """Count buffered publishes of a connection that must still be read: a transaction's."""
         self._quiet += octets
         self._shares.add_held(octets, True)
 
@@ -357,7 +357,7 @@ class Shares:
     # Bounds
 
     def _freed(self) -> None:
-        """Something has become free: have a look, once in a turn of the loop, at who waits."""
+        """Schedule a check of the waiting ones in the next turn, because something became free."""
         if not self.due and (self._unread or self._entering or self._inside):
             self.due = True
             if self._bell is not None:

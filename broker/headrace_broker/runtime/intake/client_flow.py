@@ -18,7 +18,7 @@ from headrace_broker.flow.account import Ledger
 
 @final
 class ClientFlow:
-    """Asked at the moment of use, so that what is changed counts at once.
+    """Values for clients, read at the moment of use, so that changes count at once.
 
     A user's limit comes before the vhost's.
 

@@ -102,7 +102,7 @@ class RemoteDebts:
         self._stopped = False
 
     def stop(self) -> None:
-        """Tell nothing any more."""
+        """Stop reporting."""
         self._stopped = True
         if self._handle is not None:
             self._handle.cancel()
@@ -164,7 +164,7 @@ class RemoteDebts:
             telling.answered(heard.number)
 
     def peer_changed(self, peer: int, up: bool) -> None:
-        """A node came or went: what waits there is nobody's debt; what it is told begins anew."""
+        """Drop the debts at a node that came or went, and report to it from the beginning."""
         self.reported.drop(peer)
         if up and peer in self._tellings:
             self.changed(peer)

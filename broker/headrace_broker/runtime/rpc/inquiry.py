@@ -345,7 +345,7 @@ class Inquiries:
         return self._rows(question)
 
     def receive_answer(self, data: bytes) -> None:
-        """Take another node's answer; one that nobody waits for any more is dropped.
+        """Receive another node's answer; drop it if the request was given up.
 
         Raises:
             msgspec.DecodeError: it is no answer.

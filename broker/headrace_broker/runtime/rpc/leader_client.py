@@ -1,4 +1,4 @@
-"""Asks whoever leads a queue, here or on another node, until somebody answers."""
+"""Requests to the leader of a queue, here or on another node, repeated until it answers."""
 
 from __future__ import annotations
 
