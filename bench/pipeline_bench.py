@@ -160,7 +160,7 @@ class Bench:
     def depths(self, rounds: int) -> Iterator[tuple[str, Sample]]:
         """The first messages of one queue, which more and more others wait behind.
 
-        They are looked at and given back, so that each round finds the queue as deep as the others.
+        They are read and returned, so that each round finds the queue as deep as the others.
         """
         name, there = self._queue(), 0
         reader = self._spark.read.format("headrace_queue").option("endpoints", self.endpoints)

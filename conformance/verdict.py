@@ -12,7 +12,7 @@ from msgspec.structs import replace
 PASSED: Final = "passed"
 FAILED: Final = "failed"
 SKIPPED: Final = "skipped"
-SECOND_LOOKS_MAX: Final = 3  # failures of a suite that are looked at again; more are no accident
+SECOND_LOOKS_MAX: Final = 3  # failures of a suite that are run again; more are no accident
 
 
 class Outcome(Struct, frozen=True):

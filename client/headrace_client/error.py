@@ -64,7 +64,7 @@ class ConnectFailedError(UnavailableError):
 
 
 class NotAuthenticatedError(HeadraceError):
-    """The log-in is not right, or is not looked at for a while (`retry_after_s`)."""
+    """The log-in is wrong, or log-ins are delayed (`retry_after_s`)."""
 
 
 class AccessRefusedError(HeadraceError):

@@ -44,7 +44,7 @@ class StreamUser(Protocol):
         """Return the endpoint at which the first stream is best opened, None for any."""
 
     async def write(self, call: Any) -> None:
-        """Write to the call, until it is cancelled; who reads from it hears when it ends."""
+        """Write to the call, until it is cancelled; its reader notices the end."""
 
     def take(self, answer: Any) -> None:
         """Take another answer.

@@ -181,7 +181,7 @@ class Applier:
     async def volumes(self, cluster: Cluster, claims: Sequence[Manifest]) -> list[str]:
         """Have volumes grow to the size of the spec, and return the names of those that do.
 
-        One that there is not yet cannot grow, and is looked at again.
+        A missing one cannot grow, and is checked again.
 
         Raises:
             KubeError: the API server refuses, as where the storage class does not allow it.

@@ -74,7 +74,7 @@ class Reconciler:
     def seen(self, key: Key, body: Body) -> bool:
         """Note that a resource is there; return whether it is new or has changed.
 
-        It is looked at then.
+        It is reconciled then.
         """
         marks, kept = _marks(body), self._kept.get(key)
         if kept is None or (kept.task is not None and kept.task.done()):

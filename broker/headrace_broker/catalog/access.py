@@ -418,7 +418,7 @@ def _check_forward(
         raise _cannot_forward(user, vhost, target)
 
 
-# By rule, whoever asks
+# By rule, for every caller
 
 
 def check_new_name(kind: str, name: str) -> None:

@@ -124,7 +124,7 @@ class PutVhost(Command, frozen=True, tag="put_vhost"):
     """Create a vhost with its `amq.` exchanges, or change the properties of a known one.
 
     Attributes:
-        creator: user who gets all permissions in a vhost that is created, "" for nobody.
+        creator: user who gets all permissions in a vhost that is created, "" for none.
     """
 
     vhost: Vhost

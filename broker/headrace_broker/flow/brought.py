@@ -78,7 +78,7 @@ class BroughtRecord:
     """Messages that accounts of this node have brought to queues since its start, in bounds.
 
     Of a queue the heaviest origins are told apart. Where queues are too many, one of those that
-    nothing was brought to for longest is forgotten: nobody knows then who has filled it.
+    with the oldest last arrival is forgotten: who has filled it is unknown then.
 
     Attributes:
         now_s: seconds that samples have gone through.

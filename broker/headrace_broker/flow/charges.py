@@ -20,7 +20,7 @@ from headrace_broker.model.flow import Cause
 from headrace_broker.model.limits import CAUSES_REMEMBERED_MAX, REMOTE_DEBTS_MAX
 from headrace_broker.model.session import session_node
 
-NO_CAUSE: Final = 0  # instead of a session id: nobody knows any more
+NO_CAUSE: Final = 0  # instead of a session id: the cause is forgotten
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
@@ -76,7 +76,7 @@ class Charges:
     Args:
         node: id of this node.
         ledger: its accounts.
-        unknown: is charged for what nobody else can be.
+        unknown: account that is charged without a known cause.
         observer: tells the other nodes.
 
     Attributes:

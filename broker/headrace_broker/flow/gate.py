@@ -81,15 +81,15 @@ class _Line:
 class Gate:
     """A limit that several publishers share.
 
-    Its owner says whether there is `room` and serves it when it rings; nobody waits for ever while
-    there is room: whoever comes to wait, or makes room where somebody waits, rings.
+    Its owner says whether there is `room` and serves it when it rings; no waiter starves while
+    there is room: a new waiter, or new room with a waiter, rings.
 
     Attributes:
         limit: a LIMIT constant of `model.flow`.
         group: the queue it belongs to, 0 for the whole node.
         room: the limit is not reached.
         overdrawn: it is exceeded by so much that not even those go past it who cannot wait.
-        is_open: there is room and nobody waits: what comes anew need not wait either.
+        is_open: there is room and no waiter: new publishes need not wait either.
         waiting_count: how many wait here.
     """
 
@@ -170,9 +170,9 @@ class Gate:
         return gone
 
     def _next_line(self) -> _Line:
-        """Return the line that is next; somebody waits.
+        """Return the line that is next; there is a waiter.
 
-        Lines in which nobody stands any more go, once they have paid what they owe.
+        Lines without waiters go, once they have paid their debt.
         """
         turns = self._turns
         while True:

@@ -62,7 +62,7 @@ class Intake:
         messages_left: publishes that may still be passed on in this turn.
         octets_left: the same in octets.
         budget: of the turns to come.
-        full: too much is pending, and nobody passes until it is half of that.
+        full: too much is pending, and no publish passes until half of it is done.
         turns: how many were begun; one lasts until its budget is half spent.
         passed: publishes that were passed on in those.
         received: publishes that were ever passed on.

@@ -219,7 +219,7 @@ class LedQueue(msgspec.Struct, frozen=True):
         group: incarnation id.
         candidates: node ids of its other voters that answer and lack little of its log.
         busy: something has moved in it within the last minute, or that is not known.
-        chosen: somebody had it led here by hand not long ago.
+        chosen: an administrator chose this leader not long ago.
     """
 
     group: int

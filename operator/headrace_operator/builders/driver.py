@@ -57,7 +57,7 @@ class Driver(NamedTuple):
         storage_class: of the one that is made, "" for the default.
         suspend: whether it is stopped, and all kept.
         labels: of everything, besides its own.
-        owner: with whom it is deleted, None for nobody.
+        owner: with whom it is deleted, None for none.
     """
 
     name: str

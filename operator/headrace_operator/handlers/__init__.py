@@ -72,7 +72,7 @@ class Running:
         }
 
     def seen(self, plural: str, key: Key, body: dict[str, Any]) -> None:
-        """Have a resource looked after; others that wait for a cluster are looked at with it."""
+        """Reconcile a resource, and with it others that wait for a cluster."""
         changed = self.keepers[plural].seen(key, body)
         if changed and plural == BROKER_CLUSTER.plural:
             self._ways.forget(key)

@@ -26,7 +26,7 @@ from headrace_raftlog.node.membership import may_wait_for, plan, wanted_nodes
 class Reconciler:
     """Looks at led groups whose members may have to change; others cost nothing.
 
-    A group is looked at when its leader begins to serve, when its members changed, when the
+    A group is checked when its leader begins to serve, when its members changed, when the
     application says where it should be, and when a node asks to be admitted; then at every tick
     while a change is under way or a learner is about to be promoted.
     """

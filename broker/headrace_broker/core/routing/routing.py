@@ -57,7 +57,7 @@ class RouteStamp:
 
     Attributes:
         version: counts up with every change that may lead messages elsewhere.
-        remembered: routes that somebody keeps for it.
+        remembered: routes that are cached for it.
     """
 
     def __init__(self) -> None:

@@ -174,7 +174,7 @@ class Publisher:
                     self.check_copies(route, checked)
                 found = self._route_message(checked)
                 if not (current or found.queues or found.replies or found.problem):
-                    return publishes[done:]  # paid for when it is looked at again
+                    return publishes[done:]  # charged when it is tried again
                 self._charge(found)
                 _check_cost(found)
                 if self._is_closed(found):

@@ -185,7 +185,7 @@ async def searched(field: str, rows: Iterable[T], fits: Callable[[T], bool]) -> 
 
     Args:
         field: of the request, that says what fits.
-        rows: nobody changes them meanwhile.
+        rows: they must not change meanwhile.
         fits: looks at a row.
 
     Raises:

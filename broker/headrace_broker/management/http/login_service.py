@@ -31,7 +31,7 @@ class LoginService:
 
     Attributes:
         tls: what certificates are read by, None without a listener for TLS.
-        page: who is logged in at the web page that makes a request, None for nobody.
+        page: user who is logged in at the requesting web page, None for none.
     """
 
     def __init__(self, source: StatusSource, view: CatalogView) -> None:

@@ -1,6 +1,6 @@
 """Feed of open views: the cluster is read once a second for all of them.
 
-While nobody looks nothing is asked and nothing computed.
+Without subscribers nothing is asked and nothing computed.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from headrace_broker.management.page.view_state import ViewState
 from headrace_broker.model.limits import PAGE_USER_VIEWERS_MAX, PAGE_VIEWERS_MAX
 
 SECONDS_MIN: Final = 1.0  # between looks
-SECONDS_QUICK: Final = 0.2  # between looks where somebody has come who has not seen anything
+SECONDS_QUICK: Final = 0.2  # between rounds with a new subscriber
 SECONDS_MAX: Final = 10.0  # between looks, however long one takes
 REST: Final = 9  # times as long as a look has kept the node busy, the next one waits
 
@@ -30,7 +30,7 @@ class View(NamedTuple):
     Attributes:
         kind: name of a kind of view.
         vhost: of the queue; "" where there is none.
-        name: of what is looked at, or what names have to hold; "" for all.
+        name: of the object, or text that names have to hold; "" for all.
     """
 
     kind: str
@@ -125,7 +125,7 @@ class Feed:
         """Wait until there has been another look than the one with this number.
 
         Raises:
-            FeedOverError: there will be none; whoever joins again starts anew.
+            FeedOverError: there will be none; a new subscriber starts the feed again.
         """
         async with self._news:
             await self._news.wait_for(lambda: self.looks != looks or self._task is None)

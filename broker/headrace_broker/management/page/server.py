@@ -20,7 +20,7 @@ class Page:
     """Puts the parts of the page together.
 
     Args:
-        node: what is looked at and changed through it.
+        node: access to its state and operations.
         status: of this node.
     """
 

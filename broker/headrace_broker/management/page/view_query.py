@@ -47,7 +47,7 @@ class ViewQuery:
     """Finds what views show; see `feed.ViewData`.
 
     Args:
-        node: what is looked at.
+        node: source of the data.
         status: of this node.
         pace: remembers what nodes had counted before.
         clock: seconds of a clock that never goes back.

@@ -95,7 +95,7 @@ class MemberRow(msgspec.Struct):
         online: whether it answers the leader.
         wanted: whether the queue is to be there.
         match: log position known to be on its disk.
-        lag: entries of the log that it lacks, None while nobody knows.
+        lag: entries of the log that it lacks, None while unknown.
         fetching: it needs the leader's snapshot first.
     """
 

@@ -294,6 +294,6 @@ def _rendered(known: Known, ages: Ages, now_ms: int) -> dict[str, Any]:
     body = render_queue(status, now_ms)
     last, samples = (stats.last, stats.samples) if stats is not None else ([], [])
     figures = lengths_and_rates(last, samples, ages)
-    if not last:  # nothing has moved, or nobody answers: then only the replica here knows
+    if not last:  # nothing has moved, or no node answers: then only the replica here knows
         figures = {name: value for name, value in figures.items() if name not in LENGTHS}
     return {**figures, **body}

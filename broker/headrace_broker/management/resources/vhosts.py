@@ -48,7 +48,7 @@ from headrace_broker.model.stats import (
     VhostStats,
 )
 
-DEFAULT_QUEUE_TYPE = "undefined"  # what RabbitMQ calls a vhost's queue type that nobody set
+DEFAULT_QUEUE_TYPE = "undefined"  # RabbitMQ's name for an unset queue type of a vhost
 
 _LIMITS: Final = {"limit": {"enum": list(VHOST_LIMITS)}}
 

@@ -12,7 +12,7 @@ from headrace_broker.model.flow import LIMIT_DISK, LIMIT_MEMORY
 from headrace_broker.runtime.alarm.alarms import AlarmBoard
 
 CLEAR: Final = 0
-CLOCK: Final = "clock"  # the resource of warnings of clocks, which block nobody
+CLOCK: Final = "clock"  # the resource of warnings of clocks, which block no publisher
 
 Key = tuple[str, str]  # node and resource
 

@@ -3,7 +3,7 @@
 A chunk is two blocks of octets, as that of a lease (`lease_chunk`) with other heads:
 
     heads   for each row: `HEAD`
-    batch   the messages in the layout of `model.message`; of rows whose bodies nobody may read,
+    batch   the messages in the layout of `model.message`; of rows whose bodies are hidden,
                 without body
 """
 

@@ -112,7 +112,7 @@ class BackupClient:
 
         Raises:
             NodeSilentError: its node does not answer, or its disk does not.
-            NodeTooOldError: its node judges nobody, and has done nothing.
+            NodeTooOldError: its node checks no permissions, and has done nothing.
         """
         return await self._use(node, BackupUse(user=user, read=asked))
 
@@ -193,7 +193,7 @@ class BackupClient:
     async def _reply(self, source: int, question: BackupQuestion) -> None:
         try:
             answer = await self._answer(question)
-        except NodeSilentError as error:  # it has waited as long, and hears nothing
+        except NodeSilentError as error:  # it has waited as long without an answer
             LOG.warning("backup request of node %d not answered: %s", source, error)
             return
         except Exception:

@@ -79,7 +79,7 @@ class Point:
         frozen: its messages.
         index: position of the queue's log.
         low: no entry below is read any more.
-        deadline_ms: on the monotonic clock, when it ends unless somebody reads.
+        deadline_ms: on the monotonic clock, when it ends without a read.
         end_ms: when it ends in any case.
         ttl_ms: time to live.
         lost: why it is over, "" while it is not.
@@ -190,7 +190,7 @@ class BackupPoints:
     async def use(self, asked: BackupUse) -> BackupAnswer:
         """Do what a user asks of a point.
 
-        The answer names who was judged, unlike those of nodes that judge nobody.
+        The answer names the checked user, unlike those of nodes that check none.
         """
         kind, user = asked.WhichOneof("kind"), asked.user
         if kind == "read":
@@ -221,7 +221,7 @@ class BackupPoints:
 
         host = point.host
         try:
-            async with asyncio.timeout(BACKUP_ANSWER_S):  # then nobody waits for it any more
+            async with asyncio.timeout(BACKUP_ANSWER_S):  # then the request was given up
                 found = await self._answers.cut(
                     host.log, host.queue.group, cut, lambda: self._points.get(asked.point) is point
                 )

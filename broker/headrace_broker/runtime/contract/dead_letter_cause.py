@@ -24,7 +24,7 @@ from headrace_broker.flow.charges import NO_CAUSE
 from headrace_broker.model.limits import LETTER_COMMANDS_MAX
 from headrace_broker.model.session import tells_deaths
 
-EXPIRY_CAUSE: Final = 1  # instead of a session id: nobody but time, or a limit that was lowered
+EXPIRY_CAUSE: Final = 1  # instead of a session id: time, or a limit that was lowered
 
 
 @final

@@ -26,7 +26,7 @@ class HostEnd:
         Args:
             session: of a node that sends dead letters.
             data: an ENQUEUE.
-            causes: how many of its messages in a row, by which session (0 for nobody knows), and so
+            causes: how many of its messages in a row, by which session (0 for unknown), and so
                 on.
         """
 

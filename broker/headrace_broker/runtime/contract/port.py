@@ -238,6 +238,6 @@ class QueueClient:
     def close(self) -> None:
         """End the session: its consumers end and everything unsettled goes back to the queue.
 
-        Publishes that were handed over are still delivered; nobody hears of them any more. What
+        Publishes that were handed over are still delivered, without any notification. What
         gathered was flushed before.
         """

@@ -39,7 +39,7 @@ class QueueLog:
     """An ordered log of commands that come back through `apply` of the queue's host.
 
     Attributes:
-        hold: dead entries that somebody reads; None for nobody.
+        hold: dead entries with a reader; None for none.
     """
 
     hold: Retention | None = None

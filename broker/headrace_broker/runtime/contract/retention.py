@@ -16,7 +16,7 @@ from mypy_extensions import i64
 
 from headrace_broker.model.limits import BACKUP_HELD_ENTRIES_MAX, BACKUP_HELD_OCTETS_MAX
 
-NOTHING: Final = -1  # highest entry held by nobody
+NOTHING: Final = -1  # highest entry without a reader
 
 
 @final
@@ -30,7 +30,7 @@ class Retention:
     Attributes:
         count: entries that died and are kept.
         octets: of these.
-        breaks: how often everything was let go.
+        breaks: how often everything was released.
         broken: why it was the last time.
         released: entries that are held no more and that the log is yet to be told of.
     """

@@ -67,7 +67,7 @@ class TraceSwitch:
     """Switch of message tracing.
 
     Attributes:
-        tracer: who does, None for nobody.
+        tracer: the tracer, None for none.
     """
 
     def __init__(self) -> None:

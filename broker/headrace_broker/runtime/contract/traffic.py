@@ -16,7 +16,7 @@ class Traffic:
     """Counters that only grow; `model.status.MessageCounters` says what each means.
 
     Attributes:
-        tally: what the queues led here have let go.
+        tally: of messages that left queues led here.
         leases_expired: of groups that lease messages of these.
         purges: queues that were purged through this node, and how many messages went, until
             somebody takes them; None where nobody does.

@@ -55,7 +55,7 @@ def address(
     """Return where a letter goes.
 
     Args:
-        letter: what a queue has let go.
+        letter: that left a queue.
         source: that queue.
         arguments: its effective ones.
         router: knows the exchanges.

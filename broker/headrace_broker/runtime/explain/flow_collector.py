@@ -190,7 +190,7 @@ class FlowCollector:
             if queue is None:
                 continue
             row = led.get(group)
-            if row is None:  # nobody leads it, or who does has not answered
+            if row is None:  # it has no leader, or the leader has not answered
                 row = QueueFlow(queue.vhost, queue.name, group, "", queue.kind)
             count = stops.get(group, Counter())
             limit = LIMIT_NAMES[LIMIT_WATERMARK] if row.saturated else _commonest(count)

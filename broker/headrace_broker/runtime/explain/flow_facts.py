@@ -55,7 +55,7 @@ class FlowFacts:
 
     Attributes:
         ledger: its accounts.
-        gate: that of a queue on this node, None where nobody publishes to it from here.
+        gate: that of a queue on this node, None if no session here publishes to it.
         alarms: those that are on, in the whole cluster.
         figures: of its intake, by name.
     """

@@ -337,7 +337,7 @@ class FlowReport:
         queue = self._view.queue_by_group(group)
         if led:
             facts.queue = led[0]
-        elif queue is not None:  # nobody leads it, or who does has not answered
+        elif queue is not None:  # it has no leader, or the leader has not answered
             facts.queue = _silent(queue)
 
     def _show_accounts(self, facts: Facts, viewer: Viewer) -> None:

@@ -225,7 +225,7 @@ class Hosting:
         self.switchboard.hosts.pop(queue.group, None)
         host = self.hosts.pop(queue.group, None)
         if host is not None:
-            host.leadership(0, 0, False)  # whoever waits for the disk is gone before the log is
+            host.leadership(0, 0, False)  # waiters for the disk are gone before the log is
             host.dying.end()
         return host
 
@@ -367,7 +367,7 @@ class Hosting:
     ) -> QueueSession:
         """Start a session of the node's own with a queue, by which it sends dead letters.
 
-        Who sends charges each letter to its cause; the session itself charges nobody.
+        The sender charges each dead letter to its cause; the session itself charges no account.
 
         Args:
             queue: that they go to.

@@ -40,7 +40,7 @@ class NodeState(NamedTuple):
 
     Attributes:
         unfit: returns why it should get no more leaders, "" where it may.
-        unheard: returns the ids of the cluster's nodes that it does not hear.
+        unheard: returns the ids of the cluster's nodes that are silent.
         seconds: a time that only goes forward.
     """
 
@@ -109,7 +109,7 @@ class ReplicaReport:
     def transfer(self, question: Transfer) -> bool:
         """Begin to hand a leadership over; return whether it was.
 
-        Where this node is the one to lead, it only notes whether somebody chose that.
+        If this node is the one to lead, it only notes whether that was chosen by hand.
         """
         if question.node == self._node:
             if question.by_hand and question.group in self._hosts:

@@ -118,8 +118,8 @@ class BrowsingClient:
         """Return up to `limit` messages with ids above `after`, bodies cut to `body_octets`.
 
         Raises:
-            LeaderUnavailableError: nobody who leads the queue answered.
-            QueueGoneError: nobody ever will.
+            LeaderUnavailableError: no leader of the queue answered.
+            QueueGoneError: the queue was deleted.
         """
 
         def here(host: QueueHost, entries: Entries) -> Page:

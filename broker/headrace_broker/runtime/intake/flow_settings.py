@@ -67,7 +67,7 @@ class FlowSettings:
         return Setting(otherwise, otherwise, source)
 
     def watch(self, callback: Callable[[], None]) -> None:
-        """Call `callback` after each change, so that waiting work checks again; never blocks."""
+        """Call `callback` after each change; it lets waiting work check again, without blocking."""
         self._watchers.append(callback)
 
     def on_events(self, events: Iterable[Event]) -> None:

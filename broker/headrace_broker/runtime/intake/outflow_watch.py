@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from headrace_broker.runtime.replica.queue_host import QueueHost
 
 HERE: Final = 0  # this node among its peers
-IDLE_LOOKS: Final = 20  # without being busy after which queues are not looked at
+IDLE_LOOKS: Final = 20  # without being busy after which queues are not sampled
 BUSY_PERCENT: Final = 80  # of the time the loop computes: more is hardly to be had
 
 
@@ -26,7 +26,7 @@ BUSY_PERCENT: Final = 80  # of the time the loop computes: more is hardly to be 
 class OutflowWatch:
     """Watch on the queues led here while this node is busy.
 
-    What it says is repeated with each look and forgotten by who hears no more, so nothing depends
+    What it says is repeated with each sample and lapses without repetition, so nothing depends
     on a report that is lost, or a leader that is gone.
 
     Args:

@@ -23,7 +23,7 @@ from headrace_protos.cluster.v1.cluster_pb2 import (
     ReplyProbe,
 )
 
-_TOKEN_OCTETS: Final = 16  # random octets of a name: nobody guesses one
+_TOKEN_OCTETS: Final = 16  # random octets of a name, which cannot be guessed
 NODE_DIGITS_MAX: Final = 4  # of a node id
 
 

@@ -10,7 +10,7 @@ from typing import Final
 
 from headrace_broker.model.limits import TIMER_STEP_MS, TIMER_WAKES_MAX
 
-SLEEP_SECONDS_MAX: Final = 10.0  # the clock may be set meanwhile; it is looked at again by then
+SLEEP_SECONDS_MAX: Final = 10.0  # the clock may be set meanwhile; it is read again by then
 
 
 class QueueTimer:

@@ -42,7 +42,7 @@ class _Failures:
     """Records by key, those that were used longest ago go first."""
 
     def __init__(self, free: int) -> None:
-        self._free = free  # failures that nobody has to wait for
+        self._free = free  # failures without a delay
         self._records: OrderedDict[Hashable, _Record] = OrderedDict()
 
     def find(self, key: Hashable, now: float) -> _Record | None:

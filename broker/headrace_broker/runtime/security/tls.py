@@ -118,7 +118,7 @@ async def renew_forever(hang_up: asyncio.Event, *found: Renewable) -> None:
     """Renew changed files every now and then, and all at each hang-up; runs until cancelled.
 
     Args:
-        hang_up: set by whoever wants the files read now; cleared here.
+        hang_up: set to have the files read now; cleared here.
         found: what to renew.
     """
     while True:

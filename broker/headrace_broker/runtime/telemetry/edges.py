@@ -27,7 +27,7 @@ class EdgeTaker:
     """Takes what accounts have not told yet.
 
     Args:
-        sources: what is looked at.
+        sources: of the figures.
         rows_max: most rows of a look, the largest ones.
 
     Attributes:

@@ -58,7 +58,7 @@ class Episodes:
     """Pairs beginnings and ends.
 
     Args:
-        sources: what is looked at.
+        sources: of the figures.
         boot: returns how many times the node was started; with it, episodes are told apart.
 
     Attributes:

@@ -25,7 +25,7 @@ from headrace_broker.runtime.telemetry.sources import Moment, Sources
 
 NOTHING: Final = Brought(0, 0)
 WINDOW: Final = 0  # the shortest of `flow.activity.WINDOWS_S`, a second
-BUSY_CONSUMERS_MAX: Final = 256  # of a queue, that are looked at one by one
+BUSY_CONSUMERS_MAX: Final = 256  # of a queue, that are sampled one by one
 TURN_ROWS: Final = 200  # made in one turn of the loop; some ms
 
 Fields = tuple[str, ...]
@@ -82,7 +82,7 @@ class SampleTaker:
     """Sampler of active objects; inactive ones cost nothing but a comparison.
 
     Args:
-        sources: what is looked at.
+        sources: of the figures.
         rows_max: most rows of a look.
     """
 

@@ -29,7 +29,7 @@ class Sources(NamedTuple):
         hosts: replicas on this node by group.
         traffic: messages through this node's clients.
         connections: of clients, by id.
-        gate: what is under way to a queue from here, None where nobody publishes to it.
+        gate: what is under way to a queue from here, None if no session here publishes to it.
         alarms: that are on in the cluster.
         report: what this node says of its memory and disk.
         clock_us: the clock of activities.

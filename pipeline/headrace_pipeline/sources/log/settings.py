@@ -98,7 +98,7 @@ def _pattern(text: str) -> re.Pattern[str]:
 
 
 def read_settings(given: Mapping[str, str]) -> Settings:
-    """Read what stands in options; what is for batches or streams only is looked at later.
+    """Read what stands in options; options for batches or streams only are checked later.
 
     Raises:
         OptionError: one is wrong.

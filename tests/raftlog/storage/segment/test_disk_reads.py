@@ -40,7 +40,7 @@ class Loop:
 
 
 class SlowFiles(MemoryFiles):
-    """A disk whose reads wait until they are let go, and count how many wait."""
+    """A disk whose reads wait until they are released, and count how many wait."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -43,7 +43,7 @@ from headrace_broker.core.queue.state.queue_state import QueueState
 from headrace_broker.core.queue.state.ready_list import KEY_GROUP, KEY_LAST_VALUE
 from headrace_broker.core.queue.state.session import Session
 
-FENCING_VERSION: Final = 4  # from this machine version on, publishers hear that they are fenced
+FENCING_VERSION: Final = 4  # from this machine version on, publishers are told that they are fenced
 DELAY_HEADER: Final = b"x-delay"
 DELAY_MS_MAX: Final = 0xFFFFFFFF  # 49 days, as RabbitMQ's plugin
 DEDUPLICATION_HEADER: Final = b"x-deduplication-header"

@@ -14,7 +14,7 @@ from headrace_broker.core.queue.state.session import Consumer
 def dispatch(state: QueueState, effects: list[Effect]) -> None:
     """Hand out available messages while a consumer has credit: by priority, in fair rotation.
 
-    What has expired meanwhile is let go and not handed out; when that is too much for one command,
+    Expired messages are dropped and not delivered; if they are too many for one command,
     nothing more is handed out before the next.
     """
     if state.ready.count == 0 or state.rotation.waiting == 0:
@@ -121,7 +121,7 @@ def get(state: QueueState, consumer: Consumer, message_id: i64) -> i64:
     ready = state.ready
     if message_id == 0:
         if ready.is_overdue(state.now_ms):
-            return 0  # more has expired than one command lets go
+            return 0  # more has expired than one command drops
         message = ready.take_for(consumer)
     else:
         grouped = ready.groups.loose.messages.get(message_id)

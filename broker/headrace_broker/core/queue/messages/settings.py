@@ -47,7 +47,7 @@ RETRY_FAILED: Final = 2  # what came back counted as a failed delivery
 RETRY_RETURNED: Final = 3  # what was released
 
 ARCHIVE_NONE: Final = 0
-ARCHIVE_HEADERS: Final = 1  # rows of settled messages, whose bodies nobody may read
+ARCHIVE_HEADERS: Final = 1  # rows of settled messages, whose bodies are hidden
 ARCHIVE_FULL: Final = 2
 
 PRIORITY_MAX: Final = 255  # what the property of a message can carry

@@ -3,7 +3,7 @@
 Its rows have ascending indexes from 0 on; they come at the end and go from the front, and a row
 never changes its index. *Groups* read it and say how far they have come; what all of them are done
 with is let go, and what is too old or too much is in any case. A group is opened under an *epoch*
-that grows within the archive, and whoever has an older one is refused.
+that grows within the archive, and an owner with an older one is refused.
 
 An entry of the log that has rows lives until the last of them has gone. Which that is is known when
 the entry's last other message leaves: mostly it is archived then, and its row says so.

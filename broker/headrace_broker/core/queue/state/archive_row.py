@@ -85,7 +85,7 @@ class ArchiveRow:
         acquired: how often it was delivered.
         failed: how many of these deliveries failed.
         outcome: an OUTCOME constant.
-        full: whoever reads the row may have the body.
+        full: the row's readers may have the body.
         last: the last row of its entry, of which nothing else is needed.
     """
 

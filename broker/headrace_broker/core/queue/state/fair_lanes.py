@@ -119,7 +119,7 @@ class FairLanes:
                     key = shared_key
         if plain is not None and plain.count > 0 and ring.first is None:
             self._join(ring, plain)
-            ring.grown(plain)  # while it took no turns nobody noted that
+            ring.grown(plain)  # that was not noted while it took no turns
         lane = self._new_lane(priority, key)
         self._join(ring, lane)
         return lane
@@ -215,7 +215,7 @@ class FairLanes:
         if lane.key:
             self._forget(lane)
         if len(ring.lanes) == 1 and ring.first is not None and not ring.first.key:
-            ring.leave(ring.first)  # nobody takes turns with it
+            ring.leave(ring.first)  # it is the only one in turn
 
     def _forget(self, lane: Lane) -> None:
         self.count -= 1

@@ -28,7 +28,7 @@ class Group:
     Attributes:
         key: what its messages have in common.
         ids: of its available messages, and of some that left; a heap.
-        owner: the consumer that has messages of it unsettled, None for nobody.
+        owner: the consumer with unsettled messages of it, None for none.
         out: how many those are.
         waiting: its available messages.
         refused: ids that ACQUIRE named in vain since it has its owner; no part of the state.

@@ -29,7 +29,7 @@ class Lane:
         expires_ms: nothing expires before, 0 when nothing does; may be too early.
         behind: the lane that has its turn after this one, while lanes take turns; see `ring`.
         ahead: the one that has it before.
-        listed_ms: its place among the lanes that are looked at for expiry, 0 for none.
+        listed_ms: its place among the lanes that are searched for expiry, 0 for none.
     """
 
     def __init__(self, priority: i64, key: bytes, entries: LiveEntries) -> None:

@@ -9,7 +9,7 @@ from mypy_extensions import i64
 from headrace_broker.core.queue.messages.effect import Effect, GroupAnswer
 
 LEASE_OK: Final = 0
-LEASE_FENCED: Final = 1  # somebody else has opened the group since
+LEASE_FENCED: Final = 1  # another owner has opened the group since
 LEASE_UNKNOWN_GROUP: Final = 2
 LEASE_OUT_OF_ORDER: Final = 3  # its number is beyond the next one
 LEASE_GONE: Final = 4  # of what was asked about, something went back since its deadline passed

@@ -66,7 +66,7 @@ class QueueState:
         archived: what is kept of messages that were settled.
         leases: groups that hold messages without a consumer.
         publishers: which publishes with a number came before.
-        tally: counts what is let go, None on replicas that do not lead; no part of the state.
+        tally: counts messages that leave, None unless this replica leads; not part of the state.
     """
 
     def __init__(self) -> None:

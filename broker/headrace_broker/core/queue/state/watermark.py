@@ -35,9 +35,9 @@ class Watermark:
         self.saturated = False
         self.commands: dict[int, WithheldCommand] = {}
         self.count: i64 = 0
-        self._fresh: WithheldCommand | None = None  # of the current command: nobody was told yet
+        self._fresh: WithheldCommand | None = None  # of the current command: not reported yet
         self._fresh_at: i64 = 0
-        self._told: Session | None = None  # who is to hear what is withheld of its publishes
+        self._told: Session | None = None  # to be told its deferred confirms
         self._told_from: i64 = 0
         self._told_at: i64 = 0
         self._completed: dict[int, list[int]] = {}  # by session, in rows; empty between commands

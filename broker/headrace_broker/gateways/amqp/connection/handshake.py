@@ -99,7 +99,7 @@ def refusal(mechanism: str, wait_s: float) -> str:
 
     Args:
         mechanism: that it has used.
-        wait_s: seconds until another one is looked at, 0 where this one was.
+        wait_s: seconds until another one is checked, 0 if this one was.
     """
     text = f"login was refused using authentication mechanism {mechanism}"
     if wait_s > 0:

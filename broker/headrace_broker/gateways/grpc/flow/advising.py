@@ -139,7 +139,7 @@ class AdviceService(AdviceServicer):
 
 
 def _advice(field: str, item: pb.AdviceItem, user: str, now_ms: int) -> Advice:
-    """Return advice as the catalog keeps it; its values are not looked at.
+    """Return advice as the catalog keeps it; its values are not checked.
 
     Raises:
         CallError: it has no such form.

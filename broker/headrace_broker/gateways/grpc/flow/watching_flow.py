@@ -28,7 +28,7 @@ class FlowNotifier:
     """Knows what one client was told, and what is news for it.
 
     Args:
-        request: what it wants to hear of.
+        request: with the wanted kinds of states.
         view: the catalog.
     """
 
@@ -81,7 +81,7 @@ class FlowNotifier:
         )
 
     def _shown(self, state: FlowState, viewer: Viewer) -> FlowState | None:
-        """Return a state as the client may see it, None for one that it is not to hear of."""
+        """Return a state as the client may see it, None for an unwanted one."""
         if not self._wants(state, viewer):
             return None
         if state.connection is not None:

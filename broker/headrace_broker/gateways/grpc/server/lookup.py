@@ -38,7 +38,7 @@ class LookupService:
     """Looks things up for a caller.
 
     Args:
-        node: what is looked at and changed through it.
+        node: access to its state and operations.
         status: what the node tells of itself.
 
     Attributes:
