@@ -108,7 +108,7 @@ class AbortedError(HeadraceError):
 
 
 class FencedError(AbortedError):
-    """Somebody else goes on with this publisher id or group, under a later epoch."""
+    """Another client continues with this publisher id or group, under a later epoch."""
 
 
 class NodeDownError(UnavailableError):
