@@ -1,4 +1,4 @@
-"""A group's log as its core sees it: what the host holds plus what it was not given yet."""
+"""A group's log as its core sees it: the host's part plus pending entries."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ class LogView:
         return out
 
     def append(self, entries: list[Entry]) -> None:
-        """Put `entries` at their indexes; what was there and beyond is replaced.
+        """Put `entries` at their indexes; existing ones there and beyond are replaced.
 
         Args:
             entries: at least one, consecutive, the first at most one beyond `last_index`.

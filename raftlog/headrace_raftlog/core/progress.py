@@ -61,12 +61,12 @@ class Progress:
         self.keeps_pace = False
 
     def become_probe(self) -> None:
-        """Stop pipelining; the next APPEND starts after what is known to match."""
+        """Stop pipelining; the next APPEND starts after the known match."""
         self._become(PROBE, self.match + 1)
         self.commit_sent = min(self.commit_sent, self.match)
 
     def become_replicate(self) -> None:
-        """Start pipelining after what is known to match."""
+        """Start pipelining after the known match."""
         self._become(REPLICATE, self.match + 1)
 
     def become_offered(self, index: i64) -> None:

@@ -375,7 +375,7 @@ class RaftCore(RaftState):
         self.nodes_up = nodes_up
 
     def peer_up(self, peer: i64) -> None:
-        """Note that the node of a member came up: what was sent to it before may be lost."""
+        """Note that the node of a member came up: earlier messages to it may be lost."""
         if not liveness.greet(self, peer):
             self.report_unreachable(peer)
             liveness.wake(self)

@@ -54,7 +54,7 @@ def follow_append(state: RaftState, message: Message) -> None:
 
 
 def check_agrees(state: RaftState, message: Message) -> None:
-    """Compare the entry that a leader's message names with what is committed here.
+    """Compare the entry that a leader's message names with the committed ones here.
 
     They differ only if members that made a majority with this one have forgotten it: they were
     given an older copy of their data, and elected a leader among those who never heard of it.
@@ -176,7 +176,7 @@ def advance_commit(state: RaftState) -> None:
 
 
 def send_appends(state: RaftState) -> None:
-    """Send every follower what it lacks and may get now: entries, or a newer commit index."""
+    """Send every follower the missing entries that it may get now, or a newer commit index."""
     state.send_dirty = False
     for progress in state.peers:
         _replicate(state, progress)
@@ -251,7 +251,7 @@ def _send_append(state: RaftState, progress: Progress, last_index: i64) -> bool:
 
 
 def _offer_snapshot(state: RaftState, progress: Progress) -> None:
-    """Tell a follower to fetch the snapshot: the log no longer has what it lacks.
+    """Tell a follower to fetch the snapshot: the log no longer has the entries that it lacks.
 
     It is said again at every sign of life until the follower acknowledges something.
     """

@@ -75,7 +75,7 @@ class FileChoices:
 
 
 class CrashPoint:
-    """The moment before a call takes effect, with what had been promised until then.
+    """The moment before a call takes effect, with the promises up to then.
 
     A call that changes something is under way: a write that will be synced has been written, a
     sync has not begun. Choices are numbered: changes of names first, then file by file.

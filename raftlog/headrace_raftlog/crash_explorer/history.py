@@ -179,7 +179,7 @@ class Legal:
         return found
 
     def judge(self, found: LogImage) -> str:
-        """Return what is wrong with a recovered log, '' if nothing is."""
+        """Return the error in a recovered log, '' for none."""
         if self.firsts is not None:
             return self._judge_groups(found, self.firsts)
         history = self.history

@@ -28,7 +28,7 @@ class Starts:
         return replace(self, boots_begun=self.boots_begun + 1)
 
     def judge(self, identity: Identity) -> str:
-        """Return what is wrong with what a start that is under way found, '' if nothing is."""
+        """Return the error in the findings of a start under way, '' for none."""
         if not self.boots < identity.boot <= self.boots_begun:
             return f"this is start {identity.boot}, {self.boots} to {self.boots_begun - 1} were"
         if bool(identity.formed) < self.formed or bool(identity.formed) > self.forming:
@@ -36,7 +36,7 @@ class Starts:
         return ""
 
     def end_start(self, identity: Identity) -> Starts:
-        """Return what is promised once a start has found `identity`."""
+        """Return the promises once a start has found `identity`."""
         formed = bool(identity.formed)
         return Starts(identity.boot, identity.boot, formed, formed)
 

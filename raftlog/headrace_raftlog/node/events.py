@@ -50,7 +50,7 @@ def ignore_payload(peer: int, payload: bytes) -> None:
 
 
 def ignore_parted(peer: int, payload: Parted) -> None:
-    """Take no payloads; there are none where nobody says that they are to be parted."""
+    """Ignore payloads; there are none while no splitter is set."""
 
 
 def ignore_peer(peer: int, up: bool, boot: int) -> None:

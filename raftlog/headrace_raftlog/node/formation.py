@@ -174,7 +174,7 @@ class Formation:
         self._became(self.identity)
 
     def _tell(self) -> None:
-        """Say what is waited for, now and then."""
+        """Log what is waited for, now and then."""
         now = time.monotonic()
         if now - self._logged_at < FORMATION_LOG_S:
             return

@@ -133,7 +133,7 @@ class GroupQueries:
         return dict(self._damaged)
 
     def damages(self) -> dict[int, str]:
-        """Return what is damaged of groups on this node, by group: `quarantined`, and more.
+        """Return the damage of groups on this node, by group: `quarantined`, and more.
 
         That is those that stand still until their damaged entries are put back.
         """
@@ -227,7 +227,7 @@ class GroupQueries:
         return None if entry is None else entry.data
 
     def give_up(self, done: Callable[[], None]) -> None:
-        """Do not call a function that was handed to `entry_at_hand` any more."""
+        """Cancel the callback of a function that was handed to `entry_at_hand`."""
         self._log.recovery.reader.reads.give_up(done)
         self._host.suspensions.give_up(done)
 

@@ -135,7 +135,7 @@ class SnapshotTaker:
 
 
 def _intact(hosted: HostedGroup, held: array[int]) -> array[int]:
-    """Return dead entries that are held, without those whose record is damaged.
+    """Return retained dead entries, without those whose record is damaged.
 
     No other member need have them; whoever reads them finds them gone, and begins anew.
     """

@@ -1,4 +1,4 @@
-"""A disk in the abstract: it writes in order, takes its time, and forgets what was not synced."""
+"""A disk in the abstract: it writes in order, takes time, and loses unsynced writes."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ class Disk(Store):
 
     @override
     def power_off(self) -> None:
-        """See `Store.power_off`: some prefix of what was not synced survives."""
+        """See `Store.power_off`: some prefix of the unsynced writes survives."""
         rng = self.loop.rng
         records = self._syncing + self._queue
         kept = rng.choice((0, len(records), rng.randint(0, len(records))))

@@ -37,7 +37,7 @@ PROPOSAL_BLOBS_MAX: Final = 3  # commands in one proposal, likewise
 
 
 class Checker:
-    """Knows the whole history of a group and compares every member with it.
+    """Checker of a whole group's history, against every member.
 
     Args:
         group: incarnation id.

@@ -22,7 +22,7 @@ LOSS_NOTICED: Final = 0.2  # probability that a lost message is reported to the 
 
 
 class CrashedError(Exception):
-    """The process stopped in the middle of what it was doing."""
+    """The process stopped in the middle of its work."""
 
 
 @final

@@ -93,7 +93,7 @@ class Stability:
                 self._coverage.note("settled leaders")
 
     def observe(self, replica: MemberPort) -> None:
-        """Look at one member after it handled an event."""
+        """Check one member after it handled an event."""
         core = replica.core
         member = replica.member
         term = core.term

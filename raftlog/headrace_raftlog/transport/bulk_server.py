@@ -207,7 +207,7 @@ class BulkServicer(RaftBulkServicer):
             read.clear()
 
     async def _admit(self, member: int, context: Context) -> None:
-        """Refuse whoever is not a peer in our cluster, and one call too many."""
+        """Refuse callers outside our cluster, and one call too many."""
         metadata = tuple(context.invocation_metadata() or ())
         try:
             proof = self._security.proof.check(metadata)

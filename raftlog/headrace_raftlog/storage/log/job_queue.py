@@ -119,7 +119,7 @@ class JobQueue:
             self._table.ledger.lengths[sequence] = size
 
     def _keep(self, group: StoredGroup, job: WriteJob) -> None:
-        """Keep what was written in memory while there is room.
+        """Keep written entries in memory while there is room.
 
         A leader's no-op is read once more at most, and most groups hold nothing else.
         """

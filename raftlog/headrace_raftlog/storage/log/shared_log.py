@@ -187,7 +187,7 @@ class SharedLog:
 
     @property
     def quarantined(self) -> dict[int, str]:
-        """Groups whose data was found damaged, and why; nothing of them is served.
+        """Quarantined groups, with the reason; nothing of them is served.
 
         `begin` with a new member id makes such a group usable again.
         """
@@ -464,7 +464,7 @@ class SharedLog:
         self._writer.step()
 
     def close(self) -> None:
-        """Write and sync what was appended, stop the writer, release the directory.
+        """Write and sync appended entries, stop the writer, release the directory.
 
         While the disk is full, what waits for space is given up; its tokens are never called.
         """

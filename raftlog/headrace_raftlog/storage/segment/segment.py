@@ -203,7 +203,7 @@ class SegmentDraft:
         return fd
 
     def abandon(self) -> None:
-        """Remove what was prepared so far."""
+        """Remove the prepared part."""
         if self._fd >= 0:
             self.files.close(self._fd)
             for path in (self.path + UNFINISHED_SUFFIX, self.path):

@@ -250,7 +250,7 @@ def incoming_jobs(
 
 
 def mend_job(salt: i64, group: StoredGroup, entry: Entry) -> WriteJob:
-    """Encode an entry anew whose record is not intact; where that stands, it is superseded.
+    """Encode an entry with a damaged record anew; the new record supersedes the damaged one.
 
     It counts like a copy that collection moves: in its own era, behind the original.
     """
