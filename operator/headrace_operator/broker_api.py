@@ -88,7 +88,7 @@ class BrokerApi:
         return BrokerApi(self._session, self._endpoint._replace(urls=urls))
 
     async def get(self, *parts: str) -> Any:
-        """Return what is at a path, None when it is not there.
+        """Return the object at a path, None without one.
 
         Raises:
             BrokerError: it is refused, or no node answers.
@@ -110,7 +110,7 @@ class BrokerApi:
         return found
 
     async def put(self, body: Any, *parts: str) -> None:
-        """Set what is at a path.
+        """Set the object at a path.
 
         Raises:
             BrokerError: it is refused, or no node answers.
@@ -126,7 +126,7 @@ class BrokerApi:
         return await self.request("POST", path_of(*parts), body)
 
     async def delete(self, *parts: str, query: str = "", seconds: float = REQUEST_SECONDS) -> Any:
-        """Delete what is at a path, if it is there.
+        """Delete the object at a path, if there is one.
 
         Raises:
             BrokerError: it is refused, or no node answers.
@@ -142,7 +142,7 @@ class BrokerApi:
     async def request(
         self, method: str, path: str, body: Any = None, seconds: float = REQUEST_SECONDS
     ) -> Any:
-        """Make a request, and return what was answered.
+        """Make a request, and return the answer.
 
         Args:
             method: of HTTP.

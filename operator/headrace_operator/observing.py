@@ -216,7 +216,7 @@ def _voters(members: Row, ordinals: Mapping[str, int]) -> tuple[frozenset[int], 
 
 
 def _has_all(row: Row) -> bool:
-    """Return whether a replica answers and has everything, but for what is on its way."""
+    """Return whether a replica answers and has everything but entries in flight."""
     lag = row["lag"]
     return bool(row["online"] and not row["fetching"] and lag is not None and lag <= LAG_MAX)
 
@@ -270,7 +270,7 @@ def group_size(row: Row) -> int:
 
 
 def waiting(status: BrokerClusterStatus, now: datetime) -> Waiting:
-    """Return for what was waited, and since when, as the status says."""
+    """Return the last awaited condition and its start time, from the status."""
     step = status.step
     if step is None or not step.since:
         return Waiting()

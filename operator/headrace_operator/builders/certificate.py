@@ -124,7 +124,7 @@ def read(certificate: bytes) -> Facts:
 
 
 def read_pair(pair: Pair) -> Facts:
-    """Return what a certificate says whose key this is.
+    """Return the facts of a certificate and its key.
 
     Raises:
         CertificateError: it is none, or the key is not its key.

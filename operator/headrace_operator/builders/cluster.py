@@ -17,7 +17,7 @@ CONFIG_HASH_ANNOTATION: Final = f"{GROUP}/config-hash"
 
 
 class Cluster(NamedTuple):
-    """A BrokerCluster, and what is decided about it elsewhere.
+    """A BrokerCluster, with values that are decided elsewhere.
 
     Attributes:
         name: of the resource.
@@ -139,7 +139,7 @@ class Cluster(NamedTuple):
 
     @property
     def inner_ports(self) -> dict[str, int]:
-        """The ports that are for nobody outside, by name."""
+        """The internal ports, by name."""
         listeners = self.spec.listeners
         return {"metrics": listeners.metrics, **self.node_ports}
 

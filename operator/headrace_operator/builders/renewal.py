@@ -49,7 +49,7 @@ def decide(
     authorities: Sequence[Facts],
     leaves: Mapping[str, Facts],
 ) -> Decision:
-    """Return what is to be done.
+    """Return the due actions.
 
     Args:
         now: with a time zone.

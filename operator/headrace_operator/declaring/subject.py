@@ -89,5 +89,5 @@ class Declaration(NamedTuple):
 
 
 def differs(found: dict[str, Any] | None, wanted: dict[str, Any]) -> bool:
-    """Return whether something is not there, or not as it is wanted."""
+    """Return whether an object is missing, or differs from the wanted one."""
     return found is None or any(found.get(key) != value for key, value in wanted.items())

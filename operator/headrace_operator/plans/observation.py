@@ -53,7 +53,7 @@ class BrokerNode(NamedTuple):
 
 
 class Quorum(NamedTuple):
-    """Queues (or the catalog) whose replicas stand alike.
+    """Queues (or the catalog) with replicas in the same state.
 
     Attributes:
         voters: where their voting replicas are.
