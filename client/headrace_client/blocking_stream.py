@@ -177,7 +177,7 @@ class Settlement:
         self._inner: deliveries.Settlement | None = None
 
     def begin(self) -> None:
-        """Tell the consumer; in the loop's thread."""
+        """Start the consumer; in the loop's thread."""
         self._inner = self._outcome()
 
     def wait(self) -> None:

@@ -24,7 +24,7 @@ def goes_back(outcome: Outcome) -> bool:
 
 
 class Settlement:
-    """Awaited, it returns once the queue knows; nobody has to wait for that.
+    """Awaited, it returns once the queue has applied it; awaiting is optional.
 
     It raises what came instead, StaleDeliveryError above all.
     """
@@ -50,7 +50,7 @@ class Settlement:
             raise self._error
 
     def settle(self, error: HeadraceError | None = None) -> None:
-        """Say what came of it."""
+        """Set the outcome."""
         if self._done:
             return
         self._done = True

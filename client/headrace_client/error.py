@@ -80,7 +80,7 @@ class InvalidArgumentError(HeadraceError):
 
 
 class PreconditionError(HeadraceError):
-    """It cannot be as things are: it differs, is in use, is not empty, belongs to somebody else."""
+    """The request conflicts with the current state: different, in use, not empty, or locked."""
 
 
 class ExhaustedError(HeadraceError):
@@ -112,11 +112,11 @@ class FencedError(AbortedError):
 
 
 class NodeDownError(UnavailableError):
-    """The node that has what is asked for does not answer; it is back some time."""
+    """The node with the requested data does not answer; it may come back."""
 
 
 class UnknownShardError(NotFoundError):
-    """A log has no such shard, or none any more."""
+    """A log has no such shard, or no longer."""
 
 
 class UnknownGroupError(NotFoundError):
@@ -159,7 +159,7 @@ class BrokerFaultError(HeadraceError):
 
 
 class ClosedError(HeadraceError):
-    """This object was closed, and does nothing any more."""
+    """This object is closed."""
 
 
 class PublishRefusedError(HeadraceError):

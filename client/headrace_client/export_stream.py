@@ -1,4 +1,4 @@
-"""A read of a log, which goes on at another node when one is lost."""
+"""A read of a log, continued at another node when one is lost."""
 
 from __future__ import annotations
 
@@ -194,7 +194,7 @@ class ReadStream:
 
 
 def _body(block: pb.ExportBlock) -> bytes:
-    """Return a block's body, inflated to what it says it has, and no more.
+    """Return a block's body, inflated to its stated size, and no more.
 
     Raises:
         BrokerFaultError: it is damaged.

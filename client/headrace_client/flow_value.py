@@ -1,4 +1,4 @@
-"""Flow control as values: who is stopped, by what, and who causes it; alarms; limits."""
+"""Flow control as values: stopped publishers, limits, causes; alarms; settings."""
 
 from __future__ import annotations
 

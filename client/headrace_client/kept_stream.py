@@ -108,12 +108,12 @@ class KeptStream:
             raise
 
     async def wait(self, timeout_s: float) -> None:
-        """Wait until there is no stream any more, or for so long."""
+        """Wait until the stream has ended, or for so long."""
         if self._task is not None:
             await asyncio.wait({self._task}, timeout=timeout_s)
 
     async def stop(self) -> None:
-        """Have no stream any more."""
+        """End the stream."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.wait({self._task})

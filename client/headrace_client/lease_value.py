@@ -1,4 +1,4 @@
-"""Groups that lease messages, and what they are told, as values."""
+"""Groups that lease messages, and the answers to them, as values."""
 
 from __future__ import annotations
 
@@ -167,13 +167,13 @@ def read_lease(lease: pb.LeaseState) -> LeaseState:
 
 
 def read_leased(answer: pb.LeaseResponse) -> Leased:
-    """Return what was leased."""
+    """Return the content of a lease."""
     group = read_group(answer.group)
     return Leased(answer.lease, answer.messages, answer.octets, answer.messages_ready, group)
 
 
 def read_settled(answer: pb.SettleLeasesResponse) -> SettledLeases:
-    """Return what was settled."""
+    """Return the settled leases."""
     gone = tuple(map(read_lease, answer.gone))
     return SettledLeases(answer.messages, answer.expired, gone, read_group(answer.group))
 

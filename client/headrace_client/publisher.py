@@ -73,7 +73,7 @@ class PublisherOptions(NamedTuple):
     at_leader: bool = True
 
     def led_queue(self) -> str:
-        """Return the queue whose leader is looked for, "" for none."""
+        """Return the queue whose leader is wanted, "" for none."""
         return self.routing_key if self.at_leader and not self.exchange else ""
 
     def opening(self) -> PublishRequest:
@@ -281,7 +281,7 @@ class Publisher:
             raise _too_large("properties", rule)
 
     async def _wait_for_room(self, entry: Entry, timeout_s: float | None) -> None:
-        """Wait in line; whoever finds room for the first accepts it."""
+        """Wait in line; a waiter that finds room accepts the first one's message."""
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         place = (entry, future)
         self._waiters.append(place)

@@ -12,7 +12,7 @@ from headrace_protos.broker.v1.messaging_pb2 import Settle
 
 
 class SettleBatch:
-    """Gathers outcomes into requests, in order, and remembers who waits for the answers.
+    """Gathers outcomes into requests, in order, with the waiters for their answers.
 
     Attributes:
         waiting_count: settled and not in a request yet.

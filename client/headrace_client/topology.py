@@ -185,7 +185,7 @@ class Topology(Governance):
     def bindings(
         self, *, vhost: str = "", source: str | None = None, queue: str = "", exchange: str = ""
     ) -> AsyncIterator[Binding]:
-        """Return bindings with all of what is given, those of the default exchange as well."""
+        """Return bindings that match all arguments, those of the default exchange as well."""
         base = pb.ListBindingsRequest(vhost=vhost, source=source)
         if queue:
             base.queue = queue

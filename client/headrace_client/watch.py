@@ -42,7 +42,7 @@ S = TypeVar("S", bound=Keyed)
 
 
 class Watch(Generic[S]):
-    """Goes on for ever: an asynchronous iterator, and context manager that ends it.
+    """Endless asynchronous iterator; as a context manager it ends the watch.
 
     It reads on only as far as it is read itself. When the node that tells is lost, another one
     does: what is over by then is told as such, and nothing is told twice.
