@@ -8,7 +8,7 @@ class PipelineError(Exception):
 
 
 class OptionError(PipelineError, ValueError):
-    """An option is missing, unknown, or not what it must be.
+    """An option is missing, unknown, or invalid.
 
     Args:
         name: of the option, as the user writes it.

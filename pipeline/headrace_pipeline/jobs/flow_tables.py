@@ -68,7 +68,7 @@ class FlowTables:
         return self.by_name[name].read(self._spark, where=where)
 
     def write(self, name: str, rows: DataFrame, minutes: range) -> None:
-        """Write rows of windows once, whoever tries how often.
+        """Write rows of windows once, however often it is tried.
 
         Args:
             name: of the table.

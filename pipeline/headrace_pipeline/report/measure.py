@@ -93,7 +93,7 @@ def seconds(frames: Frames, span: Span) -> list[float]:
 def by_step(
     rows: pd.DataFrame, column: str, how: str, span: Span, known: Sequence[bool]
 ) -> list[float | None]:
-    """Return one value for each step: 0 where nothing moved, None where nobody told of it.
+    """Return one value for each step: 0 where nothing moved, None without data.
 
     Args:
         rows: with `step`.
@@ -111,7 +111,7 @@ def by_step(
 
 
 def busiest(frames: Frames, at_most: int) -> list[Queue]:
-    """Return queues by what they took in and held, those that held publishers back first.
+    """Return queues by arrivals and content, those that stopped publishers first.
 
     A queue is ranked by the better of two ranks: messages published, and milliseconds blocked.
     """

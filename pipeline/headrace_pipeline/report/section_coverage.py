@@ -50,7 +50,7 @@ def told(facts: Facts) -> list[Told]:
 
 
 def coverage(facts: Facts) -> Section:
-    """Return the section of what is known."""
+    """Return the section about coverage."""
     title = "Telemetry: how much of the time each node has told of"
     nodes = told(facts)
     if not nodes:

@@ -1,4 +1,4 @@
-"""The report in five lines: the bottleneck, its cause, what to do, what comes, what to doubt."""
+"""The report in five lines: the bottleneck, its cause, the remedy, capacity, trust."""
 
 from __future__ import annotations
 

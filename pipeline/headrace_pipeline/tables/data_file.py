@@ -1,4 +1,4 @@
-"""A file of a table: where it is, and what is known of the rows in it."""
+"""A file of a table: its place, and the statistics of its rows."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class Bounds(NamedTuple):
 
 
 def bounds(file: DataFile, table: Table, name: str) -> Bounds:
-    """Return what is known of a column's values in a file, in Python's types."""
+    """Return the bounds of a column's values in a file, in Python's types."""
     kind = next(column.kind for column in table.columns if column.name == name)
     if name in file.partition:
         value = value_of(file.partition[name], kind)

@@ -52,7 +52,7 @@ class Place(NamedTuple):
         return {} if self.options_file is None else _read_options(self.options_file)
 
     def files(self) -> fs.FileSystem:
-        """Return a file system whose root is the table's directory.
+        """Return a file system with the table's directory as its root.
 
         Raises:
             OptionError: the options cannot be read.

@@ -45,7 +45,7 @@ class Compaction(NamedTuple):
 
 
 class TableLog(Protocol):
-    """Commits of a table. Each call sees what is there when it begins."""
+    """Commits of a table. Each call sees the state at its beginning."""
 
     def snapshot(self, version: int | None = None) -> Snapshot | None:
         """Return a version, or the newest; None where there is no table.

@@ -9,7 +9,7 @@ State = Literal["ok", "warn", "fail"]
 
 
 class Check(NamedTuple):
-    """One thing that was looked at.
+    """One check.
 
     Attributes:
         name: of what was looked at, in a word or two.

@@ -58,7 +58,7 @@ class ReplayTask(NamedTuple):
 
 
 def digest_of(*parts: Any) -> str:
-    """Return what tells what is selected, and where it goes, from everything else."""
+    """Return the digest of a selection and its target."""
     return hashlib.blake2b(repr(parts).encode(), digest_size=8).hexdigest()
 
 

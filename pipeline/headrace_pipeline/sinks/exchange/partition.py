@@ -84,7 +84,7 @@ def publisher(options: SinkOptions, who: Identity | None, name: str) -> Iterator
 
 @contextlib.contextmanager
 def fencing(who: Identity | None) -> Iterator[None]:
-    """Say what it means that somebody publishes under a later epoch.
+    """Return the error text for a publisher with a later epoch.
 
     Raises:
         FencedError: somebody does.

@@ -195,7 +195,7 @@ class RowPublisher:
             self._sender.flush()
 
     def _reap(self) -> None:
-        """Count what is answered."""
+        """Count answers."""
         pending = self._pending
         while pending and pending[0][0].is_done:
             self._count(*pending.popleft())

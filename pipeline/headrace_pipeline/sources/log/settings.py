@@ -155,7 +155,7 @@ def check_batch(settings: Settings, given: Mapping[str, str]) -> Settings:
 
 
 def check_stream(given: Mapping[str, str]) -> None:
-    """Check what is for batches only.
+    """Refuse options for batches only.
 
     Raises:
         OptionError: an option is.

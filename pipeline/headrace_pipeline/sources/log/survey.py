@@ -34,7 +34,7 @@ def survey(
     seen: Mapping[str, int],
     first_of: Callable[[Shard], int],
 ) -> Survey:
-    """Compare where a batch has ended with what there is.
+    """Compare the end of a batch with the listing.
 
     Args:
         offset: where it has ended.
@@ -61,7 +61,7 @@ def survey(
 
 
 def _compare(found: Survey, name: str, position: Position, shard: Shard) -> None:
-    """Note where a shard goes on that is there."""
+    """Note where an existing shard continues."""
     title, index = title_of(shard), position.next_index
     if shard.incarnation != position.incarnation:
         found.losses.append(Loss(title, index, None, REPLACED))

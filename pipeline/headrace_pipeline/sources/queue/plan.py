@@ -40,7 +40,7 @@ class Room(NamedTuple):
         return self.rows > 0 and self.octets > 0
 
     def without(self, messages: int, octets: int) -> Room:
-        """Return what is left of it."""
+        """Return the rest of it."""
         return Room(self.rows - messages, self.octets - octets)
 
 

@@ -31,7 +31,7 @@ class QueueDataSource(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """Return what it is called in `format`."""
+        """Return the name for `format`."""
         return NAME
 
     def schema(self) -> StructType:
