@@ -38,7 +38,7 @@ def headrace_hosts(lane: int) -> tuple[str, str, str]:
 
 
 class BrokerError(Exception):
-    """A broker did not start or stop; the text says what it printed."""
+    """A broker did not start or stop; the text has its output."""
 
 
 class Address(Struct, frozen=True):

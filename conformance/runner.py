@@ -62,7 +62,7 @@ class Run(Struct, frozen=True):
 
 
 def run_suite(suite: Suite, run: Run) -> Verdict:
-    """Run a suite against a fresh broker and judge what came out."""
+    """Run a suite against a fresh broker and return its verdict."""
     sources = unpack(suite, run.cache)
     made = run.cache / "certificates" / str(run.lane)
     certificates = prepare_certificates(suite, sources, made, run.hosts[0])

@@ -16,7 +16,7 @@ SECOND_LOOKS_MAX: Final = 3  # failures of a suite that are run again; more are 
 
 
 class Outcome(Struct, frozen=True):
-    """One test: what came of it, and its last words if it failed."""
+    """Outcome of one test, with its last output if it failed."""
 
     test: str
     outcome: str
@@ -84,7 +84,7 @@ def read_outcomes(path: Path) -> list[Outcome]:
 
 
 def covers(expected: str, test: str) -> bool:
-    """Tell whether an expected failure means this test, one of its parameters or its class."""
+    """Return whether an expected failure means this test, one of its parameters or its class."""
     return test == expected or test.startswith((expected + "[", expected + "::"))
 
 
@@ -95,7 +95,7 @@ def judge(
     seconds: float,
     complete: bool,
 ) -> Verdict:
-    """Compare outcomes with what was expected.
+    """Compare outcomes with the expected ones.
 
     Args:
         outcomes: one for each test that ran.

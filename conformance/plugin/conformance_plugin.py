@@ -14,7 +14,7 @@ ORDER = {"passed": 0, "skipped": 1, "failed": 2}
 
 
 class Recorder:
-    """Appends one JSON line for each test as soon as it is through."""
+    """Appends one JSON line for each test as soon as it has ended."""
 
     def __init__(self, path: str) -> None:
         self._path = path
