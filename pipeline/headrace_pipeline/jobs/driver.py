@@ -255,7 +255,7 @@ def driver_arguments(driver: Driver) -> list[str]:
 
 
 def _conf(driver: Driver) -> dict[str, str]:
-    """Return how executors reach the driver, and what they are made from."""
+    """Return the settings for executors: the driver's address, and their resources."""
     if driver.is_local:
         return {}
     host = f"{driver.full_name}-0.{driver.full_name}.{driver.namespace}.svc"
@@ -319,7 +319,7 @@ def _environment(driver: Driver) -> list[Manifest]:
 
 
 def _secrets(driver: Driver) -> list[tuple[str, str, str]]:
-    """Return volume, Secret and path of what is mounted as files."""
+    """Return volume, Secret and path of files to be mounted."""
     rows = [
         ("credentials", driver.credentials, CREDENTIALS),
         ("ca", driver.authority, AUTHORITY),
