@@ -68,7 +68,7 @@ Samples = dict[tuple[Scenario, str], list[Sample]]
 
 
 def timed(command: Sequence[str], seconds: float) -> tuple[str, float]:
-    """Run a load generator; return what it printed, and its processor time in seconds.
+    """Run a load generator; return its output, and its processor time in seconds.
 
     Raises:
         PeerError: it failed, or did not end.

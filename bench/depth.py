@@ -134,7 +134,7 @@ class Bench:
         )
 
     def kill(self) -> None:
-        """Kill all nodes at once and have the system forget what it cached of their files."""
+        """Kill all nodes at once and make the system drop its cache of their files."""
         for pid in self.pids():
             os.kill(pid, signal.SIGKILL)
         while self.pids():

@@ -24,11 +24,11 @@ RABBIT_BIN: Final = Path("/usr/lib/rabbitmq/bin")
 
 
 class PeerError(Exception):
-    """A broker could not be started or stopped; the text says what it printed."""
+    """A broker could not be started or stopped; the text has its output."""
 
 
 def run(args: list[str], env: dict[str, str], seconds: int = START_SECONDS_MAX) -> str:
-    """Run a command to its end and return what it printed.
+    """Run a command to its end and return its output.
 
     Raises:
         PeerError: it failed or took too long.

@@ -82,7 +82,7 @@ class Bench:
         self._frame(rows, THREADS).write.parquet(self._parquet)
 
     def close(self) -> None:
-        """Close what it has opened."""
+        """Close the opened files."""
         self._client.close()
 
     def _frame(self, rows: int, partitions: int) -> DataFrame:
@@ -269,7 +269,7 @@ def collect(bench: Bench, rounds: int) -> Samples:
 
 
 def show(word: str, name: str, sample: Sample) -> None:
-    """Print what was measured at once, for it takes minutes until all is."""
+    """Print measurements at once, because all of them take minutes."""
     spent = f"{sample.spark_us:8.1f} + {sample.nodes_us:6.1f} us"
     print(f"{word} {name:45} {sample.rate:10,.0f}/s {spent}", flush=True)
 

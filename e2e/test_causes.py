@@ -1,4 +1,4 @@
-"""Work is charged to who caused it, wherever in the cluster it waits."""
+"""Work is charged to its cause, wherever in the cluster it waits."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def test_who_rejects_owes_for_the_letters_that_wait_on_another_node(
 
 
 def blamed(cluster: Cluster, node: str) -> list[tuple[str, int, str]]:
-    """Node, messages and kind of whoever a node blames for what waits for "dead"."""
+    """Node, messages and kind of the accounts that a node blames for the backlog of "dead"."""
     rows = causes(cluster, node, "dead")
     return [(row["node"], row["messages"], row["kind"]) for row in rows]
 

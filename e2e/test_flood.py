@@ -1,4 +1,4 @@
-"""Clients that flood: what a node holds for them is bounded, and nobody else suffers."""
+"""Clients that flood: a node's memory for them is bounded, and others do not suffer."""
 
 from __future__ import annotations
 

@@ -56,7 +56,7 @@ def is_rebuilt(cluster: Cluster, name: str) -> bool:
 
 
 def fill(cluster: Cluster) -> dict[str, set[int]]:
-    """Declare the queues through different nodes, publish, consume some; return what is left."""
+    """Declare the queues through different nodes, publish, consume some; return the rest."""
     left: dict[str, set[int]] = {}
     for queue, node in zip(QUEUES, cluster.local.nodes, strict=True):
         channel = cluster.connect(node.name).channel()
@@ -108,7 +108,7 @@ def publish_later(cluster: Cluster, name: str, left: dict[str, set[int]]) -> Non
 
 
 def check_all(cluster: Cluster, name: str, left: dict[str, set[int]]) -> None:
-    """Consume everything through one node: it is what was left, each message once."""
+    """Consume everything through one node: the expected rest, each message once."""
     channel = cluster.connect(name).channel()
     for queue, numbers in left.items():
         assert take(channel, queue, len(numbers)) == numbers

@@ -297,7 +297,7 @@ def catalog_roles(cluster: Cluster, name: str) -> list[str]:
 
 
 def stop_gracefully(cluster: Cluster) -> None:
-    """A node that is told to stop leads nothing any more when it does."""
+    """A node that stops gracefully leads nothing when it does."""
     for queue in ("a", "b", "c"):
         command(cluster, "queue", "transfer", queue, "n1")
     os.kill(cluster.pid("n1"), signal.SIGTERM)

@@ -131,7 +131,7 @@ def is_denied(call: Any, request: Any, login: Any) -> bool:
 
 
 def read_to_the_end(call: Iterator[Any], take: Callable[[Any], object]) -> str:
-    """Read what is left of a stream, and return its status."""
+    """Read the rest of a stream, and return its status."""
     try:
         for answer in call:
             take(answer)

@@ -173,7 +173,7 @@ class Work:
         return bodies
 
     def check(self, futures: list[Future[list[bytes]]]) -> None:
-        """Compare what was read with what there is."""
+        """Compare the read rows with the existing ones."""
         leased, filtered, got, browsed = [future.result() for future in futures]
         for found in (leased, filtered, got):
             assert len(found) == MESSAGES

@@ -109,7 +109,7 @@ class Provider:
         self.location = ""
 
     def ask(self, method: str, *parts: str, body: Any = None) -> Any:
-        """Make a request that succeeds, and return what is answered.
+        """Make a request that succeeds, and return the answer.
 
         Args:
             method: of HTTP.

@@ -1,4 +1,4 @@
-"""The load generator overload.c: what it is told, and what it prints."""
+"""The load generator overload.c: its arguments, and its output."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One broker under loads from half to ten times what it can do."""
+"""One broker under loads from half to ten times its capacity."""
 
 from __future__ import annotations
 

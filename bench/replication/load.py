@@ -65,5 +65,5 @@ class Meter:
             self._took.append(now - proposed)
 
     def outcome(self) -> Outcome:
-        """Return what was counted."""
+        """Return the counts."""
         return Outcome(len(self._took), self._end - self._begin, latency(self._took))

@@ -15,7 +15,7 @@ ANSWER_SECONDS_MAX: Final = 180  # a node that says nothing for so long has fail
 
 
 class WorkerError(Exception):
-    """A node failed; the text is what it said."""
+    """A node failed; the text has its output."""
 
 
 class Place(NamedTuple):

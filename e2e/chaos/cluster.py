@@ -47,7 +47,7 @@ BAD_LOG_LINE: Final = re.compile(r"Traceback|AssertionError|CRITICAL|never retri
 
 
 class NodeEndedError(Exception):
-    """A node's process ended though nobody killed it."""
+    """A node's process ended without being killed."""
 
 
 class ChaosNode:

@@ -1,4 +1,4 @@
-"""Takes everything out of a queue once all is healed and nobody else uses it."""
+"""Drains a queue after healing, when it has no other users."""
 
 from __future__ import annotations
 

@@ -90,7 +90,7 @@ def message_body(message: str, octets: int) -> bytes:
 
 
 def message_id(body: bytes) -> str:
-    """Return the id in a body; a damaged body gives an id that nobody published."""
+    """Return the id in a body; a damaged body gives an unpublished id."""
     parts = body.split(b"/", 2)
     if len(parts) == 3 and parts[1].isdigit():
         message = parts[0].decode("ascii", "replace")

@@ -225,7 +225,7 @@ class Run:
         )
 
     def _catch_up(self, consumers: Sequence[ChaosConsumer]) -> None:
-        """Let consumers get what is confirmed; what they leave is drained and looked for there."""
+        """Let consumers receive confirmed messages; the rest is drained and searched."""
         wanted = {
             each.id
             for each in self._history.publishes

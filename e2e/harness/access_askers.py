@@ -372,7 +372,7 @@ class HttpAsker:
 
 
 class AmqpAsker:
-    """Asks over AMQP; a user who is not let in has the same answer to everything."""
+    """Asks over AMQP; a user without access gets the same answer to everything."""
 
     protocol = AMQP
 

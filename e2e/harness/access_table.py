@@ -52,7 +52,7 @@ class Kind(NamedTuple):
         return bool(MONITORS & {*self.tags})
 
     def rights(self, vhost: str) -> frozenset[str] | None:
-        """Return what it may do in a vhost."""
+        """Return its rights in a vhost."""
         return {OWN: self.own, OTHER: self.other}.get(vhost)
 
 

@@ -82,7 +82,7 @@ class SparkJob:
         return wait_for(what, look, seconds)
 
     def kill(self) -> None:
-        """SIGKILL the driver with its JVM; what is below ends by itself, and is waited for."""
+        """SIGKILL the driver with its JVM; child processes end by themselves, and are awaited."""
         process = self._over()
         if process.poll() is None:
             os.killpg(process.pid, signal.SIGKILL)

@@ -90,7 +90,7 @@ def has_cluster() -> bool:
 
 
 def read_settings(config: pytest.Config) -> Settings:
-    """Return what was said; skip where there is no cluster, or no way to give it images."""
+    """Return the settings; skip without a cluster, or without a way to give it images."""
     if not has_cluster():
         pytest.skip(NEEDED)
     given = {

@@ -143,7 +143,7 @@ class Job:
         return self._process.wait(PATIENCE_SECONDS)
 
     def rows(self, name: str) -> list[Row]:
-        """Return what is in a table."""
+        """Return the rows of a table."""
         if not (self.tables / name / "_delta_log").exists():
             return []
         return list(DeltaTable(self.tables / name).to_pyarrow_table().to_pylist())

@@ -1,4 +1,4 @@
-"""Logs of a real cluster into Delta tables: each row once, whoever is killed; and what is lost."""
+"""Logs of a real cluster into Delta tables: each row once, with killed processes; and losses."""
 
 from __future__ import annotations
 

@@ -76,7 +76,7 @@ class FakeHosting:
 
 
 class FakeMessages:
-    """A queue's messages as a test wants them; notes what was asked.
+    """A queue's messages as a test wants them; records requests.
 
     Attributes:
         asked: names and arguments of the calls.

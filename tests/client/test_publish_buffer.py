@@ -1,4 +1,4 @@
-"""The buffer of a publisher against a broker that counts what it gets."""
+"""The buffer of a publisher against a broker that counts its messages."""
 
 from __future__ import annotations
 

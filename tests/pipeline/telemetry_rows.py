@@ -27,7 +27,7 @@ def at(second: float) -> datetime:
 
 
 def rows(table: Table, given: Iterable[Mapping[str, Any]], shard: str = "n1") -> pa.Table:
-    """Rows of a log; what is not given is null, and shard and index are filled in."""
+    """Rows of a log; missing values are null, and shard and index are filled in."""
     index = table.names[2]
     found = [
         {"shard": shard, "incarnation": 1, index: number, "node": shard} | dict(each)

@@ -1,4 +1,4 @@
-"""Accounts, credit and gates together, on random schedules: money is kept, nobody waits for ever.
+"""Accounts, credit and gates together, on random schedules: sums are kept, no waiter starves.
 
 A second implementation of the contract: connections with channels publish to queues; loans are kept
 one by one here, and compared with what the accounts say.
@@ -51,7 +51,7 @@ class Bells(GateScheduler):
 
 
 class Queue:
-    """A queue's gate, and what is under way to it."""
+    """A queue's gate, and publishes under way to it."""
 
     def __init__(self, group: int, bells: Bells) -> None:
         self.group = group
@@ -137,7 +137,7 @@ class Channel(Waiter):
 
 
 class World:
-    """All of it, and the naive view of who owes what."""
+    """All of it, and a naive view of the debts."""
 
     def __init__(self) -> None:
         self.limits = FlowLimits()

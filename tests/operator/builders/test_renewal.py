@@ -1,4 +1,4 @@
-"""When certificates are made anew: nobody is ever shown one that it does not believe."""
+"""Renewal of certificates: no node is ever shown one that it does not trust."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The command line: what is shared, and what is said of errors."""
+"""The command line: shared options, and error texts."""
 
 from __future__ import annotations
 

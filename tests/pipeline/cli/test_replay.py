@@ -1,4 +1,4 @@
-"""The command `replay`: what it reads of its options, and what it tells."""
+"""The command `replay`: its options, and its output."""
 
 from __future__ import annotations
 

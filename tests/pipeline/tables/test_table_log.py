@@ -45,7 +45,7 @@ def write(sink: SinkTable, start: int, count: int, batch: int, app: str = "app")
 def test_of_two_drivers_with_one_batch_one_comes_through(
     opened: Callable[[], SinkTable], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The other one commits between the look at what is there and the commit."""
+    """The other one commits between reading the state and the commit."""
     write(opened(), 0, 3, 0)
     late = opened()
     files = run_tasks(late, [row(number) for number in range(3, 6)])

@@ -16,7 +16,7 @@ from headrace_broker.cli.session.api_client import ApiClient, ApiError
 
 
 class Place(http.server.BaseHTTPRequestHandler):
-    """Answers with what is set for a path, by default an empty object."""
+    """Answers with the value set for a path, by default an empty object."""
 
     called = "Headrace"
     answers: ClassVar[dict[str, tuple[int, bytes]]] = {}

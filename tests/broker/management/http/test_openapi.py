@@ -1,4 +1,4 @@
-"""The description of the API is made of what is registered, and right."""
+"""The description of the API follows the registered routes, and is right."""
 
 from __future__ import annotations
 

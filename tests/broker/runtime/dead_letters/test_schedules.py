@@ -91,7 +91,7 @@ class Run:
         self.elect()
 
     def elect(self):
-        """Another node leads; what the former one had under way is answered to nobody."""
+        """Elect another node; the former one's pending requests get no answer."""
         self.machine.log.clear()
         if self.machine.leader is not None:
             self.machine.leader.office.stop()

@@ -57,7 +57,7 @@ class NoAlarms:
     blocked = False
 
     def watch(self, callback) -> None:
-        """Call nobody."""
+        """Ignore it: no callback is called."""
 
 
 class Island:

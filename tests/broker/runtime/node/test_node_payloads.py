@@ -12,7 +12,7 @@ from headrace_protos.cluster.v1.cluster_pb2 import Claims, ClusterPayload, Outfl
 
 
 class Watch:
-    """Keeps what it is told."""
+    """Records its calls."""
 
     def __init__(self) -> None:
         self.told: list[tuple[str, int, list[int]]] = []

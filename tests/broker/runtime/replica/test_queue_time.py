@@ -59,7 +59,7 @@ class NodeClock(SteadyClock):
 
 
 class Node:
-    """A node with its clock, what it knows of the others, and its queue's time where it leads."""
+    """A node with its clock, its view of the others, and its queue's time where it leads."""
 
     def __init__(self, world: World, number: int, error_ms: int = 0) -> None:
         self.number = number

@@ -51,7 +51,7 @@ class Consumer:
 
 
 class Channel(QueueListener):
-    """A channel that checks what it is told."""
+    """A channel that checks its events."""
 
     def __init__(self, run, index):
         self.run = run
@@ -334,7 +334,7 @@ class Run:
         self.check(machine)
 
     def do_attach_last(self):
-        """See to it that somebody takes what is left."""
+        """Make some consumer take the rest."""
         channel = self.channels[0]
         consumer = Consumer(99)
         channel.consumers[99] = consumer

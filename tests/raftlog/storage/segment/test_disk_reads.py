@@ -57,7 +57,7 @@ class SlowFiles(MemoryFiles):
 
 
 class Case:
-    """Reads of a slow disk with one segment, and what was called back."""
+    """Reads of a slow disk with one segment, and their callbacks."""
 
     def __init__(self, size: int = 4096) -> None:
         self.disk = SlowFiles()

@@ -13,7 +13,7 @@ from headrace_broker.runtime.contract.port import PendingConfirm
 
 
 def emitted(confirms: ChannelConfirms) -> list[tuple[str, int, bool]]:
-    """("ack" or "nack", tag, multiple) of what is said now."""
+    """("ack" or "nack", tag, multiple) of the confirms that are sent now."""
     out = BytesWriter()
     confirms.emit(out)
     data = out.getvalue()

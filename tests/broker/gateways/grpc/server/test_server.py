@@ -441,7 +441,7 @@ def test_clients_that_are_dismissed_are_told_why_and_their_connections_end(serve
 
 
 async def lose_connection(channel: grpc.aio.Channel) -> None:
-    """Wait until a channel is not connected any more."""
+    """Wait until a channel is disconnected."""
     await channel.wait_for_state_change(grpc.ChannelConnectivity.READY)
 
 
