@@ -1,4 +1,4 @@
-"""Buffer of a channel's inputs: publishes that a limit stops, and what comes behind them."""
+"""Buffer of a channel's inputs: stopped publishes, and everything behind them."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ class BufferOwner:
 
 @final
 class _Nobody(BufferOwner):
-    """Owner of a buffer whose channel is gone."""
+    """Owner of a buffer whose channel is closed."""
 
     @property
     @override

@@ -142,12 +142,12 @@ class Publisher:
         return []
 
     def _charge(self, route: Route) -> None:
-        """Spend the turn's budget on what it took to find a route."""
+        """Charge the turn's budget for finding a route."""
         self._output.admission.intake.charge(route.work // ROUTING_STEPS_OF_MESSAGE)
         route.work = 0
 
     def _is_closed(self, route: Route) -> bool:
-        """Return whether a queue on the way lets nobody pass, and note which gate it is."""
+        """Return whether a queue of the route is closed, and note its gate."""
         if route.queues and not self.collects:
             self.closed = self._links.closed_gate(route.queues, self._served, self._force)
         return self.closed is not None
@@ -155,7 +155,7 @@ class Publisher:
     def _publish_singly(
         self, publishes: list[Publish], route: Route, current: bool
     ) -> list[Publish]:
-        """Look at each message; those that take the common way stay together."""
+        """Examine each message; those with the common route stay together."""
         together: list[Publish] = []
         try:
             for done, publish in enumerate(publishes):
@@ -313,7 +313,7 @@ class Publisher:
                 account.tab(queue.group).came_through(route.exchange, 1)
 
     def reply(self, publishes: list[Publish], route: Route) -> None:
-        """Send direct replies; what reaches nobody and goes to no queue is not routed."""
+        """Send direct replies; unreachable ones without a queue are not routed."""
         broker = self._output.broker
         for publish in publishes:
             reached = bool(route.queues)

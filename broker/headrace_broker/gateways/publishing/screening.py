@@ -103,7 +103,7 @@ class Screen:
         self._reader = PropertyReader()
 
     def check(self, publish: Publish, found: i64) -> Publish:
-        """Return the message as it goes on: with a name in `reply-to` that replies find.
+        """Return the message in its final form: with a name in `reply-to` that replies find.
 
         Args:
             publish: the message.

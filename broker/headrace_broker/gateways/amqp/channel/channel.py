@@ -310,7 +310,7 @@ class Channel(MethodChannel, BufferOwner, Deferred):
         self._drain()
 
     def _drain(self) -> None:
-        """Go on with what waited: with what is held, which is older, first.
+        """Continue with waiting inputs: buffered publishes, which are older, first.
 
         Where that is more than this turn allows, the channel stays busy until the next one.
         """
@@ -361,7 +361,7 @@ class Channel(MethodChannel, BufferOwner, Deferred):
             self._confirm()
 
     def on_unreachable(self, client: QueueClient, text: str) -> None:
-        """Refuse publishes that wait for confirms, and go on with those that are held.
+        """Refuse publishes that wait for confirms, and continue with buffered ones.
 
         Without confirms, or where the session has deliveries as well, the channel closes.
         """
@@ -388,7 +388,7 @@ class Channel(MethodChannel, BufferOwner, Deferred):
             self._owner.crash("a delivery")
 
     def on_cancelled(self, client: QueueClient, consumer: int, reason: str) -> None:
-        """Tell the client that its consumer is gone, if it wants to know."""
+        """Tell the client that its consumer is gone, if it supports that."""
         link = self.links.find(client)
         found = link.consumers.get(consumer) if link is not None else None
         if found is None:

@@ -1,4 +1,4 @@
-"""An open channel as handlers of methods see it: its parts, and what they may ask of it."""
+"""An open channel as handlers of methods see it: its parts, and its operations."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class MethodChannel(QueueListener):
         return self.state == CHANNEL_OPEN
 
     def send(self, command: base.Frame) -> None:
-        """Send a method, unless the channel is not open any more."""
+        """Send a method, unless the channel is closed."""
         if self.state == CHANNEL_OPEN:
             self.output.send(self.number, command)
 
@@ -106,7 +106,7 @@ class MethodChannel(QueueListener):
         self.publisher.screen.reply_name = "" if replies is None else replies.name
 
     def forget_consumer(self, consumer: Consumer, event: int) -> None:
-        """End a consumer; what it held and was not sent is given back, or void when it is lost."""
+        """End a consumer; its unsent deliveries return, or are void when it is lost."""
         consumer.enter(event)
         consumer.stand_down(self.output.broker.standings)
         if consumer.lost:
@@ -117,7 +117,7 @@ class MethodChannel(QueueListener):
         self.consumers.pop(consumer.tag, None)
 
     def notify_cancel(self, consumer: Consumer) -> None:
-        """Send basic.cancel for a lost consumer, behind the answer to what was asked last."""
+        """Send basic.cancel for a lost consumer, behind the answer to the last request."""
         if self.output.cancel_notify:
             self._cancels.append(consumer.tag)
             if not self._busy:

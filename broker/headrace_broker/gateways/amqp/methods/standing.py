@@ -42,7 +42,7 @@ class ConsumerRight:
             raise refused(stranger_text(output.user, output.vhost))
 
     def end(self, error: AmqpError) -> None:
-        """Close the channel, or for a user who is no more the connection."""
+        """Close the channel, or the connection of a deleted user."""
         self._channel.fail(error, 0)
 
 

@@ -103,7 +103,7 @@ class AdviceService(AdviceServicer):
         return pb.PutAdviceResponse()
 
     async def List(self, request: pb.ListAdviceRequest, context: Context) -> pb.ListAdviceResponse:
-        """Say what is advised."""
+        """List valid advice."""
         return await serve(self._admission, context, self._list, request)
 
     async def _list(self, who: Caller, request: pb.ListAdviceRequest) -> pb.ListAdviceResponse:

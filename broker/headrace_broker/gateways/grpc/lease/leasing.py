@@ -296,7 +296,7 @@ class LeaseService(LeaseServicer):
             await _write(context, response)
 
     async def _gone(self, place: _Place, number: int) -> tuple[GroupInfo | None, list[LeaseInfo]]:
-        """Return a group, and its lease that is gone as far as it is remembered."""
+        """Return a group, and the rest of what is remembered of its ended lease."""
         groups = await self._broker.leases.describe(place.queue)
         group = next((each for each in groups if each.name == place.group), None)
         leases = group.leases if group is not None else []

@@ -134,14 +134,14 @@ class ConsumeStream(QueueListener):
         await self._client.attach(number, attachment)
 
     async def detach(self) -> None:
-        """End the consumer; what it has not sent goes back, what it has sent may be settled."""
+        """End the consumer; unsent deliveries return, sent ones may be settled."""
         number, self._number = self._number, 0
         if number:
             await self._client.cancel(number)  # before that, what goes back would come again
             self.give_back()
 
     def give_back(self) -> None:
-        """Return to the queue what has not been sent."""
+        """Return unsent deliveries to the queue."""
         while self._runs:
             run = self._runs.popleft()
             first = int(run.first) + self._start
@@ -239,11 +239,11 @@ class ConsumeStream(QueueListener):
         return True
 
     def flush(self) -> None:
-        """Send what was settled."""
+        """Send the gathered settles."""
         self._client.flush()
 
     async def applied(self) -> None:
-        """Wait until the queue has applied what was settled.
+        """Wait until the queue has applied the settles.
 
         Raises:
             AmqpError: INTERNAL_ERROR, it does not answer.

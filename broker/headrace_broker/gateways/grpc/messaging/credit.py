@@ -51,7 +51,7 @@ class StreamCredit:
             self.octets -= octets
 
     def forget(self) -> int:
-        """Take back what is left, and return how many messages that was."""
+        """Withdraw the rest of the credit, and return its number of messages."""
         left, self.messages = self.messages, 0
         self.octets = 0
         return left

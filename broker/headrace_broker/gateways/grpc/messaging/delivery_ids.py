@@ -92,7 +92,7 @@ class DeliveryIds:
         return found
 
     def void(self) -> None:
-        """All that is not settled is not the client's any more."""
+        """Void all unsettled deliveries of the client."""
         self._voided = self._next
         self.unsettled = Ranges()
         self._parts.clear()

@@ -67,7 +67,7 @@ class Return(NamedTuple):
 
 @final
 class StreamPublisher(Publisher):
-    """Publishes for a stream: what comes back is noted by its sequence.
+    """Publisher of a stream: returns are noted by their sequence.
 
     Attributes:
         returned: not told yet.
@@ -221,7 +221,7 @@ class PublishStream(QueueListener, BufferOwner, BlockedNotifier):
             self._open_window()
 
     def close(self) -> None:
-        """The stream is over: what is held is handed over where there is room, else dropped."""
+        """Close the stream: hand over buffered publishes if there is room, else drop them."""
         if not self._open:
             return
         self.buffer.let_go()
@@ -311,7 +311,7 @@ class PublishStream(QueueListener, BufferOwner, BlockedNotifier):
     # Publishing
 
     def _publish(self, publishes: list[Publish], served: bool, current: bool) -> None:
-        """Publish, hold what a limit stops, and refuse what is wrong."""
+        """Publish, buffer stopped publishes, and refuse wrong ones."""
         while publishes:
             limit = self.buffer.limit(self.links, served)
             if limit != NO_LIMIT:
@@ -372,7 +372,7 @@ class PublishStream(QueueListener, BufferOwner, BlockedNotifier):
             self.crash()
 
     def _drain(self) -> None:
-        """Go on with what waited: with what is held, which is older, first."""
+        """Continue with waiting inputs: buffered publishes, which are older, first."""
         self.buffer.go_on()
         while not self._busy:
             event = self.buffer.take_behind()
@@ -395,7 +395,7 @@ class PublishStream(QueueListener, BufferOwner, BlockedNotifier):
         return self._open
 
     def resume(self, waiting: BufferedInput, served: bool) -> None:
-        """Publish what was held."""
+        """Publish the buffered publishes."""
         assert isinstance(waiting, list), "a stream has nothing but publishes"
         self._publish(waiting, served, False)
 

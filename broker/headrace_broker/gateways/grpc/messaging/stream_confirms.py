@@ -67,7 +67,7 @@ class StreamConfirms(Confirms):
 
     @override
     def emit(self, out: BytesWriter) -> None:
-        """Move what is done into the rows; nothing is written."""
+        """Move finished publishes into the rows; nothing is written."""
         done = self._done
         self._done = []
         for ticket in done:

@@ -35,7 +35,7 @@ _NAMED_FIELD: Final = re.compile(r"([a-z][a-z_-]*): (.*)", re.DOTALL)
 
 
 class LookupService:
-    """Looks things up for a caller.
+    """Look-ups of objects for a caller.
 
     Args:
         node: access to its state and operations.
@@ -123,7 +123,7 @@ class LookupService:
         return exchange
 
     async def seen_vhosts(self, caller: Caller, vhost: str) -> Collection[str]:
-        """Return the vhosts of a listing: the one that is named, or all that may be looked at.
+        """Return the vhosts of a listing: the named one, or all visible ones.
 
         Raises:
             CallError: INVALID_ARGUMENT.
