@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
-FOLDERS = (
-    *("broker", "raftlog", "client", "operator", "pipeline", "protos", "charts", "docs"),
-    *("tests", "e2e", "conformance", "bench"),
+FOLDERS = sorted(
+    path.name
+    for path in ROOT.iterdir()
+    if path.is_dir() and path.name[0] != "." and path.name not in {"build", "dist", "data"}
 )
 DOCUMENTS = (
     *("broker/INTERNALS.md", "raftlog/INTERNALS.md", "raftlog/LOG.md", "pipeline/INTERNALS.md"),
@@ -52,10 +53,11 @@ def paths() -> tuple[str, ...]:
 
 @cache
 def words() -> frozenset[str]:
-    """Return the words of all sources, and the names of all modules."""
+    """Return the words of all sources and of the list of metrics, and the names of modules."""
     found: set[str] = set()
     for path in paths():
-        if path != "/tests/test_documents.py" and Path(path).suffix in SOURCES:
+        is_source = Path(path).suffix in SOURCES or path == "/docs/metrics.md"
+        if is_source and path != "/tests/test_documents.py":
             found.add(Path(path).stem)
             found.update(re.findall(r"\w+", (ROOT / path[1:]).read_text(encoding="utf-8")))
     return frozenset(found)
