@@ -124,6 +124,15 @@ def test_the_installed_package_is_compiled_unless_told_otherwise() -> None:
     assert build_info.compiled() is (installed and not pure)
 
 
+def test_no_wheel_holds_the_tools_that_test_the_log() -> None:
+    wheels = [project_table()["tool"]["hatch"]["build"]["targets"]["wheel"]]
+    for folder in ("client", "pipeline", "protos"):
+        table = tomllib.loads((ROOT / folder / "pyproject.toml").read_text(encoding="utf-8"))
+        wheels.append(table["tool"]["hatch"]["build"]["targets"]["wheel"])
+    assert "headrace_raftlog" in str(wheels)
+    assert "simulation" not in str(wheels)
+
+
 def test_every_dependency_has_a_lower_bound_and_a_reason() -> None:
     project = project_table()["project"]
     extras = project["optional-dependencies"]

@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from headrace_raftlog.storage.disk.memory_files import SECTOR_BYTES, MemoryFile, MemoryFiles
+from headrace_simulation.memory_files import SECTOR_BYTES, MemoryFile, MemoryFiles
 
 SECTOR = SECTOR_BYTES
 

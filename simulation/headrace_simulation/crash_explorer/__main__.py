@@ -1,4 +1,4 @@
-"""`python -m headrace_raftlog.crash_explorer`: crash the log everywhere, or repeat one crash."""
+"""`python -m headrace_simulation.crash_explorer`: crash the log everywhere, or repeat one crash."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ import sys
 import time
 from typing import Final
 
-from headrace_raftlog.crash_explorer.batch import Task, Total, run_tasks
-from headrace_raftlog.crash_explorer.crash_point import KILL
-from headrace_raftlog.crash_explorer.explorer import Bounds, Place
-from headrace_raftlog.crash_explorer.workload import WORKLOADS
+from headrace_simulation.crash_explorer.batch import Task, Total, run_tasks
+from headrace_simulation.crash_explorer.crash_point import KILL
+from headrace_simulation.crash_explorer.explorer import Bounds, Place
+from headrace_simulation.crash_explorer.workload import WORKLOADS
 
 JOBS: Final = 2  # processes; a machine for development has at least as many cores
 
@@ -38,7 +38,7 @@ def main(arguments: list[str]) -> int:
 
 
 def _parse(arguments: list[str]) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python -m headrace_raftlog.crash_explorer")
+    parser = argparse.ArgumentParser(prog="python -m headrace_simulation.crash_explorer")
     parser.add_argument("--workload", choices=sorted(WORKLOADS), help="default: all of them")
     parser.add_argument(
         "--seed", default="0", metavar="N|A:B", help="one, or A to B-1 (%(default)s)"

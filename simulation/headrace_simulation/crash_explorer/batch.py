@@ -7,16 +7,16 @@ from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 
-from headrace_raftlog.crash_explorer.crash_point import KILL
-from headrace_raftlog.crash_explorer.explorer import (
+from headrace_simulation.crash_explorer.crash_point import KILL
+from headrace_simulation.crash_explorer.explorer import (
     Bounds,
     Explorer,
     Outcome,
     Place,
     Violation,
 )
-from headrace_raftlog.crash_explorer.subject import Subject
-from headrace_raftlog.crash_explorer.workload import WORKLOADS
+from headrace_simulation.crash_explorer.subject import Subject
+from headrace_simulation.crash_explorer.workload import WORKLOADS
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,5 +102,8 @@ def repeat_command(workload: str, seed: int, violation: Violation) -> str:
     """Return the command that goes to a violation again, with its trace."""
     places = [crash.place() for crash in violation.crashes]
     at = "/".join(f"{number}:{'kill' if mask == KILL else f'{mask:x}'}" for number, mask in places)
-    command = f"python -m headrace_raftlog.crash_explorer --workload {workload} --seed {seed}"
+    command = (
+        "PYTHONPATH=simulation python -m headrace_simulation.crash_explorer "
+        f"--workload {workload} --seed {seed}"
+    )
     return f"{command} --at {at} --trace" if at else f"{command} --trace"

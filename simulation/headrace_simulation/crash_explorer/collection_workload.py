@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 
-from headrace_raftlog.crash_explorer.driver import Driver
+from headrace_simulation.crash_explorer.driver import Driver
 
 Dice = random.Random
 

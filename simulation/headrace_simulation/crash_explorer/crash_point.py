@@ -6,8 +6,8 @@ import random
 from collections.abc import Iterator
 from hashlib import blake2b
 
-from headrace_raftlog.crash_explorer.history import Legal
-from headrace_raftlog.storage.disk.memory_files import (
+from headrace_simulation.crash_explorer.history import Legal
+from headrace_simulation.memory_files import (
     SECTOR_BYTES,
     MemoryFile,
     MemoryFiles,

@@ -7,9 +7,14 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Final
 
-from headrace_raftlog.crash_explorer.crash_point import CrashPoint
-from headrace_raftlog.crash_explorer.history import History, Legal, allows, difference
-from headrace_raftlog.crash_explorer.image import (
+from headrace_raftlog.model.entry import Entry, HardState
+from headrace_raftlog.model.membership import NOBODY, Membership
+from headrace_raftlog.model.snapshot import Snapshot
+from headrace_raftlog.storage.log.shared_log import SharedLog
+from headrace_raftlog.storage.writing.identity import Identity
+from headrace_simulation.crash_explorer.crash_point import CrashPoint
+from headrace_simulation.crash_explorer.history import History, Legal, allows, difference
+from headrace_simulation.crash_explorer.image import (
     EMPTY,
     REMOVED,
     EntryImage,
@@ -19,13 +24,8 @@ from headrace_raftlog.crash_explorer.image import (
     entry_image,
     log_image,
 )
-from headrace_raftlog.crash_explorer.observed_files import ObservedFiles
-from headrace_raftlog.crash_explorer.subject import DIRECTORY, NODE, Subject
-from headrace_raftlog.model.entry import Entry, HardState
-from headrace_raftlog.model.membership import NOBODY, Membership
-from headrace_raftlog.model.snapshot import Snapshot
-from headrace_raftlog.storage.log.shared_log import SharedLog
-from headrace_raftlog.storage.writing.identity import Identity
+from headrace_simulation.crash_explorer.observed_files import ObservedFiles
+from headrace_simulation.crash_explorer.subject import DIRECTORY, NODE, Subject
 
 COLLECT_BYTES: Final = 2000  # most that one step of garbage collection moves
 

@@ -6,12 +6,12 @@ import random
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
-from headrace_raftlog.crash_explorer.crash_point import KILL, CrashPoint
-from headrace_raftlog.crash_explorer.driver import Driver, ViolationError
-from headrace_raftlog.crash_explorer.history import History, Legal
-from headrace_raftlog.crash_explorer.observed_files import ObservedFiles
-from headrace_raftlog.crash_explorer.subject import Subject
-from headrace_raftlog.crash_explorer.workload import Workload
+from headrace_simulation.crash_explorer.crash_point import KILL, CrashPoint
+from headrace_simulation.crash_explorer.driver import Driver, ViolationError
+from headrace_simulation.crash_explorer.history import History, Legal
+from headrace_simulation.crash_explorer.observed_files import ObservedFiles
+from headrace_simulation.crash_explorer.subject import Subject
+from headrace_simulation.crash_explorer.workload import Workload
 
 Place = tuple[int, int]  # number of a crash point, mask of what survived or KILL
 

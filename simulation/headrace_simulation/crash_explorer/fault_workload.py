@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import random
 
-from headrace_raftlog.crash_explorer.driver import Driver
+from headrace_simulation.crash_explorer.driver import Driver
 
 Dice = random.Random
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from headrace_raftlog.crash_explorer.image import EMPTY, FORGETTABLE, LogImage
-from headrace_raftlog.crash_explorer.starts import Starts
+from headrace_simulation.crash_explorer.image import EMPTY, FORGETTABLE, LogImage
+from headrace_simulation.crash_explorer.starts import Starts
 
 NO_STARTS: Final = Starts()
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import errno
 import random
 
-from headrace_raftlog.crash_explorer.driver import Driver
-from headrace_raftlog.crash_explorer.image import FETCHED_INDEX_MAX
+from headrace_simulation.crash_explorer.driver import Driver
+from headrace_simulation.crash_explorer.image import FETCHED_INDEX_MAX
 
 Dice = random.Random
 

@@ -6,7 +6,7 @@ import errno
 from collections.abc import Callable
 from hashlib import blake2b
 
-from headrace_raftlog.storage.disk.memory_files import MemoryFiles
+from headrace_simulation.memory_files import MemoryFiles
 
 
 class ObservedFiles(MemoryFiles):

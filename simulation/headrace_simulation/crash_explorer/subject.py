@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from headrace_raftlog.crash_explorer.observed_files import ObservedFiles
 from headrace_raftlog.model.limits import (
     WRITE_JOB_BYTES_MAX,
     WRITE_SLICE_BYTES,
@@ -14,6 +13,7 @@ from headrace_raftlog.model.limits import (
 from headrace_raftlog.storage.disk.options import LogOptions
 from headrace_raftlog.storage.log.shared_log import SharedLog
 from headrace_raftlog.storage.writing.identity import Identity
+from headrace_simulation.crash_explorer.observed_files import ObservedFiles
 
 DIRECTORY: Final = "/data"  # the log and node.json stand side by side
 CLUSTER: Final = "explored"

@@ -6,7 +6,8 @@ import random
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from headrace_raftlog.crash_explorer import (
+from headrace_raftlog.model.limits import WRITE_JOB_BYTES_MAX
+from headrace_simulation.crash_explorer import (
     collection_workload,
     fault_workload,
     mixed_workload,
@@ -14,8 +15,7 @@ from headrace_raftlog.crash_explorer import (
     sliced_workload,
     snapshot_workload,
 )
-from headrace_raftlog.crash_explorer.driver import Driver
-from headrace_raftlog.model.limits import WRITE_JOB_BYTES_MAX
+from headrace_simulation.crash_explorer.driver import Driver
 
 Dice = random.Random
 

@@ -1,4 +1,4 @@
-"""`python -m headrace_raftlog.simulator`: run seeds, replay one, or renew golden scripts."""
+"""`python -m headrace_simulation.simulator`: run seeds, replay one, or renew golden scripts."""
 
 from __future__ import annotations
 
@@ -9,18 +9,21 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from headrace_raftlog.simulator import script
-from headrace_raftlog.simulator.batch import run_seeds
-from headrace_raftlog.simulator.cluster import simulate
-from headrace_raftlog.simulator.plan import Plan
-from headrace_raftlog.simulator.profiles import PROFILES
+from headrace_simulation.simulator import script
+from headrace_simulation.simulator.batch import run_seeds
+from headrace_simulation.simulator.cluster import simulate
+from headrace_simulation.simulator.plan import Plan
+from headrace_simulation.simulator.profiles import PROFILES
 
 JOBS: Final = 2  # processes; a machine for development has at least as many cores
 
 
 def replay_command(plan: Plan) -> str:
     """Return the command that repeats a run with its trace."""
-    words = ["python -m headrace_raftlog.simulator", f"--seed {plan.seed} --trace"]
+    words = [
+        "PYTHONPATH=simulation python -m headrace_simulation.simulator",
+        f"--seed {plan.seed} --trace",
+    ]
     if plan.profile is not None:
         words.append(f"--profile {plan.profile}")
     words.append(f"--events {plan.events}")
@@ -56,7 +59,7 @@ def main(arguments: list[str]) -> int:
 
 
 def _parse(arguments: list[str]) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python -m headrace_raftlog.simulator")
+    parser = argparse.ArgumentParser(prog="python -m headrace_simulation.simulator")
     which = parser.add_mutually_exclusive_group(required=True)
     which.add_argument("--seeds", metavar="A:B", help="run seeds A to B-1")
     which.add_argument("--rewrite", metavar="FILE", nargs="+", help="renew golden scripts' outputs")

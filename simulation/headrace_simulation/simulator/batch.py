@@ -8,8 +8,8 @@ from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from headrace_raftlog.simulator.cluster import simulate
-from headrace_raftlog.simulator.plan import Outcome, Plan
+from headrace_simulation.simulator.cluster import simulate
+from headrace_simulation.simulator.plan import Outcome, Plan
 
 CHUNK: Final = 25  # seeds that a process runs at a time
 SHOWN_MAX: Final = 20  # violations that are told one by one

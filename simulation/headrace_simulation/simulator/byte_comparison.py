@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from headrace_raftlog.model.membership import NOBODY
-from headrace_raftlog.simulator.memory_log import MemoryLog
 from headrace_raftlog.storage.group.group_log import StoredGroup
 from headrace_raftlog.storage.group.lost_entries import lost_indexes
+from headrace_simulation.simulator.memory_log import MemoryLog
 
 
 def told(view: StoredGroup | None) -> str:

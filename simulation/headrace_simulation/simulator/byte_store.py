@@ -19,9 +19,16 @@ from headrace_raftlog.model.limits import WRITE_SLICE_BYTES
 from headrace_raftlog.model.log import GroupLog
 from headrace_raftlog.model.membership import Membership
 from headrace_raftlog.model.snapshot import Snapshot
-from headrace_raftlog.simulator.byte_comparison import equal, told
-from headrace_raftlog.simulator.coverage import Coverage
-from headrace_raftlog.simulator.disk import (
+from headrace_raftlog.storage.disk.options import LogOptions
+from headrace_raftlog.storage.group.group_log import StoredGroup
+from headrace_raftlog.storage.group.lost_entries import lost_indexes
+from headrace_raftlog.storage.log.shared_log import SharedLog
+from headrace_raftlog.storage.segment.record import HEADER_BYTES
+from headrace_raftlog.storage.segment.segment import segment_name
+from headrace_simulation.memory_files import MemoryFiles
+from headrace_simulation.simulator.byte_comparison import equal, told
+from headrace_simulation.simulator.coverage import Coverage
+from headrace_simulation.simulator.disk import (
     BEGIN,
     ENTRY,
     INCOMING,
@@ -34,18 +41,11 @@ from headrace_raftlog.simulator.disk import (
     play,
     sync_units,
 )
-from headrace_raftlog.simulator.invariant_error import InvariantError
-from headrace_raftlog.simulator.loop import Loop
-from headrace_raftlog.simulator.memory_log import MemoryLog
-from headrace_raftlog.simulator.parameters import Parameters
-from headrace_raftlog.simulator.store import Store
-from headrace_raftlog.storage.disk.memory_files import MemoryFiles
-from headrace_raftlog.storage.disk.options import LogOptions
-from headrace_raftlog.storage.group.group_log import StoredGroup
-from headrace_raftlog.storage.group.lost_entries import lost_indexes
-from headrace_raftlog.storage.log.shared_log import SharedLog
-from headrace_raftlog.storage.segment.record import HEADER_BYTES
-from headrace_raftlog.storage.segment.segment import segment_name
+from headrace_simulation.simulator.invariant_error import InvariantError
+from headrace_simulation.simulator.loop import Loop
+from headrace_simulation.simulator.memory_log import MemoryLog
+from headrace_simulation.simulator.parameters import Parameters
+from headrace_simulation.simulator.store import Store
 
 DIRECTORY: Final = "log"
 SEGMENT_BYTES: Final = (12 << 10, 32 << 10)  # small, so that there are several

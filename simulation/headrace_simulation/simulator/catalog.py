@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import final
 
 from headrace_raftlog.model.membership import Membership
-from headrace_raftlog.simulator.invariants import Checker
+from headrace_simulation.simulator.invariants import Checker
 
 
 @final

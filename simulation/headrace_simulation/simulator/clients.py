@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Final, final
 
-from headrace_raftlog.simulator.catalog import Catalog
-from headrace_raftlog.simulator.linearizability import WRITE, Operation
-from headrace_raftlog.simulator.loop import Loop
-from headrace_raftlog.simulator.machine import KEYS
-from headrace_raftlog.simulator.node import Node
-from headrace_raftlog.simulator.parameters import TICK, Parameters
-from headrace_raftlog.simulator.replica import Replica
+from headrace_simulation.simulator.catalog import Catalog
+from headrace_simulation.simulator.linearizability import WRITE, Operation
+from headrace_simulation.simulator.loop import Loop
+from headrace_simulation.simulator.machine import KEYS
+from headrace_simulation.simulator.node import Node
+from headrace_simulation.simulator.parameters import TICK, Parameters
+from headrace_simulation.simulator.replica import Replica
 
 LONG_BYTES: Final = 900  # of a long command where sectors matter
 

@@ -6,18 +6,18 @@ from typing import Final, final
 
 from headrace_raftlog.model.errors import RaftLogError
 from headrace_raftlog.model.membership import Membership, member_id
-from headrace_raftlog.simulator.catalog import GroupRecord
-from headrace_raftlog.simulator.healed_run import HealedRun
-from headrace_raftlog.simulator.invariant_error import InvariantError
-from headrace_raftlog.simulator.invariants import Checker
-from headrace_raftlog.simulator.nemesis import Nemesis
-from headrace_raftlog.simulator.node import Node
-from headrace_raftlog.simulator.parameters import TICK
-from headrace_raftlog.simulator.plan import Outcome, Plan
-from headrace_raftlog.simulator.recovery_phase import RecoveryPhase
-from headrace_raftlog.simulator.stability import Stability
-from headrace_raftlog.simulator.traffic import Traffic
-from headrace_raftlog.simulator.world import World
+from headrace_simulation.simulator.catalog import GroupRecord
+from headrace_simulation.simulator.healed_run import HealedRun
+from headrace_simulation.simulator.invariant_error import InvariantError
+from headrace_simulation.simulator.invariants import Checker
+from headrace_simulation.simulator.nemesis import Nemesis
+from headrace_simulation.simulator.node import Node
+from headrace_simulation.simulator.parameters import TICK
+from headrace_simulation.simulator.plan import Outcome, Plan
+from headrace_simulation.simulator.recovery_phase import RecoveryPhase
+from headrace_simulation.simulator.stability import Stability
+from headrace_simulation.simulator.traffic import Traffic
+from headrace_simulation.simulator.world import World
 
 FIRST_GROUP: Final = 7
 

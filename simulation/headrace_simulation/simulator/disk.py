@@ -12,11 +12,11 @@ from headrace_raftlog.model.entry import Entry, HardState
 from headrace_raftlog.model.log import GroupLog
 from headrace_raftlog.model.membership import Membership
 from headrace_raftlog.model.snapshot import Snapshot
-from headrace_raftlog.simulator.coverage import Coverage
-from headrace_raftlog.simulator.loop import Loop
-from headrace_raftlog.simulator.memory_log import MemoryLog
-from headrace_raftlog.simulator.parameters import Parameters
-from headrace_raftlog.simulator.store import Store
+from headrace_simulation.simulator.coverage import Coverage
+from headrace_simulation.simulator.loop import Loop
+from headrace_simulation.simulator.memory_log import MemoryLog
+from headrace_simulation.simulator.parameters import Parameters
+from headrace_simulation.simulator.store import Store
 
 STALL: Final = 0.01  # probability that a sync takes ten times as long as it may
 

@@ -11,8 +11,8 @@ from typing import Final, Protocol, final
 from headrace_raftlog.model.entry import Entry
 from headrace_raftlog.model.membership import NOBODY, Membership, member_node
 from headrace_raftlog.model.snapshot import Snapshot, SnapshotOffer
-from headrace_raftlog.simulator.invariants import Checker
-from headrace_raftlog.simulator.port import MemberPort, NodePort
+from headrace_simulation.simulator.invariants import Checker
+from headrace_simulation.simulator.port import MemberPort, NodePort
 
 CHUNK_BYTES: Final = 16  # of state in one reply: several make a snapshot
 BODIES: Final = 2  # in one reply

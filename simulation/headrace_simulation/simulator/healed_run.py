@@ -6,11 +6,11 @@ from collections.abc import Callable
 from typing import Final, final
 
 from headrace_raftlog.model.membership import member_node
-from headrace_raftlog.simulator.catalog import GroupRecord
-from headrace_raftlog.simulator.invariant_error import InvariantError
-from headrace_raftlog.simulator.parameters import TICK
-from headrace_raftlog.simulator.replica import Replica
-from headrace_raftlog.simulator.world import World
+from headrace_simulation.simulator.catalog import GroupRecord
+from headrace_simulation.simulator.invariant_error import InvariantError
+from headrace_simulation.simulator.parameters import TICK
+from headrace_simulation.simulator.replica import Replica
+from headrace_simulation.simulator.world import World
 
 RECOVERY_ELECTIONS: Final = 30  # base election timeouts within which a healed group must serve
 RECOVERY_TICKS_PER_NODE: Final = 100  # for a change of membership and a snapshot

@@ -22,15 +22,15 @@ from headrace_raftlog.model.message import (
     Message,
 )
 from headrace_raftlog.model.snapshot import Snapshot
-from headrace_raftlog.simulator.coverage import Coverage
-from headrace_raftlog.simulator.invariant_error import InvariantError
-from headrace_raftlog.simulator.linearizability import Operation, first_anomaly
-from headrace_raftlog.simulator.machine import KEYS
-from headrace_raftlog.simulator.memory_log import MemoryLog
-from headrace_raftlog.simulator.port import MemberPort
-from headrace_raftlog.simulator.stability import Stability
-from headrace_raftlog.simulator.store import Store
-from headrace_raftlog.simulator.traffic import Traffic
+from headrace_simulation.simulator.coverage import Coverage
+from headrace_simulation.simulator.invariant_error import InvariantError
+from headrace_simulation.simulator.linearizability import Operation, first_anomaly
+from headrace_simulation.simulator.machine import KEYS
+from headrace_simulation.simulator.memory_log import MemoryLog
+from headrace_simulation.simulator.port import MemberPort
+from headrace_simulation.simulator.stability import Stability
+from headrace_simulation.simulator.store import Store
+from headrace_simulation.simulator.traffic import Traffic
 
 PAYLOAD_BYTES_MAX: Final = 1000  # the client's largest command, for the bounds
 PROPOSAL_BLOBS_MAX: Final = 3  # commands in one proposal, likewise

@@ -6,14 +6,14 @@ from collections.abc import Callable
 from typing import Final, final
 
 from headrace_raftlog.model.membership import member_node
-from headrace_raftlog.simulator.catalog import Catalog, GroupRecord
-from headrace_raftlog.simulator.coverage import Coverage
-from headrace_raftlog.simulator.loop import Loop
-from headrace_raftlog.simulator.network import Network
-from headrace_raftlog.simulator.node import Node
-from headrace_raftlog.simulator.parameters import TICK, Parameters
-from headrace_raftlog.simulator.port import MemberPort, NodePort
-from headrace_raftlog.simulator.rot import rot
+from headrace_simulation.simulator.catalog import Catalog, GroupRecord
+from headrace_simulation.simulator.coverage import Coverage
+from headrace_simulation.simulator.loop import Loop
+from headrace_simulation.simulator.network import Network
+from headrace_simulation.simulator.node import Node
+from headrace_simulation.simulator.parameters import TICK, Parameters
+from headrace_simulation.simulator.port import MemberPort, NodePort
+from headrace_simulation.simulator.rot import rot
 
 HUNT_DELAYS: Final = (1, 3, 8)  # a new leader is struck within so many usual delays
 FIGURE_8_UNITS: Final = 5  # units until a new leader's first entry is on its own disk

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final, final
 
-from headrace_raftlog.simulator.loop import Loop
-from headrace_raftlog.simulator.parameters import Parameters
+from headrace_simulation.simulator.loop import Loop
+from headrace_simulation.simulator.parameters import Parameters
 
 TAIL_FACTOR: Final = 30  # how much longer than usual a delayed message may take
 

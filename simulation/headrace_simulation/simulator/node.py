@@ -8,20 +8,20 @@ from headrace_raftlog.core.raft import RaftCore
 from headrace_raftlog.model.group import LEADER
 from headrace_raftlog.model.membership import NOBODY, member_id, member_node
 from headrace_raftlog.model.message import JOIN, Message
-from headrace_raftlog.simulator.catalog import Catalog, GroupRecord
-from headrace_raftlog.simulator.coverage import Coverage
-from headrace_raftlog.simulator.fetch import FetchReply, FetchRequest, serve
-from headrace_raftlog.simulator.host_faults import HostFaults
-from headrace_raftlog.simulator.invariant_error import InvariantError
-from headrace_raftlog.simulator.loop import Loop
-from headrace_raftlog.simulator.machine import KEYS
-from headrace_raftlog.simulator.network import Network
-from headrace_raftlog.simulator.parameters import TICK, Parameters
-from headrace_raftlog.simulator.reconcile import reconcile
-from headrace_raftlog.simulator.replica import CrashedError, Replica, Saved, Written
-from headrace_raftlog.simulator.rot import mended
-from headrace_raftlog.simulator.store import Store
 from headrace_raftlog.storage.disk.disk_watch import DiskWatch
+from headrace_simulation.simulator.catalog import Catalog, GroupRecord
+from headrace_simulation.simulator.coverage import Coverage
+from headrace_simulation.simulator.fetch import FetchReply, FetchRequest, serve
+from headrace_simulation.simulator.host_faults import HostFaults
+from headrace_simulation.simulator.invariant_error import InvariantError
+from headrace_simulation.simulator.loop import Loop
+from headrace_simulation.simulator.machine import KEYS
+from headrace_simulation.simulator.network import Network
+from headrace_simulation.simulator.parameters import TICK, Parameters
+from headrace_simulation.simulator.reconcile import reconcile
+from headrace_simulation.simulator.replica import CrashedError, Replica, Saved, Written
+from headrace_simulation.simulator.rot import mended
+from headrace_simulation.simulator.store import Store
 
 DOWN_AFTER: Final = 4 * TICK  # units of silence after which a node counts as down
 BACKLOG_MAX: Final = 200  # messages kept for a paused process; more are lost

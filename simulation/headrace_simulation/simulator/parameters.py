@@ -7,7 +7,7 @@ from random import Random
 from typing import Final
 
 from headrace_raftlog.model.group import CoreOptions
-from headrace_raftlog.simulator.profiles import PROFILES, Profile
+from headrace_simulation.simulator.profiles import PROFILES, Profile
 
 TICK: Final = 10  # units of simulated time in one tick of an unskewed clock
 _SHARES: Final = tuple(profile for profile in PROFILES.values() for _ in range(profile.share))

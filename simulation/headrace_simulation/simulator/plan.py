@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from headrace_raftlog.core.raft import RaftCore
-from headrace_raftlog.simulator.host_faults import HostFaults
+from headrace_simulation.simulator.host_faults import HostFaults
 
 
 @dataclass(frozen=True)

@@ -7,14 +7,14 @@ from typing import Protocol
 
 from headrace_raftlog.core.raft import RaftCore
 from headrace_raftlog.model.log import GroupLog
-from headrace_raftlog.simulator.coverage import Coverage
-from headrace_raftlog.simulator.host_faults import HostFaults
-from headrace_raftlog.simulator.loop import Loop
-from headrace_raftlog.simulator.machine import Machine
-from headrace_raftlog.simulator.network import Network
-from headrace_raftlog.simulator.parameters import Parameters
-from headrace_raftlog.simulator.store import Store
 from headrace_raftlog.storage.disk.disk_watch import DiskWatch
+from headrace_simulation.simulator.coverage import Coverage
+from headrace_simulation.simulator.host_faults import HostFaults
+from headrace_simulation.simulator.loop import Loop
+from headrace_simulation.simulator.machine import Machine
+from headrace_simulation.simulator.network import Network
+from headrace_simulation.simulator.parameters import Parameters
+from headrace_simulation.simulator.store import Store
 
 
 class NodePort(Protocol):

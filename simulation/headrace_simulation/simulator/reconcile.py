@@ -7,8 +7,8 @@ from typing import Final
 from headrace_raftlog.model.group import LEADER, NOT_CAUGHT_UP
 from headrace_raftlog.model.limits import VOTERS_MAX
 from headrace_raftlog.model.membership import Membership, member_node
-from headrace_raftlog.simulator.catalog import GroupRecord
-from headrace_raftlog.simulator.replica import Replica
+from headrace_simulation.simulator.catalog import GroupRecord
+from headrace_simulation.simulator.replica import Replica
 
 RECONCILED: Final = 0.3  # probability per tick that a leader looks at what is wanted
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import final
 
-from headrace_raftlog.simulator.catalog import GroupRecord
-from headrace_raftlog.simulator.healed_run import HealedRun, serves
-from headrace_raftlog.simulator.parameters import TICK
-from headrace_raftlog.simulator.replica import Replica
-from headrace_raftlog.simulator.silence_phase import SilencePhase
+from headrace_simulation.simulator.catalog import GroupRecord
+from headrace_simulation.simulator.healed_run import HealedRun, serves
+from headrace_simulation.simulator.parameters import TICK
+from headrace_simulation.simulator.replica import Replica
+from headrace_simulation.simulator.silence_phase import SilencePhase
 
 
 @final

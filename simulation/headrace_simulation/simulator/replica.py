@@ -11,12 +11,12 @@ from headrace_raftlog.model.membership import member_node
 from headrace_raftlog.model.message import APPEND, APPEND_REPLY, HEARTBEAT, JOIN, SNAPSHOT, Message
 from headrace_raftlog.model.ready import Ready
 from headrace_raftlog.model.snapshot import Snapshot
-from headrace_raftlog.simulator.fetch import Fetch, FetchReply
-from headrace_raftlog.simulator.invariant_error import InvariantError
-from headrace_raftlog.simulator.invariants import Checker
-from headrace_raftlog.simulator.linearizability import READ, Operation
-from headrace_raftlog.simulator.machine import Machine
-from headrace_raftlog.simulator.port import NodePort
+from headrace_simulation.simulator.fetch import Fetch, FetchReply
+from headrace_simulation.simulator.invariant_error import InvariantError
+from headrace_simulation.simulator.invariants import Checker
+from headrace_simulation.simulator.linearizability import READ, Operation
+from headrace_simulation.simulator.machine import Machine
+from headrace_simulation.simulator.port import NodePort
 
 LOSS_NOTICED: Final = 0.2  # probability that a lost message is reported to the core
 

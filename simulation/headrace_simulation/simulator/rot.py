@@ -11,12 +11,12 @@ from random import Random
 
 from headrace_raftlog.model.entry import ENTRY_NORMAL, HardState
 from headrace_raftlog.model.errors import LostEntryError
-from headrace_raftlog.simulator.byte_store import BEFORE_DAMAGE_BYTES, DIRECTORY, ByteStore
-from headrace_raftlog.simulator.catalog import GroupRecord
-from headrace_raftlog.simulator.port import NodePort
 from headrace_raftlog.storage.group.lost_entries import lose
 from headrace_raftlog.storage.segment.record import HEADER_BYTES
 from headrace_raftlog.storage.segment.segment import segment_name
+from headrace_simulation.simulator.byte_store import BEFORE_DAMAGE_BYTES, DIRECTORY, ByteStore
+from headrace_simulation.simulator.catalog import GroupRecord
+from headrace_simulation.simulator.port import NodePort
 
 FETCHED = 0.7  # probability that a peer is reached in a tick
 

@@ -59,7 +59,7 @@ from headrace_raftlog.model.message import (
     Message,
 )
 from headrace_raftlog.model.ready import Ready
-from headrace_raftlog.simulator.scripted_member import ScriptedMember
+from headrace_simulation.simulator.scripted_member import ScriptedMember
 
 GROUP = 7  # unless a script says otherwise
 ROUNDS_MAX = 100  # of `stabilize`, beyond which a script is wrong

@@ -7,13 +7,13 @@ from typing import Final, final
 
 from headrace_raftlog.model.limits import ASKED_PATIENT, ASKED_SLOWER_MAX
 from headrace_raftlog.model.membership import member_node
-from headrace_raftlog.simulator.catalog import GroupRecord
-from headrace_raftlog.simulator.healed_run import HealedRun
-from headrace_raftlog.simulator.invariant_error import InvariantError
-from headrace_raftlog.simulator.network import TAIL_FACTOR
-from headrace_raftlog.simulator.node import Node
-from headrace_raftlog.simulator.parameters import TICK
-from headrace_raftlog.simulator.port import NodePort
+from headrace_simulation.simulator.catalog import GroupRecord
+from headrace_simulation.simulator.healed_run import HealedRun
+from headrace_simulation.simulator.invariant_error import InvariantError
+from headrace_simulation.simulator.network import TAIL_FACTOR
+from headrace_simulation.simulator.node import Node
+from headrace_simulation.simulator.parameters import TICK
+from headrace_simulation.simulator.port import NodePort
 
 LISTEN_ELECTIONS: Final = 4  # base election timeouts for which nothing may be heard
 CUT: Final = 0.15  # share of the checks in which links are cut from a leader alone: they take long

@@ -12,11 +12,11 @@ from typing import Final, final
 
 from headrace_raftlog.model.group import LEADER
 from headrace_raftlog.model.membership import Membership, member_node
-from headrace_raftlog.simulator.coverage import Coverage
-from headrace_raftlog.simulator.invariant_error import InvariantError
-from headrace_raftlog.simulator.network import TAIL_FACTOR
-from headrace_raftlog.simulator.parameters import TICK
-from headrace_raftlog.simulator.port import MemberPort, NodePort
+from headrace_simulation.simulator.coverage import Coverage
+from headrace_simulation.simulator.invariant_error import InvariantError
+from headrace_simulation.simulator.network import TAIL_FACTOR
+from headrace_simulation.simulator.parameters import TICK
+from headrace_simulation.simulator.port import MemberPort, NodePort
 
 LATE_UNITS: Final = 4  # until a node sends what it decided: its turns may be late
 SKEW: Final = 1.3  # longest tick, as a multiple of TICK

@@ -12,8 +12,8 @@ from headrace_raftlog.model.entry import Entry, HardState
 from headrace_raftlog.model.log import GroupLog
 from headrace_raftlog.model.membership import Membership
 from headrace_raftlog.model.snapshot import Snapshot
-from headrace_raftlog.simulator.memory_log import MemoryLog
-from headrace_raftlog.simulator.parameters import Parameters
+from headrace_simulation.simulator.memory_log import MemoryLog
+from headrace_simulation.simulator.parameters import Parameters
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)

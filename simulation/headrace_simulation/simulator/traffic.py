@@ -10,8 +10,8 @@ from typing import Final, final
 
 from headrace_raftlog.core.raft import RaftCore
 from headrace_raftlog.model.message import APPEND, HEARTBEAT, SNAPSHOT, Message
-from headrace_raftlog.simulator.invariant_error import InvariantError
-from headrace_raftlog.simulator.port import MemberPort
+from headrace_simulation.simulator.invariant_error import InvariantError
+from headrace_simulation.simulator.port import MemberPort
 
 SENDS_MAX: Final = 150  # APPENDs and SNAPSHOTs beyond those that heartbeats explain
 ANSWERED: Final = 1  # such messages that a heartbeat explains: its answer asks for one

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from headrace_raftlog.simulator.byte_store import ByteStore
-from headrace_raftlog.simulator.catalog import Catalog, GroupRecord
-from headrace_raftlog.simulator.clients import Clients
-from headrace_raftlog.simulator.coverage import Coverage
-from headrace_raftlog.simulator.disk import Disk
-from headrace_raftlog.simulator.loop import Loop
-from headrace_raftlog.simulator.network import Network
-from headrace_raftlog.simulator.node import Node
-from headrace_raftlog.simulator.parameters import draw
-from headrace_raftlog.simulator.plan import Plan
-from headrace_raftlog.simulator.profiles import PROFILES
-from headrace_raftlog.simulator.replica import Replica
-from headrace_raftlog.simulator.store import Store
+from headrace_simulation.simulator.byte_store import ByteStore
+from headrace_simulation.simulator.catalog import Catalog, GroupRecord
+from headrace_simulation.simulator.clients import Clients
+from headrace_simulation.simulator.coverage import Coverage
+from headrace_simulation.simulator.disk import Disk
+from headrace_simulation.simulator.loop import Loop
+from headrace_simulation.simulator.network import Network
+from headrace_simulation.simulator.node import Node
+from headrace_simulation.simulator.parameters import draw
+from headrace_simulation.simulator.plan import Plan
+from headrace_simulation.simulator.profiles import PROFILES
+from headrace_simulation.simulator.replica import Replica
+from headrace_simulation.simulator.store import Store
 
 
 class World:

@@ -10,10 +10,10 @@ import pytest
 from headrace_raftlog.model.entry import Entry, HardState
 from headrace_raftlog.model.errors import LogWriteError
 from headrace_raftlog.storage.disk.files import Files
-from headrace_raftlog.storage.disk.memory_files import MemoryFiles
 from headrace_raftlog.storage.disk.options import LogOptions
 from headrace_raftlog.storage.log.shared_log import SharedLog
 from headrace_raftlog.storage.writing.identity import Identity
+from headrace_simulation.memory_files import MemoryFiles
 
 DIRECTORY = "/log"
 WAIT_SECONDS = 30.0

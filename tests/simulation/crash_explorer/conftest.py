@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from headrace_raftlog.crash_explorer.subject import Subject
+from headrace_simulation.crash_explorer.subject import Subject
 
 ROOT = Path(__file__).parents[3]
 SOURCE = ROOT / "raftlog" / "headrace_raftlog" / "storage"

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from headrace_raftlog.crash_explorer.crash_point import (
+from headrace_simulation.crash_explorer.crash_point import (
     EXHAUSTIVE_CHOICES_MAX,
     KILL,
     CrashPoint,
     Disk,
 )
-from headrace_raftlog.crash_explorer.history import History
-from headrace_raftlog.crash_explorer.observed_files import ObservedFiles
-from headrace_raftlog.storage.disk.memory_files import SECTOR_BYTES
+from headrace_simulation.crash_explorer.history import History
+from headrace_simulation.crash_explorer.observed_files import ObservedFiles
+from headrace_simulation.memory_files import SECTOR_BYTES
 
 SECTOR = SECTOR_BYTES
 

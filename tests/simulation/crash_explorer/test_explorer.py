@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from headrace_raftlog.crash_explorer.crash_point import KILL
-from headrace_raftlog.crash_explorer.explorer import Bounds, Explorer, Outcome
-from headrace_raftlog.crash_explorer.subject import Subject
-from headrace_raftlog.crash_explorer.workload import WORKLOADS
+from headrace_simulation.crash_explorer.crash_point import KILL
+from headrace_simulation.crash_explorer.explorer import Bounds, Explorer, Outcome
+from headrace_simulation.crash_explorer.subject import Subject
+from headrace_simulation.crash_explorer.workload import WORKLOADS
 
 
 def explore(name: str, seed: int, states_max: int) -> Outcome:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from headrace_raftlog.crash_explorer.history import History
-from headrace_raftlog.crash_explorer.image import REMOVED, GroupImage, LogImage
+from headrace_simulation.crash_explorer.history import History
+from headrace_simulation.crash_explorer.image import REMOVED, GroupImage, LogImage
 
 FIRST = (1, 1, 0, b"a")
 OTHER = (1, 2, 0, b"b")

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from headrace_raftlog.crash_explorer.image import (
+from headrace_raftlog.model.membership import NOBODY, Membership
+from headrace_simulation.crash_explorer.image import (
     EMPTY,
     FORGETTABLE,
     REMOVED,
@@ -12,7 +13,6 @@ from headrace_raftlog.crash_explorer.image import (
     GroupImage,
     SnapshotImage,
 )
-from headrace_raftlog.model.membership import NOBODY, Membership
 
 ENTRIES: tuple[EntryImage, ...] = ((5, 2, 0, b"e"), (6, 3, 1, b"f"))
 SNAPSHOT = SnapshotImage(4, 2, Membership((1, 2, 3)), b"state", (1, 3))

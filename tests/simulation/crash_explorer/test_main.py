@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from headrace_raftlog.crash_explorer.__main__ import main
-from headrace_raftlog.crash_explorer.batch import Task, repeat_command, run_tasks
-from headrace_raftlog.crash_explorer.crash_point import KILL, CrashPoint
-from headrace_raftlog.crash_explorer.explorer import Bounds, Crash, Violation
-from headrace_raftlog.crash_explorer.history import History
-from headrace_raftlog.crash_explorer.observed_files import ObservedFiles
+from headrace_simulation.crash_explorer.__main__ import main
+from headrace_simulation.crash_explorer.batch import Task, repeat_command, run_tasks
+from headrace_simulation.crash_explorer.crash_point import KILL, CrashPoint
+from headrace_simulation.crash_explorer.explorer import Bounds, Crash, Violation
+from headrace_simulation.crash_explorer.history import History
+from headrace_simulation.crash_explorer.observed_files import ObservedFiles
 
 
 def test_counts_are_printed(capsys: pytest.CaptureFixture[str]) -> None:
@@ -42,8 +42,8 @@ def test_violation_comes_with_the_command_that_repeats_it() -> None:
     point = CrashPoint(31, "call", ObservedFiles(), History({}).legal())
     violation = Violation((Crash(point, 0xA5), Crash(point, KILL)), "lost")
     assert repeat_command("mixed", 7, violation) == (
-        "python -m headrace_raftlog.crash_explorer --workload mixed --seed 7 "
-        "--at 31:a5/31:kill --trace"
+        "PYTHONPATH=simulation python -m headrace_simulation.crash_explorer "
+        "--workload mixed --seed 7 --at 31:a5/31:kill --trace"
     )
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from headrace_raftlog.crash_explorer.explorer import Bounds, Explorer
-from headrace_raftlog.crash_explorer.workload import WORKLOADS
+from headrace_simulation.crash_explorer.explorer import Bounds, Explorer
+from headrace_simulation.crash_explorer.workload import WORKLOADS
 
 STATES_MAX = 1500  # less than a second
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from headrace_raftlog.crash_explorer.starts import Starts
 from headrace_raftlog.storage.writing.identity import Identity
+from headrace_simulation.crash_explorer.starts import Starts
 
 
 def identity(boot: int, formed: bool = False) -> Identity:

@@ -10,13 +10,13 @@ from headrace_raftlog.model.entry import ENTRY_NORMAL, Entry, HardState
 from headrace_raftlog.model.errors import CorruptLogError
 from headrace_raftlog.model.membership import NOBODY, Membership
 from headrace_raftlog.model.snapshot import Snapshot
-from headrace_raftlog.simulator.byte_store import ByteStore
-from headrace_raftlog.simulator.coverage import Coverage
-from headrace_raftlog.simulator.invariant_error import InvariantError
-from headrace_raftlog.simulator.loop import Loop
-from headrace_raftlog.simulator.parameters import draw
-from headrace_raftlog.simulator.profiles import PROFILES
-from headrace_raftlog.storage.disk.memory_files import MemoryFiles
+from headrace_simulation.memory_files import MemoryFiles
+from headrace_simulation.simulator.byte_store import ByteStore
+from headrace_simulation.simulator.coverage import Coverage
+from headrace_simulation.simulator.invariant_error import InvariantError
+from headrace_simulation.simulator.loop import Loop
+from headrace_simulation.simulator.parameters import draw
+from headrace_simulation.simulator.profiles import PROFILES
 
 FOUNDERS = Membership((1, 2, 3))
 

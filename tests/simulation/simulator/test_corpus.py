@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from headrace_raftlog.simulator.cluster import simulate
-from headrace_raftlog.simulator.plan import Plan
+from headrace_simulation.simulator.cluster import simulate
+from headrace_simulation.simulator.plan import Plan
 
 CORPUS = Path(__file__).parent / "corpus.txt"
 

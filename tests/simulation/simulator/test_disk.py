@@ -9,11 +9,11 @@ import pytest
 from headrace_raftlog.model.entry import ENTRY_NORMAL, Entry, HardState
 from headrace_raftlog.model.membership import Membership
 from headrace_raftlog.model.snapshot import Snapshot
-from headrace_raftlog.simulator.coverage import Coverage
-from headrace_raftlog.simulator.disk import Disk
-from headrace_raftlog.simulator.loop import Loop
-from headrace_raftlog.simulator.parameters import draw
-from headrace_raftlog.simulator.profiles import PROFILES
+from headrace_simulation.simulator.coverage import Coverage
+from headrace_simulation.simulator.disk import Disk
+from headrace_simulation.simulator.loop import Loop
+from headrace_simulation.simulator.parameters import draw
+from headrace_simulation.simulator.profiles import PROFILES
 
 FOUNDERS = Membership((1, 2, 3))
 

@@ -18,15 +18,15 @@ from headrace_raftlog.model.message import (
     Message,
 )
 from headrace_raftlog.model.snapshot import Snapshot
-from headrace_raftlog.simulator.cluster import Simulation
-from headrace_raftlog.simulator.healed_run import HealedRun
-from headrace_raftlog.simulator.invariant_error import InvariantError
-from headrace_raftlog.simulator.invariants import intersects
-from headrace_raftlog.simulator.linearizability import READ, Operation
-from headrace_raftlog.simulator.parameters import TICK
-from headrace_raftlog.simulator.plan import Plan
-from headrace_raftlog.simulator.silence_phase import SilencePhase
-from headrace_raftlog.simulator.traffic import FETCHES_MAX, SENDS_MAX
+from headrace_simulation.simulator.cluster import Simulation
+from headrace_simulation.simulator.healed_run import HealedRun
+from headrace_simulation.simulator.invariant_error import InvariantError
+from headrace_simulation.simulator.invariants import intersects
+from headrace_simulation.simulator.linearizability import READ, Operation
+from headrace_simulation.simulator.parameters import TICK
+from headrace_simulation.simulator.plan import Plan
+from headrace_simulation.simulator.silence_phase import SilencePhase
+from headrace_simulation.simulator.traffic import FETCHES_MAX, SENDS_MAX
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ from random import Random
 
 import pytest
 
-from headrace_raftlog.simulator.linearizability import (
+from headrace_simulation.simulator.linearizability import (
     NEVER,
     READ,
     WRITE,

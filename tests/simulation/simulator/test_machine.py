@@ -5,7 +5,7 @@ from __future__ import annotations
 from array import array
 
 from headrace_raftlog.model.entry import ENTRY_CONFIG, ENTRY_NORMAL, Entry
-from headrace_raftlog.simulator.machine import Machine
+from headrace_simulation.simulator.machine import Machine
 
 
 def applied(*commands):

@@ -12,12 +12,12 @@ import pytest
 
 from headrace_raftlog.core.raft import RaftCore
 from headrace_raftlog.model.errors import ContradictedError, ForgottenError
-from headrace_raftlog.simulator.cluster import simulate
-from headrace_raftlog.simulator.host_faults import HostFaults
-from headrace_raftlog.simulator.plan import Plan
-from headrace_raftlog.simulator.script import replay
+from headrace_simulation.simulator.cluster import simulate
+from headrace_simulation.simulator.host_faults import HostFaults
+from headrace_simulation.simulator.plan import Plan
+from headrace_simulation.simulator.script import replay
 
-GOLDEN = Path(__file__).parents[1] / "golden"
+GOLDEN = Path(__file__).parents[2] / "raftlog" / "golden"
 
 # By name: module of the core, its text, and what replaces it.
 PATCHES = {

@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from headrace_raftlog.simulator.loop import Loop
-from headrace_raftlog.simulator.network import Network
-from headrace_raftlog.simulator.parameters import draw
-from headrace_raftlog.simulator.profiles import PROFILES
+from headrace_simulation.simulator.loop import Loop
+from headrace_simulation.simulator.network import Network
+from headrace_simulation.simulator.parameters import draw
+from headrace_simulation.simulator.profiles import PROFILES
 
 
 class World:

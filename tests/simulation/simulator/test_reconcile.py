@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 
 from headrace_raftlog.model.membership import Membership, member_id
-from headrace_raftlog.simulator.catalog import GroupRecord
-from headrace_raftlog.simulator.coverage import Coverage
-from headrace_raftlog.simulator.invariants import Checker
-from headrace_raftlog.simulator.reconcile import next_step
-from headrace_raftlog.simulator.stability import Stability
-from headrace_raftlog.simulator.traffic import Traffic
+from headrace_simulation.simulator.catalog import GroupRecord
+from headrace_simulation.simulator.coverage import Coverage
+from headrace_simulation.simulator.invariants import Checker
+from headrace_simulation.simulator.reconcile import next_step
+from headrace_simulation.simulator.stability import Stability
+from headrace_simulation.simulator.traffic import Traffic
 
 NEW_3 = member_id(3, 99)
 

@@ -8,11 +8,11 @@ import sys
 
 import pytest
 
-from headrace_raftlog.simulator.__main__ import main, replay_command
-from headrace_raftlog.simulator.batch import run_chunk, run_seeds
-from headrace_raftlog.simulator.cluster import Simulation, simulate
-from headrace_raftlog.simulator.plan import Plan
-from headrace_raftlog.simulator.profiles import PROFILES
+from headrace_simulation.simulator.__main__ import main, replay_command
+from headrace_simulation.simulator.batch import run_chunk, run_seeds
+from headrace_simulation.simulator.cluster import Simulation, simulate
+from headrace_simulation.simulator.plan import Plan
+from headrace_simulation.simulator.profiles import PROFILES
 
 SEEDS = 400  # `make sim` runs thousands
 SEEDS_PER_PROFILE = 25
@@ -84,7 +84,7 @@ def test_same_seed_gives_the_same_trace_whatever_the_hash_seed(profile):
     for hash_seed in ("1", "2"):
         environment = {**os.environ, "PYTHONHASHSEED": hash_seed}
         environment["PYTHONPATH"] = os.pathsep.join(path for path in sys.path if path)
-        command = [sys.executable, "-m", "headrace_raftlog.simulator", "--seed", "17", "--trace"]
+        command = [sys.executable, "-m", "headrace_simulation.simulator", "--seed", "17", "--trace"]
         done = subprocess.run(
             [*command, "--profile", profile],
             env=environment,
@@ -117,9 +117,9 @@ def test_failing_seed_prints_the_command_that_repeats_it(capsys, monkeypatch):
     assert main(["--seeds", "4:6", *options]) == 1
     output = capsys.readouterr().out
     assert "seed 4: AssertionError in the core: planted" in output
-    command = "python -m headrace_raftlog.simulator --seed 5 --trace --profile quiet --events 50"
-    assert command in output
-    assert main(command.split()[3:]) == 1
+    options = "--seed 5 --trace --profile quiet --events 50"
+    assert f"PYTHONPATH=simulation python -m headrace_simulation.simulator {options}" in output
+    assert main(options.split()) == 1
 
 
 def test_seeds_that_hold_exit_with_zero(capsys):

@@ -9,7 +9,6 @@ from google_crc32c import extend
 
 from headrace_raftlog.model.entry import Entry, HardState
 from headrace_raftlog.model.errors import CorruptLogError
-from headrace_raftlog.storage.disk.memory_files import SECTOR_BYTES, MemoryFiles
 from headrace_raftlog.storage.group.lost_entries import lost_indexes
 from headrace_raftlog.storage.recovery.recovery import Recovery
 from headrace_raftlog.storage.segment import record
@@ -18,6 +17,7 @@ from headrace_raftlog.storage.segment.segment import (
     SegmentReader,
     decode_segment_header,
 )
+from headrace_simulation.memory_files import SECTOR_BYTES, MemoryFiles
 
 Run = Callable[..., list[Entry]]
 Contents = dict[int, tuple[HardState, list[Entry]]]

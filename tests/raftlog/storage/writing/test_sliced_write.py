@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 from headrace_raftlog.model.entry import Entry, HardState
 from headrace_raftlog.model.errors import CorruptLogError
-from headrace_raftlog.storage.disk.memory_files import MemoryFiles
 from headrace_raftlog.storage.disk.options import LogOptions
 from headrace_raftlog.storage.group.lost_entries import lost_indexes
 from headrace_raftlog.storage.inspection.inspect import dump, verify
@@ -24,6 +23,7 @@ from headrace_raftlog.storage.segment.segment import (
 )
 from headrace_raftlog.storage.writing.sliced_write import SlicedWrite
 from headrace_raftlog.storage.writing.write_job import WriteJob
+from headrace_simulation.memory_files import MemoryFiles
 
 DIRECTORY = "/log"
 FIRST = "/log/0000000000000001.log"

@@ -14,10 +14,10 @@ from headrace_raftlog.model.errors import CorruptLogError
 from headrace_raftlog.model.limits import SNAPSHOT_INFLIGHT_BYTES_MAX
 from headrace_raftlog.model.membership import NOBODY, Membership
 from headrace_raftlog.model.snapshot import Snapshot
-from headrace_raftlog.storage.disk.memory_files import MemoryFiles
 from headrace_raftlog.storage.disk.options import LogOptions
 from headrace_raftlog.storage.group.snapshot_record import decode_data, decode_live, encode_lead
 from headrace_raftlog.storage.log.shared_log import SharedLog
+from headrace_simulation.memory_files import MemoryFiles
 
 Run = Callable[..., list[Entry]]
 MEMBERS = Membership((1, 2, 3), (4,))

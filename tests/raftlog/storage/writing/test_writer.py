@@ -12,9 +12,9 @@ import pytest
 
 from headrace_raftlog.model.entry import Entry, HardState
 from headrace_raftlog.model.errors import LogWriteError
-from headrace_raftlog.storage.disk.memory_files import MemoryFiles
 from headrace_raftlog.storage.disk.options import LogOptions
 from headrace_raftlog.storage.log.shared_log import SharedLog
+from headrace_simulation.memory_files import MemoryFiles
 
 Run = Callable[..., list[Entry]]
 FIRST = "/log/0000000000000001.log"
