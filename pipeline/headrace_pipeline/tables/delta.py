@@ -61,7 +61,7 @@ class DeltaLog:
             raise PipelineError(f"{self._place.uri}: no version {version}: {error}") from None
         if found is None:
             return None
-        return Snapshot(found.version(), _stored(found), _files(found))
+        return Snapshot(found.version(), stored_of(found), files_of(found))
 
     def last_batch(self, app_id: str) -> int | None:
         """Return the greatest batch of an application that is in the table, or None.
@@ -93,7 +93,7 @@ class DeltaLog:
             return self._commit(files, app_id, batch_id)
 
     def _commit(self, files: Sequence[DataFile], app_id: str, batch_id: int) -> int | None:
-        actions: list[AddAction | RemoveAction] = [_action(file) for file in files]
+        actions: list[AddAction | RemoveAction] = [add_action(file) for file in files]
         mine = CommitProperties(app_transactions=[Transaction(app_id, batch_id)])
         failure: DeltaError | None = None
         for _ in attempts():
@@ -125,9 +125,9 @@ class DeltaLog:
         done = []
         with self._place.told():
             found = self._load()
-            for small in small_files(_files(found), target_octets) if found else ():
+            for small in small_files(files_of(found), target_octets) if found else ():
                 partition = small[0].partition
-                made = None if dry_run else self._compact(partition, target_octets)
+                made = None if dry_run else self._compact(small, target_octets)
                 octets = sum(file.octets for file in small)
                 done.append(Compaction(partition, len(small), octets, made))
         return done
@@ -171,7 +171,7 @@ class DeltaLog:
             SchemaError: the table has other types or partitions.
         """
         found = self._load() or self._created()
-        missing = missing_columns(_stored(found), self._table, self._place.uri)
+        missing = missing_columns(stored_of(found), self._table, self._place.uri)
         if missing:
             added = _schema(self._table._replace(columns=missing))
             found.alter.add_columns(list(added.fields))
@@ -194,7 +194,13 @@ class DeltaLog:
                 raise
             return found
 
-    def _compact(self, partition: dict[str, str | None], target_octets: int) -> int:
+    def _compact(self, small: list[DataFile], target_octets: int) -> int:
+        """Make large files of the small ones of a partition; return how many.
+
+        Raises:
+            ConflictError: someone else took the same files away.
+        """
+        partition = small[0].partition
         found = self._load()
         assert found is not None, "a table that was there is gone"
         chosen: Any = [(name, "=", text or "") for name, text in partition.items()]
@@ -236,7 +242,8 @@ def _schema(table: Table) -> Schema:
     return Schema.from_arrow(table.arrow())
 
 
-def _stored(found: DeltaTable) -> Stored:
+def stored_of(found: DeltaTable) -> Stored:
+    """Return the columns and partitions of a version of the table."""
     kinds: dict[str, Kind | None] = {}
     for field in found.schema().fields:
         primitive = isinstance(field.type, PrimitiveType)
@@ -244,12 +251,14 @@ def _stored(found: DeltaTable) -> Stored:
     return Stored(kinds, tuple(found.metadata().partition_columns))
 
 
-def _action(file: DataFile) -> AddAction:
+def add_action(file: DataFile, data_change: bool = True) -> AddAction:
+    """Return the action that adds a file; without `data_change` its rows were there before."""
     stats = msgspec.json.encode(file.stats).decode()
-    return AddAction(file.path, file.octets, file.partition, file.written_at_ms, True, stats)
+    return AddAction(file.path, file.octets, file.partition, file.written_at_ms, data_change, stats)
 
 
-def _files(found: DeltaTable) -> tuple[DataFile, ...]:
+def files_of(found: DeltaTable) -> tuple[DataFile, ...]:
+    """Return the files of a version of the table."""
     return tuple(map(_file, pa.table(found.get_add_actions(flatten=False)).to_pylist()))
 
 
