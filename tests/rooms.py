@@ -28,6 +28,7 @@ PACKAGES: Final = {
     "headrace_operator": "operator",
     "headrace_pipeline": "pipeline",
     "headrace_simulation": "simulation",
+    "headrace_sparkdriver": "sparkdriver",
 }
 
 

@@ -17,6 +17,7 @@ FOLDERS = (
     "operator",
     "pipeline",
     "simulation",
+    "sparkdriver",
     "tests",
     "e2e",
     "bench",
@@ -88,7 +89,7 @@ def test_module_names_say_what_is_inside() -> None:
 
 
 @pytest.mark.parametrize(
-    "folder", ["tests", "operator", "raftlog", "broker", "pipeline", "simulation"]
+    "folder", ["tests", "operator", "raftlog", "broker", "pipeline", "simulation", "sparkdriver"]
 )
 def test_no_init_file_shadows_the_standard_library_or_makes_tests_a_package(folder: str) -> None:
     """A component folder is a source root; `operator/__init__.py` would hide the real operator."""

@@ -14,7 +14,6 @@ import msgspec
 
 from headrace_operator.broker_api import BrokerError
 from headrace_operator.builders.cluster import OPERATOR, Cluster, Manifest
-from headrace_operator.builders.driver import TEMPLATE_HASH, Driver, driver_manifests
 from headrace_operator.builders.secret import decoded
 from headrace_operator.cluster_finder import ClusterFinder, ClusterUnreachableError
 from headrace_operator.handlers.run_status import Problem, Seen, driver_seen, run_status
@@ -22,6 +21,7 @@ from headrace_operator.operator_context import Operator
 from headrace_operator.reconciler import NEVER, Key
 from headrace_operator.specs.kind import API_VERSION, PIPELINE_RUN, is_paused
 from headrace_operator.specs.pipeline_run import PipelineRunSpec, PipelineRunStatus
+from headrace_sparkdriver.driver import TEMPLATE_HASH, Driver, driver_manifests
 
 BATCH: Final = "batch/v1"
 CREDENTIALS_MISSING: Final = "CredentialsMissing"

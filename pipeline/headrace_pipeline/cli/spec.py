@@ -5,7 +5,6 @@ from __future__ import annotations
 import click
 import yaml
 
-from headrace_pipeline.jobs.driver import Driver
 from headrace_pipeline.jobs.session import read_conf
 from headrace_pipeline.jobs.spec import (
     FORMS,
@@ -15,6 +14,7 @@ from headrace_pipeline.jobs.spec import (
     read_pairs,
     resources_of,
 )
+from headrace_sparkdriver.driver import Driver
 
 
 @click.command()

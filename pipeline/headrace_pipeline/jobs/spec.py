@@ -1,7 +1,4 @@
-"""Manifests that run a job on Kubernetes: a PipelineRun for the operator, or what it would make.
-
-The manifests of `driver` are the operator's own: the file is the same in both.
-"""
+"""Manifests that run a job on Kubernetes: a PipelineRun for the operator, or what it would make."""
 
 from __future__ import annotations
 
@@ -9,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
 from headrace_pipeline.error import OptionError
-from headrace_pipeline.jobs.driver import (
+from headrace_sparkdriver.driver import (
     ALONE,
     AUTHORITY,
     CERTIFICATE,

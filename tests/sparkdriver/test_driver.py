@@ -7,7 +7,7 @@ from typing import Any
 import kubernetes_validate
 import pytest
 
-from headrace_operator.builders.driver import Driver, driver_arguments, driver_manifests
+from headrace_sparkdriver.driver import Driver, driver_arguments, driver_manifests
 
 KUBERNETES = "1.32"
 JOBS = ("archive", "flow", "report", "replay", "compact")

@@ -1,8 +1,4 @@
-"""What the driver of a job of the pipeline runs in: manifests for Kubernetes.
-
-This file stands in the operator and in the pipeline, which know nothing of each other; a test
-compares the two.
-"""
+"""Manifests for Kubernetes of the driver of a job."""
 
 from __future__ import annotations
 
