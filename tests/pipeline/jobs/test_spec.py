@@ -57,7 +57,7 @@ def test_of_a_printed_run_the_operator_makes_what_is_printed_without_it(
     run["metadata"]["uid"] = "u"
     read = msgspec.convert(run["spec"], PipelineRunSpec)
     cluster = Cluster("mill", "shop", "u", BrokerClusterSpec(), "i", 3, 3)
-    made = driver_manifests(driver_of(run, read, cluster, ""))  # type: ignore[arg-type]
+    made = driver_manifests(driver_of(run, read, cluster, ""))
     plain = printed(job, "--kind", form, "--endpoints", "mill.shop.svc:7672", "--master", master)
     assert [without_run(each) for each in made] == plain
 

@@ -117,9 +117,9 @@ def test_failing_seed_prints_the_command_that_repeats_it(capsys, monkeypatch):
     assert main(["--seeds", "4:6", *options]) == 1
     output = capsys.readouterr().out
     assert "seed 4: AssertionError in the core: planted" in output
-    options = "--seed 5 --trace --profile quiet --events 50"
-    assert f"PYTHONPATH=simulation python -m headrace_simulation.simulator {options}" in output
-    assert main(options.split()) == 1
+    words = "--seed 5 --trace --profile quiet --events 50"
+    assert f"PYTHONPATH=simulation python -m headrace_simulation.simulator {words}" in output
+    assert main(words.split()) == 1
 
 
 def test_seeds_that_hold_exit_with_zero(capsys):
