@@ -63,6 +63,8 @@ class BrokerError(ExpectedError):
 class BrokerApi:
     """Talks to the nodes of one cluster: to the first of them that answers.
 
+    Calls raise BrokerError where it refuses, or none answers.
+
     Args:
         session: whose connections are used.
         endpoint: where the nodes are.
@@ -88,11 +90,7 @@ class BrokerApi:
         return BrokerApi(self._session, self._endpoint._replace(urls=urls))
 
     async def get(self, *parts: str) -> Any:
-        """Return what is at a path, None when it is not there.
-
-        Raises:
-            BrokerError: it is refused, or no node answers.
-        """
+        """Return what is at a path, None when it is not there."""
         try:
             return await self.request("GET", path_of(*parts))
         except BrokerError as error:
@@ -101,36 +99,20 @@ class BrokerApi:
             raise
 
     async def rows(self, *parts: str) -> list[dict[str, Any]]:
-        """Return the rows of a listing.
-
-        Raises:
-            BrokerError: it is refused, or no node answers.
-        """
+        """Return the rows of a listing."""
         found: list[dict[str, Any]] = await self.request("GET", path_of(*parts)) or []
         return found
 
     async def put(self, body: Any, *parts: str) -> None:
-        """Set what is at a path.
-
-        Raises:
-            BrokerError: it is refused, or no node answers.
-        """
+        """Set what is at a path."""
         await self.request("PUT", path_of(*parts), body)
 
     async def post(self, body: Any, *parts: str) -> Any:
-        """Ask for something to be done.
-
-        Raises:
-            BrokerError: it is refused, or no node answers.
-        """
+        """Ask for something to be done."""
         return await self.request("POST", path_of(*parts), body)
 
     async def delete(self, *parts: str, query: str = "", seconds: float = REQUEST_SECONDS) -> Any:
-        """Delete what is at a path, if it is there.
-
-        Raises:
-            BrokerError: it is refused, or no node answers.
-        """
+        """Delete what is at a path, if it is there."""
         path = path_of(*parts) + (f"?{query}" if query else "")
         try:
             return await self.request("DELETE", path, seconds=seconds)
@@ -149,9 +131,6 @@ class BrokerApi:
             path: quoted, with its query.
             body: becomes JSON; None for none.
             seconds: how long a node may be silent.
-
-        Raises:
-            BrokerError: it is refused, or no node answers.
         """
         problem = "there is no node to ask"
         for url in self._endpoint.urls:

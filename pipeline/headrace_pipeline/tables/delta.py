@@ -37,7 +37,7 @@ _KINDS: Final = {
 
 
 class DeltaLog:
-    """Commits of a Delta table; see `TableLog`.
+    """Commits of a Delta table. Each call sees what is there when it begins.
 
     Args:
         place: of the table.
@@ -78,10 +78,16 @@ class DeltaLog:
         return ""
 
     def commit(self, files: Sequence[DataFile], app_id: str, batch_id: int) -> int | None:
-        """Make files part of the table, once for (app_id, batch_id); see `TableLog`.
+        """Make files part of the table, once for (app_id, batch_id).
+
+        The table is made, and columns are added, where that is needed.
 
         That the batch is not there is asked of the version that the commit builds upon, and
         `deltalake` refuses it where another commit of the application came after that.
+
+        Returns:
+            The version, or None where a batch as new as this was there already: then the files are
+            no part of the table.
 
         Raises:
             SchemaError: the table has other types or partitions.
@@ -116,7 +122,7 @@ class DeltaLog:
         raise ConflictError(f"{self._place.uri}: others write all the time: {failure}")
 
     def compact(self, target_octets: int, dry_run: bool) -> list[Compaction]:
-        """Make large files of small ones, a commit for each partition; see `TableLog`.
+        """Make large files of small ones, a commit for each partition; rows stay the same.
 
         Raises:
             ConflictError: someone else took the same files away; partitions before are done.

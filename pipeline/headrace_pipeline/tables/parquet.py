@@ -40,7 +40,7 @@ _OTHER: Final = "another compaction is at work, wait until it has ended"
 
 
 class ParquetLog(DeltaLog):
-    """Commits of a plain Parquet table; see `TableLog`.
+    """Commits of a plain Parquet table; see `DeltaLog`.
 
     Args:
         place: of the table, which must be local.
@@ -71,7 +71,7 @@ class ParquetLog(DeltaLog):
         return f"{STAGED}/{uuid.uuid4()}"
 
     def commit(self, files: Sequence[DataFile], app_id: str, batch_id: int) -> int | None:
-        """Make files part of the table, once for (app_id, batch_id); see `TableLog`."""
+        """Make files part of the table, once for (app_id, batch_id); see `DeltaLog`."""
         self._roll_forward()
         added = _moved(files)
         version = super().commit(added, app_id, batch_id)
@@ -80,7 +80,7 @@ class ParquetLog(DeltaLog):
         return version
 
     def compact(self, target_octets: int, dry_run: bool) -> list[Compaction]:
-        """Make large files of small ones, a commit for each partition; see `TableLog`."""
+        """Make large files of small ones, a commit for each partition; see `DeltaLog`."""
         self._roll_forward()
         return super().compact(target_octets, dry_run)
 

@@ -21,7 +21,7 @@ from headrace_pipeline.tables.parquet import STAGED, ParquetLog
 from headrace_pipeline.tables.partition import partition_columns
 from headrace_pipeline.tables.place import Place, place_of
 from headrace_pipeline.tables.read import read_files
-from headrace_pipeline.tables.table_log import Snapshot, TableLog
+from headrace_pipeline.tables.table_log import Snapshot
 from headrace_pipeline.tables.where import conditions, may_match
 from headrace_pipeline.tables.write_task import RESULT, Write, write_files
 
@@ -57,7 +57,7 @@ class SinkTable:
             makes fewer and larger files for a shuffle.
     """
 
-    def __init__(self, place: Place, table: Table, log: TableLog, gather: bool) -> None:
+    def __init__(self, place: Place, table: Table, log: DeltaLog, gather: bool) -> None:
         partition_columns(table)
         self.place = place
         self.table = table
@@ -217,7 +217,7 @@ def _is_plain(place: Place) -> bool:
     return place.local and Path(place.uri, STAGED).is_dir()
 
 
-def _log(place: Place, table: Table, form: str) -> TableLog:
+def _log(place: Place, table: Table, form: str) -> DeltaLog:
     """Return the log of commits of a table.
 
     Raises:

@@ -79,7 +79,7 @@ class Driver:
         if self.subject.with_identity:
             legal = self._boot(legal)
         self.log = self.subject.open(self.files)
-        self.log.on_durable = self._durable
+        self.log.writer.on_durable = self._durable
         if self.log.quarantined:
             raise ViolationError(f"taken for damage: {self.log.quarantined}")
         found = log_image(self.log, self.subject.universe)

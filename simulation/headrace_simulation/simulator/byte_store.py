@@ -131,7 +131,7 @@ class ByteStore(Store):
         self._failed = failed
         self.files.fault = self._fault
         self._shared = SharedLog.open(DIRECTORY, self._options, None, self.files)
-        self._shared.on_durable = self._take_tokens
+        self._shared.writer.on_durable = self._take_tokens
         self._compare()
         self.removed = dict(self._gone)
         if len(self._shared.recovery.headers) > 1:

@@ -45,9 +45,9 @@ class OpenLog:
         self.failures: list[LogWriteError] = []
         self.next_token = 1
         self.log = SharedLog.open(directory, options, identity, files)
-        self.log.on_durable = self._durable
-        self.log.on_full = self._full
-        self.log.on_failed = self._failed
+        self.log.writer.on_durable = self._durable
+        self.log.writer.on_full = self._full
+        self.log.writer.on_failed = self._failed
 
     def _durable(self, tokens: list[object]) -> None:
         with self.changed:

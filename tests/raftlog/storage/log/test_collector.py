@@ -295,7 +295,7 @@ def test_full_disk_gives_up_files_that_died_before(disk: MemoryFiles, start) -> 
     node.write()
     disk.capacity_bytes = node.used_bytes()
     done: list[object] = []
-    node.log.on_durable = done.extend
+    node.log.writer.on_durable = done.extend
     for at in range(60):
         node.publish(2)
         node.log.append(3, None, [Entry(at + 1, 1, 0, b"x")], True, at)

@@ -162,7 +162,7 @@ class LogMachine(RuleBasedStateMachine):
     def open(self, options: LogOptions) -> None:
         self.log = SharedLog.open("/log", options, files=self.disk)
         self.opened = True
-        self.log.on_durable = self.tokens.extend
+        self.log.writer.on_durable = self.tokens.extend
 
     def settle(self) -> None:
         """Let everything become durable and be noted."""

@@ -67,7 +67,7 @@ def one_file(disk: MemoryFiles, open_log, run: Run) -> tuple[MemoryFiles, Conten
     opened.append(3, run(1, 1, b"e" * 30), HardState(1, 2, 0))
     opened.commit(2, run(1, 1, b"c" * 10))
     opened.commit(1, run(3, 1, b"d" * 100))
-    end = opened.log._writer.position.offset
+    end = opened.log.writer.position.offset
     before = opened.contents()
     opened.log.close()
     return disk, before, end
@@ -204,7 +204,7 @@ def test_damaged_head_or_trailer_leaves_the_records_between(
 ) -> None:
     opened = open_log(disk)
     opened.commit(1, run(1, 1, b"a" * 50))
-    start = opened.log._writer.position.offset
+    start = opened.log.writer.position.offset
     opened.commit(2, run(1, 1, b"c" * 10))
     opened.commit(3, run(1, 1, b"d" * 10))
     before = opened.contents()

@@ -134,7 +134,7 @@ def test_list_in_a_torn_batch_is_not_believed(disk: MemoryFiles) -> None:
     log.save_snapshot(1, Snapshot(40, 1, NOBODY, b"", array("Q")))
     write(log)
     write(log)
-    position = log._writer.position
+    position = log.writer.position
     position.offset = position.header.size - 512  # no room is left for a list of removed files
     log.collect(0)
     following = path(position.header.sequence + 1)

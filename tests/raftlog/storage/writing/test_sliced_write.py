@@ -45,7 +45,7 @@ class Stepped:
     def __init__(self, disk: MemoryFiles, options: LogOptions = OPTIONS) -> None:
         self.tokens: list[object] = []
         self.log = SharedLog.open(DIRECTORY, options, None, disk)
-        self.log.on_durable = self.tokens.extend
+        self.log.writer.on_durable = self.tokens.extend
 
     def append(self, group: int, index: int, data: bytes, token: object, term: int = 1) -> None:
         """Append an entry and hand it over."""
@@ -161,7 +161,7 @@ def test_power_failure_between_slices_leaves_what_passed(disk: MemoryFiles) -> N
 def test_full_disk_goes_on_with_the_slice_that_it_refused(disk: MemoryFiles) -> None:
     opened = Stepped(disk)
     full: list[bool] = []
-    opened.log.on_full = full.append
+    opened.log.writer.on_full = full.append
     opened.append(1, 1, LONG, 1)
     fail_write(disk, 3, errno.ENOSPC)
     opened.log.step()

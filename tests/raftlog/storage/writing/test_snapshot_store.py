@@ -145,7 +145,7 @@ def test_appends_overtake_the_rest_of_a_very_large_snapshot(disk: MemoryFiles, r
     options = LogOptions(segment_bytes=1 << 20, stepped=True)
     log = SharedLog.open("/log", options, files=disk)
     done: list[object] = []
-    log.on_durable = done.extend
+    log.writer.on_durable = done.extend
     log.append(1, None, run(1, 1, b"a"), True, None)
     state = bytes(2 * SNAPSHOT_INFLIGHT_BYTES_MAX)
     log.save_snapshot(1, snapshot_of(1, state, [1]), "snapshot")

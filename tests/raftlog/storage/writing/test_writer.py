@@ -319,7 +319,7 @@ def test_stepped_log_writes_in_steps_and_has_no_thread(disk: MemoryFiles, run: R
     threads = threading.active_count()
     log = SharedLog.open("/log", LogOptions(segment_bytes=8192, stepped=True), None, disk)
     tokens: list[object] = []
-    log.on_durable = tokens.extend
+    log.writer.on_durable = tokens.extend
     assert threading.active_count() == threads
     for index in (1, 2):
         log.append(1, None, run(index, 1, b"x"), True, index)
@@ -340,7 +340,7 @@ def test_stepped_log_writes_in_steps_and_has_no_thread(disk: MemoryFiles, run: R
 def test_stepped_log_tries_a_full_disk_once_per_step(disk: MemoryFiles, run: Run) -> None:
     log = SharedLog.open("/log", LogOptions(segment_bytes=8192, stepped=True), None, disk)
     tokens: list[object] = []
-    log.on_durable = tokens.extend
+    log.writer.on_durable = tokens.extend
     attempts = 0
 
     def no_space(call: str, path: str) -> None:
