@@ -1,4 +1,4 @@
-"""What becomes of a message that was published."""
+"""Publisher confirm of a message."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Confirm:
 
     @property
     def error(self) -> HeadraceError | None:
-        """What became of a message that is not safe; None as long as that is not known."""
+        """Error of a message that is not safe; None as long as that is not known."""
         self._seen = self._seen or self._error is not None
         return self._error
 

@@ -37,7 +37,7 @@ LOGS: Final[Mapping[str, pb.ExportLog.ValueType]] = MappingProxyType(
 
 
 class Shard(NamedTuple):
-    """What can be read of a part of a log.
+    """Readable range of a part of a log.
 
     Attributes:
         name: the same for ever.

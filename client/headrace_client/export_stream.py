@@ -25,7 +25,7 @@ log = logging.getLogger(__name__)
 
 
 class Columns(NamedTuple):
-    """What the rows of a block have.
+    """Columns of the rows of a block.
 
     Attributes:
         version: grows when columns are added at the end; none is ever removed or changed.
@@ -64,7 +64,7 @@ class Block(NamedTuple):
 
 
 class Wanted(NamedTuple):
-    """What is read; see `Export.read`."""
+    """A read; see `Export.read`."""
 
     log: pb.ExportLog.ValueType
     shard: str

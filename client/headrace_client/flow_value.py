@@ -29,7 +29,7 @@ class Windows:
 
 @dataclass(frozen=True, slots=True)
 class Cause:
-    """Who has brought a queue its load.
+    """An account that has brought a queue its load.
 
     Attributes:
         kind: "connection", "stream", "expiry", "dead-letters", ...
@@ -151,7 +151,7 @@ class Explanation:
 
 @dataclass(frozen=True, slots=True)
 class Top:
-    """Who is stopped the most, and what stops them.
+    """The most stopped connections, and the queues that stop them.
 
     Attributes:
         missing_nodes: that did not answer.
@@ -186,7 +186,7 @@ class FlowChange:
 
     @property
     def key(self) -> tuple[str, ...]:
-        """What it is a change of."""
+        """Identity of the connection or queue that changed."""
         if self.connection is not None:
             return ("connection", self.connection.id)
         assert self.queue is not None, "a change is of a connection or of a queue"
@@ -194,13 +194,13 @@ class FlowChange:
 
     @property
     def mark(self) -> tuple[str, ...]:
-        """What makes it another state; figures do not."""
+        """Fields that make it another state; figures do not."""
         return (self.state, self.limit, self.causes[0].account if self.causes else "")
 
 
 @dataclass(frozen=True, slots=True)
 class Alarm:
-    """How it stands with a resource of a node.
+    """Alarm state of a resource of a node.
 
     Attributes:
         kind: "memory" or "disk".
@@ -226,7 +226,7 @@ class Alarm:
 
     @property
     def key(self) -> tuple[str, ...]:
-        """What it is a stage of."""
+        """Identity of the resource."""
         return (self.node, self.kind)
 
 

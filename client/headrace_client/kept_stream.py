@@ -17,7 +17,7 @@ log = logging.getLogger(__name__)
 
 
 class StreamUser(Protocol):
-    """What a stream is kept for: a publisher or a consumer. Calls come one at a time.
+    """User of a stream: a publisher or a consumer. Calls come one at a time.
 
     Attributes:
         is_over: no stream is needed any more; the end of one is in order.

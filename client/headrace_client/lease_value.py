@@ -70,7 +70,7 @@ class GroupState:
 
 @dataclass(frozen=True, slots=True)
 class Leased:
-    """What a lease has.
+    """Contents of a lease.
 
     Attributes:
         lease: its number.
@@ -89,7 +89,7 @@ class Leased:
 
 @dataclass(frozen=True, slots=True)
 class SettledLeases:
-    """What was settled.
+    """Result of settling leases.
 
     Attributes:
         messages: that this step of the group has settled, also when it is repeated.

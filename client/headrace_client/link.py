@@ -81,7 +81,7 @@ class Link:
 
     @property
     def metadata(self) -> tuple[tuple[str, str], ...]:
-        """What each call carries."""
+        """Metadata of each call."""
         return self._metadata
 
     @property

@@ -1,4 +1,4 @@
-"""What is published, and the properties that messages carry."""
+"""Messages and their properties."""
 
 from __future__ import annotations
 

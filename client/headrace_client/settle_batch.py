@@ -1,4 +1,4 @@
-"""What a consumer has settled and not told the broker yet; no I/O."""
+"""Settles of a consumer that were not sent yet; no I/O."""
 
 from __future__ import annotations
 

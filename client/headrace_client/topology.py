@@ -34,7 +34,7 @@ else:
 
 
 class Topology(ServiceCalls[TopologyAsyncStub]):
-    """What a cluster defines; `Client.topology`. `vhost` is the client's unless one is given.
+    """Definitions of a cluster; `Client.topology`. `vhost` is the client's unless one is given.
 
     Everything raises HeadraceError: NotFoundError, AccessRefusedError, InvalidArgumentError and
     PreconditionError name the field that is wrong.

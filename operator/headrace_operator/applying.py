@@ -1,4 +1,4 @@
-"""What a cluster is made of, applied: Secrets that are kept, manifests, volumes that grow."""
+"""Apply the objects of a cluster: Secrets that are kept, manifests, volumes that grow."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ MONITORING: Final = "monitoring.coreos.com/"
 
 
 class Applied(NamedTuple):
-    """What has become of what a cluster is made of.
+    """Result of applying the objects of a cluster.
 
     Attributes:
         certificates: of the operator's authority.

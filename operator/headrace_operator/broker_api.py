@@ -12,7 +12,7 @@ import aiohttp
 import msgspec
 
 from headrace_operator.answer import read_answer
-from headrace_operator.expected_error import ExpectedError
+from headrace_operator.expected_error import HttpError
 
 REQUEST_SECONDS: Final = 15.0  # until a node counts as not answering; it may wait for others
 FORGET_SECONDS: Final = 40.0  # likewise, when it waits for replicas to leave a node
@@ -21,7 +21,7 @@ AT_ONCE: Final = 8  # requests under way for one question about many queues
 
 
 class Endpoint(NamedTuple):
-    """Where nodes answer, and who asks.
+    """Addresses of nodes, and the login for them.
 
     Attributes:
         urls: such as http://10.0.0.1:15672, in the order in which they are asked.
@@ -38,16 +38,8 @@ class Endpoint(NamedTuple):
     server_name: str = ""
 
 
-class BrokerError(ExpectedError):
-    """A node refused, or none answered.
-
-    Attributes:
-        status: of HTTP, 0 without an answer.
-    """
-
-    def __init__(self, status: int, message: str) -> None:
-        super().__init__(message)
-        self.status = status
+class BrokerError(HttpError):
+    """A node refused, or none answered."""
 
     @property
     def unreachable(self) -> bool:
@@ -76,7 +68,7 @@ class BrokerApi:
 
     @property
     def login(self) -> tuple[str, str]:
-        """Who asks: name and password."""
+        """Name and password of the administrator that calls."""
         return self._endpoint.username, self._endpoint.password
 
     def logged_in(self, username: str, password: str) -> BrokerApi:

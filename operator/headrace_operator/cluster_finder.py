@@ -58,10 +58,6 @@ class ClusterFinder:
     async def find(self, reference: dict[str, Any], namespace: str) -> FoundCluster:
         """Return the way to a cluster.
 
-        Args:
-            reference: the `clusterRef` of a resource.
-            namespace: of the resource.
-
         Raises:
             ClusterUnreachableError: no such cluster, or it may not be named, or is not founded.
             KubeError: the API server refuses, or does not answer.

@@ -17,7 +17,7 @@ import msgspec
 
 from headrace_operator.answer import read_answer
 from headrace_operator.builders.cluster import Manifest
-from headrace_operator.expected_error import ExpectedError
+from headrace_operator.expected_error import HttpError
 from headrace_operator.specs.kind import FIELD_MANAGER
 
 REQUEST_SECONDS: Final = 30.0  # until the API server counts as not answering
@@ -43,16 +43,8 @@ _MERGE: Final = "application/merge-patch+json"
 Login = Callable[[], kopf.ConnectionInfo | None]
 
 
-class KubeError(ExpectedError):
-    """The API server refused, or did not answer.
-
-    Attributes:
-        status: of HTTP, 0 without an answer.
-    """
-
-    def __init__(self, status: int, message: str) -> None:
-        super().__init__(message)
-        self.status = status
+class KubeError(HttpError):
+    """The API server refused, or did not answer."""
 
     @property
     def temporary(self) -> bool:

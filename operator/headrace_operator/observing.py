@@ -51,7 +51,7 @@ class Objects(NamedTuple):
 
 
 class Answers(NamedTuple):
-    """What the brokers know of themselves.
+    """Answers of the brokers about themselves.
 
     Attributes:
         nodes: rows of /api/cluster/nodes.

@@ -34,7 +34,7 @@ Body = dict[str, Any]
 
 
 class Handler(Protocol):
-    """What is done about resources of one kind."""
+    """Handler of the resources of one kind."""
 
     async def reconcile(self, key: Key) -> float:
         """Have things be as a resource says; return the seconds until the next look, or NEVER."""

@@ -27,7 +27,7 @@ _WITH_OFFSETS: Final = frozenset({5, 6})
 
 
 class BlockSchema(Protocol):
-    """What rows have."""
+    """Schema of a block."""
 
     @property
     def columns(self) -> Sequence[tuple[str, int]]:

@@ -1,4 +1,4 @@
-"""What goes wrong in the pipeline, so that whoever reads it knows what to do next."""
+"""Errors of the pipeline; their texts name the next step."""
 
 from __future__ import annotations
 

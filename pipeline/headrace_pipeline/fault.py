@@ -1,4 +1,4 @@
-"""What a command says when it fails: one line, and an exit code that programs can use."""
+"""Failure of a command: one line, and an exit code that programs can use."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ class Pair(NamedTuple):
 
 
 class Facts(NamedTuple):
-    """What a certificate says.
+    """Contents of a certificate.
 
     Attributes:
         made_at: when it was made.

@@ -25,7 +25,7 @@ Told = tuple[bool, str, str]  # of a condition: whether it holds, a reason, a se
 
 
 class Report(NamedTuple):
-    """What a look has found.
+    """Result of a reconcile.
 
     Attributes:
         cluster: as the builders see it.

@@ -17,7 +17,7 @@ Phase = Literal["Pending", "Running", "Suspended", "Succeeded", "Failed"]
 
 
 class Seen(NamedTuple):
-    """What was seen of a driver.
+    """Observation of a driver.
 
     Attributes:
         phase: what it does.

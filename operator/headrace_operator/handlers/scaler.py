@@ -155,12 +155,6 @@ def _essence(status: ConsumerScalerStatus) -> object:
 async def seen_load(api: BrokerApi, spec: ConsumerScalerSpec, replicas: int, now: datetime) -> Load:
     """Return what decisions are made from.
 
-    Args:
-        api: of the brokers.
-        spec: of the scaler.
-        replicas: that the target is told to have.
-        now: the time.
-
     Raises:
         BrokerError: a node refuses, or none answers.
     """

@@ -1,4 +1,4 @@
-"""What is declared in brokers: applied, looked after, and deleted with its resource."""
+"""Declarations in brokers: applied, reconciled, and deleted with their resource."""
 
 from __future__ import annotations
 

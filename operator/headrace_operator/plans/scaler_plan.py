@@ -1,4 +1,4 @@
-"""How many consumers there should be, from backlog, alarms and advice.
+"""The number of consumers wanted, from backlog, alarms and advice.
 
 Up goes at once, by steps, and not twice within one window; down goes late, by steps, to the most
 that was wanted within a window, and not until some time after the last alarm. So however alarms
@@ -25,7 +25,7 @@ STEADY: Final = ""
 
 
 class Load(NamedTuple):
-    """What is seen.
+    """Observed load.
 
     Attributes:
         now: Unix time in seconds.
@@ -58,7 +58,7 @@ class Memory(NamedTuple):
 
 
 class Verdict(NamedTuple):
-    """What is decided.
+    """A decision.
 
     Attributes:
         replicas: that the target is to have.

@@ -15,7 +15,7 @@ from headrace_pipeline.tables.table_log import Compaction
 
 
 class CompactReport(NamedTuple):
-    """What was done, or would be.
+    """Result of a compaction, or of a dry run.
 
     Attributes:
         compactions: partitions with small files, and what became of them.

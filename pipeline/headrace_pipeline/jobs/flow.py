@@ -34,7 +34,7 @@ log = logging.getLogger(__name__)
 
 
 class FlowSettings(NamedTuple):
-    """What the job is told.
+    """Settings of the job.
 
     Attributes:
         connection: of the brokers.

@@ -31,7 +31,7 @@ class Place(NamedTuple):
 
 
 class FlowTables:
-    """What is landed and what is made of it.
+    """Landed tables and tables made of them.
 
     Args:
         spark: which reads and writes.

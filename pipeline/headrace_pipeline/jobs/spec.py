@@ -26,7 +26,7 @@ ENTRY: Final = "local:///opt/headrace/main.py"  # in the image of pipeline/Docke
 
 
 class Wish(NamedTuple):
-    """What is to run, as the user says it.
+    """A job as the user asks for it.
 
     Attributes:
         driver: the same for all forms.
@@ -176,10 +176,6 @@ def _connection(driver: Driver) -> list[str]:
 
 def read_pairs(name: str, pairs: tuple[str, ...]) -> dict[str, str]:
     """Return a mapping from texts NAME=VALUE.
-
-    Args:
-        name: of the option, for messages.
-        pairs: as they were given.
 
     Raises:
         OptionError: one is something else.

@@ -1,4 +1,4 @@
-"""How sources and sinks reach the brokers; values hold no secret, can be pickled and printed."""
+"""Connection of sources and sinks; values hold no secret, can be pickled and printed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the classes of bottlenecks are called, mean, and ask for."""
+"""Names, meanings and remedies of the classes of bottlenecks."""
 
 from __future__ import annotations
 

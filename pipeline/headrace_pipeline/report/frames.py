@@ -1,4 +1,4 @@
-"""What a report is made of: tables of the analysis as pandas frames, over one span of time.
+"""Input of a report: tables of the analysis as pandas frames, over one span of time.
 
 Windows of a minute may have been put together to longer ones (`condense`): all that is here goes by
 `window_start` and does not mind their length.

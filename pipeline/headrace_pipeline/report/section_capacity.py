@@ -1,4 +1,4 @@
-"""How near nodes and queues come to limits, when they reach them, and how many consumers to run."""
+"""Capacity of nodes and queues: distance to limits, forecasts, and numbers of consumers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How much of the time is known, and what to doubt."""
+"""Coverage of the time span by telemetry, and doubts."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ SKEW_SAID_MS: Final = 100  # a clock that is less ahead moves nothing from one s
 
 
 class Told(NamedTuple):
-    """What a node has told.
+    """Telemetry of a node.
 
     Attributes:
         node: its name.

@@ -1,4 +1,4 @@
-"""What came into queues, what left them, and what waited."""
+"""Load of queues: arrivals, departures and backlog."""
 
 from __future__ import annotations
 

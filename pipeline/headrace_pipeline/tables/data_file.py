@@ -17,7 +17,7 @@ _LAST: Final = dt.datetime.max.replace(tzinfo=dt.UTC) - _ROUNDED  # that can be 
 
 
 class Stats(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """What Delta's log says of the rows of a file, by column; bounds hold, but may not be met."""
+    """Statistics of a file in Delta's log, by column; bounds hold, but may not be met."""
 
     num_records: int
     min_values: dict[str, int | str] = {}
@@ -44,12 +44,12 @@ class DataFile(msgspec.Struct, frozen=True):
 
     @property
     def rows(self) -> int:
-        """How many rows are in it."""
+        """Number of rows."""
         return self.stats.num_records
 
 
 class Bounds(NamedTuple):
-    """What the values of a column in a file are not below and not above; None: not known.
+    """Bounds of a column's values in a file; None: not known.
 
     Attributes:
         low: the least.

@@ -29,7 +29,7 @@ Format = Literal["delta", "parquet"]
 
 
 class Written(NamedTuple):
-    """What became of a batch.
+    """Result of writing a batch.
 
     Attributes:
         version: of the table that has it; None where no commit was made.
@@ -192,10 +192,6 @@ def open_table(
 
 def open_stored(uri: str, *, storage_options_file: str | None = None) -> SinkTable:
     """Return a table with the columns and in the form that it has on the disk.
-
-    Args:
-        uri: see `open_table`.
-        storage_options_file: likewise.
 
     Raises:
         OptionError: the place is none.

@@ -28,7 +28,7 @@ class Snapshot(NamedTuple):
 
 
 class Compaction(NamedTuple):
-    """What was done, or would be, to a partition.
+    """Compaction of a partition, done or planned.
 
     Attributes:
         partition: texts by column.

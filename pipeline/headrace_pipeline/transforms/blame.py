@@ -1,4 +1,4 @@
-"""Who is to blame that publishers were stopped.
+"""Blame for stopped publishers.
 
 For a window w and a queue q at which somebody was stopped:
 

@@ -1,4 +1,4 @@
-"""What held a queue up in a minute: the first of CLASSES that holds.
+"""Bottleneck of a queue in a minute: the first of CLASSES that holds.
 
 The order is that of causes: an alarm stops everybody whatever consumers do, a log that does not
 commit makes consumers wait too, and only then is it worth asking about consumers, about what they

@@ -1,4 +1,4 @@
-"""What a leader knows of one follower, and how fast it may send to it."""
+"""A leader's view of one follower, and flow control towards it."""
 
 from __future__ import annotations
 

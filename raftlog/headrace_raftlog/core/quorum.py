@@ -1,4 +1,4 @@
-"""What a group's electorates have decided: elections, commitment, activity.
+"""Decisions of a group's electorates: elections, commitment, activity.
 
 Everything that counts members is here. While a membership is joint there are two electorates, and
 every decision needs a majority of each.
@@ -139,12 +139,7 @@ class Electorate:
         return min(index, outgoing.committed_index(peers, own_match))
 
     def confirmed_round(self, peers: dict[int, Progress], own_round: i64) -> i64:
-        """Return the newest round of heartbeats that majorities have answered.
-
-        Args:
-            peers: progress of the other members.
-            own_round: the newest round sent.
-        """
+        """Return the newest round of heartbeats that majorities have answered."""
         number = self._incoming.confirmed_round(peers, own_round)
         outgoing = self._outgoing
         if outgoing is None:

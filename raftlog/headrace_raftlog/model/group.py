@@ -1,4 +1,4 @@
-"""Who belongs to a group, and the tunables of its core."""
+"""Founding members of a group, and the tunables of its core."""
 
 from __future__ import annotations
 

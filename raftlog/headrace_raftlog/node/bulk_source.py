@@ -1,4 +1,4 @@
-"""What other nodes may fetch from this one."""
+"""Snapshots and entries that other nodes may fetch from this one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the transport reports, on its way to host and application."""
+"""Reports of the transport, on their way to host and application."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class UnknownPeer(NamedTuple):
 
 
 class Application(Protocol):
-    """Who takes payloads and reports of peers; what it raises stops the node."""
+    """The application: it takes payloads and reports of peers; an error of its stops the node."""
 
     on_payload: Callable[[int, bytes], None]
     part: Part
@@ -75,7 +75,7 @@ def ignore_fatal(error: BaseException) -> None:
 
 
 class NodeEvents:
-    """What the transport reports, passed on to host and application while the host runs."""
+    """Reports of the transport, passed on to host and application while the host runs."""
 
     def __init__(self, application: Application) -> None:
         self.host: Host

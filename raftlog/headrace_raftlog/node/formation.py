@@ -1,4 +1,4 @@
-"""How new nodes become a cluster, and how one that lost its data comes back to it.
+"""Formation of a cluster from new nodes, and the return of one that lost its data.
 
 Every data directory has a random id, its disk. The disks that found a cluster are decided once, by
 the node with the lowest id among the configured ones, at a moment when it is new and connected to

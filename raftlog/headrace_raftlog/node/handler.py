@@ -1,4 +1,4 @@
-"""What a group's application gives to its host."""
+"""The interface of a group's application to its host."""
 
 from __future__ import annotations
 

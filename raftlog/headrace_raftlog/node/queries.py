@@ -1,4 +1,4 @@
-"""What can be asked about the groups of a node."""
+"""Questions about the groups of a node."""
 
 from __future__ import annotations
 

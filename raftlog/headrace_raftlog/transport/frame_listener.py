@@ -38,7 +38,7 @@ WILDCARDS: Final = ("", "0.0.0.0", "::")  # noqa: S104  (compared with, not boun
 
 
 class StreamGate(Protocol):
-    """Who knows the tickets, and takes what arrives."""
+    """Owner of the tickets, and receiver of frames."""
 
     def enter(self, ticket: bytes, tls: ssl.SSLObject | None) -> IncomingStream | None:
         """Return the stream that a ticket is for, None where there is none.

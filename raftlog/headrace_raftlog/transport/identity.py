@@ -1,4 +1,4 @@
-"""Who is at the other end of a stream, as its metadata says."""
+"""Identity of the other end of a stream, as its metadata says."""
 
 from __future__ import annotations
 

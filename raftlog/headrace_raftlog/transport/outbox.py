@@ -1,4 +1,4 @@
-"""What waits to leave for one peer, bounded in bytes, and how it becomes frames."""
+"""Outbox of one peer: messages that wait, bounded in bytes, and their frames."""
 
 from __future__ import annotations
 

@@ -58,7 +58,7 @@ _MAY_LAST: Final = (
 
 
 class _Ticket(NamedTuple):
-    """Who may open a stream, and until when by the loop's clock."""
+    """Peers that may open a stream, and until when by the loop's clock."""
 
     peer: StreamIdentity
     until: float

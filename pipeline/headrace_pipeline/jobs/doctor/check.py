@@ -1,4 +1,4 @@
-"""What a check of an environment says."""
+"""Result of a check of an environment."""
 
 from __future__ import annotations
 

@@ -42,7 +42,7 @@ Key = tuple[str, int, int]
 
 
 class ReplayTask(NamedTuple):
-    """What each task is told.
+    """Settings of each task.
 
     Attributes:
         options: of the sink.

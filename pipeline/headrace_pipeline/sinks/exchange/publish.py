@@ -18,7 +18,7 @@ _PENDING_FACTOR: Final = 2  # answered rows behind one that is not, for each tha
 
 
 class Answer(Protocol):
-    """What becomes of a message; see `headrace_client.blocking.Confirm`."""
+    """Outcome of a message; see `headrace_client.blocking.Confirm`."""
 
     @property
     def is_done(self) -> bool:
@@ -76,7 +76,7 @@ class Refusal:
 
 @dataclass
 class Tally:
-    """What became of rows.
+    """Outcome of rows.
 
     Attributes:
         published: that are safe, or were sent without confirms.

@@ -1,4 +1,4 @@
-"""What tasks and the driver do: the only module of the sink that knows Spark's interfaces."""
+"""Spark's writer interfaces: the only module of the sink that knows them."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class ExchangeSink(DataSource):
 
 @dataclass
 class Written(WriterCommitMessage):
-    """What a task has published."""
+    """Commit message of a task."""
 
     partition: int
     tally: Tally

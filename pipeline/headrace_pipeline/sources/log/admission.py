@@ -1,4 +1,4 @@
-"""How many rows of which shard the next batch gets."""
+"""Rows of each shard that the next batch gets."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 
 class Waiting(NamedTuple):
-    """What waits in a shard.
+    """Unread rows of a shard.
 
     Attributes:
         rows: 1 or more.

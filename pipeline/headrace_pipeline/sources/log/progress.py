@@ -13,7 +13,7 @@ from headrace_pipeline.sources.log.survey import Survey
 
 
 class Bounds(NamedTuple):
-    """How much the next batch may have.
+    """Bounds of the next batch.
 
     Attributes:
         rows_max: 0 for any number.

@@ -1,4 +1,4 @@
-"""What a user says of the source `headrace_log`."""
+"""Options of the source `headrace_log`."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class Settings(NamedTuple):
 
     @property
     def table(self) -> Table:
-        """What rows look like."""
+        """Schema of the rows."""
         table = LOGS[self.log]
         return table if self.include_headers else table.without("headers")
 

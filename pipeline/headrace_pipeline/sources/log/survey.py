@@ -1,4 +1,4 @@
-"""What has become of the shards since a batch has ended."""
+"""Changes of the shards since a batch has ended."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ from headrace_client.lease_value import HELD, LeaseState
 
 
 class Part(NamedTuple):
-    """What one task reads of a lease.
+    """Part of a lease that one task reads.
 
     Attributes:
         lease: its number.
@@ -24,7 +24,7 @@ class Part(NamedTuple):
 
 
 class Room(NamedTuple):
-    """How much more a batch may take.
+    """Room left in a batch.
 
     Attributes:
         rows: messages.

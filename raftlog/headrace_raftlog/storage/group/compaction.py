@@ -1,4 +1,4 @@
-"""What a snapshot does to a group's index: most entries before it go, live ones stay."""
+"""Compaction of a group's index by a snapshot: entries before it go, live ones stay."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What gathers between two flushes, and what comes back from the writer."""
+"""Jobs gathered between two flushes, and results of the writer."""
 
 from __future__ import annotations
 

@@ -59,7 +59,7 @@ class DiscontinuousEntries:
 
 @final
 class FoundGroup:
-    """What recovery found of one group so far.
+    """Findings of recovery about one group so far.
 
     Attributes:
         group: incarnation id.

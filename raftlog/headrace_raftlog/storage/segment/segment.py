@@ -50,7 +50,7 @@ def segment_sequence(name: str) -> int:
 
 @final
 class SegmentHeader:
-    """What the first sector of every segment says.
+    """Header of a segment, in its first sector.
 
     Attributes:
         sequence: place of the file in the log, from 1.

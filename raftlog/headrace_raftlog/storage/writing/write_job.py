@@ -1,4 +1,4 @@
-"""What the event loop hands to the writer thread."""
+"""Jobs of the event loop for the writer thread."""
 
 from __future__ import annotations
 
