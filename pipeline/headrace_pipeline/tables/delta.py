@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import random
+import time
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, Final
 from urllib.parse import unquote
 
@@ -15,8 +17,8 @@ from deltalake.schema import PrimitiveType
 from deltalake.transaction import AddAction, RemoveAction
 
 from headrace_pipeline.error import OptionError, PipelineError
+from headrace_pipeline.limits import COMMIT_PAUSE_S, COMMIT_TRIES_MAX
 from headrace_pipeline.schema.column import Kind, Table
-from headrace_pipeline.tables.attempt import attempts
 from headrace_pipeline.tables.data_file import DataFile, Stats, high_text, low_text
 from headrace_pipeline.tables.evolution import Stored, missing_columns
 from headrace_pipeline.tables.partition import text_of
@@ -102,7 +104,7 @@ class DeltaLog:
         actions: list[AddAction | RemoveAction] = [add_action(file) for file in files]
         mine = CommitProperties(app_transactions=[Transaction(app_id, batch_id)])
         failure: DeltaError | None = None
-        for _ in attempts():
+        for _ in _attempts():
             try:
                 found = self._ready()
                 last = found.transaction_version(app_id)
@@ -233,6 +235,14 @@ class DeltaLog:
                 sync_local(f"{log}/{version:020d}.json")
             sync_local(log)
         return found.version()
+
+
+def _attempts() -> Iterator[int]:
+    """Give the numbers of attempts to commit, from 0, with growing pauses between."""
+    for attempt in range(COMMIT_TRIES_MAX):
+        if attempt:
+            time.sleep(COMMIT_PAUSE_S * 2 ** (attempt - 1) * random.uniform(1, 2))  # noqa: S311
+        yield attempt
 
 
 def small_files(files: Sequence[DataFile], target_octets: int) -> list[list[DataFile]]:
