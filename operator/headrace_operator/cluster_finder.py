@@ -6,7 +6,7 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from headrace_operator.broker_api import BrokerApi
+from headrace_operator.broker_api import BrokerApi, BrokerError
 from headrace_operator.builders.cluster import Cluster
 from headrace_operator.connection import connect
 from headrace_operator.expected_error import ExpectedError
@@ -46,6 +46,15 @@ class ClusterUnreachableError(ExpectedError):
     def __init__(self, reason: str, message: str) -> None:
         super().__init__(message)
         self.reason = reason
+
+
+def failure_reason(error: Exception) -> str:
+    """Return the reason, in one word, for the condition of a resource whose reconcile failed."""
+    if isinstance(error, ClusterUnreachableError):
+        return error.reason
+    if isinstance(error, BrokerError):
+        return "Unreachable" if error.unreachable else "Refused"
+    return "Failed"
 
 
 class ClusterFinder:
