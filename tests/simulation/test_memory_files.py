@@ -12,6 +12,11 @@ from headrace_simulation.memory_files import SECTOR_BYTES, MemoryFile, MemoryFil
 SECTOR = SECTOR_BYTES
 
 
+@pytest.fixture
+def disk() -> MemoryFiles:
+    return MemoryFiles()
+
+
 def survivors(disk: MemoryFiles) -> dict[str, bytes]:
     """Every file after a power failure that takes what it may."""
     lost = disk.after_power_loss(lambda *_: False, names_synced=True)
