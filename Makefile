@@ -5,11 +5,11 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 CONSTRAINTS := constraints.txt
-INTERPRETED := PYTHONPATH=raftlog:broker:client:operator:pipeline PYTHONDONTWRITEBYTECODE=1
+INTERPRETED := PYTHONPATH=raftlog:broker:client:operator:pipeline:simulation:sparkdriver PYTHONDONTWRITEBYTECODE=1
 PIPELINE := $(shell find pipeline -type f ! -path '*/__pycache__/*' -o -type d ! -name __pycache__)
 PROTOS := $(shell find protos -mindepth 1 -type f ! -path '*/__pycache__/*' -o -type d ! -name __pycache__)
 # All that is installed: the page's files too.
-SOURCES := $(shell find raftlog broker client operator -type f ! -path '*/__pycache__/*' ! -name '*.md' ! -name Dockerfile -o -type d ! -name __pycache__)
+SOURCES := $(shell find raftlog broker client operator sparkdriver -type f ! -path '*/__pycache__/*' ! -name '*.md' ! -name Dockerfile -o -type d ! -name __pycache__)
 
 NODES ?= 3
 TEST_JOBS ?= 2
@@ -47,12 +47,12 @@ $(VENV)/stamp-protos: $(VENV)/stamp-build $(PROTOS)
 	@touch $@
 
 $(VENV)/stamp-install: $(VENV)/stamp-protos hatch_build.py LICENSE README.md $(SOURCES)
-	$(PIP) install --no-build-isolation -c $(CONSTRAINTS) . ./client
+	$(PIP) install --no-build-isolation -c $(CONSTRAINTS) ./sparkdriver . ./client
 	@$(BIN)/headrace version
 	@touch $@
 
 $(VENV)/stamp-tools: $(VENV)/stamp-build
-	$(BIN)/python -c 'import tomllib; extras = tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"]; print(*extras["test"], *extras["dev"], *extras["operator"], sep="\n")' > $(VENV)/tool-requires.txt
+	$(BIN)/python -c 'import tomllib; extras = tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"]; print(*[each for name in ("test", "dev", "operator") for each in extras[name] if not each.startswith("headrace-")], sep="\n")' > $(VENV)/tool-requires.txt
 	$(PIP) install -c $(CONSTRAINTS) -r $(VENV)/tool-requires.txt
 	@touch $@
 
@@ -81,8 +81,8 @@ build: $(VENV)/stamp-install ## compile and install into .venv what has changed
 protos: $(VENV)/stamp-protos ## generate the protobuf code and install it into .venv, when it has changed
 
 .PHONY: wheel
-wheel: $(VENV)/stamp-build ## wheels of broker, protos, client and pipeline in dist/
-	$(PIP) wheel --no-build-isolation --no-deps -w dist . ./protos ./client ./pipeline
+wheel: $(VENV)/stamp-build ## wheels of all distributions in dist/
+	$(PIP) wheel --no-build-isolation --no-deps -w dist . ./protos ./client ./pipeline ./sparkdriver
 
 # --- running ---------------------------------------------------------------------------------
 
@@ -96,7 +96,7 @@ run: $(VENV)/stamp-install ## start a cluster on this machine and show it; Ctrl-
 lint: $(VENV)/stamp-tools $(VENV)/stamp-install $(VENV)/stamp-spark ## ruff, mypy strict, import contracts, Dockerfiles
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/mypy raftlog broker client operator pipeline tests e2e bench conformance hatch_build.py protos/hatch_build.py
+	$(BIN)/mypy raftlog broker client operator pipeline simulation sparkdriver tests e2e bench conformance hatch_build.py protos/hatch_build.py
 	$(INTERPRETED) $(BIN)/lint-imports
 	$(BIN)/hadolint broker/Dockerfile operator/Dockerfile pipeline/Dockerfile
 
@@ -142,21 +142,24 @@ helm: $(VENV)/stamp-tools $(HELM)/stamp ## Helm 3, Helm 4 and kubectl, below bui
 chart: $(VENV)/stamp-tools $(HELM)/stamp ## lint the chart, render it with both Helms, check what comes out
 	HEADRACE_HELM=$(HELM) $(INTERPRETED) $(BIN)/python -m pytest tests/operator/chart
 
+# Beside the installed package, and in no wheel.
+SIMULATION := PYTHONPATH=simulation $(BIN)/python
+
 .PHONY: sim
 sim: $(VENV)/stamp-install ## SEEDS runs of the simulator, or SEED=n with its trace
-	$(BIN)/python -m headrace_raftlog.simulator $(if $(SEED),--seed $(SEED) --trace,--seeds 0:$(SEEDS))
+	$(SIMULATION) -m headrace_simulation.simulator $(if $(SEED),--seed $(SEED) --trace,--seeds 0:$(SEEDS))
 
 .PHONY: sim-long
 sim-long: $(VENV)/stamp-install ## LONG_SEEDS runs of the simulator, or SEEDS=first:last
-	$(BIN)/python -m headrace_raftlog.simulator --seeds $(if $(findstring :,$(SEEDS)),$(SEEDS),0:$(LONG_SEEDS))
+	$(SIMULATION) -m headrace_simulation.simulator --seeds $(if $(findstring :,$(SEEDS)),$(SEEDS),0:$(LONG_SEEDS))
 
 .PHONY: crash
 crash: $(VENV)/stamp-install ## crash the log at every call of every workload, twice, within a bound
-	$(BIN)/python -m headrace_raftlog.crash_explorer --seed 0:$(CRASH_SEEDS) --states $(CRASH_STATES)
+	$(SIMULATION) -m headrace_simulation.crash_explorer --seed 0:$(CRASH_SEEDS) --states $(CRASH_STATES)
 
 .PHONY: crash-long
 crash-long: $(VENV)/stamp-install ## the same without a bound, with more seeds, samples and second crashes
-	$(BIN)/python -m headrace_raftlog.crash_explorer --seed 0:$(LONG_CRASH_SEEDS) --samples 200 --nested 20
+	$(SIMULATION) -m headrace_simulation.crash_explorer --seed 0:$(LONG_CRASH_SEEDS) --samples 200 --nested 20
 
 # Client libraries leave the socket to a killed node to the garbage collector; that is theirs.
 E2E := $(BIN)/python -m pytest e2e -W "default:unclosed <socket:ResourceWarning" -n $(TEST_JOBS) --dist loadfile
@@ -268,4 +271,4 @@ rooms: $(VENV)/stamp-tools ## the packages of the product, their sizes, and impo
 .PHONY: clean
 clean: ## remove what was built; ./data stays
 	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
-	find protos raftlog broker client operator pipeline tests e2e bench conformance -name __pycache__ -type d -prune -exec rm -rf {} +
+	find protos raftlog broker client operator pipeline simulation sparkdriver tests e2e bench conformance -name __pycache__ -type d -prune -exec rm -rf {} +

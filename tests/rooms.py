@@ -27,6 +27,8 @@ PACKAGES: Final = {
     "headrace_client": "client",
     "headrace_operator": "operator",
     "headrace_pipeline": "pipeline",
+    "headrace_simulation": "simulation",
+    "headrace_sparkdriver": "sparkdriver",
 }
 
 

@@ -18,7 +18,9 @@ from headrace_broker.model import build_info
 ROOT = Path(__file__).resolve().parent.parent
 OWN_PACKAGES = frozenset({"headrace_raftlog", "headrace_broker"})
 # Made here, so no version of them is chosen.
-OWN_DISTRIBUTIONS = frozenset({"headrace-client", "headrace-pipeline", "headrace-protos"})
+OWN_DISTRIBUTIONS = frozenset(
+    {"headrace-client", "headrace-pipeline", "headrace-protos", "headrace-sparkdriver"}
+)
 # What an isolated build knows the types of, besides the standard library.
 TYPED_PACKAGES = frozenset({"librt", "mypy_extensions"})
 
@@ -122,6 +124,15 @@ def test_the_installed_package_is_compiled_unless_told_otherwise() -> None:
     installed = "site-packages" in Path(str(build_info.__file__)).parts
     pure = bool(os.environ.get("HEADRACE_NO_COMPILE"))
     assert build_info.compiled() is (installed and not pure)
+
+
+def test_no_wheel_holds_the_tools_that_test_the_log() -> None:
+    wheels = [project_table()["tool"]["hatch"]["build"]["targets"]["wheel"]]
+    for folder in ("client", "pipeline", "protos", "sparkdriver"):
+        table = tomllib.loads((ROOT / folder / "pyproject.toml").read_text(encoding="utf-8"))
+        wheels.append(table["tool"]["hatch"]["build"]["targets"]["wheel"])
+    assert "headrace_raftlog" in str(wheels)
+    assert "simulation" not in str(wheels)
 
 
 def test_every_dependency_has_a_lower_bound_and_a_reason() -> None:

@@ -29,7 +29,7 @@ def test_a_circle_is_found_over_others_and_once() -> None:
     assert rooms.circles_of(uses) == [["a", "b", "c"], ["f", "g"]]
 
 
-def test_the_graph_has_imports_for_type_checking_and_all_five_packages(graph) -> None:
+def test_the_graph_has_imports_for_type_checking_and_all_seven_packages(graph) -> None:
     assert graph.direct_import_exists(
         importer="headrace_broker.runtime.broker_port",
         imported="headrace_broker.runtime.security.authenticator",

@@ -18,6 +18,8 @@ FOLDERS = (
     "client",
     "operator",
     "pipeline",
+    "simulation",
+    "sparkdriver",
     "tests",
     "e2e",
     "bench",
@@ -120,7 +122,9 @@ def test_module_names_say_what_is_inside() -> None:
     assert [relative(p) for p in project_modules() if p.stem in FORBIDDEN_NAMES] == []
 
 
-@pytest.mark.parametrize("folder", ["tests", "operator", "raftlog", "broker", "pipeline"])
+@pytest.mark.parametrize(
+    "folder", ["tests", "operator", "raftlog", "broker", "pipeline", "simulation", "sparkdriver"]
+)
 def test_no_init_file_shadows_the_standard_library_or_makes_tests_a_package(folder: str) -> None:
     """A component folder is a source root; `operator/__init__.py` would hide the real operator."""
     pattern = "**/__init__.py" if folder == "tests" else "__init__.py"

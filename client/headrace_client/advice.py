@@ -5,19 +5,20 @@ The broker does not follow it; it keeps it for those who do, until it lapses.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
-import grpc
-
 from headrace_client.limits import ADVICE_ITEMS_MAX
-from headrace_client.link import Link
+from headrace_client.message_value import read_value
+from headrace_client.service_calls import ServiceCalls
 from headrace_protos.broker.v1 import advice_pb2 as pb
 from headrace_protos.broker.v1.advice_pb2_grpc import AdviceStub
 
 if TYPE_CHECKING:
     from headrace_protos.broker.v1.advice_pb2_grpc import AdviceAsyncStub
+else:
+    AdviceAsyncStub = Any  # it exists in the types alone
 
 CONSUMERS: Final = "consumers"
 PREFETCH: Final = "prefetch"
@@ -64,21 +65,13 @@ class AdviceItem:
     given_ms: int = 0
 
 
-class Advice:
+class Advice(ServiceCalls[AdviceAsyncStub]):
     """Gives, tells and takes back advice; `Client.advice`. Everything raises HeadraceError.
 
     Giving it and taking it back needs the tag `policymaker` and a permission in the vhost.
     """
 
-    def __init__(self, link: Link, vhost: str) -> None:
-        self._link = link
-        self._vhost = vhost
-
-    async def _call(self, pick: Callable[[AdviceAsyncStub], Any], request: Any) -> Any:
-        def method(channel: grpc.aio.Channel) -> Any:
-            return pick(AdviceStub(channel))
-
-        return await self._link.call(method, request)
+    _service = AdviceStub
 
     async def put(self, items: Iterable[AdviceItem]) -> None:
         """Give advice, in place of what the same user has given about the same things.
@@ -130,7 +123,7 @@ class Advice:
             How many pieces there were.
         """
         request = pb.DeleteAdviceRequest(
-            vhost=self._vhost if vhost is None else vhost,
+            vhost=self._where(vhost),
             queue=queue,
             kind=_number(kind) if kind else pb.ADVICE_KIND_UNSPECIFIED,
             author=author,
@@ -162,15 +155,4 @@ def _item(item: AdviceItem) -> pb.AdviceItem:
 
 def _read(item: pb.AdviceItem) -> AdviceItem:
     """Return advice; of a kind that this version does not know, its number."""
-    return AdviceItem(
-        vhost=item.vhost,
-        queue=item.queue,
-        kind=_KINDS.get(item.kind, str(item.kind)),
-        value=item.value,
-        current=item.current,
-        reason=item.reason,
-        valid_until_ms=item.valid_until_ms,
-        figures=dict(item.figures),
-        author=item.author,
-        given_ms=item.given_ms,
-    )
+    return read_value(AdviceItem, item, kind=_KINDS.get(item.kind, str(item.kind)))

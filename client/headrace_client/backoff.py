@@ -1,4 +1,4 @@
-"""Backoff between attempts: longer each time, within bounds, with jitter."""
+"""Backoff before the next attempt: longer each time, within bounds, with jitter."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ from headrace_protos.broker.v1.message_pb2 import Message
 
 
 class Confirm:
-    """Confirm of a published message."""
+    """Publisher confirm of a message."""
 
     def __init__(self, thread: LoopThread, inner: confirms.Confirm) -> None:
         self._thread = thread
@@ -43,7 +43,7 @@ class Confirm:
 
     @property
     def error(self) -> HeadraceError | None:
-        """Error of a message that is not safe; None while that is unknown."""
+        """Error of a message that is not safe; None as long as that is not known."""
         return self._inner.error
 
     def wait(self) -> None:
@@ -154,7 +154,7 @@ class Publisher:
 
     @property
     def stopped_by(self) -> publishers.Stop | None:
-        """Limit that stops the publisher."""
+        """Reason that holds the publisher back."""
         return self._inner.stopped_by
 
     @property
@@ -169,7 +169,7 @@ class Publisher:
 
 
 class Settlement:
-    """Settlement of a delivery; waiting for it is optional."""
+    """Settlement of a delivery; it need not be waited for."""
 
     def __init__(self, thread: LoopThread, outcome: Callable[[], deliveries.Settlement]) -> None:
         self._thread = thread

@@ -1,4 +1,4 @@
-"""Confirm of a published message."""
+"""Publisher confirm of a message."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Confirm:
 
     @property
     def error(self) -> HeadraceError | None:
-        """Error of a message that is not safe; None while that is unknown."""
+        """Error of a message that is not safe; None as long as that is not known."""
         self._seen = self._seen or self._error is not None
         return self._error
 

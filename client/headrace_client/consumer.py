@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Mapping
-from types import TracebackType
 from typing import Any, NamedTuple
 
 import grpc
@@ -149,12 +148,7 @@ class Consumer:
     async def __aenter__(self) -> Consumer:
         return await self.open()
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.close()
 
     async def close(self, timeout_s: float = CALL_SECONDS) -> None:

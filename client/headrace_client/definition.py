@@ -9,7 +9,7 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class QueueCounts:
-    """Message counts of a queue.
+    """Counts of a queue.
 
     Attributes:
         oldest_ms: Unix time at which the oldest waiting message arrived, 0 without one.
@@ -27,7 +27,7 @@ class QueueCounts:
 
 @dataclass(frozen=True, slots=True)
 class QueueFlowState:
-    """Rates of a queue, messages per second, over the last 10 s.
+    """Flow state of a queue; rates are messages per second, over the last 10 s.
 
     Attributes:
         saturated: it withholds confirms until it has drained.
@@ -51,7 +51,7 @@ class QueueFlowState:
 
 @dataclass(frozen=True, slots=True)
 class DeclaredQueue:
-    """Result of a queue's declaration.
+    """Result of declaring a queue.
 
     Attributes:
         created: it was not there before.
@@ -98,7 +98,7 @@ class Queue:
 
 @dataclass(frozen=True, slots=True)
 class DeletedQueue:
-    """Result of a queue's deletion.
+    """Result of deleting a queue.
 
     Attributes:
         deleted: it was there.

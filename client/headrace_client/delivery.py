@@ -62,7 +62,7 @@ class Settlement:
 
 
 class Settler(Protocol):
-    """Settler of a delivery: its consumer."""
+    """The consumer that settles a delivery."""
 
     def settle(self, delivery: Delivery, outcome: Outcome) -> Settlement:
         """Take an outcome."""

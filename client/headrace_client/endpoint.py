@@ -22,7 +22,7 @@ PORT_MAX: Final = 65_535
 
 
 class Tls(NamedTuple):
-    """TLS settings: authorities for nodes, and the client's certificate.
+    """Certificates of the nodes and of this client.
 
     Attributes:
         ca_file: PEM of the authorities that nodes' certificates are checked against; None for those

@@ -1,4 +1,4 @@
-"""Errors, as a hierarchy made of the broker's google.rpc details."""
+"""Errors of the client, made of the broker's google.rpc details."""
 
 from __future__ import annotations
 

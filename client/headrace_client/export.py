@@ -6,21 +6,22 @@ columns that Arrow can use as they are; nothing here needs Arrow.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-import grpc
-
 from headrace_client.export_stream import Block, Columns, ReadStream, Wanted
 from headrace_client.limits import CALL_SECONDS
-from headrace_client.link import Link
+from headrace_client.message_value import read_value
+from headrace_client.service_calls import ServiceCalls
 from headrace_protos.broker.v1 import export_pb2 as pb
 from headrace_protos.broker.v1.export_pb2_grpc import ExportStub
 
 if TYPE_CHECKING:
     from headrace_protos.broker.v1.export_pb2_grpc import ExportAsyncStub
+else:
+    ExportAsyncStub = Any  # it exists in the types alone
 
 ARCHIVE: Final = "archive"
 
@@ -36,7 +37,7 @@ LOGS: Final[Mapping[str, pb.ExportLog.ValueType]] = MappingProxyType(
 
 
 class Shard(NamedTuple):
-    """Readable part of a shard.
+    """Readable range of a part of a log.
 
     Attributes:
         name: the same for ever.
@@ -103,21 +104,13 @@ class Groups(NamedTuple):
     missing_nodes: tuple[str, ...] = ()
 
 
-class Export:
+class Export(ServiceCalls[ExportAsyncStub]):
     """Reads logs; `Client.export`. `log` is one of `LOGS`. Telemetry needs the tag `monitoring`.
 
     Everything raises HeadraceError.
     """
 
-    def __init__(self, link: Link, vhost: str) -> None:
-        self._link = link
-        self._vhost = vhost
-
-    async def _call(self, pick: Callable[[ExportAsyncStub], Any], request: Any) -> Any:
-        def method(channel: grpc.aio.Channel) -> Any:
-            return pick(ExportStub(channel))
-
-        return await self._link.call(method, request)
+    _service = ExportStub
 
     async def shards(self, log: str, vhost: str = "", queue: str = "") -> Shards:
         """Say what can be read.
@@ -239,32 +232,11 @@ def _name(log: str, shard: str, group: str) -> pb.ExportGroupName:
 
 
 def _shard(each: pb.ExportShard) -> Shard:
-    return Shard(
-        each.shard,
-        each.incarnation,
-        each.first_index,
-        each.next_index,
-        each.octets,
-        each.first_ms,
-        each.last_ms,
-        each.node,
-        each.address,
-        each.vhost,
-        each.queue,
-    )
+    return read_value(Shard, each, name=each.shard)
 
 
 def _group(each: pb.ExportGroup) -> Group:
-    return Group(
-        each.shard,
-        each.group,
-        each.epoch,
-        each.committed,
-        each.committed_ms,
-        each.incarnation,
-        each.first_index,
-        each.next_index,
-    )
+    return read_value(Group, each, name=each.group)
 
 
 __all__ = ["ARCHIVE", "LOGS", "Block", "Columns", "Export", "Group", "Groups", "Shard", "Shards"]

@@ -64,7 +64,7 @@ class Block(NamedTuple):
 
 
 class Wanted(NamedTuple):
-    """Range to be read; see `Export.read`."""
+    """A read; see `Export.read`."""
 
     log: pb.ExportLog.ValueType
     shard: str

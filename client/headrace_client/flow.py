@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -17,36 +16,27 @@ from headrace_client.flow_value import (
     Limit,
     Top,
     read_alarm,
-    read_change,
-    read_connection,
-    read_explanation,
     read_limit,
-    read_queue,
 )
-from headrace_client.link import Link
+from headrace_client.message_value import read_value
+from headrace_client.service_calls import ServiceCalls
 from headrace_client.watch import Watch
 from headrace_protos.broker.v1 import flow_pb2 as pb
 from headrace_protos.broker.v1.flow_pb2_grpc import FlowStub
 
 if TYPE_CHECKING:
     from headrace_protos.broker.v1.flow_pb2_grpc import FlowAsyncStub
+else:
+    FlowAsyncStub = Any  # it exists in the types alone
 
 
-class Flow:
+class Flow(ServiceCalls[FlowAsyncStub]):
     """Flow control; `Client.flow`. For users with a tag, as `management`.
 
     Everything raises HeadraceError.
     """
 
-    def __init__(self, link: Link, vhost: str) -> None:
-        self._link = link
-        self._vhost = vhost
-
-    async def _call(self, pick: Callable[[FlowAsyncStub], Any], request: Any) -> Any:
-        def method(channel: grpc.aio.Channel) -> Any:
-            return pick(FlowStub(channel))
-
-        return await self._link.call(method, request)
+    _service = FlowStub
 
     async def why(
         self,
@@ -66,7 +56,7 @@ class Flow:
         """
         if sum(map(bool, (name, connection, queue))) != 1:
             raise ValueError("name, connection, queue: exactly one of them must be given")
-        where = "" if connection else self._vhost if vhost is None else vhost
+        where = "" if connection else self._where(vhost)
         request = pb.WhyRequest(vhost=where)
         if connection:
             request.connection = connection
@@ -74,18 +64,13 @@ class Flow:
             request.queue = queue
         else:
             request.name = name
-        return read_explanation(await self._call(lambda stub: stub.Why, request))
+        return read_value(Explanation, await self._call(lambda stub: stub.Why, request))
 
     async def top(self, *, connections: int = 0, queues: int = 0) -> Top:
         """List the most stopped publishers and their limits; at most so many, 0 for some 50."""
         request = pb.TopRequest(connections=connections, queues=queues)
         answer = await self._call(lambda stub: stub.Top, request)
-        return Top(
-            tuple(map(read_connection, answer.connections)),
-            tuple(map(read_queue, answer.queues)),
-            tuple(answer.missing_nodes),
-            answer.left_out,
-        )
+        return read_value(Top, answer)
 
     # Watches
 
@@ -119,7 +104,7 @@ class Flow:
             self._link,
             "watch of flow control",
             call,
-            read=lambda answer: map(read_change, answer.changes),
+            read=lambda answer: (read_value(FlowChange, each) for each in answer.changes),
             is_over=lambda change: change.state == RUNNING,
             ended=lambda change: replace(change, state=RUNNING, limit="", text="", causes=()),
             same=lambda one, other: one.mark == other.mark,

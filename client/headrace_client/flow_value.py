@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from headrace_client.message_value import read_value
 from headrace_protos.broker.v1 import flow_pb2 as pb
 
 RUNNING: Final = "running"
@@ -28,7 +29,7 @@ class Windows:
 
 @dataclass(frozen=True, slots=True)
 class Cause:
-    """Origin of a queue's load.
+    """An account that has brought a queue its load.
 
     Attributes:
         kind: "connection", "stream", "expiry", "dead-letters", ...
@@ -150,7 +151,7 @@ class Explanation:
 
 @dataclass(frozen=True, slots=True)
 class Top:
-    """Most stopped publishers, and the limits that stop them.
+    """The most stopped connections, and the queues that stop them.
 
     Attributes:
         missing_nodes: that did not answer.
@@ -185,7 +186,7 @@ class FlowChange:
 
     @property
     def key(self) -> tuple[str, ...]:
-        """Key of the changed state."""
+        """Identity of the connection or queue that changed."""
         if self.connection is not None:
             return ("connection", self.connection.id)
         assert self.queue is not None, "a change is of a connection or of a queue"
@@ -193,7 +194,7 @@ class FlowChange:
 
     @property
     def mark(self) -> tuple[str, ...]:
-        """Identity of the state without its figures: another mark is another state."""
+        """Fields that make it another state; figures do not."""
         return (self.state, self.limit, self.causes[0].account if self.causes else "")
 
 
@@ -225,7 +226,7 @@ class Alarm:
 
     @property
     def key(self) -> tuple[str, ...]:
-        """Key of the resource."""
+        """Identity of the resource."""
         return (self.node, self.kind)
 
 
@@ -249,83 +250,21 @@ class Limit:
     source: str
 
 
-def read_windows(windows: pb.Windows) -> Windows:
-    """Return figures."""
-    return Windows(windows.last_1s, windows.last_10s, windows.last_60s)
-
-
-def read_cause(cause: pb.Cause) -> Cause:
-    """Return a cause."""
-    return Cause(*(getattr(cause, name) for name in Cause.__slots__))
-
-
-def read_connection(row: pb.StoppedConnection) -> StoppedConnection:
-    """Return a connection."""
-    found = {name: getattr(row, name) for name in StoppedConnection.__slots__}
-    found["stopped"] = read_windows(row.stopped)
-    return StoppedConnection(**found)
-
-
-def read_queue(row: pb.StoppingQueue) -> StoppingQueue:
-    """Return a queue."""
-    found = {name: getattr(row, name) for name in StoppingQueue.__slots__}
-    for name in ("arrived", "delivered", "settled"):
-        found[name] = read_windows(found[name])
-    return StoppingQueue(**found)
-
-
-def read_explanation(answer: pb.WhyResponse) -> Explanation:
-    """Return why something is slow."""
-    found = {name: getattr(answer, name) for name in Explanation.__slots__}
-    by_limit = answer.stopped_by_limit
-    found["stopped"] = read_windows(answer.stopped)
-    found["stopped_by_limit"] = {name: read_windows(by_limit[name]) for name in by_limit}
-    found["causes"] = tuple(map(read_cause, answer.causes))
-    found["held"] = tuple(map(read_connection, answer.held))
-    found["missing_nodes"] = tuple(answer.missing_nodes)
-    return Explanation(**found)
-
-
-def read_change(change: pb.FlowChange) -> FlowChange:
-    """Return a change."""
-    kind = change.WhichOneof("subject")
-    return FlowChange(
-        connection=read_connection(change.connection) if kind == "connection" else None,
-        queue=read_queue(change.queue) if kind == "queue" else None,
-        state=change.state,
-        limit=change.limit,
-        text=change.text,
-        causes=tuple(map(read_cause, change.causes)),
-    )
-
-
 def read_alarm(alarm: pb.Alarm) -> Alarm:
     """Return an alarm; of a kind or stage that this version does not know, its number."""
-    return Alarm(
-        node=alarm.node,
+    return read_value(
+        Alarm,
+        alarm,
         kind=_KINDS.get(alarm.kind, str(alarm.kind)),
         stage=_STAGES.get(alarm.stage, str(alarm.stage)),
-        since_ms=alarm.since_ms,
-        used_octets=alarm.used_octets,
-        total_octets=alarm.total_octets,
-        free_octets=alarm.free_octets,
-        mark_octets=alarm.mark_octets,
-        reason=alarm.reason,
     )
 
 
 def read_limit(limit: pb.Limit) -> Limit:
     """Return a limit."""
-    return Limit(
-        name=limit.name,
-        value=_read_value(limit.value),
-        otherwise=_read_value(limit.otherwise),
-        unit=limit.unit,
-        description=limit.description,
-        rule=limit.rule,
-        source=limit.source,
-    )
+    value, otherwise = _read_number(limit.value), _read_number(limit.otherwise)
+    return read_value(Limit, limit, value=value, otherwise=otherwise)
 
 
-def _read_value(value: pb.LimitValue) -> int | float:
+def _read_number(value: pb.LimitValue) -> int | float:
     return value.fraction if value.WhichOneof("kind") == "fraction" else value.number

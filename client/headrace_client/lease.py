@@ -7,11 +7,9 @@ group's epoch may read them, as often as needed, and one call settles them all.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Any, Final
-
-import grpc
 
 from headrace_client.error import (
     BrokerFaultError,
@@ -33,16 +31,19 @@ from headrace_client.lease_value import (
 )
 from headrace_client.limits import CALL_SECONDS, LEASE_CHUNK_BYTES
 from headrace_client.link import Attempts, Link, is_passing
+from headrace_client.service_calls import ServiceCalls
 from headrace_protos.broker.v1 import lease_pb2 as pb
 from headrace_protos.broker.v1.lease_pb2_grpc import LeaseStub
 
 if TYPE_CHECKING:
     from headrace_protos.broker.v1.lease_pb2_grpc import LeaseAsyncStub
+else:
+    LeaseAsyncStub = Any  # it exists in the types alone
 
 TOO_MANY_FETCHES: Final = "TOO_MANY_FETCHES"  # reason of a node through which enough is read
 
 
-class LeaseGroup:
+class LeaseGroup(ServiceCalls[LeaseAsyncStub]):
     """A group of a queue; made by `Client.lease_group`. Nothing is asked until a method is called.
 
     All calls may be repeated, and are repeated at another node where one does not answer. They
@@ -62,8 +63,10 @@ class LeaseGroup:
         epoch: likewise.
     """
 
+    _service = LeaseStub
+
     def __init__(self, link: Link, vhost: str, queue: str, group: str, epoch: int = 0) -> None:
-        self._link = link
+        super().__init__(link, vhost)
         self._name = pb.GroupName(vhost=vhost, queue=queue, group=group)
         self.epoch = epoch
 
@@ -228,17 +231,6 @@ class LeaseGroup:
         if not self.epoch:
             raise ValueError("epoch: the group must be opened first, or an epoch be given")
         return self.epoch
-
-    async def _call(
-        self,
-        pick: Callable[[LeaseAsyncStub], Any],
-        request: Any,
-        timeout_s: float = CALL_SECONDS,
-    ) -> Any:
-        def method(channel: grpc.aio.Channel) -> Any:
-            return pick(LeaseStub(channel))
-
-        return await self._link.call(method, request, timeout_s)
 
 
 async def _fetched(

@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from headrace_client.message import Properties
+from headrace_client.message_value import read_value
 from headrace_protos.broker.v1 import lease_pb2 as pb
 
 HELD: Final = "held"
@@ -69,7 +70,7 @@ class GroupState:
 
 @dataclass(frozen=True, slots=True)
 class Leased:
-    """Content of a lease.
+    """Contents of a lease.
 
     Attributes:
         lease: its number.
@@ -88,7 +89,7 @@ class Leased:
 
 @dataclass(frozen=True, slots=True)
 class SettledLeases:
-    """Settled leases.
+    """Result of settling leases.
 
     Attributes:
         messages: that this step of the group has settled, also when it is repeated.
@@ -144,38 +145,28 @@ class LeaseChunk:
 
 
 def read_group(group: pb.LeaseGroup) -> GroupState:
-    """Return a group as it was told."""
-    return GroupState(
-        group.name,
-        group.epoch,
-        group.next_lease,
-        group.settled,
-        _time(group.deadline_ms) if group.deadline_ms else None,
-        tuple(map(read_lease, group.leases)),
+    """Return a group."""
+    deadline = _time(group.deadline_ms) if group.deadline_ms else None
+    return read_value(
+        GroupState, group, deadline=deadline, leases=tuple(map(_read_lease, group.leases))
     )
 
 
-def read_lease(lease: pb.LeaseState) -> LeaseState:
-    """Return a lease as it was told."""
-    return LeaseState(
-        lease.lease,
-        _STATES.get(lease.state, EXPIRED),  # one of a newer broker: whatever it is, it is not held
-        lease.messages,
-        lease.octets,
-        tuple((ids.first, ids.last) for ids in lease.message_ids),
-    )
+def _read_lease(lease: pb.LeaseState) -> LeaseState:
+    state = _STATES.get(lease.state, EXPIRED)  # one of a newer broker: in any case not held
+    ids = tuple((each.first, each.last) for each in lease.message_ids)
+    return read_value(LeaseState, lease, state=state, message_ids=ids)
 
 
 def read_leased(answer: pb.LeaseResponse) -> Leased:
     """Return the content of a lease."""
-    group = read_group(answer.group)
-    return Leased(answer.lease, answer.messages, answer.octets, answer.messages_ready, group)
+    return read_value(Leased, answer, group=read_group(answer.group))
 
 
 def read_settled(answer: pb.SettleLeasesResponse) -> SettledLeases:
     """Return the settled leases."""
-    gone = tuple(map(read_lease, answer.gone))
-    return SettledLeases(answer.messages, answer.expired, gone, read_group(answer.group))
+    gone = tuple(map(_read_lease, answer.gone))
+    return read_value(SettledLeases, answer, gone=gone, group=read_group(answer.group))
 
 
 def read_chunk(answer: pb.FetchLeaseResponse) -> LeaseChunk:
@@ -184,7 +175,7 @@ def read_chunk(answer: pb.FetchLeaseResponse) -> LeaseChunk:
 
 
 def _message(row: pb.LeasedMessage) -> LeasedMessage:
-    return LeasedMessage(
+    return LeasedMessage(  # field by field: `read_value` would take longer for each message
         row.message_id,
         _time(row.enqueued_ms),
         row.acquired_count,

@@ -1,4 +1,4 @@
-"""Messages for publishing, and the properties that messages carry."""
+"""Messages and their properties."""
 
 from __future__ import annotations
 

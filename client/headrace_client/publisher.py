@@ -41,7 +41,7 @@ SEQUENCE_MAX: Final = (1 << 62) - 1
 
 
 class Stop(NamedTuple):
-    """Limit that stops a publisher.
+    """Reason that holds a publisher back.
 
     Attributes:
         limit: its name, as in `headrace flow limits`.

@@ -1,4 +1,4 @@
-"""Settles of a consumer that the broker has not been told yet; no I/O."""
+"""Settles of a consumer that were not sent yet; no I/O."""
 
 from __future__ import annotations
 

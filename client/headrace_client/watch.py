@@ -7,7 +7,6 @@ import contextlib
 import logging
 from collections import deque
 from collections.abc import Callable, Iterable
-from types import TracebackType
 from typing import Any, Generic, Protocol, TypeVar
 
 import grpc
@@ -92,12 +91,7 @@ class Watch(Generic[S]):
     async def __aenter__(self) -> Watch[S]:
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:
@@ -107,7 +101,7 @@ class Watch(Generic[S]):
 
     @property
     def current(self) -> tuple[S, ...]:
-        """Reported states that are not over."""
+        """States that were told and are not over."""
         return tuple(self._told.values())
 
     def __aiter__(self) -> Watch[S]:

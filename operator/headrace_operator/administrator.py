@@ -24,12 +24,6 @@ class Administrators:
     async def ask(self, key: Key, api: BrokerApi, closely: bool, formed: bool) -> Answers | None:
         """Ask brokers for their state, and make them accept the log-in.
 
-        Args:
-            key: which cluster.
-            api: of its brokers.
-            closely: as in `observing.ask`.
-            formed: likewise.
-
         Raises:
             BrokerError: one answers, and refuses.
         """

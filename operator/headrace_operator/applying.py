@@ -1,4 +1,4 @@
-"""Application of a cluster's objects: kept Secrets, manifests, growing volumes."""
+"""Apply the objects of a cluster: Secrets that are kept, manifests, volumes that grow."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ MONITORING: Final = "monitoring.coreos.com/"
 
 
 class Applied(NamedTuple):
-    """Result of applying a cluster's objects.
+    """Result of applying the objects of a cluster.
 
     Attributes:
         certificates: of the operator's authority.
@@ -49,7 +49,10 @@ class Applied(NamedTuple):
 
 
 class Applier:
-    """Applies the objects of clusters; unchanged objects are not applied again at once."""
+    """Applies what clusters are made of; what has been applied is not applied again at once.
+
+    Calls raise KubeError where the API server refuses or does not answer.
+    """
 
     def __init__(self, operator: Operator) -> None:
         self._operator = operator
@@ -66,11 +69,7 @@ class Applier:
         return self._refused.get(key, "")
 
     async def secrets(self, cluster: Cluster) -> Applied:
-        """Have the Secrets be there that a cluster needs.
-
-        Raises:
-            KubeError: the API server refuses, or does not answer.
-        """
+        """Have the Secrets be there that a cluster needs."""
         problem = await self._default_user(cluster)
         await self._join_secret(cluster)
         certificates: list[CertificateStatus] = []
@@ -134,9 +133,6 @@ class Applier:
         """Have everything else be as the spec says; return whether anything was applied.
 
         Drift is corrected when it is looked again.
-
-        Raises:
-            KubeError: the API server refuses, or does not answer.
         """
         wanted = cluster_manifests(cluster)
         digest = hashlib.sha256(msgspec.json.encode(wanted)).hexdigest()
@@ -154,11 +150,7 @@ class Applier:
         return True
 
     async def _apply(self, key: Key, manifest: Manifest) -> None:
-        """Apply a manifest; a monitor without its resource type is left out.
-
-        Raises:
-            KubeError: the API server refuses, or does not answer.
-        """
+        """Apply a manifest; a cluster does without a monitor that nobody would read."""
         try:
             await self._operator.kube.apply(manifest)
         except KubeError as error:

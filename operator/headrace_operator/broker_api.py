@@ -12,7 +12,7 @@ import aiohttp
 import msgspec
 
 from headrace_operator.answer import read_answer
-from headrace_operator.expected_error import ExpectedError
+from headrace_operator.expected_error import HttpError
 
 REQUEST_SECONDS: Final = 15.0  # until a node counts as not answering; it may wait for others
 FORGET_SECONDS: Final = 40.0  # likewise, when it waits for replicas to leave a node
@@ -21,7 +21,7 @@ AT_ONCE: Final = 8  # requests under way for one question about many queues
 
 
 class Endpoint(NamedTuple):
-    """Addresses of nodes, and credentials.
+    """Addresses of nodes, and the login for them.
 
     Attributes:
         urls: such as http://10.0.0.1:15672, in the order in which they are asked.
@@ -38,16 +38,8 @@ class Endpoint(NamedTuple):
     server_name: str = ""
 
 
-class BrokerError(ExpectedError):
-    """A node refused, or none answered.
-
-    Attributes:
-        status: of HTTP, 0 without an answer.
-    """
-
-    def __init__(self, status: int, message: str) -> None:
-        super().__init__(message)
-        self.status = status
+class BrokerError(HttpError):
+    """A node refused, or none answered."""
 
     @property
     def unreachable(self) -> bool:
@@ -63,6 +55,8 @@ class BrokerError(ExpectedError):
 class BrokerApi:
     """Talks to the nodes of one cluster: to the first of them that answers.
 
+    Calls raise BrokerError where it refuses, or none answers.
+
     Args:
         session: whose connections are used.
         endpoint: where the nodes are.
@@ -74,7 +68,7 @@ class BrokerApi:
 
     @property
     def login(self) -> tuple[str, str]:
-        """Credentials: name and password."""
+        """Name and password of the administrator that calls."""
         return self._endpoint.username, self._endpoint.password
 
     def logged_in(self, username: str, password: str) -> BrokerApi:
@@ -88,11 +82,7 @@ class BrokerApi:
         return BrokerApi(self._session, self._endpoint._replace(urls=urls))
 
     async def get(self, *parts: str) -> Any:
-        """Return the object at a path, None without one.
-
-        Raises:
-            BrokerError: it is refused, or no node answers.
-        """
+        """Return what is at a path, None when it is not there."""
         try:
             return await self.request("GET", path_of(*parts))
         except BrokerError as error:
@@ -101,36 +91,20 @@ class BrokerApi:
             raise
 
     async def rows(self, *parts: str) -> list[dict[str, Any]]:
-        """Return the rows of a listing.
-
-        Raises:
-            BrokerError: it is refused, or no node answers.
-        """
+        """Return the rows of a listing."""
         found: list[dict[str, Any]] = await self.request("GET", path_of(*parts)) or []
         return found
 
     async def put(self, body: Any, *parts: str) -> None:
-        """Set the object at a path.
-
-        Raises:
-            BrokerError: it is refused, or no node answers.
-        """
+        """Set what is at a path."""
         await self.request("PUT", path_of(*parts), body)
 
     async def post(self, body: Any, *parts: str) -> Any:
-        """Ask for something to be done.
-
-        Raises:
-            BrokerError: it is refused, or no node answers.
-        """
+        """Ask for something to be done."""
         return await self.request("POST", path_of(*parts), body)
 
     async def delete(self, *parts: str, query: str = "", seconds: float = REQUEST_SECONDS) -> Any:
-        """Delete the object at a path, if there is one.
-
-        Raises:
-            BrokerError: it is refused, or no node answers.
-        """
+        """Delete what is at a path, if it is there."""
         path = path_of(*parts) + (f"?{query}" if query else "")
         try:
             return await self.request("DELETE", path, seconds=seconds)
@@ -149,9 +123,6 @@ class BrokerApi:
             path: quoted, with its query.
             body: becomes JSON; None for none.
             seconds: how long a node may be silent.
-
-        Raises:
-            BrokerError: it is refused, or no node answers.
         """
         problem = "there is no node to ask"
         for url in self._endpoint.urls:

@@ -6,7 +6,7 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from headrace_operator.broker_api import BrokerApi
+from headrace_operator.broker_api import BrokerApi, BrokerError
 from headrace_operator.builders.cluster import Cluster
 from headrace_operator.connection import connect
 from headrace_operator.expected_error import ExpectedError
@@ -48,6 +48,15 @@ class ClusterUnreachableError(ExpectedError):
         self.reason = reason
 
 
+def failure_reason(error: Exception) -> str:
+    """Return the reason, in one word, for the condition of a resource whose reconcile failed."""
+    if isinstance(error, ClusterUnreachableError):
+        return error.reason
+    if isinstance(error, BrokerError):
+        return "Unreachable" if error.unreachable else "Refused"
+    return "Failed"
+
+
 class ClusterFinder:
     """Finds clusters; results are kept for a few seconds."""
 
@@ -57,10 +66,6 @@ class ClusterFinder:
 
     async def find(self, reference: dict[str, Any], namespace: str) -> FoundCluster:
         """Return the way to a cluster.
-
-        Args:
-            reference: the `clusterRef` of a resource.
-            namespace: of the resource.
 
         Raises:
             ClusterUnreachableError: no such cluster, or it may not be named, or is not founded.

@@ -21,12 +21,6 @@ async def keep_limits(
 
     Limits that somebody else has set, and the spec never named, stay as they are.
 
-    Args:
-        operator: what handlers need.
-        body: the BrokerCluster.
-        cluster: as the builders see it.
-        api: of its brokers.
-
     Raises:
         BrokerError: a node refuses one, or none answers.
         KubeError: the API server refuses, or does not answer.

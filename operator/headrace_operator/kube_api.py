@@ -17,7 +17,7 @@ import msgspec
 
 from headrace_operator.answer import read_answer
 from headrace_operator.builders.cluster import Manifest
-from headrace_operator.expected_error import ExpectedError
+from headrace_operator.expected_error import HttpError
 from headrace_operator.specs.kind import FIELD_MANAGER
 
 REQUEST_SECONDS: Final = 30.0  # until the API server counts as not answering
@@ -43,16 +43,8 @@ _MERGE: Final = "application/merge-patch+json"
 Login = Callable[[], kopf.ConnectionInfo | None]
 
 
-class KubeError(ExpectedError):
-    """The API server refused, or did not answer.
-
-    Attributes:
-        status: of HTTP, 0 without an answer.
-    """
-
-    def __init__(self, status: int, message: str) -> None:
-        super().__init__(message)
-        self.status = status
+class KubeError(HttpError):
+    """The API server refused, or did not answer."""
 
     @property
     def temporary(self) -> bool:
@@ -61,7 +53,7 @@ class KubeError(ExpectedError):
 
 
 class KubeApi:
-    """Talks to the API server.
+    """Talks to the API server; calls raise KubeError where it refuses or does not answer.
 
     Args:
         login: returns where it is and how to log in; asked again when it refuses that.
@@ -80,11 +72,7 @@ class KubeApi:
             self._session = None
 
     async def get(self, api_version: str, kind: str, namespace: str, name: str) -> Manifest | None:
-        """Return an object, None when it is not there.
-
-        Raises:
-            KubeError: it is refused, or there is no answer.
-        """
+        """Return an object, None when it is not there."""
         try:
             return await self._request("GET", object_path(api_version, kind, namespace, name))
         except KubeError as error:
@@ -103,11 +91,7 @@ class KubeApi:
     async def select(
         self, api_version: str, kind: str, namespace: str, labels: Mapping[str, str] | None = None
     ) -> list[Manifest]:
-        """Return the objects of a namespace that have labels.
-
-        Raises:
-            KubeError: it is refused, or there is no answer.
-        """
+        """Return the objects of a namespace that have labels."""
         path = object_path(api_version, kind, namespace)
         if labels:
             selector = ",".join(f"{key}={value}" for key, value in labels.items())
@@ -117,11 +101,7 @@ class KubeApi:
         return rows
 
     async def apply(self, manifest: Manifest) -> Manifest:
-        """Apply a manifest, and return the resulting object.
-
-        Raises:
-            KubeError: it is refused, or there is no answer.
-        """
+        """Have an object be as a manifest says, and return what it is then."""
         meta = manifest["metadata"]
         path = object_path(
             manifest["apiVersion"], manifest["kind"], meta["namespace"], meta["name"]
@@ -130,11 +110,7 @@ class KubeApi:
         return await self._request("PATCH", path, manifest, _APPLY) or {}
 
     async def merge(self, path: str, patch: Manifest) -> Manifest:
-        """Merge a patch into the object, or the part of it, that a path names.
-
-        Raises:
-            KubeError: it is refused, or there is no answer.
-        """
+        """Merge a patch into the object, or the part of it, that a path names."""
         path = f"{path}?fieldManager={FIELD_MANAGER}"
         return await self._request("PATCH", path, patch, _MERGE) or {}
 
@@ -157,9 +133,6 @@ class KubeApi:
             uid: of the object that is meant; another one of this name stays.
             propagation: what becomes of what it owns, "" for the default of its kind, which is to
                 stay where it is a Job. Foreground: it goes first.
-
-        Raises:
-            KubeError: it is refused, or there is no answer.
         """
         body: Manifest = {"preconditions": {"uid": uid}} if uid else {}
         if propagation:

@@ -1,4 +1,4 @@
-"""Common context of all handlers: the API server, connections to brokers, settings, the time."""
+"""Context of all handlers: the API server, connections to brokers, settings, the time."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from headrace_operator.status_patch import merge_patch
 
 
 class Operator:
-    """Common context of all handlers.
+    """Context of all handlers.
 
     Args:
         kube: the API server.

@@ -1,4 +1,4 @@
-"""Settings of the operator from its environment: see the chart's Deployment."""
+"""Settings of the operator from environment variables: see the chart's Deployment."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ _WITH_OFFSETS: Final = frozenset({5, 6})
 
 
 class BlockSchema(Protocol):
-    """Columns of rows."""
+    """Schema of a block."""
 
     @property
     def columns(self) -> Sequence[tuple[str, int]]:

@@ -1,4 +1,4 @@
-"""Errors of the pipeline, with the next step for the reader."""
+"""Errors of the pipeline; their texts name the next step."""
 
 from __future__ import annotations
 

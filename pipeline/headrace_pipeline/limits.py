@@ -52,7 +52,6 @@ COMMIT_TRIES_MAX: Final = 10  # of one commit against others: each lost one mean
 COMMIT_PAUSE_S: Final = 0.05  # before a second try, twice as long before the next, and up to twice that by chance
 FILES_PER_COMMIT_MAX: Final = 100_000  # whose names the driver collects, 1 KB each; more is a wrong partition column
 READ_ROWS: Final = 8_192  # of a batch that a task reads from an object store: as Spark reads files itself
-COMMITS_PER_STATE: Final = 64  # of a plain Parquet table: at most so many are read to know what it holds
 SCHEMAS_KEPT: Final = 32  # of brokers' blocks, as Arrow has them; five logs, leases, and versions of each during an upgrade
 ARCHIVE_ROWS_PER_TRIGGER: Final = 500_000  # of the archive job: files are some 5 MB then where all buckets have rows
 VACUUM_HOURS_LEAST: Final = 1  # for which a file stays that no commit names: a batch takes minutes

@@ -58,70 +58,52 @@ def log_event(log: logging.Logger, event: Event, level: int = 0, /, **fields: An
 
 _OF_GROUP: Final = ("queue", "vhost")  # where the group is a queue's
 
-ELECTION_STARTED: Final = Event(
+
+def _group_event(name: str, sentence: str, *more: str, optional: tuple[str, ...] = ()) -> Event:
+    """Return an event of a member: at info where its group is the catalog, at debug otherwise."""
+    fields = ("group", "term", "node", *more)
+    return Event(name, INFO, sentence, fields, (*_OF_GROUP, *optional), DEBUG)
+
+
+ELECTION_STARTED: Final = _group_event(
     "election_started",
-    INFO,
     "node %(node)d stands for election in group %(group)d, term %(term)d",
-    ("group", "term", "node"),
-    _OF_GROUP,
-    DEBUG,
 )
-PRE_VOTE_STARTED: Final = Event(
+PRE_VOTE_STARTED: Final = _group_event(
     "pre_vote_started",
-    INFO,
     "node %(node)d hears no leader of group %(group)d and asks whether it could win an election; "
     "the term is still %(term)d",
-    ("group", "term", "node"),
-    _OF_GROUP,
-    DEBUG,
 )
-LEADER_ELECTED: Final = Event(
+LEADER_ELECTED: Final = _group_event(
     "leader_elected",
-    INFO,
     "node %(leader)d was elected leader of group %(group)d in term %(term)d",
-    ("group", "term", "node", "leader"),
-    _OF_GROUP,
-    DEBUG,
+    "leader",
 )
-LEADER_FOLLOWED: Final = Event(
+LEADER_FOLLOWED: Final = _group_event(
     "leader_followed",
-    INFO,
     "node %(node)d follows node %(leader)d, leader of group %(group)d in term %(term)d",
-    ("group", "term", "node", "leader"),
-    _OF_GROUP,
-    DEBUG,
+    "leader",
 )
-LEADER_LOST: Final = Event(
+LEADER_LOST: Final = _group_event(
     "leader_lost",
-    INFO,
     "node %(node)d follows node %(former)d in group %(group)d no longer; the term is %(term)d",
-    ("group", "term", "node", "former"),
-    _OF_GROUP,
-    DEBUG,
+    "former",
 )
-LEADER_STEPPED_DOWN: Final = Event(
+LEADER_STEPPED_DOWN: Final = _group_event(
     "leader_stepped_down",
-    INFO,
     "node %(node)d, leader of group %(group)d in term %(led_term)d, stepped down: %(reason)s",
-    ("group", "term", "node", "led_term", "reason"),
-    (*_OF_GROUP, "leader"),
-    DEBUG,
+    "led_term",
+    "reason",
+    optional=("leader",),
 )
-ELECTION_LOST: Final = Event(
+ELECTION_LOST: Final = _group_event(
     "election_lost",
-    INFO,
     "node %(node)d did not win the election in group %(group)d; the term is %(term)d",
-    ("group", "term", "node"),
-    _OF_GROUP,
-    DEBUG,
 )
-TRANSFER_STARTED: Final = Event(
+TRANSFER_STARTED: Final = _group_event(
     "transfer_started",
-    INFO,
     "node %(node)d hands the leadership of group %(group)d over to node %(target)d",
-    ("group", "term", "node", "target"),
-    _OF_GROUP,
-    DEBUG,
+    "target",
 )
 MEMBERS_CHANGED: Final = Event(
     "members_changed",

@@ -104,7 +104,7 @@ class Group:
         return messages
 
     def state(self) -> pb.LeaseGroup:
-        """Return it as it is told."""
+        """Return its info."""
         told = {
             number: pb.LeaseState(
                 lease=number,

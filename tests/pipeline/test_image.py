@@ -6,8 +6,8 @@ import re
 import tomllib
 from pathlib import Path
 
-from headrace_pipeline.jobs.driver import USER
 from headrace_pipeline.jobs.spec import ENTRY, SPARK_VERSION
+from headrace_sparkdriver.driver import USER
 
 ROOT = Path(__file__).resolve().parents[2]
 PATH = ROOT / "pipeline" / "Dockerfile"

@@ -8,10 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from headrace_raftlog.simulator.host_faults import HostFaults
+from headrace_simulation.simulator.host_faults import HostFaults
 
 ROOT = Path(__file__).parents[2]
 HERE = Path(__file__).parent
+SIMULATION = ROOT / "tests" / "simulation"
 NUMBERS = 38
 
 
@@ -32,10 +33,10 @@ def exists(name: str) -> bool:
     """Return whether a name that the table gives stands for something."""
     kind, _, bug = name.partition(" ")
     if kind == "mutation":
-        known = injected(HERE / "simulator" / "test_mutations.py")
+        known = injected(SIMULATION / "simulator" / "test_mutations.py")
         return bug in known | {field.name for field in fields(HostFaults)}
     if kind == "crash":
-        return bug in injected(HERE / "crash_explorer" / "test_mutations.py")
+        return bug in injected(SIMULATION / "crash_explorer" / "test_mutations.py")
     path, _, test = name.partition("::")
     file = (ROOT if path.startswith(("tests/", "e2e/")) else HERE) / path
     if not file.is_file():

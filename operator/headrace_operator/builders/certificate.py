@@ -28,7 +28,7 @@ class Pair(NamedTuple):
 
 
 class Facts(NamedTuple):
-    """Fields of a certificate.
+    """Contents of a certificate.
 
     Attributes:
         made_at: when it was made.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Final, NamedTuple
 
 from headrace_operator.specs.cluster import BrokerClusterSpec
-from headrace_operator.specs.kind import API_VERSION, BROKER_CLUSTER, GROUP
+from headrace_operator.specs.kind import BROKER_CLUSTER, GROUP
 
 Manifest = dict[str, Any]
 
@@ -194,14 +194,7 @@ class Cluster(NamedTuple):
     @property
     def owner_reference(self) -> Manifest:
         """The reference by which Kubernetes deletes what belongs to a cluster together with it."""
-        return {
-            "apiVersion": API_VERSION,
-            "kind": BROKER_CLUSTER.name,
-            "name": self.name,
-            "uid": self.uid,
-            "controller": True,
-            "blockOwnerDeletion": True,
-        }
+        return BROKER_CLUSTER.owner(self.name, self.uid)
 
 
 def node_id(ordinal: int) -> int:

@@ -20,7 +20,7 @@ AUTHORITIES_MAX: Final = 2
 
 
 class Decision(NamedTuple):
-    """Actions that are due now.
+    """Work that is due.
 
     Attributes:
         new_authority: make an authority; it becomes the first one.

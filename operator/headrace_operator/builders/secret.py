@@ -35,7 +35,7 @@ Data = Mapping[str, bytes]  # of a Secret, decoded
 
 
 class Renewed(NamedTuple):
-    """Changes of the Secrets with an authority and its certificates.
+    """New Secrets with an authority and its certificates.
 
     Attributes:
         manifests: of those that change; an authority comes before its certificates.

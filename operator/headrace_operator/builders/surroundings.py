@@ -1,4 +1,4 @@
-"""Objects around the pods: service account, disruption budget, monitors."""
+"""Objects beside the pods: service account, disruption budget, monitors."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ from typing import Any, Final
 from headrace_operator.builders.secret import decoded, new_password
 from headrace_operator.declaring.subject import ConflictError, Declaration, Subject, differs
 from headrace_operator.reconciler import Key
-from headrace_operator.specs.kind import API_VERSION, PERMISSION, USER, VHOST
+from headrace_operator.specs.kind import PERMISSION, USER, VHOST
 from headrace_operator.status_patch import timestamp
 
 REFUSE: Final = "RefuseUnlessEmpty"
@@ -210,14 +210,7 @@ def _credentials(subject: Subject, name: str, password: str) -> dict[str, Any]:
         "username": subject.name,
         "password": password,
     }
-    owner = {
-        "apiVersion": API_VERSION,
-        "kind": USER.name,
-        "name": meta["name"],
-        "uid": meta["uid"],
-        "controller": True,
-        "blockOwnerDeletion": True,
-    }
+    owner = USER.owner(meta["name"], meta["uid"])
     return {
         "apiVersion": "v1",
         "kind": "Secret",

@@ -1,4 +1,4 @@
-"""Subject of a declaration."""
+"""Declarations and their subjects."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ class Subject(NamedTuple):
 
     @property
     def spec(self) -> dict[str, Any]:
-        """Wanted state; defaults that the API server has not filled in are left out."""
+        """The spec; defaults that the API server has not filled in are left out."""
         found: dict[str, Any] = self.body["spec"]
         return found
 
     @property
     def name(self) -> str:
-        """Name of the object in the broker."""
+        """Name in the broker."""
         found: str = self.spec.get("name") or self.body["metadata"]["name"]
         return found
 
@@ -71,7 +71,7 @@ def nothing(key: Key) -> None:
 
 
 class Declaration(NamedTuple):
-    """Declaration of one kind.
+    """Functions that declare a kind.
 
     Attributes:
         kind: of the resources.

@@ -16,7 +16,6 @@ import kopf
 
 from headrace_operator.alarm_watch import AlarmWatches
 from headrace_operator.builders.cluster import CLUSTER_LABEL
-from headrace_operator.builders.driver import RUN_LABEL
 from headrace_operator.cluster_finder import ClusterFinder
 from headrace_operator.declaring.access import declarations
 from headrace_operator.declaring.topology import DECLARATIONS
@@ -38,6 +37,7 @@ from headrace_operator.specs.kind import (
     VERSION,
     Kind,
 )
+from headrace_sparkdriver.driver import RUN_LABEL
 
 log = logging.getLogger(__name__)
 

@@ -25,7 +25,7 @@ Told = tuple[bool, str, str]  # of a condition: whether it holds, a reason, a se
 
 
 class Report(NamedTuple):
-    """Findings of one reconcile.
+    """Result of a reconcile.
 
     Attributes:
         cluster: as the builders see it.

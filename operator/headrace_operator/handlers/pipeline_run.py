@@ -12,16 +12,15 @@ from typing import Any, Final
 
 import msgspec
 
-from headrace_operator.broker_api import BrokerError
 from headrace_operator.builders.cluster import OPERATOR, Cluster, Manifest
-from headrace_operator.builders.driver import TEMPLATE_HASH, Driver, driver_manifests
 from headrace_operator.builders.secret import decoded
-from headrace_operator.cluster_finder import ClusterFinder, ClusterUnreachableError
+from headrace_operator.cluster_finder import ClusterFinder, failure_reason
 from headrace_operator.handlers.run_status import Problem, Seen, driver_seen, run_status
 from headrace_operator.operator_context import Operator
 from headrace_operator.reconciler import NEVER, Key
-from headrace_operator.specs.kind import API_VERSION, PIPELINE_RUN, is_paused
+from headrace_operator.specs.kind import PIPELINE_RUN, is_paused
 from headrace_operator.specs.pipeline_run import PipelineRunSpec, PipelineRunStatus
+from headrace_sparkdriver.driver import TEMPLATE_HASH, Driver, driver_manifests
 
 BATCH: Final = "batch/v1"
 CREDENTIALS_MISSING: Final = "CredentialsMissing"
@@ -64,10 +63,8 @@ class PipelineRunHandler:
         body = await self._operator.resource(PIPELINE_RUN, *key)
         if body is None or body["metadata"].get("deletionTimestamp"):
             return
-        reason = error.reason if isinstance(error, ClusterUnreachableError) else "Failed"
-        if isinstance(error, BrokerError):
-            reason = "Unreachable" if error.unreachable else "Refused"
-        await self._write(body, None, Problem(reason, str(error) or type(error).__name__))
+        problem = Problem(failure_reason(error), str(error) or type(error).__name__)
+        await self._write(body, None, problem)
 
     async def _problem(
         self, spec: PipelineRunSpec, cluster: Cluster, namespace: str
@@ -182,15 +179,7 @@ _LABELS: Final = {"app.kubernetes.io/managed-by": OPERATOR}
 
 
 def _owner(body: Manifest) -> Manifest:
-    meta = body["metadata"]
-    return {
-        "apiVersion": API_VERSION,
-        "kind": PIPELINE_RUN.name,
-        "name": meta["name"],
-        "uid": meta["uid"],
-        "controller": True,
-        "blockOwnerDeletion": True,
-    }
+    return PIPELINE_RUN.owner(body["metadata"]["name"], body["metadata"]["uid"])
 
 
 def _credentials(spec: PipelineRunSpec, cluster: Cluster, namespace: str) -> str:

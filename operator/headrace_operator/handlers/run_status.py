@@ -7,9 +7,9 @@ from typing import Any, Literal, NamedTuple
 
 import msgspec
 
-from headrace_operator.builders.driver import CONTAINER, STREAMING
 from headrace_operator.specs.pipeline_run import PipelineRunSpec, PipelineRunStatus
 from headrace_operator.status_patch import MESSAGE_MAX, conditions_of
+from headrace_sparkdriver.driver import CONTAINER, STREAMING
 
 Row = dict[str, Any]
 Told = tuple[bool, str, str]
@@ -17,7 +17,7 @@ Phase = Literal["Pending", "Running", "Suspended", "Succeeded", "Failed"]
 
 
 class Seen(NamedTuple):
-    """Observed state of a driver.
+    """Observation of a driver.
 
     Attributes:
         phase: what it does.

@@ -14,8 +14,8 @@ from urllib.parse import urlencode
 
 import msgspec
 
-from headrace_operator.broker_api import BrokerApi, BrokerError, each_of
-from headrace_operator.cluster_finder import ClusterFinder, ClusterUnreachableError
+from headrace_operator.broker_api import BrokerApi, each_of
+from headrace_operator.cluster_finder import ClusterFinder, failure_reason
 from headrace_operator.handlers.cluster_status import alarm_stage
 from headrace_operator.kube_api import object_path
 from headrace_operator.operator_context import Operator
@@ -100,9 +100,7 @@ class ScalerHandler:
             return
         status = msgspec.convert(body.get("status") or {}, ConsumerScalerStatus)
         message = str(error) or type(error).__name__
-        reason = error.reason if isinstance(error, ClusterUnreachableError) else "Failed"
-        if isinstance(error, BrokerError):
-            reason = "Unreachable" if error.unreachable else "Refused"
+        reason = failure_reason(error)
         before = {(each.type, each.reason) for each in status.conditions}
         if ("Degraded", reason) not in before:
             self._operator.tell(body, reason, message, warning=True)
@@ -154,12 +152,6 @@ def _essence(status: ConsumerScalerStatus) -> object:
 
 async def seen_load(api: BrokerApi, spec: ConsumerScalerSpec, replicas: int, now: datetime) -> Load:
     """Return what decisions are made from.
-
-    Args:
-        api: of the brokers.
-        spec: of the scaler.
-        replicas: that the target is told to have.
-        now: the time.
 
     Raises:
         BrokerError: a node refuses, or none answers.

@@ -1,4 +1,4 @@
-"""Topology in brokers: applied, checked, and deleted with its resource."""
+"""Declarations in brokers: applied, reconciled, and deleted with their resource."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from headrace_operator.cluster_finder import (
     NOT_ALLOWED,
     ClusterFinder,
     ClusterUnreachableError,
+    failure_reason,
 )
 from headrace_operator.declaring.subject import ConflictError, Declaration, Subject
 from headrace_operator.kube_api import KubeError
@@ -174,10 +175,6 @@ def _told(body: dict[str, Any]) -> tuple[str, str]:
 
 
 def _reason(error: Exception) -> str:
-    if isinstance(error, ClusterUnreachableError):
-        return error.reason
     if isinstance(error, ConflictError):
         return "Conflict"
-    if isinstance(error, BrokerError):
-        return "Unreachable" if error.unreachable else "Refused"
-    return "Unavailable" if isinstance(error, KubeError) else "Failed"
+    return "Unavailable" if isinstance(error, KubeError) else failure_reason(error)

@@ -1,4 +1,4 @@
-"""Observed state of a cluster, as plain values.
+"""Observation of a cluster, as plain values.
 
 Pods, nodes and replicas are known by the pod's ordinal. The node of pod n is the one that the
 catalog knows by the pod's name.

@@ -1,4 +1,4 @@
-"""Wanted number of consumers, from backlog, alarms and advice.
+"""The number of consumers wanted, from backlog, alarms and advice.
 
 Up goes at once, by steps, and not twice within one window; down goes late, by steps, to the most
 that was wanted within a window, and not until some time after the last alarm. So however alarms
@@ -58,7 +58,7 @@ class Memory(NamedTuple):
 
 
 class Verdict(NamedTuple):
-    """Decision of the scaler.
+    """A decision.
 
     Attributes:
         replicas: that the target is to have.

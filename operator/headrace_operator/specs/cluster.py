@@ -150,12 +150,7 @@ class BrokerClusterSpec(Spec, frozen=True, kw_only=True):
     paused: bool = False
 
     def allows(self, own: str, namespace: str) -> bool:
-        """Return whether resources of a namespace may name a cluster.
-
-        Args:
-            own: namespace of the cluster.
-            namespace: of the resource.
-        """
+        """Return whether resources of a namespace may name a cluster."""
         allowed = self.allowed_namespaces or []
         return namespace == own or "*" in allowed or namespace in allowed
 

@@ -83,6 +83,17 @@ class Kind(NamedTuple):
         """The name in lower case."""
         return self.name.lower()
 
+    def owner(self, name: str, uid: str) -> dict[str, Any]:
+        """Return the reference by which Kubernetes deletes what belongs to a resource with it."""
+        return {
+            "apiVersion": API_VERSION,
+            "kind": self.name,
+            "name": name,
+            "uid": uid,
+            "controller": True,
+            "blockOwnerDeletion": True,
+        }
+
 
 _CLUSTER: Final = Column("Cluster", ".spec.clusterRef.name")
 _VHOST: Final = Column("Vhost", ".spec.vhost")

@@ -40,12 +40,14 @@ from headrace_pipeline.options.connection import Connection
 @click.option("--once", is_flag=True, help="end when all is written that there is now")
 @click.option(
     "--rows-per-batch",
+    "rows_max",
     default=ARCHIVE_ROWS_PER_TRIGGER,
     type=click.IntRange(1, 100_000_000),
     help="at most; small batches make small files",
 )
 @click.option(
     "--fail-on-data-loss/--no-fail-on-data-loss",
+    "fails_on_data_loss",
     default=True,
     help="whether to end where brokers have dropped rows unread, or go on with a warning",
 )
@@ -54,35 +56,17 @@ from headrace_pipeline.options.connection import Connection
 def archive(
     connection: Connection,
     settings: SessionSettings,
-    table: str,
-    events_table: str | None,
-    checkpoint: str,
     form: Any,
-    storage_options_file: str | None,
-    queues: str,
-    group: str,
     every: float,
     once: bool,
-    rows_per_batch: int,
-    fail_on_data_loss: bool,
+    **given: Any,
 ) -> None:
     """Write settled messages into a table, each once.
 
     Queues have archives by policy: archive=full, or archive=headers without bodies. The user needs
     the permission to read these queues, and for --events-table the tag monitoring.
     """
-    told = ArchiveSettings(
-        connection,
-        table,
-        checkpoint,
-        events_table,
-        form,
-        storage_options_file,
-        queues,
-        group,
-        None if once else every,
-        rows_per_batch,
-        fail_on_data_loss,
-    )
+    minutes = None if once else every
+    told = ArchiveSettings(connection, format=form, every_minutes=minutes, **given)
     with session(settings) as spark:
         run_archive(spark, told)

@@ -47,7 +47,10 @@ DAY_S = 86_400  # the broker takes no advice that holds for longer
 @click.option("--every", default=20.0, type=click.FloatRange(1, 600), help="seconds between rounds")
 @click.option("--once", is_flag=True, help="end after one round, in which all is made that can be")
 @click.option(
-    "--advice/--no-advice", default=True, help="whether brokers are told what consumers are advised"
+    "--advice/--no-advice",
+    "advises",
+    default=True,
+    help="whether brokers are told what consumers are advised",
 )
 @click.option(
     "--drain",
@@ -63,6 +66,7 @@ DAY_S = 86_400  # the broker takes no advice that holds for longer
 )
 @click.option(
     "--fail-on-data-loss/--no-fail-on-data-loss",
+    "fails_on_data_loss",
     default=False,
     help="whether to end where brokers have dropped telemetry unread, or go on with a warning",
 )
@@ -72,32 +76,19 @@ def flow(
     connection: Connection,
     settings: SessionSettings,
     tables: str,
-    checkpoint: str,
     form: Any,
     storage_options_file: str | None,
-    group: str,
-    starting: str,
     every: float,
     once: bool,
-    advice: bool,
     drain: int,
     valid: int,
-    fail_on_data_loss: bool,
+    **given: Any,
 ) -> None:
     """Make windows, blame, bottleneck classes and advice of brokers' telemetry.
 
     The user needs the tags monitoring and, for advice, policymaker.
     """
-    told = FlowSettings(
-        connection,
-        Place(tables, form, storage_options_file),
-        checkpoint,
-        group,
-        starting,
-        every,
-        AdviceTerms(drain, valid),
-        advice,
-        fail_on_data_loss,
-    )
+    place, terms = Place(tables, form, storage_options_file), AdviceTerms(drain, valid)
+    told = FlowSettings(connection, place, every_s=every, terms=terms, **given)
     with session(settings) as spark:
         FlowJob(spark, told).run(once)

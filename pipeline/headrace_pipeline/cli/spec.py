@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import click
 import yaml
 
-from headrace_pipeline.jobs.driver import Driver
 from headrace_pipeline.jobs.session import read_conf
 from headrace_pipeline.jobs.spec import (
     FORMS,
@@ -15,6 +16,7 @@ from headrace_pipeline.jobs.spec import (
     read_pairs,
     resources_of,
 )
+from headrace_sparkdriver.driver import Driver
 
 
 @click.command()
@@ -36,11 +38,15 @@ from headrace_pipeline.jobs.spec import (
     "--option", multiple=True, metavar="NAME=VALUE", help="an option of the job's command"
 )
 @click.option("--credentials", default="", help="Secret with username and password")
-@click.option("--ca", default="", help="Secret with ca.crt; the operator makes one itself")
+@click.option(
+    "--ca", "authority", default="", help="Secret with ca.crt; the operator makes one itself"
+)
 @click.option("--certificate", default="", help="Secret with tls.crt and tls.key")
 @click.option("--service-account", default="", help="with rights to make executors")
 @click.option("--claim", default="", help="PersistentVolumeClaim that is there")
-@click.option("--storage", default="10Gi", help="size of the claim that is made; '' for none")
+@click.option(
+    "--storage", "claim_size", default="10Gi", help="size of the claim that is made; '' for none"
+)
 @click.option("--storage-class", default="", help="likewise, its class")
 @click.option("--request", multiple=True, metavar="NAME=QUANTITY", help="resources, such as cpu=1")
 @click.option("--limit", multiple=True, metavar="NAME=QUANTITY", help="likewise, at most")
@@ -61,39 +67,19 @@ def _driver(
     job: str,
     *,
     name: str | None,
-    namespace: str,
-    endpoints: str,
     tls: bool,
-    image: str,
-    master: str,
     conf: tuple[str, ...],
     option: tuple[str, ...],
-    credentials: str,
-    ca: str,
-    certificate: str,
-    service_account: str,
-    claim: str,
-    storage: str,
-    storage_class: str,
     request: tuple[str, ...],
     limit: tuple[str, ...],
+    **given: Any,
 ) -> Driver:
     return Driver(
         name=name or job,
-        namespace=namespace,
         job=job,
-        image=image,
-        endpoints=endpoints,
-        tls=tls or bool(ca or certificate),
-        master=master,
+        tls=tls or bool(given["authority"] or given["certificate"]),
         options=read_pairs("option", option),
         conf=read_conf(conf),
-        credentials=credentials,
-        authority=ca,
-        certificate=certificate,
-        service_account=service_account,
-        claim=claim,
-        claim_size=storage,
-        storage_class=storage_class,
         resources=resources_of(read_pairs("request", request), read_pairs("limit", limit)),
+        **given,
     )

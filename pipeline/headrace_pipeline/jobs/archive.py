@@ -60,10 +60,6 @@ class ArchiveSettings(NamedTuple):
 def run_archive(spark: SparkSession, settings: ArchiveSettings) -> None:
     """Write until the process is told to stop, or all is written that there was.
 
-    Args:
-        spark: which does the work.
-        settings: what the job is told.
-
     Raises:
         OptionError: a table's place is wrong.
         StreamingQueryException: rows cannot be read or written.
@@ -119,11 +115,7 @@ def _start(settings: ArchiveSettings, rows: DataFrame, sink: SinkTable) -> Strea
 
 
 def writer_of(sink: SinkTable) -> Callable[[DataFrame, int], None]:
-    """Return what a stream does with each batch.
-
-    Args:
-        sink: that takes them.
-    """
+    """Return what a stream does with each batch."""
 
     def write(rows: DataFrame, batch_id: int) -> None:
         done = sink.write_batch(rows, query_id(rows), batch_id)

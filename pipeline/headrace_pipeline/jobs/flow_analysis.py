@@ -39,7 +39,7 @@ log = logging.getLogger(__name__)
 
 
 class AdviceTerms(NamedTuple):
-    """Scope of the advice.
+    """Terms of advice.
 
     Attributes:
         drain_s: seconds in which a backlog should be gone.

@@ -31,7 +31,7 @@ class Place(NamedTuple):
 
 
 class FlowTables:
-    """Landed tables and the tables made from them.
+    """Landed tables and tables made of them.
 
     Args:
         spark: which reads and writes.

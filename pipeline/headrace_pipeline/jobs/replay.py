@@ -50,7 +50,7 @@ _GIVE_UP_SECONDS: Final = 120.0
 
 
 class Replay(NamedTuple):
-    """Settings of a replay.
+    """A replay.
 
     Attributes:
         name: of the replay: under the same one nothing is published twice.
@@ -86,7 +86,7 @@ class Sample(NamedTuple):
 
 
 class Count(NamedTuple):
-    """Number of rows of a queue with one outcome."""
+    """Count of rows of a queue by outcome."""
 
     vhost: str
     queue: str

@@ -132,13 +132,7 @@ def read_tables(spark: SparkSession, at: TablesAt, span: Span, history: timedelt
 
 
 def read_brokers(spark: SparkSession, connection: Connection, span: Span) -> Analysis:
-    """Return the analysis of what brokers have; they keep some hours, and are not changed.
-
-    Args:
-        spark: which reads, and works it out.
-        connection: to the brokers.
-        span: of the report.
-    """
+    """Return the analysis of what brokers have; they keep some hours, and are not changed."""
 
     def read(table: Table, before_s: int) -> DataFrame:
         since = span.start - timedelta(seconds=before_s)

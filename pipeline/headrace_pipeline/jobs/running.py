@@ -40,9 +40,6 @@ def await_queries(queries: Sequence[StreamingQuery]) -> None:
 
     Whatever still runs then is stopped: its checkpoint says where the next start goes on.
 
-    Args:
-        queries: of the job, started.
-
     Raises:
         StreamingQueryException: one has failed.
     """

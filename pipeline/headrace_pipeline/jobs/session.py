@@ -41,7 +41,7 @@ _LOCAL: Final = {
 
 
 class SessionSettings(NamedTuple):
-    """Settings of a session.
+    """Settings of a Spark session.
 
     Attributes:
         app_name: as Spark's pages and logs show it.

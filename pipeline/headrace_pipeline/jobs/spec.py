@@ -1,7 +1,4 @@
-"""Manifests that run a job on Kubernetes: a PipelineRun for the operator, or what it would make.
-
-The manifests of `driver` are the operator's own: the file is the same in both.
-"""
+"""Manifests that run a job on Kubernetes: a PipelineRun for the operator, or what it would make."""
 
 from __future__ import annotations
 
@@ -9,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
 from headrace_pipeline.error import OptionError
-from headrace_pipeline.jobs.driver import (
+from headrace_sparkdriver.driver import (
     ALONE,
     AUTHORITY,
     CERTIFICATE,
@@ -29,7 +26,7 @@ ENTRY: Final = "local:///opt/headrace/main.py"  # in the image of pipeline/Docke
 
 
 class Wish(NamedTuple):
-    """Job to be run, as the user says it.
+    """A job as the user asks for it.
 
     Attributes:
         driver: the same for all forms.
@@ -179,10 +176,6 @@ def _connection(driver: Driver) -> list[str]:
 
 def read_pairs(name: str, pairs: tuple[str, ...]) -> dict[str, str]:
     """Return a mapping from texts NAME=VALUE.
-
-    Args:
-        name: of the option, for messages.
-        pairs: as they were given.
 
     Raises:
         OptionError: one is something else.

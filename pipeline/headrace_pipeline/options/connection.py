@@ -1,4 +1,4 @@
-"""Connections of sources and sinks to brokers; values hold no secret, and can be pickled."""
+"""Connection of sources and sinks; values hold no secret, can be pickled and printed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Classes of bottlenecks: names, meanings and remedies."""
+"""Names, meanings and remedies of the classes of bottlenecks."""
 
 from __future__ import annotations
 

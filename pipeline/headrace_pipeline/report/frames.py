@@ -11,16 +11,7 @@ from typing import Final, NamedTuple
 
 import pandas as pd
 
-from headrace_pipeline.schema.analysis import (
-    ACCOUNT_WINDOWS,
-    BLAME,
-    BOTTLENECKS,
-    CAPACITY,
-    CONSUMER_ADVICE,
-    LONG_S,
-    NODE_WINDOWS,
-    QUEUE_WINDOWS,
-)
+from headrace_pipeline.schema.analysis import ANALYSIS, CAPACITY, LONG_S
 from headrace_pipeline.schema.column import Table
 
 _MINUTE: Final = 60
@@ -83,15 +74,7 @@ class Frames(NamedTuple):
 
 
 # The table of each of these frames.
-TABLES: Final = (
-    QUEUE_WINDOWS,
-    ACCOUNT_WINDOWS,
-    NODE_WINDOWS,
-    BLAME,
-    BOTTLENECKS,
-    CONSUMER_ADVICE,
-    CAPACITY,
-)
+TABLES: Final = (*ANALYSIS.values(), CAPACITY)
 
 
 def span_of(start: datetime, end: datetime) -> Span:

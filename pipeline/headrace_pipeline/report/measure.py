@@ -1,4 +1,4 @@
-"""Findings in the frames: sums, ranks and series, without any words."""
+"""Figures of a report: sums, ranks and series of the frames, without any words."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ PART: Final = 0.9  # of its seconds: a step of which less is told is a part of o
 
 
 class Account(NamedTuple):
-    """Account that brought load.
+    """An account that brought load.
 
     Attributes:
         id: `origin_account`.

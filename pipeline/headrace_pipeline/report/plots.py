@@ -35,7 +35,7 @@ class Series(NamedTuple):
 
 
 class Axis(NamedTuple):
-    """Scale of values.
+    """Axis of values.
 
     Attributes:
         top: value at the upper edge; the lower one is 0.

@@ -97,14 +97,6 @@ def top(highest: float) -> float:
     return next(base * step for step in (1, 1.6, 2, 3, 4, 5, 6, 8, 10) if base * step >= highest)
 
 
-def octets_top(highest: float) -> float:
-    """Return the same for octets."""
-    if highest <= 0:
-        return 1024.0
-    unit = 1024.0 ** max(0, math.floor(math.log(max(highest, 1), 1024)))
-    return top(highest / unit) * unit
-
-
 def instant(at: datetime) -> str:
     """Return a time to the minute: Tue 17 Nov 09:40."""
     return f"{at:%a} {at.day} {at:%b %H:%M}"

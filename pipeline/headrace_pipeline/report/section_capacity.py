@@ -1,4 +1,4 @@
-"""Distance of nodes and queues from their limits, when they reach them, and consumers to run."""
+"""Capacity of nodes and queues: distance to limits, forecasts, and numbers of consumers."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from headrace_pipeline.report.bottleneck import meaning
 from headrace_pipeline.report.facts import Facts
 from headrace_pipeline.report.markup import Markup, Part, el, join, name
 from headrace_pipeline.report.section import Section, keys, rows_of, sentence
-from headrace_pipeline.report.table import Cell, Row, behind, moment, number, table
+from headrace_pipeline.report.table import Row, behind, figure, moment, number, table
 
 FULL = 1.25  # of its limit, at the right edge
 WEEKS_SAID = 104.0  # a trend is not believed further
@@ -148,8 +148,8 @@ def _figures(facts: Facts, rows: pd.DataFrame) -> Markup:
     for _, row in rows.sort_values(["kind", "name", "measure"]).iterrows():
         form = form_of(str(row["measure"]))
         weeks = float(row["weeks_to_limit"])
-        cells = [_figure(row[key], form) for key in ("p95", "peak", "limit")]
-        cells += [_figure(row["used_share"], quantity.share), _figure(row["growth_per_week"], form)]
+        cells = [figure(row[key], form) for key in ("p95", "peak", "limit")]
+        cells += [figure(row["used_share"], quantity.share), figure(row["growth_per_week"], form)]
         cells.append(number(reached_in(row), WEEKS_SAID + 2 if weeks != weeks else weeks))
         cells.append(number(f"{int(row['days'])}", float(row["days"])))
         origin = row["limit_from"] if isinstance(row["limit_from"], str) else "unknown"
@@ -158,10 +158,6 @@ def _figures(facts: Facts, rows: pd.DataFrame) -> Markup:
     heads += ["Reached in", "Days of data"]
     caption = f"Figures of {quantity.many(len(made), 'measure')}"
     return behind(caption, table(caption, heads, made, 2))
-
-
-def _figure(value: float, form: Callable[[float], str]) -> Cell:
-    return number("", None) if value != value else number(form(float(value)), float(value))
 
 
 def advice(facts: Facts) -> Section:
@@ -214,7 +210,7 @@ def _advice_table(facts: Facts, rows: pd.DataFrame) -> Markup:
     for _, row in rows.iterrows():
         cells = [number(f"{value:,}", value) for value in (_now(row), int(row["advised"]))]
         rates = [float(row[key]) for key in ("arrival_rate_p95", "service_rate")]
-        cells += [_figure(rate, quantity.rate) for rate in rates]
+        cells += [figure(rate, quantity.rate) for rate in rates]
         backlog = float(row["backlog"])
         cells.append(number(quantity.count(backlog), backlog))
         kind = row["bottleneck"]

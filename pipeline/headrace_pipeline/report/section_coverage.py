@@ -1,4 +1,4 @@
-"""Coverage of the time by telemetry, and doubts."""
+"""Coverage of the time span by telemetry, and doubts."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ SKEW_SAID_MS: Final = 100  # a clock that is less ahead moves nothing from one s
 
 
 class Told(NamedTuple):
-    """Coverage by one node.
+    """Telemetry of a node.
 
     Attributes:
         node: its name.

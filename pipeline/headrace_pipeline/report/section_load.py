@@ -1,8 +1,6 @@
-"""Arrivals, departures and content of queues."""
+"""Load of queues: arrivals, departures and backlog."""
 
 from __future__ import annotations
-
-from collections.abc import Callable
 
 import pandas as pd
 
@@ -12,7 +10,7 @@ from headrace_pipeline.report.facts import Facts
 from headrace_pipeline.report.markup import Markup, el, join
 from headrace_pipeline.report.measure import Queue
 from headrace_pipeline.report.section import Section, keys, sentence
-from headrace_pipeline.report.table import Cell, Row, behind, moment, number, table
+from headrace_pipeline.report.table import Row, behind, figure, moment, number, table
 
 Values = list[float | None]
 
@@ -140,18 +138,14 @@ def _sums(facts: Facts) -> Markup:
         assert isinstance(key, tuple)
         figures = [(row[name], quantity.count) for name in ("published", "settled")]
         figures += [(row["peak"], quantity.rate), (row["ready_max"], quantity.count)]
-        cells = [_cell(value, form) for value, form in figures]
-        cells += [_cell(row[name] / 1000, quantity.duration) for name in ("oldest", "blocked")]
+        cells = [figure(value, form) for value, form in figures]
+        cells += [figure(row[name] / 1000, quantity.duration) for name in ("oldest", "blocked")]
         leader = str(row["leader"]) if isinstance(row["leader"], str) else "\u2013"
         made.append([facts.called((str(key[0]), str(key[1]))), leader, *cells])
     heads = ["Queue", "Leader", "Published", "Settled", "Peak second", "Deepest backlog"]
     heads += ["Oldest waited", "Publishers blocked"]
     caption = f"{quantity.many(len(made), 'queue')}: sums and peaks of the whole time"
     return behind(caption, table(caption, heads, made, 2))
-
-
-def _cell(value: float, form: Callable[[float], str]) -> Cell:
-    return number("", None) if value != value else number(form(float(value)), float(value))
 
 
 def _highest(values: Values) -> float:

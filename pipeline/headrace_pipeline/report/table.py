@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import NamedTuple
 
@@ -12,7 +12,7 @@ from headrace_pipeline.report.quantity import instant
 
 
 class Cell(NamedTuple):
-    """Cell of a table.
+    """A cell of a table.
 
     Attributes:
         text: that is read.
@@ -54,6 +54,11 @@ def table(
         note = el("p", {"class": "note"}, f"and {len(rows) - len(shown):,} more")
     scroll: Given = {"class": "scroll", "tabindex": 0, "role": "region", "aria-label": caption}
     return Markup(el("div", scroll, made) + (note or ""))
+
+
+def figure(value: float, form: Callable[[float], str]) -> Cell:
+    """Return a cell with a figure; an empty one for NaN."""
+    return number("", None) if value != value else number(form(float(value)), float(value))
 
 
 def behind(caption: str, made: Markup) -> Markup:

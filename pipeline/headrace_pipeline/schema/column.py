@@ -67,7 +67,7 @@ class Column(NamedTuple):
 
 
 class Table(NamedTuple):
-    """Schema of one sort of rows.
+    """Schema of rows of one sort.
 
     Attributes:
         name: of the table, in the singular of its rows' log or in words.

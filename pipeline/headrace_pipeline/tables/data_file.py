@@ -17,7 +17,7 @@ _LAST: Final = dt.datetime.max.replace(tzinfo=dt.UTC) - _ROUNDED  # that can be 
 
 
 class Stats(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """Statistics of a file's rows in Delta's log, by column; bounds hold, but may not be met."""
+    """Statistics of a file in Delta's log, by column; bounds hold, but may not be met."""
 
     num_records: int
     min_values: dict[str, int | str] = {}
@@ -44,12 +44,12 @@ class DataFile(msgspec.Struct, frozen=True):
 
     @property
     def rows(self) -> int:
-        """Number of rows in it."""
+        """Number of rows."""
         return self.stats.num_records
 
 
 class Bounds(NamedTuple):
-    """Lower and upper bound of a column's values in a file; None: not known.
+    """Bounds of a column's values in a file; None: not known.
 
     Attributes:
         low: the least.

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import random
+import time
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, Final
 from urllib.parse import unquote
 
@@ -15,8 +17,8 @@ from deltalake.schema import PrimitiveType
 from deltalake.transaction import AddAction, RemoveAction
 
 from headrace_pipeline.error import OptionError, PipelineError
+from headrace_pipeline.limits import COMMIT_PAUSE_S, COMMIT_TRIES_MAX
 from headrace_pipeline.schema.column import Kind, Table
-from headrace_pipeline.tables.attempt import attempts
 from headrace_pipeline.tables.data_file import DataFile, Stats, high_text, low_text
 from headrace_pipeline.tables.evolution import Stored, missing_columns
 from headrace_pipeline.tables.partition import text_of
@@ -37,7 +39,7 @@ _KINDS: Final = {
 
 
 class DeltaLog:
-    """Commits of a Delta table; see `TableLog`.
+    """Commits of a Delta table. Each call sees what is there when it begins.
 
     Args:
         place: of the table.
@@ -61,7 +63,7 @@ class DeltaLog:
             raise PipelineError(f"{self._place.uri}: no version {version}: {error}") from None
         if found is None:
             return None
-        return Snapshot(found.version(), _stored(found), _files(found))
+        return Snapshot(found.version(), stored_of(found), files_of(found))
 
     def last_batch(self, app_id: str) -> int | None:
         """Return the greatest batch of an application that is in the table, or None.
@@ -78,10 +80,16 @@ class DeltaLog:
         return ""
 
     def commit(self, files: Sequence[DataFile], app_id: str, batch_id: int) -> int | None:
-        """Make files part of the table, once for (app_id, batch_id); see `TableLog`.
+        """Make files part of the table, once for (app_id, batch_id).
+
+        The table is made, and columns are added, where that is needed.
 
         That the batch is not there is asked of the version that the commit builds upon, and
         `deltalake` refuses it where another commit of the application came after that.
+
+        Returns:
+            The version, or None where a batch as new as this was there already: then the files are
+            no part of the table.
 
         Raises:
             SchemaError: the table has other types or partitions.
@@ -93,10 +101,10 @@ class DeltaLog:
             return self._commit(files, app_id, batch_id)
 
     def _commit(self, files: Sequence[DataFile], app_id: str, batch_id: int) -> int | None:
-        actions: list[AddAction | RemoveAction] = [_action(file) for file in files]
+        actions: list[AddAction | RemoveAction] = [add_action(file) for file in files]
         mine = CommitProperties(app_transactions=[Transaction(app_id, batch_id)])
         failure: DeltaError | None = None
-        for _ in attempts():
+        for _ in _attempts():
             try:
                 found = self._ready()
                 last = found.transaction_version(app_id)
@@ -116,7 +124,7 @@ class DeltaLog:
         raise ConflictError(f"{self._place.uri}: others write all the time: {failure}")
 
     def compact(self, target_octets: int, dry_run: bool) -> list[Compaction]:
-        """Make large files of small ones, a commit for each partition; see `TableLog`.
+        """Make large files of small ones, a commit for each partition; rows stay the same.
 
         Raises:
             ConflictError: someone else took the same files away; partitions before are done.
@@ -125,9 +133,9 @@ class DeltaLog:
         done = []
         with self._place.told():
             found = self._load()
-            for small in small_files(_files(found), target_octets) if found else ():
+            for small in small_files(files_of(found), target_octets) if found else ():
                 partition = small[0].partition
-                made = None if dry_run else self._compact(partition, target_octets)
+                made = None if dry_run else self._compact(small, target_octets)
                 octets = sum(file.octets for file in small)
                 done.append(Compaction(partition, len(small), octets, made))
         return done
@@ -171,7 +179,7 @@ class DeltaLog:
             SchemaError: the table has other types or partitions.
         """
         found = self._load() or self._created()
-        missing = missing_columns(_stored(found), self._table, self._place.uri)
+        missing = missing_columns(stored_of(found), self._table, self._place.uri)
         if missing:
             added = _schema(self._table._replace(columns=missing))
             found.alter.add_columns(list(added.fields))
@@ -194,7 +202,13 @@ class DeltaLog:
                 raise
             return found
 
-    def _compact(self, partition: dict[str, str | None], target_octets: int) -> int:
+    def _compact(self, small: list[DataFile], target_octets: int) -> int:
+        """Make large files of the small ones of a partition; return how many.
+
+        Raises:
+            ConflictError: someone else took the same files away.
+        """
+        partition = small[0].partition
         found = self._load()
         assert found is not None, "a table that was there is gone"
         chosen: Any = [(name, "=", text or "") for name, text in partition.items()]
@@ -223,6 +237,14 @@ class DeltaLog:
         return found.version()
 
 
+def _attempts() -> Iterator[int]:
+    """Give the numbers of attempts to commit, from 0, with growing pauses between."""
+    for attempt in range(COMMIT_TRIES_MAX):
+        if attempt:
+            time.sleep(COMMIT_PAUSE_S * 2 ** (attempt - 1) * random.uniform(1, 2))  # noqa: S311
+        yield attempt
+
+
 def small_files(files: Sequence[DataFile], target_octets: int) -> list[list[DataFile]]:
     """Return the files of each partition that has several that are smaller than the target."""
     by_partition: defaultdict[tuple[str | None, ...], list[DataFile]] = defaultdict(list)
@@ -236,7 +258,8 @@ def _schema(table: Table) -> Schema:
     return Schema.from_arrow(table.arrow())
 
 
-def _stored(found: DeltaTable) -> Stored:
+def stored_of(found: DeltaTable) -> Stored:
+    """Return the columns and partitions of a version of the table."""
     kinds: dict[str, Kind | None] = {}
     for field in found.schema().fields:
         primitive = isinstance(field.type, PrimitiveType)
@@ -244,12 +267,14 @@ def _stored(found: DeltaTable) -> Stored:
     return Stored(kinds, tuple(found.metadata().partition_columns))
 
 
-def _action(file: DataFile) -> AddAction:
+def add_action(file: DataFile, data_change: bool = True) -> AddAction:
+    """Return the action that adds a file; without `data_change` its rows were there before."""
     stats = msgspec.json.encode(file.stats).decode()
-    return AddAction(file.path, file.octets, file.partition, file.written_at_ms, True, stats)
+    return AddAction(file.path, file.octets, file.partition, file.written_at_ms, data_change, stats)
 
 
-def _files(found: DeltaTable) -> tuple[DataFile, ...]:
+def files_of(found: DeltaTable) -> tuple[DataFile, ...]:
+    """Return the files of a version of the table."""
     return tuple(map(_file, pa.table(found.get_add_actions(flatten=False)).to_pylist()))
 
 

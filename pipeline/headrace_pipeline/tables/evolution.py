@@ -1,4 +1,4 @@
-"""Columns of a table on the disk against its declared ones.
+"""Comparison of a stored table with its declaration.
 
 Columns may be missing on either side: one that the disk lacks is added at the end when rows are
 next written, and one that the declaration lacks was written by a newer release and stays null.
@@ -17,7 +17,7 @@ from headrace_pipeline.schema.column import Column, Kind, Table
 
 
 class Stored(NamedTuple):
-    """Columns of a table on the disk.
+    """Columns and partitions of a stored table.
 
     Attributes:
         kinds: by column, in order; None for a type that we have no word for.

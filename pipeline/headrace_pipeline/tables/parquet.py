@@ -1,9 +1,9 @@
 """Commits of a plain Parquet table: a directory that any reader of Parquet files can read.
 
-Tasks write to a directory below `_staged`, which readers pass over as they do all names with `_`.
-A commit is a file in `_commits`. What it names is moved to where it belongs after that: by who made
-the commit or, if that one died, by whoever looks at the table next. What compaction has replaced is
-moved to `_removed`, for versions of the past, until vacuum takes it.
+The log of commits is Delta's. Tasks write to a directory below `_staged`, which readers pass over
+as they do all names with `_`. After a commit its files are moved to where they belong, and those
+that compaction has replaced to `_removed`, for versions of the past, until vacuum takes them. If
+the driver died before it moved them, the next one to open the table does.
 """
 
 from __future__ import annotations
@@ -13,33 +13,34 @@ import os
 import shutil
 import time
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
 import msgspec
 import pyarrow as pa
+from deltalake import CommitProperties, DeltaTable, Transaction
+from deltalake.exceptions import CommitFailedError
+from deltalake.transaction import RemoveAction
 
 from headrace_pipeline.error import OptionError
 from headrace_pipeline.schema.column import Table
-from headrace_pipeline.tables.attempt import attempts
-from headrace_pipeline.tables.commit_files import CommitFiles
 from headrace_pipeline.tables.data_file import DataFile
-from headrace_pipeline.tables.delta import small_files
-from headrace_pipeline.tables.evolution import Stored, missing_columns, stored_table
+from headrace_pipeline.tables.delta import DeltaLog, add_action, files_of, stored_of
+from headrace_pipeline.tables.evolution import stored_table
 from headrace_pipeline.tables.file_rows import file_rows
-from headrace_pipeline.tables.manifest import Commit, State, new_columns
 from headrace_pipeline.tables.place import Place, sync_local
 from headrace_pipeline.tables.table_log import Compaction, ConflictError, Snapshot
 from headrace_pipeline.tables.write_task import Write, written
 
 STAGED: Final = "_staged"
 REMOVED: Final = "_removed"
+_COMPACTION: Final = "headrace-compaction"  # application whose batches are compactions
 _OTHER: Final = "another compaction is at work, wait until it has ended"
 
 
-class ParquetLog:
-    """Commits of a plain Parquet table; see `TableLog`.
+class ParquetLog(DeltaLog):
+    """Commits of a plain Parquet table; see `DeltaLog`.
 
     Args:
         place: of the table, which must be local.
@@ -54,61 +55,34 @@ class ParquetLog:
             raise OptionError(
                 "format", "must be delta for an object store: a Parquet table moves its files"
             )
-        self._place = place
-        self._table = table
+        super().__init__(place, table)
         self._root = Path(place.uri)
-        self._commits = CommitFiles(place.uri)
 
     def snapshot(self, version: int | None = None) -> Snapshot | None:
-        """Return a version, or the newest; None where there is no table.
-
-        Raises:
-            PipelineError: there is no such version.
-        """
+        """Return a version, or the newest; None where there is no table."""
         self._roll_forward()
-        state = self._commits.state(version)
-        if state is None:
+        found = super().snapshot(version)
+        if found is None:
             return None
-        files = tuple(map(self._where_it_is, state.files.values()))
-        return Snapshot(state.version, state.stored(), files)
-
-    def last_batch(self, app_id: str) -> int | None:
-        """Return the greatest batch of an application that is in the table, or None."""
-        state = self._commits.state()
-        return None if state is None else state.batches.get(app_id)
+        return found._replace(files=tuple(map(self._where_it_is, found.files)))
 
     def staging(self) -> str:
         """Return a new directory below the table's that tasks of one batch write to."""
         return f"{STAGED}/{uuid.uuid4()}"
 
     def commit(self, files: Sequence[DataFile], app_id: str, batch_id: int) -> int | None:
-        """Make files part of the table, once for (app_id, batch_id); see `TableLog`.
-
-        Raises:
-            SchemaError: the table has other types or partitions.
-            ConflictError: others were faster each time.
-        """
+        """Make files part of the table, once for (app_id, batch_id); see `DeltaLog`."""
         self._roll_forward()
-        staged = "/".join(files[0].path.split("/")[:2])
-        added = [_moved(file, staged) for file in files]
-        mine = Commit(_now_ms(), staged, added, app_id=app_id, batch_id=batch_id)
-        return self._commit(mine, lambda state: state.batches.get(app_id, -1) < batch_id)
+        added = _moved(files)
+        version = super().commit(added, app_id, batch_id)
+        if version is not None:
+            self._move(_staging_of(files), added)
+        return version
 
     def compact(self, target_octets: int, dry_run: bool) -> list[Compaction]:
-        """Make large files of small ones, a commit for each partition; see `TableLog`.
-
-        Raises:
-            ConflictError: someone else took the same files away; partitions before are done.
-        """
-        found = self.snapshot()
-        if found is None:
-            return []
-        done = []
-        for small in small_files(found.files, target_octets):
-            made = None if dry_run else self._compact(small, found.stored, target_octets)
-            octets = sum(file.octets for file in small)
-            done.append(Compaction(small[0].partition, len(small), octets, made))
-        return done
+        """Make large files of small ones, a commit for each partition; see `DeltaLog`."""
+        self._roll_forward()
+        return super().compact(target_octets, dry_run)
 
     def vacuum(self, retention_hours: float, dry_run: bool) -> list[str]:
         """Remove files that no version of the last hours holds; return them.
@@ -116,67 +90,52 @@ class ParquetLog:
         Of files that no version ever held, those go that were written before these hours.
         """
         self._roll_forward()
-        state = self._commits.state()
-        if state is None:
-            return []
-        before = _now_ms() - int(retention_hours * 3_600_000)
-        old = [path for path, at_ms in state.removed.items() if at_ms < before]
-        gone = [self._root / REMOVED / path for path in old]
-        gone = [path for path in gone if path.exists()]
-        gone += [path for path in self._orphans() if path.stat().st_mtime * 1000 < before]
-        if not dry_run:
-            for path in gone:
-                path.unlink()
-            if old:
-                self._commit(Commit(_now_ms(), "", forgotten=old), lambda _state: True)
-            self._commits.drop_before(before)
+        before = time.time() - retention_hours * 3600
+        found = [
+            path for name in (STAGED, REMOVED) for path in (self._root / name).rglob("*.parquet")
+        ]
+        gone = [path for path in found if path.stat().st_mtime < before]
+        for path in () if dry_run else gone:
+            path.unlink()
         return [str(path.relative_to(self._root)) for path in gone]
 
-    def _commit(self, commit: Commit, may: Callable[[State], bool]) -> int | None:
-        """Make a commit and move its files; return its version, or None if it may not be.
+    def _compact(self, small: list[DataFile], target_octets: int) -> int:
+        """Write the rows of files into new ones, with all columns that the table has.
 
-        Args:
-            commit: without what the table needs for its columns.
-            may: whether it may follow a state.
+        The number of the version read is the commit's batch: of two that read the same version
+        one comes through.
         """
-        for _ in attempts():
-            state = self._commits.state() or State()
-            if not may(state):
-                return None
-            if self._commits.add(self._evolved(commit, state), state):
-                self._move(commit)
-                return state.version + 1
-        raise ConflictError(f"{self._root}: others write all the time")
-
-    def _evolved(self, commit: Commit, state: State) -> Commit:
-        """Return a commit that brings the columns that it needs and the table lacks."""
-        if not commit.app_id:
-            return commit
-        if state.version < 0:
-            columns, partition_by = self._table.columns, list(self._table.partition_by)
-        else:
-            columns = missing_columns(state.stored(), self._table, self._place.uri)
-            partition_by = []
-        return msgspec.structs.replace(
-            commit, columns=new_columns(columns), partition_by=partition_by
-        )
-
-    def _compact(self, small: list[DataFile], stored: Stored, target_octets: int) -> int:
-        """Write the rows of files into new ones, with all columns that the table has."""
-        staged = self.staging()
-        table = stored_table(stored, self._place.uri)
-        write = Write(self._place, table, staged, 2**63, target_octets)
+        found = self._load()
+        assert found is not None, "a table that was there is gone"
+        if not {file.path for file in small} <= {file.path for file in files_of(found)}:
+            raise ConflictError(f"{self._root}: {_OTHER}")
+        table = stored_table(stored_of(found), self._place.uri)
+        write = Write(self._place, table, self.staging(), 2**63, target_octets)
         try:
             made = list(written(write, self._rows(small, table)))
-        except FileNotFoundError:
+            self._replace(found, small, made)
+        except (FileNotFoundError, CommitFailedError):
+            shutil.rmtree(self._root / write.below, ignore_errors=True)
             raise ConflictError(f"{self._root}: {_OTHER}") from None
-        paths = [file.path for file in small]
-        added = [_moved(file, staged) for file in made]
-        commit = Commit(_now_ms(), staged, added, paths)
-        if self._commit(commit, lambda state: all(path in state.files for path in paths)) is None:
-            shutil.rmtree(self._root / staged)
-            raise ConflictError(f"{self._root}: {_OTHER}")
         return len(made)
+
+    def _replace(self, found: DeltaTable, small: list[DataFile], made: list[DataFile]) -> None:
+        now_ms = int(time.time() * 1000)
+        added = _moved(made)
+        found.create_write_transaction(
+            [
+                *(RemoveAction(file.path, False, now_ms) for file in small),
+                *(add_action(file, data_change=False) for file in added),
+            ],
+            "append",
+            found.schema(),
+            list(stored_of(found).partition_by),
+            commit_properties=CommitProperties(
+                app_transactions=[Transaction(_COMPACTION, found.version())]
+            ),
+        )
+        self._synced(found)
+        self._move(_staging_of(made), added, [file.path for file in small])
 
     def _rows(self, files: Iterable[DataFile], table: Table) -> Iterator[pa.RecordBatch]:
         for file in files:
@@ -184,42 +143,60 @@ class ParquetLog:
                 yield from file_rows(stream, file, table)
 
     def _roll_forward(self) -> None:
-        """Complete the moves of committed files that a dead driver left."""
-        folder = self._root / STAGED
-        left = set(os.listdir(folder)) if folder.is_dir() else set()
-        if left:
-            by_staged = self._commits.staged()
-            for staged in sorted(left & {each.rpartition("/")[2] for each in by_staged}):
-                self._move(self._commits.commit(by_staged[f"{STAGED}/{staged}"]))
+        """Move what commits name and their drivers did not.
 
-    def _move(self, commit: Commit) -> None:
-        for path in commit.removed:
+        Files below the table's directory, but those staged and removed, were part of the table
+        before they came there. Those listed before the newest version is read and not in it were
+        replaced by compaction.
+        """
+        staged = [path.relative_to(self._root) for path in (self._root / STAGED).rglob("*.parquet")]
+        if not staged:
+            return
+        listed = {
+            str(path.relative_to(self._root))
+            for folder in self._root.glob("[!_]*")
+            for path in ([folder] if folder.is_file() else folder.rglob("*.parquet"))
+        }
+        found = super().snapshot()
+        files = {} if found is None else {file.path: file for file in found.files}
+        by_staging: dict[str, list[DataFile]] = {}
+        for path in staged:
+            file = files.get(str(Path(*path.parts[2:])))
+            if file is not None:
+                by_staging.setdefault(str(Path(*path.parts[:2])), []).append(file)
+        for staging, added in by_staging.items():
+            self._move(staging, added, sorted(listed - set(files)))
+
+    def _move(self, staging: str, added: Sequence[DataFile], removed: Sequence[str] = ()) -> None:
+        """Move the files of a commit; its staging directory, which goes last, shows the rest."""
+        for path in removed:
             _rename(self._root / path, self._root / REMOVED / path)
-        for file in commit.added:
-            _rename(self._root / commit.staged / file.path, self._root / file.path)
-        if commit.staged:  # what is left is of tasks that did not count; what stays, comes again
-            shutil.rmtree(self._root / commit.staged, ignore_errors=True)
+        for file in added:
+            _rename(self._root / staging / file.path, self._root / file.path)
+        shutil.rmtree(self._root / staging, ignore_errors=True)  # files of tasks that did not count
 
     def _where_it_is(self, file: DataFile) -> DataFile:
         if (self._root / file.path).exists():
             return file
         return msgspec.structs.replace(file, path=f"{REMOVED}/{file.path}")
 
-    def _orphans(self) -> Iterator[Path]:
-        return (self._root / STAGED).rglob("*.parquet")
+
+def _staging_of(files: Sequence[DataFile]) -> str:
+    return "/".join(files[0].path.split("/")[:2])
 
 
-def _moved(file: DataFile, staged: str) -> DataFile:
-    return msgspec.structs.replace(file, path=file.path.removeprefix(f"{staged}/"))
+def _moved(files: Sequence[DataFile]) -> list[DataFile]:
+    """Return files as they are named once they are moved out of their staging directory."""
+    staging = _staging_of(files)
+    return [
+        msgspec.structs.replace(file, path=file.path.removeprefix(f"{staging}/")) for file in files
+    ]
 
 
 def _rename(source: Path, target: Path) -> None:
-    """Move a file, unless someone has done so."""
+    """Move a file, unless another driver has done so; its time becomes that of the move."""
     target.parent.mkdir(parents=True, exist_ok=True)
     with contextlib.suppress(FileNotFoundError):
         source.rename(target)
+        os.utime(target)
         sync_local(str(target.parent))
-
-
-def _now_ms() -> int:
-    return int(time.time() * 1000)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from functools import partial
+from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 import msgspec
@@ -16,11 +17,11 @@ from headrace_pipeline.schema.column import Table
 from headrace_pipeline.tables.data_file import DataFile
 from headrace_pipeline.tables.delta import DeltaLog
 from headrace_pipeline.tables.evolution import absent_columns, missing_columns, stored_table
-from headrace_pipeline.tables.parquet import ParquetLog
+from headrace_pipeline.tables.parquet import STAGED, ParquetLog
 from headrace_pipeline.tables.partition import partition_columns
 from headrace_pipeline.tables.place import Place, place_of
 from headrace_pipeline.tables.read import read_files
-from headrace_pipeline.tables.table_log import Snapshot, TableLog
+from headrace_pipeline.tables.table_log import Snapshot
 from headrace_pipeline.tables.where import conditions, may_match
 from headrace_pipeline.tables.write_task import RESULT, Write, write_files
 
@@ -56,7 +57,7 @@ class SinkTable:
             makes fewer and larger files for a shuffle.
     """
 
-    def __init__(self, place: Place, table: Table, log: TableLog, gather: bool) -> None:
+    def __init__(self, place: Place, table: Table, log: DeltaLog, gather: bool) -> None:
         partition_columns(table)
         self.place = place
         self.table = table
@@ -192,10 +193,6 @@ def open_table(
 def open_stored(uri: str, *, storage_options_file: str | None = None) -> SinkTable:
     """Return a table with the columns and in the form that it has on the disk.
 
-    Args:
-        uri: see `open_table`.
-        storage_options_file: likewise.
-
     Raises:
         OptionError: the place is none.
         PipelineError: there is no table.
@@ -203,17 +200,30 @@ def open_stored(uri: str, *, storage_options_file: str | None = None) -> SinkTab
     """
     place = place_of(uri, storage_options_file)
     name = place.uri.rpartition("/")[2]
-    nothing = Table(name, ())
-    for form in ("delta", "parquet") if place.local else ("delta",):
-        log = _log(place, nothing, form)
-        found = log.snapshot()
-        if found is not None:
-            table = stored_table(found.stored, name)
-            return SinkTable(place, table, _log(place, table, form), gather=True)
-    raise PipelineError(f"{place.uri}: there is no table")
+    form = "parquet" if _is_plain(place) else "delta"
+    found = _log(place, Table(name, ()), form).snapshot()
+    if found is None:
+        raise PipelineError(f"{place.uri}: there is no table")
+    table = stored_table(found.stored, name)
+    return SinkTable(place, table, _log(place, table, form), gather=True)
 
 
-def _log(place: Place, table: Table, form: str) -> TableLog:
+def _is_plain(place: Place) -> bool:
+    """Return whether a plain Parquet table was begun at a place."""
+    return place.local and Path(place.uri, STAGED).is_dir()
+
+
+def _log(place: Place, table: Table, form: str) -> DeltaLog:
+    """Return the log of commits of a table.
+
+    Raises:
+        OptionError: there is no such form, or the table at the place has the other one.
+    """
+    plain = _is_plain(place)
+    if form != "parquet" and plain:
+        raise OptionError("format", f"must be parquet: {place.uri} was written so")
+    if form == "parquet" and not plain and place.local and Path(place.uri, "_delta_log").is_dir():
+        raise OptionError("format", f"must be delta: {place.uri} was written so")
     if form == "delta":
         return DeltaLog(place, table)
     if form == "parquet":

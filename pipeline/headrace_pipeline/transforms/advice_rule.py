@@ -1,4 +1,4 @@
-"""Advised number of consumers: the rule, minute by minute, for one queue.
+"""Rule for the number of consumers of one queue, minute by minute.
 
     wanted = ceil((1.2 * L95 + B / T) / mu)
 

@@ -1,4 +1,4 @@
-"""Distance of nodes and queues from their limits, and when they will reach them.
+"""Distance of nodes and queues to their limits, and when they reach them.
 
 The limit of a rate, the *knee*, is what was measured: given by somebody who ran a benchmark, or
 found in the windows themselves, as the rate at which an entity was when it was at its limit. That

@@ -1,4 +1,4 @@
-"""Cost of load for a cluster: the weights by which blame is divided.
+"""Cost of load to a cluster: the weights by which blame is divided.
 
     cost = copies * COPY_US + octets * OCTET_US + replica_octets * REPLICA_OCTET_US
 

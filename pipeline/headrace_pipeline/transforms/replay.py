@@ -105,11 +105,6 @@ def _given(value: str | None, column: str) -> Column:
 
 
 def in_order(rows: DataFrame, partitions: int) -> DataFrame:
-    """Bring each block into one partition, in the order of its indexes.
-
-    Args:
-        rows: of `messages`.
-        partitions: how many.
-    """
+    """Bring each block into one partition, in the order of its indexes."""
     spread = rows.repartition(partitions, *KEY)
     return spread.sortWithinPartitions(*KEY, "archive_index")

@@ -1,4 +1,4 @@
-"""A leader's state of one follower, and the pace of sending to it."""
+"""A leader's view of one follower, and flow control towards it."""
 
 from __future__ import annotations
 

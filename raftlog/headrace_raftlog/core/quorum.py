@@ -139,12 +139,7 @@ class Electorate:
         return min(index, outgoing.committed_index(peers, own_match))
 
     def confirmed_round(self, peers: dict[int, Progress], own_round: i64) -> i64:
-        """Return the newest round of heartbeats that majorities have answered.
-
-        Args:
-            peers: progress of the other members.
-            own_round: the newest round sent.
-        """
+        """Return the newest round of heartbeats that majorities have answered."""
         number = self._incoming.confirmed_round(peers, own_round)
         outgoing = self._outgoing
         if outgoing is None:

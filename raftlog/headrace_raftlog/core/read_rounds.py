@@ -1,4 +1,4 @@
-"""Pending reads, and the rounds of heartbeats that confirm them."""
+"""Reads that wait, and the rounds of heartbeats that confirm them."""
 
 from __future__ import annotations
 

@@ -48,7 +48,7 @@ class Entry:
 
 @final
 class HardState:
-    """State of a group that must survive a restart, besides its entries.
+    """Term, vote and commit index, which a group remembers across a restart.
 
     Attributes:
         term: newest term seen, from 0.

@@ -52,10 +52,6 @@ class DamageFoundError(RaftLogError):
     """Damage was found that a running node cannot mend; its next start does."""
 
 
-class LogFullError(RaftLogError):
-    """No space is left on the log's device; accepted entries stay, new ones are refused."""
-
-
 class LogWriteError(RaftLogError):
     """A write or sync failed; the node must stop, for a later sync may wrongly report success."""
 

@@ -1,4 +1,4 @@
-"""Configuration of a group: its members, and the tunables of its core."""
+"""Founding members of a group, and the tunables of its core."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Histogram of durations, in microseconds."""
+"""Histogram of durations in microseconds."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from headrace_raftlog.model.entry import Entry
 class GroupLog:
     """Everything appended to one group, durable or not yet.
 
-    Implementations: the shared log of a node, and a list in the simulator.
+    Implemented by the shared log of a node; tests implement it as a list.
     """
 
     @abstractmethod

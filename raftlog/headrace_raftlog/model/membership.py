@@ -1,4 +1,4 @@
-"""Members of a group: a value that travels in entries and snapshots."""
+"""Membership of a group: a value that travels in entries and snapshots."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from headrace_raftlog.model.membership import Membership
 
 @final
 class Snapshot:
-    """Snapshot: it replaces the beginning of a log.
+    """A snapshot: the replacement of the beginning of a log.
 
     Attributes:
         index: everything up to here is contained; those entries are committed.

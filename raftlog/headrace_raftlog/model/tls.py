@@ -1,4 +1,4 @@
-"""Credentials of a node for the others of its cluster."""
+"""Certificate that proves a node to the others of its cluster."""
 
 from __future__ import annotations
 

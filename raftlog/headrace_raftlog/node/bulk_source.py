@@ -1,4 +1,4 @@
-"""Snapshots and entries of this node for others to fetch."""
+"""Snapshots and entries that other nodes may fetch from this one."""
 
 from __future__ import annotations
 

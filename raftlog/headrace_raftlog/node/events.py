@@ -1,4 +1,4 @@
-"""Events of the transport, on their way to host and application."""
+"""Reports of the transport, on their way to host and application."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class UnknownPeer(NamedTuple):
 
 
 class Application(Protocol):
-    """Receiver of payloads and reports of peers; an exception in it stops the node."""
+    """The application: it takes payloads and reports of peers; an error of its stops the node."""
 
     on_payload: Callable[[int, bytes], None]
     part: Part
@@ -75,7 +75,7 @@ def ignore_fatal(error: BaseException) -> None:
 
 
 class NodeEvents:
-    """Events of the transport, passed on to host and application while the host runs."""
+    """Reports of the transport, passed on to host and application while the host runs."""
 
     def __init__(self, application: Application) -> None:
         self.host: Host
@@ -108,21 +108,11 @@ class NodeEvents:
 
     def on_rival(self, peer: StreamIdentity, text: str) -> None:
         """Pass it on."""
-        if self.host.stopped:
-            return
-        try:
-            self._application.on_rival(text)
-        except Exception as error:  # noqa: BLE001  (outermost: reports it and stops)
-            self.host.fail(error)
+        self._tell(self._application.on_rival, text)
 
     def on_removed(self) -> None:
         """Pass it on."""
-        if self.host.stopped:
-            return
-        try:
-            self._application.on_removed()
-        except Exception as error:  # noqa: BLE001  (outermost: reports it and stops)
-            self.host.fail(error)
+        self._tell(self._application.on_removed)
 
     def on_outdated(self, reason: ForgottenError | CloneError) -> None:
         """Pass it on."""
@@ -131,12 +121,7 @@ class NodeEvents:
 
     def on_payload(self, peer: int, payload: bytes) -> None:
         """Pass it on."""
-        if self.host.stopped:
-            return
-        try:
-            self._application.on_payload(peer, payload)
-        except Exception as error:  # noqa: BLE001  (outermost: reports it and stops)
-            self.host.fail(error)
+        self._tell(self._application.on_payload, peer, payload)
 
     def part(self, head: bytes, size: int) -> tuple[int, int]:
         """Ask the application."""
@@ -144,25 +129,27 @@ class NodeEvents:
 
     def on_parted(self, peer: int, payload: Parted) -> None:
         """Pass it on."""
-        if self.host.stopped:
-            return
-        try:
-            self._application.on_parted(peer, payload)
-        except Exception as error:  # noqa: BLE001  (outermost: reports it and stops)
-            self.host.fail(error)
+        self._tell(self._application.on_parted, peer, payload)
 
     def on_peer(self, peer: int, up: bool, boot: int) -> None:
         """Wake groups, then pass it on."""
-        if self.host.stopped:
-            return
-        try:
-            self.host.peer_changed(peer, up)
-            if not up:
-                self.fetcher.peer_down(peer)
-            self._application.on_peer(peer, up, boot)
-        except Exception as error:  # noqa: BLE001  (outermost: reports it and stops)
-            self.host.fail(error)
+        self._tell(self._peer_changed, peer, up, boot)
 
     def on_failure(self, error: BaseException) -> None:
         """Stop the node."""
         self.host.fail(error)
+
+    def _peer_changed(self, peer: int, up: bool, boot: int) -> None:
+        self.host.peer_changed(peer, up)
+        if not up:
+            self.fetcher.peer_down(peer)
+        self._application.on_peer(peer, up, boot)
+
+    def _tell(self, told: Callable[..., None], *arguments: object) -> None:
+        """Call the application while the host runs; an error of its stops the node."""
+        if self.host.stopped:
+            return
+        try:
+            told(*arguments)
+        except Exception as error:  # noqa: BLE001  (outermost: reports it and stops)
+            self.host.fail(error)

@@ -1,4 +1,4 @@
-"""Formation of a cluster, and return of a node that lost its data.
+"""Formation of a cluster from new nodes, and the return of one that lost its data.
 
 Every data directory has a random id, its disk. The disks that found a cluster are decided once, by
 the node with the lowest id among the configured ones, at a moment when it is new and connected to

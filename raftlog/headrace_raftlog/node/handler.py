@@ -1,4 +1,4 @@
-"""Interface of a group's application for its host."""
+"""The interface of a group's application to its host."""
 
 from __future__ import annotations
 

@@ -52,9 +52,9 @@ class LogReports:
         self._health = health
         self._watch = DiskWatch(options.disk_stall_s)
         self._ticked_at = loop.time()
-        log.on_durable = self._durable
-        log.on_full = self._full
-        log.on_failed = self._failed
+        log.writer.on_durable = self._durable
+        log.writer.on_full = self._full
+        log.writer.on_failed = self._failed
         log.recovery.reader.reads.start(loop.call_soon_threadsafe)
 
     def full(self, full: bool) -> None:

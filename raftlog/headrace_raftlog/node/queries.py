@@ -1,4 +1,4 @@
-"""Queries about the groups of a node."""
+"""Questions about the groups of a node."""
 
 from __future__ import annotations
 
@@ -93,7 +93,10 @@ class RaftFigures(NamedTuple):
 
 
 class GroupQueries:
-    """The part of a node that answers questions about its groups."""
+    """The part of a node that answers questions about its groups.
+
+    Questions about a group that is not on this node raise KeyError, unless they say otherwise.
+    """
 
     _host: Host
     _log: SharedLog
@@ -106,19 +109,11 @@ class GroupQueries:
         return self._host.disk_stalled
 
     def members(self, group: int) -> Membership:
-        """Return who belongs to a group as far as this node knows.
-
-        Raises:
-            KeyError: the group is not on this node.
-        """
+        """Return who belongs to a group as far as this node knows."""
         return self._hosted(group).core.membership
 
     def snapshot_index(self, group: int) -> int:
-        """Return the position up to which a group's log is only a snapshot on this node.
-
-        Raises:
-            KeyError: the group is not on this node.
-        """
+        """Return the position up to which a group's log is only a snapshot on this node."""
         return self._hosted(group).view.snapshot_index
 
     def quarantined(self) -> dict[int, str]:
@@ -173,11 +168,7 @@ class GroupQueries:
         return hosted is not None and hosted.core.ready_to_serve
 
     def applied_index(self, group: int) -> int:
-        """Return how far a group is applied on this node.
-
-        Raises:
-            KeyError: the group is not on this node.
-        """
+        """Return how far a group is applied on this node."""
         return self._hosted(group).core.applied_index
 
     def entry_data(self, group: int, index: int) -> bytes:
@@ -232,11 +223,7 @@ class GroupQueries:
         self._host.suspensions.give_up(done)
 
     def entry_octets(self, group: int, index: int) -> int:
-        """Return the size of an entry's data, 0 where there is no such entry.
-
-        Raises:
-            KeyError: the group is not on this node.
-        """
+        """Return the size of an entry's data, 0 where there is no such entry."""
         view = self._hosted(group).view
         return view.length_of(index) if view.has(index) else 0
 
@@ -261,11 +248,7 @@ class GroupQueries:
         return [hosted.group for hosted in self._host.groups() if hosted.core.role == LEADER]
 
     def last_index(self, group: int) -> int:
-        """Return the highest index of a group's log on this node.
-
-        Raises:
-            KeyError: the group is not on this node.
-        """
+        """Return the highest index of a group's log on this node."""
         return self._hosted(group).core.last_index
 
     def figures(self) -> RaftFigures:
@@ -316,11 +299,7 @@ class GroupQueries:
         )
 
     def progress(self, group: int) -> list[MemberProgress]:
-        """Return what this node, leading a group, knows of its members; empty if it does not.
-
-        Raises:
-            KeyError: the group is not on this node.
-        """
+        """Return what this node, leading a group, knows of its members; empty if it does not."""
         core = self._hosted(group).core
         if core.role != LEADER:
             return []

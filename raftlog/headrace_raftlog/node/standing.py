@@ -48,9 +48,6 @@ class NodeStanding:
         """Take part no more with these data; the next start sets them aside and joins anew.
 
         Nothing is acknowledged after the call; `on_fatal` is called with `ForgottenError`.
-
-        Args:
-            reason: what the log says.
         """
         self._host.fail(ForgottenError(reason))
 

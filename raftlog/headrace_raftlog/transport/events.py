@@ -1,4 +1,4 @@
-"""Events of the transport for the node above it."""
+"""Reports of the transport to the node above it."""
 
 from __future__ import annotations
 

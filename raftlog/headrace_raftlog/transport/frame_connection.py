@@ -107,7 +107,7 @@ class FrameConnection(asyncio.Protocol):
 
     @property
     def tls(self) -> ssl.SSLObject | None:
-        """TLS state of the handshake, None without encryption."""
+        """TLS object of the connection, None where nothing is encrypted."""
         found: ssl.SSLObject | None = self._transport.get_extra_info("ssl_object")
         return found
 

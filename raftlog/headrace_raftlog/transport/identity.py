@@ -1,4 +1,4 @@
-"""Identity of the other end of a stream, from its metadata."""
+"""Identity of the other end of a stream, as its metadata says."""
 
 from __future__ import annotations
 

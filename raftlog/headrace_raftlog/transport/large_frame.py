@@ -54,7 +54,7 @@ def part_nothing(head: bytes, size: int) -> tuple[int, int]:
 
 @final
 class LargeFrame:
-    """Parts of one frame of the large lane.
+    """Content of one outgoing frame of the large lane.
 
     Attributes:
         messages: APPENDs.
@@ -117,7 +117,7 @@ def _head(tag: i64, value: i64) -> bytes:
 
 @final
 class Bodies:
-    """Data taken out of an arrived frame, before protobuf parsed the rest of it.
+    """Payload taken out of an incoming frame before protobuf read the rest of it.
 
     Attributes:
         skeleton: the frame without the data of its entries, and without payloads.

@@ -1,4 +1,4 @@
-"""Items that wait for one peer, bounded in bytes, and their framing."""
+"""Outbox of one peer: messages that wait, bounded in bytes, and their frames."""
 
 from __future__ import annotations
 

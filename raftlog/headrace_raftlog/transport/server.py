@@ -58,7 +58,7 @@ _MAY_LAST: Final = (
 
 
 class _Ticket(NamedTuple):
-    """Ticket: a peer that may open a stream, and its deadline by the loop's clock."""
+    """Peers that may open a stream, and until when by the loop's clock."""
 
     peer: StreamIdentity
     until: float

@@ -24,7 +24,7 @@ def directory(tmp_path: Path) -> Path:
     shared = SharedLog.open(str(tmp_path), LogOptions(segment_bytes=1 << 20), identity)
     for index in (1, 2, 3):
         durable = threading.Event()
-        shared.on_durable = lambda _, durable=durable: durable.set()  # type: ignore[misc]
+        shared.writer.on_durable = lambda _, durable=durable: durable.set()  # type: ignore[misc]
         entry = Entry(index, 1, ENTRY_NORMAL, b"payload" * 100)
         shared.append(7, HardState(1, 1, 0), [entry], True, index)
         shared.flush()

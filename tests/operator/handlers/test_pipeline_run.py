@@ -20,7 +20,7 @@ from tests.operator.handlers.world import (
     told,
 )
 
-from headrace_operator.builders.driver import Driver
+from headrace_sparkdriver.driver import Driver
 
 RUNS: Final = f"{GROUP}/pipelineruns"
 CLUSTERS: Final = f"{GROUP}/brokerclusters"

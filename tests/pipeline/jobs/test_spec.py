@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import kubernetes_validate
@@ -18,13 +17,8 @@ from headrace_operator.specs.pipeline_run import PipelineRunSpec
 from headrace_pipeline.cli.main import group
 from headrace_pipeline.cli.report import report as report_command
 from headrace_pipeline.cli.spec import spec
-from headrace_pipeline.jobs.driver import driver_manifests
+from headrace_sparkdriver.driver import driver_manifests
 
-ROOT = Path(__file__).resolve().parents[3]
-COPIES = (
-    ROOT / "operator" / "headrace_operator" / "builders" / "driver.py",
-    ROOT / "pipeline" / "headrace_pipeline" / "jobs" / "driver.py",
-)
 COMMON = (
     *("--name", "nightly", "--namespace", "shop", "--credentials", "login"),
     *("--option", "table=/data/a"),
@@ -54,11 +48,6 @@ def without_run(manifest: dict[str, Any]) -> dict[str, Any]:
     return found
 
 
-def test_the_manifests_of_drivers_are_made_by_the_same_file_in_both_places() -> None:
-    operator, pipeline = (path.read_text(encoding="utf-8") for path in COPIES)
-    assert operator == pipeline
-
-
 @pytest.mark.parametrize(("job", "form"), [("archive", "statefulset"), ("report", "job")])
 @pytest.mark.parametrize("master", ["local[*]", "spark://a:7077"])
 def test_of_a_printed_run_the_operator_makes_what_is_printed_without_it(
@@ -68,7 +57,7 @@ def test_of_a_printed_run_the_operator_makes_what_is_printed_without_it(
     run["metadata"]["uid"] = "u"
     read = msgspec.convert(run["spec"], PipelineRunSpec)
     cluster = Cluster("mill", "shop", "u", BrokerClusterSpec(), "i", 3, 3)
-    made = driver_manifests(driver_of(run, read, cluster, ""))  # type: ignore[arg-type]
+    made = driver_manifests(driver_of(run, read, cluster, ""))
     plain = printed(job, "--kind", form, "--endpoints", "mill.shop.svc:7672", "--master", master)
     assert [without_run(each) for each in made] == plain
 

@@ -15,7 +15,6 @@ from headrace_pipeline.tables import SinkTable
 from headrace_pipeline.tables.data_file import DataFile
 from headrace_pipeline.tables.delta import DeltaLog
 from headrace_pipeline.tables.file_rows import file_rows
-from headrace_pipeline.tables.parquet import ParquetLog
 from headrace_pipeline.tables.write_task import Write, written
 
 Row = dict[str, Any]
@@ -133,5 +132,5 @@ def come_between(
 
         return wrapped
 
-    for owner, name in steps or ((DeltaLog, "_ready"), (ParquetLog, "_evolved")):
+    for owner, name in steps or ((DeltaLog, "_ready"),):
         monkeypatch.setattr(owner, name, between(getattr(owner, name)))

@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
 from tests.pipeline.tables.table_rows import (
@@ -21,8 +23,8 @@ from headrace_pipeline.cli import main
 from headrace_pipeline.error import OptionError, PipelineError
 from headrace_pipeline.jobs.compact import compact_table
 from headrace_pipeline.tables import ConflictError, SinkTable, open_stored, open_table
-from headrace_pipeline.tables.delta import DeltaLog
 from headrace_pipeline.tables.parquet import ParquetLog
+from headrace_pipeline.tables.sink_table import Format
 
 MIB = 2**20
 
@@ -72,8 +74,7 @@ def test_of_two_drivers_that_make_the_table_both_come_through(
     """The other one makes it after this one has seen none."""
     late = opened()
     files = run_tasks(late, [row(number) for number in range(3)])
-    first = (DeltaLog, "_load") if isinstance(late.log, DeltaLog) else (ParquetLog, "_evolved")
-    come_between(monkeypatch, lambda: write(opened(), 3, 3, 0, "other"), first)
+    come_between(monkeypatch, lambda: write(opened(), 3, 3, 0, "other"), (type(late.log), "_load"))
     assert late.commit_files(files, "app", 0).rows == 3
     assert numbers(opened()) == list(range(6))
 
@@ -89,6 +90,64 @@ def test_a_driver_that_dies_before_files_are_moved_has_committed(
     assert os.listdir(tmp_path / "table" / "_staged")
     assert numbers(open_table(path, THINGS, "parquet")) == [0, 1, 2]
     assert os.listdir(tmp_path / "table" / "_staged") == []
+
+
+def plain_numbers(root: Path) -> list[int]:
+    """Return the numbers that a reader sees which lists the directory itself."""
+    paths = (each.relative_to(root) for each in root.rglob("*.parquet"))
+    seen = [root / each for each in paths if not each.parts[0].startswith("_")]
+    return sorted(n for each in seen for n in pq.ParquetFile(each).read()["number"].to_pylist())
+
+
+@pytest.fixture
+def plain(tmp_path: Path) -> Callable[[], SinkTable]:
+    """Open a Parquet table with two batches of 8 rows as another driver does."""
+    path = str(tmp_path / "plain")
+    for batch in range(2):
+        write(open_table(path, THINGS, "parquet"), batch * 8, 8, batch)
+    return lambda: open_table(path, THINGS, "parquet")
+
+
+def test_a_compaction_that_dies_before_files_are_moved_has_committed(
+    plain: Callable[[], SinkTable], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The next driver moves the new files to their places, and the replaced ones away."""
+    root, old = Path(plain().place.uri), plain().log.snapshot()
+    assert old is not None
+    with monkeypatch.context() as patch:
+        patch.setattr(ParquetLog, "_move", lambda *_: None)
+        plain().log.compact(MIB, dry_run=False)
+    assert plain_numbers(root) == list(range(16))
+    assert numbers(plain()) == plain_numbers(root) == list(range(16))
+    assert len(plain().files()) == len(list(root.glob("name=*/*/*.parquet"))) == 8
+    assert [each["number"] for each in read_rows(plain(), old.version)] == list(range(16))
+
+
+@pytest.mark.parametrize("step", ["_rows", "_replace"])
+def test_of_two_compactions_at_once_one_comes_through(
+    plain: Callable[[], SinkTable], monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    """The other one commits before this one reads the files, or before it commits."""
+    others = [plain().log]
+    original = getattr(ParquetLog, step)
+
+    def late(*arguments: Any) -> Any:
+        if others:
+            others.pop().compact(MIB, dry_run=False)
+        return original(*arguments)
+
+    monkeypatch.setattr(ParquetLog, step, late)
+    with pytest.raises(ConflictError, match="another compaction is at work"):
+        plain().log.compact(MIB, dry_run=False)
+    assert numbers(plain()) == plain_numbers(Path(plain().place.uri)) == list(range(16))
+
+
+def test_a_table_of_the_other_form_is_refused(tmp_path: Path) -> None:
+    forms: list[tuple[Format, Format]] = [("delta", "parquet"), ("parquet", "delta")]
+    for form, other in forms:
+        write(open_table(str(tmp_path / form), THINGS, form), 0, 3, 0)
+        with pytest.raises(OptionError, match=f"format: must be {form}"):
+            open_table(str(tmp_path / form), THINGS, other)
 
 
 def test_two_compactions_of_the_same_files_are_one(
@@ -109,7 +168,7 @@ def test_two_compactions_of_the_same_files_are_one(
     late = opened()
     if isinstance(late.log, ParquetLog):
         with pytest.raises(ConflictError, match="another compaction is at work"):
-            late.log._compact(list(found.files), found.stored, MIB)
+            late.log._compact(list(found.files), MIB)
     assert numbers(opened()) == list(range(24))
 
 

@@ -22,7 +22,7 @@ from headrace_raftlog.model.message import (
 )
 from headrace_raftlog.model.ready import Ready
 from headrace_raftlog.model.snapshot import Snapshot, SnapshotOffer
-from headrace_raftlog.simulator.memory_log import MemoryLog
+from headrace_simulation.simulator.memory_log import MemoryLog
 
 GROUP = 7
 

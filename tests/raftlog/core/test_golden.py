@@ -1,7 +1,7 @@
 """Golden scripts: one per hazard, replayed and compared word for word.
 
-After a change that is meant to alter them: `python -m headrace_raftlog.simulator --rewrite FILE`,
-and read the difference.
+After a change that is meant to alter them, renew them and read the difference:
+`PYTHONPATH=simulation python -m headrace_simulation.simulator --rewrite FILE`.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from headrace_raftlog.simulator.script import Script, replay
+from headrace_simulation.simulator.script import Script, replay
 
 SCRIPTS = sorted((Path(__file__).parents[1] / "golden").glob("*.txt"))
 

@@ -10,7 +10,7 @@ from headrace_raftlog.core.durability import Durability
 from headrace_raftlog.core.log_view import LogView
 from headrace_raftlog.core.prng import Prng
 from headrace_raftlog.model.entry import ENTRY_NORMAL, Entry
-from headrace_raftlog.simulator.memory_log import MemoryLog
+from headrace_simulation.simulator.memory_log import MemoryLog
 
 
 def entries(first, *terms):

@@ -260,7 +260,7 @@ class World:
         self.log = SharedLog.open(str(directory), LogOptions(segment_bytes=1 << 20), files=files)
         self._durable: list[object] = []
         self._arrived = threading.Condition()
-        self.log.on_durable = self._from_writer
+        self.log.writer.on_durable = self._from_writer
         self.offers: list[tuple[HostedGroup, SnapshotOffer]] = []
         self.up: list[int] = []
         self.suspended: list[HostedGroup] = []

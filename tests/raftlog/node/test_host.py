@@ -21,7 +21,7 @@ from headrace_raftlog.model.message import (
     VOTE_REPLY,
     Message,
 )
-from headrace_raftlog.storage.disk.memory_files import MemoryFiles
+from headrace_simulation.memory_files import MemoryFiles
 
 DEADLINE_S = 30.0
 

@@ -24,8 +24,8 @@ from headrace_raftlog.model.message import (
 )
 from headrace_raftlog.node.health import NodeHealth
 from headrace_raftlog.storage.disk.files import Files
-from headrace_raftlog.storage.disk.memory_files import MemoryFiles
 from headrace_raftlog.storage.log.shared_log import SharedLog
+from headrace_simulation.memory_files import MemoryFiles
 
 GROUPS = (1, 2, 3, 4)
 STALL_S = 0.5

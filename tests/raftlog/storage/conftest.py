@@ -10,10 +10,10 @@ import pytest
 from headrace_raftlog.model.entry import Entry, HardState
 from headrace_raftlog.model.errors import LogWriteError
 from headrace_raftlog.storage.disk.files import Files
-from headrace_raftlog.storage.disk.memory_files import MemoryFiles
 from headrace_raftlog.storage.disk.options import LogOptions
 from headrace_raftlog.storage.log.shared_log import SharedLog
 from headrace_raftlog.storage.writing.identity import Identity
+from headrace_simulation.memory_files import MemoryFiles
 
 DIRECTORY = "/log"
 WAIT_SECONDS = 30.0
@@ -45,9 +45,9 @@ class OpenLog:
         self.failures: list[LogWriteError] = []
         self.next_token = 1
         self.log = SharedLog.open(directory, options, identity, files)
-        self.log.on_durable = self._durable
-        self.log.on_full = self._full
-        self.log.on_failed = self._failed
+        self.log.writer.on_durable = self._durable
+        self.log.writer.on_full = self._full
+        self.log.writer.on_failed = self._failed
 
     def _durable(self, tokens: list[object]) -> None:
         with self.changed:

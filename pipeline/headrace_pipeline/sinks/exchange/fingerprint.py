@@ -1,4 +1,4 @@
-"""Fingerprint of a task's rows: the same rows in the same order have the same number.
+"""Fingerprint of a task's rows: equal for the same rows in the same order.
 
 It does not depend on how the rows were cut into batches, nor on what stands behind nulls.
 """

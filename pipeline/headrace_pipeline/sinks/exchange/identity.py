@@ -1,4 +1,4 @@
-"""Identity of a task at the broker, so that repeated publishes are kept once.
+"""Publisher identity of a task, by which the broker keeps repeated messages once.
 
 A queue knows a message by publisher id, epoch and sequence. Here these are
 

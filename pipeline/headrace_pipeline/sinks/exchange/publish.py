@@ -76,7 +76,7 @@ class Refusal:
 
 @dataclass
 class Tally:
-    """Counts of rows by outcome.
+    """Outcome of rows.
 
     Attributes:
         published: that are safe, or were sent without confirms.

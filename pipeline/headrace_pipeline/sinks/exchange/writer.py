@@ -1,4 +1,4 @@
-"""Work of tasks and driver: the only module of the sink that depends on Spark's interfaces."""
+"""Spark's writer interfaces: the only module of the sink that knows them."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class ExchangeSink(DataSource):
 
 @dataclass
 class Written(WriterCommitMessage):
-    """Published rows of a task."""
+    """Commit message of a task."""
 
     partition: int
     tally: Tally

@@ -1,4 +1,4 @@
-"""Number of rows of each shard for the next batch."""
+"""Rows of each shard that the next batch gets."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 
 class Waiting(NamedTuple):
-    """Waiting rows of a shard.
+    """Unread rows of a shard.
 
     Attributes:
         rows: 1 or more.

@@ -1,4 +1,4 @@
-"""Listing of the wanted shards of a log at the brokers."""
+"""Shards of a log that brokers have, of those asked for."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _THERE: Final = (  # what a shard that is not gone may answer
 
 
 class Look(NamedTuple):
-    """Listing of shards.
+    """Shards that were found.
 
     Attributes:
         shards: by name.
@@ -100,13 +100,6 @@ def is_gone(client: Client, log: str, name: str, position: Position) -> bool:
 
 def begin(client: Client, settings: Settings, option: str, start: Start, found: Look) -> Offset:
     """Return where reading begins, or ends.
-
-    Args:
-        client: to ask.
-        settings: of the source.
-        option: that says it.
-        start: what it says.
-        found: what there is.
 
     Raises:
         OptionError: a shard is named that is not there, or an index that it never had.

@@ -14,7 +14,7 @@ NAMED_MAX: Final = 5  # losses that a message names
 
 
 class Loss(NamedTuple):
-    """Loss in a shard.
+    """Lost rows of a shard.
 
     Attributes:
         shard: its name, for people: of an archive, its queue.
@@ -49,10 +49,6 @@ _WHAT_TO_DO: Final = (
 
 def tell(losses: Sequence[Loss], fail: bool) -> None:
     """Report the loss.
-
-    Args:
-        losses: none, or some.
-        fail: that is the end.
 
     Raises:
         DataLossError: it is.

@@ -1,4 +1,4 @@
-"""Offset of a stream, as it stands in Spark's checkpoint.
+"""Offset of a stream in Spark's checkpoint.
 
     {"version": 1, "log": "flow_samples", "shards": {"n1": [7302, 1200], "n2": [9511, 80]}}
 
@@ -76,10 +76,6 @@ def _encode(position: Position) -> list[Any]:
 
 def decode_offset(given: Mapping[str, Any], log: str) -> Offset:
     """Read what Spark has kept.
-
-    Args:
-        given: likewise.
-        log: that is read now.
 
     Raises:
         PipelineError: it was written by a newer version, or for another log.

@@ -36,7 +36,7 @@ class Range(NamedTuple):
 
 
 class LogPartition(InputPartition):
-    """Rows for one task."""
+    """Rows that one task reads."""
 
     def __init__(self, ranges: tuple[Range, ...]) -> None:
         super().__init__(ranges)

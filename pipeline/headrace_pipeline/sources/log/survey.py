@@ -1,4 +1,4 @@
-"""Changes of the shards since the end of a batch."""
+"""Changes of the shards since a batch has ended."""
 
 from __future__ import annotations
 

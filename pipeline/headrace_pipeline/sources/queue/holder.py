@@ -1,4 +1,4 @@
-"""Work of the driver with a group: it opens it, takes leases, keeps and settles them."""
+"""Group of the driver: it opens it, takes leases, renews and settles them."""
 
 from __future__ import annotations
 

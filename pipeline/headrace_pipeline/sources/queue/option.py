@@ -34,7 +34,7 @@ _NO_SETTLING: Final = (
 
 
 class QueueOptions(NamedTuple):
-    """Options of a read; has no secret, and can be pickled and printed.
+    """Options of the source; has no secret, and can be pickled and printed.
 
     Attributes:
         connection: to the brokers; the queue is in its vhost.

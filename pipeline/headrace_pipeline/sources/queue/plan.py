@@ -10,7 +10,7 @@ from headrace_client.lease_value import HELD, LeaseState
 
 
 class Part(NamedTuple):
-    """Part of a lease for one task.
+    """Part of a lease that one task reads.
 
     Attributes:
         lease: its number.
@@ -24,7 +24,7 @@ class Part(NamedTuple):
 
 
 class Room(NamedTuple):
-    """Room that a batch has left.
+    """Room left in a batch.
 
     Attributes:
         rows: messages.

@@ -1,4 +1,4 @@
-"""Work of a task: it reads a part of a lease, as record batches."""
+"""A task that reads a part of a lease, as record batches."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Live bytes of each segment.
+"""Accounts of the bytes of each segment that are still needed.
 
 Bytes count as live from the moment they are known to be durable until what makes them superfluous
 is durable as well. So a segment without live bytes can be removed at any time, in whatever order.

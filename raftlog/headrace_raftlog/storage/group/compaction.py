@@ -1,4 +1,4 @@
-"""Compaction of a group's index at a snapshot: most earlier entries go, live ones stay."""
+"""Compaction of a group's index by a snapshot: entries before it go, live ones stay."""
 
 from __future__ import annotations
 

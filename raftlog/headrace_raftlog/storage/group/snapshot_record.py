@@ -124,7 +124,7 @@ def decode_live(data: bytes, start: i64, stop: i64, count: i64) -> array[int]:
 
 @final
 class SnapshotData:
-    """Decoded snapshot; the state is not copied out.
+    """Decoded head of a snapshot; the state is not copied out.
 
     Attributes:
         membership: of the group at its index.

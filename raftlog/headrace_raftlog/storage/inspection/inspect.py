@@ -74,7 +74,7 @@ class Damage:
 
 @dataclass(slots=True)
 class VerifyReport:
-    """Content of a log's files.
+    """Contents of a log's files.
 
     Attributes:
         segments: files.
@@ -151,10 +151,6 @@ def _batches(segment: _Segment, number: int) -> Iterator[Batch]:
 
 def verify(directory: str, files: Files | None = None) -> VerifyReport:
     """Check every byte of a log.
-
-    Args:
-        directory: of the segments.
-        files: the file system, for tests.
 
     Returns:
         Everything that is wrong, not just the first of it.
@@ -282,10 +278,6 @@ def _detail(data: bytes, offset: int, kind: int) -> str:
 
 def dump(directory: str, files: Files | None = None) -> Iterator[str]:
     """Describe a log in lines: segments, their batches, their records, with byte offsets.
-
-    Args:
-        directory: of the segments.
-        files: the file system, for tests.
 
     Raises:
         OSError: the directory or a file cannot be read.

@@ -1,4 +1,4 @@
-"""Jobs that gather between two flushes, and answers of the writer."""
+"""Jobs gathered between two flushes, and results of the writer."""
 
 from __future__ import annotations
 

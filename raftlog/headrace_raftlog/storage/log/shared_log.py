@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable
 from typing import Final, final
 
 from mypy_extensions import i64
@@ -59,6 +58,7 @@ class SharedLog:
         synced: returns the number of the newest batch that is synced, 0 for none.
         lock: descriptor of the file that is locked.
         position: the writer's, to be looked at only.
+        writer: whose callbacks may be set.
     """
 
     def __init__(
@@ -89,9 +89,9 @@ class SharedLog:
         self.cache = EntryCache(options.cache_bytes)
         self._next_serial: i64 = (position.number & 0x7FFFFFFF) << 32
         self._closed = False
-        self._writer = LogWriter(files, self.directory, options, position)
-        self._queue = JobQueue(self._salt, self._table, self.cache, self._writer)
-        self.synced = self._writer.synced
+        self.writer = LogWriter(files, self.directory, options, position)
+        self._queue = JobQueue(self._salt, self._table, self.cache, self.writer)
+        self.synced = self.writer.synced
 
     @staticmethod
     def open(
@@ -123,7 +123,7 @@ class SharedLog:
             position = opening.find_position(disk, recovery, options, identity)
             reader.salt = position.header.salt
             log = SharedLog(disk, options, lock, recovery, position)
-            log._writer.start()
+            log.writer.start()
             if jobs := opening.found_jobs(log._salt, recovery):
                 log._queue.gather(jobs)
                 log.flush()
@@ -136,12 +136,12 @@ class SharedLog:
     @property
     def full(self) -> bool:
         """True if the disk is full: nothing becomes durable until there is space."""
-        return self._writer.full
+        return self.writer.full
 
     @property
     def failure(self) -> LogWriteError | None:
         """Error that stopped writing, or None."""
-        return self._writer.failure
+        return self.writer.failure
 
     @property
     def backlog_bytes(self) -> int:
@@ -151,39 +151,12 @@ class SharedLog:
 
     def writes(self) -> tuple[Histogram, int, tuple[int, int] | None]:
         """Return times to write and sync batches, their bytes, and `LogWriter.under_way`."""
-        return self._writer.syncs, self._writer.written, self._writer.under_way
+        return self.writer.syncs, self.writer.written, self.writer.under_way
 
     @property
     def backlogged(self) -> bool:
         """True if the host should accept no more work until the disk has caught up."""
         return self.backlog_bytes >= self._backlog_bytes_max
-
-    @property
-    def on_durable(self) -> Callable[[list[object]], None]:
-        """Called in the writer thread with the tokens of a batch, in order within each group."""
-        return self._writer.on_durable
-
-    @on_durable.setter
-    def on_durable(self, callback: Callable[[list[object]], None]) -> None:
-        self._writer.on_durable = callback
-
-    @property
-    def on_full(self) -> Callable[[bool], None]:
-        """Called in the writer thread when the disk is full (True) and has space again (False)."""
-        return self._writer.on_full
-
-    @on_full.setter
-    def on_full(self, callback: Callable[[bool], None]) -> None:
-        self._writer.on_full = callback
-
-    @property
-    def on_failed(self) -> Callable[[LogWriteError], None]:
-        """Called in the writer thread once, when a write or sync failed; the node must stop."""
-        return self._writer.on_failed
-
-    @on_failed.setter
-    def on_failed(self, callback: Callable[[LogWriteError], None]) -> None:
-        self._writer.on_failed = callback
 
     @property
     def quarantined(self) -> dict[int, str]:
@@ -441,7 +414,7 @@ class SharedLog:
         self._check_open()
         self._queue.reap()
         if doomed := self._collector.dead_segments():
-            self._writer.submit([write_job.delete_job(doomed)])
+            self.writer.submit([write_job.delete_job(doomed)])
         if self.full or self.backlogged:
             return []
         self._collector.step(bytes_max)
@@ -461,7 +434,7 @@ class SharedLog:
         Everything handed over by `flush` is written and synced, its tokens are called back here;
         when nothing was, a seal is written, as after a time without work.
         """
-        self._writer.step()
+        self.writer.step()
 
     def close(self) -> None:
         """Write and sync appended entries, stop the writer, release the directory.
@@ -473,12 +446,12 @@ class SharedLog:
         self._closed = True
         self._queue.must_sync = True
         self.flush()
-        self._writer.close()
+        self.writer.close()
         self._table.reader.close()
         self._files.close(self.lock)
 
     def _check_open(self) -> None:
-        failure = self._writer.failure
+        failure = self.writer.failure
         if failure is not None:
             raise LogWriteError(str(failure))
         assert not self._closed, "the log is closed"

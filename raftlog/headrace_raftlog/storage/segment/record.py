@@ -428,14 +428,7 @@ def read_batch(data: bytes, start: i64, number: i64, salt: i64, base: i64 = 0) -
 
 
 def read_whole_batch(data: bytes, start: i64, number: i64, salt: i64) -> Batch:
-    """Read the batch that must stand at `start`, with the records that it places.
-
-    Args:
-        data: a whole segment.
-        start: as in `read_batch`.
-        number: likewise.
-        salt: likewise.
-    """
+    """Read the batch that must stand at `start`, with the records that it places."""
     batch = read_batch(data, start, number, salt)
     return _with_placed(data, batch, salt) if batch.stop and batch.places else batch
 

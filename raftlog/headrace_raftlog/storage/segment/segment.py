@@ -50,7 +50,7 @@ def segment_sequence(name: str) -> int:
 
 @final
 class SegmentHeader:
-    """First sector of a segment.
+    """Header of a segment, in its first sector.
 
     Attributes:
         sequence: place of the file in the log, from 1.

@@ -1,4 +1,4 @@
-"""Identity of a data directory: owner, disk, and number of starts."""
+"""Identity of a data directory: its owner, its disk id and its boot count."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _SEGMENT_SUFFIX: Final = ".log"
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """Identity of a data directory's node.
+    """Identity of a node, as its data directory has it.
 
     A directory is *formed* once its node knows which disks founded the cluster, its own or not.
     Before that it has never taken part in anything.

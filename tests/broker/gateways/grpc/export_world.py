@@ -20,7 +20,7 @@ from headrace_broker.runtime.telemetry.store import Place, TelemetryStore
 from headrace_protos.broker.v1 import export_pb2 as pb
 from headrace_protos.broker.v1.export_pb2_grpc import ExportStub
 from headrace_protos.cluster.v1.cluster_pb2 import ClusterPayload
-from headrace_raftlog.storage.disk.memory_files import MemoryFiles
+from headrace_simulation.memory_files import MemoryFiles
 
 LOG = pb.EXPORT_LOG_FLOW_SAMPLES
 SCHEMA = Schema(1, (("number", INT64), ("text", UTF8)))

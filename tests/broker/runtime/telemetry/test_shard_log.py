@@ -28,7 +28,7 @@ from headrace_broker.runtime.export.log import (
 )
 from headrace_broker.runtime.telemetry.segment import inflated
 from headrace_broker.runtime.telemetry.shard_log import SEGMENTS, Bounds, ShardLog
-from headrace_raftlog.storage.disk.memory_files import MemoryFiles
+from headrace_simulation.memory_files import MemoryFiles
 
 SCHEMA = Schema(1, (("number", INT64), ("text", UTF8)))
 PLACE = "/data/telemetry/samples"

@@ -14,7 +14,7 @@ from headrace_broker.runtime.export.log import Shard, ShardUnavailableError, Unk
 from headrace_broker.runtime.telemetry.question import AskRows, AskShard
 from headrace_broker.runtime.telemetry.shard_log import Bounds
 from headrace_broker.runtime.telemetry.store import Place, TelemetryStore
-from headrace_raftlog.storage.disk.memory_files import MemoryFiles
+from headrace_simulation.memory_files import MemoryFiles
 
 SCHEMA = Schema(1, (("number", INT64),))
 BOUNDS = Bounds(16 << 20, 1 << 40)

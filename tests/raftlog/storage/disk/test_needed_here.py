@@ -9,11 +9,11 @@ import pytest
 from headrace_raftlog.model.entry import ENTRY_CONFIG, Entry, HardState
 from headrace_raftlog.model.errors import CorruptLogError
 from headrace_raftlog.model.membership import Membership
-from headrace_raftlog.storage.disk.memory_files import MemoryFiles
 from headrace_raftlog.storage.disk.options import LogOptions
 from headrace_raftlog.storage.inspection.set_aside import needed_here
 from headrace_raftlog.storage.log.shared_log import SharedLog
 from headrace_raftlog.storage.writing.identity import Identity
+from headrace_simulation.memory_files import MemoryFiles
 
 Run = Callable[..., list[Entry]]
 SECOND = "/log/0000000000000002.log"

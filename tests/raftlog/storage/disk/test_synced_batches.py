@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from headrace_raftlog.model.entry import Entry, HardState
-from headrace_raftlog.storage.disk.memory_files import MemoryFiles
 from headrace_raftlog.storage.disk.options import LogOptions
 from headrace_raftlog.storage.log.shared_log import SharedLog
+from headrace_simulation.memory_files import MemoryFiles
 
 OPTIONS = LogOptions(segment_bytes=8192, stepped=True)
 BODY = b"x" * 600

@@ -8,12 +8,12 @@ from headrace_raftlog.model.limits import (
     READ_CACHE_BYTES_MAX,
     READ_CACHE_ENTRY_BYTES_MAX,
 )
-from headrace_raftlog.storage.disk.memory_files import MemoryFiles
 from headrace_raftlog.storage.disk.read_cache import ReadCache
 from headrace_raftlog.storage.group.accounting import Ledger
 from headrace_raftlog.storage.group.cache import EntryCache, cached_bytes
 from headrace_raftlog.storage.group.group_log import StoredGroup
 from headrace_raftlog.storage.segment.segment import SegmentReader
+from headrace_simulation.memory_files import MemoryFiles
 
 COST = 1000 + ENTRY_CACHE_OVERHEAD_BYTES
 

@@ -8,12 +8,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headrace_raftlog.model.entry import Entry
-from headrace_raftlog.storage.disk.memory_files import MemoryFiles
 from headrace_raftlog.storage.group.accounting import Ledger
 from headrace_raftlog.storage.group.compaction import compact, lacking
 from headrace_raftlog.storage.group.group_log import StoredGroup
 from headrace_raftlog.storage.segment.record import HEADER_BYTES
 from headrace_raftlog.storage.segment.segment import SegmentReader
+from headrace_simulation.memory_files import MemoryFiles
 
 SEGMENT = 1 << 32  # location of the first byte of segment 1
 

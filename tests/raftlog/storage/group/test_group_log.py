@@ -8,10 +8,10 @@ import pytest
 
 from headrace_raftlog.model.entry import Entry
 from headrace_raftlog.model.errors import CorruptLogError
-from headrace_raftlog.storage.disk.memory_files import MemoryFiles
 from headrace_raftlog.storage.group.accounting import Ledger
 from headrace_raftlog.storage.group.group_log import StoredGroup
 from headrace_raftlog.storage.segment.segment import SegmentReader
+from headrace_simulation.memory_files import MemoryFiles
 
 Run = Callable[..., list[Entry]]
 

@@ -10,9 +10,9 @@ import pytest
 from headrace_raftlog.model.entry import Entry, HardState
 from headrace_raftlog.model.membership import Membership
 from headrace_raftlog.model.snapshot import Snapshot
-from headrace_raftlog.storage.disk.memory_files import MemoryFiles
 from headrace_raftlog.storage.inspection.inspect import Damage, dump, verify
 from headrace_raftlog.storage.writing.identity import Identity
+from headrace_simulation.memory_files import MemoryFiles
 
 Run = Callable[..., list[Entry]]
 FIRST = "/log/0000000000000001.log"

@@ -8,8 +8,8 @@ import pytest
 
 from headrace_raftlog.model.entry import Entry, HardState
 from headrace_raftlog.model.errors import CorruptLogError
-from headrace_raftlog.storage.disk.memory_files import MemoryFiles
 from headrace_raftlog.storage.inspection.salvage import Salvage
+from headrace_simulation.memory_files import MemoryFiles
 
 Run = Callable[..., list[Entry]]
 FIRST = "/log/0000000000000001.log"

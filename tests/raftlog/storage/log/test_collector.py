@@ -12,10 +12,10 @@ from headrace_raftlog.model.entry import Entry, HardState
 from headrace_raftlog.model.limits import COLLECT_REST_STEPS, SNAPSHOT_REQUESTS_MAX
 from headrace_raftlog.model.membership import Membership
 from headrace_raftlog.model.snapshot import Snapshot
-from headrace_raftlog.storage.disk.memory_files import MemoryFiles
 from headrace_raftlog.storage.disk.options import LogOptions
 from headrace_raftlog.storage.log.shared_log import SharedLog
 from headrace_raftlog.storage.segment.record import HEADER_BYTES
+from headrace_simulation.memory_files import MemoryFiles
 
 MEMBERS = Membership((1, 2, 3))
 SEGMENT_BYTES = 16 << 10
@@ -295,7 +295,7 @@ def test_full_disk_gives_up_files_that_died_before(disk: MemoryFiles, start) -> 
     node.write()
     disk.capacity_bytes = node.used_bytes()
     done: list[object] = []
-    node.log.on_durable = done.extend
+    node.log.writer.on_durable = done.extend
     for at in range(60):
         node.publish(2)
         node.log.append(3, None, [Entry(at + 1, 1, 0, b"x")], True, at)

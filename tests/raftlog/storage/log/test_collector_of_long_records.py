@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from headrace_raftlog.model.entry import Entry
-from headrace_raftlog.storage.disk.memory_files import MemoryFiles
 from headrace_raftlog.storage.disk.options import LogOptions
 from headrace_raftlog.storage.log.shared_log import SharedLog
+from headrace_simulation.memory_files import MemoryFiles
 
 LONG = 3 << 20
 

@@ -12,9 +12,9 @@ import pytest
 from headrace_raftlog.model.entry import ENTRY_CONFIG, ENTRY_NOOP, Entry, HardState
 from headrace_raftlog.model.errors import IdentityError, LogLockedError
 from headrace_raftlog.storage.disk.files import Files
-from headrace_raftlog.storage.disk.memory_files import MemoryFiles
 from headrace_raftlog.storage.disk.options import LogOptions
 from headrace_raftlog.storage.writing.identity import Identity
+from headrace_simulation.memory_files import MemoryFiles
 
 Run = Callable[..., list[Entry]]
 CAP_SYS_ADMIN = 1 << 21

@@ -20,13 +20,13 @@ from headrace_raftlog.model.entry import ENTRY_CONFIG, Entry, HardState
 from headrace_raftlog.model.errors import CorruptLogError, LogWriteError
 from headrace_raftlog.model.membership import NOBODY, Membership
 from headrace_raftlog.model.snapshot import Snapshot
-from headrace_raftlog.storage.disk.memory_files import MemoryFiles
 from headrace_raftlog.storage.disk.options import LogOptions
 from headrace_raftlog.storage.group.lost_entries import lost_indexes
 from headrace_raftlog.storage.log.shared_log import SharedLog
 from headrace_raftlog.storage.recovery.recovery import Recovery
 from headrace_raftlog.storage.segment.record import HEADER_BYTES
 from headrace_raftlog.storage.segment.segment import SEGMENT_HEADER_BYTES, SegmentReader
+from headrace_simulation.memory_files import MemoryFiles
 
 GROUPS = st.integers(0, 3)
 BLOBS = st.lists(st.binary(max_size=200), min_size=1, max_size=4)  # one job each: whole or not
@@ -162,7 +162,7 @@ class LogMachine(RuleBasedStateMachine):
     def open(self, options: LogOptions) -> None:
         self.log = SharedLog.open("/log", options, files=self.disk)
         self.opened = True
-        self.log.on_durable = self.tokens.extend
+        self.log.writer.on_durable = self.tokens.extend
 
     def settle(self) -> None:
         """Let everything become durable and be noted."""

@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from headrace_raftlog.model.entry import Entry, HardState
 from headrace_raftlog.model.membership import Membership
 from headrace_raftlog.model.snapshot import Snapshot
-from headrace_raftlog.storage.disk.memory_files import MemoryFiles
 from headrace_raftlog.storage.group.accounting import Ledger
 from headrace_raftlog.storage.group.compaction import compact, install, retire
 from headrace_raftlog.storage.group.group_log import StoredGroup
@@ -29,6 +28,7 @@ from headrace_raftlog.storage.writing.write_job import (
     incoming_jobs,
     state_job,
 )
+from headrace_simulation.memory_files import MemoryFiles
 
 SALT = 77
 GROUP = 5

@@ -12,12 +12,6 @@ import pytest
 from headrace_raftlog.model.entry import Entry, HardState
 from headrace_raftlog.model.errors import CorruptLogError, UnknownVersionError
 from headrace_raftlog.model.membership import NOBODY
-from headrace_raftlog.storage.disk.memory_files import (
-    SECTOR_BYTES,
-    MemoryFile,
-    MemoryFiles,
-    overlay,
-)
 from headrace_raftlog.storage.group.lost_entries import lost_indexes
 from headrace_raftlog.storage.inspection.inspect import dump, verify
 from headrace_raftlog.storage.recovery.recovery import Recovery
@@ -27,6 +21,12 @@ from headrace_raftlog.storage.segment.segment import (
     SegmentHeader,
     SegmentReader,
     decode_segment_header,
+)
+from headrace_simulation.memory_files import (
+    SECTOR_BYTES,
+    MemoryFile,
+    MemoryFiles,
+    overlay,
 )
 
 Run = Callable[..., list[Entry]]

@@ -9,7 +9,6 @@ from google_crc32c import extend
 
 from headrace_raftlog.model.entry import Entry, HardState
 from headrace_raftlog.model.errors import CorruptLogError
-from headrace_raftlog.storage.disk.memory_files import SECTOR_BYTES, MemoryFiles
 from headrace_raftlog.storage.group.lost_entries import lost_indexes
 from headrace_raftlog.storage.recovery.recovery import Recovery
 from headrace_raftlog.storage.segment import record
@@ -18,6 +17,7 @@ from headrace_raftlog.storage.segment.segment import (
     SegmentReader,
     decode_segment_header,
 )
+from headrace_simulation.memory_files import SECTOR_BYTES, MemoryFiles
 
 Run = Callable[..., list[Entry]]
 Contents = dict[int, tuple[HardState, list[Entry]]]
@@ -67,7 +67,7 @@ def one_file(disk: MemoryFiles, open_log, run: Run) -> tuple[MemoryFiles, Conten
     opened.append(3, run(1, 1, b"e" * 30), HardState(1, 2, 0))
     opened.commit(2, run(1, 1, b"c" * 10))
     opened.commit(1, run(3, 1, b"d" * 100))
-    end = opened.log._writer.position.offset
+    end = opened.log.writer.position.offset
     before = opened.contents()
     opened.log.close()
     return disk, before, end
@@ -204,7 +204,7 @@ def test_damaged_head_or_trailer_leaves_the_records_between(
 ) -> None:
     opened = open_log(disk)
     opened.commit(1, run(1, 1, b"a" * 50))
-    start = opened.log._writer.position.offset
+    start = opened.log.writer.position.offset
     opened.commit(2, run(1, 1, b"c" * 10))
     opened.commit(3, run(1, 1, b"d" * 10))
     before = opened.contents()

@@ -19,8 +19,8 @@ from headrace_raftlog.model.limits import (
     READ_THREADS,
 )
 from headrace_raftlog.storage.disk.files import Files
-from headrace_raftlog.storage.disk.memory_files import MemoryFiles
 from headrace_raftlog.storage.segment.disk_reads import DiskReads, Place
+from headrace_simulation.memory_files import MemoryFiles
 
 WAIT_SECONDS = 30.0
 

@@ -12,7 +12,6 @@ from headrace_raftlog.model.entry import Entry
 from headrace_raftlog.model.errors import CorruptLogError
 from headrace_raftlog.model.membership import NOBODY
 from headrace_raftlog.model.snapshot import Snapshot
-from headrace_raftlog.storage.disk.memory_files import MemoryFiles
 from headrace_raftlog.storage.disk.options import LogOptions
 from headrace_raftlog.storage.log.shared_log import SharedLog
 from headrace_raftlog.storage.segment import file_survey
@@ -27,6 +26,7 @@ from headrace_raftlog.storage.segment.file_list import (
 from headrace_raftlog.storage.segment.file_survey import Survey
 from headrace_raftlog.storage.segment.record import head_number_at, record_payload_at
 from headrace_raftlog.storage.segment.segment import SegmentReader, segment_name
+from headrace_simulation.memory_files import MemoryFiles
 
 
 def path(sequence: int) -> str:
@@ -134,7 +134,7 @@ def test_list_in_a_torn_batch_is_not_believed(disk: MemoryFiles) -> None:
     log.save_snapshot(1, Snapshot(40, 1, NOBODY, b"", array("Q")))
     write(log)
     write(log)
-    position = log._writer.position
+    position = log.writer.position
     position.offset = position.header.size - 512  # no room is left for a list of removed files
     log.collect(0)
     following = path(position.header.sequence + 1)

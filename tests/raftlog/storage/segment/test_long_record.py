@@ -12,7 +12,7 @@ from tests.raftlog.storage.log.test_collector import Node
 from headrace_raftlog.model.entry import Entry, HardState
 from headrace_raftlog.model.errors import LostEntryError
 from headrace_raftlog.storage.disk.files import Files
-from headrace_raftlog.storage.disk.memory_files import MemoryFiles
+from headrace_simulation.memory_files import MemoryFiles
 
 Run = Callable[..., list[Entry]]
 

@@ -9,7 +9,6 @@ import pytest
 
 from headrace_raftlog.model.errors import CorruptLogError, UnknownVersionError
 from headrace_raftlog.model.limits import OPEN_SEGMENTS_MAX, READ_AHEAD_BYTES
-from headrace_raftlog.storage.disk.memory_files import MemoryFiles
 from headrace_raftlog.storage.segment.segment import (
     SEGMENT_VERSION,
     SEGMENT_VERSION_WHOLE,
@@ -20,6 +19,7 @@ from headrace_raftlog.storage.segment.segment import (
     segment_name,
     segment_sequence,
 )
+from headrace_simulation.memory_files import MemoryFiles
 
 
 def a_header(sequence: int = 3) -> SegmentHeader:

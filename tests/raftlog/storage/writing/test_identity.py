@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from headrace_raftlog.model.errors import IdentityError, LostDirectoryError
-from headrace_raftlog.storage.disk.memory_files import MemoryFiles
 from headrace_raftlog.storage.writing.identity import DISK_ID_MAX, Identity, read_identity
+from headrace_simulation.memory_files import MemoryFiles
 
 PATH = "/data/node.json"
 

@@ -6,8 +6,8 @@ import pytest
 
 from headrace_raftlog.model.limits import MARK_SLOT_BYTES, STARTS_KEPT
 from headrace_raftlog.model.mark import Mark
-from headrace_raftlog.storage.disk.memory_files import MemoryFiles
 from headrace_raftlog.storage.writing.mark_file import MARKS_NAME, MarkFile, Marks
+from headrace_simulation.memory_files import MemoryFiles
 
 DIRECTORY = "/data"
 OWN = Mark(7, 3, 99, 500)

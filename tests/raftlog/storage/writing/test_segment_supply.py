@@ -11,7 +11,6 @@ import pytest
 
 from headrace_raftlog.model.entry import Entry
 from headrace_raftlog.model.limits import ZERO_STEP_BYTES
-from headrace_raftlog.storage.disk.memory_files import MemoryFiles
 from headrace_raftlog.storage.disk.options import LogOptions
 from headrace_raftlog.storage.segment.segment import (
     SegmentHeader,
@@ -19,6 +18,7 @@ from headrace_raftlog.storage.segment.segment import (
     segment_name,
 )
 from headrace_raftlog.storage.writing.segment_supply import SegmentSupply
+from headrace_simulation.memory_files import MemoryFiles
 
 SIZE = 3 * ZERO_STEP_BYTES + 4096
 LAST = SegmentHeader(7, 4096, 5, 1, "blue")

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 from headrace_raftlog.model.entry import Entry, HardState
 from headrace_raftlog.model.errors import CorruptLogError
-from headrace_raftlog.storage.disk.memory_files import MemoryFiles
 from headrace_raftlog.storage.disk.options import LogOptions
 from headrace_raftlog.storage.group.lost_entries import lost_indexes
 from headrace_raftlog.storage.inspection.inspect import dump, verify
@@ -24,6 +23,7 @@ from headrace_raftlog.storage.segment.segment import (
 )
 from headrace_raftlog.storage.writing.sliced_write import SlicedWrite
 from headrace_raftlog.storage.writing.write_job import WriteJob
+from headrace_simulation.memory_files import MemoryFiles
 
 DIRECTORY = "/log"
 FIRST = "/log/0000000000000001.log"
@@ -45,7 +45,7 @@ class Stepped:
     def __init__(self, disk: MemoryFiles, options: LogOptions = OPTIONS) -> None:
         self.tokens: list[object] = []
         self.log = SharedLog.open(DIRECTORY, options, None, disk)
-        self.log.on_durable = self.tokens.extend
+        self.log.writer.on_durable = self.tokens.extend
 
     def append(self, group: int, index: int, data: bytes, token: object, term: int = 1) -> None:
         """Append an entry and hand it over."""
@@ -161,7 +161,7 @@ def test_power_failure_between_slices_leaves_what_passed(disk: MemoryFiles) -> N
 def test_full_disk_goes_on_with_the_slice_that_it_refused(disk: MemoryFiles) -> None:
     opened = Stepped(disk)
     full: list[bool] = []
-    opened.log.on_full = full.append
+    opened.log.writer.on_full = full.append
     opened.append(1, 1, LONG, 1)
     fail_write(disk, 3, errno.ENOSPC)
     opened.log.step()

@@ -14,10 +14,10 @@ from headrace_raftlog.model.errors import CorruptLogError
 from headrace_raftlog.model.limits import SNAPSHOT_INFLIGHT_BYTES_MAX
 from headrace_raftlog.model.membership import NOBODY, Membership
 from headrace_raftlog.model.snapshot import Snapshot
-from headrace_raftlog.storage.disk.memory_files import MemoryFiles
 from headrace_raftlog.storage.disk.options import LogOptions
 from headrace_raftlog.storage.group.snapshot_record import decode_data, decode_live, encode_lead
 from headrace_raftlog.storage.log.shared_log import SharedLog
+from headrace_simulation.memory_files import MemoryFiles
 
 Run = Callable[..., list[Entry]]
 MEMBERS = Membership((1, 2, 3), (4,))
@@ -145,7 +145,7 @@ def test_appends_overtake_the_rest_of_a_very_large_snapshot(disk: MemoryFiles, r
     options = LogOptions(segment_bytes=1 << 20, stepped=True)
     log = SharedLog.open("/log", options, files=disk)
     done: list[object] = []
-    log.on_durable = done.extend
+    log.writer.on_durable = done.extend
     log.append(1, None, run(1, 1, b"a"), True, None)
     state = bytes(2 * SNAPSHOT_INFLIGHT_BYTES_MAX)
     log.save_snapshot(1, snapshot_of(1, state, [1]), "snapshot")

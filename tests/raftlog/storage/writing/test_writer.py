@@ -12,9 +12,9 @@ import pytest
 
 from headrace_raftlog.model.entry import Entry, HardState
 from headrace_raftlog.model.errors import LogWriteError
-from headrace_raftlog.storage.disk.memory_files import MemoryFiles
 from headrace_raftlog.storage.disk.options import LogOptions
 from headrace_raftlog.storage.log.shared_log import SharedLog
+from headrace_simulation.memory_files import MemoryFiles
 
 Run = Callable[..., list[Entry]]
 FIRST = "/log/0000000000000001.log"
@@ -319,7 +319,7 @@ def test_stepped_log_writes_in_steps_and_has_no_thread(disk: MemoryFiles, run: R
     threads = threading.active_count()
     log = SharedLog.open("/log", LogOptions(segment_bytes=8192, stepped=True), None, disk)
     tokens: list[object] = []
-    log.on_durable = tokens.extend
+    log.writer.on_durable = tokens.extend
     assert threading.active_count() == threads
     for index in (1, 2):
         log.append(1, None, run(index, 1, b"x"), True, index)
@@ -340,7 +340,7 @@ def test_stepped_log_writes_in_steps_and_has_no_thread(disk: MemoryFiles, run: R
 def test_stepped_log_tries_a_full_disk_once_per_step(disk: MemoryFiles, run: Run) -> None:
     log = SharedLog.open("/log", LogOptions(segment_bytes=8192, stepped=True), None, disk)
     tokens: list[object] = []
-    log.on_durable = tokens.extend
+    log.writer.on_durable = tokens.extend
     attempts = 0
 
     def no_space(call: str, path: str) -> None:

@@ -1,0 +1,1 @@
+"""Tools that test the replicated log: a cluster simulator, a crash explorer, files in memory."""

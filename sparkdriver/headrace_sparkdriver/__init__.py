@@ -1,0 +1,1 @@
+"""Kubernetes manifests of Spark drivers that run jobs of the pipeline."""
