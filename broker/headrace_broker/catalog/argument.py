@@ -102,14 +102,11 @@ def is_kind_asked(arguments: dict[str, Any]) -> bool:
 
 
 class ArgumentError(ValueError):
-    """A declaration asks for what cannot be; the text names the argument and the rule.
-
-    Attributes:
-        field: `arguments.NAME`, or the property that is wrong; "arguments" where several are.
-    """
+    """A declaration asks for what cannot be; the text names the argument and the rule."""
 
     def __init__(self, text: str, field: str = "arguments") -> None:
         super().__init__(text)
+        # `arguments.NAME`, or the property that is wrong; "arguments" where several are
         self.field = field
 
 

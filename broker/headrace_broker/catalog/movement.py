@@ -23,46 +23,28 @@ GROW_EVEN: Final = "even"  # only queues with an even number of replicas
 
 
 class Step(NamedTuple):
-    """A change of a queue's replicas; a problem where it must not be made.
-
-    Attributes:
-        add: node ids that get a replica.
-        remove: node ids whose replicas go once those have everything.
-        problem: why not, "" for a step to take.
-    """
+    """A change of a queue's replicas; a problem where it must not be made."""
 
     queue: Queue
-    add: tuple[int, ...] = ()
-    remove: tuple[int, ...] = ()
-    problem: str = ""
+    add: tuple[int, ...] = ()  # node ids that get a replica
+    remove: tuple[int, ...] = ()  # node ids whose replicas go once those have everything
+    problem: str = ""  # why not, "" for a step to take
 
 
 class Led(NamedTuple):
-    """A queue and who leads it.
+    """A queue and who leads it."""
 
-    Attributes:
-        group: incarnation id.
-        leader: node id.
-        candidates: node ids that could lead it as well.
-    """
-
-    group: int
-    leader: int
-    candidates: tuple[int, ...]
+    group: int  # incarnation id
+    leader: int  # node id
+    candidates: tuple[int, ...]  # node ids that could lead it as well
 
 
 class Movable(NamedTuple):
-    """A queue's leader as it is seen by whoever spreads leaders unasked.
+    """A queue's leader as it is seen by whoever spreads leaders unasked."""
 
-    Attributes:
-        led: the queue.
-        busy: it has traffic.
-        stays: it is not to be handed over now; it counts where it is.
-    """
-
-    led: Led
-    busy: bool = False
-    stays: bool = False
+    led: Led  # the queue
+    busy: bool = False  # it has traffic
+    stays: bool = False  # it is not to be handed over now; it counts where it is
 
 
 class Handover(NamedTuple):

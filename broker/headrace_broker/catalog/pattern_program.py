@@ -224,13 +224,10 @@ class Program:
     Raises UnboundedError when made of what has back references, atomic groups, conditions on
     groups, or flags that change what a letter is, or takes more than PATTERN_WORK_MAX operations
     or PATTERN_PARTS_MAX parts.
-
-    Attributes:
-        work: operations on sets that a search in the longest name takes at most.
     """
 
     def __init__(self, tree: Any, flags: int) -> None:
-        self.work = 0
+        self.work = 0  # operations on sets that a search in the longest name takes at most
         self._count = 0  # of parts
         self._numbers = 0
         self._loops = 0

@@ -27,21 +27,13 @@ LETTERS: Final = ("LITERAL", "NOT_LITERAL", "ANY", "IN", "FAILURE")  # parts for
 
 
 class Letters(NamedTuple):
-    """A part of an expression that stands for one letter.
+    """A part of an expression that stands for one letter."""
 
-    Attributes:
-        single: letters that fit.
-        ranges: first and last letters of ranges that fit.
-        categories: names of the parser for kinds of letters that fit.
-        negated: those fit that otherwise do not.
-        fold: small and capital letters are the same.
-    """
-
-    single: frozenset[str]
-    ranges: frozenset[tuple[str, str]] = frozenset()
-    categories: frozenset[str] = frozenset()
-    negated: bool = False
-    fold: bool = False
+    single: frozenset[str]  # letters that fit
+    ranges: frozenset[tuple[str, str]] = frozenset()  # first and last letters of ranges that fit
+    categories: frozenset[str] = frozenset()  # names of the parser for kinds of letters that fit
+    negated: bool = False  # those fit that otherwise do not
+    fold: bool = False  # small and capital letters are the same
 
     @property
     def work(self) -> int:
@@ -79,17 +71,12 @@ def letters(name: str, value: Any, fold: bool, every: bool) -> Letters:
 
 @final
 class Text:
-    """A text that is searched.
-
-    Attributes:
-        size: letters.
-        places: the set of all places.
-        states: what parts of a program remember of this text, by their number.
-    """
+    """A text that is searched."""
 
     def __init__(self, text: str, mirrored: Text | None = None) -> None:
-        self.size = len(text)
-        self.places = (1 << (self.size + 1)) - 1
+        self.size = len(text)  # letters
+        self.places = (1 << (self.size + 1)) - 1  # the set of all places
+        # what parts of a program remember of this text, by their number
         self.states: dict[int, int] = {}
         self._text = text
         self._mirrored = mirrored

@@ -161,14 +161,10 @@ def may_enter(view: CatalogView, user: str, vhost: str) -> bool:
 
 @final
 class Permissions:
-    """Answers what users may, from memory where possible.
-
-    Attributes:
-        version: counts up when an answer may have become another one.
-    """
+    """Answers what users may, from memory where possible."""
 
     def __init__(self, view: CatalogView) -> None:
-        self.version = 0
+        self.version = 0  # counts up when an answer may have become another one
         self._view = view
         self._guarded = view.guarded
         self._answers: dict[tuple[str, str, str, str], bool] = {}

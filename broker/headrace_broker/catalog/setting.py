@@ -121,28 +121,18 @@ _CLASSIC: Final = (QUEUE_CLASSIC,)
 
 
 class Setting(msgspec.Struct, frozen=True):
-    """One thing that a queue can be told.
+    """One thing that a queue can be told."""
 
-    Attributes:
-        check: what values it has.
-        kinds: kinds of queues that take it, by argument or policy; others refuse the argument (see
-            `argument.asked_queue` for those whose kind was left to the broker).
-        fits: a policy that has it applies to queues of these kinds only.
-        argument: an argument sets it; its name is `argument_name` of this one.
-        policy: a policy sets it.
-        operator: an operator policy sets it.
-        merged: of operator policy and policy.
-        weighed: of argument and policy (operator policy included).
-    """
-
-    check: Check
+    check: Check  # what values it has
+    # kinds of queues that take it, by argument or policy; others refuse the argument (see
+    # `argument.asked_queue` for those whose kind was left to the broker)
     kinds: tuple[str, ...] = _BOTH
-    fits: tuple[str, ...] = _BOTH
-    argument: bool = True
-    policy: bool = True
-    operator: bool = False
-    merged: str = FIRST
-    weighed: str = FIRST
+    fits: tuple[str, ...] = _BOTH  # a policy that has it applies to queues of these kinds only
+    argument: bool = True  # an argument sets it; its name is `argument_name` of this one
+    policy: bool = True  # a policy sets it
+    operator: bool = False  # an operator policy sets it
+    merged: str = FIRST  # of operator policy and policy
+    weighed: str = FIRST  # of argument and policy (operator policy included)
 
 
 _DURATION: Final = Integer(0, DURATION_MS_MAX)

@@ -27,15 +27,10 @@ FRAME_LINES: Final = 3  # above the table, and its titles
 
 
 class Picture(NamedTuple):
-    """What was heard last.
+    """What was heard last."""
 
-    Attributes:
-        rows: of GET /api/flow/connections.
-        lacks: what is missing in it, or why there is nothing, "" for nothing.
-    """
-
-    rows: list[dict[str, Any]]
-    lacks: str = ""
+    rows: list[dict[str, Any]]  # of GET /api/flow/connections
+    lacks: str = ""  # what is missing in it, or why there is nothing, "" for nothing
 
 
 def draw(picture: Picture, address: str, when: str, size: tuple[int, int]) -> RenderableType:

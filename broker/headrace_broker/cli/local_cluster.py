@@ -56,27 +56,17 @@ class ClusterError(Exception):
 
 
 class LocalNode(msgspec.Struct, frozen=True):
-    """Where one node of the cluster lives.
-
-    Attributes:
-        directory: DATA/NAME.
-        amqp: HOST:PORT for AMQP clients.
-        http: HOST:PORT of the HTTP API.
-        peer: HOST:PORT between nodes.
-        grpc: HOST:PORT for gRPC clients, empty for none.
-        amqps: HOST:PORT for AMQP over TLS, likewise.
-        tls: keys and values of the section `tls`.
-    """
+    """Where one node of the cluster lives."""
 
     id: int
     name: str
-    directory: Path
-    amqp: str
-    http: str
-    peer: str
-    grpc: str = ""
-    amqps: str = ""
-    tls: dict[str, str] = {}
+    directory: Path  # DATA/NAME
+    amqp: str  # HOST:PORT for AMQP clients
+    http: str  # HOST:PORT of the HTTP API
+    peer: str  # HOST:PORT between nodes
+    grpc: str = ""  # HOST:PORT for gRPC clients, empty for none
+    amqps: str = ""  # HOST:PORT for AMQP over TLS, likewise
+    tls: dict[str, str] = {}  # keys and values of the section `tls`
 
     @property
     def config_file(self) -> Path:

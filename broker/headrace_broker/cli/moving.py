@@ -17,19 +17,12 @@ from headrace_broker.cli.session.session import (
 
 
 class Move(NamedTuple):
-    """What is to become of a queue's replicas.
+    """What is to become of a queue's replicas."""
 
-    Attributes:
-        vhost: of the queue.
-        name: of the queue.
-        node: on which it is to have a replica, or none.
-        present: which of both.
-    """
-
-    vhost: str
-    name: str
-    node: str
-    present: bool
+    vhost: str  # of the queue
+    name: str  # of the queue
+    node: str  # on which it is to have a replica, or none
+    present: bool  # which of both
 
     def is_done(self, rows: Sequence[Row]) -> bool:
         """Return whether that is so, and no other replica is on its way, whoever answers."""

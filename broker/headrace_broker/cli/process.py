@@ -19,16 +19,11 @@ START_TIME_FIELD = 22  # of /proc/PID/stat; see proc(5)
 
 
 class ProcessRecord(msgspec.Struct, frozen=True):
-    """What tells a process from all others on this machine.
-
-    Attributes:
-        started: clock ticks between the kernel's boot and the start of the process.
-        boot: the kernel's boot id.
-    """
+    """What tells a process from all others on this machine."""
 
     pid: int
-    started: int
-    boot: str
+    started: int  # clock ticks between the kernel's boot and the start of the process
+    boot: str  # the kernel's boot id
 
 
 def identify(pid: int) -> ProcessRecord | None:

@@ -33,29 +33,19 @@ _PADDING: Final = bytes(ALIGNMENT)
 
 
 class Schema(NamedTuple):
-    """What the rows of a block have.
+    """What the rows of a block have."""
 
-    Attributes:
-        version: grows when columns are added at the end; none is ever removed or changed.
-        columns: names and types.
-    """
-
-    version: int
-    columns: tuple[Column, ...]
+    version: int  # grows when columns are added at the end; none is ever removed or changed
+    columns: tuple[Column, ...]  # names and types
 
 
 class ColumnBlock(NamedTuple):
-    """Rows as octets.
+    """Rows as octets."""
 
-    Attributes:
-        rows: how many, 1 or more.
-        buffer_octets: length of each buffer: two of each column, three of UTF8 and BINARY ones.
-        body: the buffers.
-    """
-
-    rows: int
+    rows: int  # how many, 1 or more
+    # length of each buffer: two of each column, three of UTF8 and BINARY ones
     buffer_octets: tuple[int, ...]
-    body: bytes
+    body: bytes  # the buffers
 
 
 def encode_columns(schema: Schema, columns: Sequence[Sequence[Any]]) -> ColumnBlock:

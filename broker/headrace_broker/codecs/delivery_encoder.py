@@ -317,9 +317,6 @@ def _write_frames(
 class BodyFrames:
     """The frames of a large body, made while the socket takes them.
 
-    Attributes:
-        left: octets of the body that are not in frames yet.
-
     Args:
         channel: its number.
         blob: octets in which the body stands.
@@ -329,7 +326,7 @@ class BodyFrames:
     """
 
     def __init__(self, channel: i64, blob: bytes, pos: i64, end: i64, frame_max: i64) -> None:
-        self.left = end - pos
+        self.left = end - pos  # octets of the body that are not in frames yet
         self._channel = channel
         self._blob = blob
         self._end = end

@@ -32,16 +32,11 @@ _TYPE_BYTES: Final = 0x78  # x
 
 @final
 class FieldWalker:
-    """Steps over tables of one method or property block and counts their fields.
-
-    Attributes:
-        problem: what is wrong, once a method has returned -1; "" before.
-        fields_left: how many more fields there may be.
-    """
+    """Steps over tables of one method or property block and counts their fields."""
 
     def __init__(self) -> None:
-        self.problem = ""
-        self.fields_left: i64 = TABLE_FIELDS_MAX
+        self.problem = ""  # what is wrong, once a method has returned -1; "" before
+        self.fields_left: i64 = TABLE_FIELDS_MAX  # how many more fields there may be
 
     def table(self, buf: bytes, pos: i64, end: i64, depth: i64 = 1) -> i64:
         """Step over the table (u32 length, fields) at `pos`.

@@ -66,29 +66,25 @@ _INT64_MAX: Final = (1 << 63) - 1
 
 @final
 class FrameParser:
-    """Bytes in, events out; what is incomplete waits for the next chunk.
-
-    Attributes:
-        frame_max: octets of a frame with its envelope, above 8; may be changed (tune).
-        channel_max: how many channels may have an unfinished content; may be changed (tune). Their
-            numbers are free, and how many are open is not known here.
-        body_bytes_max: octets of a body; larger ones give `ContentTooLarge`. May be changed.
-        partial_bytes_max: octets of the unfinished contents of all channels together; likewise.
-        buffered_bytes: octets held between feeds.
-        missing_bytes: octets to come until nothing is unfinished, as far as they are announced; at
-            most a frame too many.
-        closed: nothing more is parsed, after a `Violation` or a wrong protocol header.
-    """
+    """Bytes in, events out; what is incomplete waits for the next chunk."""
 
     def __init__(
         self, frame_max: i64, body_bytes_max: i64, channel_max: i64 = CHANNELS_MAX
     ) -> None:
+        # octets of a frame with its envelope, above 8; may be changed (tune)
         self.frame_max = frame_max
+        # how many channels may have an unfinished content; may be changed (tune). Their numbers are
+        # free, and how many are open is not known here.
         self.channel_max = channel_max
+        # octets of a body; larger ones give `ContentTooLarge`. May be changed.
         self.body_bytes_max = body_bytes_max
+        # octets of the unfinished contents of all channels together; likewise
         self.partial_bytes_max: i64 = PARTIAL_CONTENT_BYTES_MAX
-        self.buffered_bytes: i64 = 0
+        self.buffered_bytes: i64 = 0  # octets held between feeds
+        # octets to come until nothing is unfinished, as far as they are announced; at most a frame
+        # too many
         self.missing_bytes: i64 = 0
+        # nothing more is parsed, after a `Violation` or a wrong protocol header
         self.closed = False
         self._greeted = False
         self._rest = BytesWriter()

@@ -19,18 +19,12 @@ _BROKEN: Final = -1
 
 @final
 class Found:
-    """Where the octets of one field stand.
-
-    Attributes:
-        start: offset of the first of them.
-        stop: offset after the last.
-        fields: all other fields of the message.
-    """
+    """Where the octets of one field stand."""
 
     def __init__(self, start: i64, stop: i64, fields: bytes) -> None:
-        self.start = start
-        self.stop = stop
-        self.fields = fields
+        self.start = start  # offset of the first of them
+        self.stop = stop  # offset after the last
+        self.fields = fields  # all other fields of the message
 
 
 def wrap(fields: bytes, number: i64, pieces: list[Octets]) -> list[Octets]:

@@ -18,18 +18,14 @@ WILDCARDS: Final = ("0.0.0.0", "[::]", "::")  # noqa: S104  (compared with, not 
 
 
 class TelemetrySection(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What is noted each second, and how much of it is kept; see docs/telemetry.md.
+    """What is noted each second, and how much of it is kept; see docs/telemetry.md."""
 
-    Attributes:
-        enabled: whether anything is.
-        bytes_max: of the disk, for all logs of this node together.
-        age_hours_max: rows that are older are dropped, read or not.
-        entities_max: rows of samples, and as many of debts, noted at a time; the largest ones.
-    """
-
-    enabled: bool = True
+    enabled: bool = True  # whether anything is
+    # of the disk, for all logs of this node together
     bytes_max: Annotated[int, Meta(ge=4 * MIB, le=64 * GIB)] = TELEMETRY_BYTES
+    # rows that are older are dropped, read or not
     age_hours_max: Annotated[int, Meta(ge=1, le=8760)] = TELEMETRY_AGE_HOURS
+    # rows of samples, and as many of debts, noted at a time; the largest ones
     entities_max: Annotated[int, Meta(ge=10, le=10_000)] = TELEMETRY_ENTITIES
 
 

@@ -11,45 +11,31 @@ File = Annotated[str, Meta(max_length=4096, description="the path of a file, or 
 
 
 class TlsSection(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What listeners over TLS show and ask for; files are PEM.
+    """What listeners over TLS show and ask for; files are PEM."""
 
-    Attributes:
-        certificate_file: the node's certificate, followed by those between it and its root.
-        key_file: the certificate's private key.
-        key_password: of an encrypted key.
-        ca_file: roots that clients' certificates must lead to.
-        crl_file: lists of certificates that were revoked, empty to look at none.
-        verify: "peer" asks clients for a certificate and refuses one that is not valid.
-        fail_if_no_peer_cert: refuse clients that show none.
-        login_from: which part of a client's certificate names the user; SASL EXTERNAL is offered
-            if one does. Clients that have a certificate prefer it to their password then.
-    """
-
-    certificate_file: File = ""
-    key_file: File = ""
-    key_password: Annotated[str, Meta(max_length=1024)] = ""
-    ca_file: File = ""
-    crl_file: File = ""
+    certificate_file: File = ""  # the node's certificate, followed by those between it and its root
+    key_file: File = ""  # the certificate's private key
+    key_password: Annotated[str, Meta(max_length=1024)] = ""  # of an encrypted key
+    ca_file: File = ""  # roots that clients' certificates must lead to
+    crl_file: File = ""  # lists of certificates that were revoked, empty to look at none
+    # "peer" asks clients for a certificate and refuses one that is not valid
     verify: Literal["none", "peer"] = "none"
-    fail_if_no_peer_cert: bool = False
+    fail_if_no_peer_cert: bool = False  # refuse clients that show none
+    # which part of a client's certificate names the user; SASL EXTERNAL is offered if one does.
+    # Clients that have a certificate prefer it to their password then.
     login_from: Literal["none", "common_name", "distinguished_name"] = "none"
 
 
 class ClusterTlsSection(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """By what nodes prove to each other who they are; all empty for nodes that believe each other.
+    """Proof of identity between nodes; all empty for nodes that need none."""
 
-    Attributes:
-        certificate_file: the node's certificate, followed by those between it and its root. Among
-            its alternative names (DNS) must be the node's name.
-        key_file: the certificate's private key, not encrypted.
-        ca_file: roots that the certificates of all nodes lead to; best of this cluster alone.
-        crl_file: lists of certificates that were revoked, empty to look at none.
-    """
-
+    # the node's certificate, followed by those between it and its root. Among its alternative names
+    # (DNS) must be the node's name.
     certificate_file: File = ""
-    key_file: File = ""
+    key_file: File = ""  # the certificate's private key, not encrypted
+    # roots that the certificates of all nodes lead to; best of this cluster alone
     ca_file: File = ""
-    crl_file: File = ""
+    crl_file: File = ""  # lists of certificates that were revoked, empty to look at none
 
 
 def tls_problem(tls: TlsSection, secure: Sequence[str]) -> str:

@@ -43,28 +43,19 @@ _DIGITS_MAX: Final = 18  # of a decimal number that surely fits an i64
 
 @final
 class PropertyReader:
-    """A property block of class basic that was looked through once; to be used again and again.
-
-    Attributes:
-        flags: the property flags; 0 before `scan` and where the block is malformed.
-        start: offset of the first property's value.
-        stop: offset after the block.
-        priority: 0 to 255, or UNSET.
-        delivery_mode: 0 to 255, or UNSET.
-        expiration_ms: 0 to EXPIRATION_MS_MAX; UNSET; or INVALID for what is no decimal number.
-        headers_start: offset of the first header's name; equal to `headers_stop` where none is.
-        headers_stop: offset after the last header.
-    """
+    """A property block of class basic that was looked through once; to be used again and again."""
 
     def __init__(self) -> None:
-        self.flags: i64 = 0
-        self.start: i64 = 0
-        self.stop: i64 = 0
-        self.priority: i64 = UNSET
-        self.delivery_mode: i64 = UNSET
+        self.flags: i64 = 0  # the property flags; 0 before `scan` and where the block is malformed
+        self.start: i64 = 0  # offset of the first property's value
+        self.stop: i64 = 0  # offset after the block
+        self.priority: i64 = UNSET  # 0 to 255, or UNSET
+        self.delivery_mode: i64 = UNSET  # 0 to 255, or UNSET
+        # 0 to EXPIRATION_MS_MAX; UNSET; or INVALID for what is no decimal number
         self.expiration_ms: i64 = UNSET
+        # offset of the first header's name; equal to `headers_stop` where none is
         self.headers_start: i64 = 0
-        self.headers_stop: i64 = 0
+        self.headers_stop: i64 = 0  # offset after the last header
 
     def scan(self, blob: bytes, start: i64) -> bool:
         """Look through the block whose u32 length stands at `start`, within a whole message.

@@ -21,21 +21,13 @@ RATE_MIN: Final = 0.01  # per second; less counts as nothing
 
 
 class Moved(NamedTuple):
-    """What happened at a tab since somebody looked.
+    """What happened at a tab since somebody looked."""
 
-    Attributes:
-        messages: handed over.
-        octets: likewise.
-        repaid_messages: done or dropped.
-        repaid_octets: likewise.
-        exchanges: messages by the exchange that they came through, where it is known.
-    """
-
-    messages: int
-    octets: int
-    repaid_messages: int
-    repaid_octets: int
-    exchanges: dict[str, int]
+    messages: int  # handed over
+    octets: int  # likewise
+    repaid_messages: int  # done or dropped
+    repaid_octets: int  # likewise
+    exchanges: dict[str, int]  # messages by the exchange that they came through, where it is known
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
@@ -52,24 +44,17 @@ class AccountBalance:
     """What an account owes at one queue.
 
     Loans are counted, not kept one by one: who borrows remembers how much, and repays that once.
-
-    Attributes:
-        account: who owes.
-        group: the queue's group.
-        messages: owed.
-        octets: owed.
-        message_rate: handed over per second, in about the last RECENT_S; as of the last `sample`.
-        octet_rate: the same in octets.
-        exchanges: messages per second by the exchange that they came through, likewise.
     """
 
     def __init__(self, account: Account, group: int) -> None:
-        self.account = account
-        self.group = group
-        self.messages: i64 = 0
-        self.octets: i64 = 0
+        self.account = account  # who owes
+        self.group = group  # the queue's group
+        self.messages: i64 = 0  # owed
+        self.octets: i64 = 0  # owed
+        # handed over per second, in about the last RECENT_S; as of the last `sample`
         self.message_rate = 0.0
-        self.octet_rate = 0.0
+        self.octet_rate = 0.0  # the same in octets
+        # messages per second by the exchange that they came through, likewise
         self.exchanges: dict[str, float] = {}
         self._new_messages: i64 = 0  # since the last sample
         self._new_octets: i64 = 0
@@ -180,32 +165,23 @@ class AccountBalance:
 
 @final
 class Account:
-    """The debt of one activity, and who waits until it is paid.
-
-    Attributes:
-        cause: whose it is.
-        weight: its share among those that compete, 1 or more.
-        messages: owed.
-        octets: owed.
-        in_debt: it owes more than its limit, and has not been down at the low mark since.
-        debtor: told when it is; None for an activity that is stopped in another way.
-        tabs: what it owes by queue, at those where it owes something or did lately.
-        limits: those in force.
-        brought: where what it hands over is recorded, None for nowhere.
-    """
+    """The debt of one activity, and who waits until it is paid."""
 
     def __init__(
         self, cause: Cause, limits: FlowLimits, debtor: AccountOwner | None = None
     ) -> None:
-        self.cause = cause
-        self.weight: i64 = 1
-        self.messages: i64 = 0
-        self.octets: i64 = 0
+        self.cause = cause  # whose it is
+        self.weight: i64 = 1  # its share among those that compete, 1 or more
+        self.messages: i64 = 0  # owed
+        self.octets: i64 = 0  # owed
+        # it owes more than its limit, and has not been down at the low mark since
         self.in_debt = False
-        self.debtor = debtor
+        self.debtor = debtor  # told when it is; None for an activity that is stopped in another way
+        # what it owes by queue, at those where it owes something or did lately
         self.tabs: dict[int, AccountBalance] = {}
+        # where what it hands over is recorded, None for nowhere
         self.brought: BroughtRecord | None = None
-        self.limits = limits
+        self.limits = limits  # those in force
 
     def tab(self, group: int) -> AccountBalance:
         """Return what is owed at a queue."""
@@ -262,26 +238,19 @@ class Account:
 
 @final
 class Ledger:
-    """All accounts of a node.
-
-    Attributes:
-        accounts: by `Cause.account`; those that were closed stay until they owe nothing.
-        limits: those in force.
-        dropped_messages: publishes that were held and had nowhere to go when their channel ended.
-        dropped_octets: the same in octets.
-        stops: for how long connections were stopped, by limit.
-        brought: what accounts have brought to queues, those that are gone too.
-        leaving: accounts that were closed and forgotten, until somebody has looked; None where
-            nobody does.
-    """
+    """All accounts of a node."""
 
     def __init__(self, limits: FlowLimits) -> None:
-        self.limits = limits
+        self.limits = limits  # those in force
+        # by `Cause.account`; those that were closed stay until they owe nothing
         self.accounts: dict[str, Account] = {}
+        # publishes that were held and had nowhere to go when their channel ended
         self.dropped_messages: i64 = 0
-        self.dropped_octets: i64 = 0
-        self.stops = StopCounter()
+        self.dropped_octets: i64 = 0  # the same in octets
+        self.stops = StopCounter()  # for how long connections were stopped, by limit
+        # what accounts have brought to queues, those that are gone too
         self.brought = BroughtRecord()
+        # accounts that were closed and forgotten, until somebody has looked; None where nobody does
         self.leaving: list[Account] | None = None
         self._closed: set[str] = set()
 

@@ -29,18 +29,12 @@ class Slice:
 
 @final
 class Origin:
-    """Messages that one account has brought to one queue.
-
-    Attributes:
-        cause: whose it is, None for those that are not told apart.
-        messages: all that is in the slices.
-        slices: the oldest first; the older, the longer.
-    """
+    """Messages that one account has brought to one queue."""
 
     def __init__(self, cause: Cause | None) -> None:
-        self.cause = cause
-        self.messages = 0
-        self.slices: list[Slice] = []
+        self.cause = cause  # whose it is, None for those that are not told apart
+        self.messages = 0  # all that is in the slices
+        self.slices: list[Slice] = []  # the oldest first; the older, the longer
 
     def add(self, new: Slice, now_s: float) -> None:
         """Take note of what was brought, and merge slices where they are too many."""
@@ -79,14 +73,11 @@ class BroughtRecord:
 
     Of a queue the heaviest origins are told apart. Where queues are too many, one of those that
     nothing was brought to for longest is forgotten: nobody knows then who has filled it.
-
-    Attributes:
-        now_s: seconds that samples have gone through.
-        queues: origins by account, by group; the queue that was brought something last is last.
     """
 
     def __init__(self) -> None:
-        self.now_s = 0.0
+        self.now_s = 0.0  # seconds that samples have gone through
+        # origins by account, by group; the queue that was brought something last is last
         self.queues: dict[int, dict[str, Origin]] = {}
 
     def note(self, cause: Cause, group: int, messages: int, octets: int) -> None:

@@ -34,18 +34,12 @@ class ChargeObserver:
 
 @final
 class Charge:
-    """What one cause owes at one queue for work that is under way on this node.
-
-    Attributes:
-        cause: session id, or NO_CAUSE.
-        home: the node to which it is told, 0 where the account is here.
-        loan: the debt.
-    """
+    """What one cause owes at one queue for work that is under way on this node."""
 
     def __init__(self, charges: Charges, cause: i64, home: int, loan: Loan) -> None:
-        self.cause = cause
-        self.home = home
-        self.loan = loan
+        self.cause = cause  # session id, or NO_CAUSE
+        self.home = home  # the node to which it is told, 0 where the account is here
+        self.loan = loan  # the debt
         self._charges = charges
 
     def borrow(self, messages: i64, octets: i64) -> None:
@@ -78,17 +72,13 @@ class Charges:
         ledger: its accounts.
         unknown: is charged for what nobody else can be.
         observer: tells the other nodes.
-
-    Attributes:
-        observer: likewise.
-        unknown: likewise.
     """
 
     def __init__(
         self, node: int, ledger: Ledger, unknown: Account, observer: ChargeObserver
     ) -> None:
-        self.observer = observer
-        self.unknown = unknown
+        self.observer = observer  # likewise
+        self.unknown = unknown  # likewise
         self._node = node
         self._ledger = ledger
         self._open: dict[int, Account] = {}

@@ -30,25 +30,19 @@ class EffortTurns:
     Args:
         call_soon: has a function called in the next turn of the loop.
         clock_us: the processor time of the loop's thread in microseconds.
-
-    Attributes:
-        number: of the turn; counts up.
-        units: what each connection may spend in this turn, at least one method's.
-        call_units: the same of all calls, whose steps are turns by themselves.
-        spent: in this turn, by all.
-        exhausted: connections that have spent all of it in this turn.
-        deferred: how often a connection had to wait with what it had left.
     """
 
     def __init__(
         self, call_soon: Callable[[Callable[[], None]], object], clock_us: Callable[[], int]
     ) -> None:
-        self.number: i64 = 0
+        self.number: i64 = 0  # of the turn; counts up
+        # what each connection may spend in this turn, at least one method's
         self.units: i64 = CONTROL_TURN_UNITS
+        # the same of all calls, whose steps are turns by themselves
         self.call_units: i64 = CONTROL_TURN_UNITS
-        self.spent: i64 = 0
-        self.exhausted: i64 = 0
-        self.deferred: i64 = 0
+        self.spent: i64 = 0  # in this turn, by all
+        self.exhausted: i64 = 0  # connections that have spent all of it in this turn
+        self.deferred: i64 = 0  # how often a connection had to wait with what it had left
         self._call_soon = call_soon
         self._clock_us = clock_us
         self._asked = False

@@ -23,13 +23,9 @@ QUANTUM_OCTETS: Final = 32 << 10  # of an account of weight 1 in its turn; a chu
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class Waiter:
-    """Somebody who holds publishes: a channel, a publish stream. It waits at one gate at a time.
+    """Somebody who holds publishes: a channel, a publish stream. It waits at one gate at a time."""
 
-    Attributes:
-        account: whose publishes they are; the same while it waits.
-    """
-
-    account: Account
+    account: Account  # whose publishes they are; the same while it waits
 
     @abstractmethod
     def admit(self, octets: i64) -> i64:
@@ -57,19 +53,14 @@ class GateScheduler:
 
 @final
 class _Line:
-    """The waiters of one account.
-
-    Attributes:
-        waiters: in the order in which they came.
-        deficit: octets that may go in this turn; negative: owed to the turns to come.
-        has_turn: it was given its quantum and has not used it up.
-    """
+    """The waiters of one account."""
 
     def __init__(self, account: Account) -> None:
         self.account = account
-        self.waiters: dict[Waiter, None] = {}
+        self.waiters: dict[Waiter, None] = {}  # in the order in which they came
+        # octets that may go in this turn; negative: owed to the turns to come
         self.deficit: i64 = 0
-        self.has_turn = False
+        self.has_turn = False  # it was given its quantum and has not used it up
 
     def begin_turn(self) -> None:
         quantum: i64 = QUANTUM_OCTETS * self.account.weight
@@ -83,23 +74,16 @@ class Gate:
 
     Its owner says whether there is `room` and serves it when it rings; nobody waits for ever while
     there is room: whoever comes to wait, or makes room where somebody waits, rings.
-
-    Attributes:
-        limit: a LIMIT constant of `model.flow`.
-        group: the queue it belongs to, 0 for the whole node.
-        room: the limit is not reached.
-        overdrawn: it is exceeded by so much that not even those go past it who cannot wait.
-        is_open: there is room and nobody waits: what comes anew need not wait either.
-        waiting_count: how many wait here.
     """
 
     def __init__(self, limit: int, group: int, bell: GateScheduler | None = None) -> None:
-        self.limit = limit
-        self.group = group
-        self.room = True
+        self.limit = limit  # a LIMIT constant of `model.flow`
+        self.group = group  # the queue it belongs to, 0 for the whole node
+        self.room = True  # the limit is not reached
+        # it is exceeded by so much that not even those go past it who cannot wait
         self.overdrawn = False
-        self.is_open = True
-        self.waiting_count: i64 = 0
+        self.is_open = True  # there is room and nobody waits: what comes anew need not wait either
+        self.waiting_count: i64 = 0  # how many wait here
         self._bell = bell
         self._rung = False
         self._serving = False

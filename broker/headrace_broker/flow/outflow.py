@@ -42,16 +42,13 @@ class Outflow:
     Args:
         last_id: id of the message that came last.
         ready: messages that are ready.
-
-    Attributes:
-        bound: messages a second to be divided among the nodes, 0 for any number; more than they
-            bring where some leave theirs.
-        is_still: for a while nothing has come or left.
     """
 
     def __init__(self, last_id: i64, ready: i64) -> None:
+        # messages a second to be divided among the nodes, 0 for any number; more than they bring
+        # where some leave theirs
         self.bound: i64 = 0
-        self.is_still = False
+        self.is_still = False  # for a while nothing has come or left
         self._last_id = last_id
         self._ready = ready
         self._left: i64 = 0  # a second, on average

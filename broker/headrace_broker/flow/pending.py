@@ -31,23 +31,19 @@ class Pending:
         intake: of the node.
         nodes: how many may publish to the queue, 1 or more.
         bell: rung for the gate.
-
-    Attributes:
-        octets: under way.
-        gate: closed where another batch like the last would be too much, open again from half; and
-            while as many messages have come as the queue's leader lets in.
-        users: sessions that may add to it.
-        outflow: messages a second that the leader lets in from here, 0 for any number.
-        claim: weight of the publishers here that want to bring more than that, 1 or more.
     """
 
     def __init__(
         self, group: int, limits: FlowLimits, intake: Intake, nodes: int, bell: GateScheduler | None
     ) -> None:
-        self.octets: i64 = 0
-        self.users = 0
+        self.octets: i64 = 0  # under way
+        self.users = 0  # sessions that may add to it
+        # messages a second that the leader lets in from here, 0 for any number
         self.outflow: i64 = 0
+        # weight of the publishers here that want to bring more than that, 1 or more
         self.claim: i64 = 1
+        # closed where another batch like the last would be too much, open again from half; and
+        # while as many messages have come as the queue's leader lets in
         self.gate = Gate(LIMIT_QUEUE, group, bell)
         self._full = False
         self._left: i64 = 0  # of what the leader lets in, in millionths of a message

@@ -13,20 +13,13 @@ from mypy_extensions import i64
 
 @final
 class StreamWindow:
-    """What a client was allowed, and what it has sent.
-
-    Attributes:
-        messages: how many it may have sent.
-        octets: the same in octets.
-        received: messages that have come.
-        received_octets: the same in octets.
-    """
+    """What a client was allowed, and what it has sent."""
 
     def __init__(self) -> None:
-        self.messages: i64 = 0
-        self.octets: i64 = 0
-        self.received: i64 = 0
-        self.received_octets: i64 = 0
+        self.messages: i64 = 0  # how many it may have sent
+        self.octets: i64 = 0  # the same in octets
+        self.received: i64 = 0  # messages that have come
+        self.received_octets: i64 = 0  # the same in octets
         self._most: i64 = 0  # the largest that was ever allowed
         self._most_octets: i64 = 0
 

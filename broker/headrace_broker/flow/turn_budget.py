@@ -19,14 +19,10 @@ GROWTH_STEPS: Final = 16  # a sixteenth more each time, while turns are short
 
 @final
 class TurnBudget:
-    """The budget of a turn.
-
-    Attributes:
-        share: of the limits that may be passed on in a turn, at most FULL.
-    """
+    """The budget of a turn."""
 
     def __init__(self, limits: FlowLimits) -> None:
-        self.share: i64 = FULL
+        self.share: i64 = FULL  # of the limits that may be passed on in a turn, at most FULL
         self._limits = limits
 
     def messages(self) -> i64:

@@ -41,15 +41,10 @@ class DamagedError(Exception):
 
 
 class Block(NamedTuple):
-    """Messages that follow one another.
+    """Messages that follow one another."""
 
-    Attributes:
-        heads: 48 octets for each.
-        batch: the messages themselves.
-    """
-
-    heads: bytes
-    batch: bytes
+    heads: bytes  # 48 octets for each
+    batch: bytes  # the messages themselves
 
     @property
     def messages(self) -> int:

@@ -32,17 +32,11 @@ _PARTS: Final = 4  # batches that fit the window that a stream begins with
 
 
 class Batch(NamedTuple):
-    """Messages on their way.
+    """Messages on their way."""
 
-    Attributes:
-        first: number of the first one within the backup of its queue, from 1.
-        messages: how many.
-        data: as `RestoreBatch.batch`.
-    """
-
-    first: int
-    messages: int
-    data: bytes
+    first: int  # number of the first one within the backup of its queue, from 1
+    messages: int  # how many
+    data: bytes  # as `RestoreBatch.batch`
 
     def request(self) -> pb.RestoreRequest:
         """Return it as it is sent."""
@@ -50,17 +44,11 @@ class Batch(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """What became of a queue's messages.
+    """What became of a queue's messages."""
 
-    Attributes:
-        messages: in the backup.
-        before: that the queue had already, from an earlier attempt.
-        refused: that it did not take; it is full.
-    """
-
-    messages: int
-    before: int
-    refused: int
+    messages: int  # in the backup
+    before: int  # that the queue had already, from an earlier attempt
+    refused: int  # that it did not take; it is full
 
 
 class PuttingBack:
@@ -131,18 +119,12 @@ class _Limits(NamedTuple):
 
 
 class _Stream:
-    """One call of Backup.Restore.
-
-    Attributes:
-        limits: of a batch.
-        confirmed: messages that are safe.
-        refused: messages that the queue did not take.
-    """
+    """One call of Backup.Restore."""
 
     def __init__(self, cluster: Cluster, opening: pb.RestoreOpen) -> None:
-        self.limits = _Limits(1, 0)
-        self.confirmed = 0
-        self.refused = 0
+        self.limits = _Limits(1, 0)  # of a batch
+        self.confirmed = 0  # messages that are safe
+        self.refused = 0  # messages that the queue did not take
         self._requests: threads.SimpleQueue[pb.RestoreRequest | None] = threads.SimpleQueue()
         self._requests.put(pb.RestoreRequest(open=opening))
         self._call = cluster.restore(iter(self._requests.get, _END))

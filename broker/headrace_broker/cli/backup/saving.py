@@ -61,9 +61,6 @@ class Saving:
         listener: is told how far it is.
         ttl_ms: for how long a point is kept when this process does not read.
         file_octets: after which the next file begins.
-
-    Attributes:
-        listener: likewise.
     """
 
     def __init__(
@@ -78,7 +75,7 @@ class Saving:
         self._store = store
         self._cluster = cluster
         self._rate = rate
-        self.listener = listener
+        self.listener = listener  # likewise
         self._ttl_ms = ttl_ms
         self._file_octets = file_octets
 
@@ -243,14 +240,11 @@ class Saving:
 
 
 class _Chunks:
-    """Chunks one by one, with a look at the next.
-
-    Attributes:
-        next: the one that comes, None for none.
-    """
+    """Chunks one by one, with a look at the next."""
 
     def __init__(self, chunks: Iterator[ReadPointResponse]) -> None:
         self._chunks = chunks
+        # the one that comes, None for none
         self.next: ReadPointResponse | None = next(chunks, None)
 
     def take(self) -> ReadPointResponse:

@@ -25,13 +25,9 @@ class StoreError(Exception):
 
 
 class Store(ABC):
-    """Files by their names, with "/" between folders.
+    """Files by their names, with "/" between folders."""
 
-    Attributes:
-        place: where it is, for people.
-    """
-
-    place: str
+    place: str  # where it is, for people
 
     @abstractmethod
     def create(self, name: str) -> Any:

@@ -30,32 +30,24 @@ EXPIRATION_MS_MAX: Final = (1 << 32) - 1  # milliseconds; more than any broker t
 
 
 class LoadMessage(NamedTuple):
-    """A message to publish.
-
-    Attributes:
-        exchange: "" for the default exchange.
-        properties: by AMQP's names: texts, whole numbers (`expiration` in ms), and a `timestamp`.
-    """
+    """A message to publish."""
 
     body: bytes
-    exchange: str
+    exchange: str  # "" for the default exchange
     routing_key: str
     headers: Mapping[str, Any]
+    # by AMQP's names: texts, whole numbers (`expiration` in ms), and a `timestamp`
     properties: Mapping[str, Any]
 
 
 class Taken(NamedTuple):
-    """A message that was taken from a queue.
-
-    Attributes:
-        properties: by AMQP's names, those that are there; with `headers`.
-    """
+    """A message that was taken from a queue."""
 
     body: bytes
     exchange: str
     routing_key: str
     redelivered: bool
-    properties: Mapping[str, Any]
+    properties: Mapping[str, Any]  # by AMQP's names, those that are there; with `headers`
 
 
 Show = Callable[[Taken], None]

@@ -44,26 +44,19 @@ class PlannedLoad(Load, Protocol):
 
 
 class Wire(NamedTuple):
-    """A protocol.
+    """A protocol."""
 
-    Attributes:
-        name: for people.
-        address: where a node listens unless it is told otherwise.
-        tls_address: and where for TLS.
-        load: makes the publishers and consumers of a plan.
-        desk: opens a connection for single messages: address, log-in, vhost and TLS.
-        errors: that either may end with.
-        failure: returns what to tell of one, with its exit code.
-    """
-
-    name: str
-    address: str
-    tls_address: str
+    name: str  # for people
+    address: str  # where a node listens unless it is told otherwise
+    tls_address: str  # and where for TLS
+    # makes the publishers and consumers of a plan
     load: Callable[[Plan, Tally, asyncio.Event], PlannedLoad]
+    # opens a connection for single messages: address, log-in, vhost and TLS
     desk: Callable[
         [str, tuple[str, str], str, ClientTls | None], AbstractAsyncContextManager[LoadClient]
     ]
-    errors: tuple[type[BaseException], ...]
+    errors: tuple[type[BaseException], ...]  # that either may end with
+    # returns what to tell of one, with its exit code
     failure: Callable[[BaseException], tuple[str, int]]
 
     def address_for(self, given: str | None, tls: ClientTls | None) -> str:

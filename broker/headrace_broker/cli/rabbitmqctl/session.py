@@ -40,37 +40,25 @@ class Settings(msgspec.Struct):
     """Options that every command takes, before its name or behind it.
 
     Attributes:
-        api: HOST:PORT of a node's HTTP API.
-        user: who asks.
         password: theirs.
-        vhost: where.
-        quiet: say nothing but what was asked for.
-        headers: print the names of columns.
-        formatter: "table" or "json".
-        seconds: how long to wait for an answer.
-        tls: how nodes are known, None in the clear.
     """
 
-    api: str = "127.0.0.1:15672"
-    user: str = "guest"
+    api: str = "127.0.0.1:15672"  # HOST:PORT of a node's HTTP API
+    user: str = "guest"  # who asks
     password: str = "guest"  # noqa: S105 - the default user of a new cluster, from loopback only
-    vhost: str = "/"
-    quiet: bool = False
-    headers: bool = True
-    formatter: str = "table"
-    seconds: float = 60.0
-    tls: ClientTls | None = None
+    vhost: str = "/"  # where
+    quiet: bool = False  # say nothing but what was asked for
+    headers: bool = True  # print the names of columns
+    formatter: str = "table"  # "table" or "json"
+    seconds: float = 60.0  # how long to wait for an answer
+    tls: ClientTls | None = None  # how nodes are known, None in the clear
 
 
 class Session:
-    """Asks the node and prints.
-
-    Attributes:
-        settings: see there.
-    """
+    """Asks the node and prints."""
 
     def __init__(self, settings: Settings) -> None:
-        self.settings = settings
+        self.settings = settings  # see there
         tls = settings.tls.context() if settings.tls is not None else None
         self._client = ApiClient(settings.api, settings.user, settings.password, tls)
 

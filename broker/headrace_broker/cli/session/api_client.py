@@ -23,17 +23,11 @@ class ApiError(Exception):
 
 
 class ApiAnswer(NamedTuple):
-    """What a node answered.
+    """What a node answered."""
 
-    Attributes:
-        status: of HTTP.
-        body: decoded from JSON, None for none.
-        partial: what a listing lacks, "" for nothing.
-    """
-
-    status: int
-    body: Any
-    partial: str = ""
+    status: int  # of HTTP
+    body: Any  # decoded from JSON, None for none
+    partial: str = ""  # what a listing lacks, "" for nothing
 
     @property
     def reason(self) -> str:

@@ -21,17 +21,12 @@ _ON: Final = ("1", "true", "yes")
 
 
 class ClientTls(msgspec.Struct, frozen=True):
-    """Files in PEM, for all protocols that commands speak.
+    """Files in PEM, for all protocols that commands speak."""
 
-    Attributes:
-        ca_file: authorities that nodes' certificates are held against, "" for those of the system.
-        cert_file: certificate of who asks, with what it was signed by; "" for none.
-        key_file: its key, "" where that stands in `cert_file`.
-    """
-
+    # authorities that nodes' certificates are held against, "" for those of the system
     ca_file: str = ""
-    cert_file: str = ""
-    key_file: str = ""
+    cert_file: str = ""  # certificate of who asks, with what it was signed by; "" for none
+    key_file: str = ""  # its key, "" where that stands in `cert_file`
 
     def context(self) -> ssl.SSLContext:
         """Return what checks nodes, for AMQP and HTTP.

@@ -28,18 +28,12 @@ wait_option = click.option(
 
 
 class Gauge:
-    """What is told of long work; shows nothing of itself.
-
-    Attributes:
-        text: what goes on, for people.
-        done: how much of it is done.
-        total: how much there is, None while nobody knows.
-    """
+    """What is told of long work; shows nothing of itself."""
 
     def __init__(self, text: str) -> None:
-        self.text = text
-        self.done = 0.0
-        self.total: float | None = None
+        self.text = text  # what goes on, for people
+        self.done = 0.0  # how much of it is done
+        self.total: float | None = None  # how much there is, None while nobody knows
 
     def tell(self, text: str) -> None:
         """Say what goes on now."""

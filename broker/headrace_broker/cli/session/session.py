@@ -49,19 +49,16 @@ class Session:
     """A cluster, reached through one node's API.
 
     Attributes:
-        address: HOST:PORT of the node's HTTP API, or that as a URL.
-        user: who asks.
-        vhost: where.
-        output: "table", or "json" for programs.
         with_tls: whether TLS was asked for; a file for it, or an `address` of https, does as well.
         ca_file: see `ClientTls`, as are the next ones.
     """
 
     def __init__(self, environment: Mapping[str, str] = os.environ) -> None:
+        # HOST:PORT of the node's HTTP API, or that as a URL
         self.address = environment.get("HEADRACE_API", ADDRESS_DEFAULT)
-        self.user = environment.get("HEADRACE_API_USER", "guest")
-        self.vhost = "/"
-        self.output = "table"
+        self.user = environment.get("HEADRACE_API_USER", "guest")  # who asks
+        self.vhost = "/"  # where
+        self.output = "table"  # "table", or "json" for programs
         self._password = environment.get("HEADRACE_API_PASSWORD")
         self.with_tls, files = tls_of(environment)
         self.ca_file, self.cert_file, self.key_file = files.ca_file, files.cert_file, files.key_file

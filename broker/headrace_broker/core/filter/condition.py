@@ -38,13 +38,10 @@ DIVIDE: Final = 4
 
 
 class Expression:
-    """A part of a filter.
-
-    Attributes:
-        kind: what its value is, if there is one: ANYTHING, CONDITION, NUMBER, TEXT or BOOLEAN.
-    """
+    """A part of a filter."""
 
     def __init__(self, kind: i64) -> None:
+        # what its value is, if there is one: ANYTHING, CONDITION, NUMBER, TEXT or BOOLEAN
         self.kind = kind
 
     def evaluate(self, message: MessageView) -> object:

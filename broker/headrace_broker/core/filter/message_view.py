@@ -88,13 +88,11 @@ class MessageView:
 
     However many names a filter asks for, the headers are gone through twice at most, and a long
     text is made ready for LIKE once.
-
-    Attributes:
-        work: steps that were taken to read the message, beside one for each part of a filter; each
-            some 30 ns.
     """
 
     def __init__(self) -> None:
+        # steps that were taken to read the message, beside one for each part of a filter; each some
+        # 30 ns
         self.work: i64 = 0
         self._reader = PropertyReader()
         self._blob = b""

@@ -15,14 +15,10 @@ from headrace_broker.core.filter.selector_parser import parse_selector
 
 @final
 class Filter:
-    """Condition on the messages that a consumer wants.
-
-    Attributes:
-        work: steps that the last message took beside one for each part of the filter, each some
-            30 ns.
-    """
+    """Condition on the messages that a consumer wants."""
 
     def __init__(self, condition: Expression) -> None:
+        # steps that the last message took beside one for each part of the filter, each some 30 ns
         self.work: i64 = 0
         self._condition = condition
         self._view = MessageView()

@@ -14,29 +14,15 @@ _NO_HEADERS: Final[dict[str, Any]] = {}
 
 
 class Destination:
-    """A queue or an exchange that bindings lead to, one object each; compared by identity.
-
-    Attributes:
-        name: of the queue or exchange.
-    """
+    """A queue or an exchange that bindings lead to, one object each; compared by identity."""
 
     def __init__(self, name: str) -> None:
-        self.name = name
+        self.name = name  # of the queue or exchange
 
 
 @final
 class Subject:
-    """What of a message decides where it goes.
-
-    Attributes:
-        routing_keys: the one that it was published with, then those of its headers CC and BCC, each
-            once.
-        headers: plain values; empty where no matcher on the way reads them.
-        properties: its property block, b"" where no matcher on the way reads it.
-        work: steps that were taken for it, each some 30 ns.
-        work_max: steps that may be taken; each place that it goes to adds one. A matcher that finds
-            it spent stops where it is, and the message is refused.
-    """
+    """What of a message decides where it goes."""
 
     def __init__(
         self,
@@ -44,12 +30,15 @@ class Subject:
         headers: dict[str, Any] = _NO_HEADERS,
         properties: bytes = b"",
     ) -> None:
+        # the one that it was published with, then those of its headers CC and BCC, each once
         self.routing_keys = routing_keys
         if len(routing_keys) > 1:
             self.routing_keys = list(dict.fromkeys(routing_keys))
-        self.headers = headers
-        self.properties = properties
-        self.work: i64 = 0
+        self.headers = headers  # plain values; empty where no matcher on the way reads them
+        self.properties = properties  # its property block, b"" where no matcher on the way reads it
+        self.work: i64 = 0  # steps that were taken for it, each some 30 ns
+        # steps that may be taken; each place that it goes to adds one. A matcher that finds it
+        # spent stops where it is, and the message is refused.
         self.work_max: i64 = ROUTING_WORK_MAX
         self._words: list[list[str]] = []
 
@@ -69,17 +58,12 @@ class Subject:
 
 
 class Matcher:
-    """The bindings that leave one exchange.
+    """The bindings that leave one exchange."""
 
-    Attributes:
-        reads_headers: whether `match` looks at decoded headers.
-        reads_properties: whether `match` looks at the property block.
-        load: what each message may have to be compared with: places of topic patterns in blocks, or
-            headers that bindings want.
-    """
-
-    reads_headers: bool
-    reads_properties: bool
+    reads_headers: bool  # whether `match` looks at decoded headers
+    reads_properties: bool  # whether `match` looks at the property block
+    # what each message may have to be compared with: places of topic patterns in blocks, or headers
+    # that bindings want
     load: i64
 
     def __init__(self) -> None:

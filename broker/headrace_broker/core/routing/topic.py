@@ -17,18 +17,14 @@ NODE_STEPS: Final = 5  # of `Subject.work` for a look at one node
 
 @final
 class TopicNode:
-    """The bindings whose patterns begin with the same words.
-
-    Attributes:
-        children: next nodes by the pattern's next word, `*` among them.
-        counts: bindings whose pattern ends here, per destination.
-        open_counts: those whose pattern ends here with `#`.
-    """
+    """The bindings whose patterns begin with the same words."""
 
     def __init__(self) -> None:
+        # next nodes by the pattern's next word, `*` among them
         self.children: dict[str, TopicNode] = {}
+        # bindings whose pattern ends here, per destination
         self.counts: dict[Destination, int] = {}
-        self.open_counts: dict[Destination, int] = {}
+        self.open_counts: dict[Destination, int] = {}  # those whose pattern ends here with `#`
 
     @property
     def is_empty(self) -> bool:

@@ -62,17 +62,12 @@ _THEIRS: Final = frozenset(
 
 
 class Step(NamedTuple):
-    """A command, and where in the file it is from.
-
-    Attributes:
-        stage: steps of one stage do not need each other.
-        declares: something with this name that is there already may stay as it is.
-    """
+    """A command, and where in the file it is from."""
 
     where: str
-    stage: int
+    stage: int  # steps of one stage do not need each other
     command: AnyCommand
-    declares: bool = False
+    declares: bool = False  # something with this name that is there already may stay as it is
 
 
 def cluster_steps(file: DefinitionFile, view: CatalogView) -> Iterator[Step]:

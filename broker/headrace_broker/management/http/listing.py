@@ -58,22 +58,15 @@ COLUMNS: Final = (PARAMETERS[-1],)
 
 
 class Wanted(msgspec.Struct, frozen=True):
-    """What part of a list is asked for.
+    """What part of a list is asked for."""
 
-    Attributes:
-        page: 0 for all rows at once.
-        name: what names have in them, "" for any.
-        sort: field, as its steps; none for the order of the list.
-        columns: fields, each as its steps; none for all.
-    """
-
-    page: int = 0
+    page: int = 0  # 0 for all rows at once
     page_size: int = PAGE_ROWS
-    name: str = ""
+    name: str = ""  # what names have in them, "" for any
     use_regex: bool = False
-    sort: tuple[str, ...] = ()
+    sort: tuple[str, ...] = ()  # field, as its steps; none for the order of the list
     sort_reverse: bool = False
-    columns: tuple[tuple[str, ...], ...] = ()
+    columns: tuple[tuple[str, ...], ...] = ()  # fields, each as its steps; none for all
 
 
 def wanted(request: web.Request) -> Wanted:

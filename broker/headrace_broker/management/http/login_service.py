@@ -28,14 +28,12 @@ class LoginService:
     Args:
         source: knows the passwords.
         view: knows the users.
-
-    Attributes:
-        tls: what certificates are read by, None without a listener for TLS.
-        page: who is logged in at the web page that makes a request, None for nobody.
     """
 
     def __init__(self, source: StatusSource, view: CatalogView) -> None:
+        # what certificates are read by, None without a listener for TLS
         self.tls: ServerTls | None = None
+        # who is logged in at the web page that makes a request, None for nobody
         self.page: Callable[[web.Request], Awaitable[Caller | None]] | None = None
         self._source = source
         self._view = view

@@ -29,54 +29,34 @@ _NAME: Final = re.compile(r"\{(\w+)(?::([^{}]*))?\}")
 
 
 class Parameter(NamedTuple):
-    """A parameter of a query, or a header.
-
-    Attributes:
-        schema: JSON schema of its values.
-        place: "query" or "header".
-    """
+    """A parameter of a query, or a header."""
 
     name: str
     text: str
-    schema: dict[str, Any] = _TEXT
-    place: str = "query"
+    schema: dict[str, Any] = _TEXT  # JSON schema of its values
+    place: str = "query"  # "query" or "header"
 
 
 class Route(NamedTuple):
-    """What is answered at a method and a path.
+    """What is answered at a method and a path."""
 
-    Attributes:
-        method: GET, PUT, POST or DELETE; GET answers HEAD as well.
-        path: as aiohttp's router has it; a name in braces may have an expression.
-        summary: one sentence for people.
-        role: tag that is needed, NOBODY where no log-in is.
-        query: parameters.
-        body: type of the body, None where none is read.
-        answer: type of what is answered with 200, None where nothing is.
-        codes: statuses beside those that the method, the path and the role bring.
-        listing: the answer is a list of `answer` that may be asked for in pages.
-        tag: heading under which it is described; "" for the first word of the path.
-        media: content type of the answer.
-        failed: type of what is answered with 503 beside an error, None for nothing else.
-        values: JSON schemas of names in the path that are not any text.
-        unpaced: answered at once, however many other requests wait for their turn.
-    """
-
-    method: str
-    path: str
+    method: str  # GET, PUT, POST or DELETE; GET answers HEAD as well
+    path: str  # as aiohttp's router has it; a name in braces may have an expression
     handler: Handler
-    summary: str
-    role: str = MANAGEMENT
-    query: tuple[Parameter, ...] = ()
-    body: Any = None
-    answer: Any = None
+    summary: str  # one sentence for people
+    role: str = MANAGEMENT  # tag that is needed, NOBODY where no log-in is
+    query: tuple[Parameter, ...] = ()  # parameters
+    body: Any = None  # type of the body, None where none is read
+    answer: Any = None  # type of what is answered with 200, None where nothing is
+    # statuses beside those that the method, the path and the role bring
     codes: tuple[int, ...] = ()
-    listing: bool = False
-    tag: str = ""
-    media: str = JSON
-    failed: Any = None
+    listing: bool = False  # the answer is a list of `answer` that may be asked for in pages
+    tag: str = ""  # heading under which it is described; "" for the first word of the path
+    media: str = JSON  # content type of the answer
+    failed: Any = None  # type of what is answered with 503 beside an error, None for nothing else
+    # JSON schemas of names in the path that are not any text
     values: Mapping[str, dict[str, Any]] = MappingProxyType({})
-    unpaced: bool = False
+    unpaced: bool = False  # answered at once, however many other requests wait for their turn
 
     @property
     def names(self) -> dict[str, str]:

@@ -25,17 +25,11 @@ log = logging.getLogger("headrace.http")
 
 
 class View(NamedTuple):
-    """What somebody looks at.
+    """What somebody looks at."""
 
-    Attributes:
-        kind: name of a kind of view.
-        vhost: of the queue; "" where there is none.
-        name: of what is looked at, or what names have to hold; "" for all.
-    """
-
-    kind: str
-    vhost: str = ""
-    name: str = ""
+    kind: str  # name of a kind of view
+    vhost: str = ""  # of the queue; "" where there is none
+    name: str = ""  # of what is looked at, or what names have to hold; "" for all
 
 
 class ViewData(Protocol):
@@ -64,15 +58,11 @@ class Place:
 
 
 class ViewSubscriber:
-    """Somebody who looks at some views.
-
-    Attributes:
-        places: the views as they see them.
-    """
+    """Somebody who looks at some views."""
 
     def __init__(self, user: str, places: tuple[Place, ...]) -> None:
         self.user = user
-        self.places = places
+        self.places = places  # the views as they see them
 
 
 class Feed:

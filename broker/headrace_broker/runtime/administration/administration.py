@@ -35,39 +35,31 @@ if TYPE_CHECKING:
 
 
 class NodeAdministration:
-    """Passes calls on to the parts of a node.
-
-    Attributes:
-        view: the catalog as applied here.
-        clock: the time by which queues go.
-        topology: declares and deletes queues, exchanges and bindings.
-        message_service: looks at, removes and moves single messages.
-        flow_report: why publishers are slow, and who causes it.
-        operations: moves replicas and leaderships, and drains nodes.
-        page_logins: who is logged in at the web page.
-        standings: what runs for users on this node.
-        stats: figures over time.
-        metrics: what is counted.
-        publisher: publishes single messages.
-        leases: groups that lease messages.
-        archives: what queues keep of settled messages.
-    """
+    """Passes calls on to the parts of a node."""
 
     def __init__(self, node: BrokerNode) -> None:
-        self.view: CatalogView = node.catalog.catalog
-        self.clock: Clock = node.clock
+        self.view: CatalogView = node.catalog.catalog  # the catalog as applied here
+        self.clock: Clock = node.clock  # the time by which queues go
+        # declares and deletes queues, exchanges and bindings
         self.topology: Topology = node.topology
+        # looks at, removes and moves single messages
         self.message_service = MessageService(node.broker, node.router, node.browsing)
+        # why publishers are slow, and who causes it
         self.flow_report: FlowReport = node.flow_report
+        # moves replicas and leaderships, and drains nodes
         self.operations: Operations = node.operations
+        # who is logged in at the web page
         self.page_logins = PageLogins(node.config.node.id, self.view, node.clients.inquiries)
+        # what runs for users on this node
         self.standings: PermissionWatches = node.broker.standings
-        self.stats = StatsBook(node)
-        self.metrics = NodeMetrics(node, self.stats)
-        self.publisher = PublishService(node.broker)
+        self.stats = StatsBook(node)  # figures over time
+        self.metrics = NodeMetrics(node, self.stats)  # what is counted
+        self.publisher = PublishService(node.broker)  # publishes single messages
         hosting = node.hosting
         place = (node.config.node.id, node.names, hosting.hosts)
+        # groups that lease messages
         self.leases = LeaseListing(*place, node.clients.inquiries, node.leases, hosting.locate)
+        # what queues keep of settled messages
         self.archives = ArchiveService(node.archives.listing, node.archives.client)
         self._node = node
 

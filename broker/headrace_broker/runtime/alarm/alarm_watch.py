@@ -18,29 +18,17 @@ Key = tuple[str, str]  # node and resource
 
 
 class Scarcity(NamedTuple):
-    """How it stands with a resource of a node.
+    """How it stands with a resource of a node."""
 
-    Attributes:
-        node: name.
-        resource: "memory", "disk" or CLOCK, whose stage is STAGE_RELIEF and which has no figures.
-        stage: CLEAR, STAGE_RELIEF or STAGE_ALARM of `flow.alarm`.
-        since_ms: Unix time at which this node saw the stage.
-        used: bytes of memory.
-        total: bytes of memory that it may use.
-        free: bytes of disk.
-        mark: bytes of used memory, or of free disk, at which publishers are blocked.
-        reason: for people, "" when it is clear.
-    """
-
-    node: str
-    resource: str
-    stage: int
-    since_ms: int
-    used: int
-    total: int
-    free: int
-    mark: int
-    reason: str
+    node: str  # name
+    resource: str  # "memory", "disk" or CLOCK, whose stage is STAGE_RELIEF and which has no figures
+    stage: int  # CLEAR, STAGE_RELIEF or STAGE_ALARM of `flow.alarm`
+    since_ms: int  # Unix time at which this node saw the stage
+    used: int  # bytes of memory
+    total: int  # bytes of memory that it may use
+    free: int  # bytes of disk
+    mark: int  # bytes of used memory, or of free disk, at which publishers are blocked
+    reason: str  # for people, "" when it is clear
 
 
 class AlarmWatch:

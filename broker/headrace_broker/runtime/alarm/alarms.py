@@ -28,19 +28,12 @@ _FIELDS: Final = (
 
 
 class AlarmStatus(NamedTuple):
-    """An alarm for people.
+    """An alarm for people."""
 
-    Attributes:
-        node: name.
-        resource: "memory" or "disk".
-        reason: with figures of the moment.
-        since_us: of this node's monotonic clock.
-    """
-
-    node: str
-    resource: str
-    reason: str
-    since_us: int
+    node: str  # name
+    resource: str  # "memory" or "disk"
+    reason: str  # with figures of the moment
+    since_us: int  # of this node's monotonic clock
 
 
 class AlarmBoard:
@@ -52,12 +45,6 @@ class AlarmBoard:
         boot: returns this node's boot count.
         send: carries a payload to a node; False when it did not leave.
         clocks: measures the nodes' clocks by the reports; None for not.
-
-    Attributes:
-        own: what this node says of itself; its owner changes it and calls `tell`.
-        limit: LIMIT_MEMORY or LIMIT_DISK of the alarm that is on for longest, NO_LIMIT without.
-        reason: what that one says, "" without.
-        node_name: whose it is, "" without.
     """
 
     def __init__(
@@ -70,10 +57,12 @@ class AlarmBoard:
         clocks: ClusterClock | None = None,
     ) -> None:
         self.clocks = clocks
+        # what this node says of itself; its owner changes it and calls `tell`
         self.own = NodeReport(node, number=1)
+        # LIMIT_MEMORY or LIMIT_DISK of the alarm that is on for longest, NO_LIMIT without
         self.limit = NO_LIMIT
-        self.reason = ""
-        self.node_name = ""
+        self.reason = ""  # what that one says, "" without
+        self.node_name = ""  # whose it is, "" without
         self._names = names
         self._node = node
         self._boot = boot

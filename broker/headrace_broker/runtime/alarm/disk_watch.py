@@ -21,13 +21,6 @@ class DiskWatch:
         directory: data directory.
         log_is_full: whether the log has met a full disk.
         changed: called after each look.
-
-    Attributes:
-        alarm: publishers should be blocked.
-        full: the log has met a full disk.
-        free: bytes, 0 before the first look.
-        total: bytes, likewise.
-        limit: bytes below which publishers are blocked; 0 leaves it to the log running full.
     """
 
     def __init__(
@@ -37,10 +30,11 @@ class DiskWatch:
         changed: Callable[[], None],
         clock_ns: Callable[[], int] = time.monotonic_ns,
     ) -> None:
-        self.alarm = False
-        self.full = False
-        self.free = 0
-        self.total = 0
+        self.alarm = False  # publishers should be blocked
+        self.full = False  # the log has met a full disk
+        self.free = 0  # bytes, 0 before the first look
+        self.total = 0  # bytes, likewise
+        # bytes below which publishers are blocked; 0 leaves it to the log running full
         self.limit = 0
         self._directory = directory
         self._log_is_full = log_is_full

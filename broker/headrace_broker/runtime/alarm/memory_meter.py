@@ -29,17 +29,11 @@ LIMITS_EVERY: Final = 5  # of so many looks one reads the limits anew; they may 
 
 
 class MemoryReading(NamedTuple):
-    """One look.
+    """One look."""
 
-    Attributes:
-        used: bytes that cannot be taken back.
-        total: bytes that may be used.
-        place: where the limit comes from, for people.
-    """
-
-    used: int
-    total: int
-    place: str
+    used: int  # bytes that cannot be taken back
+    total: int  # bytes that may be used
+    place: str  # where the limit comes from, for people
 
 
 class _Group:

@@ -63,10 +63,6 @@ class MemoryWatch:
 
     Attributes:
         stage: 0, STAGE_RELIEF (bodies leave memory) or STAGE_ALARM (publishers are blocked).
-        share: percentage of the limits of flow control that should hold.
-        used: bytes, 0 before the first look.
-        total: bytes that may be used, likewise.
-        limit: bytes at which the alarm is set, likewise.
     """
 
     def __init__(
@@ -75,10 +71,10 @@ class MemoryWatch:
         changed: Callable[[], None],
         clock_ns: Callable[[], int] = time.monotonic_ns,
     ) -> None:
-        self.share = 100
-        self.used = 0
-        self.total = 0
-        self.limit = 0
+        self.share = 100  # percentage of the limits of flow control that should hold
+        self.used = 0  # bytes, 0 before the first look
+        self.total = 0  # bytes that may be used, likewise
+        self.limit = 0  # bytes at which the alarm is set, likewise
         self._first = 0
         self._paging: Value = MEMORY_PAGING_WATERMARK
         self._high: Value = MEMORY_HIGH_WATERMARK

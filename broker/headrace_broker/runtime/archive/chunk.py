@@ -41,21 +41,13 @@ class Head(NamedTuple):
 
 
 class Rows(NamedTuple):
-    """Some rows of an archive, and which there are.
+    """Some rows of an archive, and which there are."""
 
-    Attributes:
-        since_ms: as `ArchiveInfo`; so are the next two.
-        first: index of the first row that there is.
-        following: index of the next row.
-        heads: of the rows that are here.
-        batch: their messages.
-    """
-
-    since_ms: int
-    first: int
-    following: int
-    heads: bytes
-    batch: bytes
+    since_ms: int  # as `ArchiveInfo`; so are the next two
+    first: int  # index of the first row that there is
+    following: int  # index of the next row
+    heads: bytes  # of the rows that are here
+    batch: bytes  # their messages
 
     @property
     def row_count(self) -> int:

@@ -24,29 +24,17 @@ HEAD_OCTETS: Final = _HEAD.size
 
 
 class Head(NamedTuple):
-    """What a queue knew of a message.
+    """What a queue knew of a message."""
 
-    Attributes:
-        id: ascends in the order of arrival, from 1.
-        arrived_ms: Unix time.
-        expires_ms: Unix time at which it expires, 0 for never.
-        due_ms: Unix time at which it becomes or became ready, 0 where it was not delayed.
-        acquired_count: how often it had been acquired.
-        delivery_count: how many of these deliveries had failed.
-        octets: of its body.
-        priority: 0 and above.
-        state: READY, UNSETTLED, DELAYED or DEAD.
-    """
-
-    id: int
-    arrived_ms: int
-    expires_ms: int
-    due_ms: int
-    acquired_count: int
-    delivery_count: int
-    octets: int
-    priority: int
-    state: int
+    id: int  # ascends in the order of arrival, from 1
+    arrived_ms: int  # Unix time
+    expires_ms: int  # Unix time at which it expires, 0 for never
+    due_ms: int  # Unix time at which it becomes or became ready, 0 where it was not delayed
+    acquired_count: int  # how often it had been acquired
+    delivery_count: int  # how many of these deliveries had failed
+    octets: int  # of its body
+    priority: int  # 0 and above
+    state: int  # READY, UNSETTLED, DELAYED or DEAD
 
 
 def read_heads(heads: bytes) -> Iterator[Head]:

@@ -70,35 +70,23 @@ class NodeSilentError(Exception):
 
 
 class Point:
-    """What one reader reads.
-
-    Attributes:
-        number: its name on this node.
-        owner: the user whose it is, "" where the node that asked for it knows no owners.
-        host: the replica.
-        frozen: its messages.
-        index: position of the queue's log.
-        low: no entry below is read any more.
-        deadline_ms: on the monotonic clock, when it ends unless somebody reads.
-        end_ms: when it ends in any case.
-        ttl_ms: time to live.
-        lost: why it is over, "" while it is not.
-        standing: has its owner's permission judged again.
-    """
+    """What one reader reads."""
 
     def __init__(self, number: int, owner: str, host: QueueHost, now_ms: int, ttl_ms: int) -> None:
-        self.number = number
+        self.number = number  # its name on this node
+        # the user whose it is, "" where the node that asked for it knows no owners
         self.owner = owner
-        self.host = host
-        self.frozen = host.machine.freeze()
-        self.index = int(host.log.applied_index())
+        self.host = host  # the replica
+        self.frozen = host.machine.freeze()  # its messages
+        self.index = int(host.log.applied_index())  # position of the queue's log
         self.breaks = 0  # of the hold, when it was opened
-        self.low = 0
-        self.ttl_ms = ttl_ms
+        self.low = 0  # no entry below is read any more
+        self.ttl_ms = ttl_ms  # time to live
+        # on the monotonic clock, when it ends unless somebody reads
         self.deadline_ms = now_ms + ttl_ms
-        self.end_ms = now_ms + BACKUP_POINT_S_MAX * 1000
-        self.lost = ""
-        self.standing: PermissionWatch | None = None
+        self.end_ms = now_ms + BACKUP_POINT_S_MAX * 1000  # when it ends in any case
+        self.lost = ""  # why it is over, "" while it is not
+        self.standing: PermissionWatch | None = None  # has its owner's permission judged again
 
     def used(self, now_ms: int) -> None:
         """Put its end off."""
@@ -114,9 +102,6 @@ class BackupPoints:
         short_of_disk: returns why nothing may be held on disk now, "" when it may.
         refusal: returns why a user may not read a queue for a backup now, "" when they may.
         clock: tells the time.
-
-    Attributes:
-        standings: has what is kept for users judged again, None before the node serves any.
     """
 
     def __init__(
@@ -131,6 +116,7 @@ class BackupPoints:
         self._boot = boot
         self._short_of_disk = short_of_disk
         self._refusal = refusal
+        # has what is kept for users judged again, None before the node serves any
         self.standings: PermissionWatches | None = None
         self._clock = Clock() if clock is None else clock
         self._points: dict[int, Point] = {}

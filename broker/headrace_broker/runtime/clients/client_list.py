@@ -30,28 +30,19 @@ def _now_us() -> int:
 
 
 class ClientRow(msgspec.Struct, frozen=True):
-    """A connection, or one of its channels.
+    """A connection, or one of its channels."""
 
-    Attributes:
-        connection: without its client's properties where channels are listed.
-        channel: None where connections are listed.
-    """
-
-    connection: ConnectionStatus
-    channel: ChannelStatus | None = None
+    connection: ConnectionStatus  # without its client's properties where channels are listed
+    channel: ChannelStatus | None = None  # None where connections are listed
 
 
 class ClientListing(msgspec.Struct, frozen=True):
-    """Rows of all nodes that answered.
-
-    Attributes:
-        missing: names of the nodes that did not.
-        left_out: rows that are there and not in the list, at least: there are more than were
-            asked for, or they are too large.
-    """
+    """Rows of all nodes that answered."""
 
     rows: list[ClientRow]
-    missing: tuple[str, ...] = ()
+    missing: tuple[str, ...] = ()  # names of the nodes that did not
+    # rows that are there and not in the list, at least: there are more than were asked for, or they
+    # are too large
     left_out: int = 0
 
 
@@ -64,9 +55,6 @@ class ClientList:
         peers: name by id of the other nodes; they may change.
         send: carries a payload to a node.
         clock_us: the clock of activities.
-
-    Attributes:
-        rates: what is added per second at a connection and, unless that is 0, a channel of it.
     """
 
     def __init__(
@@ -77,6 +65,7 @@ class ClientList:
         send: Callable[[int, bytes], bool],
         clock_us: Callable[[], int] = _now_us,
     ) -> None:
+        # what is added per second at a connection and, unless that is 0, a channel of it
         self.rates: Callable[[str, int], tuple[float, ...]] = _no_rates
         self._clock_us = clock_us
         self._node_name = node_name

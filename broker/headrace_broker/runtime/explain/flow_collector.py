@@ -40,27 +40,16 @@ Key = tuple[str, str]  # "connection" and its id, or "queue" and its group
 
 
 class FlowState(NamedTuple):
-    """A connection or queue that is not running.
+    """A connection or queue that is not running."""
 
-    Attributes:
-        state: as `model.flow` names them.
-        limit: that which binds, by name.
-        group: the queue behind it, 0 for none.
-        text: an alarm's reason, "" for none.
-        connection: when it is one.
-        queue: when it is one.
-        stopped_count: connections that wait for a queue, among those that are known.
-        causes: who has loaded the queue behind it.
-    """
-
-    state: str
-    limit: str
-    group: int
-    text: str = ""
-    connection: ConnectionFlow | None = None
-    queue: QueueFlow | None = None
-    stopped_count: int = 0
-    causes: tuple[CauseStatus, ...] = ()
+    state: str  # as `model.flow` names them
+    limit: str  # that which binds, by name
+    group: int  # the queue behind it, 0 for none
+    text: str = ""  # an alarm's reason, "" for none
+    connection: ConnectionFlow | None = None  # when it is one
+    queue: QueueFlow | None = None  # when it is one
+    stopped_count: int = 0  # connections that wait for a queue, among those that are known
+    causes: tuple[CauseStatus, ...] = ()  # who has loaded the queue behind it
 
     @property
     def mark(self) -> tuple[str, str, int, str]:
@@ -70,17 +59,12 @@ class FlowState(NamedTuple):
 
 
 class FlowSnapshot(NamedTuple):
-    """The cluster at one look.
+    """The cluster at one look."""
 
-    Attributes:
-        states: of all that is known not to be running.
-        missing: nodes that did not answer; their states are as they were, for a while.
-        left_out: connections that are stopped and not among the states, at least.
-    """
-
-    states: Mapping[Key, FlowState] = {}
+    states: Mapping[Key, FlowState] = {}  # of all that is known not to be running
+    # nodes that did not answer; their states are as they were, for a while
     missing: tuple[str, ...] = ()
-    left_out: int = 0
+    left_out: int = 0  # connections that are stopped and not among the states, at least
 
 
 class FlowCollector:

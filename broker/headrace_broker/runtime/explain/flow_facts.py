@@ -52,12 +52,6 @@ class FlowFacts:
         view: the catalog.
         rates: of the queues that it leads.
         clock_us: the clock of activities.
-
-    Attributes:
-        ledger: its accounts.
-        gate: that of a queue on this node, None where nobody publishes to it from here.
-        alarms: those that are on, in the whole cluster.
-        figures: of its intake, by name.
     """
 
     def __init__(
@@ -71,11 +65,13 @@ class FlowFacts:
         clock_us: Callable[[], int],
     ) -> None:
         self.name = name
+        # that of a queue on this node, None where nobody publishes to it from here
         self.gate: Callable[[int], GateFlow | None] = _no_gate
+        # those that are on, in the whole cluster
         self.alarms: Callable[[], Iterable[AlarmStatus]] = tuple
-        self.figures: Callable[[], dict[str, int]] = dict
+        self.figures: Callable[[], dict[str, int]] = dict  # of its intake, by name
         self._connections = connections
-        self.ledger = ledger
+        self.ledger = ledger  # its accounts
         self._hosts = hosts
         self._view = view
         self._rates = rates

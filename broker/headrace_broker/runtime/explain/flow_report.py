@@ -70,28 +70,19 @@ class UnknownNameError(Exception):
 
 
 class AmbiguousNameError(Exception):
-    """Several things begin with this name.
-
-    Attributes:
-        names: some of them.
-    """
+    """Several things begin with this name."""
 
     def __init__(self, name: str, names: list[str]) -> None:
         super().__init__(f"'{name}' may be {', '.join(names)}: say more of the name")
-        self.names = names
+        self.names = names  # some of them
 
 
 class Listing(msgspec.Struct):
-    """Rows of all nodes that answered.
-
-    Attributes:
-        missing: names of those that did not.
-        left_out: rows that are there and not in the list, at least.
-    """
+    """Rows of all nodes that answered."""
 
     rows: list[FlowRow] = []
-    missing: tuple[str, ...] = ()
-    left_out: int = 0
+    missing: tuple[str, ...] = ()  # names of those that did not
+    left_out: int = 0  # rows that are there and not in the list, at least
 
     def connections(self) -> list[ConnectionFlow]:
         """Return those that are connections."""
@@ -103,14 +94,7 @@ class Listing(msgspec.Struct):
 
 
 class Edge(msgspec.Struct, frozen=True):
-    """What an account owes at a queue.
-
-    Attributes:
-        load: octets that are owed, and those that came in the last 10 s.
-        limit: that which stops the account's connection at this queue now, "" for none.
-        exchanges: that it came through, and messages per second through each.
-        user_provided_name: what the account's client calls itself, "" for nothing.
-    """
+    """What an account owes at a queue."""
 
     account: str
     kind: str
@@ -123,10 +107,11 @@ class Edge(msgspec.Struct, frozen=True):
     octets: int
     message_rate: float
     octet_rate: float
-    load: float
-    limit: str
+    load: float  # octets that are owed, and those that came in the last 10 s
+    limit: str  # that which stops the account's connection at this queue now, "" for none
+    # that it came through, and messages per second through each
     exchanges: tuple[tuple[str, float], ...] = ()
-    user_provided_name: str = ""
+    user_provided_name: str = ""  # what the account's client calls itself, "" for nothing
 
 
 class FlowReport:
@@ -137,15 +122,12 @@ class FlowReport:
         view: the catalog.
         peers: name by id of the other nodes.
         inquiries: by which they are asked.
-
-    Attributes:
-        facts: of this node.
     """
 
     def __init__(
         self, facts: FlowFacts, view: CatalogView, peers: dict[int, str], inquiries: Inquiries
     ) -> None:
-        self.facts = facts
+        self.facts = facts  # of this node
         self._view = view
         self._peers = peers
         self._inquiries = inquiries

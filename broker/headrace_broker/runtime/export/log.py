@@ -14,33 +14,19 @@ from headrace_broker.codecs.column_block import ColumnBlock, Schema
 
 
 class Shard(NamedTuple):
-    """What can be read of a part of a log.
+    """What can be read of a part of a log."""
 
-    Attributes:
-        name: the same for ever.
-        incarnation: another one when the shard was lost; 1 or more, below 2^63.
-        first_index: of the first row that can be read.
-        next_index: of the row that comes next.
-        octets: on the disk.
-        first_ms: Unix time of the first row, about, 0 where there is none.
-        last_ms: of the last row.
-        node: name of the node that has it.
-        address: HOST:PORT of that node's gRPC listener, "" where it is not known.
-        vhost: of the queue whose it is, "" for none.
-        queue: likewise.
-    """
-
-    name: str
-    incarnation: int
-    first_index: int
-    next_index: int
-    octets: int = 0
-    first_ms: int = 0
-    last_ms: int = 0
-    node: str = ""
-    address: str = ""
-    vhost: str = ""
-    queue: str = ""
+    name: str  # the same for ever
+    incarnation: int  # another one when the shard was lost; 1 or more, below 2^63
+    first_index: int  # of the first row that can be read
+    next_index: int  # of the row that comes next
+    octets: int = 0  # on the disk
+    first_ms: int = 0  # Unix time of the first row, about, 0 where there is none
+    last_ms: int = 0  # of the last row
+    node: str = ""  # name of the node that has it
+    address: str = ""  # HOST:PORT of that node's gRPC listener, "" where it is not known
+    vhost: str = ""  # of the queue whose it is, "" for none
+    queue: str = ""  # likewise
 
 
 class ShardListing(NamedTuple):
@@ -51,21 +37,13 @@ class ShardListing(NamedTuple):
 
 
 class Block(NamedTuple):
-    """Rows that stand one behind the other.
+    """Rows that stand one behind the other."""
 
-    Attributes:
-        first_index: of the first one.
-        schema: of all of them.
-        columns: the rows; while `deflated`, its body is compressed (RFC 1950).
-        body_octets: of the body, uncompressed.
-        deflated: likewise.
-    """
-
-    first_index: int
-    schema: Schema
-    columns: ColumnBlock
-    body_octets: int
-    deflated: bool = False
+    first_index: int  # of the first one
+    schema: Schema  # of all of them
+    columns: ColumnBlock  # the rows; while `deflated`, its body is compressed (RFC 1950)
+    body_octets: int  # of the body, uncompressed
+    deflated: bool = False  # likewise
 
     @property
     def end_index(self) -> int:
@@ -74,21 +52,13 @@ class Block(NamedTuple):
 
 
 class Group(NamedTuple):
-    """A reader of a shard.
+    """A reader of a shard."""
 
-    Attributes:
-        shard: as it is now.
-        name: of the group.
-        epoch: under which it is open.
-        committed: index of the first row that it is not done with.
-        committed_ms: Unix time at which it said so, or was made.
-    """
-
-    shard: Shard
-    name: str
-    epoch: int
-    committed: int
-    committed_ms: int
+    shard: Shard  # as it is now
+    name: str  # of the group
+    epoch: int  # under which it is open
+    committed: int  # index of the first row that it is not done with
+    committed_ms: int  # Unix time at which it said so, or was made
 
 
 class GroupListing(NamedTuple):
@@ -111,39 +81,27 @@ class ShardUnavailableError(ExportError):
 
 
 class OtherIncarnationError(ExportError):
-    """The shard was lost, and began anew.
-
-    Attributes:
-        incarnation: that it has.
-    """
+    """The shard was lost, and began anew."""
 
     def __init__(self, text: str, incarnation: int) -> None:
         super().__init__(text)
-        self.incarnation = incarnation
+        self.incarnation = incarnation  # that it has
 
 
 class DataGoneError(ExportError):
-    """Rows that are asked for were dropped.
-
-    Attributes:
-        first_index: of the first row that can be read.
-    """
+    """Rows that are asked for were dropped."""
 
     def __init__(self, text: str, first_index: int) -> None:
         super().__init__(text)
-        self.first_index = first_index
+        self.first_index = first_index  # of the first row that can be read
 
 
 class NotYetError(ExportError):
-    """There are no such rows yet.
-
-    Attributes:
-        next_index: of the row that comes next.
-    """
+    """There are no such rows yet."""
 
     def __init__(self, text: str, next_index: int) -> None:
         super().__init__(text)
-        self.next_index = next_index
+        self.next_index = next_index  # of the row that comes next
 
 
 class UnknownGroupError(ExportError):
@@ -151,15 +109,11 @@ class UnknownGroupError(ExportError):
 
 
 class FencedError(ExportError):
-    """Somebody else has opened the group since.
-
-    Attributes:
-        epoch: under which they have.
-    """
+    """Somebody else has opened the group since."""
 
     def __init__(self, text: str, epoch: int) -> None:
         super().__init__(text)
-        self.epoch = epoch
+        self.epoch = epoch  # under which they have
 
 
 class TooManyGroupsError(ExportError):

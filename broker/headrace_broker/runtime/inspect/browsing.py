@@ -26,29 +26,17 @@ from headrace_protos.cluster.v1.cluster_pb2 import (
 
 
 class WaitingMessage(NamedTuple):
-    """A message that waits.
+    """A message that waits."""
 
-    Attributes:
-        id: ascends in the order of arrival at the queue, from 1.
-        arrived_ms: Unix time at which it arrived.
-        priority: 0 and above.
-        octets: of its whole body.
-        acquired_count: how often it was delivered before.
-        delivery_count: how many of these deliveries failed.
-        route: exchange and routing key as in `Publish.route`.
-        properties: property flags and list.
-        body: as much of its body as was asked for.
-    """
-
-    id: int
-    arrived_ms: int
-    priority: int
-    octets: int
-    acquired_count: int
-    delivery_count: int
-    route: bytes
-    properties: bytes
-    body: bytes
+    id: int  # ascends in the order of arrival at the queue, from 1
+    arrived_ms: int  # Unix time at which it arrived
+    priority: int  # 0 and above
+    octets: int  # of its whole body
+    acquired_count: int  # how often it was delivered before
+    delivery_count: int  # how many of these deliveries failed
+    route: bytes  # exchange and routing key as in `Publish.route`
+    properties: bytes  # property flags and list
+    body: bytes  # as much of its body as was asked for
 
 
 class Page(NamedTuple):

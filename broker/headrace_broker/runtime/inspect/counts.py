@@ -20,28 +20,19 @@ from headrace_protos.cluster.v1.cluster_pb2 import (
 
 
 class QueueCounts(NamedTuple):
-    """Ready messages, unsettled messages and attached consumers of a queue.
-
-    Attributes:
-        oldest_ms: Unix time at which the oldest ready message arrived, 0 without one.
-        watermark: whether it holds too much.
-        leased: those of the unsettled ones that groups hold.
-        archived: settled messages that are kept.
-        archived_octets: of their bodies.
-        delayed: messages that become available later; None where the leader does not tell.
-        dead: dead letters that are kept until they have arrived, likewise.
-    """
+    """Ready messages, unsettled messages and attached consumers of a queue."""
 
     ready: int
     unsettled: int
     consumers: int
-    oldest_ms: int = 0
-    watermark: WatermarkStatus = WatermarkStatus()
-    leased: int = 0
-    archived: int = 0
-    archived_octets: int = 0
+    oldest_ms: int = 0  # Unix time at which the oldest ready message arrived, 0 without one
+    watermark: WatermarkStatus = WatermarkStatus()  # whether it holds too much
+    leased: int = 0  # those of the unsettled ones that groups hold
+    archived: int = 0  # settled messages that are kept
+    archived_octets: int = 0  # of their bodies
+    # messages that become available later; None where the leader does not tell
     delayed: int | None = None
-    dead: int | None = None
+    dead: int | None = None  # dead letters that are kept until they have arrived, likewise
 
     @property
     def held(self) -> int:

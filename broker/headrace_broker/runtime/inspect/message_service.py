@@ -49,39 +49,26 @@ _ANY_CHANNEL: Final = 1
 
 
 class FetchedMessage(NamedTuple):
-    """A message that was fetched.
+    """A message that was fetched."""
 
-    Attributes:
-        redelivered: whether it was delivered before.
-        ready_left: how many messages waited behind it.
-        route: exchange and routing key as in `Publish.route`.
-        properties: property flags and list.
-        body: all of it.
-    """
-
-    redelivered: bool
-    ready_left: int
-    route: bytes
-    properties: bytes
-    body: bytes
+    redelivered: bool  # whether it was delivered before
+    ready_left: int  # how many messages waited behind it
+    route: bytes  # exchange and routing key as in `Publish.route`
+    properties: bytes  # property flags and list
+    body: bytes  # all of it
 
 
 @final
 class Moved:
-    """What became of messages that were to be moved.
-
-    Attributes:
-        moved: ids of those that are where they were to go, and no more where they were.
-        missing: ids of which none waited.
-        unrouted: ids of those that no queue takes; they wait where they were.
-        refused: ids of those that a queue refused or did not confirm, or that were not taken for
-            that or for an alarm; they wait where they were, and in other queues perhaps.
-    """
+    """What became of messages that were to be moved."""
 
     def __init__(self) -> None:
+        # ids of those that are where they were to go, and no more where they were
         self.moved: list[int] = []
-        self.missing: list[int] = []
-        self.unrouted: list[int] = []
+        self.missing: list[int] = []  # ids of which none waited
+        self.unrouted: list[int] = []  # ids of those that no queue takes; they wait where they were
+        # ids of those that a queue refused or did not confirm, or that were not taken for that or
+        # for an alarm; they wait where they were, and in other queues perhaps
         self.refused: list[int] = []
 
 

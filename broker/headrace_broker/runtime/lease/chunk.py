@@ -25,18 +25,12 @@ HEAD_OCTETS: Final = 32
 
 @final
 class Chunk:
-    """Some messages of a lease.
-
-    Attributes:
-        count: how many.
-        heads: as above.
-        batch: as above.
-    """
+    """Some messages of a lease."""
 
     def __init__(self, count: i64, heads: bytes, batch: bytes) -> None:
-        self.count = count
-        self.heads = heads
-        self.batch = batch
+        self.count = count  # how many
+        self.heads = heads  # as above
+        self.batch = batch  # as above
 
 
 @final

@@ -32,19 +32,12 @@ from headrace_protos.cluster.v1 import cluster_pb2 as pb
 
 
 class Fetched(NamedTuple):
-    """Some messages of a lease, or why there are none.
+    """Some messages of a lease, or why there are none."""
 
-    Attributes:
-        status: LEASE_OK or another LEASE constant.
-        total: messages of the whole lease.
-        heads: of those that are here, as in `lease_chunk`.
-        batch: likewise.
-    """
-
-    status: int
-    total: int
-    heads: bytes
-    batch: bytes
+    status: int  # LEASE_OK or another LEASE constant
+    total: int  # messages of the whole lease
+    heads: bytes  # of those that are here, as in `lease_chunk`
+    batch: bytes  # likewise
 
     @property
     def message_count(self) -> int:
@@ -85,9 +78,6 @@ class LeaseClient:
         send: carries a payload to a node.
         exists: whether a queue, this incarnation of it, is in the catalog as applied here.
         new_number: returns a session id that was never used, to name a request by.
-
-    Attributes:
-        commands: of groups that lease, and of others.
     """
 
     def __init__(
@@ -99,6 +89,7 @@ class LeaseClient:
         exists: Callable[[Queue], bool],
         new_number: Callable[[], int],
     ) -> None:
+        # of groups that lease, and of others
         self.commands = GroupCommands(node, hosts, locate, send, exists, new_number)
         self._fetches: LeaderClient[Fetched] = LeaderClient(node, hosts, locate, send, exists)
         self._listings: LeaderClient[list[GroupInfo]] = LeaderClient(

@@ -23,15 +23,11 @@ CHANNEL: Final = (*CONNECTION, "channel")
 
 
 class Detail(NamedTuple):
-    """A metric of each object.
+    """A metric of each object."""
 
-    Attributes:
-        family: by which it is asked for.
-        value: returns it for a `QueueHost`, a `ConnectionInfo`, or a channel's `ClientTraffic`.
-    """
-
-    family: str
+    family: str  # by which it is asked for
     metric: Metric
+    # returns it for a `QueueHost`, a `ConnectionInfo`, or a channel's `ClientTraffic`
     value: Callable[[Any], float]
 
 
@@ -177,16 +173,11 @@ LEFT_OUT: Final = Metric(
 
 
 class ObjectTable(NamedTuple):
-    """Metrics of the same objects.
+    """Metrics of the same objects."""
 
-    Attributes:
-        labels: names of what tells the objects apart.
-        keys: of the objects.
-        columns: each metric with its values, in the order of `keys`; made when they are asked for.
-    """
-
-    labels: tuple[str, ...]
-    keys: Sequence[tuple[str, ...]]
+    labels: tuple[str, ...]  # names of what tells the objects apart
+    keys: Sequence[tuple[str, ...]]  # of the objects
+    # each metric with its values, in the order of `keys`; made when they are asked for
     columns: Iterator[tuple[Metric, list[float]]]
 
 

@@ -30,16 +30,12 @@ class NodeMetrics:
     Args:
         node: which.
         stats: of it.
-
-    Attributes:
-        http: counts its HTTP requests.
-        grpc: counts calls of clients.
-        per_object: whether metrics of single queues and connections are given.
     """
 
     def __init__(self, node: BrokerNode, stats: StatsBook) -> None:
-        self.http = HttpMeter()
-        self.grpc = GrpcMeter()
+        self.http = HttpMeter()  # counts its HTTP requests
+        self.grpc = GrpcMeter()  # counts calls of clients
+        # whether metrics of single queues and connections are given
         self.per_object = node.config.metrics.per_object
         self._node = node
         self._own = NodeSamples(node, stats)

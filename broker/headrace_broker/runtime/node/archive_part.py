@@ -24,11 +24,6 @@ class ArchivePart:
         names: of all nodes by id; they may change.
         view: the catalog.
         address: HOST:PORT of this node's gRPC listener, "" without one.
-
-    Attributes:
-        client: asks single queues.
-        listing: asks all.
-        log: archives as a log that others read.
     """
 
     def __init__(
@@ -40,11 +35,12 @@ class ArchivePart:
         view: CatalogView,
         address: str,
     ) -> None:
-        self.client = ArchiveClient(*reach, commands)
+        self.client = ArchiveClient(*reach, commands)  # asks single queues
+        # asks all
         self.listing = ArchiveListing(
             reach.node, names, reach.hosts, inquiries, self.client, reach.locate, address
         )
-        self.log = ArchiveLog(view, self.client, self.listing)
+        self.log = ArchiveLog(view, self.client, self.listing)  # archives as a log that others read
 
     def handlers(self) -> dict[str, Callable[[int, Any], None]]:
         """Return who takes which kind of payload of another node."""

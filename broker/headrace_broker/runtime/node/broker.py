@@ -56,15 +56,7 @@ def _now_us() -> int:
 
 @final
 class NodeBroker(Broker):
-    """Passes each call on to the part that answers it.
-
-    Attributes:
-        connections: open client connections by id.
-        churn: how many came and went.
-        queue_gates: what is under way to each queue from here.
-        calls: lets calls over HTTP and gRPC begin and go on.
-        client_flow: what clients are told of flow control, and how they weigh.
-    """
+    """Passes each call on to the part that answers it."""
 
     def __init__(
         self,
@@ -85,18 +77,20 @@ class NodeBroker(Broker):
         self.permissions = Permissions(view)
         self.standings = PermissionWatches(view, _soon, _now_us)
         self.quotas = Quotas()
-        self.connections: dict[str, ConnectionInfo] = {}
-        self.churn = Churn()
+        self.connections: dict[str, ConnectionInfo] = {}  # open client connections by id
+        self.churn = Churn()  # how many came and went
         self.rates = ClientRates(self.connections, router, view)
         self.client_counts = ClientCounts(view, self.connections)
+        # what clients are told of flow control, and how they weigh
         self.client_flow = ClientFlow(view, hosting.ledger)
         self.ledger = hosting.ledger
         self.flow = hosting.ledger.limits
         self.intake = hosting.intake
         self.effort_turns = hosting.effort_turns
         self.loop_watch = LoopWatch()
+        # lets calls over HTTP and gRPC begin and go on
         self.calls = CallGate(self.effort_turns, self.loop_watch)
-        self.queue_gates = hosting.queue_gates
+        self.queue_gates = hosting.queue_gates  # what is under way to each queue from here
         cause = Cause(f"{self.node_name}/{REPUBLISH}", REPUBLISH, REPUBLISH, self.node_name)
         self.republish_account = self.ledger.open(cause)
         self.blocked_limit: i64 = LIMIT_DISK

@@ -35,20 +35,13 @@ def forwarder(raft: RaftNode) -> Callable[[int, bytes], bool]:
 
 
 class Founded(NamedTuple):
-    """A node that may have founded a second cluster.
+    """A node that may have founded a second cluster."""
 
-    Attributes:
-        raft: the replicated logs.
-        catalog: cluster metadata.
-        maintenance: refuses to go on where a person has to decide.
-        names: of the nodes, by id.
-        caught_up: returns whether it has applied what the catalog decided before its start.
-    """
-
-    raft: RaftNode
-    catalog: CatalogService
-    maintenance: Maintenance
-    names: Mapping[int, str]
+    raft: RaftNode  # the replicated logs
+    catalog: CatalogService  # cluster metadata
+    maintenance: Maintenance  # refuses to go on where a person has to decide
+    names: Mapping[int, str]  # of the nodes, by id
+    # returns whether it has applied what the catalog decided before its start
     caught_up: Callable[[], bool]
 
 

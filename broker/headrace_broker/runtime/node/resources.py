@@ -44,10 +44,6 @@ class Resources:
         alarms: where the node's own are told.
         root: where the kernel's file systems are; another directory for tests.
         trim: gives free memory back to the system; None for what the C library offers.
-
-    Attributes:
-        memory: of the process, or of its control group.
-        disk: of the data directory.
     """
 
     def __init__(
@@ -59,7 +55,9 @@ class Resources:
         root: Path = ROOT,
         trim: Callable[[], None] | None = None,
     ) -> None:
+        # of the process, or of its control group
         self.memory = MemoryWatch(_meter(root), self._memory_looked)
+        # of the data directory
         self.disk = DiskWatch(config.node.data_dir, lambda: logs.disk_full, self._disk_looked)
         self._logs = logs
         self._settings = settings

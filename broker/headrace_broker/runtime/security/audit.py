@@ -20,19 +20,12 @@ LOG: Final = logging.getLogger("headrace.audit")
 
 
 class Actor(NamedTuple):
-    """Who asks for something.
+    """Who asks for something."""
 
-    Attributes:
-        user: as logged in, or as it says to be while it is logging in.
-        peer: HOST:PORT of the client's end of the connection.
-        protocol: "amqp", "http" or "grpc".
-        request: id of the request or connection.
-    """
-
-    user: str
-    peer: str
-    protocol: str
-    request: str = ""
+    user: str  # as logged in, or as it says to be while it is logging in
+    peer: str  # HOST:PORT of the client's end of the connection
+    protocol: str  # "amqp", "http" or "grpc"
+    request: str = ""  # id of the request or connection
 
 
 # Set by gateways for the task in which they serve a request. Without one the broker acts by itself,

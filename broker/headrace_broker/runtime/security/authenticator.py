@@ -46,20 +46,15 @@ def _always_first(user: str) -> int:
 
 
 class Verdict:
-    """What became of a log-in; true when it is right.
-
-    Attributes:
-        right: see above.
-        wait_s: it was not looked at, nor will others be for so many seconds: too many have failed.
-        epoch: `CatalogView.session_epoch` as of the password that was looked at.
-    """
+    """What became of a log-in; true when it is right."""
 
     __slots__ = ("epoch", "right", "wait_s")
 
     def __init__(self, right: bool, wait_s: float = 0.0, epoch: int = 0) -> None:
-        self.right = right
+        self.right = right  # see above
+        # it was not looked at, nor will others be for so many seconds: too many have failed
         self.wait_s = wait_s
-        self.epoch = epoch
+        self.epoch = epoch  # `CatalogView.session_epoch` as of the password that was looked at
 
     def __bool__(self) -> bool:
         return self.right
@@ -74,11 +69,6 @@ class Authenticator:
         user: looks a user up.
         clock: seconds of a clock that never goes back.
         epoch: returns the epoch of a user's sessions.
-
-    Attributes:
-        renew: has a user's hash replaced: called with the user and with that as it is to be kept;
-            returns whether that is done.
-        counts: log-ins by protocol and result.
     """
 
     def __init__(
@@ -87,9 +77,12 @@ class Authenticator:
         clock: Callable[[], float] = time.monotonic,
         epoch: Callable[[str], int] = _always_first,
     ) -> None:
+        # has a user's hash replaced: called with the user and with that as it is to be kept;
+        # returns whether that is done
         self.renew: Callable[[User, User], Awaitable[bool]] = _renew_nothing
         self._user = user
         self._epoch = epoch
+        # log-ins by protocol and result
         self.counts = {(each, result): 0 for each in PROTOCOLS for result in RESULTS}
         self._checker = PasswordChecker()
         self._limit = LoginLimit(clock)

@@ -27,9 +27,6 @@ class ClusterTls:
 
     Attributes:
         certificate: for connections from now on.
-        on_narrowed: called when an authority is no longer believed, another list of revoked
-            certificates counts, or somebody has shown one that was revoked: all must prove
-            themselves anew.
 
     Raises:
         ConfigError: a file cannot be read, or does not hold what it should; names key and rule.
@@ -39,6 +36,8 @@ class ClusterTls:
         self._section = section
         self._node = node
         self._stamp = self._look()
+        # called when an authority is no longer believed, another list of revoked certificates
+        # counts, or somebody has shown one that was revoked: all must prove themselves anew
         self.on_narrowed: Callable[[], None] = lambda: None
         self._refused: set[int] = set()  # serial numbers that were shown, of this list
         self.certificate, self._authorities, self._revoked = self._load()

@@ -24,10 +24,6 @@ class JoinSecretFile:
     Args:
         section: from the configuration; names the file.
 
-    Attributes:
-        secrets: for connections from now on.
-        on_narrowed: called when a secret no longer counts: all must prove themselves anew.
-
     Raises:
         ConfigError: the file cannot be read, or does not hold what it should; names key and rule.
     """
@@ -35,9 +31,10 @@ class JoinSecretFile:
     def __init__(self, section: ClusterSection) -> None:
         self._path = section.join_secret_file
         self._required = section.join_secret_required
+        # called when a secret no longer counts: all must prove themselves anew
         self.on_narrowed: Callable[[], None] = lambda: None
         self._stamp = stamp(self._path)
-        self.secrets = self._load()
+        self.secrets = self._load()  # for connections from now on
         if not self._required:
             log.warning(
                 "cluster.join_secret_required is false: nodes without the join secret are let in; "

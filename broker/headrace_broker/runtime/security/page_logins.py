@@ -42,17 +42,12 @@ class LoginsBusyError(Exception):
 
 
 class LoginRow(msgspec.Struct, frozen=True):
-    """A log-in that counts.
+    """A log-in that counts."""
 
-    Attributes:
-        user: the name.
-        proof: a digest of what the user's password is checked by, so that another one ends it.
-        epoch: `CatalogView.session_epoch` as of the log-in. Older nodes neither send nor read it;
-            none is other than 0 before all nodes know session epochs.
-    """
-
-    user: str
-    proof: bytes
+    user: str  # the name
+    proof: bytes  # a digest of what the user's password is checked by, so that another one ends it
+    # `CatalogView.session_epoch` as of the log-in. Older nodes neither send nor read it; none is
+    # other than 0 before all nodes know session epochs.
     epoch: int = 0
 
 

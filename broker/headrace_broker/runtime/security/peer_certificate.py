@@ -41,7 +41,6 @@ class PeerCertificate:
     Attributes:
         subject: whom it names, as `ssl` gives it.
         issuer: who signed it, likewise.
-        not_after: when it ends, as OpenSSL writes it.
 
     Raises:
         CertificateRefusedError: it cannot be read.
@@ -54,6 +53,7 @@ class PeerCertificate:
             self.issuer = _name(self._certificate.issuer)
         except ValueError as error:
             raise CertificateRefusedError(f"it cannot be read: {error}") from error
+        # when it ends, as OpenSSL writes it
         self.not_after = self._certificate.not_valid_after_utc.strftime("%b %e %H:%M:%S %Y GMT")
 
     def check(self, lists: RevocationLists) -> None:

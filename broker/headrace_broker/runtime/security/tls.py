@@ -35,9 +35,6 @@ class ServerTls:
     Args:
         section: from the configuration.
 
-    Attributes:
-        context: for handshakes from now on; connections keep the one they began with.
-
     Raises:
         ConfigError: a file cannot be read, or does not hold what it should; names key and rule.
     """
@@ -46,6 +43,7 @@ class ServerTls:
         self._section = section
         self._stamp = self._look()
         self._grpc: GrpcTls | None = None
+        # for handshakes from now on; connections keep the one they began with
         self.context = load_context(section)
 
     def renew(self) -> None:

@@ -24,19 +24,12 @@ log = logging.getLogger("headrace.node")
 
 
 class GroupEntry(msgspec.Struct):
-    """A group.
+    """A group."""
 
-    Attributes:
-        epoch: under which it is open; above all that were given in this log before.
-        committed: index of the first row that it is not done with.
-        committed_ms: Unix time at which it said so, or was made.
-        openers: who opened it lately, with their epochs.
-    """
-
-    epoch: int
-    committed: int
-    committed_ms: int
-    openers: list[tuple[bytes, int]] = []
+    epoch: int  # under which it is open; above all that were given in this log before
+    committed: int  # index of the first row that it is not done with
+    committed_ms: int  # Unix time at which it said so, or was made
+    openers: list[tuple[bytes, int]] = []  # who opened it lately, with their epochs
 
 
 class _Page(msgspec.Struct):
@@ -51,13 +44,10 @@ class GroupBook:
     Args:
         files: the file system.
         directory: of the log.
-
-    Attributes:
-        groups: by name.
     """
 
     def __init__(self, files: Files, directory: str) -> None:
-        self.groups: dict[str, GroupEntry] = {}
+        self.groups: dict[str, GroupEntry] = {}  # by name
         self._files = files
         self._directory = directory
         self._incarnation = 0

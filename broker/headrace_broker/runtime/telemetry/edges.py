@@ -12,15 +12,10 @@ from headrace_broker.runtime.telemetry.sources import Moment, Sources
 
 
 class Brought(NamedTuple):
-    """What an account brought to all queues.
+    """What an account brought to all queues."""
 
-    Attributes:
-        messages: copies of messages, one for each queue.
-        octets: of these.
-    """
-
-    messages: int
-    octets: int
+    messages: int  # copies of messages, one for each queue
+    octets: int  # of these
 
 
 class EdgeTaker:
@@ -29,15 +24,11 @@ class EdgeTaker:
     Args:
         sources: what is looked at.
         rows_max: most rows of a look, the largest ones.
-
-    Attributes:
-        brought: at the last look, by account.
-        left_out: rows that there was no room for.
     """
 
     def __init__(self, sources: Sources, rows_max: int) -> None:
-        self.brought: dict[str, Brought] = {}
-        self.left_out = 0
+        self.brought: dict[str, Brought] = {}  # at the last look, by account
+        self.left_out = 0  # rows that there was no room for
         self._sources = sources
         self._rows_max = rows_max
         sources.ledger.leaving = []

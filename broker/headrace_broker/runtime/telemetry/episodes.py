@@ -41,17 +41,11 @@ assert WINDOWS_S[_WINDOW] == 1
 
 
 class _Open(msgspec.Struct):
-    """Something that began and has not ended.
+    """Something that began and has not ended."""
 
-    Attributes:
-        beginning: the row that said so.
-        blocked_us: for how long a connection was stopped since.
-        seen: it was there at this look.
-    """
-
-    beginning: FlowEvent
-    blocked_us: int = 0
-    seen: bool = True
+    beginning: FlowEvent  # the row that said so
+    blocked_us: int = 0  # for how long a connection was stopped since
+    seen: bool = True  # it was there at this look
 
 
 class Episodes:
@@ -60,13 +54,10 @@ class Episodes:
     Args:
         sources: what is looked at.
         boot: returns how many times the node was started; with it, episodes are told apart.
-
-    Attributes:
-        left_out: beginnings that there was no room for, at the last look.
     """
 
     def __init__(self, sources: Sources, boot: Callable[[], int]) -> None:
-        self.left_out = 0
+        self.left_out = 0  # beginnings that there was no room for, at the last look
         self._sources = sources
         self._boot = boot
         self._number = 0

@@ -126,21 +126,13 @@ class Envelope(msgspec.Struct, frozen=True):
 
 
 class Answer(msgspec.Struct, frozen=True):
-    """What a node answers.
+    """What a node answers."""
 
-    Attributes:
-        request: number of the question.
-        result: of it, as its kind says.
-        error: name of the error's class, "" for none.
-        text: of the error.
-        number: that it carries.
-    """
-
-    request: int
-    result: msgspec.Raw = msgspec.Raw(b"\xc0")
-    error: str = ""
-    text: str = ""
-    number: int = 0
+    request: int  # number of the question
+    result: msgspec.Raw = msgspec.Raw(b"\xc0")  # of it, as its kind says
+    error: str = ""  # name of the error's class, "" for none
+    text: str = ""  # of the error
+    number: int = 0  # that it carries
 
 
 _ENCODER: Final = msgspec.msgpack.Encoder()

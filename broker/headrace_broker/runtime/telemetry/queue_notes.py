@@ -37,9 +37,6 @@ class QueueNotes:
         records: whether this node is the one that notes what the catalog decides.
         name_of: returns the name of a node.
         clock_ms: Unix time.
-
-    Attributes:
-        left_out: rows that there was no room for, since they were last taken.
     """
 
     def __init__(
@@ -49,7 +46,7 @@ class QueueNotes:
         name_of: Callable[[int], str],
         clock_ms: Callable[[], int],
     ) -> None:
-        self.left_out = 0
+        self.left_out = 0  # rows that there was no room for, since they were last taken
         self._node = node
         self._records = records
         self._name_of = name_of

@@ -65,17 +65,11 @@ CHANNEL_FIELDS: Final[Fields] = (
 
 
 class Part(NamedTuple):
-    """Rows of one kind.
+    """Rows of one kind."""
 
-    Attributes:
-        kind: likewise.
-        fields: that they have, in this order.
-        rows: of the values.
-    """
-
-    kind: str
-    fields: Fields
-    rows: list[tuple[Any, ...]]
+    kind: str  # likewise
+    fields: Fields  # that they have, in this order
+    rows: list[tuple[Any, ...]]  # of the values
 
 
 class SampleTaker:

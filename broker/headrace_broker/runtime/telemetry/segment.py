@@ -43,35 +43,21 @@ class SegmentError(Exception):
 
 
 class Header(NamedTuple):
-    """What a file says of itself.
+    """What a file says of itself."""
 
-    Attributes:
-        incarnation: of the log.
-        first_index: of the first row that it may have.
-        schema: of all rows in it.
-    """
-
-    incarnation: int
-    first_index: int
-    schema: Schema
+    incarnation: int  # of the log
+    first_index: int  # of the first row that it may have
+    schema: Schema  # of all rows in it
 
 
 class Record(NamedTuple):
-    """Where a block is.
+    """Where a block is."""
 
-    Attributes:
-        first_index: of its first row.
-        rows: how many.
-        at_ms: Unix time at which it was made.
-        offset: in the file.
-        octets: of the whole record.
-    """
-
-    first_index: int
-    rows: int
-    at_ms: int
-    offset: int
-    octets: int
+    first_index: int  # of its first row
+    rows: int  # how many
+    at_ms: int  # Unix time at which it was made
+    offset: int  # in the file
+    octets: int  # of the whole record
 
 
 def segment_name(first_index: int) -> str:
@@ -187,26 +173,16 @@ def _checked(data: bytes, offset: int) -> bytes | None:
 
 
 class Segment:
-    """A file, and where its blocks are.
-
-    Attributes:
-        path: of the file.
-        schema: of its rows.
-        first_index: of its first row.
-        next_index: of the row behind its last one.
-        octets: of the file.
-        first_ms: Unix time of the first block, 0 without one.
-        last_ms: of the last block.
-    """
+    """A file, and where its blocks are."""
 
     def __init__(self, path: str, schema: Schema, first_index: int, octets: int) -> None:
-        self.path = path
-        self.schema = schema
-        self.first_index = first_index
-        self.next_index = first_index
-        self.octets = octets
-        self.first_ms = 0
-        self.last_ms = 0
+        self.path = path  # of the file
+        self.schema = schema  # of its rows
+        self.first_index = first_index  # of its first row
+        self.next_index = first_index  # of the row behind its last one
+        self.octets = octets  # of the file
+        self.first_ms = 0  # Unix time of the first block, 0 without one
+        self.last_ms = 0  # of the last block
         self._indexes = array("Q")
         self._offsets = array("Q")
 

@@ -50,15 +50,10 @@ log = logging.getLogger("headrace.node")
 
 
 class Bounds(NamedTuple):
-    """How much is kept, whether or not it was read.
+    """How much is kept, whether or not it was read."""
 
-    Attributes:
-        octets_max: on the disk, about: the file that is written may be too much.
-        age_ms_max: since it was noted, likewise.
-    """
-
-    octets_max: int
-    age_ms_max: int
+    octets_max: int  # on the disk, about: the file that is written may be too much
+    age_ms_max: int  # since it was noted, likewise
 
 
 class Summary(NamedTuple):
@@ -81,9 +76,6 @@ class ShardLog:
         schema: of the rows that are appended.
         bounds: how much is kept.
         clock_ms: Unix time.
-
-    Attributes:
-        summary: what can be read.
     """
 
     def __init__(
@@ -94,7 +86,7 @@ class ShardLog:
         bounds: Bounds,
         clock_ms: Callable[[], int],
     ) -> None:
-        self.summary = Summary(0, 0, 0, 0, 0, 0)
+        self.summary = Summary(0, 0, 0, 0, 0, 0)  # what can be read
         self._files = files
         self._directory = directory
         self._schema = schema

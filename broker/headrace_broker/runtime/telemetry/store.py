@@ -43,15 +43,10 @@ def unix_ms() -> int:
 
 
 class Place(NamedTuple):
-    """Where shards of this node are.
+    """Where shards of this node are."""
 
-    Attributes:
-        node: its name.
-        address: HOST:PORT of its gRPC listener, "" without one.
-    """
-
-    node: str
-    address: str
+    node: str  # its name
+    address: str  # HOST:PORT of its gRPC listener, "" without one
 
 
 class TelemetryStore:

@@ -51,15 +51,10 @@ def now_us() -> int:
 
 
 class Seen(NamedTuple):
-    """What one look has found.
+    """What one look has found."""
 
-    Attributes:
-        parts: of samples.
-        rows: of the other logs, by name.
-    """
-
-    parts: list[Part]
-    rows: dict[str, Sequence[Row]]
+    parts: list[Part]  # of samples
+    rows: dict[str, Sequence[Row]]  # of the other logs, by name
 
 
 class Takers(NamedTuple):
@@ -78,10 +73,6 @@ class Telemetry:
         section: of the configuration.
         sources: parts of the node that keep figures; it is not started yet.
         around: the node.
-
-    Attributes:
-        logs: by name, of all nodes.
-        courier: takes what other nodes ask and answer.
     """
 
     def __init__(self, section: TelemetrySection, sources: Sources, around: Around) -> None:
@@ -97,8 +88,10 @@ class Telemetry:
             SCHEMAS if section.enabled else {},
             {name: Bounds(int(octets * part), age_ms) for name, part in PARTS.items()},
         )
+        # takes what other nodes ask and answer
         self.courier = TelemetryClient(around.send, self._store.answer)
         nodes = Nodes(self._name, around.names, self._store.answer, self.courier)
+        # by name, of all nodes
         self.logs: Mapping[str, ExportLog] = {name: NodeLog(name, nodes) for name in SCHEMAS}
         cause = Cause(f"{self._name}/{TELEMETRY}", TELEMETRY, TELEMETRY, self._name)
         self._account = sources.ledger.open(cause)

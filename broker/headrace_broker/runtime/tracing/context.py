@@ -22,15 +22,10 @@ _SAMPLED: Final = 1
 
 
 class TraceContext(NamedTuple):
-    """Headers as they stand in a message.
+    """Headers as they stand in a message."""
 
-    Attributes:
-        parent: the header `traceparent`, well formed.
-        state: the header `tracestate`, "" without one.
-    """
-
-    parent: str
-    state: str = ""
+    parent: str  # the header `traceparent`, well formed
+    state: str = ""  # the header `tracestate`, "" without one
 
 
 def sampling_bound(ratio: float) -> int:

@@ -74,24 +74,16 @@ class SpanSink(Protocol):
 
 
 class _Open(NamedTuple):
-    """A span that is not over.
+    """A span that is not over."""
 
-    Attributes:
-        number: by which its end is told.
-    """
-
-    number: int
+    number: int  # by which its end is told
     context: TraceContext
     start_ns: int
     attributes: dict[str, Value]
 
 
 class _Taken:
-    """A message that was given to a consumer, whose context stands in an entry of the log.
-
-    Attributes:
-        waits: the entry is being read, and the span counts as pending.
-    """
+    """A message that was given to a consumer, whose context stands in an entry of the log."""
 
     def __init__(
         self, tracer: SpanTracer, queue: Queue, message: Acquired, log: QueueLog, now_ns: int
@@ -99,7 +91,7 @@ class _Taken:
         self.queue = queue
         self.message = message
         self.now_ns = now_ns
-        self.waits = False
+        self.waits = False  # the entry is being read, and the span counts as pending
         self._tracer = tracer
         self._log = log
 
@@ -128,11 +120,6 @@ class SpanTracer(Tracer):
         reader: says which messages are traced.
         clock_ns: Unix time.
         pending_max: spans that may be open; others are left out.
-
-    Attributes:
-        counts: spans that were made, by kind.
-        dropped: spans for which there was no room.
-        pending: spans that are open.
     """
 
     def __init__(
@@ -142,9 +129,9 @@ class SpanTracer(Tracer):
         clock_ns: Callable[[], int] = time.time_ns,
         pending_max: int = TRACE_PENDING_MAX,
     ) -> None:
-        self.counts = dict.fromkeys(KINDS, 0)
-        self.dropped = 0
-        self.pending = 0
+        self.counts = dict.fromkeys(KINDS, 0)  # spans that were made, by kind
+        self.dropped = 0  # spans for which there was no room
+        self.pending = 0  # spans that are open
         self._sink = sink
         self._reader = reader
         self._clock_ns = clock_ns

@@ -21,7 +21,6 @@ class LargeCommand:
 
     Attributes:
         head: the first octets, HEAD_OCTETS or fewer, with the number of the first message.
-        size: octets of all.
 
     Args:
         pieces: in order, not assembled yet; the first of them holds at least what `head` is for.
@@ -39,7 +38,7 @@ class LargeCommand:
         size: i64 = 0 if assembly is None else assembly.size - STAMP_OCTETS
         for piece in pieces:
             size += len(piece)
-        self.size = size
+        self.size = size  # octets of all
 
     @property
     def assembled(self) -> bool:

@@ -35,27 +35,19 @@ _PATIENT: Final = 1
 
 @final
 class Named:
-    """Who publishes a batch, and under which numbers.
-
-    Attributes:
-        publisher: its id.
-        epoch: of its numbers; those of an older one are refused, and were dropped and confirmed
-            before FENCING_VERSION.
-        rows: the numbers as in `Ranges.bounds`.
-        count: how many there are.
-        patient: it waits for confirms.
-        batch_end: where the batch ends in the entry.
-    """
+    """Who publishes a batch, and under which numbers."""
 
     def __init__(
         self, publisher: bytes, epoch: i64, rows: list[int], patient: bool, batch_end: i64
     ) -> None:
-        self.publisher = publisher
+        self.publisher = publisher  # its id
+        # of its numbers; those of an older one are refused, and were dropped and confirmed before
+        # FENCING_VERSION
         self.epoch = epoch
-        self.rows = rows
-        self.count: i64 = count_rows(rows)
-        self.patient = patient
-        self.batch_end = batch_end
+        self.rows = rows  # the numbers as in `Ranges.bounds`
+        self.count: i64 = count_rows(rows)  # how many there are
+        self.patient = patient  # it waits for confirms
+        self.batch_end = batch_end  # where the batch ends in the entry
 
 
 def write_named(
@@ -112,20 +104,13 @@ def read_named(data: bytes, base: i64) -> Named | None:
 
 @final
 class Publisher:
-    """What a queue remembers of a publisher.
-
-    Attributes:
-        epoch: of `last`.
-        last: the highest number that came.
-        used_ms: when it published last.
-        holes: numbers up to `last` that the queue refused and would take.
-    """
+    """What a queue remembers of a publisher."""
 
     def __init__(self, epoch: i64) -> None:
-        self.epoch = epoch
-        self.last: i64 = 0
-        self.used_ms: i64 = 0
-        self.holes = Ranges()
+        self.epoch = epoch  # of `last`
+        self.last: i64 = 0  # the highest number that came
+        self.used_ms: i64 = 0  # when it published last
+        self.holes = Ranges()  # numbers up to `last` that the queue refused and would take
 
     def had(self, named: Named) -> list[int]:
         """Return which positions of a batch the queue has had, as in `Ranges.bounds`."""
@@ -178,13 +163,10 @@ class Publisher:
 
 @final
 class Publishers:
-    """Those that published last, within a bound of number and time.
-
-    Attributes:
-        known: by id; who published last comes last.
-    """
+    """Those that published last, within a bound of number and time."""
 
     def __init__(self) -> None:
+        # by id; who published last comes last
         self.known: OrderedDict[bytes, Publisher] = OrderedDict()
 
     def had(self, named: Named, now_ms: i64, keep_ms: i64) -> list[int]:

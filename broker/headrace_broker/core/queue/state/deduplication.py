@@ -13,15 +13,11 @@ _NAME_OCTETS_MAX: Final = 16  # longer names are remembered by a digest of as ma
 
 @final
 class Deduplication:
-    """Names of messages within a window of number and time.
-
-    Attributes:
-        seen: name -> when it came, in that order.
-        order: the names in that order: a dict is slow to say which of its keys is the first.
-    """
+    """Names of messages within a window of number and time."""
 
     def __init__(self) -> None:
-        self.seen: dict[bytes, int] = {}
+        self.seen: dict[bytes, int] = {}  # name -> when it came, in that order
+        # the names in that order: a dict is slow to say which of its keys is the first
         self.order: deque[bytes] = deque()
 
     def is_new(self, name: bytes, now_ms: i64, most: i64, keep_ms: i64) -> bool:

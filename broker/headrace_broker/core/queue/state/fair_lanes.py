@@ -43,22 +43,15 @@ _LOOK_FIRST: Final = 8  # messages looked at in a lane before more are
 
 @final
 class FairValue:
-    """How much waits of one value.
-
-    Attributes:
-        value: of the header, see `property_reader.header_key` (a longer one is cut, and a digest
-            stands for the rest); b"" for messages without it; for values that share a lane the
-            lane's number.
-        shared: it stands for several values.
-        waiting: messages.
-        octets: of their bodies.
-    """
+    """How much waits of one value."""
 
     def __init__(self, value: bytes, shared: bool) -> None:
+        # of the header, see `property_reader.header_key` (a longer one is cut, and a digest stands
+        # for the rest); b"" for messages without it; for values that share a lane the lane's number
         self.value = value
-        self.shared = shared
-        self.waiting: i64 = 0
-        self.octets: i64 = 0
+        self.shared = shared  # it stands for several values
+        self.waiting: i64 = 0  # messages
+        self.octets: i64 = 0  # of their bodies
 
 
 def fair_key(value: bytes) -> bytes:
@@ -80,14 +73,10 @@ def _shared_key(key: bytes) -> bytes:
 
 @final
 class FairLanes:
-    """The lanes of all values, by priority, and the turns that they take.
-
-    Attributes:
-        count: lanes of values, without the plain ones that take turns with them.
-    """
+    """The lanes of all values, by priority, and the turns that they take."""
 
     def __init__(self, entries: LiveEntries) -> None:
-        self.count: i64 = 0
+        self.count: i64 = 0  # lanes of values, without the plain ones that take turns with them
         self._entries = entries
         self._shared: i64 = 0  # those of `count` that have several values
         self._rings: list[Ring | None] = [None] * (PRIORITY_MAX + 1)

@@ -23,38 +23,26 @@ Place = tuple[int, bytes]  # a group's lowest id and its key
 
 @final
 class Group:
-    """One group.
-
-    Attributes:
-        key: what its messages have in common.
-        ids: of its available messages, and of some that left; a heap.
-        owner: the consumer that has messages of it unsettled, None for nobody.
-        out: how many those are.
-        waiting: its available messages.
-        refused: ids that ACQUIRE named in vain since it has its owner; no part of the state.
-    """
+    """One group."""
 
     def __init__(self, key: bytes) -> None:
-        self.key = key
-        self.ids: list[int] = []
+        self.key = key  # what its messages have in common
+        self.ids: list[int] = []  # of its available messages, and of some that left; a heap
+        # the consumer that has messages of it unsettled, None for nobody
         self.owner: Consumer | None = None
-        self.out: i64 = 0
-        self.waiting: i64 = 0
+        self.out: i64 = 0  # how many those are
+        self.waiting: i64 = 0  # its available messages
+        # ids that ACQUIRE named in vain since it has its owner; no part of the state
         self.refused: list[int] = []
 
 
 @final
 class Groups:
-    """The available messages of all groups.
-
-    Attributes:
-        loose: the messages.
-        groups: by key, those with messages available or unsettled.
-    """
+    """The available messages of all groups."""
 
     def __init__(self) -> None:
-        self.loose = LooseMessages()
-        self.groups: dict[bytes, Group] = {}
+        self.loose = LooseMessages()  # the messages
+        self.groups: dict[bytes, Group] = {}  # by key, those with messages available or unsettled
         self._free: list[Place] = []  # a heap of groups without owner; some are outdated
 
     @property

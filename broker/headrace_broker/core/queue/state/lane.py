@@ -17,31 +17,21 @@ from headrace_broker.core.queue.state.page import PAGE_BATCHES, Page
 
 @final
 class Lane:
-    """Batches never acquired and messages on their own.
-
-    Attributes:
-        priority: of all its messages.
-        key: of all its messages that wait in batches, b"" for those that are not kept apart.
-        count: of messages, in batches and loose.
-        octets: of their bodies.
-        pages: of batches, oldest first; none is empty.
-        loose: the others.
-        expires_ms: nothing expires before, 0 when nothing does; may be too early.
-        behind: the lane that has its turn after this one, while lanes take turns; see `ring`.
-        ahead: the one that has it before.
-        listed_ms: its place among the lanes that are looked at for expiry, 0 for none.
-    """
+    """Batches never acquired and messages on their own."""
 
     def __init__(self, priority: i64, key: bytes, entries: LiveEntries) -> None:
-        self.priority = priority
+        self.priority = priority  # of all its messages
+        # of all its messages that wait in batches, b"" for those that are not kept apart
         self.key = key
-        self.count: i64 = 0
-        self.octets: i64 = 0
-        self.pages: deque[Page] = deque()
-        self.loose = LooseMessages()
-        self.expires_ms: i64 = 0
+        self.count: i64 = 0  # of messages, in batches and loose
+        self.octets: i64 = 0  # of their bodies
+        self.pages: deque[Page] = deque()  # of batches, oldest first; none is empty
+        self.loose = LooseMessages()  # the others
+        self.expires_ms: i64 = 0  # nothing expires before, 0 when nothing does; may be too early
+        # the lane that has its turn after this one, while lanes take turns; see `ring`
         self.behind: Lane | None = None
-        self.ahead: Lane | None = None
+        self.ahead: Lane | None = None  # the one that has it before
+        # its place among the lanes that are looked at for expiry, 0 for none
         self.listed_ms: i64 = 0
         self._entries = entries
         self._spare: Page | None = Page()  # for when a page is wanted

@@ -37,22 +37,15 @@ RELEASED: Final = 3  # its group gave it back
 
 @final
 class LeaseInfo:
-    """A lease as it is told.
-
-    Attributes:
-        number: from 1 within its group.
-        state: HELD, EXPIRED or RELEASED.
-        count: of its messages.
-        octets: of their bodies.
-        rows: of a lease that went back, the ids of its messages as in `Ranges.bounds`, the first
-            LEASE_ROWS_MAX rows.
-    """
+    """A lease as it is told."""
 
     def __init__(self, number: i64, state: i64, count: i64, octets: i64, rows: list[int]) -> None:
-        self.number = number
-        self.state = state
-        self.count = count
-        self.octets = octets
+        self.number = number  # from 1 within its group
+        self.state = state  # HELD, EXPIRED or RELEASED
+        self.count = count  # of its messages
+        self.octets = octets  # of their bodies
+        # of a lease that went back, the ids of its messages as in `Ranges.bounds`, the first
+        # LEASE_ROWS_MAX rows
         self.rows = rows
 
     def __repr__(self) -> str:
@@ -61,16 +54,7 @@ class LeaseInfo:
 
 @final
 class GroupInfo:
-    """A group as it is told.
-
-    Attributes:
-        name: unique in the queue.
-        epoch: who opened it last has this one.
-        next_number: of its next lease.
-        settled: everything up to this lease is settled.
-        deadline_ms: when its leases expire (Unix time in ms), 0 when it holds none.
-        leases: those that it holds, and those that are gone and not settled, by number.
-    """
+    """A group as it is told."""
 
     def __init__(
         self,
@@ -81,11 +65,13 @@ class GroupInfo:
         deadline_ms: i64,
         leases: list[LeaseInfo],
     ) -> None:
-        self.name = name
-        self.epoch = epoch
-        self.next_number = next_number
-        self.settled = settled
+        self.name = name  # unique in the queue
+        self.epoch = epoch  # who opened it last has this one
+        self.next_number = next_number  # of its next lease
+        self.settled = settled  # everything up to this lease is settled
+        # when its leases expire (Unix time in ms), 0 when it holds none
         self.deadline_ms = deadline_ms
+        # those that it holds, and those that are gone and not settled, by number
         self.leases = leases
 
     def __repr__(self) -> str:
@@ -101,12 +87,6 @@ class LeaseAnswer(GroupAnswer):
 
     Attributes:
         request: of the command.
-        status: one of the LEASE constants.
-        group: as it is now, None where there is none.
-        count: messages that the command leased, settled or gave back.
-        octets: of the bodies of what it leased.
-        ready: messages that it left available.
-        gone: of what it is about, leases that went back.
     """
 
     def __init__(
@@ -120,11 +100,12 @@ class LeaseAnswer(GroupAnswer):
         gone: list[LeaseInfo] | None = None,
     ) -> None:
         super().__init__(request)
-        self.status = status
-        self.group = group
-        self.count = count
-        self.octets = octets
-        self.ready = ready
+        self.status = status  # one of the LEASE constants
+        self.group = group  # as it is now, None where there is none
+        self.count = count  # messages that the command leased, settled or gave back
+        self.octets = octets  # of the bodies of what it leased
+        self.ready = ready  # messages that it left available
+        # of what it is about, leases that went back
         self.gone: list[LeaseInfo] = [] if gone is None else gone
 
     def __repr__(self) -> str:
@@ -136,16 +117,11 @@ class LeaseAnswer(GroupAnswer):
 
 @final
 class LeaseGone(Effect):
-    """A lease ended otherwise than by being settled: its messages go back.
-
-    Attributes:
-        name: of its group.
-        lease: what is remembered of it.
-    """
+    """A lease ended otherwise than by being settled: its messages go back."""
 
     def __init__(self, name: bytes, lease: LeaseInfo) -> None:
-        self.name = name
-        self.lease = lease
+        self.name = name  # of its group
+        self.lease = lease  # what is remembered of it
 
     def __repr__(self) -> str:
         return f"LeaseGone({self.name!r}, {self.lease})"

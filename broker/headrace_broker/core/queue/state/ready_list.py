@@ -26,32 +26,23 @@ _LAST_VALUE: Final = 0x4C
 
 @final
 class ReadyList:
-    """Available messages, and which log entries still hold anything that is needed.
-
-    Attributes:
-        count: available messages.
-        octets: of their bodies.
-        next_id: id of the next message to arrive.
-        entries: log entries that are held by more than one waiting batch.
-        lanes: those that there are of messages that wait by age, in ascending order of their
-            priorities.
-        fair: the lanes of messages that wait by the value of a header.
-        purged: pages of batches that wait no more, and hold their entries for a while.
-        groups: messages that belong to a group; they know no priority.
-        last_values: key -> id of the one available message with that key.
-        returned: messages that became available otherwise than by their arrival, while watched.
-    """
+    """Available messages, and which log entries still hold anything that is needed."""
 
     def __init__(self) -> None:
-        self.count: i64 = 0
-        self.octets: i64 = 0
-        self.next_id: i64 = 1
-        self.entries = LiveEntries()
+        self.count: i64 = 0  # available messages
+        self.octets: i64 = 0  # of their bodies
+        self.next_id: i64 = 1  # id of the next message to arrive
+        self.entries = LiveEntries()  # log entries that are held by more than one waiting batch
+        # the lanes of messages that wait by the value of a header
         self.fair = FairLanes(self.entries)
+        # those that there are of messages that wait by age, in ascending order of their priorities
         self.lanes: list[Lane] = []
+        # pages of batches that wait no more, and hold their entries for a while
         self.purged: deque[Page] = deque()
-        self.groups = Groups()
+        self.groups = Groups()  # messages that belong to a group; they know no priority
+        # key -> id of the one available message with that key
         self.last_values: dict[bytes, int] = {}
+        # messages that became available otherwise than by their arrival, while watched
         self.returned: list[Acquired] = []
         self.watched = False
         self._top: i64 = -1  # highest priority with messages, -1 when there is none

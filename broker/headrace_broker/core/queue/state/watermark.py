@@ -23,18 +23,14 @@ class Watermark:
     A message is here at most as long as the queue holds it. Past WITHHELD_COMMANDS_MAX or
     WITHHELD_MESSAGES_MAX the oldest are completed though the queue is saturated: they have waited
     longest, and their publishers' windows move on slowly.
-
-    Attributes:
-        saturated: the queue held more than its high watermark, and has not been down at the low
-            one since.
-        commands: by log position, in the order in which they came.
-        count: messages in them.
     """
 
     def __init__(self) -> None:
+        # the queue held more than its high watermark, and has not been down at the low one since
         self.saturated = False
+        # by log position, in the order in which they came
         self.commands: dict[int, WithheldCommand] = {}
-        self.count: i64 = 0
+        self.count: i64 = 0  # messages in them
         self._fresh: WithheldCommand | None = None  # of the current command: nobody was told yet
         self._fresh_at: i64 = 0
         self._told: Session | None = None  # who is to hear what is withheld of its publishes
