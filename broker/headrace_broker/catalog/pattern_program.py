@@ -128,16 +128,11 @@ class _Choice:
 
 @final
 class _Copies:
-    """Parts in a row, all to be found, or so many of them as are: each goes on where one ended.
-
-    Args:
-        parts: the same one many times, or such as mean the same.
-        optional: the last ones, or all, may be missing.
-    """
+    """Parts in a row, all to be found, or so many of them as are: each goes on where one ended."""
 
     def __init__(self, parts: Sequence[Part], optional: bool) -> None:
-        self._parts = parts
-        self._optional = optional
+        self._parts = parts  # the same one many times, or such as mean the same
+        self._optional = optional  # the last ones, or all, may be missing
 
     def ends(self, text: Text, places: int) -> int:
         found = places

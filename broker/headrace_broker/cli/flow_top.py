@@ -52,18 +52,13 @@ def draw(picture: Picture, address: str, when: str, size: tuple[int, int]) -> Re
 
 
 class LiveTop:
-    """Shows pictures until somebody quits.
-
-    Args:
-        fetch: makes a picture; called in a thread of its own, so that keys are heard meanwhile.
-        address: where it comes from, for people.
-        console: that of the terminal.
-    """
+    """Shows pictures until somebody quits."""
 
     def __init__(self, fetch: Callable[[], Picture], address: str, console: Console) -> None:
+        # makes a picture; called in a thread of its own, so that keys are heard meanwhile
         self._fetch = fetch
-        self._address = address
-        self._console = console
+        self._address = address  # where it comes from, for people
+        self._console = console  # that of the terminal
         self._picture = Picture([], "connecting ...")
         self._reader, self._writer = os.pipe()
         os.set_blocking(self._writer, False)

@@ -318,19 +318,15 @@ class BodyFrames:
     """The frames of a large body, made while the socket takes them.
 
     Args:
-        channel: its number.
-        blob: octets in which the body stands.
         pos: offset of it.
-        end: offset after it.
-        frame_max: as in `encode_deliveries`.
     """
 
     def __init__(self, channel: i64, blob: bytes, pos: i64, end: i64, frame_max: i64) -> None:
         self.left = end - pos  # octets of the body that are not in frames yet
         self._channel = channel
-        self._blob = blob
-        self._end = end
-        self._frame_max = frame_max
+        self._blob = blob  # octets in which the body stands
+        self._end = end  # offset after it
+        self._frame_max = frame_max  # as in `encode_deliveries`
 
     def take(self, octets_max: i64) -> bytes:
         """Return the next frames, of so many octets of the body at most, but one at least."""

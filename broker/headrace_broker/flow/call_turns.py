@@ -53,25 +53,19 @@ class CallClient:
 
 @final
 class CallTurns:
-    """The calls of a node.
-
-    Args:
-        turns: the budget of a turn, shared with the connections of AMQP.
-        call_soon: has a function called in the next turn of the loop.
-        call_later: has a function called in so many seconds.
-    """
+    """The calls of a node."""
 
     def __init__(
         self,
-        turns: EffortTurns,
+        turns: EffortTurns,  # the budget of a turn, shared with the connections of AMQP
         call_soon: Callable[[Callable[[], None]], object],
         call_later: Callable[[float, Callable[[], None]], object],
     ) -> None:
         self.waiting: i64 = 0  # calls that wait to begin
         self.refused: i64 = 0  # calls that found no room to wait
         self._effort = Effort(turns, of_calls=True)
-        self._call_soon = call_soon
-        self._call_later = call_later
+        self._call_soon = call_soon  # has a function called in the next turn of the loop
+        self._call_later = call_later  # has a function called in so many seconds
         self._line: deque[CallClient] = deque()
         self._asked = False
         self._pausing = False

@@ -68,8 +68,6 @@ class Charges:
     """All charges of a node, and the accounts of its own sessions.
 
     Args:
-        node: id of this node.
-        ledger: its accounts.
         unknown: is charged for what nobody else can be.
         observer: tells the other nodes.
     """

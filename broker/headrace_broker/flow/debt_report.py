@@ -72,14 +72,10 @@ class DebtAnnouncement:
 
 @final
 class ReportedDebts:
-    """What accounts of this node owe at other nodes, as these have told.
-
-    Args:
-        account: whose a session of this node is.
-    """
+    """What accounts of this node owe at other nodes, as these have told."""
 
     def __init__(self, account: Callable[[int], Account | None]) -> None:
-        self._account = account
+        self._account = account  # whose a session of this node is
         self._loans: dict[int, dict[tuple[int, int], Loan]] = {}  # node -> cause and group -> debt
         self._newest: dict[int, tuple[int, int]] = {}  # node -> its boot and number of report
 

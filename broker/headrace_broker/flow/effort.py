@@ -25,12 +25,7 @@ from headrace_broker.model.limits import (
 
 @final
 class EffortTurns:
-    """The turns of a node's loop, as far as methods are handled in them.
-
-    Args:
-        call_soon: has a function called in the next turn of the loop.
-        clock_us: the processor time of the loop's thread in microseconds.
-    """
+    """The turns of a node's loop, as far as methods are handled in them."""
 
     def __init__(
         self, call_soon: Callable[[Callable[[], None]], object], clock_us: Callable[[], int]
@@ -43,8 +38,8 @@ class EffortTurns:
         self.spent: i64 = 0  # in this turn, by all
         self.exhausted: i64 = 0  # connections that have spent all of it in this turn
         self.deferred: i64 = 0  # how often a connection had to wait with what it had left
-        self._call_soon = call_soon
-        self._clock_us = clock_us
+        self._call_soon = call_soon  # has a function called in the next turn of the loop
+        self._clock_us = clock_us  # the processor time of the loop's thread in microseconds
         self._asked = False
         self._asked_us: i64 = 0
         self._sharers: i64 = 1

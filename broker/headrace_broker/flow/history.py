@@ -15,16 +15,11 @@ _COARSE_SAMPLES: Final = 62  # an hour of them
 
 @final
 class Series:
-    """A ring of samples of some integers each.
-
-    Args:
-        width: how many integers.
-        size: how many samples are kept.
-    """
+    """A ring of samples of some integers each."""
 
     def __init__(self, width: i64, size: i64) -> None:
         self._width = width
-        self._size = size
+        self._size = size  # how many samples are kept
         self._times = array("q", bytes(8 * int(size)))
         self._values = array("q", bytes(8 * int(size * width)))
         self._count: i64 = 0  # that were ever taken
@@ -60,14 +55,13 @@ class History:
     """Some figures of a queue or a node over the last hour, in some 10 KiB for five of them.
 
     Args:
-        values: where the figures stood.
         now_ms: at that time.
     """
 
     def __init__(self, values: tuple[int, ...], now_ms: i64) -> None:
         self._fine = Series(len(values), _FINE_SAMPLES)
         self._coarse = Series(len(values), _COARSE_SAMPLES)
-        self._values = values
+        self._values = values  # where the figures stood
         self.changed_ms: int = int(now_ms)
         self._fine.add(values, now_ms)
         self._coarse.add(values, now_ms)

@@ -37,20 +37,15 @@ PREFETCH_MAX: Final = 65535  # what a client can ask for
 
 @final
 class Outflow:
-    """One queue, as its leader sees it from one look to the next.
-
-    Args:
-        last_id: id of the message that came last.
-        ready: messages that are ready.
-    """
+    """One queue, as its leader sees it from one look to the next."""
 
     def __init__(self, last_id: i64, ready: i64) -> None:
         # messages a second to be divided among the nodes, 0 for any number; more than they bring
         # where some leave theirs
         self.bound: i64 = 0
         self.is_still = False  # for a while nothing has come or left
-        self._last_id = last_id
-        self._ready = ready
+        self._last_id = last_id  # id of the message that came last
+        self._ready = ready  # messages that are ready
         self._left: i64 = 0  # a second, on average
         self._came: i64 = 0  # likewise
         self._still: i64 = 0  # looks since anything came or left

@@ -27,8 +27,6 @@ class Pending:
 
     Args:
         group: the queue's.
-        limits: of the node.
-        intake: of the node.
         nodes: how many may publish to the queue, 1 or more.
         bell: rung for the gate.
     """

@@ -138,20 +138,14 @@ class Share:
 
 @final
 class Shares:
-    """All connections' shares.
-
-    Args:
-        limits: of the node.
-        gate: the node's intake; it rings when `look` is to be called.
-        bell: calls it.
-    """
+    """All connections' shares."""
 
     def __init__(self, limits: FlowLimits, gate: Gate, bell: GateScheduler | None) -> None:
         self.held: i64 = 0  # octets of whole publishes, for all
         self.partial: i64 = 0  # octets of unfinished ones, for all
         self.count: i64 = 0  # connections
         self._limits = limits
-        self._gate = gate
+        self._gate = gate  # the node's intake; it rings when `look` is to be called
         self._bell = bell
         self.due = False  # `look` is to be called
         self._small: i64 = 0  # octets of all but those in the turnstile

@@ -19,23 +19,15 @@ from headrace_broker.runtime.calls.gate import CallGate
 
 
 class MetricServer:
-    """Serves the metrics of one node, in the clear.
-
-    Args:
-        source: what the node tells of itself.
-        node: whose metrics.
-        anonymous: nobody is asked for a log-in.
-        hosts: the names by which the node may be asked.
-        calls: has requests take turns on the loop.
-    """
+    """Serves the metrics of one node, in the clear."""
 
     def __init__(
         self,
-        source: StatusSource,
+        source: StatusSource,  # what the node tells of itself
         node: Administration,
-        anonymous: bool,
+        anonymous: bool,  # nobody is asked for a log-in
         hosts: Hosts | None = None,
-        calls: CallGate | None = None,
+        calls: CallGate | None = None,  # has requests take turns on the loop
     ) -> None:
         role = NOBODY if anonymous else MONITORING
         guard = Guard(LoginService(source, node.view), node.metrics.http, hosts, calls)

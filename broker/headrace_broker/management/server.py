@@ -69,15 +69,7 @@ class Endpoints(Protocol):
 
 
 class ManagementServer:
-    """Serves the API of one node.
-
-    Args:
-        source: what the node tells of itself; asked at each request.
-        node: what is looked at and changed through it.
-        clock: seconds of a clock that never goes back.
-        hosts: the names by which the node may be asked.
-        calls: has requests take turns on the loop.
-    """
+    """Serves the API of one node."""
 
     def __init__(
         self,
@@ -88,10 +80,10 @@ class ManagementServer:
         calls: CallGate | None = None,
     ) -> None:
         self._hosts = hosts
-        self._calls = calls
-        self._source = source
-        self._node = node
-        self._clock = clock
+        self._calls = calls  # has requests take turns on the loop
+        self._source = source  # what the node tells of itself; asked at each request
+        self._node = node  # what is looked at and changed through it
+        self._clock = clock  # seconds of a clock that never goes back
         self._entrance = LoginService(source, node.view)
         self._meter = RateMeter()
         self._page = Page(node, source)

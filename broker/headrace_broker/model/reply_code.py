@@ -59,18 +59,14 @@ SOFT_ERRORS: Final = frozenset(
 
 
 class AmqpError(Exception):
-    """A peer broke a rule: the channel (soft) or the connection (hard) closes with this code.
-
-    Args:
-        code: one of the constants of this module.
-        text: what was wrong, naming the thing; the code's name is put before it on the wire.
-        field: of the request that it is about, as `arguments.x-max-length`; "" for none.
-    """
+    """A peer broke a rule: the channel (soft) or the connection (hard) closes with this code."""
 
     def __init__(self, code: int, text: str, field: str = "") -> None:
         super().__init__(f"{REPLY_NAMES[code]} - {text}")
-        self.code = code
+        self.code = code  # one of the constants of this module
+        # what was wrong, naming the thing; the code's name is put before it on the wire
         self.text = text
+        # of the request that it is about, as `arguments.x-max-length`; "" for none
         self.field = field
 
     @property

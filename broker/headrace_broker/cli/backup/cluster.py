@@ -62,23 +62,15 @@ class QueueGoneError(Exception):
 
 
 class Cluster:
-    """Nodes that are tried in turn.
-
-    Args:
-        addresses: HOST:PORT of their listeners for gRPC.
-        login: user and password.
-        clock: tells seconds.
-        sleep: waits for some.
-        tls: how nodes are known, None in the clear.
-    """
+    """Nodes that are tried in turn."""
 
     def __init__(
         self,
-        addresses: list[str],
+        addresses: list[str],  # HOST:PORT of their listeners for gRPC
         login: tuple[str, str],
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
-        tls: ClientTls | None = None,
+        tls: ClientTls | None = None,  # how nodes are known, None in the clear
     ) -> None:
         options = [("grpc.max_receive_message_length", -1), ("grpc.max_send_message_length", -1)]
         if tls is None:

@@ -52,20 +52,13 @@ class Outcome(NamedTuple):
 
 
 class PuttingBack:
-    """Messages of one queue on their way into one.
-
-    Args:
-        store: where the backup is.
-        cluster: where they go.
-        rate: how fast that may be.
-        listener: is told how far it is.
-    """
+    """Messages of one queue on their way into one."""
 
     def __init__(self, store: Store, cluster: Cluster, rate: Rate, listener: Listener) -> None:
-        self._store = store
-        self._cluster = cluster
-        self._rate = rate
-        self._listener = listener
+        self._store = store  # where the backup is
+        self._cluster = cluster  # where they go
+        self._rate = rate  # how fast that may be
+        self._listener = listener  # is told how far it is
 
     def queue(self, saved: QueueBackup, opening: pb.RestoreOpen) -> Outcome:
         """Put the messages of a queue where `opening` says.

@@ -55,12 +55,7 @@ class Saving:
     """One backup.
 
     Args:
-        store: where it goes.
-        cluster: where it comes from.
-        rate: how fast it may be.
         listener: is told how far it is.
-        ttl_ms: for how long a point is kept when this process does not read.
-        file_octets: after which the next file begins.
     """
 
     def __init__(
@@ -72,12 +67,12 @@ class Saving:
         ttl_ms: int,
         file_octets: int = FILE_OCTETS,
     ) -> None:
-        self._store = store
-        self._cluster = cluster
-        self._rate = rate
+        self._store = store  # where it goes
+        self._cluster = cluster  # where it comes from
+        self._rate = rate  # how fast it may be
         self.listener = listener  # likewise
-        self._ttl_ms = ttl_ms
-        self._file_octets = file_octets
+        self._ttl_ms = ttl_ms  # for how long a point is kept when this process does not read
+        self._file_octets = file_octets  # after which the next file begins
 
     def begin(
         self, cluster_name: str, selection: list[str], definitions: Callable[[], Any]

@@ -109,11 +109,6 @@ class Acks:
 
     A queue that holds what is not acknowledged may be at its watermark, and then its publishers
     wait for that.
-
-    Args:
-        prefetch: messages that it may hold.
-        send: acknowledges all up to a delivery tag.
-        octets_max: octets of bodies that it acknowledges at the latest.
     """
 
     def __init__(
@@ -122,9 +117,9 @@ class Acks:
         send: Callable[[int], Awaitable[None]],
         octets_max: int = ACK_OCTETS,
     ) -> None:
-        self._prefetch = prefetch
-        self._send = send
-        self._octets_max = octets_max
+        self._prefetch = prefetch  # messages that it may hold
+        self._send = send  # acknowledges all up to a delivery tag
+        self._octets_max = octets_max  # octets of bodies that it acknowledges at the latest
         self._tag = 0
         self._count = 0
         self._octets = 0
@@ -152,18 +147,12 @@ class Acks:
 
 @final
 class AmqpLoad:
-    """Publishers and consumers of a plan.
-
-    Args:
-        plan: what is to be done.
-        tally: counts it.
-        ended: set when publishers shall end.
-    """
+    """Publishers and consumers of a plan."""
 
     def __init__(self, plan: Plan, tally: Tally, ended: asyncio.Event) -> None:
         self._plan = plan
         self._tally = tally
-        self._ended = ended
+        self._ended = ended  # set when publishers shall end
 
     def _channel(self, confirms: bool) -> AbstractAsyncContextManager[AbstractChannel]:
         plan = self._plan

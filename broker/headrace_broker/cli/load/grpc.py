@@ -90,18 +90,12 @@ def _proof(tls: ClientTls) -> Tls:
 
 @final
 class GrpcLoad:
-    """Publishers and consumers of a plan.
-
-    Args:
-        plan: what is to be done.
-        tally: counts it.
-        ended: set when publishers shall end.
-    """
+    """Publishers and consumers of a plan."""
 
     def __init__(self, plan: Plan, tally: Tally, ended: asyncio.Event) -> None:
         self._plan = plan
         self._tally = tally
-        self._ended = ended
+        self._ended = ended  # set when publishers shall end
 
     async def _client(self) -> Client:
         plan = self._plan

@@ -15,12 +15,11 @@ class Pace:
 
     Args:
         rate: a second, 0 for as many as come.
-        clock: seconds of a clock that never goes back.
     """
 
     def __init__(self, rate: int, clock: Callable[[], float] = time.monotonic) -> None:
         self._interval = 1 / rate if rate else 0.0
-        self._clock = clock
+        self._clock = clock  # seconds of a clock that never goes back
         self._next = clock()
 
     def delay(self) -> float:

@@ -62,11 +62,7 @@ class ApiClient:
     """Talks to one node.
 
     Args:
-        address: HOST:PORT of its HTTP listener, or the same as a URL without a path.
-        user: a user of the broker.
         password: theirs.
-        tls: checks the node. None in the clear; by the system's authorities where the URL is one
-            of HTTPS.
     """
 
     def __init__(
@@ -76,7 +72,10 @@ class ApiClient:
         password: str = "guest",  # noqa: S107
         tls: ssl.SSLContext | None = None,
     ) -> None:
+        # HOST:PORT of its HTTP listener, or the same as a URL without a path
         self.address = address
+        # checks the node. None in the clear; by the system's authorities where the URL is one of
+        # HTTPS.
         self._tls = tls
         self._recognised = False
         login = base64.b64encode(f"{user}:{password}".encode()).decode()

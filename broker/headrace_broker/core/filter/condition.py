@@ -146,23 +146,17 @@ class Not(Expression):
 
 @final
 class Comparison(Expression):
-    """Two values compared.
-
-    Args:
-        operator: EQUAL, UNEQUAL, LESS, LESS_OR_EQUAL, GREATER or GREATER_OR_EQUAL.
-        left: first value.
-        right: second value.
-        texts_ordered: texts have an order, that of their octets.
-    """
+    """Two values compared."""
 
     def __init__(
         self, operator: i64, left: Expression, right: Expression, texts_ordered: bool
     ) -> None:
         super().__init__(CONDITION)
+        # EQUAL, UNEQUAL, LESS, LESS_OR_EQUAL, GREATER or GREATER_OR_EQUAL
         self._operator = operator
         self._left = left
         self._right = right
-        self._texts_ordered = texts_ordered
+        self._texts_ordered = texts_ordered  # texts have an order, that of their octets
 
     def evaluate(self, message: MessageView) -> object:
         """Return the comparison's truth."""

@@ -43,17 +43,12 @@ class Locality:
 
 @final
 class LocalRandomMatcher(Matcher):
-    """Queues, each drawn with equal chance among those that are led here.
-
-    Args:
-        vhost: of the exchange.
-        locality: of this node.
-    """
+    """Queues, each drawn with equal chance among those that are led here."""
 
     def __init__(self, vhost: str, locality: Locality) -> None:
         super().__init__()
         self.reads_properties = True  # no route is remembered: each message is drawn for
-        self._vhost = vhost
+        self._vhost = vhost  # of the exchange
         self._locality = locality
         self._counts: dict[Destination, int] = {}
         self._queues: list[Destination] = []  # the keys of `_counts`, to be drawn from

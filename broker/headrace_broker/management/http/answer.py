@@ -20,23 +20,16 @@ PARTIAL_HEADER: Final = "X-Headrace-Partial"  # says what a listing lacks
 
 
 class ApiError(Exception):
-    """A request is refused.
-
-    Args:
-        status: HTTP status.
-        error: a word for programs.
-        reason: a sentence for people, naming field and rule.
-        headers: of the answer.
-    """
+    """A request is refused."""
 
     def __init__(
         self, status: int, error: str, reason: str, headers: dict[str, str] | None = None
     ) -> None:
         super().__init__(reason)
-        self.headers = headers
+        self.headers = headers  # of the answer
         self.status = status
-        self.error = error
-        self.reason = reason
+        self.error = error  # a word for programs
+        self.reason = reason  # a sentence for people, naming field and rule
 
 
 def bad_request(reason: str) -> ApiError:

@@ -52,14 +52,7 @@ log = logging.getLogger("headrace.http")
 
 
 class Guard:
-    """Lets requests pass to those handlers that their users may ask.
-
-    Args:
-        entrance: finds out who asks.
-        meter: counts them.
-        hosts: the names by which this node may be asked.
-        calls: has requests take turns on the loop.
-    """
+    """Lets requests pass to those handlers that their users may ask."""
 
     def __init__(
         self,
@@ -68,9 +61,9 @@ class Guard:
         hosts: Hosts | None = None,
         calls: CallGate | None = None,
     ) -> None:
-        self._calls = calls or CallGate()
+        self._calls = calls or CallGate()  # has requests take turns on the loop
         self._entrance = entrance
-        self._hosts = hosts or Hosts()
+        self._hosts = hosts or Hosts()  # the names by which this node may be asked
         self._meter = meter
         self._open: set[str] = set()  # paths for which no log-in is asked
         self._unpaced: set[str] = set()  # paths of requests that do not wait for their turn

@@ -23,19 +23,14 @@ PROTOCOL: Final = "http"
 
 
 class LoginService:
-    """Lets requests in.
-
-    Args:
-        source: knows the passwords.
-        view: knows the users.
-    """
+    """Lets requests in."""
 
     def __init__(self, source: StatusSource, view: CatalogView) -> None:
         # what certificates are read by, None without a listener for TLS
         self.tls: ServerTls | None = None
         # who is logged in at the web page that makes a request, None for nobody
         self.page: Callable[[web.Request], Awaitable[Caller | None]] | None = None
-        self._source = source
+        self._source = source  # knows the passwords
         self._view = view
 
     async def enter(self, request: web.Request) -> Caller:

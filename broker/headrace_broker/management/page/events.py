@@ -45,16 +45,11 @@ HEADERS: Final = {
 
 
 class PageEvents:
-    """Sends changes until the page is closed, or the log-in is over.
-
-    Args:
-        feed: knows what has changed.
-        login: says whose a request is.
-    """
+    """Sends changes until the page is closed, or the log-in is over."""
 
     def __init__(self, feed: Feed, login: PageLogin) -> None:
-        self._feed = feed
-        self._login = login
+        self._feed = feed  # knows what has changed
+        self._login = login  # says whose a request is
 
     def routes(self) -> list[Route]:
         """Return what is answered."""

@@ -66,18 +66,13 @@ class ViewSubscriber:
 
 
 class Feed:
-    """Keeps the boards of all views that somebody looks at up to date.
-
-    Args:
-        look: takes a look at the cluster; what it returns asks at its first use.
-        clock: seconds of a clock that never goes back.
-    """
+    """Keeps the boards of all views that somebody looks at up to date."""
 
     def __init__(
         self, look: Callable[[], ViewData], clock: Callable[[], float] = time.monotonic
     ) -> None:
-        self._look = look
-        self._clock = clock
+        self._look = look  # takes a look at the cluster; what it returns asks at its first use
+        self._clock = clock  # seconds of a clock that never goes back
         self._places: dict[tuple[View, str], Place] = {}
         self._seats: dict[int, ViewSubscriber] = {}
         self._task: asyncio.Task[None] | None = None

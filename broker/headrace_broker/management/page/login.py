@@ -45,16 +45,11 @@ def change_token(token: str) -> str:
 
 
 class PageLogin:
-    """Answers log-ins and log-outs, and says whose a request is.
-
-    Args:
-        node: keeps log-ins.
-        status: checks passwords.
-    """
+    """Answers log-ins and log-outs, and says whose a request is."""
 
     def __init__(self, node: Administration, status: StatusSource) -> None:
-        self._node = node
-        self._status = status
+        self._node = node  # keeps log-ins
+        self._status = status  # checks passwords
 
     def routes(self) -> list[Route]:
         """Return what is answered."""

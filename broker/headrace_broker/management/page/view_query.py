@@ -44,14 +44,7 @@ KINDS: Final = frozenset(
 
 
 class ViewQuery:
-    """Finds what views show; see `feed.ViewData`.
-
-    Args:
-        node: what is looked at.
-        status: of this node.
-        pace: remembers what nodes had counted before.
-        clock: seconds of a clock that never goes back.
-    """
+    """Finds what views show; see `feed.ViewData`."""
 
     def __init__(
         self,
@@ -60,10 +53,10 @@ class ViewQuery:
         pace: Pace,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._node = node
+        self._node = node  # what is looked at
         self._status = status
-        self._pace = pace
-        self._clock = clock
+        self._pace = pace  # remembers what nodes had counted before
+        self._clock = clock  # seconds of a clock that never goes back
         self._asked: dict[str, asyncio.Future[Any]] = {}
         self._finders: dict[str, Callable[[View, Caller], Awaitable[Maker]]] = {
             "cluster": self._cluster,

@@ -89,11 +89,7 @@ PAGE: Final = (
 
 
 class MessageEndpoints:
-    """Answers requests about messages.
-
-    Args:
-        node: what is asked.
-    """
+    """Answers requests about messages."""
 
     def __init__(self, node: Administration) -> None:
         self._node = node

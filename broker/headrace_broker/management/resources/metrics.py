@@ -36,18 +36,12 @@ _VHOST: Final = Parameter("vhost", "Only objects of this vhost, may be repeated.
 
 
 class MetricEndpoints:
-    """Answers scrapes.
-
-    Args:
-        metrics: of the node.
-        status: of the node.
-        role: who may scrape; `route.NOBODY` for everybody.
-    """
+    """Answers scrapes."""
 
     def __init__(self, metrics: MetricsPort, status: StatusSource, role: str = MONITORING) -> None:
         self._metrics = metrics
         self._status = status
-        self._role = role
+        self._role = role  # who may scrape; `route.NOBODY` for everybody
         self._process = ProcessMetrics()
 
     def routes(self) -> list[Route]:

@@ -45,18 +45,12 @@ Body = dict[str, Any]
 
 
 class OverviewEndpoints:
-    """Answers requests about the cluster.
-
-    Args:
-        node: asks the other nodes.
-        source: what this node tells of itself.
-        meter: rates of this node.
-    """
+    """Answers requests about the cluster."""
 
     def __init__(self, node: Administration, source: StatusSource, meter: RateMeter) -> None:
-        self._node = node
-        self._source = source
-        self._meter = meter
+        self._node = node  # asks the other nodes
+        self._source = source  # what this node tells of itself
+        self._meter = meter  # rates of this node
 
     def routes(self) -> list[Route]:
         """Return what is answered."""

@@ -59,16 +59,11 @@ PolicyView = TypedDict(
 
 
 class PolicyEndpoints:
-    """Answers requests about policies of one kind.
-
-    Args:
-        node: the node.
-        operator: of operator policies.
-    """
+    """Answers requests about policies of one kind."""
 
     def __init__(self, node: Administration, operator: bool) -> None:
         self._node = node
-        self._operator = operator
+        self._operator = operator  # of operator policies
 
     def routes(self) -> list[Route]:
         """Return what is answered."""

@@ -32,13 +32,7 @@ class Scarcity(NamedTuple):
 
 
 class AlarmWatch:
-    """Tells how it stands, and when there are news.
-
-    Args:
-        board: knows what the nodes report.
-        name: returns a node's name by its id.
-        clock_ms: Unix time.
-    """
+    """Tells how it stands, and when there are news."""
 
     def __init__(
         self,
@@ -46,9 +40,9 @@ class AlarmWatch:
         name: Callable[[int], str],
         clock_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
     ) -> None:
-        self._board = board
-        self._name = name
-        self._clock_ms = clock_ms
+        self._board = board  # knows what the nodes report
+        self._name = name  # returns a node's name by its id
+        self._clock_ms = clock_ms  # Unix time
         self._since: dict[Key, tuple[int, int]] = {}  # stage, and when it was first seen
         self._news = asyncio.Event()
         board.watch(self._tell)

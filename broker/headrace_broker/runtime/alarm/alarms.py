@@ -37,15 +37,7 @@ class AlarmStatus(NamedTuple):
 
 
 class AlarmBoard:
-    """Says whether publishers are blocked, and why. Everything that adds data asks here.
-
-    Args:
-        node: this node's id.
-        names: of all nodes by id; they may change.
-        boot: returns this node's boot count.
-        send: carries a payload to a node; False when it did not leave.
-        clocks: measures the nodes' clocks by the reports; None for not.
-    """
+    """Says whether publishers are blocked, and why. Everything that adds data asks here."""
 
     def __init__(
         self,
@@ -56,17 +48,17 @@ class AlarmBoard:
         clock_ns: Callable[[], int] = time.monotonic_ns,
         clocks: ClusterClock | None = None,
     ) -> None:
-        self.clocks = clocks
+        self.clocks = clocks  # measures the nodes' clocks by the reports; None for not
         # what this node says of itself; its owner changes it and calls `tell`
         self.own = NodeReport(node, number=1)
         # LIMIT_MEMORY or LIMIT_DISK of the alarm that is on for longest, NO_LIMIT without
         self.limit = NO_LIMIT
         self.reason = ""  # what that one says, "" without
         self.node_name = ""  # whose it is, "" without
-        self._names = names
+        self._names = names  # of all nodes by id; they may change
         self._node = node
-        self._boot = boot
-        self._send = send
+        self._boot = boot  # returns this node's boot count
+        self._send = send  # carries a payload to a node; False when it did not leave
         self._clock_ns = clock_ns
         self._cluster = ClusterAlarms(node)
         self._cluster.take(self.own, 0)

@@ -15,13 +15,7 @@ log = logging.getLogger("headrace.alarm")
 
 
 class DiskWatch:
-    """Looks DISK_SAMPLE_MS after DISK_SAMPLE_MS.
-
-    Args:
-        directory: data directory.
-        log_is_full: whether the log has met a full disk.
-        changed: called after each look.
-    """
+    """Looks DISK_SAMPLE_MS after DISK_SAMPLE_MS."""
 
     def __init__(
         self,
@@ -37,8 +31,8 @@ class DiskWatch:
         # bytes below which publishers are blocked; 0 leaves it to the log running full
         self.limit = 0
         self._directory = directory
-        self._log_is_full = log_is_full
-        self._changed = changed
+        self._log_is_full = log_is_full  # whether the log has met a full disk
+        self._changed = changed  # called after each look
         self._clock_ns = clock_ns
         self._gauge = Gauge()  # of what is free, below zero: so it rises towards its mark
         self._failed = False

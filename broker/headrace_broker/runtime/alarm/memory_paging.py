@@ -54,12 +54,6 @@ class Garbage:
     The interpreter does so whenever a quarter more objects have come to stay. One client that opens
     thousands of channels made it search several times a second, and each time the loop stood still
     for a tenth. It goes on to search among young objects by itself.
-
-    Args:
-        memory: of the process.
-        search: does it.
-        young_passes: returns how many searches among young objects there were since the last one.
-        clock_us: microseconds of a clock that never goes back.
     """
 
     def __init__(
@@ -69,10 +63,11 @@ class Garbage:
         young_passes: Callable[[], int] = _young_passes,
         clock_us: Callable[[], int] = _clock_us,
     ) -> None:
-        self._memory = memory
+        self._memory = memory  # of the process
         self._search = search
+        # returns how many searches among young objects there were since the last one
         self._young_passes = young_passes
-        self._clock_us = clock_us
+        self._clock_us = clock_us  # microseconds of a clock that never goes back
         self._over_us = clock_us()  # when the last one was over
         self._took_us = 0
         self._used = 0  # bytes of memory then
@@ -140,18 +135,12 @@ class Trimmer:
 
 
 class MemoryPaging:
-    """Lets bodies leave memory while it is scarce, and come back after.
-
-    Args:
-        cache: entries of the log.
-        cache_bytes: of them that may be in memory when nothing is scarce.
-        trim: gives memory that is free within the process back to the system.
-    """
+    """Lets bodies leave memory while it is scarce, and come back after."""
 
     def __init__(self, cache: BodyCache, cache_bytes: int, trim: Callable[[], None]) -> None:
-        self._cache = cache
-        self._cache_bytes = cache_bytes
-        self._trim = trim
+        self._cache = cache  # entries of the log
+        self._cache_bytes = cache_bytes  # of them that may be in memory when nothing is scarce
+        self._trim = trim  # gives memory that is free within the process back to the system
         self._stage = 0
         self._trimmed_ms = 0
 

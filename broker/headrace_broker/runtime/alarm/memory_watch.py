@@ -57,10 +57,6 @@ def share_of(used: int, first: int, second: int) -> int:
 class MemoryWatch:
     """Looks MEMORY_SAMPLE_MS after MEMORY_SAMPLE_MS.
 
-    Args:
-        meter: says what is used; None where that cannot be known, and there is no alarm then.
-        changed: called after each look.
-
     Attributes:
         stage: 0, STAGE_RELIEF (bodies leave memory) or STAGE_ALARM (publishers are blocked).
     """
@@ -78,8 +74,9 @@ class MemoryWatch:
         self._first = 0
         self._paging: Value = MEMORY_PAGING_WATERMARK
         self._high: Value = MEMORY_HIGH_WATERMARK
+        # says what is used; None where that cannot be known, and there is no alarm then
         self._meter = meter
-        self._changed = changed
+        self._changed = changed  # called after each look
         self._clock_ns = clock_ns
         self._gauge = Gauge()
         self._failed = False

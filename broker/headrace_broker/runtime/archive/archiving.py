@@ -22,27 +22,19 @@ from headrace_protos.cluster.v1 import cluster_pb2 as pb
 
 
 class ArchiveClient:
-    """Asks leaders, here or on other nodes, and answers other nodes.
-
-    Args:
-        node: this node's id.
-        hosts: replicas on this node by group.
-        locate: where the leader of a queue is, 0 for unknown.
-        send: carries a payload to a node.
-        exists: whether a queue, this incarnation of it, is in the catalog as applied here.
-        commands: has commands of groups applied.
-    """
+    """Asks leaders, here or on other nodes, and answers other nodes."""
 
     def __init__(
         self,
         node: int,
-        hosts: dict[int, QueueHost],
-        locate: Callable[[Queue], int],
-        send: Callable[[int, bytes], bool],
+        hosts: dict[int, QueueHost],  # replicas on this node by group
+        locate: Callable[[Queue], int],  # where the leader of a queue is, 0 for unknown
+        send: Callable[[int, bytes], bool],  # carries a payload to a node
+        # whether a queue, this incarnation of it, is in the catalog as applied here
         exists: Callable[[Queue], bool],
         commands: GroupCommands,
     ) -> None:
-        self._commands = commands
+        self._commands = commands  # has commands of groups applied
         self._fetches: LeaderClient[Rows] = LeaderClient(node, hosts, locate, send, exists)
         self._states: LeaderClient[ArchiveInfo] = LeaderClient(node, hosts, locate, send, exists)
 

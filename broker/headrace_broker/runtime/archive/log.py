@@ -52,13 +52,7 @@ from headrace_broker.runtime.rpc.leader_client import LeaderUnavailableError, Qu
 
 
 class ArchiveLog:
-    """Archives as `ExportLog`: a shard's name is the group of its queue.
-
-    Args:
-        view: the catalog as applied here.
-        archives: asks single queues.
-        listing: asks all.
-    """
+    """Archives as `ExportLog`: a shard's name is the group of its queue."""
 
     def __init__(
         self,
@@ -66,9 +60,9 @@ class ArchiveLog:
         archives: ArchiveClient,
         listing: ArchiveListing,
     ) -> None:
-        self._view = view
-        self._archives = archives
-        self._listing = listing
+        self._view = view  # the catalog as applied here
+        self._archives = archives  # asks single queues
+        self._listing = listing  # asks all
 
     def check(self, caller: Caller, shard: str) -> None:
         """Refuse who may not read a queue; all shards at once are nobody's, and are filtered.

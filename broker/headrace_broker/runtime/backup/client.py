@@ -38,16 +38,7 @@ class Opened(NamedTuple):
 
 
 class BackupClient:
-    """Asks this node and others.
-
-    Args:
-        node: this node's id.
-        points: those of this node.
-        hosts: replicas on this node by group.
-        locate: where a queue's leader is, 0 for unknown.
-        send: carries a payload to a node.
-        queue_by_group: returns a queue as the catalog has it now, None for none.
-    """
+    """Asks this node and others."""
 
     def __init__(
         self,
@@ -59,10 +50,11 @@ class BackupClient:
         queue_by_group: Callable[[int], Queue | None],
     ) -> None:
         self._node = node
-        self._points = points
-        self._hosts = hosts
-        self._locate = locate
-        self._send = send
+        self._points = points  # those of this node
+        self._hosts = hosts  # replicas on this node by group
+        self._locate = locate  # where a queue's leader is, 0 for unknown
+        self._send = send  # carries a payload to a node
+        # returns a queue as the catalog has it now, None for none
         self._queue_by_group = queue_by_group
         self._next = 1
         self._waiting: dict[int, asyncio.Future[BackupAnswer]] = {}

@@ -94,15 +94,7 @@ class Point:
 
 
 class BackupPoints:
-    """Opens, reads and gives up points.
-
-    Args:
-        hosts: replicas on this node by group.
-        boot: returns how often this node started: numbers of points are never used twice.
-        short_of_disk: returns why nothing may be held on disk now, "" when it may.
-        refusal: returns why a user may not read a queue for a backup now, "" when they may.
-        clock: tells the time.
-    """
+    """Opens, reads and gives up points."""
 
     def __init__(
         self,
@@ -112,9 +104,12 @@ class BackupPoints:
         refusal: Callable[[str, Queue], str],
         clock: Clock | None = None,
     ) -> None:
-        self._hosts = hosts
+        self._hosts = hosts  # replicas on this node by group
+        # returns how often this node started: numbers of points are never used twice
         self._boot = boot
+        # returns why nothing may be held on disk now, "" when it may
         self._short_of_disk = short_of_disk
+        # returns why a user may not read a queue for a backup now, "" when they may
         self._refusal = refusal
         # has what is kept for users judged again, None before the node serves any
         self.standings: PermissionWatches | None = None

@@ -22,15 +22,11 @@ BY_USER: Final = "user"
 
 @final
 class ClientCounts:
-    """Says who has too many.
-
-    Args:
-        view: the catalog, for the limits.
-        connections: those that are open on this node, by id; kept up by its owner.
-    """
+    """Says who has too many."""
 
     def __init__(self, view: CatalogView, connections: dict[str, ConnectionInfo]) -> None:
-        self._view = view
+        self._view = view  # the catalog, for the limits
+        # those that are open on this node, by id; kept up by its owner
         self._connections = connections
         # since the node's start, by BY_*; streams over gRPC included. Of the node's own bound those
         # of AMQP only: gRPC's library refuses by itself.

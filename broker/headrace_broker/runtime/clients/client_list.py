@@ -47,30 +47,22 @@ class ClientListing(msgspec.Struct, frozen=True):
 
 
 class ClientList:
-    """Lists and closes connections on all nodes.
-
-    Args:
-        node_name: of this node.
-        connections: its open connections by id.
-        peers: name by id of the other nodes; they may change.
-        send: carries a payload to a node.
-        clock_us: the clock of activities.
-    """
+    """Lists and closes connections on all nodes."""
 
     def __init__(
         self,
         node_name: str,
         connections: Callable[[], dict[str, ConnectionInfo]],
         peers: dict[int, str],
-        send: Callable[[int, bytes], bool],
+        send: Callable[[int, bytes], bool],  # carries a payload to a node
         clock_us: Callable[[], int] = _now_us,
     ) -> None:
         # what is added per second at a connection and, unless that is 0, a channel of it
         self.rates: Callable[[str, int], tuple[float, ...]] = _no_rates
-        self._clock_us = clock_us
+        self._clock_us = clock_us  # the clock of activities
         self._node_name = node_name
-        self._connections = connections
-        self._peers = peers
+        self._connections = connections  # its open connections by id
+        self._peers = peers  # name by id of the other nodes; they may change
         self.inquiries = Inquiries(send, self._rows, self._close)
 
     async def everyone(

@@ -41,20 +41,14 @@ class _Sample(NamedTuple):
 
 
 class ClientRates:
-    """Keeps the last sample of each client, and histories of exchanges and vhosts.
-
-    Args:
-        connections: the open ones by id.
-        router: knows what was published to exchanges.
-        view: knows which vhosts there are.
-    """
+    """Keeps the last sample of each client, and histories of exchanges and vhosts."""
 
     def __init__(
         self, connections: Mapping[str, ConnectionInfo], router: Router, view: CatalogView
     ) -> None:
-        self._connections = connections
-        self._router = router
-        self._view = view
+        self._connections = connections  # the open ones by id
+        self._router = router  # knows what was published to exchanges
+        self._view = view  # knows which vhosts there are
         self._clients: dict[tuple[str, int], _Sample] = {}
         self._room = RATED_CLIENTS_MAX  # for clients that were not there at the last sample
         self._over: dict[str, Figures] = {}  # by vhost: what passed connections that are closed

@@ -19,13 +19,12 @@ class Histories(Generic[K]):
 
     Args:
         width: how many figures each has; they begin at 0.
-        kept_max: most histories.
-        only_grow: no figure ever becomes less: one that has is of another thing by the same name.
     """
 
     def __init__(self, width: int, kept_max: int, only_grow: bool = False) -> None:
         self._nothing: Figures = (0,) * width
-        self._kept_max = kept_max
+        self._kept_max = kept_max  # most histories
+        # no figure ever becomes less: one that has is of another thing by the same name
         self._only_grow = only_grow
         self._histories: dict[K, History] = {}
         self._quiet: dict[K, Figures] = {}  # where those stand that moved once

@@ -71,16 +71,12 @@ class FlowCollector:
     """Looks at all nodes, one look after the other.
 
     A node that is slow is not asked twice at once, and delays a look by `patience_s` at most.
-
-    Args:
-        report: asks the nodes.
-        view: the catalog.
-        patience_s: seconds that a look waits for answers, and as long for causes.
     """
 
     def __init__(self, report: FlowReport, view: CatalogView, patience_s: float) -> None:
-        self._report = report
+        self._report = report  # asks the nodes
         self._view = view
+        # seconds that a look waits for answers, and as long for causes
         self._patience_s = patience_s
         self._now = asyncio.get_running_loop().time
         self._rows: dict[int, list[FlowRow]] = {}

@@ -45,13 +45,7 @@ class FlowFacts:
     """Answers questions about this node.
 
     Args:
-        name: of the node.
-        connections: its open client connections by id.
         ledger: its accounts.
-        hosts: its replicas by group.
-        view: the catalog.
-        rates: of the queues that it leads.
-        clock_us: the clock of activities.
     """
 
     def __init__(
@@ -70,12 +64,12 @@ class FlowFacts:
         # those that are on, in the whole cluster
         self.alarms: Callable[[], Iterable[AlarmStatus]] = tuple
         self.figures: Callable[[], dict[str, int]] = dict  # of its intake, by name
-        self._connections = connections
-        self.ledger = ledger  # its accounts
-        self._hosts = hosts
+        self._connections = connections  # its open client connections by id
+        self.ledger = ledger
+        self._hosts = hosts  # its replicas by group
         self._view = view
-        self._rates = rates
-        self._clock_us = clock_us
+        self._rates = rates  # of the queues that it leads
+        self._clock_us = clock_us  # the clock of activities
 
     def rows(self, question: Flow) -> Iterator[FlowRow]:
         """Return this node's rows, in the order of the question's parts."""

@@ -119,18 +119,15 @@ class FlowReport:
 
     Args:
         facts: of this node.
-        view: the catalog.
-        peers: name by id of the other nodes.
-        inquiries: by which they are asked.
     """
 
     def __init__(
         self, facts: FlowFacts, view: CatalogView, peers: dict[int, str], inquiries: Inquiries
     ) -> None:
-        self.facts = facts  # of this node
+        self.facts = facts
         self._view = view
-        self._peers = peers
-        self._inquiries = inquiries
+        self._peers = peers  # name by id of the other nodes
+        self._inquiries = inquiries  # by which they are asked
         inquiries.flow_rows = facts.rows
 
     # What all nodes say

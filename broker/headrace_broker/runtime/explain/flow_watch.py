@@ -23,22 +23,16 @@ class FlowWatch:
     """Keeps the newest picture while somebody watches, and looks at nothing while nobody does.
 
     Watchers compare it with what they have told, so nobody has a backlog, however slow they are.
-
-    Args:
-        report: asks the nodes.
-        view: the catalog.
-        look_ms: milliseconds between looks.
-        patience_ms: milliseconds that a look waits for answers.
     """
 
     def __init__(
         self,
         report: FlowReport,
         view: CatalogView,
-        look_ms: int = WATCH_LOOK_MS,
-        patience_ms: int = WATCH_LOOK_MS,
+        look_ms: int = WATCH_LOOK_MS,  # milliseconds between looks
+        patience_ms: int = WATCH_LOOK_MS,  # milliseconds that a look waits for answers
     ) -> None:
-        self._report = report
+        self._report = report  # asks the nodes
         self._view = view
         self._look_s = look_ms / 1000
         self._patience_s = patience_ms / 1000

@@ -119,18 +119,12 @@ class Confirms(QueueListener):
 
 @final
 class MessageService:
-    """Does it over sessions of this node, wherever the queue is led.
-
-    Args:
-        broker: opens sessions.
-        router: says where messages go.
-        browsing: looks without taking.
-    """
+    """Does it over sessions of this node, wherever the queue is led."""
 
     def __init__(self, broker: Broker, router: Router, browsing: BrowsingClient) -> None:
-        self._broker = broker
-        self._router = router
-        self._browsing = browsing
+        self._broker = broker  # opens sessions
+        self._router = router  # says where messages go
+        self._browsing = browsing  # looks without taking
         self._moves = 0
 
     async def browse(self, queue: Queue, after: int, limit: int, body_octets: int) -> Page:

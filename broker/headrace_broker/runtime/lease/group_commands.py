@@ -38,16 +38,7 @@ class TooEarlyError(Exception):
 
 
 class GroupCommands:
-    """Has commands applied, here or on other nodes.
-
-    Args:
-        node: this node's id.
-        hosts: replicas on this node by group.
-        locate: where the leader of a queue is, 0 for unknown.
-        send: carries a payload to a node.
-        exists: whether a queue, this incarnation of it, is in the catalog as applied here.
-        new_number: returns a session id that was never used, to name a request by.
-    """
+    """Has commands applied, here or on other nodes."""
 
     def __init__(
         self,
@@ -59,10 +50,12 @@ class GroupCommands:
         new_number: Callable[[], int],
     ) -> None:
         self._node = node
-        self._hosts = hosts
-        self._locate = locate
-        self._send = send
+        self._hosts = hosts  # replicas on this node by group
+        self._locate = locate  # where the leader of a queue is, 0 for unknown
+        self._send = send  # carries a payload to a node
+        # whether a queue, this incarnation of it, is in the catalog as applied here
         self._exists = exists
+        # returns a session id that was never used, to name a request by
         self._new_number = new_number
         self._waiting: dict[int, asyncio.Future[pb.LeaseReply | GroupAnswer]] = {}
         self._slots: WeakValueDictionary[int, asyncio.Semaphore] = WeakValueDictionary()

@@ -69,24 +69,17 @@ def fetch(
 
 
 class LeaseClient:
-    """Asks leaders, here or on other nodes, and answers other nodes.
-
-    Args:
-        node: this node's id.
-        hosts: replicas on this node by group.
-        locate: where the leader of a queue is, 0 for unknown.
-        send: carries a payload to a node.
-        exists: whether a queue, this incarnation of it, is in the catalog as applied here.
-        new_number: returns a session id that was never used, to name a request by.
-    """
+    """Asks leaders, here or on other nodes, and answers other nodes."""
 
     def __init__(
         self,
         node: int,
-        hosts: dict[int, QueueHost],
-        locate: Callable[[Queue], int],
-        send: Callable[[int, bytes], bool],
+        hosts: dict[int, QueueHost],  # replicas on this node by group
+        locate: Callable[[Queue], int],  # where the leader of a queue is, 0 for unknown
+        send: Callable[[int, bytes], bool],  # carries a payload to a node
+        # whether a queue, this incarnation of it, is in the catalog as applied here
         exists: Callable[[Queue], bool],
+        # returns a session id that was never used, to name a request by
         new_number: Callable[[], int],
     ) -> None:
         # of groups that lease, and of others

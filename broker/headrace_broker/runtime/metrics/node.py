@@ -18,16 +18,11 @@ if TYPE_CHECKING:
 
 
 class NodeSamples:
-    """What there is of a node at all times.
-
-    Args:
-        node: which.
-        stats: knows how late its loop is.
-    """
+    """What there is of a node at all times."""
 
     def __init__(self, node: BrokerNode, stats: StatsBook) -> None:
         self._node = node
-        self._stats = stats
+        self._stats = stats  # knows how late its loop is
         self._started = time.monotonic()
         self._compiled = str(build_info.compiled()).lower()
         files = {

@@ -182,16 +182,11 @@ class ObjectTable(NamedTuple):
 
 
 class ObjectSamples:
-    """Reads the queues that a node leads, and its connections.
-
-    Args:
-        facts: knows them.
-        series_max: of one answer.
-    """
+    """Reads the queues that a node leads, and its connections."""
 
     def __init__(self, facts: FlowFacts, series_max: int = METRIC_SERIES_MAX) -> None:
         self._facts = facts
-        self._series_max = series_max
+        self._series_max = series_max  # of one answer
 
     def tables(
         self, families: Collection[str], vhosts: Collection[str] = ()

@@ -28,7 +28,6 @@ class NodeMetrics:
     """Metrics of one node.
 
     Args:
-        node: which.
         stats: of it.
     """
 

@@ -46,16 +46,11 @@ def unix_ms() -> int:
 
 
 class StatsBook:
-    """Takes samples, and answers with them.
-
-    Args:
-        node: whose.
-        clock_ms: Unix time.
-    """
+    """Takes samples, and answers with them."""
 
     def __init__(self, node: BrokerNode, clock_ms: Callable[[], int] = unix_ms) -> None:
         self._node = node
-        self._clock_ms = clock_ms
+        self._clock_ms = clock_ms  # Unix time
         self._started_ms = clock_ms()
         self._churn: Churn = node.broker.churn
         self._histories: Histories[int] = Histories(len(QUEUE_FIGURES), HISTORY_QUEUES_MAX)

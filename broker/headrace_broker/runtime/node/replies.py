@@ -28,16 +28,11 @@ NODE_DIGITS_MAX: Final = 4  # of a node id
 
 
 class Replies:
-    """Consumers of replies on this node, and the way to those on others.
-
-    Args:
-        node: id of this node.
-        send: carries a payload to a node; False when it is lost.
-    """
+    """Consumers of replies on this node, and the way to those on others."""
 
     def __init__(self, node: int, send: Callable[[int, bytes], bool]) -> None:
         self._node = node
-        self._send = send
+        self._send = send  # carries a payload to a node; False when it is lost
         self._listeners: dict[str, ReplyListener] = {}
         self._asked: dict[int, asyncio.Future[bool]] = {}  # at most one a channel
         self._next_request = 1

@@ -64,24 +64,19 @@ class Authenticator:
     """Checks passwords in a thread; one that proved right before is known at once.
 
     How long a refusal takes does not tell whether there is such a user.
-
-    Args:
-        user: looks a user up.
-        clock: seconds of a clock that never goes back.
-        epoch: returns the epoch of a user's sessions.
     """
 
     def __init__(
         self,
         user: Callable[[str], User | None],
-        clock: Callable[[], float] = time.monotonic,
+        clock: Callable[[], float] = time.monotonic,  # seconds of a clock that never goes back
         epoch: Callable[[str], int] = _always_first,
     ) -> None:
         # has a user's hash replaced: called with the user and with that as it is to be kept;
         # returns whether that is done
         self.renew: Callable[[User, User], Awaitable[bool]] = _renew_nothing
-        self._user = user
-        self._epoch = epoch
+        self._user = user  # looks a user up
+        self._epoch = epoch  # returns the epoch of a user's sessions
         # log-ins by protocol and result
         self.counts = {(each, result): 0 for each in PROTOCOLS for result in RESULTS}
         self._checker = PasswordChecker()

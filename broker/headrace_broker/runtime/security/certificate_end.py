@@ -21,14 +21,10 @@ def first_end_s(path: str) -> float:
 
 
 class CertificateEnd:
-    """Remembers it for as long as the file does not change.
-
-    Args:
-        path: of a PEM file.
-    """
+    """Remembers it for as long as the file does not change."""
 
     def __init__(self, path: str) -> None:
-        self._path = path
+        self._path = path  # of a PEM file
         self._stamp: tuple[int, int, int] | None = None
         self._end_s: float | None = None
 

@@ -21,10 +21,6 @@ from headrace_raftlog.node_certificate import node_names
 class ClusterTls:
     """Reads what a node shows to others and asks of them, anew when a file changes.
 
-    Args:
-        section: from the configuration; names three files, or four.
-        node: this node's name, which its certificate must bear.
-
     Attributes:
         certificate: for connections from now on.
 
@@ -33,8 +29,8 @@ class ClusterTls:
     """
 
     def __init__(self, section: ClusterTlsSection, node: str) -> None:
-        self._section = section
-        self._node = node
+        self._section = section  # from the configuration; names three files, or four
+        self._node = node  # this node's name, which its certificate must bear
         self._stamp = self._look()
         # called when an authority is no longer believed, another list of revoked certificates
         # counts, or somebody has shown one that was revoked: all must prove themselves anew

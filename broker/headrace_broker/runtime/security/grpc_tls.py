@@ -31,14 +31,12 @@ _Properties = Mapping[str, Iterable[bytes]]
 class GrpcTls:
     """What gRPC servers show and ask for.
 
-    Args:
-        section: from the configuration; its files were found right by `tls.load_context`.
-
     Raises:
         ConfigError: a file does not hold what gRPC takes; names key and rule.
     """
 
     def __init__(self, section: TlsSection) -> None:
+        # from the configuration; its files were found right by `tls.load_context`
         self._section = section
         self._known: dict[bytes, PeerCertificate] = {}
         self._lists: RevocationLists | None = None

@@ -99,14 +99,10 @@ class _Glances:
 
 
 class LoginLimit:
-    """Says who has to wait before a log-in is looked at.
-
-    Args:
-        clock: seconds of a clock that never goes back.
-    """
+    """Says who has to wait before a log-in is looked at."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
-        self._clock = clock
+        self._clock = clock  # seconds of a clock that never goes back
         self._users = _Failures(LOGIN_FAILURES_OF_USER)
         self._addresses = _Failures(LOGIN_FAILURES_OF_ADDRESS)
         self._right: OrderedDict[Hashable, _Glances] = OrderedDict()

@@ -59,14 +59,10 @@ class _Served:
 
 
 class LoginTurns:
-    """Lets LOGINS_CHECKED_MAX log-ins be looked at at once.
-
-    Args:
-        clock: seconds of a clock that never goes back.
-    """
+    """Lets LOGINS_CHECKED_MAX log-ins be looked at at once."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
-        self._clock = clock
+        self._clock = clock  # seconds of a clock that never goes back
         self._free = LOGINS_CHECKED_MAX
         self._waiting: dict[int, _Waiter] = {}
         self._networks = _Served()

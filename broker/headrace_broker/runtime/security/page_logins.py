@@ -72,14 +72,7 @@ class _Kept:
 
 
 class PageLogins:
-    """Opens, finds and ends log-ins.
-
-    Args:
-        node: this node's id.
-        view: the catalog, for what is a user now.
-        inquiries: by which other nodes are asked.
-        clock: seconds of a clock that never goes back.
-    """
+    """Opens, finds and ends log-ins."""
 
     def __init__(
         self,
@@ -89,9 +82,9 @@ class PageLogins:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._node = node
-        self._view = view
-        self._inquiries = inquiries
-        self._clock = clock
+        self._view = view  # the catalog, for what is a user now
+        self._inquiries = inquiries  # by which other nodes are asked
+        self._clock = clock  # seconds of a clock that never goes back
         self._kept: dict[bytes, _Kept] = {}  # the one unused longest first
         self._heard: dict[bytes, _Word] = {}  # the oldest first
         self._over: dict[bytes, None] = {}  # logged out of, wherever they are kept; oldest first

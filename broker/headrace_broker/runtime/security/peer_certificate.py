@@ -68,20 +68,16 @@ class PeerCertificate:
 class RevocationLists:
     """The revocation lists in a file, each by its issuer.
 
-    Args:
-        pem: the file's octets; the file is believed, whoever signed its lists.
-        now: the time of day.
-
     Raises:
         ValueError: there is something else in it, or nothing.
     """
 
     def __init__(
         self,
-        pem: bytes,
+        pem: bytes,  # the file's octets; the file is believed, whoever signed its lists
         now: Callable[[], datetime.datetime] = lambda: datetime.datetime.now(datetime.UTC),
     ) -> None:
-        self._now = now
+        self._now = now  # the time of day
         end = b"-----END X509 CRL-----"
         pieces = [piece + end for piece in pem.split(end)[:-1]]
         lists = [x509.load_pem_x509_crl(piece) for piece in pieces]

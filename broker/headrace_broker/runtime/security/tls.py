@@ -32,9 +32,6 @@ log = logging.getLogger("headrace.security")
 class ServerTls:
     """What listeners show and ask for in handshakes.
 
-    Args:
-        section: from the configuration.
-
     Raises:
         ConfigError: a file cannot be read, or does not hold what it should; names key and rule.
     """

@@ -30,13 +30,7 @@ _LOG: Final = logging.getLogger("headrace.security")
 
 
 class TlsServer:
-    """Accepts sockets and hands them over to protocols after the handshake.
-
-    Args:
-        tls: what to show and ask for, looked at for each client.
-        protocol: makes the protocol for a client, None to refuse it.
-        failed: told of a protocol whose client did not get through the handshake.
-    """
+    """Accepts sockets and hands them over to protocols after the handshake."""
 
     def __init__(
         self,
@@ -44,9 +38,9 @@ class TlsServer:
         protocol: Callable[[], asyncio.BaseProtocol | None],
         failed: Callable[[asyncio.BaseProtocol], None],
     ) -> None:
-        self._tls = tls
-        self._protocol = protocol
-        self._failed = failed
+        self._tls = tls  # what to show and ask for, looked at for each client
+        self._protocol = protocol  # makes the protocol for a client, None to refuse it
+        self._failed = failed  # told of a protocol whose client did not get through the handshake
         self._sockets: list[socket.socket] = []
         # One for each socket, and one for each handshake, the oldest first.
         self._tasks: dict[asyncio.Task[None], None] = {}

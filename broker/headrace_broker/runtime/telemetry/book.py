@@ -39,17 +39,12 @@ class _Page(msgspec.Struct):
 
 
 class GroupBook:
-    """Keeps groups on the disk.
-
-    Args:
-        files: the file system.
-        directory: of the log.
-    """
+    """Keeps groups on the disk."""
 
     def __init__(self, files: Files, directory: str) -> None:
         self.groups: dict[str, GroupEntry] = {}  # by name
         self._files = files
-        self._directory = directory
+        self._directory = directory  # of the log
         self._incarnation = 0
         self._epochs = 0  # the last one that was given, also to groups that are closed
 

@@ -28,20 +28,15 @@ log = logging.getLogger("headrace.node")
 
 
 class TelemetryClient:
-    """Asks other nodes, and answers them.
-
-    Args:
-        send: carries a payload to a node; False when it did not leave.
-        answer: answers a question about this node's logs.
-    """
+    """Asks other nodes, and answers them."""
 
     def __init__(
         self,
         send: Callable[[int, bytes], bool],
         answer: Callable[[Question], Awaitable[Result]],
     ) -> None:
-        self._send = send
-        self._answer = answer
+        self._send = send  # carries a payload to a node; False when it did not leave
+        self._answer = answer  # answers a question about this node's logs
         self._next = 1
         self._waiting: dict[int, asyncio.Future[Answer]] = {}
         self._tasks: set[asyncio.Task[None]] = set()

@@ -19,18 +19,13 @@ class Brought(NamedTuple):
 
 
 class EdgeTaker:
-    """Takes what accounts have not told yet.
-
-    Args:
-        sources: what is looked at.
-        rows_max: most rows of a look, the largest ones.
-    """
+    """Takes what accounts have not told yet."""
 
     def __init__(self, sources: Sources, rows_max: int) -> None:
         self.brought: dict[str, Brought] = {}  # at the last look, by account
         self.left_out = 0  # rows that there was no room for
-        self._sources = sources
-        self._rows_max = rows_max
+        self._sources = sources  # what is looked at
+        self._rows_max = rows_max  # most rows of a look, the largest ones
         sources.ledger.leaving = []
 
     def take(self, moment: Moment) -> list[DebtEdge]:

@@ -49,16 +49,12 @@ class _Open(msgspec.Struct):
 
 
 class Episodes:
-    """Pairs beginnings and ends.
-
-    Args:
-        sources: what is looked at.
-        boot: returns how many times the node was started; with it, episodes are told apart.
-    """
+    """Pairs beginnings and ends."""
 
     def __init__(self, sources: Sources, boot: Callable[[], int]) -> None:
         self.left_out = 0  # beginnings that there was no room for, at the last look
-        self._sources = sources
+        self._sources = sources  # what is looked at
+        # returns how many times the node was started; with it, episodes are told apart
         self._boot = boot
         self._number = 0
         self._open: dict[tuple[str, str], _Open] = {}

@@ -30,14 +30,7 @@ PURGED: Final = "purged"
 
 
 class QueueNotes:
-    """Gathers rows until somebody takes them.
-
-    Args:
-        node: name of this node.
-        records: whether this node is the one that notes what the catalog decides.
-        name_of: returns the name of a node.
-        clock_ms: Unix time.
-    """
+    """Gathers rows until somebody takes them."""
 
     def __init__(
         self,
@@ -47,10 +40,10 @@ class QueueNotes:
         clock_ms: Callable[[], int],
     ) -> None:
         self.left_out = 0  # rows that there was no room for, since they were last taken
-        self._node = node
-        self._records = records
-        self._name_of = name_of
-        self._clock_ms = clock_ms
+        self._node = node  # name of this node
+        self._records = records  # whether this node is the one that notes what the catalog decides
+        self._name_of = name_of  # returns the name of a node
+        self._clock_ms = clock_ms  # Unix time
         self._members: dict[int, tuple[int, ...]] = {}
         self._rows: list[QueueEvent] = []
 

@@ -73,16 +73,11 @@ class Part(NamedTuple):
 
 
 class SampleTaker:
-    """Looks at what moves; what stands still costs nothing but a look.
-
-    Args:
-        sources: what is looked at.
-        rows_max: most rows of a look.
-    """
+    """Looks at what moves; what stands still costs nothing but a look."""
 
     def __init__(self, sources: Sources, rows_max: int) -> None:
-        self._sources = sources
-        self._rows_max = rows_max
+        self._sources = sources  # what is looked at
+        self._rows_max = rows_max  # most rows of a look
         self._counts: dict[int, Moves] = {}
         self._moved: frozenset[int] = frozenset()
         self._traffic = self._traffic_now()

@@ -68,15 +68,7 @@ class Summary(NamedTuple):
 
 
 class ShardLog:
-    """Keeps rows of one schema.
-
-    Args:
-        files: the file system.
-        directory: where its files are, and no others.
-        schema: of the rows that are appended.
-        bounds: how much is kept.
-        clock_ms: Unix time.
-    """
+    """Keeps rows of one schema."""
 
     def __init__(
         self,
@@ -88,10 +80,10 @@ class ShardLog:
     ) -> None:
         self.summary = Summary(0, 0, 0, 0, 0, 0)  # what can be read
         self._files = files
-        self._directory = directory
-        self._schema = schema
-        self._bounds = bounds
-        self._clock_ms = clock_ms
+        self._directory = directory  # where its files are, and no others
+        self._schema = schema  # of the rows that are appended
+        self._bounds = bounds  # how much is kept
+        self._clock_ms = clock_ms  # Unix time
         self._book = GroupBook(files, directory)
         self._segments: list[Segment] = []
         self._incarnation = 0

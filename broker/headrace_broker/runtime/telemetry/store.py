@@ -50,27 +50,18 @@ class Place(NamedTuple):
 
 
 class TelemetryStore:
-    """Keeps logs below a directory; a disk that fails makes them unavailable and nothing else.
-
-    Args:
-        place: where this is.
-        directory: theirs alone.
-        schemas: of the rows of each log, by its name.
-        bounds: of each log.
-        files: the file system.
-        clock_ms: Unix time.
-    """
+    """Keeps logs below a directory; a disk that fails makes them unavailable and nothing else."""
 
     def __init__(
         self,
         place: Place,
-        directory: str,
-        schemas: Mapping[str, Schema],
-        bounds: Mapping[str, Bounds],
+        directory: str,  # theirs alone
+        schemas: Mapping[str, Schema],  # of the rows of each log, by its name
+        bounds: Mapping[str, Bounds],  # of each log
         files: Files | None = None,
-        clock_ms: Callable[[], int] = unix_ms,
+        clock_ms: Callable[[], int] = unix_ms,  # Unix time
     ) -> None:
-        self._place = place
+        self._place = place  # where this is
         system = Files() if files is None else files
         self._logs = {
             name: ShardLog(system, os.path.join(directory, name), schema, bounds[name], clock_ms)

@@ -67,18 +67,12 @@ class Takers(NamedTuple):
 
 
 class Telemetry:
-    """Notes how a node fares, and answers other nodes that ask for it.
-
-    Args:
-        section: of the configuration.
-        sources: parts of the node that keep figures; it is not started yet.
-        around: the node.
-    """
+    """Notes how a node fares, and answers other nodes that ask for it."""
 
     def __init__(self, section: TelemetrySection, sources: Sources, around: Around) -> None:
-        self._sources = sources
+        self._sources = sources  # parts of the node that keep figures; it is not started yet
         self._around = around
-        self._section = section
+        self._section = section  # of the configuration
         self._name = sources.node
         octets = section.bytes_max
         age_ms = section.age_hours_max * 3_600_000

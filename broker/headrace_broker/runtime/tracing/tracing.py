@@ -113,14 +113,7 @@ class _Taken:
 
 
 class SpanTracer(Tracer):
-    """Makes spans of what it is told.
-
-    Args:
-        sink: takes them.
-        reader: says which messages are traced.
-        clock_ns: Unix time.
-        pending_max: spans that may be open; others are left out.
-    """
+    """Makes spans of what it is told."""
 
     def __init__(
         self,
@@ -132,10 +125,10 @@ class SpanTracer(Tracer):
         self.counts = dict.fromkeys(KINDS, 0)  # spans that were made, by kind
         self.dropped = 0  # spans for which there was no room
         self.pending = 0  # spans that are open
-        self._sink = sink
-        self._reader = reader
-        self._clock_ns = clock_ns
-        self._pending_max = pending_max
+        self._sink = sink  # takes them
+        self._reader = reader  # says which messages are traced
+        self._clock_ns = clock_ns  # Unix time
+        self._pending_max = pending_max  # spans that may be open; others are left out
         self._commits: dict[int, deque[_Open]] = {}  # by session, ascending
         self._deliveries: dict[int, dict[int, dict[int, _Open]]] = {}  # session, consumer, number
         self._settles: dict[int, deque[_Open]] = {}  # by session, ascending

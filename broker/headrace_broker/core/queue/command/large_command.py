@@ -21,15 +21,12 @@ class LargeCommand:
 
     Attributes:
         head: the first octets, HEAD_OCTETS or fewer, with the number of the first message.
-
-    Args:
-        pieces: in order, not assembled yet; the first of them holds at least what `head` is for.
-        assembly: all of it, behind room for a stamp, instead of pieces.
     """
 
     def __init__(self, pieces: list[Octets], assembly: Assembly | None = None) -> None:
+        # in order, not assembled yet; the first of them holds at least what `head` is for
         self._pieces = pieces
-        self._assembly = assembly
+        self._assembly = assembly  # all of it, behind room for a stamp, instead of pieces
         self._copied: i64 = 0  # of the first piece that is left
         if assembly is None:
             self.head = bytes(pieces[0][:HEAD_OCTETS])
