@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from aiohttp import web
 
-from headrace_broker.management.http.administration import Administration
 from headrace_broker.management.http.connection import HttpPlaces
 from headrace_broker.management.http.guard import Guard
 from headrace_broker.management.http.headers import protect_prepared
@@ -12,9 +11,10 @@ from headrace_broker.management.http.hosts import Hosts
 from headrace_broker.management.http.listener import HttpListener
 from headrace_broker.management.http.login_service import LoginService
 from headrace_broker.management.http.route import MONITORING, NOBODY
-from headrace_broker.management.http.status_source import StatusSource
 from headrace_broker.management.resources.metrics import MetricEndpoints
 from headrace_broker.model.limits import METRIC_CONNECTIONS_MAX, METRIC_CONNECTIONS_OF_ADDRESS
+from headrace_broker.runtime.administration.administration import NodeAdministration
+from headrace_broker.runtime.administration.status import NodeStatusSource
 from headrace_broker.runtime.calls.gate import CallGate
 
 
@@ -23,8 +23,8 @@ class MetricServer:
 
     def __init__(
         self,
-        source: StatusSource,  # what the node tells of itself
-        node: Administration,
+        source: NodeStatusSource,  # what the node tells of itself
+        node: NodeAdministration,
         anonymous: bool,  # nobody is asked for a log-in
         hosts: Hosts | None = None,
         calls: CallGate | None = None,  # has requests take turns on the loop

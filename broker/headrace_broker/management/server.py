@@ -11,7 +11,6 @@ from typing import Any, Final, Protocol
 from aiohttp import web
 
 from headrace_broker.management.definitions.definitions import DefinitionEndpoints
-from headrace_broker.management.http.administration import Administration
 from headrace_broker.management.http.answer import json_answer
 from headrace_broker.management.http.body import LargeBodies
 from headrace_broker.management.http.connection import HttpPlaces
@@ -22,7 +21,6 @@ from headrace_broker.management.http.listener import HttpListener
 from headrace_broker.management.http.login_service import LoginService
 from headrace_broker.management.http.openapi import document
 from headrace_broker.management.http.route import NOBODY, Route, described, got
-from headrace_broker.management.http.status_source import StatusSource
 from headrace_broker.management.page.server import Page
 from headrace_broker.management.resources.advice import AdviceEndpoints
 from headrace_broker.management.resources.alarms import AlarmEndpoints
@@ -52,6 +50,8 @@ from headrace_broker.management.resources.users import UserEndpoints
 from headrace_broker.management.resources.vhosts import VhostEndpoints
 from headrace_broker.management.view.rate import SAMPLE_INTERVAL_S, RateMeter
 from headrace_broker.model.limits import REQUEST_BODY_BYTES_MAX
+from headrace_broker.runtime.administration.administration import NodeAdministration
+from headrace_broker.runtime.administration.status import NodeStatusSource
 from headrace_broker.runtime.calls.gate import CallGate
 from headrace_broker.runtime.security.tls import ServerTls
 
@@ -73,8 +73,8 @@ class ManagementServer:
 
     def __init__(
         self,
-        source: StatusSource,
-        node: Administration,
+        source: NodeStatusSource,
+        node: NodeAdministration,
         clock: Callable[[], float] = time.monotonic,
         hosts: Hosts | None = None,
         calls: CallGate | None = None,

@@ -18,10 +18,11 @@ from headrace_broker.management.definitions.importing import (
     vhost_steps,
 )
 from headrace_broker.management.http.access import caller, check_enters
-from headrace_broker.management.http.administration import Administration, known_vhost
 from headrace_broker.management.http.answer import bad_request, done, json_answer
 from headrace_broker.management.http.body import LargeBodies
+from headrace_broker.management.http.known import known_vhost
 from headrace_broker.management.http.route import ADMINISTRATOR, Parameter, Route, got, posted
+from headrace_broker.runtime.administration.administration import NodeAdministration
 
 DOWNLOAD: Final = (Parameter("download", "Name of the file that a browser makes of it."),)
 _FILE_NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,100}")
@@ -30,7 +31,7 @@ _FILE_NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,100}")
 class DefinitionEndpoints:
     """Answers requests about definitions."""
 
-    def __init__(self, node: Administration, bodies: LargeBodies) -> None:
+    def __init__(self, node: NodeAdministration, bodies: LargeBodies) -> None:
         self._node = node
         self._bodies = bodies
 

@@ -38,7 +38,6 @@ from headrace_broker.management.definitions.file import (
     VhostDefinition,
     VhostFile,
 )
-from headrace_broker.management.http.administration import Administration
 from headrace_broker.management.http.answer import ApiError, bad_request, check
 from headrace_broker.management.resources.parameters import global_command, parameter_command
 from headrace_broker.management.resources.users import given_hash
@@ -52,6 +51,7 @@ from headrace_broker.model.definition import (
     Vhost,
 )
 from headrace_broker.model.limits import IMPORTS_AT_ONCE, LISTING_TURN_ROWS
+from headrace_broker.runtime.administration.administration import NodeAdministration
 from headrace_broker.runtime.routing.unknown_arguments import UNKNOWN_ARGUMENTS
 from headrace_broker.runtime.security.password import new_user
 
@@ -248,7 +248,7 @@ def _of_a_kind(view: CatalogView, step: Step) -> DeclareQueue:
     return msgspec.structs.replace(command, kind=kind, replicas=replicas)
 
 
-async def apply_steps(node: Administration, steps: list[Step]) -> None:
+async def apply_steps(node: NodeAdministration, steps: list[Step]) -> None:
     """Have steps done, one stage after the other, many of a stage at once.
 
     Raises:

@@ -13,7 +13,7 @@ from headrace_broker.management.http.access import PAGE_TOKEN, TAGS, Caller
 from headrace_broker.management.http.answer import ApiError, forbidden
 from headrace_broker.management.http.origin import check_origin, is_of_page
 from headrace_broker.management.http.request_id import REQUEST_ID
-from headrace_broker.management.http.status_source import StatusSource
+from headrace_broker.runtime.administration.status import NodeStatusSource
 from headrace_broker.runtime.security.audit import ACTOR, Actor
 from headrace_broker.runtime.security.authenticator import Verdict
 from headrace_broker.runtime.security.basic_credentials import parse_basic
@@ -25,7 +25,7 @@ PROTOCOL: Final = "http"
 class LoginService:
     """Lets requests in."""
 
-    def __init__(self, source: StatusSource, view: CatalogView) -> None:
+    def __init__(self, source: NodeStatusSource, view: CatalogView) -> None:
         # what certificates are read by, None without a listener for TLS
         self.tls: ServerTls | None = None
         # who is logged in at the web page that makes a request, None for nobody

@@ -18,17 +18,17 @@ from aiohttp import web
 from headrace_broker.catalog.access import refused
 from headrace_broker.catalog.permission_watch import ANYWHERE, PermissionWatch
 from headrace_broker.management.http.access import PAGE_TOKEN, Caller
-from headrace_broker.management.http.administration import Administration
 from headrace_broker.management.http.answer import ApiError, done, forbidden, json_answer
 from headrace_broker.management.http.body import decode
 from headrace_broker.management.http.login_service import check_verdict, name_actor
 from headrace_broker.management.http.origin import CHANGE_HEADER, PAGE_PREFIX, SAFE, check_origin
 from headrace_broker.management.http.route import NOBODY, Route
-from headrace_broker.management.http.status_source import StatusSource
 from headrace_broker.model import build_info
 from headrace_broker.model.definition import User
 from headrace_broker.model.limits import PAGE_LOGIN_BYTES_MAX
 from headrace_broker.model.reply_code import AmqpError
+from headrace_broker.runtime.administration.administration import NodeAdministration
+from headrace_broker.runtime.administration.status import NodeStatusSource
 from headrace_broker.runtime.security.page_logins import LoginsBusyError
 
 
@@ -47,7 +47,7 @@ def change_token(token: str) -> str:
 class PageLogin:
     """Answers log-ins and log-outs, and says whose a request is."""
 
-    def __init__(self, node: Administration, status: StatusSource) -> None:
+    def __init__(self, node: NodeAdministration, status: NodeStatusSource) -> None:
         self._node = node  # keeps log-ins
         self._status = status  # checks passwords
 

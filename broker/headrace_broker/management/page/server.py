@@ -5,15 +5,15 @@ from __future__ import annotations
 from aiohttp import web
 
 from headrace_broker.management.http.access import Caller
-from headrace_broker.management.http.administration import Administration
 from headrace_broker.management.http.route import Route
-from headrace_broker.management.http.status_source import StatusSource
 from headrace_broker.management.page.events import PageEvents
 from headrace_broker.management.page.feed import Feed
 from headrace_broker.management.page.files import PageFiles
 from headrace_broker.management.page.login import PageLogin
 from headrace_broker.management.page.pace import Pace
 from headrace_broker.management.page.view_query import ViewQuery
+from headrace_broker.runtime.administration.administration import NodeAdministration
+from headrace_broker.runtime.administration.status import NodeStatusSource
 
 
 class Page:
@@ -24,7 +24,7 @@ class Page:
         status: of this node.
     """
 
-    def __init__(self, node: Administration, status: StatusSource) -> None:
+    def __init__(self, node: NodeAdministration, status: NodeStatusSource) -> None:
         self._login = PageLogin(node, status)
         pace = Pace()
         self._feed = Feed(lambda: ViewQuery(node, status, pace))

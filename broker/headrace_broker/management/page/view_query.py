@@ -10,8 +10,6 @@ from typing import Any, Final, TypeVar
 from headrace_broker.catalog.view import CatalogView
 from headrace_broker.catalog.viewer import viewer_of
 from headrace_broker.management.http.access import Caller
-from headrace_broker.management.http.administration import Administration
-from headrace_broker.management.http.status_source import StatusSource
 from headrace_broker.management.page import rows
 from headrace_broker.management.page.feed import View
 from headrace_broker.management.page.pace import Pace
@@ -19,6 +17,8 @@ from headrace_broker.model.flow_status import NodeFlow
 from headrace_broker.model.limits import PAGE_TABLE_ROWS_MAX
 from headrace_broker.model.reply_code import AmqpError
 from headrace_broker.model.stats import NodeStats
+from headrace_broker.runtime.administration.administration import NodeAdministration
+from headrace_broker.runtime.administration.status import NodeStatusSource
 from headrace_broker.runtime.clients.client_list import ClientListing
 from headrace_broker.runtime.explain.flow_facts import CONNECTION, NODE, QUEUE
 from headrace_broker.runtime.explain.flow_report import (
@@ -48,8 +48,8 @@ class ViewQuery:
 
     def __init__(
         self,
-        node: Administration,
-        status: StatusSource,
+        node: NodeAdministration,
+        status: NodeStatusSource,
         pace: Pace,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:

@@ -10,9 +10,9 @@ from aiohttp import web
 from headrace_broker.catalog.access import check_manages
 from headrace_broker.catalog.advice import Advice
 from headrace_broker.management.http.access import caller, check_sees
-from headrace_broker.management.http.administration import Administration
 from headrace_broker.management.http.answer import bad_request, json_answer
 from headrace_broker.management.http.route import Parameter, Route, got
+from headrace_broker.runtime.administration.administration import NodeAdministration
 
 WHICH = (
     Parameter("vhost", "Only on queues in this one."),
@@ -24,7 +24,7 @@ WHICH = (
 class AdviceEndpoints:
     """Tells advice; it is given over gRPC."""
 
-    def __init__(self, node: Administration) -> None:
+    def __init__(self, node: NodeAdministration) -> None:
         self._node = node
 
     def routes(self) -> list[Route]:

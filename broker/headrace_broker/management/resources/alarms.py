@@ -9,15 +9,15 @@ from aiohttp import web
 from headrace_broker.management.http.access import caller
 from headrace_broker.management.http.answer import json_answer
 from headrace_broker.management.http.route import Route, got
-from headrace_broker.management.http.status_source import StatusSource
 from headrace_broker.management.resources.health import State
+from headrace_broker.runtime.administration.status import NodeStatusSource
 from headrace_broker.runtime.alarm.alarms import AlarmStatus
 
 
 class AlarmEndpoints:
     """Answers whether an alarm is on: 200 when none is, otherwise 503 and which."""
 
-    def __init__(self, source: StatusSource) -> None:
+    def __init__(self, source: NodeStatusSource) -> None:
         self._source = source
 
     def routes(self) -> list[Route]:

@@ -9,10 +9,11 @@ from aiohttp import web
 
 from headrace_broker.catalog.permission import READ
 from headrace_broker.management.http.access import caller, check_allowed, check_enters, check_sees
-from headrace_broker.management.http.administration import Administration, known_queue, known_vhost
 from headrace_broker.management.http.answer import done, json_answer
+from headrace_broker.management.http.known import known_queue, known_vhost
 from headrace_broker.management.http.route import Route, deleted, got
 from headrace_broker.model.archive import ArchiveGroupStatus, ArchiveStatus
+from headrace_broker.runtime.administration.administration import NodeAdministration
 
 _MODES: Final = ("none", "headers", "full")
 
@@ -51,7 +52,7 @@ class ArchiveView(msgspec.Struct):
 class ArchiveEndpoints:
     """Answers requests about archives."""
 
-    def __init__(self, node: Administration) -> None:
+    def __init__(self, node: NodeAdministration) -> None:
         self._node = node
 
     def routes(self) -> list[Route]:

@@ -23,19 +23,19 @@ from headrace_broker.management.http.access import (
     check_not_exclusive,
     check_sees,
 )
-from headrace_broker.management.http.administration import (
-    Administration,
+from headrace_broker.management.http.answer import bad_request, done, json_answer, not_found
+from headrace_broker.management.http.body import decode
+from headrace_broker.management.http.known import (
     exchange_name,
     known_exchange,
     known_queue,
     known_vhost,
 )
-from headrace_broker.management.http.answer import bad_request, done, json_answer, not_found
-from headrace_broker.management.http.body import decode
 from headrace_broker.management.http.listing import listing
 from headrace_broker.management.http.route import Route, deleted, got, listed, posted
 from headrace_broker.model.binding_key import table_key
 from headrace_broker.model.definition import Binding
+from headrace_broker.runtime.administration.administration import NodeAdministration
 
 HASH_DIGITS: Final = 22  # of a binding's arguments in its key
 _KINDS: Final = {"q": DESTINATION_QUEUE, "e": DESTINATION_EXCHANGE}
@@ -63,7 +63,7 @@ class BindingView(TypedDict):
 class BindingEndpoints:
     """Answers requests about bindings."""
 
-    def __init__(self, node: Administration) -> None:
+    def __init__(self, node: NodeAdministration) -> None:
         self._node = node
 
     def routes(self) -> list[Route]:

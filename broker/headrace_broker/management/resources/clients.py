@@ -14,7 +14,6 @@ from aiohttp import web
 from headrace_broker.catalog.view import CatalogView
 from headrace_broker.catalog.viewer import Viewer, shown_activity, shown_vhost, viewer_of
 from headrace_broker.management.http.access import Caller, caller, check_sees
-from headrace_broker.management.http.administration import Administration, known_vhost
 from headrace_broker.management.http.answer import (
     PARTIAL_HEADER,
     done,
@@ -23,6 +22,7 @@ from headrace_broker.management.http.answer import (
     not_found,
     unavailable,
 )
+from headrace_broker.management.http.known import known_vhost
 from headrace_broker.management.http.listing import COLUMNS, chosen, columns, listing
 from headrace_broker.management.http.route import Parameter, Route, deleted, got, listed
 from headrace_broker.management.resources.leases import render_group
@@ -32,6 +32,7 @@ from headrace_broker.management.view.view import ChannelView, ConnectionView, Co
 from headrace_broker.model.limits import LISTING_ROWS_MAX, LISTING_TURN_ROWS
 from headrace_broker.model.stats import CLIENT_FIGURES, OCTET_FIGURES
 from headrace_broker.model.status import ChannelStatus, ConsumerStatus
+from headrace_broker.runtime.administration.administration import NodeAdministration
 from headrace_broker.runtime.clients.client_list import ClientListing, ClientRow
 
 Row = dict[str, Any]
@@ -42,7 +43,7 @@ REASON: Final = Parameter("X-Reason", "For the client and the log.", place="head
 class ClientEndpoints:
     """Answers requests about client connections and what is on them."""
 
-    def __init__(self, node: Administration) -> None:
+    def __init__(self, node: NodeAdministration) -> None:
         self._node = node
 
     def routes(self) -> list[Route]:

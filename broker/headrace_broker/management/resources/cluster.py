@@ -9,9 +9,9 @@ import msgspec
 from aiohttp import web
 
 from headrace_broker.catalog.movement import shrink
-from headrace_broker.management.http.administration import Administration, known_node
 from headrace_broker.management.http.answer import bad_request, json_answer
 from headrace_broker.management.http.body import decode
+from headrace_broker.management.http.known import known_node
 from headrace_broker.management.http.listing import listing
 from headrace_broker.management.http.route import (
     ADMINISTRATOR,
@@ -26,6 +26,7 @@ from headrace_broker.management.http.route import (
 from headrace_broker.management.resources.members import spares
 from headrace_broker.model.definition import Node
 from headrace_broker.model.status import NodeLoad
+from headrace_broker.runtime.administration.administration import NodeAdministration
 
 FORGET_SECONDS: Final = 20.0  # for replicas to leave a node; then the answer says how many are left
 LOOK_SECONDS: Final = 0.2  # between looks whether they have
@@ -98,7 +99,7 @@ class ForgetView(msgspec.Struct):
 class ClusterEndpoints:
     """Answers requests about the nodes of the cluster."""
 
-    def __init__(self, node: Administration) -> None:
+    def __init__(self, node: NodeAdministration) -> None:
         self._node = node
 
     def routes(self) -> list[Route]:

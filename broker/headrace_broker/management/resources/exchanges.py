@@ -20,13 +20,9 @@ from headrace_broker.management.http.access import (
     check_enters,
     check_sees,
 )
-from headrace_broker.management.http.administration import (
-    Administration,
-    known_exchange,
-    known_vhost,
-)
 from headrace_broker.management.http.answer import done, json_answer
 from headrace_broker.management.http.body import decode
+from headrace_broker.management.http.known import known_exchange, known_vhost
 from headrace_broker.management.http.listing import COLUMNS, chosen, columns, listing
 from headrace_broker.management.http.query import IF_UNUSED, flag
 from headrace_broker.management.http.route import Route, deleted, got, listed, put
@@ -43,6 +39,7 @@ from headrace_broker.management.view.view import ExchangeView
 from headrace_broker.model.definition import Exchange
 from headrace_broker.model.limits import PAGE_ROWS_MAX
 from headrace_broker.model.stats import EXCHANGE_FIGURES, ExchangeStats
+from headrace_broker.runtime.administration.administration import NodeAdministration
 
 
 class ExchangeBody(msgspec.Struct):
@@ -58,7 +55,7 @@ class ExchangeBody(msgspec.Struct):
 class ExchangeEndpoints:
     """Answers requests about exchanges."""
 
-    def __init__(self, node: Administration) -> None:
+    def __init__(self, node: NodeAdministration) -> None:
         self._node = node
 
     def routes(self) -> list[Route]:

@@ -9,7 +9,6 @@ from aiohttp import web
 
 from headrace_broker.catalog.viewer import Viewer, viewer_of
 from headrace_broker.management.http.access import caller, check_sees
-from headrace_broker.management.http.administration import Administration, known_queue
 from headrace_broker.management.http.answer import (
     PARTIAL_HEADER,
     ApiError,
@@ -17,6 +16,7 @@ from headrace_broker.management.http.answer import (
     json_answer,
     not_found,
 )
+from headrace_broker.management.http.known import known_queue
 from headrace_broker.management.http.route import Parameter, Route, got
 from headrace_broker.management.view.flow_rendering import (
     render_connection,
@@ -24,6 +24,7 @@ from headrace_broker.management.view.flow_rendering import (
     render_queue,
 )
 from headrace_broker.model.limits import FLOW_ROWS_MAX
+from headrace_broker.runtime.administration.administration import NodeAdministration
 from headrace_broker.runtime.explain.flow_report import (
     AmbiguousNameError,
     Listing,
@@ -47,7 +48,7 @@ WHOM: Final = (
 class FlowEndpoints:
     """Answers questions about flow control."""
 
-    def __init__(self, node: Administration) -> None:
+    def __init__(self, node: NodeAdministration) -> None:
         self._node = node
 
     def routes(self) -> list[Route]:

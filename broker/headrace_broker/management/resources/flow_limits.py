@@ -10,7 +10,6 @@ from typing_extensions import TypedDict
 
 from headrace_broker.catalog.command import SetParameter
 from headrace_broker.management.http.access import administrator, monitor
-from headrace_broker.management.http.administration import Administration
 from headrace_broker.management.http.answer import bad_request, check, done, json_answer, not_found
 from headrace_broker.management.http.body import decode
 from headrace_broker.management.http.listing import listing
@@ -23,13 +22,14 @@ from headrace_broker.management.http.route import (
     listed,
     put,
 )
-from headrace_broker.management.http.status_source import StatusSource
 from headrace_broker.model.flow_parameter import (
     PARAMETERS,
     parameter_problem,
     shown_value,
     stored_value,
 )
+from headrace_broker.runtime.administration.administration import NodeAdministration
+from headrace_broker.runtime.administration.status import NodeStatusSource
 from headrace_broker.runtime.intake.flow_settings import CLUSTER, Setting
 
 ALTERNATIVE: Final = {name.replace("-", "_"): name for name in PARAMETERS}
@@ -57,7 +57,7 @@ class LimitView(TypedDict):
 class FlowLimitEndpoints:
     """Answers requests about limits of flow control."""
 
-    def __init__(self, node: Administration, source: StatusSource) -> None:
+    def __init__(self, node: NodeAdministration, source: NodeStatusSource) -> None:
         self._node = node
         self._source = source
 

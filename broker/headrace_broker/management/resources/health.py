@@ -11,14 +11,15 @@ from typing_extensions import TypedDict
 
 from headrace_broker.catalog.pattern import matches, pattern_problem
 from headrace_broker.management.http.access import caller
-from headrace_broker.management.http.administration import Administration, known_vhost
 from headrace_broker.management.http.answer import bad_request, json_answer
+from headrace_broker.management.http.known import known_vhost
 from headrace_broker.management.http.listing import searched
 from headrace_broker.management.http.query import checked_number
 from headrace_broker.management.http.route import Route, got
-from headrace_broker.management.http.status_source import StatusSource
 from headrace_broker.management.view.figures import NO_AGES
 from headrace_broker.model.stats import Listener, NodeStats
+from headrace_broker.runtime.administration.administration import NodeAdministration
+from headrace_broker.runtime.administration.status import NodeStatusSource
 
 DAY_S: Final = 86_400
 UNITS: Final = {"days": 1, "weeks": 7, "months": 28, "years": 365}  # in days, as RabbitMQ has it
@@ -86,7 +87,7 @@ class FailedCheck(_State, total=False):
 class HealthEndpoints:
     """Answers health checks of this node."""
 
-    def __init__(self, node: Administration, source: StatusSource) -> None:
+    def __init__(self, node: NodeAdministration, source: NodeStatusSource) -> None:
         self._node = node
         self._source = source
 

@@ -9,17 +9,18 @@ from aiohttp import web
 
 from headrace_broker.catalog.permission import READ
 from headrace_broker.management.http.access import caller, check_allowed, check_enters, check_sees
-from headrace_broker.management.http.administration import Administration, known_queue, known_vhost
 from headrace_broker.management.http.answer import done
+from headrace_broker.management.http.known import known_queue, known_vhost
 from headrace_broker.management.http.listing import listing
 from headrace_broker.management.http.route import Route, deleted, listed
 from headrace_broker.model.status import LeaseGroupStatus
+from headrace_broker.runtime.administration.administration import NodeAdministration
 
 
 class LeaseEndpoints:
     """Answers requests about groups."""
 
-    def __init__(self, node: Administration) -> None:
+    def __init__(self, node: NodeAdministration) -> None:
         self._node = node
 
     def routes(self) -> list[Route]:

@@ -13,7 +13,7 @@ from headrace_broker.management.http.access import administrator, monitor
 from headrace_broker.management.http.answer import done, json_answer
 from headrace_broker.management.http.body import decode
 from headrace_broker.management.http.route import ADMINISTRATOR, MONITORING, Route, got, put
-from headrace_broker.management.http.status_source import StatusSource
+from headrace_broker.runtime.administration.status import NodeStatusSource
 from headrace_broker.runtime.security import audit
 
 Level = Literal["debug", "info", "warning", "error", "critical"]
@@ -62,7 +62,7 @@ class LogLevelView(TypedDict):
 class LogLevelEndpoints:
     """Answers requests about the level of this node's log. The audit log is written at any."""
 
-    def __init__(self, source: StatusSource) -> None:
+    def __init__(self, source: NodeStatusSource) -> None:
         self._source = source
 
     def routes(self) -> list[Route]:

@@ -17,14 +17,9 @@ from headrace_broker.catalog.movement import (
 )
 from headrace_broker.catalog.pattern import matches, pattern_problem
 from headrace_broker.management.http.access import caller, check_sees
-from headrace_broker.management.http.administration import (
-    Administration,
-    known_node,
-    known_queue,
-    known_vhost,
-)
 from headrace_broker.management.http.answer import ApiError, bad_request, done, json_answer
 from headrace_broker.management.http.body import decode
+from headrace_broker.management.http.known import known_node, known_queue, known_vhost
 from headrace_broker.management.http.listing import listing
 from headrace_broker.management.http.query import flag
 from headrace_broker.management.http.route import (
@@ -39,6 +34,7 @@ from headrace_broker.management.http.route import (
 )
 from headrace_broker.model.definition import Node, Queue
 from headrace_broker.model.status import MemberStatus
+from headrace_broker.runtime.administration.administration import NodeAdministration
 from headrace_broker.runtime.cluster.operations import RebalanceStatus
 
 QUORUM: Final = "/api/queues/quorum"
@@ -145,7 +141,7 @@ class StepView(msgspec.Struct):
 class MemberEndpoints:
     """Answers requests about replicas and leaders."""
 
-    def __init__(self, node: Administration) -> None:
+    def __init__(self, node: NodeAdministration) -> None:
         self._node = node
 
     def routes(self) -> list[Route]:
@@ -355,7 +351,7 @@ class MemberEndpoints:
         return done()
 
 
-def spares(node: Administration, leaving: Node) -> dict[int, int]:
+def spares(node: NodeAdministration, leaving: Node) -> dict[int, int]:
     """Return how many replicas the nodes have that may take those of another one over."""
     view: Any = node.view
     return {

@@ -15,15 +15,14 @@ from headrace_broker.management.http.access import (
     check_not_exclusive,
     check_topic,
 )
-from headrace_broker.management.http.administration import (
-    Administration,
+from headrace_broker.management.http.answer import bad_request, done, json_answer, not_found
+from headrace_broker.management.http.body import decode
+from headrace_broker.management.http.known import (
     exchange_name,
     known_exchange,
     known_queue,
     known_vhost,
 )
-from headrace_broker.management.http.answer import bad_request, done, json_answer, not_found
-from headrace_broker.management.http.body import decode
 from headrace_broker.management.http.query import checked_number, number
 from headrace_broker.management.http.route import Parameter, Route, deleted, got, posted
 from headrace_broker.management.view.message_rendering import (
@@ -43,6 +42,7 @@ from headrace_broker.model.limits import (
     MOVED_MESSAGES_MAX,
     NAME_OCTETS_MAX,
 )
+from headrace_broker.runtime.administration.administration import NodeAdministration
 from headrace_broker.runtime.contract.port import ACCEPT, MODIFY_FAILED, REJECT, RELEASE
 
 MESSAGE_ID_MAX: Final = (1 << 62) - 1
@@ -91,7 +91,7 @@ PAGE: Final = (
 class MessageEndpoints:
     """Answers requests about messages."""
 
-    def __init__(self, node: Administration) -> None:
+    def __init__(self, node: NodeAdministration) -> None:
         self._node = node
 
     def routes(self) -> list[Route]:

@@ -14,19 +14,19 @@ from typing import Final
 from aiohttp import web
 from prometheus_client import CONTENT_TYPE_LATEST
 
-from headrace_broker.management.http.administration import MetricsPort
 from headrace_broker.management.http.answer import bad_request, not_found
 from headrace_broker.management.http.route import MONITORING, Parameter, Route, got
-from headrace_broker.management.http.status_source import StatusSource
 from headrace_broker.management.view.exposition import (
     ProcessMetrics,
     families_of,
     pieces_of,
     text_of,
 )
+from headrace_broker.runtime.administration.status import NodeStatusSource
 from headrace_broker.runtime.metrics.catalogue import METRICS
 from headrace_broker.runtime.metrics.metric import Sample
 from headrace_broker.runtime.metrics.objects import FAMILIES
+from headrace_broker.runtime.metrics.source import NodeMetrics
 
 TEXT: Final = "text/plain"
 PATHS: Final = ("/metrics", "/metrics/per-object", "/metrics/detailed")
@@ -38,7 +38,9 @@ _VHOST: Final = Parameter("vhost", "Only objects of this vhost, may be repeated.
 class MetricEndpoints:
     """Answers scrapes."""
 
-    def __init__(self, metrics: MetricsPort, status: StatusSource, role: str = MONITORING) -> None:
+    def __init__(
+        self, metrics: NodeMetrics, status: NodeStatusSource, role: str = MONITORING
+    ) -> None:
         self._metrics = metrics
         self._status = status
         self._role = role  # who may scrape; `route.NOBODY` for everybody

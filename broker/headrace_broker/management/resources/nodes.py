@@ -7,7 +7,6 @@ from typing import Any
 
 from aiohttp import web
 
-from headrace_broker.management.http.administration import Administration
 from headrace_broker.management.http.answer import (
     PARTIAL_HEADER,
     json_answer,
@@ -16,12 +15,13 @@ from headrace_broker.management.http.answer import (
 )
 from headrace_broker.management.http.listing import COLUMNS, chosen, columns, listing
 from headrace_broker.management.http.route import MONITORING, Route, got, listed
-from headrace_broker.management.http.status_source import StatusSource
 from headrace_broker.management.view.figures import NO_AGES
 from headrace_broker.management.view.node_rendering import render_node
 from headrace_broker.management.view.view import AttemptsView, NodeMemoryView, NodeView
 from headrace_broker.model.stats import NodeStats
 from headrace_broker.model.status import NodeStatus
+from headrace_broker.runtime.administration.administration import NodeAdministration
+from headrace_broker.runtime.administration.status import NodeStatusSource
 
 Body = dict[str, Any]
 
@@ -29,7 +29,7 @@ Body = dict[str, Any]
 class NodeEndpoints:
     """Answers requests about nodes, as they tell of themselves."""
 
-    def __init__(self, node: Administration, source: StatusSource) -> None:
+    def __init__(self, node: NodeAdministration, source: NodeStatusSource) -> None:
         self._node = node
         self._source = source
 

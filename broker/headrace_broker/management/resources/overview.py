@@ -7,11 +7,9 @@ from typing import Any, Final
 from aiohttp import web
 
 from headrace_broker.management.http.access import caller
-from headrace_broker.management.http.administration import Administration
 from headrace_broker.management.http.answer import PARTIAL_HEADER, json_answer
 from headrace_broker.management.http.listing import COLUMNS, chosen, columns, listing
 from headrace_broker.management.http.route import Route, got, listed
-from headrace_broker.management.http.status_source import StatusSource
 from headrace_broker.management.view.feature_flag import FEATURE_FLAGS, FeatureFlagView
 from headrace_broker.management.view.figures import (
     AGES,
@@ -36,6 +34,8 @@ from headrace_broker.model.stats import (
     Samples,
     VhostStats,
 )
+from headrace_broker.runtime.administration.administration import NodeAdministration
+from headrace_broker.runtime.administration.status import NodeStatusSource
 
 CHURN: Final = NODE_FIGURES[7:14]
 MESSAGES: Final = ("publish", "confirm", "deliver_get", "redeliver", "ack")
@@ -47,7 +47,9 @@ Body = dict[str, Any]
 class OverviewEndpoints:
     """Answers requests about the cluster."""
 
-    def __init__(self, node: Administration, source: StatusSource, meter: RateMeter) -> None:
+    def __init__(
+        self, node: NodeAdministration, source: NodeStatusSource, meter: RateMeter
+    ) -> None:
         self._node = node  # asks the other nodes
         self._source = source  # what this node tells of itself
         self._meter = meter  # rates of this node

@@ -17,9 +17,9 @@ from headrace_broker.catalog.command import (
 )
 from headrace_broker.catalog.view import CatalogView
 from headrace_broker.management.http.access import caller, check_enters
-from headrace_broker.management.http.administration import Administration, known_vhost
 from headrace_broker.management.http.answer import bad_request, check, done, json_answer, not_found
 from headrace_broker.management.http.body import converted, decode
+from headrace_broker.management.http.known import known_vhost
 from headrace_broker.management.http.listing import listing
 from headrace_broker.management.http.route import (
     ADMINISTRATOR,
@@ -33,6 +33,7 @@ from headrace_broker.management.http.route import (
 from headrace_broker.management.resources.policies import PolicyBody, render_policy
 from headrace_broker.model.definition import Policy
 from headrace_broker.model.flow_parameter import PARAMETERS, shown_value, stored_value
+from headrace_broker.runtime.administration.administration import NodeAdministration
 
 VHOST_LIMITS: Final = "vhost-limits"
 LIMITS: Final = "limits"  # the only name of that component
@@ -129,7 +130,7 @@ def _no_component(component: str) -> Exception:
 class ParameterEndpoints:
     """Answers requests about parameters."""
 
-    def __init__(self, node: Administration) -> None:
+    def __init__(self, node: NodeAdministration) -> None:
         self._node = node
 
     def routes(self) -> list[Route]:

@@ -11,12 +11,13 @@ from typing_extensions import TypedDict
 from headrace_broker.catalog.command import DeletePermission, PutPermission
 from headrace_broker.catalog.proposal import permission_defect
 from headrace_broker.management.http.access import administrator
-from headrace_broker.management.http.administration import Administration, known_user, known_vhost
 from headrace_broker.management.http.answer import check, done, json_answer, not_found
 from headrace_broker.management.http.body import decode
+from headrace_broker.management.http.known import known_user, known_vhost
 from headrace_broker.management.http.listing import listing
 from headrace_broker.management.http.route import ADMINISTRATOR, Route, deleted, got, listed, put
 from headrace_broker.model.definition import Permission
+from headrace_broker.runtime.administration.administration import NodeAdministration
 
 
 class PermissionBody(msgspec.Struct):
@@ -41,7 +42,7 @@ class PermissionView(TypedDict):
 class PermissionEndpoints:
     """Answers requests about what users may."""
 
-    def __init__(self, node: Administration) -> None:
+    def __init__(self, node: NodeAdministration) -> None:
         self._node = node
 
     def routes(self) -> list[Route]:

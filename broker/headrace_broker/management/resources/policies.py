@@ -19,9 +19,9 @@ from headrace_broker.management.http.access import (
     check_sees,
     policymaker,
 )
-from headrace_broker.management.http.administration import Administration, known_vhost
 from headrace_broker.management.http.answer import check, done, json_answer, not_found
 from headrace_broker.management.http.body import decode
+from headrace_broker.management.http.known import known_vhost
 from headrace_broker.management.http.listing import listing
 from headrace_broker.management.http.route import (
     ADMINISTRATOR,
@@ -33,6 +33,7 @@ from headrace_broker.management.http.route import (
     put,
 )
 from headrace_broker.model.definition import APPLY_ALL, Policy
+from headrace_broker.runtime.administration.administration import NodeAdministration
 
 
 class PolicyBody(msgspec.Struct, rename={"apply_to": "apply-to"}):
@@ -61,7 +62,7 @@ PolicyView = TypedDict(
 class PolicyEndpoints:
     """Answers requests about policies of one kind."""
 
-    def __init__(self, node: Administration, operator: bool) -> None:
+    def __init__(self, node: NodeAdministration, operator: bool) -> None:
         self._node = node
         self._operator = operator  # of operator policies
 

@@ -22,14 +22,9 @@ from headrace_broker.management.http.access import (
     check_enters,
     check_topic,
 )
-from headrace_broker.management.http.administration import (
-    Administration,
-    exchange_name,
-    known_exchange,
-    known_vhost,
-)
 from headrace_broker.management.http.answer import bad_request, json_answer, unavailable
 from headrace_broker.management.http.body import LargeBodies, decoded
+from headrace_broker.management.http.known import exchange_name, known_exchange, known_vhost
 from headrace_broker.management.http.route import Route, got, posted
 from headrace_broker.management.resources.health import State
 from headrace_broker.management.resources.messages import short_string
@@ -41,6 +36,7 @@ from headrace_broker.model.limits import (
     TTL_MS_MAX,
 )
 from headrace_broker.model.reply_code import AmqpError
+from headrace_broker.runtime.administration.administration import NodeAdministration
 from headrace_broker.runtime.contract.port import ACCEPT
 
 ALIVENESS_QUEUE: Final = "aliveness-test"  # RabbitMQ's name for it; it stays
@@ -96,7 +92,7 @@ class RoutedView(TypedDict):
 class PublishEndpoints:
     """Answers requests to publish."""
 
-    def __init__(self, node: Administration, bodies: LargeBodies) -> None:
+    def __init__(self, node: NodeAdministration, bodies: LargeBodies) -> None:
         self._node = node
         self._bodies = bodies
 

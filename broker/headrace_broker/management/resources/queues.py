@@ -20,13 +20,12 @@ from headrace_broker.management.http.access import (
     check_not_exclusive,
     check_sees,
 )
-from headrace_broker.management.http.administration import Administration, known_queue, known_vhost
 from headrace_broker.management.http.answer import done, json_answer, not_found
 from headrace_broker.management.http.body import decode
+from headrace_broker.management.http.known import known_queue, known_vhost
 from headrace_broker.management.http.listing import COLUMNS, chosen, columns, listing
 from headrace_broker.management.http.query import IF_EMPTY, IF_UNUSED, flag
 from headrace_broker.management.http.route import Route, deleted, got, listed, posted, put
-from headrace_broker.management.http.status_source import StatusSource
 from headrace_broker.management.view.figures import (
     AGES,
     LENGTHS,
@@ -42,6 +41,8 @@ from headrace_broker.model.limits import LISTING_TURN_ROWS, PAGE_ROWS_MAX
 from headrace_broker.model.reply_code import AmqpError
 from headrace_broker.model.stats import QueueStats
 from headrace_broker.model.status import QueueStatus
+from headrace_broker.runtime.administration.administration import NodeAdministration
+from headrace_broker.runtime.administration.status import NodeStatusSource
 
 COUNTS_SECONDS_MAX: Final = 2.0  # for what other nodes say in a listing; the rest is without counts
 FLOWS_SECONDS_MAX: Final = 1.0  # likewise for what moves in queues; the rest is listed as calm
@@ -68,7 +69,7 @@ class QueueBody(msgspec.Struct):
 class QueueEndpoints:
     """Answers requests about queues."""
 
-    def __init__(self, node: Administration, status: StatusSource) -> None:
+    def __init__(self, node: NodeAdministration, status: NodeStatusSource) -> None:
         self._node = node
         self._status = status
 

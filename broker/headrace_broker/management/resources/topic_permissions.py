@@ -7,9 +7,9 @@ from aiohttp import web
 
 from headrace_broker.catalog.command import DeleteTopicPermissions, PutTopicPermission
 from headrace_broker.management.http.access import administrator
-from headrace_broker.management.http.administration import Administration, known_user, known_vhost
 from headrace_broker.management.http.answer import check, done, json_answer, not_found
 from headrace_broker.management.http.body import decode
+from headrace_broker.management.http.known import known_user, known_vhost
 from headrace_broker.management.http.listing import listing
 from headrace_broker.management.http.route import (
     ADMINISTRATOR,
@@ -21,6 +21,7 @@ from headrace_broker.management.http.route import (
     put,
 )
 from headrace_broker.model.definition import TopicPermission
+from headrace_broker.runtime.administration.administration import NodeAdministration
 
 
 class TopicPermissionBody(msgspec.Struct):
@@ -34,7 +35,7 @@ class TopicPermissionBody(msgspec.Struct):
 class TopicPermissionEndpoints:
     """Answers requests about routing keys that users may use at topic exchanges."""
 
-    def __init__(self, node: Administration) -> None:
+    def __init__(self, node: NodeAdministration) -> None:
         self._node = node
 
     def routes(self) -> list[Route]:

@@ -9,12 +9,13 @@ from aiohttp import web
 from headrace_broker.catalog.command import SetUserLimits
 from headrace_broker.catalog.setting import USER_LIMITS
 from headrace_broker.management.http.access import administrator
-from headrace_broker.management.http.administration import Administration, known_user
 from headrace_broker.management.http.answer import check, done, not_found
 from headrace_broker.management.http.body import decode
+from headrace_broker.management.http.known import known_user
 from headrace_broker.management.http.listing import listing
 from headrace_broker.management.http.route import ADMINISTRATOR, Route, deleted, listed, put
 from headrace_broker.management.resources.vhosts import LimitBody, LimitsView
+from headrace_broker.runtime.administration.administration import NodeAdministration
 
 _LIMITS: Final = {"limit": {"enum": list(USER_LIMITS)}}
 
@@ -22,7 +23,7 @@ _LIMITS: Final = {"limit": {"enum": list(USER_LIMITS)}}
 class UserLimitEndpoints:
     """Answers requests about limits of users."""
 
-    def __init__(self, node: Administration) -> None:
+    def __init__(self, node: NodeAdministration) -> None:
         self._node = node
 
     def routes(self) -> list[Route]:

@@ -16,9 +16,9 @@ from headrace_broker.catalog.command import (
     PutUser,
 )
 from headrace_broker.management.http.access import administrator, caller
-from headrace_broker.management.http.administration import Administration, known_user
 from headrace_broker.management.http.answer import bad_request, check, done, json_answer
 from headrace_broker.management.http.body import decode
+from headrace_broker.management.http.known import known_user
 from headrace_broker.management.http.listing import listing
 from headrace_broker.management.http.route import (
     ADMINISTRATOR,
@@ -36,6 +36,7 @@ from headrace_broker.model.definition import (
     User,
 )
 from headrace_broker.model.limits import BULK_USERS_MAX
+from headrace_broker.runtime.administration.administration import NodeAdministration
 from headrace_broker.runtime.security.password import OCTETS, new_user
 
 HASHING_ALGORITHM: Final = "scrypt"  # with the parameters of runtime/security/password.py
@@ -87,7 +88,7 @@ class UserView(TypedDict):
 class UserEndpoints:
     """Answers requests about users."""
 
-    def __init__(self, node: Administration) -> None:
+    def __init__(self, node: NodeAdministration) -> None:
         self._node = node
 
     def routes(self) -> list[Route]:

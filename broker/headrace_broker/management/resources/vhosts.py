@@ -12,9 +12,9 @@ from typing_extensions import TypedDict
 from headrace_broker.catalog.command import DeleteVhost, PutVhost, SetVhostLimits
 from headrace_broker.catalog.setting import VHOST_LIMITS
 from headrace_broker.management.http.access import administrator, caller, check_sees
-from headrace_broker.management.http.administration import Administration, known_vhost
 from headrace_broker.management.http.answer import check, done, json_answer, not_found
 from headrace_broker.management.http.body import decode
+from headrace_broker.management.http.known import known_vhost
 from headrace_broker.management.http.listing import COLUMNS, chosen, columns, listing
 from headrace_broker.management.http.route import (
     ADMINISTRATOR,
@@ -25,7 +25,6 @@ from headrace_broker.management.http.route import (
     posted,
     put,
 )
-from headrace_broker.management.http.status_source import StatusSource
 from headrace_broker.management.view.figures import (
     AGES,
     ANSWER_SECONDS_MAX,
@@ -47,6 +46,8 @@ from headrace_broker.model.stats import (
     VHOST_FIGURES,
     VhostStats,
 )
+from headrace_broker.runtime.administration.administration import NodeAdministration
+from headrace_broker.runtime.administration.status import NodeStatusSource
 
 DEFAULT_QUEUE_TYPE = "undefined"  # what RabbitMQ calls a vhost's queue type that nobody set
 
@@ -81,7 +82,7 @@ class LimitsView(TypedDict, total=False):
 class VhostEndpoints:
     """Answers requests about vhosts."""
 
-    def __init__(self, node: Administration, source: StatusSource) -> None:
+    def __init__(self, node: NodeAdministration, source: NodeStatusSource) -> None:
         self._node = node
         self._source = source
 
