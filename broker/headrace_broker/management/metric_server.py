@@ -33,7 +33,7 @@ class MetricServer:
         guard = Guard(LoginService(source, node.view), node.metrics.http, hosts, calls)
         app = web.Application(middlewares=[guard.handle])
         app.on_response_prepare.append(protect_prepared)
-        for row in MetricEndpoints(node.metrics, source, role).routes():
+        for row in MetricEndpoints(node, source, role).routes():
             app.router.add_get(row.path, guard.guarded(row))
         self._runner = web.AppRunner(app, shutdown_timeout=0)
         self._listener: HttpListener | None = None

@@ -7,9 +7,9 @@ calls the handler, and makes the OpenAPI document of them.
 from __future__ import annotations
 
 import re
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from types import MappingProxyType
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeVar
 
 from aiohttp import web
 
@@ -77,44 +77,50 @@ class Route(NamedTuple):
         return words[0]
 
 
-def described(rows: Iterable[Route | web.RouteDef]) -> list[Route]:
-    """Return rows as routes; those of aiohttp's kind have no summary."""
-    return [
-        row if isinstance(row, Route) else Route(row.method, row.path, row.handler, "")
-        for row in rows
-    ]
+H = TypeVar("H", bound=Callable[..., Awaitable[web.StreamResponse]])
+
+
+def route(
+    method: str, path: str, summary: str, role: str = MANAGEMENT, **more: Any
+) -> Callable[[H], H]:
+    """Decorate a method of `Endpoints` with a route that it answers; see `Route`."""
+
+    def decorate(handler: H) -> H:
+        rows: list[Route] = vars(handler).setdefault("routes", [])
+        rows.insert(0, Route(method, path, handler, summary, role, **more))
+        return handler
+
+    return decorate
 
 
 def listed(
-    path: str, handler: Handler, summary: str, answer: Any, role: str = MANAGEMENT, **more: Any
-) -> Route:
-    """Return the row of a list."""
-    return Route("GET", path, handler, summary, role, answer=answer, listing=True, **more)
+    path: str, summary: str, answer: Any, role: str = MANAGEMENT, **more: Any
+) -> Callable[[H], H]:
+    """Decorate what answers with a list."""
+    return route("GET", path, summary, role, answer=answer, listing=True, **more)
 
 
 def got(
-    path: str, handler: Handler, summary: str, answer: Any, role: str = MANAGEMENT, **more: Any
-) -> Route:
-    """Return the row of what is looked at."""
-    return Route("GET", path, handler, summary, role, answer=answer, **more)
+    path: str, summary: str, answer: Any, role: str = MANAGEMENT, **more: Any
+) -> Callable[[H], H]:
+    """Decorate what answers with one thing."""
+    return route("GET", path, summary, role, answer=answer, **more)
 
 
 def put(
-    path: str, handler: Handler, summary: str, body: Any, role: str = MANAGEMENT, **more: Any
-) -> Route:
-    """Return the row of what is created or changed."""
-    return Route("PUT", path, handler, summary, role, body=body, **more)
+    path: str, summary: str, body: Any, role: str = MANAGEMENT, **more: Any
+) -> Callable[[H], H]:
+    """Decorate what creates or changes something."""
+    return route("PUT", path, summary, role, body=body, **more)
 
 
 def posted(
-    path: str, handler: Handler, summary: str, body: Any, role: str = MANAGEMENT, **more: Any
-) -> Route:
-    """Return the row of what is done."""
-    return Route("POST", path, handler, summary, role, body=body, **more)
+    path: str, summary: str, body: Any, role: str = MANAGEMENT, **more: Any
+) -> Callable[[H], H]:
+    """Decorate what does something."""
+    return route("POST", path, summary, role, body=body, **more)
 
 
-def deleted(
-    path: str, handler: Handler, summary: str, role: str = MANAGEMENT, **more: Any
-) -> Route:
-    """Return the row of what goes."""
-    return Route("DELETE", path, handler, summary, role, **more)
+def deleted(path: str, summary: str, role: str = MANAGEMENT, **more: Any) -> Callable[[H], H]:
+    """Decorate what removes something."""
+    return route("DELETE", path, summary, role, **more)

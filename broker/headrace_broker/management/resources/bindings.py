@@ -25,6 +25,7 @@ from headrace_broker.management.http.access import (
 )
 from headrace_broker.management.http.answer import bad_request, done, json_answer, not_found
 from headrace_broker.management.http.body import decode
+from headrace_broker.management.http.endpoints import Endpoints
 from headrace_broker.management.http.known import (
     exchange_name,
     known_exchange,
@@ -32,10 +33,9 @@ from headrace_broker.management.http.known import (
     known_vhost,
 )
 from headrace_broker.management.http.listing import listing
-from headrace_broker.management.http.route import Route, deleted, got, listed, posted
+from headrace_broker.management.http.route import deleted, got, listed, posted
 from headrace_broker.model.binding_key import table_key
 from headrace_broker.model.definition import Binding
-from headrace_broker.runtime.administration.administration import NodeAdministration
 
 HASH_DIGITS: Final = 22  # of a binding's arguments in its key
 _KINDS: Final = {"q": DESTINATION_QUEUE, "e": DESTINATION_EXCHANGE}
@@ -60,60 +60,16 @@ class BindingView(TypedDict):
     properties_key: str
 
 
-class BindingEndpoints:
+class BindingEndpoints(Endpoints):
     """Answers requests about bindings."""
-
-    def __init__(self, node: NodeAdministration) -> None:
-        self._node = node
-
-    def routes(self) -> list[Route]:
-        """Return what is answered."""
-        ends = "/api/bindings/{vhost}/e/{source}/{kind:[qe]}/{destination}"
-        return [
-            listed("/api/bindings", self._list, "Bindings that the user sees.", BindingView),
-            listed(
-                "/api/bindings/{vhost}", self._list, "Bindings that the user sees.", BindingView
-            ),
-            listed(
-                ends,
-                self._between,
-                "Bindings between an exchange and a queue (q) or another exchange (e).",
-                BindingView,
-            ),
-            posted(
-                ends,
-                self._post,
-                "Bind; the answer says where the binding is.",
-                BindingBody,
-                codes=(201,),
-            ),
-            got(ends + "/{key}", self._get, "A binding.", BindingView),
-            deleted(ends + "/{key}", self._delete, "Unbind."),
-            listed(
-                "/api/queues/{vhost}/{queue}/bindings",
-                self._of_queue,
-                "Bindings that lead to a queue.",
-                BindingView,
-            ),
-            listed(
-                "/api/exchanges/{vhost}/{exchange}/bindings/source",
-                self._of_source,
-                "Bindings that leave an exchange.",
-                BindingView,
-            ),
-            listed(
-                "/api/exchanges/{vhost}/{exchange}/bindings/destination",
-                self._of_destination,
-                "Bindings that lead to an exchange.",
-                BindingView,
-            ),
-        ]
 
     async def _vhost(self, request: web.Request) -> str:
         vhost = await known_vhost(self._node, request)
         check_sees(caller(), self._node.view, vhost)
         return vhost
 
+    @listed("/api/bindings", "Bindings that the user sees.", BindingView)
+    @listed("/api/bindings/{vhost}", "Bindings that the user sees.", BindingView)
     async def _list(self, request: web.Request) -> web.Response:
         view = self._node.view
         who = caller()
@@ -124,6 +80,7 @@ class BindingEndpoints:
         found = [b for vhost in vhosts for b in (*_implicit(view, vhost), *view.bindings(vhost))]
         return await listing(request, found, _render, name=properties_key)
 
+    @listed("/api/queues/{vhost}/{queue}/bindings", "Bindings that lead to a queue.", BindingView)
     async def _of_queue(self, request: web.Request) -> web.Response:
         vhost = await self._vhost(request)
         queue = await known_queue(self._node, vhost, request.match_info["queue"])
@@ -133,6 +90,11 @@ class BindingEndpoints:
         ]
         return await listing(request, found, _render, name=properties_key)
 
+    @listed(
+        "/api/exchanges/{vhost}/{exchange}/bindings/source",
+        "Bindings that leave an exchange.",
+        BindingView,
+    )
     async def _of_source(self, request: web.Request) -> web.Response:
         vhost = await self._vhost(request)
         exchange = await known_exchange(self._node, vhost, request.match_info["exchange"])
@@ -141,6 +103,11 @@ class BindingEndpoints:
         every = found if exchange.name else _implicit(view, vhost)
         return await listing(request, every, _render, name=properties_key)
 
+    @listed(
+        "/api/exchanges/{vhost}/{exchange}/bindings/destination",
+        "Bindings that lead to an exchange.",
+        BindingView,
+    )
     async def _of_destination(self, request: web.Request) -> web.Response:
         vhost = await self._vhost(request)
         exchange = await known_exchange(self._node, vhost, request.match_info["exchange"])
@@ -183,6 +150,11 @@ class BindingEndpoints:
             found = view.bindings_of_exchange(vhost, destination)
         return [binding for binding in found if binding.source == source]
 
+    @listed(
+        "/api/bindings/{vhost}/e/{source}/{kind:[qe]}/{destination}",
+        "Bindings between an exchange and a queue (q) or another exchange (e).",
+        BindingView,
+    )
     async def _between(self, request: web.Request) -> web.Response:
         found = self._found(*await self._ends(request))
         return await listing(request, found, _render, name=properties_key)
@@ -206,9 +178,20 @@ class BindingEndpoints:
             f"binding '{key}' from exchange '{source}' to {kind} '{destination}' in vhost '{vhost}'"
         )
 
+    @got(
+        "/api/bindings/{vhost}/e/{source}/{kind:[qe]}/{destination}/{key}",
+        "A binding.",
+        BindingView,
+    )
     async def _get(self, request: web.Request) -> web.Response:
         return json_answer(_render(await self._one(request)))
 
+    @posted(
+        "/api/bindings/{vhost}/e/{source}/{kind:[qe]}/{destination}",
+        "Bind; the answer says where the binding is.",
+        BindingBody,
+        codes=(201,),
+    )
     async def _post(self, request: web.Request) -> web.Response:
         vhost, source, kind, destination = await self._changed_ends(request)
         body = await decode(request, BindingBody)
@@ -221,6 +204,7 @@ class BindingEndpoints:
         )
         return response
 
+    @deleted("/api/bindings/{vhost}/e/{source}/{kind:[qe]}/{destination}/{key}", "Unbind.")
     async def _delete(self, request: web.Request) -> web.Response:
         ends = await self._changed_ends(request)
         binding = self._named(request, *ends)

@@ -22,9 +22,10 @@ from headrace_broker.management.http.answer import (
     not_found,
     unavailable,
 )
+from headrace_broker.management.http.endpoints import Endpoints
 from headrace_broker.management.http.known import known_vhost
 from headrace_broker.management.http.listing import COLUMNS, chosen, columns, listing
-from headrace_broker.management.http.route import Parameter, Route, deleted, got, listed
+from headrace_broker.management.http.route import Parameter, deleted, got, listed
 from headrace_broker.management.resources.leases import render_group
 from headrace_broker.management.view.figures import counted, with_deliver_get
 from headrace_broker.management.view.flow_rendering import render_activity
@@ -32,7 +33,6 @@ from headrace_broker.management.view.view import ChannelView, ConnectionView, Co
 from headrace_broker.model.limits import LISTING_ROWS_MAX, LISTING_TURN_ROWS
 from headrace_broker.model.stats import CLIENT_FIGURES, OCTET_FIGURES
 from headrace_broker.model.status import ChannelStatus, ConsumerStatus
-from headrace_broker.runtime.administration.administration import NodeAdministration
 from headrace_broker.runtime.clients.client_list import ClientListing, ClientRow
 
 Row = dict[str, Any]
@@ -40,74 +40,8 @@ _OTHERS: Final = "tags: other users' connections are closed by administrators on
 REASON: Final = Parameter("X-Reason", "For the client and the log.", place="header")
 
 
-class ClientEndpoints:
+class ClientEndpoints(Endpoints):
     """Answers requests about client connections and what is on them."""
-
-    def __init__(self, node: NodeAdministration) -> None:
-        self._node = node
-
-    def routes(self) -> list[Route]:
-        """Return what is answered."""
-        return [
-            listed(
-                "/api/connections",
-                self._connections,
-                "Connections that the user sees.",
-                ConnectionView,
-            ),
-            listed(
-                "/api/vhosts/{vhost}/connections",
-                self._connections,
-                "Connections that the user sees.",
-                ConnectionView,
-            ),
-            listed(
-                "/api/connections/username/{user}",
-                self._connections,
-                "Connections of a user.",
-                ConnectionView,
-            ),
-            deleted(
-                "/api/connections/username/{user}",
-                self._close_all,
-                "Close the connections of a user.",
-                query=(REASON,),
-            ),
-            got(
-                "/api/connections/{name}",
-                self._connection,
-                "A connection, by name or id.",
-                ConnectionView,
-                query=COLUMNS,
-            ),
-            deleted("/api/connections/{name}", self._close, "Close a connection.", query=(REASON,)),
-            listed(
-                "/api/connections/{name}/channels",
-                self._channels,
-                "Channels that the user sees.",
-                ChannelView,
-            ),
-            listed("/api/channels", self._channels, "Channels that the user sees.", ChannelView),
-            got("/api/channels/{channel}", self._channel, "A channel.", ChannelView, query=COLUMNS),
-            listed(
-                "/api/vhosts/{vhost}/channels",
-                self._channels,
-                "Channels that the user sees.",
-                ChannelView,
-            ),
-            listed(
-                "/api/consumers",
-                self._consumers,
-                "Consumers that the user sees.",
-                ConsumerView,
-            ),
-            listed(
-                "/api/consumers/{vhost}",
-                self._consumers,
-                "Consumers that the user sees.",
-                ConsumerView,
-            ),
-        ]
 
     async def _rows(
         self, request: web.Request, channels: bool
@@ -131,12 +65,16 @@ class ClientEndpoints:
         ]
         return rows, _partial(every)
 
+    @listed("/api/connections", "Connections that the user sees.", ConnectionView)
+    @listed("/api/vhosts/{vhost}/connections", "Connections that the user sees.", ConnectionView)
+    @listed("/api/connections/username/{user}", "Connections of a user.", ConnectionView)
     async def _connections(self, request: web.Request) -> web.Response:
         rows, headers = await self._rows(request, channels=False)
         return await listing(
             request, rows, self._render_connection, name=_connection_name, headers=headers
         )
 
+    @got("/api/connections/{name}", "A connection, by name or id.", ConnectionView, query=COLUMNS)
     async def _connection(self, request: web.Request) -> web.Response:
         rows, headers = await self._rows(request, channels=False)
         if not rows:
@@ -144,6 +82,7 @@ class ClientEndpoints:
         row = chosen(self._render_connection(rows[0]), columns(request))
         return json_answer(row, headers=headers)
 
+    @deleted("/api/connections/{name}", "Close a connection.", query=(REASON,))
     async def _close(self, request: web.Request) -> web.Response:
         name = request.match_info["name"]
         who = caller()
@@ -159,6 +98,9 @@ class ClientEndpoints:
             )
         raise not_found(f"connection '{name}'")
 
+    @deleted(
+        "/api/connections/username/{user}", "Close the connections of a user.", query=(REASON,)
+    )
     async def _close_all(self, request: web.Request) -> web.Response:
         who, user = caller(), request.match_info["user"]
         if user != who.name and not who.administers:
@@ -178,12 +120,16 @@ class ClientEndpoints:
         if any(row.connection.user != who.name for row in rows):
             raise forbidden(_OTHERS)
 
+    @listed("/api/connections/{name}/channels", "Channels that the user sees.", ChannelView)
+    @listed("/api/channels", "Channels that the user sees.", ChannelView)
+    @listed("/api/vhosts/{vhost}/channels", "Channels that the user sees.", ChannelView)
     async def _channels(self, request: web.Request) -> web.Response:
         rows, headers = await self._rows(request, channels=True)
         return await listing(
             request, rows, self._render_channel, name=_channel_name, headers=headers
         )
 
+    @got("/api/channels/{channel}", "A channel.", ChannelView, query=COLUMNS)
     async def _channel(self, request: web.Request) -> web.Response:
         name = request.match_info["channel"]
         rows, headers = await self._rows(request, channels=True)
@@ -199,6 +145,8 @@ class ClientEndpoints:
     def _render_channel(self, row: ClientRow) -> dict[str, Any]:
         return render_channel(row, self._node.view)
 
+    @listed("/api/consumers", "Consumers that the user sees.", ConsumerView)
+    @listed("/api/consumers/{vhost}", "Consumers that the user sees.", ConsumerView)
     async def _consumers(self, request: web.Request) -> web.Response:
         who = caller()
         vhost = None

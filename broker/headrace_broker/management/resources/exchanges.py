@@ -22,10 +22,11 @@ from headrace_broker.management.http.access import (
 )
 from headrace_broker.management.http.answer import done, json_answer
 from headrace_broker.management.http.body import decode
+from headrace_broker.management.http.endpoints import Endpoints
 from headrace_broker.management.http.known import known_exchange, known_vhost
 from headrace_broker.management.http.listing import COLUMNS, chosen, columns, listing
 from headrace_broker.management.http.query import IF_UNUSED, flag
-from headrace_broker.management.http.route import Route, deleted, got, listed, put
+from headrace_broker.management.http.route import deleted, got, listed, put
 from headrace_broker.management.view.figures import (
     AGES,
     ANSWER_SECONDS_MAX,
@@ -39,7 +40,6 @@ from headrace_broker.management.view.view import ExchangeView
 from headrace_broker.model.definition import Exchange
 from headrace_broker.model.limits import PAGE_ROWS_MAX
 from headrace_broker.model.stats import EXCHANGE_FIGURES, ExchangeStats
-from headrace_broker.runtime.administration.administration import NodeAdministration
 
 
 class ExchangeBody(msgspec.Struct):
@@ -52,47 +52,16 @@ class ExchangeBody(msgspec.Struct):
     arguments: dict[str, Any] = {}
 
 
-class ExchangeEndpoints:
+class ExchangeEndpoints(Endpoints):
     """Answers requests about exchanges."""
 
-    def __init__(self, node: NodeAdministration) -> None:
-        self._node = node
-
-    def routes(self) -> list[Route]:
-        """Return what is answered."""
-        return [
-            listed(
-                "/api/exchanges",
-                self._list,
-                "Exchanges in vhosts that the user sees.",
-                ExchangeView,
-                query=AGES,
-            ),
-            listed(
-                "/api/exchanges/{vhost}",
-                self._list,
-                "Exchanges in vhosts that the user sees.",
-                ExchangeView,
-                query=AGES,
-            ),
-            got(
-                "/api/exchanges/{vhost}/{exchange}",
-                self._get,
-                "An exchange.",
-                ExchangeView,
-                query=(*AGES, *COLUMNS),
-            ),
-            put(
-                "/api/exchanges/{vhost}/{exchange}", self._put, "Declare an exchange.", ExchangeBody
-            ),
-            deleted(
-                "/api/exchanges/{vhost}/{exchange}",
-                self._delete,
-                "Delete an exchange.",
-                query=(IF_UNUSED,),
-            ),
-        ]
-
+    @listed("/api/exchanges", "Exchanges in vhosts that the user sees.", ExchangeView, query=AGES)
+    @listed(
+        "/api/exchanges/{vhost}",
+        "Exchanges in vhosts that the user sees.",
+        ExchangeView,
+        query=AGES,
+    )
     async def _list(self, request: web.Request) -> web.Response:
         who = caller()
         view = self._node.view
@@ -129,6 +98,7 @@ class ExchangeEndpoints:
             for each, name in zip(exchanges, names, strict=True)
         ]
 
+    @got("/api/exchanges/{vhost}/{exchange}", "An exchange.", ExchangeView, query=(*AGES, *COLUMNS))
     async def _get(self, request: web.Request) -> web.Response:
         vhost = await known_vhost(self._node, request)
         check_sees(caller(), self._node.view, vhost)
@@ -136,6 +106,7 @@ class ExchangeEndpoints:
         [row] = await self._rendered([exchange], asked_ages(request))
         return json_answer(chosen(row, columns(request)))
 
+    @put("/api/exchanges/{vhost}/{exchange}", "Declare an exchange.", ExchangeBody)
     async def _put(self, request: web.Request) -> web.Response:
         vhost, name = await self._changeable(request)
         body = await decode(request, ExchangeBody)
@@ -157,6 +128,7 @@ class ExchangeEndpoints:
         )
         return done(created)
 
+    @deleted("/api/exchanges/{vhost}/{exchange}", "Delete an exchange.", query=(IF_UNUSED,))
     async def _delete(self, request: web.Request) -> web.Response:
         vhost, name = await self._changeable(request)
         exchange = await known_exchange(self._node, vhost, name)

@@ -16,15 +16,15 @@ from headrace_broker.management.http.answer import (
     json_answer,
     not_found,
 )
+from headrace_broker.management.http.endpoints import Endpoints
 from headrace_broker.management.http.known import known_queue
-from headrace_broker.management.http.route import Parameter, Route, got
+from headrace_broker.management.http.route import Parameter, got
 from headrace_broker.management.view.flow_rendering import (
     render_connection,
     render_explanation,
     render_queue,
 )
 from headrace_broker.model.limits import FLOW_ROWS_MAX
-from headrace_broker.runtime.administration.administration import NodeAdministration
 from headrace_broker.runtime.explain.flow_report import (
     AmbiguousNameError,
     Listing,
@@ -45,65 +45,53 @@ WHOM: Final = (
 )
 
 
-class FlowEndpoints:
+class FlowEndpoints(Endpoints):
     """Answers questions about flow control."""
-
-    def __init__(self, node: NodeAdministration) -> None:
-        self._node = node
-
-    def routes(self) -> list[Route]:
-        """Return what is answered."""
-        return [
-            got(
-                "/api/flow/connections",
-                self._connections,
-                "Connections that are stopped the most.",
-                list[dict[str, Any]],
-                query=(COUNT,),
-            ),
-            got(
-                "/api/flow/queues",
-                self._queues,
-                "Queues, with what they hold and withhold.",
-                list[dict[str, Any]],
-                query=(COUNT,),
-            ),
-            got(
-                "/api/flow/graph",
-                self._graph,
-                "Who owes and lately brought what: edges from causes that are there to queues.",
-                list[dict[str, Any]],
-                query=(COUNT,),
-            ),
-            got(
-                "/api/flow/why",
-                self._why,
-                "Why a connection or a queue is slow, in a sentence and in figures.",
-                dict[str, Any],
-                query=WHOM,
-                codes=(400, 404, 409),
-            ),
-        ]
 
     def _viewer(self) -> Viewer:
         return viewer_of(caller(), self._node.view)
 
+    @got(
+        "/api/flow/connections",
+        "Connections that are stopped the most.",
+        list[dict[str, Any]],
+        query=(COUNT,),
+    )
     async def _connections(self, request: web.Request) -> web.Response:
         count = _count(request)
         found = await self._node.flow_report.top(count, self._viewer())
         rows = [render_connection(row, self._node.view) for row in found.connections()]
         return json_answer(rows, headers=_partial(found))
 
+    @got(
+        "/api/flow/queues",
+        "Queues, with what they hold and withhold.",
+        list[dict[str, Any]],
+        query=(COUNT,),
+    )
     async def _queues(self, request: web.Request) -> web.Response:
         found = await self._node.flow_report.queues(self._viewer())
         rows = [render_queue(row) for row in found.queues()[: _count(request, FLOW_ROWS_MAX)]]
         return json_answer(rows, headers=_partial(found))
 
+    @got(
+        "/api/flow/graph",
+        "Who owes and lately brought what: edges from causes that are there to queues.",
+        list[dict[str, Any]],
+        query=(COUNT,),
+    )
     async def _graph(self, request: web.Request) -> web.Response:
         edges, missing = await self._node.flow_report.graph(self._viewer())
         body = msgspec.to_builtins(edges[: _count(request, FLOW_ROWS_MAX)])
         return json_answer(body, headers=_partial(Listing([], missing)))
 
+    @got(
+        "/api/flow/why",
+        "Why a connection or a queue is slow, in a sentence and in figures.",
+        dict[str, Any],
+        query=WHOM,
+        codes=(400, 404, 409),
+    )
     async def _why(self, request: web.Request) -> web.Response:
         query, report = request.query, self._node.flow_report
         named = [name for name in ("connection", "queue", "name") if query.get(name)]

@@ -12,11 +12,11 @@ from headrace_broker.catalog.command import SetParameter
 from headrace_broker.management.http.access import administrator, monitor
 from headrace_broker.management.http.answer import bad_request, check, done, json_answer, not_found
 from headrace_broker.management.http.body import decode
+from headrace_broker.management.http.endpoints import Endpoints
 from headrace_broker.management.http.listing import listing
 from headrace_broker.management.http.route import (
     ADMINISTRATOR,
     MONITORING,
-    Route,
     deleted,
     got,
     listed,
@@ -28,8 +28,6 @@ from headrace_broker.model.flow_parameter import (
     shown_value,
     stored_value,
 )
-from headrace_broker.runtime.administration.administration import NodeAdministration
-from headrace_broker.runtime.administration.status import NodeStatusSource
 from headrace_broker.runtime.intake.flow_settings import CLUSTER, Setting
 
 ALTERNATIVE: Final = {name.replace("-", "_"): name for name in PARAMETERS}
@@ -54,52 +52,23 @@ class LimitView(TypedDict):
     set: bool
 
 
-class FlowLimitEndpoints:
+class FlowLimitEndpoints(Endpoints):
     """Answers requests about limits of flow control."""
 
-    def __init__(self, node: NodeAdministration, source: NodeStatusSource) -> None:
-        self._node = node
-        self._source = source
-
-    def routes(self) -> list[Route]:
-        """Return what is answered."""
-        return [
-            listed(
-                "/api/flow/limits", self._list, "Limits of flow control.", LimitView, MONITORING
-            ),
-            got(
-                "/api/flow/limits/{limit}",
-                self._get,
-                "A limit of flow control.",
-                LimitView,
-                MONITORING,
-            ),
-            put(
-                "/api/flow/limits/{limit}",
-                self._put,
-                "Set a limit for all nodes.",
-                ParameterBody,
-                ADMINISTRATOR,
-            ),
-            deleted(
-                "/api/flow/limits/{limit}",
-                self._delete,
-                "Let each node have the limit of its configuration.",
-                ADMINISTRATOR,
-            ),
-        ]
-
+    @listed("/api/flow/limits", "Limits of flow control.", LimitView, MONITORING)
     async def _list(self, request: web.Request) -> web.Response:
         monitor()
         found = self._source.flow_limits()
         rows = [_render(name, setting) for name, setting in found.items()]
         return await listing(request, rows, dict, name=lambda row: row["name"])
 
+    @got("/api/flow/limits/{limit}", "A limit of flow control.", LimitView, MONITORING)
     async def _get(self, request: web.Request) -> web.Response:
         monitor()
         name = _name(request)
         return json_answer(_render(name, self._source.flow_limits()[name]))
 
+    @put("/api/flow/limits/{limit}", "Set a limit for all nodes.", ParameterBody, ADMINISTRATOR)
     async def _put(self, request: web.Request) -> web.Response:
         administrator()
         name = _name(request)
@@ -111,6 +80,11 @@ class FlowLimitEndpoints:
         check(await self._node.submit(SetParameter(name, value)))
         return done()
 
+    @deleted(
+        "/api/flow/limits/{limit}",
+        "Let each node have the limit of its configuration.",
+        ADMINISTRATOR,
+    )
     async def _delete(self, request: web.Request) -> web.Response:
         administrator()
         check(await self._node.submit(SetParameter(_name(request))))

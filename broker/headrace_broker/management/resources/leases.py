@@ -10,32 +10,21 @@ from aiohttp import web
 from headrace_broker.catalog.permission import READ
 from headrace_broker.management.http.access import caller, check_allowed, check_enters, check_sees
 from headrace_broker.management.http.answer import done
+from headrace_broker.management.http.endpoints import Endpoints
 from headrace_broker.management.http.known import known_queue, known_vhost
 from headrace_broker.management.http.listing import listing
-from headrace_broker.management.http.route import Route, deleted, listed
+from headrace_broker.management.http.route import deleted, listed
 from headrace_broker.model.status import LeaseGroupStatus
-from headrace_broker.runtime.administration.administration import NodeAdministration
 
 
-class LeaseEndpoints:
+class LeaseEndpoints(Endpoints):
     """Answers requests about groups."""
 
-    def __init__(self, node: NodeAdministration) -> None:
-        self._node = node
-
-    def routes(self) -> list[Route]:
-        """Return what is answered."""
-        path = "/api/queues/{vhost}/{queue}/lease-groups"
-        return [
-            listed(path, self._list, "Groups that lease the queue's messages.", LeaseGroupStatus),
-            deleted(
-                path + "/{group}",
-                self._close,
-                "Close a group: what it holds goes back to the queue.",
-                codes=(503,),
-            ),
-        ]
-
+    @listed(
+        "/api/queues/{vhost}/{queue}/lease-groups",
+        "Groups that lease the queue's messages.",
+        LeaseGroupStatus,
+    )
     async def _list(self, request: web.Request) -> web.Response:
         vhost = await known_vhost(self._node, request)
         check_sees(caller(), self._node.view, vhost)
@@ -43,6 +32,11 @@ class LeaseEndpoints:
         rows = await self._node.leases.of(queue)
         return await listing(request, rows, msgspec.to_builtins, name=_name)
 
+    @deleted(
+        "/api/queues/{vhost}/{queue}/lease-groups/{group}",
+        "Close a group: what it holds goes back to the queue.",
+        codes=(503,),
+    )
     async def _close(self, request: web.Request) -> web.Response:
         vhost, name = await known_vhost(self._node, request), request.match_info["queue"]
         who = caller()

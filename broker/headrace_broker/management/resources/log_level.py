@@ -12,8 +12,8 @@ from typing_extensions import TypedDict
 from headrace_broker.management.http.access import administrator, monitor
 from headrace_broker.management.http.answer import done, json_answer
 from headrace_broker.management.http.body import decode
-from headrace_broker.management.http.route import ADMINISTRATOR, MONITORING, Route, got, put
-from headrace_broker.runtime.administration.status import NodeStatusSource
+from headrace_broker.management.http.endpoints import Endpoints
+from headrace_broker.management.http.route import ADMINISTRATOR, MONITORING, got, put
 from headrace_broker.runtime.security import audit
 
 Level = Literal["debug", "info", "warning", "error", "critical"]
@@ -59,26 +59,10 @@ class LogLevelView(TypedDict):
     loggers: dict[str, str]
 
 
-class LogLevelEndpoints:
+class LogLevelEndpoints(Endpoints):
     """Answers requests about the level of this node's log. The audit log is written at any."""
 
-    def __init__(self, source: NodeStatusSource) -> None:
-        self._source = source
-
-    def routes(self) -> list[Route]:
-        """Return what is answered."""
-        path = "/api/log-level"
-        return [
-            got(path, self._get, "Level of the log of this node.", LogLevelView, MONITORING),
-            put(
-                path,
-                self._put,
-                "Set the level of the log of this node, or of one logger, until it stops.",
-                LogLevelBody,
-                ADMINISTRATOR,
-            ),
-        ]
-
+    @got("/api/log-level", "Level of the log of this node.", LogLevelView, MONITORING)
     async def _get(self, request: web.Request) -> web.Response:
         monitor()
         loggers = {name: logging.getLogger(name).level for name in get_args(Logger)}
@@ -87,6 +71,12 @@ class LogLevelEndpoints:
         found = {"node": self._source.overview().node, "level": level, "loggers": own}
         return json_answer(found)
 
+    @put(
+        "/api/log-level",
+        "Set the level of the log of this node, or of one logger, until it stops.",
+        LogLevelBody,
+        ADMINISTRATOR,
+    )
     async def _put(self, request: web.Request) -> web.Response:
         administrator()
         body = await decode(request, LogLevelBody)

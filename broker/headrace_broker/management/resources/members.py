@@ -19,13 +19,13 @@ from headrace_broker.catalog.pattern import matches, pattern_problem
 from headrace_broker.management.http.access import caller, check_sees
 from headrace_broker.management.http.answer import ApiError, bad_request, done, json_answer
 from headrace_broker.management.http.body import decode
+from headrace_broker.management.http.endpoints import Endpoints
 from headrace_broker.management.http.known import known_node, known_queue, known_vhost
 from headrace_broker.management.http.listing import listing
 from headrace_broker.management.http.query import flag
 from headrace_broker.management.http.route import (
     ADMINISTRATOR,
     Parameter,
-    Route,
     deleted,
     got,
     listed,
@@ -138,62 +138,8 @@ class StepView(msgspec.Struct):
     reason: str = ""
 
 
-class MemberEndpoints:
+class MemberEndpoints(Endpoints):
     """Answers requests about replicas and leaders."""
-
-    def __init__(self, node: NodeAdministration) -> None:
-        self._node = node
-
-    def routes(self) -> list[Route]:
-        """Return what is answered."""
-        admin, replicas = ADMINISTRATOR, QUORUM + "/replicas/on/{node}"
-        return [
-            listed(_QUEUE + "/status", self._status, "Replicas of a queue.", MemberRow),
-            posted(_QUEUE + "/replicas/add", self._add_named, "Add a replica.", NodeBody, admin),
-            deleted(
-                _QUEUE + "/replicas/delete",
-                self._remove_named,
-                "Remove a replica.",
-                admin,
-                body=NodeBody,
-            ),
-            posted(
-                replicas + "/grow",
-                self._grow,
-                "Give queues a replica on a node.",
-                GrowBody,
-                admin,
-                answer=list[StepView],
-            ),
-            deleted(
-                replicas + "/shrink",
-                self._shrink,
-                "Take all replicas off a node.",
-                admin,
-                query=(_MOVE,),
-                body=ChoiceBody,
-                answer=list[StepView],
-            ),
-            got(_MEMBERS, self._members, "Replicas of a queue, and how they are.", MembersView),
-            put(_MEMBERS + "/{node}", self._add, "Add a replica.", None, admin),
-            deleted(_MEMBERS + "/{node}", self._remove, "Remove a replica.", admin, query=(_MOVE,)),
-            put(
-                "/api/queues/{vhost}/{queue}/leader",
-                self._transfer,
-                "Have a queue led by a node.",
-                NodeBody,
-                admin,
-            ),
-            got("/api/rebalance/queues", self._balance, "The last rebalance.", RebalanceStatus),
-            posted(
-                "/api/rebalance/queues",
-                self._rebalance,
-                "Spread the leaders of queues over nodes.",
-                ChoiceBody,
-                admin,
-                codes=(409,),
-            ),
-        ]
 
     async def _queue(self, request: web.Request) -> Queue:
         vhost = await known_vhost(self._node, request)
@@ -210,10 +156,12 @@ class MemberEndpoints:
 
     # Looking
 
+    @got(_MEMBERS, "Replicas of a queue, and how they are.", MembersView)
     async def _members(self, request: web.Request) -> web.Response:
         queue = await self._seen(request)
         return json_answer(self._view(queue, await self._node.operations.members(queue)))
 
+    @listed(_QUEUE + "/status", "Replicas of a queue.", MemberRow)
     async def _status(self, request: web.Request) -> web.Response:
         queue = await self._seen(request)
         view = self._view(queue, await self._node.operations.members(queue))
@@ -279,25 +227,36 @@ class MemberEndpoints:
             return await self._take(shrink([queue], node.id, up, self._spares(node))[0])
         return await self._take(remove_step(queue, node.id, up))
 
+    @posted(_QUEUE + "/replicas/add", "Add a replica.", NodeBody, ADMINISTRATOR)
     async def _add_named(self, request: web.Request) -> web.Response:
         queue = await self._queue(request)
         body = await decode(request, NodeBody)
         return await self._add_to(queue, await known_node(self._node, body.node))
 
+    @deleted(_QUEUE + "/replicas/delete", "Remove a replica.", ADMINISTRATOR, body=NodeBody)
     async def _remove_named(self, request: web.Request) -> web.Response:
         queue = await self._queue(request)
         body = await decode(request, NodeBody)
         return await self._remove_from(queue, await known_node(self._node, body.node), False)
 
+    @put(_MEMBERS + "/{node}", "Add a replica.", None, ADMINISTRATOR)
     async def _add(self, request: web.Request) -> web.Response:
         return await self._add_to(await self._queue(request), await self._node_of(request))
 
+    @deleted(_MEMBERS + "/{node}", "Remove a replica.", ADMINISTRATOR, query=(_MOVE,))
     async def _remove(self, request: web.Request) -> web.Response:
         queue, node = await self._queue(request), await self._node_of(request)
         return await self._remove_from(queue, node, flag(request, "move"))
 
     # Many
 
+    @posted(
+        QUORUM + "/replicas/on/{node}" + "/grow",
+        "Give queues a replica on a node.",
+        GrowBody,
+        ADMINISTRATOR,
+        answer=list[StepView],
+    )
     async def _grow(self, request: web.Request) -> web.Response:
         node = await self._node_of(request)
         body = await decode(request, GrowBody)
@@ -305,6 +264,14 @@ class MemberEndpoints:
         queues = [queue for queue in self._node.view.queues() if wanted(queue)]
         return await self._take_all(grow(queues, node.id, body.strategy))
 
+    @deleted(
+        QUORUM + "/replicas/on/{node}" + "/shrink",
+        "Take all replicas off a node.",
+        ADMINISTRATOR,
+        query=(_MOVE,),
+        body=ChoiceBody,
+        answer=list[StepView],
+    )
     async def _shrink(self, request: web.Request) -> web.Response:
         node = await self._node_of(request)
         body = await decode(request, ChoiceBody)
@@ -332,16 +299,27 @@ class MemberEndpoints:
 
     # Leaders
 
+    @put(
+        "/api/queues/{vhost}/{queue}/leader", "Have a queue led by a node.", NodeBody, ADMINISTRATOR
+    )
     async def _transfer(self, request: web.Request) -> web.Response:
         queue = await self._queue(request)
         body = await decode(request, NodeBody)
         await self._node.operations.transfer(queue, await known_node(self._node, body.node))
         return done()
 
+    @got("/api/rebalance/queues", "The last rebalance.", RebalanceStatus)
     async def _balance(self, request: web.Request) -> web.Response:
         del request
         return json_answer(self._node.operations.balance)
 
+    @posted(
+        "/api/rebalance/queues",
+        "Spread the leaders of queues over nodes.",
+        ChoiceBody,
+        ADMINISTRATOR,
+        codes=(409,),
+    )
     async def _rebalance(self, request: web.Request) -> web.Response:
         body = await decode(request, ChoiceBody)
         wanted = choice(body.vhost_pattern, body.queue_pattern)

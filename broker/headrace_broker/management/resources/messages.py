@@ -17,6 +17,7 @@ from headrace_broker.management.http.access import (
 )
 from headrace_broker.management.http.answer import bad_request, done, json_answer, not_found
 from headrace_broker.management.http.body import decode
+from headrace_broker.management.http.endpoints import Endpoints
 from headrace_broker.management.http.known import (
     exchange_name,
     known_exchange,
@@ -24,7 +25,7 @@ from headrace_broker.management.http.known import (
     known_vhost,
 )
 from headrace_broker.management.http.query import checked_number, number
-from headrace_broker.management.http.route import Parameter, Route, deleted, got, posted
+from headrace_broker.management.http.route import Parameter, deleted, got, posted
 from headrace_broker.management.view.message_rendering import (
     ENCODING_AUTO,
     ENCODING_BASE64,
@@ -42,7 +43,6 @@ from headrace_broker.model.limits import (
     MOVED_MESSAGES_MAX,
     NAME_OCTETS_MAX,
 )
-from headrace_broker.runtime.administration.administration import NodeAdministration
 from headrace_broker.runtime.contract.port import ACCEPT, MODIFY_FAILED, REJECT, RELEASE
 
 MESSAGE_ID_MAX: Final = (1 << 62) - 1
@@ -88,34 +88,15 @@ PAGE: Final = (
 )
 
 
-class MessageEndpoints:
+class MessageEndpoints(Endpoints):
     """Answers requests about messages."""
 
-    def __init__(self, node: NodeAdministration) -> None:
-        self._node = node
-
-    def routes(self) -> list[Route]:
-        """Return what is answered."""
-        messages = "/api/queues/{vhost}/{queue}/messages"
-        return [
-            posted(
-                "/api/queues/{vhost}/{queue}/get",
-                self._get,
-                "Take messages, and say what becomes of them.",
-                GetBody,
-                answer=list[FetchedView],
-            ),
-            got(messages, self._browse, "Look at messages that wait.", WaitingPageView, query=PAGE),
-            posted(
-                messages + "/move",
-                self._move,
-                "Move waiting messages to another queue or an exchange.",
-                MoveBody,
-                answer=MovedView,
-            ),
-            deleted(messages + "/{id}", self._delete, "Remove a waiting message."),
-        ]
-
+    @posted(
+        "/api/queues/{vhost}/{queue}/get",
+        "Take messages, and say what becomes of them.",
+        GetBody,
+        answer=list[FetchedView],
+    )
     async def _get(self, request: web.Request) -> web.Response:
         queue = await self._queue(request)
         body = await decode(request, GetBody)
@@ -123,6 +104,12 @@ class MessageEndpoints:
         fetched = await self._node.message_service.fetch(queue, body.count, operation)
         return json_answer(render_fetched(fetched, body.encoding, body.truncate))
 
+    @got(
+        "/api/queues/{vhost}/{queue}/messages",
+        "Look at messages that wait.",
+        WaitingPageView,
+        query=PAGE,
+    )
     async def _browse(self, request: web.Request) -> web.Response:
         queue = await self._queue(request)
         after = number(request, "after", 0, 0, MESSAGE_ID_MAX)
@@ -134,6 +121,7 @@ class MessageEndpoints:
         page = await self._node.message_service.browse(queue, after, limit, octets)
         return json_answer(render_page(page, encoding, int(self._node.clock.queue_ms())))
 
+    @deleted("/api/queues/{vhost}/{queue}/messages/{id}", "Remove a waiting message.")
     async def _delete(self, request: web.Request) -> web.Response:
         queue = await self._queue(request)
         message_id = checked_number("id", request.match_info["id"], 1, MESSAGE_ID_MAX)
@@ -142,6 +130,12 @@ class MessageEndpoints:
             raise not_found(f"message {message_id} waits in {where}")
         return done()
 
+    @posted(
+        "/api/queues/{vhost}/{queue}/messages/move",
+        "Move waiting messages to another queue or an exchange.",
+        MoveBody,
+        answer=MovedView,
+    )
     async def _move(self, request: web.Request) -> web.Response:
         vhost, name = await self._readable(request)
         body = await decode(request, MoveBody)

@@ -13,41 +13,20 @@ from headrace_broker.management.http.answer import (
     not_found,
     unavailable,
 )
+from headrace_broker.management.http.endpoints import Endpoints
 from headrace_broker.management.http.listing import COLUMNS, chosen, columns, listing
-from headrace_broker.management.http.route import MONITORING, Route, got, listed
+from headrace_broker.management.http.route import MONITORING, got, listed
 from headrace_broker.management.view.figures import NO_AGES
 from headrace_broker.management.view.node_rendering import render_node
 from headrace_broker.management.view.view import AttemptsView, NodeMemoryView, NodeView
 from headrace_broker.model.stats import NodeStats
 from headrace_broker.model.status import NodeStatus
-from headrace_broker.runtime.administration.administration import NodeAdministration
-from headrace_broker.runtime.administration.status import NodeStatusSource
 
 Body = dict[str, Any]
 
 
-class NodeEndpoints:
+class NodeEndpoints(Endpoints):
     """Answers requests about nodes, as they tell of themselves."""
-
-    def __init__(self, node: NodeAdministration, source: NodeStatusSource) -> None:
-        self._node = node
-        self._source = source
-
-    def routes(self) -> list[Route]:
-        """Return what is answered."""
-        one = "/api/nodes/{node}"
-        return [
-            listed("/api/nodes", self._list, "All nodes.", NodeView, MONITORING),
-            got(one, self._get, "A node.", NodeView, MONITORING, query=COLUMNS),
-            listed(
-                "/api/auth/attempts/{node}",
-                self._attempts,
-                "Log-ins at a node, by protocol.",
-                AttemptsView,
-                MONITORING,
-            ),
-            got(one + "/memory", self._memory, "Memory of a node.", NodeMemoryView, MONITORING),
-        ]
 
     async def _rendered(self) -> tuple[list[Body], dict[str, str]]:
         rows, missing = await self._node.stats.ask(NO_AGES.question(node=True))
@@ -57,6 +36,7 @@ class NodeEndpoints:
         headers = {PARTIAL_HEADER: f"no answer from {', '.join(missing)}"} if missing else {}
         return [render_node(node, stats.get(node.id), now_ms) for node in nodes], headers
 
+    @listed("/api/nodes", "All nodes.", NodeView, MONITORING)
     async def _list(self, request: web.Request) -> web.Response:
         rows, headers = await self._rendered()
         return await listing(
@@ -71,10 +51,14 @@ class NodeEndpoints:
                 return row, headers
         raise not_found(f"node '{name}'")
 
+    @got("/api/nodes/{node}", "A node.", NodeView, MONITORING, query=COLUMNS)
     async def _get(self, request: web.Request) -> web.Response:
         row, headers = await self._one(request)
         return json_answer(chosen(row, columns(request)), headers=headers)
 
+    @listed(
+        "/api/auth/attempts/{node}", "Log-ins at a node, by protocol.", AttemptsView, MONITORING
+    )
     async def _attempts(self, request: web.Request) -> web.Response:
         name = request.match_info["node"]
         if name not in {node.name for node in self._source.overview().nodes}:
@@ -86,6 +70,7 @@ class NodeEndpoints:
         shown = [_attempts(*each) for each in found[0].logins.items()]
         return await listing(request, shown, dict, name=_protocol)
 
+    @got("/api/nodes/{node}/memory", "Memory of a node.", NodeMemoryView, MONITORING)
     async def _memory(self, request: web.Request) -> web.Response:
         row, headers = await self._one(request)
         used = row.get("mem_used", 0)

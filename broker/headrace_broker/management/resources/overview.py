@@ -8,8 +8,9 @@ from aiohttp import web
 
 from headrace_broker.management.http.access import caller
 from headrace_broker.management.http.answer import PARTIAL_HEADER, json_answer
+from headrace_broker.management.http.endpoints import Endpoints
 from headrace_broker.management.http.listing import COLUMNS, chosen, columns, listing
-from headrace_broker.management.http.route import Route, got, listed
+from headrace_broker.management.http.route import got, listed
 from headrace_broker.management.view.feature_flag import FEATURE_FLAGS, FeatureFlagView
 from headrace_broker.management.view.figures import (
     AGES,
@@ -44,39 +45,16 @@ OUTCOMES: Final = tuple(name for name in CLIENT_FIGURES if name not in MESSAGES)
 Body = dict[str, Any]
 
 
-class OverviewEndpoints:
+class OverviewEndpoints(Endpoints):
     """Answers requests about the cluster."""
 
     def __init__(
         self, node: NodeAdministration, source: NodeStatusSource, meter: RateMeter
     ) -> None:
-        self._node = node  # asks the other nodes
-        self._source = source  # what this node tells of itself
+        super().__init__(node, source)
         self._meter = meter  # rates of this node
 
-    def routes(self) -> list[Route]:
-        """Return what is answered."""
-        return [
-            got(
-                "/api/overview",
-                self._overview,
-                "The cluster in short.",
-                OverviewView,
-                query=(*AGES, *COLUMNS),
-            ),
-            got("/api/cluster-name", self._name, "Name of the cluster.", dict[str, str]),
-            got("/api/extensions", self._extensions, "Extensions of the page; none.", list[Body]),
-            listed(
-                "/api/feature-flags",
-                self._feature_flags,
-                "What clients ask RabbitMQ for by a flag, and is there.",
-                FeatureFlagView,
-            ),
-            listed("/api/deprecated-features", self._nothing, "What will go; nothing.", Body),
-            listed("/api/deprecated-features/used", self._nothing, "Likewise, in use.", Body),
-            got("/api/auth", self._auth, "Ways to log in beside a password.", Body),
-        ]
-
+    @got("/api/overview", "The cluster in short.", OverviewView, query=(*AGES, *COLUMNS))
     async def _overview(self, request: web.Request) -> web.Response:
         ages = asked_ages(request)
         rows, missing = await self._node.stats.ask(ages.question(node=True, vhosts=True))
@@ -111,18 +89,28 @@ class OverviewEndpoints:
         headers = {PARTIAL_HEADER: f"no answer from {', '.join(missing)}"} if missing else None
         return json_answer(chosen(body, columns(request)), headers=headers)
 
+    @got("/api/cluster-name", "Name of the cluster.", dict[str, str])
     async def _name(self, request: web.Request) -> web.Response:
         return json_answer({"name": self._source.overview().cluster_name})
 
+    @got("/api/extensions", "Extensions of the page; none.", list[Body])
     async def _extensions(self, request: web.Request) -> web.Response:
         return json_answer([])
 
+    @listed(
+        "/api/feature-flags",
+        "What clients ask RabbitMQ for by a flag, and is there.",
+        FeatureFlagView,
+    )
     async def _feature_flags(self, request: web.Request) -> web.Response:
         return await listing(request, list(FEATURE_FLAGS), _render_flag)
 
+    @listed("/api/deprecated-features", "What will go; nothing.", Body)
+    @listed("/api/deprecated-features/used", "Likewise, in use.", Body)
     async def _nothing(self, request: web.Request) -> web.Response:
         return await listing(request, [], dict)
 
+    @got("/api/auth", "Ways to log in beside a password.", Body)
     async def _auth(self, request: web.Request) -> web.Response:
         return json_answer({"oauth_enabled": False})
 

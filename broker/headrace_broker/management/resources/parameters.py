@@ -19,12 +19,12 @@ from headrace_broker.catalog.view import CatalogView
 from headrace_broker.management.http.access import caller, check_enters
 from headrace_broker.management.http.answer import bad_request, check, done, json_answer, not_found
 from headrace_broker.management.http.body import converted, decode
+from headrace_broker.management.http.endpoints import Endpoints
 from headrace_broker.management.http.known import known_vhost
 from headrace_broker.management.http.listing import listing
 from headrace_broker.management.http.route import (
     ADMINISTRATOR,
     POLICYMAKER,
-    Route,
     deleted,
     got,
     listed,
@@ -33,7 +33,6 @@ from headrace_broker.management.http.route import (
 from headrace_broker.management.resources.policies import PolicyBody, render_policy
 from headrace_broker.model.definition import Policy
 from headrace_broker.model.flow_parameter import PARAMETERS, shown_value, stored_value
-from headrace_broker.runtime.administration.administration import NodeAdministration
 
 VHOST_LIMITS: Final = "vhost-limits"
 LIMITS: Final = "limits"  # the only name of that component
@@ -127,49 +126,8 @@ def _no_component(component: str) -> Exception:
     return bad_request(f"component: '{component}' is not one of {', '.join(COMPONENTS)}")
 
 
-class ParameterEndpoints:
+class ParameterEndpoints(Endpoints):
     """Answers requests about parameters."""
-
-    def __init__(self, node: NodeAdministration) -> None:
-        self._node = node
-
-    def routes(self) -> list[Route]:
-        """Return what is answered."""
-        every, whole = "/api/parameters", "/api/global-parameters"
-        one, value = every + "/{component}/{vhost}/{name}", whole + "/{name}"
-        return [
-            listed(every, self._list, "Parameters.", ParameterView, POLICYMAKER),
-            listed(
-                every + "/{component}", self._list, "Of a component.", ParameterView, POLICYMAKER
-            ),
-            listed(
-                every + "/{component}/{vhost}",
-                self._list,
-                "Of a component in a vhost.",
-                ParameterView,
-                POLICYMAKER,
-            ),
-            got(one, self._get, "A parameter.", ParameterView, POLICYMAKER),
-            put(one, self._put, "Set a parameter.", ValueBody, ADMINISTRATOR, values=_COMPONENT),
-            deleted(one, self._delete, "Remove a parameter.", ADMINISTRATOR, values=_COMPONENT),
-            listed(whole, self._globals, "Of the cluster.", GlobalParameterView, ADMINISTRATOR),
-            got(value, self._global, "One of the cluster.", GlobalParameterView, ADMINISTRATOR),
-            put(
-                value,
-                self._put_global,
-                "Set one of the cluster.",
-                ValueBody,
-                ADMINISTRATOR,
-                values=_NAMES,
-            ),
-            deleted(
-                value,
-                self._delete_global,
-                "Remove one of the cluster.",
-                ADMINISTRATOR,
-                values=_NAMES,
-            ),
-        ]
 
     async def _rows(self, request: web.Request) -> list[ParameterView]:
         who, view = caller(), self._node.view
@@ -181,9 +139,18 @@ class ParameterEndpoints:
             if component in (None, row["component"]) and who.sees(view, row["vhost"])
         ]
 
+    @listed("/api/parameters", "Parameters.", ParameterView, POLICYMAKER)
+    @listed("/api/parameters/{component}", "Of a component.", ParameterView, POLICYMAKER)
+    @listed(
+        "/api/parameters/{component}/{vhost}",
+        "Of a component in a vhost.",
+        ParameterView,
+        POLICYMAKER,
+    )
     async def _list(self, request: web.Request) -> web.Response:
         return await listing(request, await self._rows(request), dict, name=_name)
 
+    @got("/api/parameters/{component}/{vhost}/{name}", "A parameter.", ParameterView, POLICYMAKER)
     async def _get(self, request: web.Request) -> web.Response:
         name = request.match_info["name"]
         for row in await self._rows(request):
@@ -191,6 +158,13 @@ class ParameterEndpoints:
                 return json_answer(row)
         raise not_found(f"parameter '{name}'")
 
+    @put(
+        "/api/parameters/{component}/{vhost}/{name}",
+        "Set a parameter.",
+        ValueBody,
+        ADMINISTRATOR,
+        values=_COMPONENT,
+    )
     async def _put(self, request: web.Request) -> web.Response:
         vhost = await known_vhost(self._node, request)
         check_enters(caller(), self._node.view, vhost)
@@ -201,6 +175,12 @@ class ParameterEndpoints:
         check(await self._node.submit(command))
         return done(created=(component, name) not in known)
 
+    @deleted(
+        "/api/parameters/{component}/{vhost}/{name}",
+        "Remove a parameter.",
+        ADMINISTRATOR,
+        values=_COMPONENT,
+    )
     async def _delete(self, request: web.Request) -> web.Response:
         vhost = await known_vhost(self._node, request)
         check_enters(caller(), self._node.view, vhost)
@@ -215,9 +195,11 @@ class ParameterEndpoints:
             raise _no_component(component)
         return done()
 
+    @listed("/api/global-parameters", "Of the cluster.", GlobalParameterView, ADMINISTRATOR)
     async def _globals(self, request: web.Request) -> web.Response:
         return await listing(request, global_parameters(self._node.view), dict, name=_global_name)
 
+    @got("/api/global-parameters/{name}", "One of the cluster.", GlobalParameterView, ADMINISTRATOR)
     async def _global(self, request: web.Request) -> web.Response:
         name = request.match_info["name"]
         for row in global_parameters(self._node.view):
@@ -225,6 +207,13 @@ class ParameterEndpoints:
                 return json_answer(row)
         raise not_found(f"global parameter '{name}'")
 
+    @put(
+        "/api/global-parameters/{name}",
+        "Set one of the cluster.",
+        ValueBody,
+        ADMINISTRATOR,
+        values=_NAMES,
+    )
     async def _put_global(self, request: web.Request) -> web.Response:
         name = request.match_info["name"]
         body = await decode(request, ValueBody)
@@ -232,6 +221,9 @@ class ParameterEndpoints:
         check(await self._node.submit(global_command(name, body.value)))
         return done(created)
 
+    @deleted(
+        "/api/global-parameters/{name}", "Remove one of the cluster.", ADMINISTRATOR, values=_NAMES
+    )
     async def _delete_global(self, request: web.Request) -> web.Response:
         name = request.match_info["name"]
         if name not in self._node.view.parameters():

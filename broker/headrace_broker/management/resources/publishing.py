@@ -24,8 +24,9 @@ from headrace_broker.management.http.access import (
 )
 from headrace_broker.management.http.answer import bad_request, json_answer, unavailable
 from headrace_broker.management.http.body import LargeBodies, decoded
+from headrace_broker.management.http.endpoints import Endpoints
 from headrace_broker.management.http.known import exchange_name, known_exchange, known_vhost
-from headrace_broker.management.http.route import Route, got, posted
+from headrace_broker.management.http.route import got, posted
 from headrace_broker.management.resources.health import State
 from headrace_broker.management.resources.messages import short_string
 from headrace_broker.model.limits import (
@@ -37,6 +38,7 @@ from headrace_broker.model.limits import (
 )
 from headrace_broker.model.reply_code import AmqpError
 from headrace_broker.runtime.administration.administration import NodeAdministration
+from headrace_broker.runtime.administration.status import NodeStatusSource
 from headrace_broker.runtime.contract.port import ACCEPT
 
 ALIVENESS_QUEUE: Final = "aliveness-test"  # RabbitMQ's name for it; it stays
@@ -89,22 +91,21 @@ class RoutedView(TypedDict):
     routed: bool
 
 
-class PublishEndpoints:
+class PublishEndpoints(Endpoints):
     """Answers requests to publish."""
 
-    def __init__(self, node: NodeAdministration, bodies: LargeBodies) -> None:
-        self._node = node
+    def __init__(
+        self, node: NodeAdministration, source: NodeStatusSource, bodies: LargeBodies
+    ) -> None:
+        super().__init__(node, source)
         self._bodies = bodies
 
-    def routes(self) -> list[Route]:
-        """Return what is answered."""
-        publish = "/api/exchanges/{vhost}/{exchange}/publish"
-        alive = "/api/aliveness-test/{vhost}"
-        return [
-            posted(publish, self._publish, "Publish a message.", PublishBody, answer=RoutedView),
-            got(alive, self._alive, "A message goes through a queue of a vhost.", State),
-        ]
-
+    @posted(
+        "/api/exchanges/{vhost}/{exchange}/publish",
+        "Publish a message.",
+        PublishBody,
+        answer=RoutedView,
+    )
     async def _publish(self, request: web.Request) -> web.Response:
         vhost = await known_vhost(self._node, request)
         who = caller()
@@ -122,6 +123,7 @@ class PublishEndpoints:
             routed = await self._node.publisher.publish(vhost, route, properties, payload, who.name)
         return json_answer({"routed": routed})
 
+    @got("/api/aliveness-test/{vhost}", "A message goes through a queue of a vhost.", State)
     async def _alive(self, request: web.Request) -> web.Response:
         vhost = await known_vhost(self._node, request)
         who, view = caller(), self._node.view

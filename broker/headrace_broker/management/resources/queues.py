@@ -22,10 +22,11 @@ from headrace_broker.management.http.access import (
 )
 from headrace_broker.management.http.answer import done, json_answer, not_found
 from headrace_broker.management.http.body import decode
+from headrace_broker.management.http.endpoints import Endpoints
 from headrace_broker.management.http.known import known_queue, known_vhost
 from headrace_broker.management.http.listing import COLUMNS, chosen, columns, listing
 from headrace_broker.management.http.query import IF_EMPTY, IF_UNUSED, flag
-from headrace_broker.management.http.route import Route, deleted, got, listed, posted, put
+from headrace_broker.management.http.route import deleted, got, listed, posted, put
 from headrace_broker.management.view.figures import (
     AGES,
     LENGTHS,
@@ -41,8 +42,6 @@ from headrace_broker.model.limits import LISTING_TURN_ROWS, PAGE_ROWS_MAX
 from headrace_broker.model.reply_code import AmqpError
 from headrace_broker.model.stats import QueueStats
 from headrace_broker.model.status import QueueStatus
-from headrace_broker.runtime.administration.administration import NodeAdministration
-from headrace_broker.runtime.administration.status import NodeStatusSource
 
 COUNTS_SECONDS_MAX: Final = 2.0  # for what other nodes say in a listing; the rest is without counts
 FLOWS_SECONDS_MAX: Final = 1.0  # likewise for what moves in queues; the rest is listed as calm
@@ -66,65 +65,12 @@ class QueueBody(msgspec.Struct):
     arguments: dict[str, Any] = {}
 
 
-class QueueEndpoints:
+class QueueEndpoints(Endpoints):
     """Answers requests about queues."""
 
-    def __init__(self, node: NodeAdministration, status: NodeStatusSource) -> None:
-        self._node = node
-        self._status = status
-
-    def routes(self) -> list[Route]:
-        """Return what is answered."""
-        return [
-            listed(
-                "/api/queues",
-                self._list,
-                "Queues in vhosts that the user sees.",
-                QueueView,
-                query=AGES,
-            ),
-            listed(
-                "/api/queues/detailed",
-                self._list,
-                "The same: a list lacks nothing.",
-                QueueView,
-                query=AGES,
-            ),
-            listed(
-                "/api/queues/{vhost}",
-                self._list,
-                "Queues in vhosts that the user sees.",
-                QueueView,
-                query=AGES,
-            ),
-            got(
-                "/api/queues/{vhost}/{queue}",
-                self._get,
-                "A queue.",
-                QueueView,
-                query=(*AGES, *COLUMNS),
-            ),
-            put("/api/queues/{vhost}/{queue}", self._put, "Declare a queue.", QueueBody),
-            deleted(
-                "/api/queues/{vhost}/{queue}",
-                self._delete,
-                "Delete a queue.",
-                query=(IF_UNUSED, IF_EMPTY),
-            ),
-            posted(
-                "/api/queues/{vhost}/{queue}/actions",
-                self._act,
-                "Nothing to do: replicas are brought up to date without being asked.",
-                ActionBody,
-                codes=(204,),
-            ),
-            deleted(
-                "/api/queues/{vhost}/{queue}/contents",
-                self._purge,
-                "Drop the ready messages of a queue.",
-            ),
-        ]
-
+    @listed("/api/queues", "Queues in vhosts that the user sees.", QueueView, query=AGES)
+    @listed("/api/queues/detailed", "The same: a list lacks nothing.", QueueView, query=AGES)
+    @listed("/api/queues/{vhost}", "Queues in vhosts that the user sees.", QueueView, query=AGES)
     async def _list(self, request: web.Request) -> web.Response:
         who = caller()
         vhost = None
@@ -149,7 +95,7 @@ class QueueEndpoints:
         stats = asyncio.ensure_future(self._stats(queues, ages))
         found: list[QueueStatus] = []
         for at, queue in enumerate(queues, 1):
-            status = self._status.queue(queue.vhost, queue.name)
+            status = self._source.queue(queue.vhost, queue.name)
             if status is not None:
                 found.append(status)
             if at % LISTING_TURN_ROWS == 0:
@@ -227,11 +173,12 @@ class QueueEndpoints:
             archived_octets=counts.archived_octets,
         )
 
+    @got("/api/queues/{vhost}/{queue}", "A queue.", QueueView, query=(*AGES, *COLUMNS))
     async def _get(self, request: web.Request) -> web.Response:
         vhost = await known_vhost(self._node, request)
         check_sees(caller(), self._node.view, vhost)
         queue = await known_queue(self._node, vhost, request.match_info["queue"])
-        status = self._status.queue(queue.vhost, queue.name)
+        status = self._source.queue(queue.vhost, queue.name)
         if status is None:
             raise not_found(f"queue '{queue.name}' in vhost '{queue.vhost}'")
         ages = asked_ages(request)
@@ -246,6 +193,7 @@ class QueueEndpoints:
         body = _rendered((status, stats), ages, int(self._node.clock.queue_ms()))
         return json_answer(chosen(body, columns(request)))
 
+    @put("/api/queues/{vhost}/{queue}", "Declare a queue.", QueueBody)
     async def _put(self, request: web.Request) -> web.Response:
         vhost = await known_vhost(self._node, request)
         name = request.match_info["queue"]
@@ -261,17 +209,25 @@ class QueueEndpoints:
         )
         return done(created)
 
+    @deleted("/api/queues/{vhost}/{queue}", "Delete a queue.", query=(IF_UNUSED, IF_EMPTY))
     async def _delete(self, request: web.Request) -> web.Response:
         queue = await self._permitted(request, CONFIGURE)
         if_unused, if_empty = flag(request, "if-unused"), flag(request, "if-empty")
         await self._node.topology.delete_queue(queue, if_unused, if_empty)
         return done()
 
+    @deleted("/api/queues/{vhost}/{queue}/contents", "Drop the ready messages of a queue.")
     async def _purge(self, request: web.Request) -> web.Response:
         queue = await self._permitted(request, READ)
         await self._node.purge(queue)
         return done()
 
+    @posted(
+        "/api/queues/{vhost}/{queue}/actions",
+        "Nothing to do: replicas are brought up to date without being asked.",
+        ActionBody,
+        codes=(204,),
+    )
     async def _act(self, request: web.Request) -> web.Response:
         """Do nothing: replicas are brought up to date without being asked."""
         await self._permitted(request, CONFIGURE)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Final
+
 import msgspec
 from aiohttp import web
 
@@ -9,19 +12,21 @@ from headrace_broker.catalog.command import DeleteTopicPermissions, PutTopicPerm
 from headrace_broker.management.http.access import administrator
 from headrace_broker.management.http.answer import check, done, json_answer, not_found
 from headrace_broker.management.http.body import decode
+from headrace_broker.management.http.endpoints import Endpoints
 from headrace_broker.management.http.known import known_user, known_vhost
 from headrace_broker.management.http.listing import listing
 from headrace_broker.management.http.route import (
     ADMINISTRATOR,
-    Handler,
-    Route,
+    H,
     deleted,
     got,
     listed,
     put,
 )
 from headrace_broker.model.definition import TopicPermission
-from headrace_broker.runtime.administration.administration import NodeAdministration
+
+_MINE: Final = "/api/topic-permissions/{vhost}/{user}"
+_ONE: Final = _MINE + "/{exchange}"
 
 
 class TopicPermissionBody(msgspec.Struct):
@@ -32,50 +37,31 @@ class TopicPermissionBody(msgspec.Struct):
     read: str
 
 
-class TopicPermissionEndpoints:
+def _told(path: str, summary: str) -> Callable[[H], H]:
+    return listed(path, summary, TopicPermission, ADMINISTRATOR)
+
+
+class TopicPermissionEndpoints(Endpoints):
     """Answers requests about routing keys that users may use at topic exchanges."""
 
-    def __init__(self, node: NodeAdministration) -> None:
-        self._node = node
-
-    def routes(self) -> list[Route]:
-        """Return what is answered."""
-        every, mine = "/api/topic-permissions", "/api/topic-permissions/{vhost}/{user}"
-        one = mine + "/{exchange}"
-        return [
-            self._listed(every, self._list, "Topic permissions."),
-            self._listed("/api/users/{user}/topic-permissions", self._of_user, "Of a user."),
-            self._listed("/api/vhosts/{vhost}/topic-permissions", self._in_vhost, "In a vhost."),
-            self._listed(mine, self._of_user_in_vhost, "Of a user in a vhost."),
-            put(
-                mine,
-                self._put,
-                "Say which routing keys a user may use at a topic exchange.",
-                TopicPermissionBody,
-                ADMINISTRATOR,
-            ),
-            deleted(mine, self._delete, "Let a user use any in a vhost.", ADMINISTRATOR),
-            got(one, self._get, "Of a user at an exchange.", TopicPermission, ADMINISTRATOR),
-            deleted(one, self._delete, "Let a user use any at an exchange.", ADMINISTRATOR),
-        ]
-
-    def _listed(self, path: str, handler: Handler, summary: str) -> Route:
-        return listed(path, handler, summary, TopicPermission, ADMINISTRATOR)
-
+    @_told("/api/topic-permissions", "Topic permissions.")
     async def _list(self, request: web.Request) -> web.Response:
         administrator()
         return await _listed(request, self._node.view.topic_permissions())
 
+    @_told("/api/users/{user}/topic-permissions", "Of a user.")
     async def _of_user(self, request: web.Request) -> web.Response:
         administrator()
         user = await known_user(self._node, request)
         return await _listed(request, self._found(user.name, None))
 
+    @_told("/api/vhosts/{vhost}/topic-permissions", "In a vhost.")
     async def _in_vhost(self, request: web.Request) -> web.Response:
         administrator()
         vhost = await known_vhost(self._node, request)
         return await _listed(request, self._node.view.topic_permissions(vhost))
 
+    @_told(_MINE, "Of a user in a vhost.")
     async def _of_user_in_vhost(self, request: web.Request) -> web.Response:
         administrator()
         vhost = await known_vhost(self._node, request)
@@ -85,6 +71,7 @@ class TopicPermissionEndpoints:
     def _found(self, user: str, vhost: str | None) -> list[TopicPermission]:
         return [each for each in self._node.view.topic_permissions(vhost) if each.user == user]
 
+    @got(_ONE, "Of a user at an exchange.", TopicPermission, ADMINISTRATOR)
     async def _get(self, request: web.Request) -> web.Response:
         administrator()
         vhost = await known_vhost(self._node, request)
@@ -96,6 +83,12 @@ class TopicPermissionEndpoints:
             raise not_found(f"topic permission of user '{user.name}' {where}")
         return json_answer(msgspec.to_builtins(found))
 
+    @put(
+        _MINE,
+        "Say which routing keys a user may use at a topic exchange.",
+        TopicPermissionBody,
+        ADMINISTRATOR,
+    )
     async def _put(self, request: web.Request) -> web.Response:
         administrator()
         body = await decode(request, TopicPermissionBody)
@@ -105,6 +98,8 @@ class TopicPermissionEndpoints:
         check(await self._node.submit(PutTopicPermission(told)))
         return done(created)
 
+    @deleted(_MINE, "Let a user use any in a vhost.", ADMINISTRATOR)
+    @deleted(_ONE, "Let a user use any at an exchange.", ADMINISTRATOR)
     async def _delete(self, request: web.Request) -> web.Response:
         administrator()
         user, vhost = request.match_info["user"], request.match_info["vhost"]

@@ -18,11 +18,11 @@ from headrace_broker.catalog.command import (
 from headrace_broker.management.http.access import administrator, caller
 from headrace_broker.management.http.answer import bad_request, check, done, json_answer
 from headrace_broker.management.http.body import decode
+from headrace_broker.management.http.endpoints import Endpoints
 from headrace_broker.management.http.known import known_user
 from headrace_broker.management.http.listing import listing
 from headrace_broker.management.http.route import (
     ADMINISTRATOR,
-    Route,
     deleted,
     got,
     listed,
@@ -36,7 +36,6 @@ from headrace_broker.model.definition import (
     User,
 )
 from headrace_broker.model.limits import BULK_USERS_MAX
-from headrace_broker.runtime.administration.administration import NodeAdministration
 from headrace_broker.runtime.security.password import OCTETS, new_user
 
 HASHING_ALGORITHM: Final = "scrypt"  # with the parameters of runtime/security/password.py
@@ -85,52 +84,34 @@ class UserView(TypedDict):
     limits: dict[str, int]
 
 
-class UserEndpoints:
+class UserEndpoints(Endpoints):
     """Answers requests about users."""
 
-    def __init__(self, node: NodeAdministration) -> None:
-        self._node = node
-
-    def routes(self) -> list[Route]:
-        """Return what is answered."""
-        return [
-            got("/api/whoami", self._whoami, "Who asks.", WhoView),
-            listed("/api/users", self._list, "All users.", UserView, ADMINISTRATOR),
-            listed(
-                "/api/users/without-permissions",
-                self._without_permissions,
-                "Users that may enter no vhost.",
-                UserView,
-                ADMINISTRATOR,
-            ),
-            posted(
-                "/api/users/bulk-delete",
-                self._bulk_delete,
-                "Delete users; those that are not there are none.",
-                BulkBody,
-                ADMINISTRATOR,
-                codes=(204,),
-            ),
-            got("/api/users/{user}", self._get, "A user.", UserView, ADMINISTRATOR),
-            put(
-                "/api/users/{user}", self._put, "Create or change a user.", UserBody, ADMINISTRATOR
-            ),
-            deleted("/api/users/{user}", self._delete, "Delete a user.", ADMINISTRATOR),
-        ]
-
+    @got("/api/whoami", "Who asks.", WhoView)
     async def _whoami(self, request: web.Request) -> web.Response:
         who = caller()
         return json_answer({"name": who.name, "tags": list(who.tags)})
 
+    @listed("/api/users", "All users.", UserView, ADMINISTRATOR)
     async def _list(self, request: web.Request) -> web.Response:
         administrator()
         return await listing(request, self._node.view.users(), self._render)
 
+    @listed(
+        "/api/users/without-permissions", "Users that may enter no vhost.", UserView, ADMINISTRATOR
+    )
     async def _without_permissions(self, request: web.Request) -> web.Response:
         allowed = {each.user for each in self._node.view.permissions()}
         found = [user for user in self._node.view.users() if user.name not in allowed]
         return await listing(request, found, self._render)
 
+    @posted(
+        "/api/users/bulk-delete",
+        "Delete users; those that are not there are none.",
+        BulkBody,
+        ADMINISTRATOR,
+        codes=(204,),
+    )
     async def _bulk_delete(self, request: web.Request) -> web.Response:
         administrator()
         body = await decode(request, BulkBody)
@@ -140,6 +121,7 @@ class UserEndpoints:
                 check(await self._node.submit(DeleteUser(name)))
         return done()
 
+    @got("/api/users/{user}", "A user.", UserView, ADMINISTRATOR)
     async def _get(self, request: web.Request) -> web.Response:
         administrator()
         return json_answer(self._render(await known_user(self._node, request)))
@@ -147,6 +129,7 @@ class UserEndpoints:
     def _render(self, user: User) -> UserView:
         return render_user(user, self._node.view.user_limits(user.name))
 
+    @put("/api/users/{user}", "Create or change a user.", UserBody, ADMINISTRATOR)
     async def _put(self, request: web.Request) -> web.Response:
         administrator()
         body = await decode(request, UserBody)
@@ -167,6 +150,7 @@ class UserEndpoints:
         check(await self._node.submit(PutUser(user, end_sessions=body.end_sessions)))
         return done(created=current is None)
 
+    @deleted("/api/users/{user}", "Delete a user.", ADMINISTRATOR)
     async def _delete(self, request: web.Request) -> web.Response:
         administrator()
         check(await self._node.submit(DeleteUser(request.match_info["user"])))

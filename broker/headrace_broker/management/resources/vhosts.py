@@ -14,11 +14,11 @@ from headrace_broker.catalog.setting import VHOST_LIMITS
 from headrace_broker.management.http.access import administrator, caller, check_sees
 from headrace_broker.management.http.answer import check, done, json_answer, not_found
 from headrace_broker.management.http.body import decode
+from headrace_broker.management.http.endpoints import Endpoints
 from headrace_broker.management.http.known import known_vhost
 from headrace_broker.management.http.listing import COLUMNS, chosen, columns, listing
 from headrace_broker.management.http.route import (
     ADMINISTRATOR,
-    Route,
     deleted,
     got,
     listed,
@@ -46,8 +46,6 @@ from headrace_broker.model.stats import (
     VHOST_FIGURES,
     VhostStats,
 )
-from headrace_broker.runtime.administration.administration import NodeAdministration
-from headrace_broker.runtime.administration.status import NodeStatusSource
 
 DEFAULT_QUEUE_TYPE = "undefined"  # what RabbitMQ calls a vhost's queue type that nobody set
 
@@ -79,60 +77,10 @@ class LimitsView(TypedDict, total=False):
     value: dict[str, int]
 
 
-class VhostEndpoints:
+class VhostEndpoints(Endpoints):
     """Answers requests about vhosts."""
 
-    def __init__(self, node: NodeAdministration, source: NodeStatusSource) -> None:
-        self._node = node
-        self._source = source
-
-    def routes(self) -> list[Route]:
-        """Return what is answered."""
-        return [
-            listed("/api/vhosts", self._list, "Vhosts that the user sees.", VhostView, query=AGES),
-            got("/api/vhosts/{vhost}", self._get, "A vhost.", VhostView, query=(*AGES, *COLUMNS)),
-            put(
-                "/api/vhosts/{vhost}",
-                self._put,
-                "Create or change a vhost.",
-                VhostBody,
-                ADMINISTRATOR,
-            ),
-            deleted(
-                "/api/vhosts/{vhost}", self._delete, "Delete a vhost and all in it.", ADMINISTRATOR
-            ),
-            posted(
-                "/api/vhosts/{vhost}/start/{node}",
-                self._start,
-                "Nothing to do: vhosts are served by every node that runs.",
-                None,
-                ADMINISTRATOR,
-                codes=(204,),
-            ),
-            listed(
-                "/api/vhost-limits",
-                self._all_limits,
-                "Limits of vhosts that the user sees.",
-                LimitsView,
-            ),
-            listed("/api/vhost-limits/{vhost}", self._limits, "Limits of a vhost.", LimitsView),
-            put(
-                "/api/vhost-limits/{vhost}/{limit}",
-                self._put_limit,
-                "Set a limit of a vhost.",
-                LimitBody,
-                ADMINISTRATOR,
-                values=_LIMITS,
-            ),
-            deleted(
-                "/api/vhost-limits/{vhost}/{limit}",
-                self._delete_limit,
-                "Remove a limit of a vhost.",
-                ADMINISTRATOR,
-                values=_LIMITS,
-            ),
-        ]
-
+    @listed("/api/vhosts", "Vhosts that the user sees.", VhostView, query=AGES)
     async def _list(self, request: web.Request) -> web.Response:
         view = self._node.view
         who = caller()
@@ -159,6 +107,7 @@ class VhostEndpoints:
             for vhost in vhosts
         ]
 
+    @got("/api/vhosts/{vhost}", "A vhost.", VhostView, query=(*AGES, *COLUMNS))
     async def _get(self, request: web.Request) -> web.Response:
         view = self._node.view
         name = await known_vhost(self._node, request)
@@ -168,6 +117,7 @@ class VhostEndpoints:
         [row] = await self._rendered([vhost], asked_ages(request))
         return json_answer(chosen(row, columns(request)))
 
+    @put("/api/vhosts/{vhost}", "Create or change a vhost.", VhostBody, ADMINISTRATOR)
     async def _put(self, request: web.Request) -> web.Response:
         who = administrator()
         body = await decode(request, VhostBody)
@@ -177,11 +127,19 @@ class VhostEndpoints:
         check(await self._node.submit(PutVhost(vhost, creator=who.name)))
         return done(created=current is None)
 
+    @deleted("/api/vhosts/{vhost}", "Delete a vhost and all in it.", ADMINISTRATOR)
     async def _delete(self, request: web.Request) -> web.Response:
         administrator()
         check(await self._node.submit(DeleteVhost(request.match_info["vhost"])))
         return done()
 
+    @posted(
+        "/api/vhosts/{vhost}/start/{node}",
+        "Nothing to do: vhosts are served by every node that runs.",
+        None,
+        ADMINISTRATOR,
+        codes=(204,),
+    )
     async def _start(self, request: web.Request) -> web.Response:
         await known_vhost(self._node, request)
         name = request.match_info["node"]
@@ -191,6 +149,7 @@ class VhostEndpoints:
 
     # Limits
 
+    @listed("/api/vhost-limits", "Limits of vhosts that the user sees.", LimitsView)
     async def _all_limits(self, request: web.Request) -> web.Response:
         view = self._node.view
         who = caller()
@@ -198,6 +157,7 @@ class VhostEndpoints:
         rows = [row for vhost in shown for row in self._render_limits(vhost)]
         return await listing(request, rows, dict, name=_limited)
 
+    @listed("/api/vhost-limits/{vhost}", "Limits of a vhost.", LimitsView)
     async def _limits(self, request: web.Request) -> web.Response:
         vhost = await known_vhost(self._node, request)
         check_sees(caller(), self._node.view, vhost)
@@ -207,6 +167,13 @@ class VhostEndpoints:
         limits = self._node.view.vhost_limits(vhost)
         return [{"vhost": vhost, "value": limits}] if limits else []
 
+    @put(
+        "/api/vhost-limits/{vhost}/{limit}",
+        "Set a limit of a vhost.",
+        LimitBody,
+        ADMINISTRATOR,
+        values=_LIMITS,
+    )
     async def _put_limit(self, request: web.Request) -> web.Response:
         administrator()
         body = await decode(request, LimitBody)
@@ -214,6 +181,12 @@ class VhostEndpoints:
         check(await self._node.submit(SetVhostLimits(vhost, {limit: body.value})))
         return done()
 
+    @deleted(
+        "/api/vhost-limits/{vhost}/{limit}",
+        "Remove a limit of a vhost.",
+        ADMINISTRATOR,
+        values=_LIMITS,
+    )
     async def _delete_limit(self, request: web.Request) -> web.Response:
         administrator()
         vhost = await known_vhost(self._node, request)
