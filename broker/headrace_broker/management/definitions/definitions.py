@@ -21,7 +21,6 @@ from headrace_broker.management.http.access import caller, check_enters
 from headrace_broker.management.http.answer import bad_request, done, json_answer
 from headrace_broker.management.http.body import LargeBodies
 from headrace_broker.management.http.endpoints import Endpoints
-from headrace_broker.management.http.known import known_vhost
 from headrace_broker.management.http.route import ADMINISTRATOR, Parameter, got, posted
 from headrace_broker.runtime.administration.administration import NodeAdministration
 from headrace_broker.runtime.administration.status import NodeStatusSource
@@ -47,7 +46,7 @@ class DefinitionEndpoints(Endpoints):
     @got("/api/definitions/{vhost}", "Of a vhost.", VhostFile, ADMINISTRATOR, query=DOWNLOAD)
     async def _export_vhost(self, request: web.Request) -> web.Response:
         await self._node.catch_up()
-        vhost = await known_vhost(self._node, request)
+        vhost = await self._known_vhost(request)
         return json_answer(vhost_definitions(self._node.view, vhost), headers=_download(request))
 
     @posted(
@@ -72,7 +71,7 @@ class DefinitionEndpoints(Endpoints):
         codes=(204,),
     )
     async def _import_vhost(self, request: web.Request) -> web.Response:
-        vhost = await known_vhost(self._node, request)
+        vhost = await self._known_vhost(request)
         check_enters(caller(), self._node.view, vhost)
         async with self._bodies.decoded(request, VhostFile, check_size) as file:
             await self._node.catch_up()

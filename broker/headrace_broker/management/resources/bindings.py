@@ -21,17 +21,10 @@ from headrace_broker.management.http.access import (
     check_ends,
     check_enters,
     check_not_exclusive,
-    check_sees,
 )
 from headrace_broker.management.http.answer import bad_request, done, json_answer, not_found
 from headrace_broker.management.http.body import decode
-from headrace_broker.management.http.endpoints import Endpoints
-from headrace_broker.management.http.known import (
-    exchange_name,
-    known_exchange,
-    known_queue,
-    known_vhost,
-)
+from headrace_broker.management.http.endpoints import Endpoints, exchange_name
 from headrace_broker.management.http.listing import listing
 from headrace_broker.management.http.route import deleted, got, listed, posted
 from headrace_broker.model.binding_key import table_key
@@ -63,18 +56,13 @@ class BindingView(TypedDict):
 class BindingEndpoints(Endpoints):
     """Answers requests about bindings."""
 
-    async def _vhost(self, request: web.Request) -> str:
-        vhost = await known_vhost(self._node, request)
-        check_sees(caller(), self._node.view, vhost)
-        return vhost
-
     @listed("/api/bindings", "Bindings that the user sees.", BindingView)
     @listed("/api/bindings/{vhost}", "Bindings that the user sees.", BindingView)
     async def _list(self, request: web.Request) -> web.Response:
         view = self._node.view
         who = caller()
         if "vhost" in request.match_info:
-            vhosts = [await self._vhost(request)]
+            vhosts = [await self._known_vhost(request)]
         else:
             vhosts = [vhost.name for vhost in view.vhosts() if who.sees(view, vhost.name)]
         found = [b for vhost in vhosts for b in (*_implicit(view, vhost), *view.bindings(vhost))]
@@ -82,8 +70,8 @@ class BindingEndpoints(Endpoints):
 
     @listed("/api/queues/{vhost}/{queue}/bindings", "Bindings that lead to a queue.", BindingView)
     async def _of_queue(self, request: web.Request) -> web.Response:
-        vhost = await self._vhost(request)
-        queue = await known_queue(self._node, vhost, request.match_info["queue"])
+        vhost = await self._known_vhost(request)
+        queue = await self._known_queue(vhost, request.match_info["queue"])
         found = [
             _implicit_binding(vhost, queue.name),
             *self._node.view.bindings_of_queue(vhost, queue.name),
@@ -96,8 +84,8 @@ class BindingEndpoints(Endpoints):
         BindingView,
     )
     async def _of_source(self, request: web.Request) -> web.Response:
-        vhost = await self._vhost(request)
-        exchange = await known_exchange(self._node, vhost, request.match_info["exchange"])
+        vhost = await self._known_vhost(request)
+        exchange = await self._known_exchange(vhost, request.match_info["exchange"])
         view = self._node.view
         found = view.bindings_of_source(vhost, exchange.name)
         every = found if exchange.name else _implicit(view, vhost)
@@ -109,14 +97,14 @@ class BindingEndpoints(Endpoints):
         BindingView,
     )
     async def _of_destination(self, request: web.Request) -> web.Response:
-        vhost = await self._vhost(request)
-        exchange = await known_exchange(self._node, vhost, request.match_info["exchange"])
+        vhost = await self._known_vhost(request)
+        exchange = await self._known_exchange(vhost, request.match_info["exchange"])
         found = self._node.view.bindings_of_exchange(vhost, exchange.name)
         return await listing(request, found, _render, name=properties_key)
 
     async def _named_ends(self, request: web.Request) -> tuple[str, str, str, str]:
         """Return vhost, source, kind of destination and destination of a path, there or not."""
-        vhost = await self._vhost(request)
+        vhost = await self._known_vhost(request)
         source = exchange_name(request.match_info["source"])
         kind, name = _KINDS[request.match_info["kind"]], request.match_info["destination"]
         if kind == DESTINATION_EXCHANGE:
@@ -132,11 +120,11 @@ class BindingEndpoints(Endpoints):
     async def _ends(self, request: web.Request) -> tuple[str, str, str, str]:
         """Return vhost, source, kind of destination and destination of a path; both must exist."""
         vhost, named, kind, name = await self._named_ends(request)
-        source = await known_exchange(self._node, vhost, named)
+        source = await self._known_exchange(vhost, named)
         if kind == DESTINATION_QUEUE:
-            await known_queue(self._node, vhost, name)
+            await self._known_queue(vhost, name)
         else:
-            await known_exchange(self._node, vhost, name)
+            await self._known_exchange(vhost, name)
         return vhost, source.name, kind, name
 
     def _found(self, vhost: str, source: str, kind: str, destination: str) -> list[Binding]:

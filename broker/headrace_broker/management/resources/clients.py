@@ -13,7 +13,7 @@ from aiohttp import web
 
 from headrace_broker.catalog.view import CatalogView
 from headrace_broker.catalog.viewer import Viewer, shown_activity, shown_vhost, viewer_of
-from headrace_broker.management.http.access import Caller, caller, check_sees
+from headrace_broker.management.http.access import Caller, caller
 from headrace_broker.management.http.answer import (
     PARTIAL_HEADER,
     done,
@@ -23,7 +23,6 @@ from headrace_broker.management.http.answer import (
     unavailable,
 )
 from headrace_broker.management.http.endpoints import Endpoints
-from headrace_broker.management.http.known import known_vhost
 from headrace_broker.management.http.listing import COLUMNS, chosen, columns, listing
 from headrace_broker.management.http.route import Parameter, deleted, got, listed
 from headrace_broker.management.resources.leases import render_group
@@ -50,8 +49,7 @@ class ClientEndpoints(Endpoints):
         who = caller()
         vhost = None
         if "vhost" in request.match_info:
-            vhost = await known_vhost(self._node, request)
-            check_sees(who, self._node.view, vhost)
+            vhost = await self._known_vhost(request)
         name, user = request.match_info.get("name"), request.match_info.get("user")
         every = await self._node.clients(channels)
         viewer = viewer_of(who, self._node.view)
@@ -151,8 +149,7 @@ class ClientEndpoints(Endpoints):
         who = caller()
         vhost = None
         if "vhost" in request.match_info:
-            vhost = await known_vhost(self._node, request)
-            check_sees(who, self._node.view, vhost)
+            vhost = await self._known_vhost(request)
         found = await self._node.clients(channels=True)
         groups, silent = await self._node.leases.everyone()
         missing = tuple(dict.fromkeys((*found.missing, *silent)))

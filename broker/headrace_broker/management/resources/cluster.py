@@ -12,7 +12,6 @@ from headrace_broker.catalog.movement import shrink
 from headrace_broker.management.http.answer import bad_request, json_answer
 from headrace_broker.management.http.body import decode
 from headrace_broker.management.http.endpoints import Endpoints
-from headrace_broker.management.http.known import known_node
 from headrace_broker.management.http.listing import listing
 from headrace_broker.management.http.route import (
     ADMINISTRATOR,
@@ -106,7 +105,7 @@ class ClusterEndpoints(Endpoints):
     """Answers requests about the nodes of the cluster."""
 
     async def _named(self, request: web.Request) -> Node:
-        return await known_node(self._node, request.match_info["node"])
+        return await self._known_node(request.match_info["node"])
 
     @listed("/api/cluster/nodes", "Nodes of the cluster.", ClusterNodeView, MONITORING)
     async def _list(self, request: web.Request) -> web.Response:

@@ -18,12 +18,10 @@ from headrace_broker.management.http.access import (
     check_allowed,
     check_declares,
     check_enters,
-    check_sees,
 )
 from headrace_broker.management.http.answer import done, json_answer
 from headrace_broker.management.http.body import decode
 from headrace_broker.management.http.endpoints import Endpoints
-from headrace_broker.management.http.known import known_exchange, known_vhost
 from headrace_broker.management.http.listing import COLUMNS, chosen, columns, listing
 from headrace_broker.management.http.query import IF_UNUSED, flag
 from headrace_broker.management.http.route import deleted, got, listed, put
@@ -66,8 +64,7 @@ class ExchangeEndpoints(Endpoints):
         who = caller()
         view = self._node.view
         if "vhost" in request.match_info:
-            vhosts = [await known_vhost(self._node, request)]
-            check_sees(who, view, vhosts[0])
+            vhosts = [await self._known_vhost(request)]
         else:
             vhosts = [vhost.name for vhost in view.vhosts() if who.sees(view, vhost.name)]
         found = [
@@ -100,9 +97,8 @@ class ExchangeEndpoints(Endpoints):
 
     @got("/api/exchanges/{vhost}/{exchange}", "An exchange.", ExchangeView, query=(*AGES, *COLUMNS))
     async def _get(self, request: web.Request) -> web.Response:
-        vhost = await known_vhost(self._node, request)
-        check_sees(caller(), self._node.view, vhost)
-        exchange = await known_exchange(self._node, vhost, request.match_info["exchange"])
+        vhost = await self._known_vhost(request)
+        exchange = await self._known_exchange(vhost, request.match_info["exchange"])
         [row] = await self._rendered([exchange], asked_ages(request))
         return json_answer(chosen(row, columns(request)))
 
@@ -131,14 +127,14 @@ class ExchangeEndpoints(Endpoints):
     @deleted("/api/exchanges/{vhost}/{exchange}", "Delete an exchange.", query=(IF_UNUSED,))
     async def _delete(self, request: web.Request) -> web.Response:
         vhost, name = await self._changeable(request)
-        exchange = await known_exchange(self._node, vhost, name)
+        exchange = await self._known_exchange(vhost, name)
         if_unused = flag(request, "if-unused")
         await self._node.topology.delete_exchange(vhost, exchange.name, if_unused)
         return done()
 
     async def _changeable(self, request: web.Request) -> tuple[str, str]:
         """Return vhost and name of the path, where the asker may declare and delete it."""
-        vhost = await known_vhost(self._node, request)
+        vhost = await self._known_vhost(request)
         name = request.match_info["exchange"]
         who = caller()
         check_enters(who, self._node.view, vhost)

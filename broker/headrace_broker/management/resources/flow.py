@@ -17,7 +17,6 @@ from headrace_broker.management.http.answer import (
     not_found,
 )
 from headrace_broker.management.http.endpoints import Endpoints
-from headrace_broker.management.http.known import known_queue
 from headrace_broker.management.http.route import Parameter, got
 from headrace_broker.management.view.flow_rendering import (
     render_connection,
@@ -101,7 +100,7 @@ class FlowEndpoints(Endpoints):
         try:
             if named == ["queue"]:
                 check_sees(caller(), self._node.view, vhost)
-                queue = await known_queue(self._node, vhost, name)
+                queue = await self._known_queue(vhost, name)
                 found = await report.why_queue(queue, self._viewer())
             elif named == ["connection"]:
                 found = await report.why_connection(name, self._viewer())

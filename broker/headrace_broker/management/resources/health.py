@@ -13,7 +13,6 @@ from headrace_broker.catalog.pattern import matches, pattern_problem
 from headrace_broker.management.http.access import caller
 from headrace_broker.management.http.answer import bad_request, json_answer
 from headrace_broker.management.http.endpoints import Endpoints
-from headrace_broker.management.http.known import known_vhost
 from headrace_broker.management.http.listing import searched
 from headrace_broker.management.http.query import checked_number
 from headrace_broker.management.http.route import H, got
@@ -194,7 +193,7 @@ class HealthEndpoints(Endpoints):
     async def _leaders(self, request: web.Request) -> web.Response:
         vhost = None
         if "vhost" in request.match_info:
-            vhost = await known_vhost(self._node, request)
+            vhost = await self._known_vhost(request)
         pattern = request.match_info.get("pattern", "")
         problem = pattern_problem("pattern", pattern)
         if problem:

@@ -8,10 +8,9 @@ import msgspec
 from aiohttp import web
 
 from headrace_broker.catalog.permission import READ
-from headrace_broker.management.http.access import caller, check_allowed, check_enters, check_sees
+from headrace_broker.management.http.access import caller, check_allowed, check_enters
 from headrace_broker.management.http.answer import done
 from headrace_broker.management.http.endpoints import Endpoints
-from headrace_broker.management.http.known import known_queue, known_vhost
 from headrace_broker.management.http.listing import listing
 from headrace_broker.management.http.route import deleted, listed
 from headrace_broker.model.status import LeaseGroupStatus
@@ -26,9 +25,8 @@ class LeaseEndpoints(Endpoints):
         LeaseGroupStatus,
     )
     async def _list(self, request: web.Request) -> web.Response:
-        vhost = await known_vhost(self._node, request)
-        check_sees(caller(), self._node.view, vhost)
-        queue = await known_queue(self._node, vhost, request.match_info["queue"])
+        vhost = await self._known_vhost(request)
+        queue = await self._known_queue(vhost, request.match_info["queue"])
         rows = await self._node.leases.of(queue)
         return await listing(request, rows, msgspec.to_builtins, name=_name)
 
@@ -38,11 +36,11 @@ class LeaseEndpoints(Endpoints):
         codes=(503,),
     )
     async def _close(self, request: web.Request) -> web.Response:
-        vhost, name = await known_vhost(self._node, request), request.match_info["queue"]
+        vhost, name = await self._known_vhost(request), request.match_info["queue"]
         who = caller()
         check_enters(who, self._node.view, vhost)
         check_allowed(who, self._node.view, vhost, READ, "queue", name)
-        queue = await known_queue(self._node, vhost, name)
+        queue = await self._known_queue(vhost, name)
         await self._node.leases.close(queue, request.match_info["group"])
         return done()
 

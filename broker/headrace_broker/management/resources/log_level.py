@@ -9,7 +9,6 @@ import msgspec
 from aiohttp import web
 from typing_extensions import TypedDict
 
-from headrace_broker.management.http.access import administrator, monitor
 from headrace_broker.management.http.answer import done, json_answer
 from headrace_broker.management.http.body import decode
 from headrace_broker.management.http.endpoints import Endpoints
@@ -64,7 +63,6 @@ class LogLevelEndpoints(Endpoints):
 
     @got("/api/log-level", "Level of the log of this node.", LogLevelView, MONITORING)
     async def _get(self, request: web.Request) -> web.Response:
-        monitor()
         loggers = {name: logging.getLogger(name).level for name in get_args(Logger)}
         own = {name: _name_of(level) for name, level in loggers.items() if level}
         level = _name_of(logging.getLogger().getEffectiveLevel())
@@ -78,7 +76,6 @@ class LogLevelEndpoints(Endpoints):
         ADMINISTRATOR,
     )
     async def _put(self, request: web.Request) -> web.Response:
-        administrator()
         body = await decode(request, LogLevelBody)
         logging.getLogger(body.logger).setLevel(_LEVELS[body.level])
         if body.logger is None:

@@ -16,11 +16,9 @@ from headrace_broker.catalog.movement import (
     shrink,
 )
 from headrace_broker.catalog.pattern import matches, pattern_problem
-from headrace_broker.management.http.access import caller, check_sees
 from headrace_broker.management.http.answer import ApiError, bad_request, done, json_answer
 from headrace_broker.management.http.body import decode
 from headrace_broker.management.http.endpoints import Endpoints
-from headrace_broker.management.http.known import known_node, known_queue, known_vhost
 from headrace_broker.management.http.listing import listing
 from headrace_broker.management.http.query import flag
 from headrace_broker.management.http.route import (
@@ -142,17 +140,16 @@ class MemberEndpoints(Endpoints):
     """Answers requests about replicas and leaders."""
 
     async def _queue(self, request: web.Request) -> Queue:
-        vhost = await known_vhost(self._node, request)
-        return await known_queue(self._node, vhost, request.match_info["queue"])
+        vhost = await self._known_vhost(request)
+        return await self._known_queue(vhost, request.match_info["queue"])
 
     async def _seen(self, request: web.Request) -> Queue:
         """Return the queue of a path; who does not see its vhost hears nothing of it."""
-        vhost = await known_vhost(self._node, request)
-        check_sees(caller(), self._node.view, vhost)
-        return await known_queue(self._node, vhost, request.match_info["queue"])
+        vhost = await self._known_vhost(request)
+        return await self._known_queue(vhost, request.match_info["queue"])
 
     async def _node_of(self, request: web.Request) -> Node:
-        return await known_node(self._node, request.match_info["node"])
+        return await self._known_node(request.match_info["node"])
 
     # Looking
 
@@ -231,13 +228,13 @@ class MemberEndpoints(Endpoints):
     async def _add_named(self, request: web.Request) -> web.Response:
         queue = await self._queue(request)
         body = await decode(request, NodeBody)
-        return await self._add_to(queue, await known_node(self._node, body.node))
+        return await self._add_to(queue, await self._known_node(body.node))
 
     @deleted(_QUEUE + "/replicas/delete", "Remove a replica.", ADMINISTRATOR, body=NodeBody)
     async def _remove_named(self, request: web.Request) -> web.Response:
         queue = await self._queue(request)
         body = await decode(request, NodeBody)
-        return await self._remove_from(queue, await known_node(self._node, body.node), False)
+        return await self._remove_from(queue, await self._known_node(body.node), False)
 
     @put(_MEMBERS + "/{node}", "Add a replica.", None, ADMINISTRATOR)
     async def _add(self, request: web.Request) -> web.Response:
@@ -305,7 +302,7 @@ class MemberEndpoints(Endpoints):
     async def _transfer(self, request: web.Request) -> web.Response:
         queue = await self._queue(request)
         body = await decode(request, NodeBody)
-        await self._node.operations.transfer(queue, await known_node(self._node, body.node))
+        await self._node.operations.transfer(queue, await self._known_node(body.node))
         return done()
 
     @got("/api/rebalance/queues", "The last rebalance.", RebalanceStatus)

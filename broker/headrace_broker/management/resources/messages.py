@@ -17,13 +17,7 @@ from headrace_broker.management.http.access import (
 )
 from headrace_broker.management.http.answer import bad_request, done, json_answer, not_found
 from headrace_broker.management.http.body import decode
-from headrace_broker.management.http.endpoints import Endpoints
-from headrace_broker.management.http.known import (
-    exchange_name,
-    known_exchange,
-    known_queue,
-    known_vhost,
-)
+from headrace_broker.management.http.endpoints import Endpoints, exchange_name
 from headrace_broker.management.http.query import checked_number, number
 from headrace_broker.management.http.route import Parameter, deleted, got, posted
 from headrace_broker.management.view.message_rendering import (
@@ -145,9 +139,9 @@ class MessageEndpoints(Endpoints):
         check_topic(who, self._node.view, vhost, exchange, routing_key)
         queue = await self._found(vhost, name)
         if body.queue is not None:
-            await known_queue(self._node, vhost, body.queue)
+            await self._known_queue(vhost, body.queue)
         else:
-            await known_exchange(self._node, vhost, exchange)
+            await self._known_exchange(vhost, exchange)
         route = short_string("exchange", exchange) + short_string("routing_key", routing_key)
         moved = await self._node.message_service.move(queue, body.ids, route, who.name)
         return json_answer(render_moved(moved))
@@ -158,7 +152,7 @@ class MessageEndpoints(Endpoints):
 
     async def _readable(self, request: web.Request) -> tuple[str, str]:
         """Return vhost and queue that a path names, if who asks may read it, there or not."""
-        vhost = await known_vhost(self._node, request)
+        vhost = await self._known_vhost(request)
         who = caller()
         name = request.match_info["queue"]
         check_enters(who, self._node.view, vhost)
@@ -166,7 +160,7 @@ class MessageEndpoints(Endpoints):
         return vhost, name
 
     async def _found(self, vhost: str, name: str) -> Queue:
-        queue = await known_queue(self._node, vhost, name)
+        queue = await self._known_queue(vhost, name)
         check_not_exclusive(queue)
         return queue
 

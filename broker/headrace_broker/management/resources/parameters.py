@@ -17,10 +17,9 @@ from headrace_broker.catalog.command import (
 )
 from headrace_broker.catalog.view import CatalogView
 from headrace_broker.management.http.access import caller, check_enters
-from headrace_broker.management.http.answer import bad_request, check, done, json_answer, not_found
+from headrace_broker.management.http.answer import bad_request, done, json_answer, not_found
 from headrace_broker.management.http.body import converted, decode
 from headrace_broker.management.http.endpoints import Endpoints
-from headrace_broker.management.http.known import known_vhost
 from headrace_broker.management.http.listing import listing
 from headrace_broker.management.http.route import (
     ADMINISTRATOR,
@@ -131,7 +130,7 @@ class ParameterEndpoints(Endpoints):
 
     async def _rows(self, request: web.Request) -> list[ParameterView]:
         who, view = caller(), self._node.view
-        vhost = await known_vhost(self._node, request) if "vhost" in request.match_info else None
+        vhost = await self._known_vhost(request) if "vhost" in request.match_info else None
         component = request.match_info.get("component")
         return [
             row
@@ -166,13 +165,13 @@ class ParameterEndpoints(Endpoints):
         values=_COMPONENT,
     )
     async def _put(self, request: web.Request) -> web.Response:
-        vhost = await known_vhost(self._node, request)
+        vhost = await self._known_vhost(request)
         check_enters(caller(), self._node.view, vhost)
         body = await decode(request, ValueBody)
         component, name = request.match_info["component"], request.match_info["name"]
         command = parameter_command(component, vhost, name, body.value)
         known = {(row["component"], row["name"]) for row in parameters(self._node.view, vhost)}
-        check(await self._node.submit(command))
+        await self._submit(command)
         return done(created=(component, name) not in known)
 
     @deleted(
@@ -182,13 +181,13 @@ class ParameterEndpoints(Endpoints):
         values=_COMPONENT,
     )
     async def _delete(self, request: web.Request) -> web.Response:
-        vhost = await known_vhost(self._node, request)
+        vhost = await self._known_vhost(request)
         check_enters(caller(), self._node.view, vhost)
         component, name = request.match_info["component"], request.match_info["name"]
         if component == OPERATOR_POLICY:
-            check(await self._node.submit(DeletePolicy(vhost, name, operator=True)))
+            await self._submit(DeletePolicy(vhost, name, operator=True))
         elif component == VHOST_LIMITS and name == LIMITS and self._node.view.vhost_limits(vhost):
-            check(await self._node.submit(SetVhostLimits(vhost, {}, replace=True)))
+            await self._submit(SetVhostLimits(vhost, {}, replace=True))
         elif component in COMPONENTS:
             raise not_found(f"parameter '{name}' of {component} in vhost '{vhost}'")
         else:
@@ -218,7 +217,7 @@ class ParameterEndpoints(Endpoints):
         name = request.match_info["name"]
         body = await decode(request, ValueBody)
         created = name not in self._node.view.parameters()
-        check(await self._node.submit(global_command(name, body.value)))
+        await self._submit(global_command(name, body.value))
         return done(created)
 
     @deleted(
@@ -228,7 +227,7 @@ class ParameterEndpoints(Endpoints):
         name = request.match_info["name"]
         if name not in self._node.view.parameters():
             raise not_found(f"global parameter '{name}'")
-        check(await self._node.submit(SetParameter(name)))
+        await self._submit(SetParameter(name))
         return done()
 
 

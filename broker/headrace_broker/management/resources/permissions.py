@@ -10,11 +10,9 @@ from typing_extensions import TypedDict
 
 from headrace_broker.catalog.command import DeletePermission, PutPermission
 from headrace_broker.catalog.proposal import permission_defect
-from headrace_broker.management.http.access import administrator
-from headrace_broker.management.http.answer import check, done, json_answer, not_found
+from headrace_broker.management.http.answer import done, json_answer, not_found
 from headrace_broker.management.http.body import decode
 from headrace_broker.management.http.endpoints import Endpoints
-from headrace_broker.management.http.known import known_user, known_vhost
 from headrace_broker.management.http.listing import listing
 from headrace_broker.management.http.route import ADMINISTRATOR, deleted, got, listed, put
 from headrace_broker.model.definition import Permission
@@ -44,13 +42,11 @@ class PermissionEndpoints(Endpoints):
 
     @listed("/api/permissions", "What users may do.", PermissionView, ADMINISTRATOR)
     async def _permissions(self, request: web.Request) -> web.Response:
-        administrator()
         return await _permissions_listed(request, self._node.view.permissions())
 
     @listed("/api/users/{user}/permissions", "What a user may do.", PermissionView, ADMINISTRATOR)
     async def _permissions_of_user(self, request: web.Request) -> web.Response:
-        administrator()
-        user = await known_user(self._node, request)
+        user = await self._known_user(request)
         found = [each for each in self._node.view.permissions() if each.user == user.name]
         return await _permissions_listed(request, found)
 
@@ -61,8 +57,7 @@ class PermissionEndpoints(Endpoints):
         ADMINISTRATOR,
     )
     async def _permissions_in_vhost(self, request: web.Request) -> web.Response:
-        administrator()
-        vhost = await known_vhost(self._node, request)
+        vhost = await self._known_vhost(request)
         return await _permissions_listed(request, self._node.view.permissions(vhost))
 
     @got(
@@ -72,9 +67,8 @@ class PermissionEndpoints(Endpoints):
         ADMINISTRATOR,
     )
     async def _permission(self, request: web.Request) -> web.Response:
-        administrator()
-        vhost = await known_vhost(self._node, request)
-        user = await known_user(self._node, request)
+        vhost = await self._known_vhost(request)
+        user = await self._known_user(request)
         found = self._node.view.permission(user.name, vhost)
         if found is None:
             raise not_found(f"permission of user '{user.name}' in vhost '{vhost}'")
@@ -87,21 +81,19 @@ class PermissionEndpoints(Endpoints):
         ADMINISTRATOR,
     )
     async def _put_permission(self, request: web.Request) -> web.Response:
-        administrator()
         body = await decode(request, PermissionBody)
         user, vhost = request.match_info["user"], request.match_info["vhost"]
         created = self._node.view.permission(user, vhost) is None
         permission = Permission(user, vhost, body.configure, body.write, body.read)
-        check(await self._node.submit(PutPermission(permission)))
+        await self._submit(PutPermission(permission))
         return done(created)
 
     @deleted(
         "/api/permissions/{vhost}/{user}", "Take away what a user may do in a vhost.", ADMINISTRATOR
     )
     async def _delete_permission(self, request: web.Request) -> web.Response:
-        administrator()
         user, vhost = request.match_info["user"], request.match_info["vhost"]
-        check(await self._node.submit(DeletePermission(user, vhost)))
+        await self._submit(DeletePermission(user, vhost))
         return done()
 
 

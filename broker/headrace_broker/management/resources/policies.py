@@ -14,12 +14,10 @@ from headrace_broker.management.http.access import (
     caller,
     check_enters,
     check_policy,
-    check_sees,
 )
-from headrace_broker.management.http.answer import check, done, json_answer, not_found
+from headrace_broker.management.http.answer import done, json_answer, not_found
 from headrace_broker.management.http.body import decode
 from headrace_broker.management.http.endpoints import Endpoints
-from headrace_broker.management.http.known import known_vhost
 from headrace_broker.management.http.listing import listing
 from headrace_broker.management.http.route import (
     ADMINISTRATOR,
@@ -84,15 +82,13 @@ class PolicyEndpoints(Endpoints):
 
     @listed("/{vhost}", "Policies of a vhost.", PolicyView)
     async def _list_vhost(self, request: web.Request) -> web.Response:
-        vhost = await known_vhost(self._node, request)
-        check_sees(caller(), self._node.view, vhost)
+        vhost = await self._known_vhost(request)
         found = self._node.view.policies(vhost, self._operator)
         return await listing(request, found, _described)
 
     @got("/{vhost}/{name}", "A policy.", PolicyView)
     async def _get(self, request: web.Request) -> web.Response:
-        vhost = await known_vhost(self._node, request)
-        check_sees(caller(), self._node.view, vhost)
+        vhost = await self._known_vhost(request)
         name = request.match_info["name"]
         if self._find(vhost, name) is None:
             await self._node.catch_up()
@@ -107,7 +103,7 @@ class PolicyEndpoints(Endpoints):
 
     async def _entered(self, request: web.Request) -> str:
         """Return the vhost of a path, in which the asker may change something."""
-        vhost = await known_vhost(self._node, request)
+        vhost = await self._known_vhost(request)
         check_enters(caller(), self._node.view, vhost)
         return vhost
 
@@ -126,14 +122,14 @@ class PolicyEndpoints(Endpoints):
             self._operator,
         )
         created = self._find(vhost, policy.name) is None
-        check(await self._node.submit(PutPolicy(policy)))
+        await self._submit(PutPolicy(policy))
         return done(created)
 
     @deleted("/{vhost}/{name}", "Delete a policy.")
     async def _delete(self, request: web.Request) -> web.Response:
         vhost = await self._entered(request)
         command = DeletePolicy(vhost, request.match_info["name"], self._operator)
-        check(await self._node.submit(command))
+        await self._submit(command)
         return done()
 
 

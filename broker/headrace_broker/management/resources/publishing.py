@@ -24,8 +24,7 @@ from headrace_broker.management.http.access import (
 )
 from headrace_broker.management.http.answer import bad_request, json_answer, unavailable
 from headrace_broker.management.http.body import LargeBodies, decoded
-from headrace_broker.management.http.endpoints import Endpoints
-from headrace_broker.management.http.known import exchange_name, known_exchange, known_vhost
+from headrace_broker.management.http.endpoints import Endpoints, exchange_name
 from headrace_broker.management.http.route import got, posted
 from headrace_broker.management.resources.health import State
 from headrace_broker.management.resources.messages import short_string
@@ -107,12 +106,12 @@ class PublishEndpoints(Endpoints):
         answer=RoutedView,
     )
     async def _publish(self, request: web.Request) -> web.Response:
-        vhost = await known_vhost(self._node, request)
+        vhost = await self._known_vhost(request)
         who = caller()
         check_enters(who, self._node.view, vhost)
         name = exchange_name(request.match_info["exchange"])
         check_allowed(who, self._node.view, vhost, WRITE, "exchange", name)
-        exchange = await known_exchange(self._node, vhost, name)
+        exchange = await self._known_exchange(vhost, name)
         async with self._bodies.decoded(request, ReceivedBody) as body:
             payload = _payload(body)
             properties = await _encoded(body, who.name)
@@ -125,7 +124,7 @@ class PublishEndpoints(Endpoints):
 
     @got("/api/aliveness-test/{vhost}", "A message goes through a queue of a vhost.", State)
     async def _alive(self, request: web.Request) -> web.Response:
-        vhost = await known_vhost(self._node, request)
+        vhost = await self._known_vhost(request)
         who, view = caller(), self._node.view
         check_enters(who, view, vhost)
         for operation in (CONFIGURE, READ):

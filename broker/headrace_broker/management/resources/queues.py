@@ -18,12 +18,10 @@ from headrace_broker.management.http.access import (
     check_declares,
     check_enters,
     check_not_exclusive,
-    check_sees,
 )
 from headrace_broker.management.http.answer import done, json_answer, not_found
 from headrace_broker.management.http.body import decode
 from headrace_broker.management.http.endpoints import Endpoints
-from headrace_broker.management.http.known import known_queue, known_vhost
 from headrace_broker.management.http.listing import COLUMNS, chosen, columns, listing
 from headrace_broker.management.http.query import IF_EMPTY, IF_UNUSED, flag
 from headrace_broker.management.http.route import deleted, got, listed, posted, put
@@ -75,8 +73,7 @@ class QueueEndpoints(Endpoints):
         who = caller()
         vhost = None
         if "vhost" in request.match_info:
-            vhost = await known_vhost(self._node, request)
-            check_sees(who, self._node.view, vhost)
+            vhost = await self._known_vhost(request)
         view = self._node.view
         found = [queue for queue in view.queues(vhost) if who.sees(view, queue.vhost)]
         found.sort(key=lambda queue: (queue.vhost, queue.name))
@@ -175,9 +172,8 @@ class QueueEndpoints(Endpoints):
 
     @got("/api/queues/{vhost}/{queue}", "A queue.", QueueView, query=(*AGES, *COLUMNS))
     async def _get(self, request: web.Request) -> web.Response:
-        vhost = await known_vhost(self._node, request)
-        check_sees(caller(), self._node.view, vhost)
-        queue = await known_queue(self._node, vhost, request.match_info["queue"])
+        vhost = await self._known_vhost(request)
+        queue = await self._known_queue(vhost, request.match_info["queue"])
         status = self._source.queue(queue.vhost, queue.name)
         if status is None:
             raise not_found(f"queue '{queue.name}' in vhost '{queue.vhost}'")
@@ -195,7 +191,7 @@ class QueueEndpoints(Endpoints):
 
     @put("/api/queues/{vhost}/{queue}", "Declare a queue.", QueueBody)
     async def _put(self, request: web.Request) -> web.Response:
-        vhost = await known_vhost(self._node, request)
+        vhost = await self._known_vhost(request)
         name = request.match_info["queue"]
         view = self._node.view
         check_enters(caller(), view, vhost)
@@ -236,11 +232,11 @@ class QueueEndpoints(Endpoints):
 
     async def _permitted(self, request: web.Request, operation: str) -> Queue:
         """Return the queue that a path names; who may not do this is not told whether it is."""
-        vhost, name = await known_vhost(self._node, request), request.match_info["queue"]
+        vhost, name = await self._known_vhost(request), request.match_info["queue"]
         who = caller()
         check_enters(who, self._node.view, vhost)
         check_allowed(who, self._node.view, vhost, operation, "queue", name)
-        queue = await known_queue(self._node, vhost, name)
+        queue = await self._known_queue(vhost, name)
         check_not_exclusive(queue)
         return queue
 

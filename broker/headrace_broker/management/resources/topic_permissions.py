@@ -9,11 +9,9 @@ import msgspec
 from aiohttp import web
 
 from headrace_broker.catalog.command import DeleteTopicPermissions, PutTopicPermission
-from headrace_broker.management.http.access import administrator
-from headrace_broker.management.http.answer import check, done, json_answer, not_found
+from headrace_broker.management.http.answer import done, json_answer, not_found
 from headrace_broker.management.http.body import decode
 from headrace_broker.management.http.endpoints import Endpoints
-from headrace_broker.management.http.known import known_user, known_vhost
 from headrace_broker.management.http.listing import listing
 from headrace_broker.management.http.route import (
     ADMINISTRATOR,
@@ -46,26 +44,22 @@ class TopicPermissionEndpoints(Endpoints):
 
     @_told("/api/topic-permissions", "Topic permissions.")
     async def _list(self, request: web.Request) -> web.Response:
-        administrator()
         return await _listed(request, self._node.view.topic_permissions())
 
     @_told("/api/users/{user}/topic-permissions", "Of a user.")
     async def _of_user(self, request: web.Request) -> web.Response:
-        administrator()
-        user = await known_user(self._node, request)
+        user = await self._known_user(request)
         return await _listed(request, self._found(user.name, None))
 
     @_told("/api/vhosts/{vhost}/topic-permissions", "In a vhost.")
     async def _in_vhost(self, request: web.Request) -> web.Response:
-        administrator()
-        vhost = await known_vhost(self._node, request)
+        vhost = await self._known_vhost(request)
         return await _listed(request, self._node.view.topic_permissions(vhost))
 
     @_told(_MINE, "Of a user in a vhost.")
     async def _of_user_in_vhost(self, request: web.Request) -> web.Response:
-        administrator()
-        vhost = await known_vhost(self._node, request)
-        user = await known_user(self._node, request)
+        vhost = await self._known_vhost(request)
+        user = await self._known_user(request)
         return await _listed(request, self._found(user.name, vhost))
 
     def _found(self, user: str, vhost: str | None) -> list[TopicPermission]:
@@ -73,9 +67,8 @@ class TopicPermissionEndpoints(Endpoints):
 
     @got(_ONE, "Of a user at an exchange.", TopicPermission, ADMINISTRATOR)
     async def _get(self, request: web.Request) -> web.Response:
-        administrator()
-        vhost = await known_vhost(self._node, request)
-        user = await known_user(self._node, request)
+        vhost = await self._known_vhost(request)
+        user = await self._known_user(request)
         exchange = request.match_info["exchange"]
         found = self._node.view.topic_permission(user.name, vhost, exchange)
         if found is None:
@@ -90,21 +83,19 @@ class TopicPermissionEndpoints(Endpoints):
         ADMINISTRATOR,
     )
     async def _put(self, request: web.Request) -> web.Response:
-        administrator()
         body = await decode(request, TopicPermissionBody)
         user, vhost = request.match_info["user"], request.match_info["vhost"]
         created = self._node.view.topic_permission(user, vhost, body.exchange) is None
         told = TopicPermission(user, vhost, body.exchange, body.write, body.read)
-        check(await self._node.submit(PutTopicPermission(told)))
+        await self._submit(PutTopicPermission(told))
         return done(created)
 
     @deleted(_MINE, "Let a user use any in a vhost.", ADMINISTRATOR)
     @deleted(_ONE, "Let a user use any at an exchange.", ADMINISTRATOR)
     async def _delete(self, request: web.Request) -> web.Response:
-        administrator()
         user, vhost = request.match_info["user"], request.match_info["vhost"]
         exchange = request.match_info.get("exchange", "")
-        check(await self._node.submit(DeleteTopicPermissions(user, vhost, exchange)))
+        await self._submit(DeleteTopicPermissions(user, vhost, exchange))
         return done()
 
 

@@ -8,11 +8,9 @@ from aiohttp import web
 
 from headrace_broker.catalog.command import SetUserLimits
 from headrace_broker.catalog.setting import USER_LIMITS
-from headrace_broker.management.http.access import administrator
-from headrace_broker.management.http.answer import check, done, not_found
+from headrace_broker.management.http.answer import done, not_found
 from headrace_broker.management.http.body import decode
 from headrace_broker.management.http.endpoints import Endpoints
-from headrace_broker.management.http.known import known_user
 from headrace_broker.management.http.listing import listing
 from headrace_broker.management.http.route import ADMINISTRATOR, deleted, listed, put
 from headrace_broker.management.resources.vhosts import LimitBody, LimitsView
@@ -25,15 +23,13 @@ class UserLimitEndpoints(Endpoints):
 
     @listed("/api/user-limits", "Limits of users.", LimitsView, ADMINISTRATOR)
     async def _all_limits(self, request: web.Request) -> web.Response:
-        administrator()
         users = self._node.view.users()
         rows = [row for user in users for row in self._render_limits(user.name)]
         return await listing(request, rows, dict, name=_limited)
 
     @listed("/api/user-limits/{user}", "Limits of a user.", LimitsView, ADMINISTRATOR)
     async def _limits(self, request: web.Request) -> web.Response:
-        administrator()
-        rows = self._render_limits((await known_user(self._node, request)).name)
+        rows = self._render_limits((await self._known_user(request)).name)
         return await listing(request, rows, dict, name=_limited)
 
     def _render_limits(self, user: str) -> list[LimitsView]:
@@ -48,10 +44,9 @@ class UserLimitEndpoints(Endpoints):
         values=_LIMITS,
     )
     async def _put_limit(self, request: web.Request) -> web.Response:
-        administrator()
         body = await decode(request, LimitBody)
         user, limit = request.match_info["user"], request.match_info["limit"]
-        check(await self._node.submit(SetUserLimits(user, {limit: body.value})))
+        await self._submit(SetUserLimits(user, {limit: body.value}))
         return done()
 
     @deleted(
@@ -61,12 +56,11 @@ class UserLimitEndpoints(Endpoints):
         values=_LIMITS,
     )
     async def _delete_limit(self, request: web.Request) -> web.Response:
-        administrator()
-        user = (await known_user(self._node, request)).name
+        user = (await self._known_user(request)).name
         limit = request.match_info["limit"]
         if limit not in USER_LIMITS:
             raise not_found(f"limit '{limit}' of users")
-        check(await self._node.submit(SetUserLimits(user, {limit: -1})))
+        await self._submit(SetUserLimits(user, {limit: -1}))
         return done()
 
 

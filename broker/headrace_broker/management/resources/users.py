@@ -15,11 +15,10 @@ from headrace_broker.catalog.command import (
     DeleteUser,
     PutUser,
 )
-from headrace_broker.management.http.access import administrator, caller
-from headrace_broker.management.http.answer import bad_request, check, done, json_answer
+from headrace_broker.management.http.access import caller
+from headrace_broker.management.http.answer import bad_request, done, json_answer
 from headrace_broker.management.http.body import decode
 from headrace_broker.management.http.endpoints import Endpoints
-from headrace_broker.management.http.known import known_user
 from headrace_broker.management.http.listing import listing
 from headrace_broker.management.http.route import (
     ADMINISTRATOR,
@@ -94,7 +93,6 @@ class UserEndpoints(Endpoints):
 
     @listed("/api/users", "All users.", UserView, ADMINISTRATOR)
     async def _list(self, request: web.Request) -> web.Response:
-        administrator()
         return await listing(request, self._node.view.users(), self._render)
 
     @listed(
@@ -113,25 +111,22 @@ class UserEndpoints(Endpoints):
         codes=(204,),
     )
     async def _bulk_delete(self, request: web.Request) -> web.Response:
-        administrator()
         body = await decode(request, BulkBody)
         await self._node.catch_up()
         for name in body.users:
             if self._node.view.user(name) is not None:
-                check(await self._node.submit(DeleteUser(name)))
+                await self._submit(DeleteUser(name))
         return done()
 
     @got("/api/users/{user}", "A user.", UserView, ADMINISTRATOR)
     async def _get(self, request: web.Request) -> web.Response:
-        administrator()
-        return json_answer(self._render(await known_user(self._node, request)))
+        return json_answer(self._render(await self._known_user(request)))
 
     def _render(self, user: User) -> UserView:
         return render_user(user, self._node.view.user_limits(user.name))
 
     @put("/api/users/{user}", "Create or change a user.", UserBody, ADMINISTRATOR)
     async def _put(self, request: web.Request) -> web.Response:
-        administrator()
         body = await decode(request, UserBody)
         name = request.match_info["user"]
         current = self._node.view.user(name)
@@ -147,13 +142,12 @@ class UserEndpoints(Endpoints):
         else:
             proof = given_hash(body.password_hash, body.hashing_algorithm)
             user = proof.user(name, tags, loopback_only)
-        check(await self._node.submit(PutUser(user, end_sessions=body.end_sessions)))
+        await self._submit(PutUser(user, end_sessions=body.end_sessions))
         return done(created=current is None)
 
     @deleted("/api/users/{user}", "Delete a user.", ADMINISTRATOR)
     async def _delete(self, request: web.Request) -> web.Response:
-        administrator()
-        check(await self._node.submit(DeleteUser(request.match_info["user"])))
+        await self._submit(DeleteUser(request.match_info["user"]))
         return done()
 
 

@@ -11,11 +11,10 @@ from typing_extensions import TypedDict
 
 from headrace_broker.catalog.command import DeleteVhost, PutVhost, SetVhostLimits
 from headrace_broker.catalog.setting import VHOST_LIMITS
-from headrace_broker.management.http.access import administrator, caller, check_sees
-from headrace_broker.management.http.answer import check, done, json_answer, not_found
+from headrace_broker.management.http.access import caller
+from headrace_broker.management.http.answer import done, json_answer, not_found
 from headrace_broker.management.http.body import decode
 from headrace_broker.management.http.endpoints import Endpoints
-from headrace_broker.management.http.known import known_vhost
 from headrace_broker.management.http.listing import COLUMNS, chosen, columns, listing
 from headrace_broker.management.http.route import (
     ADMINISTRATOR,
@@ -110,8 +109,7 @@ class VhostEndpoints(Endpoints):
     @got("/api/vhosts/{vhost}", "A vhost.", VhostView, query=(*AGES, *COLUMNS))
     async def _get(self, request: web.Request) -> web.Response:
         view = self._node.view
-        name = await known_vhost(self._node, request)
-        check_sees(caller(), view, name)
+        name = await self._known_vhost(request)
         vhost = view.vhost(name)
         assert vhost is not None
         [row] = await self._rendered([vhost], asked_ages(request))
@@ -119,18 +117,17 @@ class VhostEndpoints(Endpoints):
 
     @put("/api/vhosts/{vhost}", "Create or change a vhost.", VhostBody, ADMINISTRATOR)
     async def _put(self, request: web.Request) -> web.Response:
-        who = administrator()
+        who = caller()
         body = await decode(request, VhostBody)
         name = request.match_info["vhost"]
         current = self._node.view.vhost(name)
         vhost = _changed(current or Vhost(name), body)
-        check(await self._node.submit(PutVhost(vhost, creator=who.name)))
+        await self._submit(PutVhost(vhost, creator=who.name))
         return done(created=current is None)
 
     @deleted("/api/vhosts/{vhost}", "Delete a vhost and all in it.", ADMINISTRATOR)
     async def _delete(self, request: web.Request) -> web.Response:
-        administrator()
-        check(await self._node.submit(DeleteVhost(request.match_info["vhost"])))
+        await self._submit(DeleteVhost(request.match_info["vhost"]))
         return done()
 
     @posted(
@@ -141,7 +138,7 @@ class VhostEndpoints(Endpoints):
         codes=(204,),
     )
     async def _start(self, request: web.Request) -> web.Response:
-        await known_vhost(self._node, request)
+        await self._known_vhost(request)
         name = request.match_info["node"]
         if name not in {node.name for node in self._node.view.nodes()}:
             raise not_found(f"node '{name}'")
@@ -159,8 +156,7 @@ class VhostEndpoints(Endpoints):
 
     @listed("/api/vhost-limits/{vhost}", "Limits of a vhost.", LimitsView)
     async def _limits(self, request: web.Request) -> web.Response:
-        vhost = await known_vhost(self._node, request)
-        check_sees(caller(), self._node.view, vhost)
+        vhost = await self._known_vhost(request)
         return await listing(request, self._render_limits(vhost), dict, name=_limited)
 
     def _render_limits(self, vhost: str) -> list[LimitsView]:
@@ -175,10 +171,9 @@ class VhostEndpoints(Endpoints):
         values=_LIMITS,
     )
     async def _put_limit(self, request: web.Request) -> web.Response:
-        administrator()
         body = await decode(request, LimitBody)
         vhost, limit = request.match_info["vhost"], request.match_info["limit"]
-        check(await self._node.submit(SetVhostLimits(vhost, {limit: body.value})))
+        await self._submit(SetVhostLimits(vhost, {limit: body.value}))
         return done()
 
     @deleted(
@@ -188,12 +183,11 @@ class VhostEndpoints(Endpoints):
         values=_LIMITS,
     )
     async def _delete_limit(self, request: web.Request) -> web.Response:
-        administrator()
-        vhost = await known_vhost(self._node, request)
+        vhost = await self._known_vhost(request)
         limit = request.match_info["limit"]
         if limit not in VHOST_LIMITS:
             raise not_found(f"limit '{limit}' of vhosts")
-        check(await self._node.submit(SetVhostLimits(vhost, {limit: -1})))
+        await self._submit(SetVhostLimits(vhost, {limit: -1}))
         return done()
 
 
