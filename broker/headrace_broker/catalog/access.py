@@ -227,12 +227,6 @@ def check_enters(view: CatalogView, user: str, vhost: str) -> None:
 def entrance_refusal(caller: Caller, vhost: str, there: bool, enters: bool) -> AmqpError | None:
     """Return why a client may not open a vhost, None when it may.
 
-    Args:
-        caller: who asks.
-        vhost: its name.
-        there: the catalog has it.
-        enters: the caller has a permission there.
-
     Returns:
         ACCESS_REFUSED, or NOT_FOUND for callers who may know which vhosts there are.
     """
@@ -350,7 +344,7 @@ def check_declares(
     may_forward: MayForward,
     user: str,
     vhost: str,
-    kind: str,
+    kind: str,  # QUEUE or EXCHANGE
     name: str,
     arguments: Mapping[str, Any],
     known: bool,
@@ -359,16 +353,6 @@ def check_declares(
 
     A new one needs a permission to publish to its exchange for dead letters, or its alternate one,
     with the keys that messages have then, and to read itself.
-
-    Args:
-        may: who knows.
-        may_forward: likewise.
-        user: who asks.
-        vhost: where.
-        kind: QUEUE or EXCHANGE.
-        name: of the queue or exchange.
-        arguments: as declared.
-        known: it is there already.
 
     Raises:
         AmqpError: ACCESS_REFUSED.
@@ -387,13 +371,6 @@ def check_policy(
     """Refuse a policy that has messages sent on to where its author may not publish.
 
     Administrators give themselves every permission, and are not asked for it.
-
-    Args:
-        may: who knows.
-        may_forward: likewise.
-        caller: the author.
-        vhost: where.
-        definition: of the policy.
 
     Raises:
         AmqpError: ACCESS_REFUSED.

@@ -117,7 +117,7 @@ def asked_queue(
     exclusive: bool,
     auto_delete: bool,
     arguments: dict[str, Any],
-    default_kind: str = "",
+    default_kind: str = "",  # of the vhost, "" for none; of a queue that is there already, its own
 ) -> tuple[str, int]:
     """Return kind and number of replicas that a declaration asks for.
 
@@ -125,15 +125,6 @@ def asked_queue(
     auto-delete, not durable or named by the server; for others the vhost's default, and quorum
     without one. Since in RabbitMQ the default is classic, a queue that becomes a quorum queue by
     default may have the arguments of a classic one.
-
-    Args:
-        vhost: its name, for the refusal.
-        name: of the queue.
-        durable: as declared.
-        exclusive: as declared.
-        auto_delete: as declared.
-        arguments: as declared.
-        default_kind: of the vhost, "" for none; of a queue that is there already, its own.
 
     Raises:
         ArgumentError: an argument has a wrong type or value, is not for this kind of queue, or is

@@ -44,25 +44,15 @@ _COPY_BYTES_MAX: Final = 48  # above, a slice is quicker than word by word
 
 def encode_deliveries(
     out: BytesWriter,
-    channel: i64,
-    consumer_tag: bytes,
-    first_tag: i64,
-    run: DeliveryRun,
-    start: i64,
-    stop: i64,
-    frame_max: i64,
+    channel: i64,  # 1 to 65535
+    consumer_tag: bytes,  # 0 to 255 octets
+    first_tag: i64,  # delivery tag of the message at `start`; the next ones count up
+    run: DeliveryRun,  # whose messages; its blob holds a checked batch
+    start: i64,  # first index into `run.positions`
+    stop: i64,  # index after the last
+    frame_max: i64,  # octets of a frame with its envelope, above 8; bodies are split by it
 ) -> BodyFrames | None:
     """Append basic.deliver with header and body for each of `run.positions[start:stop]`.
-
-    Args:
-        out: where the frames go.
-        channel: 1 to 65535.
-        consumer_tag: 0 to 255 octets.
-        first_tag: delivery tag of the message at `start`; the next ones count up.
-        run: whose messages; its blob holds a checked batch.
-        start: first index into `run.positions`.
-        stop: index after the last.
-        frame_max: octets of a frame with its envelope, above 8; bodies are split by it.
 
     Returns:
         The body of the message, where it is large, whose frames are to follow; there may be but
@@ -129,24 +119,14 @@ def _encode_redeliveries(
 
 def encode_get_ok(
     out: BytesWriter,
-    channel: i64,
+    channel: i64,  # 1 to 65535
     tag: i64,
-    run: DeliveryRun,
-    at: i64,
-    message_count: i64,
-    frame_max: i64,
+    run: DeliveryRun,  # whose message; its blob holds a checked batch
+    at: i64,  # index into `run.positions`
+    message_count: i64,  # messages left in the queue, 0 to 2**32 - 1
+    frame_max: i64,  # as in `encode_deliveries`
 ) -> BodyFrames | None:
-    """Append basic.get-ok with header and body for `run.positions[at]`; as `encode_deliveries`.
-
-    Args:
-        out: where the frames go.
-        channel: 1 to 65535.
-        tag: delivery tag.
-        run: whose message; its blob holds a checked batch.
-        at: index into `run.positions`.
-        message_count: messages left in the queue, 0 to 2**32 - 1.
-        frame_max: as in `encode_deliveries`.
-    """
+    """Append basic.get-ok with header and body for `run.positions[at]`; as `encode_deliveries`."""
     blob = run.blob
     position: i64 = run.positions[at]
     begin: i64 = message_start(blob, run.base, position)

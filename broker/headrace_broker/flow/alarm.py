@@ -62,11 +62,7 @@ class Alarm:
         return RESOURCES[self.limit]
 
     def describe(self, name: str) -> str:
-        """Say what is scarce and by how much.
-
-        Args:
-            name: of the node.
-        """
+        """Say what is scarce and by how much."""
         report = self.report
         if self.limit == LIMIT_MEMORY:
             return (

@@ -54,27 +54,16 @@ class Outflow:
 
     def look(
         self,
-        last_id: i64,
+        last_id: i64,  # id of the message that came last
         ready: i64,
         unsettled: i64,
         consumers: i64,
-        elapsed_us: i64,
+        elapsed_us: i64,  # since the last look
         turn_us: i64,
         busy: bool,
-        nodes: i64,
+        nodes: i64,  # how many may let in something
     ) -> None:
-        """Look again, and set the bound.
-
-        Args:
-            last_id: id of the message that came last.
-            ready: messages that are ready.
-            unsettled: messages at consumers.
-            consumers: how many there are.
-            elapsed_us: since the last look.
-            turn_us: length of a turn of this node's loop.
-            busy: this node does as much as it can.
-            nodes: how many may let in something.
-        """
+        """Look again, and set the bound."""
         elapsed = min(max(elapsed_us, 1), LOOK_US_MAX)
         turn = min(turn_us, SECOND_US)
         came = max(last_id - self._last_id, 0)

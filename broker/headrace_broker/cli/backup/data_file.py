@@ -97,10 +97,6 @@ class DataWriter:
 def read_blocks(source: BinaryIO, name: str) -> Iterator[Block]:
     """Return the blocks of a file, each checked before it is returned.
 
-    Args:
-        source: the file.
-        name: of the file, for errors.
-
     Raises:
         DamagedError: it is torn or changed, or of a version that is not known here.
     """

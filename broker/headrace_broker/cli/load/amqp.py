@@ -65,20 +65,13 @@ logging.getLogger("aiormq").setLevel(logging.CRITICAL)  # what goes wrong is rai
 
 @contextlib.asynccontextmanager
 async def open_channel(
-    address: str,
+    address: str,  # HOST:PORT
     login: tuple[str, str],
     vhost: str,
-    confirms: bool,
-    tls: ClientTls | None = None,
+    confirms: bool,  # whether publishes wait until they are safe
+    tls: ClientTls | None = None,  # how the node is known, None in the clear
 ) -> AsyncIterator[AbstractChannel]:
     """Open a connection with one channel, and close both.
-
-    Args:
-        address: HOST:PORT.
-        login: user and password.
-        vhost: where.
-        confirms: whether publishes wait until they are safe.
-        tls: how the node is known, None in the clear.
 
     Raises:
         OSError: it cannot be reached.

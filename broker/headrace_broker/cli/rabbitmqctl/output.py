@@ -41,18 +41,11 @@ def chosen(columns: Mapping[str, Column], names: Sequence[str], default: str) ->
 
 def print_rows(
     session: Session,
-    rows: Iterable[Mapping[str, Any]],
+    rows: Iterable[Mapping[str, Any]],  # objects of the API
     columns: Mapping[str, Column],
-    names: Sequence[str],
+    names: Sequence[str],  # which ones to print, in order
 ) -> None:
-    """Print rows of the API.
-
-    Args:
-        session: says how.
-        rows: objects of the API.
-        columns: by name the key in a row, or what makes the value of it.
-        names: which ones to print, in order.
-    """
+    """Print rows of the API."""
     table = [[_cell(row, columns[name]) for name in names] for row in rows]
     if session.settings.formatter == "json":
         objects = [msgspec.json.encode(dict(zip(names, row, strict=True))) for row in table]

@@ -92,20 +92,13 @@ class ApiClient:
 
     def request(
         self,
-        method: str,
-        path: str,
-        body: Any = None,
+        method: str,  # of HTTP
+        path: str,  # quoted, with its query
+        body: Any = None,  # becomes JSON; None for no body
         headers: dict[str, str] | None = None,
-        seconds: float = REQUEST_S_MAX,
+        seconds: float = REQUEST_S_MAX,  # how long the node may be silent
     ) -> ApiAnswer:
         """Make a request.
-
-        Args:
-            method: of HTTP.
-            path: quoted, with its query.
-            body: becomes JSON; None for no body.
-            headers: besides the log-in.
-            seconds: how long the node may be silent.
 
         Raises:
             ApiError: no answer in time, one that is no JSON, or of something that is no node.

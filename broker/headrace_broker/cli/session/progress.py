@@ -73,10 +73,6 @@ def gauge(text: str, quiet: bool) -> Iterator[Gauge]:
     """Show on a terminal how far something is, as long as this is entered.
 
     Standard output is left alone unless it is a terminal, too: then its lines pass above the bar.
-
-    Args:
-        text: what goes on.
-        quiet: a program reads what is printed.
     """
     if quiet or not sys.stderr.isatty():
         yield Gauge(text)

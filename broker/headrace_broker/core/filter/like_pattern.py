@@ -184,12 +184,7 @@ class LikePattern:
         self._segments.append(_Segment("".join(text), bytes(free)))
 
     def matches(self, subject: str, long: LongText | None = None) -> bool:
-        """Return whether the whole of `subject` is like the pattern.
-
-        Args:
-            subject: a text.
-            long: what is known of it, if it is a long one.
-        """
+        """Return whether the whole of `subject` is like the pattern."""
         size: i64 = len(subject)
         if size > LIKE_CHARACTERS_MAX:
             return False

@@ -49,11 +49,7 @@ class Subject:
         return self._words
 
     def is_spent(self, found: dict[Destination, None]) -> bool:
-        """Return whether the message takes more steps than it may.
-
-        Args:
-            found: destinations at the exchange that is being looked at.
-        """
+        """Return whether the message takes more steps than it may."""
         return self.work > self.work_max + len(found)
 
 

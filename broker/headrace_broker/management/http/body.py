@@ -48,16 +48,12 @@ class LargeBodies:
         self,
         request: web.Request,
         kind: type[T],
+        # raises ApiError 400 for octets that would be too many values
         check: Callable[[bytes], None] = lambda text: None,
     ) -> AsyncIterator[T]:
         """Give the body as `decode` does, with up to LARGE_BODY_BYTES_MAX octets.
 
         What takes any values at all has to bound them by `check` or by being msgspec.Raw.
-
-        Args:
-            request: whose body it is.
-            kind: of the value.
-            check: raises ApiError 400 for octets that would be too many values.
 
         Raises:
             ApiError: as `decode`.

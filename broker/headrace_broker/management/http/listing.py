@@ -121,23 +121,16 @@ def row_name(row: Any) -> str:
 
 async def listing(
     request: web.Request,
-    rows: Sequence[T],
-    render: Callable[[Any], Mapping[str, Any]],
+    rows: Sequence[T],  # all that the asker may see, in order
+    render: Callable[[Any], Mapping[str, Any]],  # gives the JSON object of a row
     *,
     name: Callable[[T], str] = row_name,
+    # completes the rows that are shown, before they are rendered; it may ask other nodes, and leave
+    # out what is gone
     prepare: Callable[[Sequence[T]], Awaitable[Sequence[Any]]] | None = None,
     headers: dict[str, str] | None = None,
 ) -> web.Response:
     """Return the part of a list that a request asks for.
-
-    Args:
-        request: says which.
-        rows: all that the asker may see, in order.
-        render: gives the JSON object of a row.
-        name: of a row.
-        prepare: completes the rows that are shown, before they are rendered; it may ask other
-            nodes, and leave out what is gone.
-        headers: of the answer.
 
     Raises:
         ApiError: 400, there is no such part.

@@ -52,12 +52,7 @@ def watch_founding(node: Founded) -> None:
 
 
 def meet_rival(node: Founded, reason: str) -> None:
-    """Give way to the cluster that a node belonged to before it founded a second one.
-
-    Args:
-        node: of the second cluster.
-        reason: which clusters there are, and what to do.
-    """
+    """Give way to the cluster that a node belonged to before it founded a second one."""
     if node.caught_up() and is_untouched(node.catalog.catalog):
         node.raft.set_aside(
             f"{reason}. Nothing was stored here since, so that is done now: the data directory's "
@@ -87,12 +82,7 @@ def is_untouched(view: CatalogView) -> bool:
 
 
 def why_leaderless(raft: RaftNode, names: Mapping[int, str]) -> str:
-    """Return why the catalog has no leader, and will have none; "" where that is not known.
-
-    Args:
-        raft: the replicated logs.
-        names: of the nodes, by id.
-    """
+    """Return why the catalog has no leader, and will have none; "" where that is not known."""
     lost = raft.lost_voters(CATALOG_GROUP)
     if lost:
         gone = ", ".join(names.get(node, f"node {node}") for node in lost)
@@ -122,18 +112,9 @@ def telemetry_sources(
     hosting: Hosting,
     facts: FlowFacts,
     alarms: AlarmBoard,
-    connections: Callable[[], Mapping[str, ConnectionInfo]],
+    connections: Callable[[], Mapping[str, ConnectionInfo]],  # returns those of clients, by id
 ) -> Sources:
-    """Return what telemetry looks at.
-
-    Args:
-        node: its name.
-        view: the catalog.
-        hosting: its queues and sessions.
-        facts: about flow control.
-        alarms: of the cluster.
-        connections: returns those of clients, by id.
-    """
+    """Return what telemetry looks at."""
     return Sources(
         node=node,
         view=view,

@@ -85,12 +85,7 @@ class Authenticator:
         self._looks: dict[tuple[str, str, bytes], asyncio.Task[Verdict]] = {}
 
     def admits(self, name: str, host: str) -> bool:
-        """Return whether there is such a user and it may come from there.
-
-        Args:
-            name: of a user, proven by other means.
-            host: address of the client.
-        """
+        """Return whether there is such a user and it may come from there."""
         user = self._user(name)
         right = user is not None and (not user.loopback_only or is_loopback(host))
         if not right:
@@ -105,13 +100,7 @@ class Authenticator:
             self.counts[key] += 1
 
     async def check(self, name: str, password: str, host: str) -> Verdict:
-        """Return whether the password is right and the user may come from there.
-
-        Args:
-            name: of the user.
-            password: that shall prove it.
-            host: address of the client.
-        """
+        """Return whether the password is right and the user may come from there."""
         verdict = await self._judge(name, password, host)
         self._count(SUCCEEDED if verdict else DELAYED if verdict.wait_s else REFUSED)
         return verdict

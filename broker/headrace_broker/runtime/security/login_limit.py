@@ -108,12 +108,7 @@ class LoginLimit:
         self._right: OrderedDict[Hashable, _Glances] = OrderedDict()
 
     def wait_s(self, user: str, host: str) -> float:
-        """Return for how many seconds log-ins of a user from a host are not looked at, 0 for now.
-
-        Args:
-            user: who it says to be.
-            host: address of the client.
-        """
+        """Return for how many seconds log-ins of a user from a host are not looked at, 0 for now."""
         now = self._clock()
         mine = self._users.find((user, site(host)), now)
         return max(mine.until - now, 0.0) if mine is not None else 0.0

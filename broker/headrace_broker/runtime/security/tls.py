@@ -143,10 +143,6 @@ def _renew(found: Renewable) -> None:
 def load_context(section: TlsSection, name: str = "tls") -> ssl.SSLContext:
     """Return a context as the configuration says.
 
-    Args:
-        section: which files, and what is asked of clients.
-        name: of the section in refusals.
-
     Raises:
         ConfigError: see `ServerTls`.
     """

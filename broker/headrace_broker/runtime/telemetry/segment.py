@@ -81,10 +81,6 @@ def encode_header(header: Header) -> bytes:
 def decode_header(path: str, data: bytes) -> tuple[Header, int]:
     """Return what a file says of itself, and where its first record begins.
 
-    Args:
-        path: for the error.
-        data: the file.
-
     Raises:
         SegmentError: likewise.
     """
@@ -117,13 +113,7 @@ def encode_record(first_index: int, at_ms: int, columns: ColumnBlock) -> bytes:
 
 
 def decode_record(data: bytes, offset: int, schema: Schema) -> tuple[Block, int] | None:
-    """Return the block of a record and where the next one begins; None where there is no whole one.
-
-    Args:
-        data: some records.
-        offset: where it begins.
-        schema: of the file.
-    """
+    """Return the block of a record and where the next one begins; None where there is no whole one."""
     rest = _checked(data, offset)
     if rest is None:
         return None

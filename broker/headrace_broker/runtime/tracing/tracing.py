@@ -56,21 +56,13 @@ class SpanSink(Protocol):
 
     def emit(
         self,
-        kind: str,
+        kind: str,  # of KINDS
         context: TraceContext,
-        start_ns: int,
+        start_ns: int,  # Unix time
         end_ns: int,
         attributes: dict[str, Value],
     ) -> None:
-        """Take a span that is over; never blocks.
-
-        Args:
-            kind: of KINDS.
-            context: of the publisher.
-            start_ns: Unix time.
-            end_ns: likewise.
-            attributes: by their names in OpenTelemetry's conventions.
-        """
+        """Take a span that is over; never blocks."""
 
 
 class _Open(NamedTuple):

@@ -293,25 +293,15 @@ def named_ends(
 
 
 def encode_enqueue_named(
-    session: i64,
-    seq: i64,
+    session: i64,  # as in `encode_enqueue`, and so are `seq`, `batch` and `patient`
+    seq: i64,  # on the session's publish lane, of the first message
     batch: bytes,
     publisher: bytes,
     epoch: i64,
-    rows: list[int],
+    rows: list[int],  # a number for each message, ascending, as in `Ranges.bounds`
     patient: bool = False,
 ) -> bytes:
-    """Encode ENQUEUE of a batch whose publisher gives its messages numbers.
-
-    Args:
-        session: as in `encode_enqueue`, and so are `seq`, `batch` and `patient`.
-        seq: on the session's publish lane, of the first message.
-        batch: encoded.
-        publisher: its id.
-        epoch: of its numbers.
-        rows: a number for each message, ascending, as in `Ranges.bounds`.
-        patient: the publisher waits for confirms.
-    """
+    """Encode ENQUEUE of a batch whose publisher gives its messages numbers."""
     head, tail = named_ends(session, seq, publisher, epoch, rows, patient)
     return b"".join((head, batch, tail))
 
