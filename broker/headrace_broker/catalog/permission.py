@@ -20,12 +20,7 @@ from typing import Any, Final, final
 from headrace_broker.catalog.event import Event, PermissionChanged, TopicPermissionChanged
 from headrace_broker.catalog.pattern import matches
 from headrace_broker.catalog.view import CatalogView
-from headrace_broker.model.definition import (
-    EXCHANGE_DELAYED,
-    Binding,
-    Exchange,
-    TopicPermission,
-)
+from headrace_broker.model.definition import EXCHANGE_DELAYED, Binding, Exchange, TopicPermission
 from headrace_broker.model.exchange_argument import DELAYED_TYPE
 from headrace_broker.model.limits import (
     NAME_OCTETS_MAX,

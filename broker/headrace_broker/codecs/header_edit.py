@@ -21,12 +21,7 @@ from librt.strings import (
 )
 from mypy_extensions import i16, i32, i64
 
-from headrace_broker.codecs.field import (
-    HEADERS_FLAG,
-    FieldWalker,
-    properties_problem,
-    value_end,
-)
+from headrace_broker.codecs.field import HEADERS_FLAG, FieldWalker, properties_problem, value_end
 from headrace_broker.model.limits import DEATHS_KEPT_MAX, PROPERTIES_OCTETS_MAX
 
 X_DEATH: Final = b"x-death"

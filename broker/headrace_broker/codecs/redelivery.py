@@ -18,12 +18,7 @@ from librt.strings import (
 )
 from mypy_extensions import i16, i32, i64
 
-from headrace_broker.codecs.field import (
-    HEADERS_FLAG,
-    headers_place,
-    properties_problem,
-    value_end,
-)
+from headrace_broker.codecs.field import HEADERS_FLAG, headers_place, properties_problem, value_end
 
 DELIVERY_COUNT: Final = b"x-delivery-count"
 ACQUIRED_COUNT: Final = b"x-acquired-count"

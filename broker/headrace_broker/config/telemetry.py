@@ -6,11 +6,7 @@ from typing import Annotated, Final
 
 from msgspec import Meta, Struct
 
-from headrace_broker.model.limits import (
-    TELEMETRY_AGE_HOURS,
-    TELEMETRY_BYTES,
-    TELEMETRY_ENTITIES,
-)
+from headrace_broker.model.limits import TELEMETRY_AGE_HOURS, TELEMETRY_BYTES, TELEMETRY_ENTITIES
 
 MIB: Final = 1 << 20
 GIB: Final = 1 << 30

@@ -8,12 +8,7 @@ import click
 import msgspec
 
 from headrace_broker.cli.rabbitmqctl.command import command
-from headrace_broker.cli.rabbitmqctl.session import (
-    EX_DATAERR,
-    EX_NOPERM,
-    CommandError,
-    Session,
-)
+from headrace_broker.cli.rabbitmqctl.session import EX_DATAERR, EX_NOPERM, CommandError, Session
 from headrace_broker.cli.session.api_client import path_of
 
 

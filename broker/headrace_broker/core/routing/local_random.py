@@ -13,13 +13,7 @@ from typing import Final, final
 
 from mypy_extensions import i64
 
-from headrace_broker.core.routing.matcher import (
-    Destination,
-    Matcher,
-    Subject,
-    count_down,
-    count_up,
-)
+from headrace_broker.core.routing.matcher import Destination, Matcher, Subject, count_down, count_up
 from headrace_broker.model.definition import Binding
 
 _DRAWS: Final = 16  # before all are looked at; with a third of the queues here 0.2 % get that far

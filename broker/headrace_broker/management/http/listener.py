@@ -7,11 +7,7 @@ import asyncio
 from aiohttp import web
 
 from headrace_broker.management.http.connection import HttpConnection, HttpPlaces
-from headrace_broker.model.limits import (
-    HTTP_HANDSHAKES_MAX,
-    HTTP_IDLE_SECONDS_MAX,
-    LISTEN_BACKLOG,
-)
+from headrace_broker.model.limits import HTTP_HANDSHAKES_MAX, HTTP_IDLE_SECONDS_MAX, LISTEN_BACKLOG
 from headrace_broker.runtime.security.tls import ServerTls
 from headrace_broker.runtime.security.tls_server import TlsServer
 

@@ -28,11 +28,7 @@ from headrace_broker.management.page.feed import (
 from headrace_broker.management.page.login import PageLogin
 from headrace_broker.management.page.view_query import KINDS
 from headrace_broker.management.page.view_state import Change
-from headrace_broker.model.limits import (
-    NAME_OCTETS_MAX,
-    PAGE_REMOTE_S,
-    PAGE_WRITE_SECONDS_MAX,
-)
+from headrace_broker.model.limits import NAME_OCTETS_MAX, PAGE_REMOTE_S, PAGE_WRITE_SECONDS_MAX
 
 CLUSTER: Final = View("cluster")
 OVER: Final = b"event: over\ndata: {}\n\n"

@@ -10,11 +10,7 @@ import msgspec
 from aiohttp import web
 from typing_extensions import TypedDict
 
-from headrace_broker.catalog.view import (
-    DESTINATION_EXCHANGE,
-    DESTINATION_QUEUE,
-    CatalogView,
-)
+from headrace_broker.catalog.view import DESTINATION_EXCHANGE, DESTINATION_QUEUE, CatalogView
 from headrace_broker.management.http.access import (
     caller,
     check_binding,

@@ -8,13 +8,7 @@ from typing import Any, Final, Literal
 import msgspec
 from aiohttp import web
 
-from headrace_broker.catalog.movement import (
-    Step,
-    add_step,
-    grow,
-    remove_step,
-    shrink,
-)
+from headrace_broker.catalog.movement import Step, add_step, grow, remove_step, shrink
 from headrace_broker.catalog.pattern import matches, pattern_problem
 from headrace_broker.management.http.answer import ApiError, bad_request, done, json_answer
 from headrace_broker.management.http.body import decode

@@ -10,11 +10,7 @@ from typing_extensions import TypedDict, override
 
 from headrace_broker.catalog.command import DeletePolicy, PutPolicy
 from headrace_broker.catalog.proposal import policy_defect
-from headrace_broker.management.http.access import (
-    caller,
-    check_enters,
-    check_policy,
-)
+from headrace_broker.management.http.access import caller, check_enters, check_policy
 from headrace_broker.management.http.answer import done, json_answer, not_found
 from headrace_broker.management.http.body import decode
 from headrace_broker.management.http.endpoints import Endpoints

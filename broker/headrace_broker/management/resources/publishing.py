@@ -16,12 +16,7 @@ from typing_extensions import TypedDict
 from headrace_broker.catalog.permission import CONFIGURE, READ, WRITE
 from headrace_broker.codecs.method import decode_properties
 from headrace_broker.core.routing.distribution import DistributionError, distribution_keys
-from headrace_broker.management.http.access import (
-    caller,
-    check_allowed,
-    check_enters,
-    check_topic,
-)
+from headrace_broker.management.http.access import caller, check_allowed, check_enters, check_topic
 from headrace_broker.management.http.answer import bad_request, json_answer, unavailable
 from headrace_broker.management.http.body import LargeBodies, decoded
 from headrace_broker.management.http.endpoints import Endpoints, exchange_name

@@ -13,14 +13,7 @@ from headrace_broker.management.http.answer import done, json_answer, not_found
 from headrace_broker.management.http.body import decode
 from headrace_broker.management.http.endpoints import Endpoints
 from headrace_broker.management.http.listing import listing
-from headrace_broker.management.http.route import (
-    ADMINISTRATOR,
-    H,
-    deleted,
-    got,
-    listed,
-    put,
-)
+from headrace_broker.management.http.route import ADMINISTRATOR, H, deleted, got, listed, put
 from headrace_broker.model.definition import TopicPermission
 
 _MINE: Final = "/api/topic-permissions/{vhost}/{user}"

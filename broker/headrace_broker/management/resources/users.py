@@ -11,29 +11,14 @@ import msgspec
 from aiohttp import web
 from typing_extensions import TypedDict
 
-from headrace_broker.catalog.command import (
-    DeleteUser,
-    PutUser,
-)
+from headrace_broker.catalog.command import DeleteUser, PutUser
 from headrace_broker.management.http.access import caller
 from headrace_broker.management.http.answer import bad_request, done, json_answer
 from headrace_broker.management.http.body import decode
 from headrace_broker.management.http.endpoints import Endpoints
 from headrace_broker.management.http.listing import listing
-from headrace_broker.management.http.route import (
-    ADMINISTRATOR,
-    deleted,
-    got,
-    listed,
-    posted,
-    put,
-)
-from headrace_broker.model.definition import (
-    HASHED_SCRYPT,
-    HASHED_SHA256,
-    HASHED_SHA512,
-    User,
-)
+from headrace_broker.management.http.route import ADMINISTRATOR, deleted, got, listed, posted, put
+from headrace_broker.model.definition import HASHED_SCRYPT, HASHED_SHA256, HASHED_SHA512, User
 from headrace_broker.model.limits import BULK_USERS_MAX
 from headrace_broker.runtime.security.password import OCTETS, new_user
 

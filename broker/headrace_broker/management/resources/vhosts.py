@@ -16,14 +16,7 @@ from headrace_broker.management.http.answer import done, json_answer, not_found
 from headrace_broker.management.http.body import decode
 from headrace_broker.management.http.endpoints import Endpoints
 from headrace_broker.management.http.listing import COLUMNS, chosen, columns, listing
-from headrace_broker.management.http.route import (
-    ADMINISTRATOR,
-    deleted,
-    got,
-    listed,
-    posted,
-    put,
-)
+from headrace_broker.management.http.route import ADMINISTRATOR, deleted, got, listed, posted, put
 from headrace_broker.management.view.figures import (
     AGES,
     ANSWER_SECONDS_MAX,

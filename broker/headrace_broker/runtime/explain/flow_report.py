@@ -37,11 +37,7 @@ from headrace_broker.model.flow_status import (
     NodeFlow,
     QueueFlow,
 )
-from headrace_broker.model.limits import (
-    FLOW_CANDIDATES_MAX,
-    FLOW_ROWS_MAX,
-    LISTING_ROWS_MAX,
-)
+from headrace_broker.model.limits import FLOW_CANDIDATES_MAX, FLOW_ROWS_MAX, LISTING_ROWS_MAX
 from headrace_broker.runtime.explain.flow_facts import (
     ACCOUNT,
     BROUGHT,
@@ -54,11 +50,7 @@ from headrace_broker.runtime.explain.flow_facts import (
 )
 from headrace_broker.runtime.intake.quotas import PUBLISH_RATE_BYTES, PUBLISH_RATE_MESSAGES
 from headrace_broker.runtime.rpc.everywhere import Asked, ask_everywhere, ask_node
-from headrace_broker.runtime.rpc.inquiry import (
-    ANSWER_SECONDS_MAX,
-    Flow,
-    Inquiries,
-)
+from headrace_broker.runtime.rpc.inquiry import ANSWER_SECONDS_MAX, Flow, Inquiries
 
 T = TypeVar("T")
 

@@ -11,12 +11,7 @@ from headrace_broker.model.definition import Queue
 from headrace_broker.model.status import WatermarkStatus
 from headrace_broker.runtime.replica.queue_host import QueueHost
 from headrace_broker.runtime.rpc.leader_client import LeaderClient
-from headrace_protos.cluster.v1.cluster_pb2 import (
-    ClusterPayload,
-    Counts,
-    CountsRequest,
-    Watermark,
-)
+from headrace_protos.cluster.v1.cluster_pb2 import ClusterPayload, Counts, CountsRequest, Watermark
 
 
 class QueueCounts(NamedTuple):

@@ -18,10 +18,7 @@ from headrace_broker.core.queue.command.lease_command import (
 )
 from headrace_broker.core.queue.state.lease_effect import GroupInfo, LeaseAnswer
 from headrace_broker.model.definition import Queue
-from headrace_broker.model.limits import (
-    LEASE_CHUNK_MESSAGES_MAX,
-    LEASE_CHUNK_OCTETS_MAX,
-)
+from headrace_broker.model.limits import LEASE_CHUNK_MESSAGES_MAX, LEASE_CHUNK_OCTETS_MAX
 from headrace_broker.runtime.lease import wire
 from headrace_broker.runtime.lease.chunk import HEAD_OCTETS, Chunk, cut_chunk
 from headrace_broker.runtime.lease.group_commands import GroupCommands

@@ -16,18 +16,8 @@ from headrace_broker.config.configuration import split_address
 from headrace_broker.core.queue.machine.queue_machine import QueueMachine
 from headrace_broker.flow.history import FINE_MS, History
 from headrace_broker.model import build_info
-from headrace_broker.model.limits import (
-    CONNECTIONS_MAX,
-    HISTORY_QUEUES_MAX,
-    LISTING_TURN_ROWS,
-)
-from headrace_broker.model.stats import (
-    QUEUE_FIGURES,
-    Listener,
-    NodeStats,
-    QueueStats,
-    StatsRow,
-)
+from headrace_broker.model.limits import CONNECTIONS_MAX, HISTORY_QUEUES_MAX, LISTING_TURN_ROWS
+from headrace_broker.model.stats import QUEUE_FIGURES, Listener, NodeStats, QueueStats, StatsRow
 from headrace_broker.model.status import MessageCounters, ObjectTotals
 from headrace_broker.runtime.clients.churn import Churn
 from headrace_broker.runtime.clients.histories import Histories, samples

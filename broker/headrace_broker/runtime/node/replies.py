@@ -16,12 +16,7 @@ from headrace_broker.model.limits import REPLY_PROBE_SECONDS_MAX
 from headrace_broker.model.message import Publish
 from headrace_broker.model.reply_queue import REPLY_PREFIX
 from headrace_broker.runtime.broker_port import ReplyListener
-from headrace_protos.cluster.v1.cluster_pb2 import (
-    ClusterPayload,
-    Reply,
-    ReplyAlive,
-    ReplyProbe,
-)
+from headrace_protos.cluster.v1.cluster_pb2 import ClusterPayload, Reply, ReplyAlive, ReplyProbe
 
 _TOKEN_OCTETS: Final = 16  # random octets of a name: nobody guesses one
 NODE_DIGITS_MAX: Final = 4  # of a node id

@@ -108,7 +108,7 @@ class LoginLimit:
         self._right: OrderedDict[Hashable, _Glances] = OrderedDict()
 
     def wait_s(self, user: str, host: str) -> float:
-        """Return for how many seconds log-ins of a user from a host are not looked at, 0 for now."""
+        """Return for how many seconds log-ins of a user from a host are throttled, 0 for none."""
         now = self._clock()
         mine = self._users.find((user, site(host)), now)
         return max(mine.until - now, 0.0) if mine is not None else 0.0

@@ -17,12 +17,7 @@ import secrets
 from collections import OrderedDict
 from typing import Final, final
 
-from headrace_broker.model.definition import (
-    HASHED_SCRYPT,
-    HASHED_SHA256,
-    HASHED_SHA512,
-    User,
-)
+from headrace_broker.model.definition import HASHED_SCRYPT, HASHED_SHA256, HASHED_SHA512, User
 from headrace_broker.model.limits import PASSWORDS_REMEMBERED_MAX
 
 SCRYPT_COST: Final = 1 << 14  # N: 128 * N * r octets of memory, 16 MiB

@@ -14,11 +14,7 @@ from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import Any, Final
 
-from headrace_broker.model.limits import (
-    CLOSE_SECONDS_MAX,
-    HANDSHAKE_SECONDS_MAX,
-    LISTEN_BACKLOG,
-)
+from headrace_broker.model.limits import CLOSE_SECONDS_MAX, HANDSHAKE_SECONDS_MAX, LISTEN_BACKLOG
 from headrace_broker.runtime.contract.receive_buffer import bound_receive_buffer
 from headrace_broker.runtime.security.tls import ServerTls
 from headrace_broker.runtime.security.unproven_log import unproven

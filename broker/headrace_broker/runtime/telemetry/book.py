@@ -10,11 +10,7 @@ from typing import Final
 import msgspec
 
 from headrace_broker.model.limits import EXPORT_GROUPS_MAX, EXPORT_OPENERS_KEPT_MAX
-from headrace_broker.runtime.export.log import (
-    FencedError,
-    TooManyGroupsError,
-    UnknownGroupError,
-)
+from headrace_broker.runtime.export.log import FencedError, TooManyGroupsError, UnknownGroupError
 from headrace_raftlog.storage.disk.files import Files
 
 NAME: Final = "groups.json"

@@ -113,7 +113,7 @@ def encode_record(first_index: int, at_ms: int, columns: ColumnBlock) -> bytes:
 
 
 def decode_record(data: bytes, offset: int, schema: Schema) -> tuple[Block, int] | None:
-    """Return the block of a record and where the next one begins; None where there is no whole one."""
+    """Return the block of a record and the offset of the next one; None where it is cut off."""
     rest = _checked(data, offset)
     if rest is None:
         return None

@@ -31,11 +31,7 @@ from headrace_broker.core.queue.command.command import (
 )
 from headrace_broker.core.queue.command.group_command import GroupCommand, begin_command
 from headrace_broker.core.queue.messages.octet_reader import OctetReader
-from headrace_broker.model.limits import (
-    LEASE_OPENER_OCTETS_MAX,
-    LEASE_TTL_MS_MAX,
-    NAME_OCTETS_MAX,
-)
+from headrace_broker.model.limits import LEASE_OPENER_OCTETS_MAX, LEASE_TTL_MS_MAX, NAME_OCTETS_MAX
 
 
 class LeaseCommand(GroupCommand):

@@ -21,11 +21,7 @@ from mypy_extensions import i32, i64
 
 from headrace_broker.core.queue.messages.batch_page import write_varint
 from headrace_broker.core.queue.messages.octet_reader import OctetReader
-from headrace_broker.model.limits import (
-    PUBLISHER_HOLES_MAX,
-    PUBLISHER_OCTETS_MAX,
-    PUBLISHERS_MAX,
-)
+from headrace_broker.model.limits import PUBLISHER_HOLES_MAX, PUBLISHER_OCTETS_MAX, PUBLISHERS_MAX
 from headrace_broker.model.ranges import Ranges, count_rows
 
 SEQUENCE_MAX: Final = (1 << 62) - 1  # of sequence numbers and epochs
