@@ -130,41 +130,25 @@ class Caller(NamedTuple):
 
 
 def check_administers(caller: Caller) -> None:
-    """Refuse who is no administrator.
-
-    Raises:
-        AmqpError: ACCESS_REFUSED.
-    """
+    """Refuse who is no administrator."""
     if not caller.administers:
         raise refused("tags: this is for users with the tag 'administrator'")
 
 
 def check_monitors(caller: Caller) -> None:
-    """Refuse who may not look at everything.
-
-    Raises:
-        AmqpError: ACCESS_REFUSED.
-    """
+    """Refuse who may not look at everything."""
     if not caller.monitors:
         raise refused("tags: this is for users with the tag 'monitoring' or 'administrator'")
 
 
 def check_makes_policies(caller: Caller) -> None:
-    """Refuse who may not make policies.
-
-    Raises:
-        AmqpError: ACCESS_REFUSED.
-    """
+    """Refuse who may not make policies."""
     if not caller.makes_policies:
         raise refused("tags: this is for users with the tag 'policymaker' or 'administrator'")
 
 
 def check_manages(caller: Caller) -> None:
-    """Refuse who has none of the tags.
-
-    Raises:
-        AmqpError: ACCESS_REFUSED.
-    """
+    """Refuse who has none of the tags."""
     if not caller.manages:
         raise refused(f"tags: must have one of {', '.join(sorted(TAGS))}")
 
@@ -173,11 +157,7 @@ def check_manages(caller: Caller) -> None:
 
 
 def check_author(caller: Caller, author: str) -> None:
-    """Refuse advice under another user's name: its author is the user who gives it.
-
-    Raises:
-        AmqpError: ACCESS_REFUSED.
-    """
+    """Refuse advice under another user's name: its author is the user who gives it."""
     if author != caller.name:
         raise refused(f"advice of author '{author}' refused for user '{caller.name}'")
 
@@ -191,9 +171,6 @@ def taken_back_by(caller: Caller, author: str) -> str:
 
     Returns:
         The author, "" for everybody.
-
-    Raises:
-        AmqpError: ACCESS_REFUSED.
     """
     if caller.administers:
         return author
@@ -215,11 +192,7 @@ def check_sees(caller: Caller, view: CatalogView, vhost: str) -> None:
 
 
 def check_enters(view: CatalogView, user: str, vhost: str) -> None:
-    """Refuse to work in a vhost to who has no permission there.
-
-    Raises:
-        AmqpError: ACCESS_REFUSED.
-    """
+    """Refuse to work in a vhost to who has no permission there."""
     if not may_enter(view, user, vhost):
         raise refused(stranger_text(user, vhost))
 
@@ -253,20 +226,13 @@ def check_allowed(may: May, user: str, vhost: str, operation: str, kind: str, na
         operation: CONFIGURE, WRITE or READ of `catalog.permission`.
         kind: QUEUE or EXCHANGE.
         name: of the queue or exchange; "" is the default exchange.
-
-    Raises:
-        AmqpError: ACCESS_REFUSED.
     """
     if not may(user, vhost, operation, name):
         raise _without(user, vhost, operation, kind, name)
 
 
 def check_any(may: May, user: str, vhost: str, kind: str, name: str) -> None:
-    """Refuse to tell of a queue or exchange with which the user may do nothing at all.
-
-    Raises:
-        AmqpError: ACCESS_REFUSED.
-    """
+    """Refuse to tell of a queue or exchange with which the user may do nothing at all."""
     if not any(may(user, vhost, each, name) for each in (CONFIGURE, WRITE, READ)):
         raise _without(user, vhost, CONFIGURE, kind, name)
 
@@ -295,9 +261,6 @@ def check_topic(
         operation: WRITE to publish, READ to bind.
         exchange: its name.
         routing_key: of the message or binding.
-
-    Raises:
-        AmqpError: ACCESS_REFUSED.
     """
     if not may_route(user, vhost, operation, exchange, routing_key):
         key = (
@@ -312,11 +275,7 @@ def check_topic(
 
 
 def check_ends(may: May, user: str, vhost: str, source: str, kind: str, destination: str) -> None:
-    """Refuse to bind a queue or exchange to an exchange with any routing key.
-
-    Raises:
-        AmqpError: ACCESS_REFUSED.
-    """
+    """Refuse to bind a queue or exchange to an exchange with any routing key."""
     check_allowed(may, user, vhost, WRITE, kind, destination)
     check_allowed(may, user, vhost, READ, EXCHANGE, source)
 
@@ -328,9 +287,6 @@ def check_binding(
 
     An exchange that routes by topics may be bound only so that it gets no keys with which the user
     may not publish there.
-
-    Raises:
-        AmqpError: ACCESS_REFUSED.
     """
     vhost, source = binding.vhost, binding.source
     check_ends(may, user, vhost, source, binding.destination_type, binding.destination)
@@ -353,9 +309,6 @@ def check_declares(
 
     A new one needs a permission to publish to its exchange for dead letters, or its alternate one,
     with the keys that messages have then, and to read itself.
-
-    Raises:
-        AmqpError: ACCESS_REFUSED.
     """
     check_allowed(may, user, vhost, CONFIGURE, kind, name)
     target = arguments.get(SENDS_ON[kind])
@@ -371,9 +324,6 @@ def check_policy(
     """Refuse a policy that has messages sent on to where its author may not publish.
 
     Administrators give themselves every permission, and are not asked for it.
-
-    Raises:
-        AmqpError: ACCESS_REFUSED.
     """
     if caller.administers:
         return
@@ -399,11 +349,7 @@ def _check_forward(
 
 
 def check_new_name(kind: str, name: str) -> None:
-    """Refuse a name that only the broker gives, for something that is not there yet.
-
-    Raises:
-        AmqpError: ACCESS_REFUSED.
-    """
+    """Refuse a name that only the broker gives, for something that is not there yet."""
     if name.startswith(RESERVED_PREFIX):
         raise refused(f"{kind} name '{name}' contains reserved prefix '{RESERVED_PREFIX}*'")
 
@@ -419,21 +365,13 @@ def check_exchange_type(kind: str) -> None:
 
 
 def check_not_default(exchange: str) -> None:
-    """Refuse to change the default exchange, or what is bound to it.
-
-    Raises:
-        AmqpError: ACCESS_REFUSED.
-    """
+    """Refuse to change the default exchange, or what is bound to it."""
     if not exchange:
         raise refused("operation not permitted on the default exchange")
 
 
 def check_not_system(vhost: str, exchange: str) -> None:
-    """Refuse to delete an exchange that every vhost has.
-
-    Raises:
-        AmqpError: ACCESS_REFUSED.
-    """
+    """Refuse to delete an exchange that every vhost has."""
     if exchange.startswith(RESERVED_PREFIX):
         raise refused(f"deletion of system exchange '{exchange}' in vhost '{vhost}' not allowed")
 

@@ -7,9 +7,10 @@ from typing import Any, TypeVar
 
 from aiohttp import web
 
+from headrace_broker.catalog.access import check_sees
 from headrace_broker.catalog.command import AnyCommand
 from headrace_broker.catalog.permission import DEFAULT_EXCHANGE_NAME
-from headrace_broker.management.http.access import caller, check_sees
+from headrace_broker.management.http.access import caller
 from headrace_broker.management.http.answer import check, not_found
 from headrace_broker.management.http.route import Route
 from headrace_broker.model.definition import Exchange, Node, Queue, User

@@ -9,13 +9,9 @@ from typing import Final
 
 from aiohttp import hdrs, web
 
-from headrace_broker.management.http.access import (
-    CALLER,
-    Caller,
-    administrator,
-    monitor,
-    policymaker,
-)
+from headrace_broker.catalog import access
+from headrace_broker.catalog.access import Caller
+from headrace_broker.management.http.access import CALLER, caller
 from headrace_broker.management.http.answer import ApiError, amqp_refusal, error_answer
 from headrace_broker.management.http.hosts import Hosts
 from headrace_broker.management.http.login_service import LoginService, arrival
@@ -39,10 +35,10 @@ from headrace_broker.runtime.security.unproven_log import unproven
 COMPRESSED_BYTES_MIN: Final = 1024  # below it a packet is one packet either way
 PATH_LETTERS_MAX: Final = 512  # of a path in the log
 
-_CHECKS: Final[dict[str, Callable[[], Caller]]] = {
-    POLICYMAKER: policymaker,
-    MONITORING: monitor,
-    ADMINISTRATOR: administrator,
+_CHECKS: Final[dict[str, Callable[[Caller], None]]] = {
+    POLICYMAKER: access.check_makes_policies,
+    MONITORING: access.check_monitors,
+    ADMINISTRATOR: access.check_administers,
 }
 FORBIDDEN: Final = 403
 PAGE: Final = "page"  # what the web page is counted under
@@ -82,7 +78,7 @@ class Guard:
         async def handle(request: web.Request) -> web.StreamResponse:
             await self._log_in(request)
             if check is not None:
-                check()
+                check(caller())
             return await row.handler(request)
 
         return handle

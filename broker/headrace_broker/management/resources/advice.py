@@ -7,9 +7,9 @@ from typing import Any
 
 from aiohttp import web
 
-from headrace_broker.catalog.access import check_manages
+from headrace_broker.catalog.access import check_manages, check_sees
 from headrace_broker.catalog.advice import Advice
-from headrace_broker.management.http.access import caller, check_sees
+from headrace_broker.management.http.access import caller
 from headrace_broker.management.http.answer import bad_request, json_answer
 from headrace_broker.management.http.endpoints import Endpoints
 from headrace_broker.management.http.route import Parameter, got

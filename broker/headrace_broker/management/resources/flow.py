@@ -7,8 +7,9 @@ from typing import Any, Final
 import msgspec
 from aiohttp import web
 
+from headrace_broker.catalog.access import check_sees
 from headrace_broker.catalog.viewer import Viewer, viewer_of
-from headrace_broker.management.http.access import caller, check_sees
+from headrace_broker.management.http.access import caller
 from headrace_broker.management.http.answer import (
     PARTIAL_HEADER,
     ApiError,

@@ -28,7 +28,7 @@ class LeaseEndpoints(Endpoints):
         vhost = await self._known_vhost(request)
         queue = await self._known_queue(vhost, request.match_info["queue"])
         rows = await self._node.leases.of(queue)
-        return await listing(request, rows, msgspec.to_builtins, name=_name)
+        return await listing(request, rows, msgspec.to_builtins)
 
     @deleted(
         "/api/queues/{vhost}/{queue}/lease-groups/{group}",
@@ -43,10 +43,6 @@ class LeaseEndpoints(Endpoints):
         queue = await self._known_queue(vhost, name)
         await self._node.leases.close(queue, request.match_info["group"])
         return done()
-
-
-def _name(row: LeaseGroupStatus) -> str:
-    return row.name
 
 
 def render_group(group: LeaseGroupStatus) -> dict[str, Any]:

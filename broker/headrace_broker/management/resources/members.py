@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from operator import attrgetter
 from typing import Any, Final, Literal
 
 import msgspec
@@ -156,7 +157,7 @@ class MemberEndpoints(Endpoints):
     async def _status(self, request: web.Request) -> web.Response:
         queue = await self._seen(request)
         view = self._view(queue, await self._node.operations.members(queue))
-        return await listing(request, view.members, msgspec.to_builtins, name=_node)
+        return await listing(request, view.members, msgspec.to_builtins, name=attrgetter("node"))
 
     def _view(self, queue: Queue, found: Sequence[MemberStatus]) -> MembersView:
         """Return what a queue's leader says, with those it should have besides."""
@@ -342,7 +343,3 @@ def choice(vhost_pattern: str, queue_pattern: str) -> Callable[[Queue], bool]:
     if problem:
         raise bad_request(problem)
     return lambda queue: matches(vhost_pattern, queue.vhost) and matches(queue_pattern, queue.name)
-
-
-def _node(row: MemberRow) -> str:
-    return row.node

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from operator import itemgetter
 from typing import Any
 
 from aiohttp import web
@@ -68,7 +69,7 @@ class NodeEndpoints(Endpoints):
         if not found:
             raise unavailable(f"node '{name}' does not answer")
         shown = [_attempts(*each) for each in found[0].logins.items()]
-        return await listing(request, shown, dict, name=_protocol)
+        return await listing(request, shown, dict, name=itemgetter("protocol"))
 
     @got("/api/nodes/{node}/memory", "Memory of a node.", NodeMemoryView, MONITORING)
     async def _memory(self, request: web.Request) -> web.Response:
@@ -91,10 +92,6 @@ def _attempts(protocol: str, counts: tuple[int, int]) -> AttemptsView:
         "auth_attempts_succeeded": succeeded,
         "auth_attempts_failed": failed,
     }
-
-
-def _protocol(row: AttemptsView) -> str:
-    return row["protocol"]
 
 
 def _number(node: NodeStatus) -> int:

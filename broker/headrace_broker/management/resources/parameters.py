@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from operator import itemgetter
 from typing import Any, Final
 
 import msgspec
@@ -147,7 +148,7 @@ class ParameterEndpoints(Endpoints):
         POLICYMAKER,
     )
     async def _list(self, request: web.Request) -> web.Response:
-        return await listing(request, await self._rows(request), dict, name=_name)
+        return await listing(request, await self._rows(request), dict, name=itemgetter("name"))
 
     @got("/api/parameters/{component}/{vhost}/{name}", "A parameter.", ParameterView, POLICYMAKER)
     async def _get(self, request: web.Request) -> web.Response:
@@ -196,7 +197,9 @@ class ParameterEndpoints(Endpoints):
 
     @listed("/api/global-parameters", "Of the cluster.", GlobalParameterView, ADMINISTRATOR)
     async def _globals(self, request: web.Request) -> web.Response:
-        return await listing(request, global_parameters(self._node.view), dict, name=_global_name)
+        return await listing(
+            request, global_parameters(self._node.view), dict, name=itemgetter("name")
+        )
 
     @got("/api/global-parameters/{name}", "One of the cluster.", GlobalParameterView, ADMINISTRATOR)
     async def _global(self, request: web.Request) -> web.Response:
@@ -229,11 +232,3 @@ class ParameterEndpoints(Endpoints):
             raise not_found(f"global parameter '{name}'")
         await self._submit(SetParameter(name))
         return done()
-
-
-def _name(row: ParameterView) -> str:
-    return row["name"]
-
-
-def _global_name(row: GlobalParameterView) -> str:
-    return row["name"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from operator import attrgetter
 from typing import NotRequired
 
 import msgspec
@@ -98,11 +99,7 @@ class PermissionEndpoints(Endpoints):
 
 
 async def _permissions_listed(request: web.Request, rows: list[Permission]) -> web.Response:
-    return await listing(request, rows, _described, name=_permitted)
-
-
-def _permitted(row: Permission) -> str:
-    return row.user
+    return await listing(request, rows, _described, name=attrgetter("user"))
 
 
 def _described(told: Permission) -> PermissionView:

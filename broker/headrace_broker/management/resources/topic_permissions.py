@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from operator import attrgetter
 from typing import Final
 
 import msgspec
@@ -93,8 +94,4 @@ class TopicPermissionEndpoints(Endpoints):
 
 
 async def _listed(request: web.Request, rows: list[TopicPermission]) -> web.Response:
-    return await listing(request, rows, msgspec.structs.asdict, name=_named)
-
-
-def _named(row: TopicPermission) -> str:
-    return row.user
+    return await listing(request, rows, msgspec.structs.asdict, name=attrgetter("user"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from operator import itemgetter
 from typing import Final
 
 from aiohttp import web
@@ -25,12 +26,12 @@ class UserLimitEndpoints(Endpoints):
     async def _all_limits(self, request: web.Request) -> web.Response:
         users = self._node.view.users()
         rows = [row for user in users for row in self._render_limits(user.name)]
-        return await listing(request, rows, dict, name=_limited)
+        return await listing(request, rows, dict, name=itemgetter("user"))
 
     @listed("/api/user-limits/{user}", "Limits of a user.", LimitsView, ADMINISTRATOR)
     async def _limits(self, request: web.Request) -> web.Response:
         rows = self._render_limits((await self._known_user(request)).name)
-        return await listing(request, rows, dict, name=_limited)
+        return await listing(request, rows, dict, name=itemgetter("user"))
 
     def _render_limits(self, user: str) -> list[LimitsView]:
         limits = self._node.view.user_limits(user)
@@ -62,7 +63,3 @@ class UserLimitEndpoints(Endpoints):
             raise not_found(f"limit '{limit}' of users")
         await self._submit(SetUserLimits(user, {limit: -1}))
         return done()
-
-
-def _limited(row: LimitsView) -> str:
-    return row["user"]

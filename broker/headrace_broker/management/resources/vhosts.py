@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from operator import itemgetter
 from typing import Any, Final
 
 import msgspec
@@ -145,12 +146,12 @@ class VhostEndpoints(Endpoints):
         who = caller()
         shown = [vhost.name for vhost in view.vhosts() if who.sees(view, vhost.name)]
         rows = [row for vhost in shown for row in self._render_limits(vhost)]
-        return await listing(request, rows, dict, name=_limited)
+        return await listing(request, rows, dict, name=itemgetter("vhost"))
 
     @listed("/api/vhost-limits/{vhost}", "Limits of a vhost.", LimitsView)
     async def _limits(self, request: web.Request) -> web.Response:
         vhost = await self._known_vhost(request)
-        return await listing(request, self._render_limits(vhost), dict, name=_limited)
+        return await listing(request, self._render_limits(vhost), dict, name=itemgetter("vhost"))
 
     def _render_limits(self, vhost: str) -> list[LimitsView]:
         limits = self._node.view.vhost_limits(vhost)
@@ -182,10 +183,6 @@ class VhostEndpoints(Endpoints):
             raise not_found(f"limit '{limit}' of vhosts")
         await self._submit(SetVhostLimits(vhost, {limit: -1}))
         return done()
-
-
-def _limited(row: LimitsView) -> str:
-    return row["vhost"]
 
 
 def _changed(vhost: Vhost, body: VhostBody) -> Vhost:
