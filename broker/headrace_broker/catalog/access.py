@@ -163,15 +163,7 @@ def check_author(caller: Caller, author: str) -> None:
 
 
 def taken_back_by(caller: Caller, author: str) -> str:
-    """Return whose advice a caller takes back: their own, or whose an administrator names.
-
-    Args:
-        caller: who asks.
-        author: whose is meant, "" for everybody's that the caller may take back.
-
-    Returns:
-        The author, "" for everybody.
-    """
+    """Return the author whose advice a caller takes back: themselves, unless an administrator."""
     if caller.administers:
         return author
     check_author(caller, author or caller.name)
@@ -182,11 +174,7 @@ def taken_back_by(caller: Caller, author: str) -> str:
 
 
 def check_sees(caller: Caller, view: CatalogView, vhost: str) -> None:
-    """Refuse a look at a vhost, and to tell whether it is there.
-
-    Raises:
-        AmqpError: ACCESS_REFUSED, with the same text whether it is there or not.
-    """
+    """Refuse a look at a vhost, with the same text whether it is there or not."""
     if not caller.sees(view, vhost):
         raise refused(stranger_text(caller.name, vhost))
 
@@ -217,16 +205,7 @@ def stranger_text(user: str, vhost: str) -> str:
 
 
 def check_allowed(may: May, user: str, vhost: str, operation: str, kind: str, name: str) -> None:
-    """Refuse what a permission is needed for.
-
-    Args:
-        may: who knows.
-        user: who asks.
-        vhost: where.
-        operation: CONFIGURE, WRITE or READ of `catalog.permission`.
-        kind: QUEUE or EXCHANGE.
-        name: of the queue or exchange; "" is the default exchange.
-    """
+    """Refuse an operation of `catalog.permission` on a QUEUE or EXCHANGE by its name."""
     if not may(user, vhost, operation, name):
         raise _without(user, vhost, operation, kind, name)
 
@@ -252,16 +231,7 @@ def knows_queue(caller: Caller, view: CatalogView, queue: Queue) -> bool:
 def check_topic(
     may_route: MayRoute, user: str, vhost: str, operation: str, exchange: str, routing_key: str
 ) -> None:
-    """Refuse a routing key at an exchange.
-
-    Args:
-        may_route: who knows.
-        user: who asks.
-        vhost: where.
-        operation: WRITE to publish, READ to bind.
-        exchange: its name.
-        routing_key: of the message or binding.
-    """
+    """Refuse a routing key at an exchange: WRITE to publish, READ to bind."""
     if not may_route(user, vhost, operation, exchange, routing_key):
         key = (
             routing_key[:NAME_OCTETS_MAX]
@@ -355,11 +325,7 @@ def check_new_name(kind: str, name: str) -> None:
 
 
 def check_exchange_type(kind: str) -> None:
-    """Refuse a type of exchange that there is not.
-
-    Raises:
-        AmqpError: PRECONDITION_FAILED.
-    """
+    """Refuse, by PRECONDITION_FAILED, a type of exchange that there is not."""
     if kind not in EXCHANGE_TYPES:
         raise AmqpError(PRECONDITION_FAILED, f"unknown exchange type '{kind}'", "type")
 
@@ -377,11 +343,7 @@ def check_not_system(vhost: str, exchange: str) -> None:
 
 
 def check_not_exclusive(queue: Queue) -> None:
-    """Refuse what only the connection that an exclusive queue belongs to may do.
-
-    Raises:
-        AmqpError: RESOURCE_LOCKED.
-    """
+    """Refuse, by RESOURCE_LOCKED, what only the owner of an exclusive queue may do."""
     if queue.exclusive:
         raise AmqpError(
             RESOURCE_LOCKED,

@@ -350,11 +350,7 @@ class CommandError(ValueError):
 
 
 def encode_command(command: AnyCommand) -> bytes:
-    """Encode a command; `encode_request` puts the request's identity before it.
-
-    Raises:
-        CommandError: an argument has a value that cannot be stored.
-    """
+    """Encode a command without its request; CommandError where an argument cannot be stored."""
     try:
         return _ENCODER.encode(command)
     except (TypeError, ValueError, OverflowError, RecursionError) as error:
@@ -362,20 +358,12 @@ def encode_command(command: AnyCommand) -> bytes:
 
 
 def encode_request(request: Request, command: AnyCommand) -> bytes:
-    """Return the log entry for a command.
-
-    Raises:
-        CommandError: an argument has a value that cannot be stored.
-    """
+    """Return the log entry for a command; CommandError where an argument cannot be stored."""
     return encode_envelope(request, encode_command(command))
 
 
 def decode_command(data: bytes) -> AnyCommand:
-    """Return the command in a log entry.
-
-    Raises:
-        CommandError: the octets after the envelope are not a command.
-    """
+    """Return the command in a log entry; CommandError where there is none after the envelope."""
     try:
         command: AnyCommand = _DECODER.decode(memoryview(data)[ENVELOPE_OCTETS:])
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:

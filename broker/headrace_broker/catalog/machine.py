@@ -94,11 +94,7 @@ class Catalog(ClusterChanges):
 
     @staticmethod
     def restore(data: bytes) -> Catalog:
-        """Return the catalog that a snapshot was taken of.
-
-        Raises:
-            SnapshotError: the octets are not a snapshot.
-        """
+        """Return the catalog that a snapshot was taken of; SnapshotError for anything else."""
         catalog = Catalog()
         catalog.load(data)
         return catalog

@@ -137,12 +137,7 @@ def shrink(
 
 
 def rebalance(queues: Sequence[Led], nodes: Collection[int]) -> list[Handover]:
-    """Return what spreads leaders evenly over nodes, each queue handed over once at most.
-
-    Args:
-        queues: all that are led.
-        nodes: node ids of the nodes that may lead; what others lead goes to these.
-    """
+    """Return what spreads leaders evenly over nodes, each queue handed over once at most."""
     counts = leader_counts(queues, nodes)
     places = {led.group: led.leader for led in queues}
     moved = True
@@ -193,12 +188,7 @@ def _lighter(
 
 
 def is_uneven(counts: Mapping[int, int], nodes: Collection[int]) -> bool:
-    """Return whether leaders are so far apart that spreading them is worth beginning.
-
-    Args:
-        counts: queues that each node leads.
-        nodes: those that may get more.
-    """
+    """Return whether counts of leaders by node are so uneven that spreading is worth beginning."""
     fewest = min((counts.get(node, 0) for node in nodes), default=None)
     if fewest is None:
         return False

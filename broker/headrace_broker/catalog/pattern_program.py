@@ -34,11 +34,7 @@ class UnboundedError(ValueError):
 
 
 def parse(pattern: str) -> Any:
-    """Return the tree of an expression.
-
-    Raises:
-        re.error: it is not one.
-    """
+    """Return the tree of an expression; re.error where it is none."""
     return _parser.parse(pattern)
 
 

@@ -43,13 +43,9 @@ class Letters(NamedTuple):
 
 
 def letters(name: str, value: Any, fold: bool, every: bool) -> Letters:
-    """Return the letters that a part of the tree stands for.
+    """Return the letters that a part of the tree, one of LETTERS, stands for.
 
-    Args:
-        name: of the part, one of LETTERS.
-        value: its content.
-        fold: small and capital letters are the same.
-        every: a dot is for the end of a line too.
+    `fold` ignores case; with `every` a dot is for the end of a line too.
     """
     if name == "ANY":
         return Letters(frozenset() if every else frozenset("\n"), negated=True)
@@ -116,11 +112,7 @@ class Text:
         return words ^ (words << 1)
 
     def held(self, condition: str) -> int:
-        """Return the places at which a condition of an expression holds.
-
-        Args:
-            condition: the parser's name of it, or AT_BEGINNING_LINE and AT_END_LINE.
-        """
+        """Return the places at which a condition holds, named by the parser or AT_*_LINE."""
         last = 1 << self.size
         lines = self.letters(_LINE)
         if condition in ("AT_BEGINNING", "AT_BEGINNING_STRING"):

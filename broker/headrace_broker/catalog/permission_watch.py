@@ -85,11 +85,7 @@ class PermissionWatches:
         return self._view.session_epoch(user)
 
     def enter(self, standing: PermissionWatch) -> None:
-        """Begin to judge something.
-
-        Raises:
-            AmqpError: it may not run, or not any more; it does not stand here.
-        """
+        """Begin to judge something; AmqpError where it may not run, and is not entered."""
         self._check(standing)
         self._by_user.setdefault(standing.user, {})[standing] = None
 

@@ -32,13 +32,7 @@ def place(
 def lead_by_fewest(
     members: tuple[int, ...], leads: Mapping[int, int], drained: Collection[int] = ()
 ) -> tuple[int, ...]:
-    """Put first the node that is first for the fewest queues, ties by id; the rest keeps its order.
-
-    Args:
-        members: node ids of a new queue's replicas.
-        leads: for how many queues each of them is first.
-        drained: node ids that are first only where all are.
-    """
+    """Put first the node that leads the fewest queues, ties by id; drained ones only if all are."""
     first = min(members, key=lambda node: (node in drained, leads[node], node))
     return (first, *(node for node in members if node != first))
 

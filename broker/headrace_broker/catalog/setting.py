@@ -285,12 +285,7 @@ def shown(value: object) -> str:
 
 
 def definition_problem(definition: dict[str, Any], operator: bool) -> str:
-    """Return why a policy cannot have this definition, "" when it can.
-
-    Args:
-        definition: settings by name.
-        operator: whether it is an operator policy, which may set fewer things.
-    """
+    """Return why a policy, or operator policy, cannot have this definition; "" when it can."""
     if not definition:
         return "definition: must not be empty"
     for name in sorted(definition):

@@ -425,11 +425,7 @@ class CatalogStore(CatalogView):
         ]
 
     def load(self, data: bytes) -> list[Event]:
-        """Take over the state in a snapshot, and return what changed by that.
-
-        Raises:
-            SnapshotError: the octets are not a snapshot; nothing changed.
-        """
+        """Take over a snapshot and return what changed; SnapshotError if malformed: nothing."""
         try:
             snapshot = _DECODER.decode(data)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:

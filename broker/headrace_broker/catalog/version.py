@@ -126,14 +126,7 @@ _TAGS: Final = frozenset(str(kind.__struct_config__.tag) for kind in COMMAND_VER
 
 
 def check_entry(data: bytes) -> None:
-    """Refuse to go on with an entry that a later release has written.
-
-    Args:
-        data: an entry of the catalog's log; what is no command of any release is let through.
-
-    Raises:
-        CatalogVersionError: this code does not know what the entry does.
-    """
+    """Stop, by CatalogVersionError, at a log entry that a later release has written."""
     if len(data) < ENVELOPE_OCTETS:
         return
     if data[0] > ENVELOPE_VERSION:
@@ -180,13 +173,7 @@ def _default(row: FieldVersion) -> Any:
 
 
 def stamped(view: CatalogView, own: int, command: commands.AnyCommand) -> commands.AnyCommand:
-    """Return a command that may be proposed, as of the newest version of it that all nodes know.
-
-    Args:
-        view: the catalog.
-        own: this node's id, which knows CATALOG_VERSION whatever it has announced so far.
-        command: one without `upgrade_problem`.
-    """
+    """Return a command without `upgrade_problem` as of its newest version that all nodes know."""
     known = min([CATALOG_VERSION, *(known_version(node) for node in _judges(view, own, command))])
     later = [version for version in LATER_SEMANTICS.get(type(command), ()) if version <= known]
     version = max([required_version(command), *later])
@@ -202,13 +189,7 @@ def older_nodes(view: CatalogView, own: int, command: commands.Command) -> list[
 
 
 def upgrade_problem(view: CatalogView, own: int, command: commands.Command) -> str:
-    """Return why a command must not be proposed yet, naming the nodes that keep it, "" if it may.
-
-    Args:
-        view: the catalog.
-        own: id of the node that proposes.
-        command: any.
-    """
+    """Return why a command must not be proposed yet, naming the nodes; "" if it may."""
     older = older_nodes(view, own, command)
     if not older:
         return ""

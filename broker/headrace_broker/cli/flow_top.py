@@ -34,14 +34,7 @@ class Picture(NamedTuple):
 
 
 def draw(picture: Picture, address: str, when: str, size: tuple[int, int]) -> RenderableType:
-    """Return a screen.
-
-    Args:
-        picture: what to show.
-        address: where it comes from.
-        when: time of day.
-        size: columns and lines of the screen.
-    """
+    """Return a screen of so many columns and lines; `address` and `when` stand in its head."""
     columns, lines = size
     head = Text(f"headrace flow top  {address}  {when}", no_wrap=True, overflow="ellipsis")
     state = Text(f"{summary(picture.rows)}   q quits", style="dim", no_wrap=True)

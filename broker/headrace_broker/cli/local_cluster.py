@@ -123,11 +123,7 @@ class LocalCluster:
 
     @classmethod
     def existing(cls, data: Path) -> LocalCluster:
-        """Return the cluster whose configuration lies below `data`.
-
-        Raises:
-            ClusterError: there is none.
-        """
+        """Return the cluster whose configuration lies below `data`; ClusterError without one."""
         try:
             config = load_config(data.absolute() / "n1" / "headrace.toml", {})
         except ConfigError as error:
@@ -138,8 +134,7 @@ class LocalCluster:
     def start(self) -> None:
         """Start the nodes that do not run; returns as soon as their processes exist.
 
-        Raises:
-            ClusterError: the data is another cluster's, or a port is taken; nothing was started.
+        Raises ClusterError: the data is another cluster's, or a port is taken; nothing was started.
         """
         self._check_data()
         stopped = [node for node in self.nodes if node.process() is None]
@@ -168,14 +163,9 @@ class LocalCluster:
         return node
 
     def wait_ready(self, seconds: float, cancelled: threading.Event | None = None) -> None:
-        """Wait until all nodes are ready for clients, which takes a quorum.
+        """Wait, until `cancelled` is set, for all nodes to be ready, which takes a quorum.
 
-        Args:
-            seconds: how long at most.
-            cancelled: once set, this returns at once, whatever the nodes do.
-
-        Raises:
-            ClusterError: a process ended, or they were not ready in time.
+        Raises ClusterError: a process ended, or they were not ready in time.
         """
         deadline = time.monotonic() + seconds
         waiting = list(self.nodes)
@@ -293,13 +283,7 @@ def _has_secret(node: LocalNode) -> bool:
 def render_config(
     node: LocalNode, nodes: tuple[LocalNode, ...], join_secret: Path | None = None
 ) -> str:
-    """Return the TOML configuration of one node of a local cluster.
-
-    Args:
-        node: which one.
-        nodes: all.
-        join_secret: the file with the secret that they have in common, None for none.
-    """
+    """Return the TOML configuration of one node of a local cluster; without a secret for None."""
 
     def quote(text: str) -> str:
         return json.dumps(text, ensure_ascii=False)  # a JSON string is a TOML basic string
@@ -338,11 +322,7 @@ join_secret_file = {quote(str(join_secret or ""))}
 
 
 def wait_ports_free(node: LocalNode) -> None:
-    """Wait for the ports of a node that was killed a moment ago.
-
-    Raises:
-        ClusterError: one is still taken after PORT_S_MAX.
-    """
+    """Wait for the ports of a node that was killed; ClusterError after PORT_S_MAX."""
     deadline = time.monotonic() + PORT_S_MAX
     while True:
         try:
@@ -356,11 +336,7 @@ def wait_ports_free(node: LocalNode) -> None:
 
 
 def check_ports_free(node: LocalNode) -> None:
-    """Refuse to start a node one of whose ports is in use.
-
-    Raises:
-        ClusterError: naming port and purpose.
-    """
+    """Refuse to start a node one of whose ports is in use; ClusterError names the purpose."""
     ports = (("AMQP", node.amqp), ("HTTP", node.http), ("gRPC", node.grpc), ("nodes", node.peer))
     for purpose, address in ports:
         host, _, port = address.rpartition(":")

@@ -144,11 +144,7 @@ def _json(line: dict[str, Any]) -> str:
 
 
 def begin(level: str) -> None:
-    """Write log records of this level and above to the error output, for people.
-
-    Args:
-        level: a name of `logging`'s, in any case of letters.
-    """
+    """Write log records of a level of `logging` and above to the error output, for people."""
     handler = logging.StreamHandler()
     handler.setFormatter(HumanFormatter())
     handler.addFilter(BUDGET)
@@ -156,11 +152,7 @@ def begin(level: str) -> None:
 
 
 def set_up(section: LoggingSection) -> None:
-    """Have all log records from now on written as the configuration says.
-
-    Raises:
-        ConfigError: the file for the audit log cannot be written.
-    """
+    """Write log records as configured from now on; ConfigError for an unwritable file."""
     kind = JsonFormatter if section.format == JSON else HumanFormatter
     for handler in logging.getLogger().handlers:
         if isinstance(handler.formatter, (HumanFormatter, JsonFormatter)):  # made by `begin`

@@ -144,11 +144,7 @@ def forget(session: Session, name: str, replicas: str, seconds: float) -> None:
 def wait(
     session: Session, name: str, check: Callable[[Row], bool], seconds: float, what: str
 ) -> dict[str, Any]:
-    """Ask for a node until it is as it should be, and return it.
-
-    Raises:
-        CommandError: it is not in time.
-    """
+    """Ask for a node until it is as it should be, and return it; CommandError when too late."""
     row: dict[str, Any] = {}
     with gauge(f"waiting for node '{name}'", session.as_json) as shown:
 

@@ -155,11 +155,7 @@ def shrink(
 def _follow(
     session: Session, rows: list[dict[str, Any]], node: str, present: bool, seconds: float
 ) -> None:
-    """Print what becomes of queues, and wait for it.
-
-    Raises:
-        CommandError: one of them stays as it is, or it takes too long.
-    """
+    """Print what becomes of queues; CommandError where one stays as it is or it takes too long."""
     columns: dict[str, Column] = {
         "vhost": "vhost",
         "queue": "name",

@@ -142,11 +142,7 @@ def _octets(values: array[Any]) -> bytes:
 
 
 def decode_columns(schema: Schema, block: ColumnBlock) -> list[list[Any]]:
-    """Return the values of each column.
-
-    Raises:
-        ValueError: the block is none of this schema.
-    """
+    """Return the values of each column; ValueError where the block is none of this schema."""
     found: list[list[Any]] = []
     reader = _Reader(block)
     for _, kind in schema.columns:
@@ -175,11 +171,7 @@ class _Reader:
         self._offset = 0
 
     def take(self) -> bytes:
-        """Return the next buffer.
-
-        Raises:
-            ValueError: there is none.
-        """
+        """Return the next buffer; ValueError where there is none."""
         block = self._block
         if self._number >= len(block.buffer_octets):
             raise ValueError("the block has too few buffers")

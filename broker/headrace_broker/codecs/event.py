@@ -96,14 +96,7 @@ Event: TypeAlias = (
 
 
 def settled(buf: bytes, pos: i64, channel: i64, index: i64) -> Event:
-    """Return the event of a basic.ack, basic.nack or basic.reject (`index` says which).
-
-    Args:
-        buf: holds the arguments, a delivery tag and an octet of bits, at `pos`.
-        pos: offset of the delivery tag.
-        channel: 1 to 65535.
-        index: BASIC_ACK, BASIC_NACK or BASIC_REJECT.
-    """
+    """Return the event of a BASIC_ACK, NACK or REJECT, whose delivery tag stands at `pos`."""
     tag: i64 = read_i64_be(buf, pos)
     if tag < 0:
         tag = _DELIVERY_TAG_MAX

@@ -153,13 +153,7 @@ def headers_place(buf: bytes) -> i64:
 
 
 def properties_problem(buf: bytes, start: i64, end: i64) -> str:
-    """Say what is wrong with the property block of class basic in `buf[start:end]`; "" if nothing.
-
-    Args:
-        buf: the bytes.
-        start: offset of the property flags; end - start >= 2.
-        end: offset after the property list.
-    """
+    """Say what is wrong with the property block in `buf[start:end]`; "" if nothing."""
     flags: i64 = i64(read_i16_be(buf, start)) & 0xFFFF
     pos: i64 = start + 2
     if flags & _UNDEFINED_FLAGS:

@@ -28,13 +28,7 @@ class Found:
 
 
 def wrap(fields: bytes, number: i64, pieces: list[Octets]) -> list[Octets]:
-    """Return a message of protobuf that ends with one more field of octets.
-
-    Args:
-        fields: all of it but that field.
-        number: of that field, 1 to 15.
-        pieces: its octets.
-    """
+    """Return a protobuf message: `fields`, then `pieces` as field `number`, 1 to 15."""
     size: i64 = 0
     for piece in pieces:
         size += len(piece)

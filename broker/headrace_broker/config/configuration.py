@@ -202,11 +202,7 @@ class LimitsSection(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     leaderless_ms: FlowLimit = None
 
     def flow(self) -> dict[str, Value]:
-        """Return the limits of flow control that are given here, as stored, by name.
-
-        Raises:
-            ValueError: one is out of its range; the text names it.
-        """
+        """Return the flow-control limits given here, as stored; ValueError out of range."""
         found: dict[str, Value] = {DISK_FREE: self.disk_free_bytes_min}
         for name in PARAMETERS:
             given = getattr(self, attribute_name(name), None)
@@ -278,11 +274,7 @@ class Config(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 def split_address(address: str) -> tuple[str, int]:
-    """Split HOST:PORT; the brackets of an IPv6 host go.
-
-    Raises:
-        ValueError: there is no port, or it is beyond 65535.
-    """
+    """Split HOST:PORT without an IPv6 host's brackets; ValueError without a valid port."""
     host, _, port = address.rpartition(":")
     if not host or int(port) > 65535:
         raise ValueError(f"{address}: port must be 0 to 65535")

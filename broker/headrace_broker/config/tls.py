@@ -39,12 +39,7 @@ class ClusterTlsSection(Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
 
 def tls_problem(tls: TlsSection, secure: Sequence[str]) -> str:
-    """Return why a TLS section does not fit its listeners, or itself, "" when it does.
-
-    Args:
-        tls: the section.
-        secure: names of the listeners that speak TLS.
-    """
+    """Return why a TLS section does not fit itself or its listeners; "" when it does."""
     if not secure:
         for key in ("certificate_file", "key_file", "ca_file", "crl_file"):
             if getattr(tls, key):

@@ -229,11 +229,7 @@ def find_field(blob: bytes, start: i64, stop: i64, name: bytes) -> i64:
 
 
 def note_fields(blob: bytes, start: i64, stop: i64, places: dict[bytes, int]) -> i64:
-    """Note the offset of each field's type octet by its name; see `find_field`.
-
-    Returns:
-        How many fields were looked at.
-    """
+    """Note the offset of each field's type octet by its name, and return how many there were."""
     count: i64 = 0
     pos = start
     while pos < stop:

@@ -297,11 +297,7 @@ class Ledger:
             account.look()
 
     def sample(self, elapsed_s: float) -> None:
-        """Bring the rates of all tabs up to date, and forget those at which nothing happens.
-
-        Args:
-            elapsed_s: since the last time; more than 0.
-        """
+        """Update the rates of all tabs after so many seconds, more than 0, and forget idle ones."""
         self.brought.now_s += elapsed_s
         for account in self.accounts.values():
             for tab in list(account.tabs.values()):

@@ -65,12 +65,7 @@ class Charge:
 
 @final
 class Charges:
-    """All charges of a node, and the accounts of its own sessions.
-
-    Args:
-        unknown: is charged for what nobody else can be.
-        observer: tells the other nodes.
-    """
+    """All charges of a node, and the accounts of its own sessions."""
 
     def __init__(
         self, node: int, ledger: Ledger, unknown: Account, observer: ChargeObserver

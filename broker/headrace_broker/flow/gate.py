@@ -125,11 +125,7 @@ class Gate:
         return weight
 
     def serve(self, octets: i64) -> i64:
-        """Let waiters pass, in fair shares, until so many octets have gone or nobody may.
-
-        Returns:
-            The octets that have gone; the last batch may exceed `octets`.
-        """
+        """Let waiters pass, in fair shares, up to so many octets; return how many went."""
         self._rung = False
         self._serving = True
         gone: i64 = 0

@@ -52,11 +52,7 @@ class Series:
 
 @final
 class History:
-    """Some figures of a queue or a node over the last hour, in some 10 KiB for five of them.
-
-    Args:
-        now_ms: at that time.
-    """
+    """Some figures of a queue or a node over the last hour, in some 10 KiB for five of them."""
 
     def __init__(self, values: tuple[int, ...], now_ms: i64) -> None:
         self._fine = Series(len(values), _FINE_SAMPLES)

@@ -28,12 +28,7 @@ class Moves:
 
 @final
 class RateHistory:
-    """Samples of a queue's counters over the last minute, in some 2 KiB.
-
-    Args:
-        counts: where the counters stood; see `Moves.counts`.
-        now_us: at that time, of a clock that never goes back.
-    """
+    """Samples of a queue's counters over the last minute, in some 2 KiB."""
 
     def __init__(self, counts: tuple[int, int, int], now_us: i64) -> None:
         self._times = array("q", bytes(8 * _SAMPLES))

@@ -38,12 +38,7 @@ class TurnBudget:
         return max(full * self.share // FULL, 1)
 
     def look(self, passed: i64, turn_us: i64) -> None:
-        """Adapt it; called a few times a second while publishes wait for it.
-
-        Args:
-            passed: publishes passed on in a turn, on average since the last time.
-            turn_us: length of a turn, likewise.
-        """
+        """Adapt it to publishes and microseconds of a turn; called while publishes wait."""
         share = self.share
         full = self._limits.scaled(self._limits.turn_messages)
         if turn_us > TURN_US_MAX:

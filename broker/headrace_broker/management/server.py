@@ -118,18 +118,7 @@ class ManagementServer(Endpoints):
         self._samplers: list[asyncio.Task[None]] = []
 
     async def start(self, host: str, port: int, tls: ServerTls | None = None) -> int:
-        """Listen, and return the port (the one asked for, or a free one when that was 0).
-
-        May be called again, to listen elsewhere too.
-
-        Args:
-            host: address to bind.
-            port: 0 for any free one.
-            tls: serve TLS so, None to serve in the clear.
-
-        Raises:
-            OSError: the address cannot be bound; nothing of this call is left.
-        """
+        """Listen, here too; return the port (a free one for 0). Raises OSError: nothing is left."""
         first = self._runner is None
         if self._runner is None:
             self._runner = web.AppRunner(

@@ -76,11 +76,7 @@ class AmqpError(Exception):
 
 
 class UpgradePendingError(AmqpError):
-    """Not all nodes of the cluster run a release that knows what is asked for.
-
-    Args:
-        text: which one does not, and what to do.
-    """
+    """Not all nodes run a release that knows what is asked for; the text names one."""
 
     def __init__(self, text: str) -> None:
         super().__init__(PRECONDITION_FAILED, text)

@@ -94,12 +94,7 @@ class Cluster:
     # Points
 
     def open_point(self, vhost: str, queue: str, ttl_ms: int) -> pb.OpenPointResponse:
-        """Open a point of a queue.
-
-        Raises:
-            QueueGoneError: there is no such queue.
-            CommandError: it cannot be.
-        """
+        """Open a point of a queue; QueueGoneError without one, CommandError where it cannot be."""
         request = pb.OpenPointRequest(vhost=vhost, queue=queue, ttl_ms=ttl_ms)
         opened: pb.OpenPointResponse = self.attempt(
             lambda stub, metadata: stub.Open(request, metadata=metadata, timeout=CALL_S)
@@ -107,12 +102,7 @@ class Cluster:
         return opened
 
     def keep_point(self, point: str, done_id: int, ttl_ms: int) -> None:
-        """Put a point's end off.
-
-        Raises:
-            PointLostError: it is over.
-            CommandError: it cannot be.
-        """
+        """Put a point's end off; PointLostError where it is over, else CommandError."""
         request = pb.KeepPointRequest(point=point, done_id=done_id, ttl_ms=ttl_ms)
         self.attempt(lambda stub, metadata: stub.Keep(request, metadata=metadata, timeout=CALL_S))
 
@@ -217,14 +207,9 @@ def reason_of(error: grpc.RpcError) -> str:
 
 
 def open_cluster(session: Session, given: str | None) -> Cluster:
-    """Return the nodes that are named, or that the API tells of.
+    """Return the nodes that are named (HOST:PORT, joined by commas), or that the API tells of.
 
-    Args:
-        session: where the API is.
-        given: HOST:PORT, joined by commas; None to ask the API.
-
-    Raises:
-        CommandError: no node serves gRPC, or the API does not answer.
+    Raises CommandError: no node serves gRPC, or the API does not answer.
     """
     addresses = [each.strip() for each in given.split(",")] if given else _listeners(session)
     return Cluster(addresses, session.login, tls=session.tls)

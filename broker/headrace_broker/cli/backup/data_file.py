@@ -95,11 +95,7 @@ class DataWriter:
 
 
 def read_blocks(source: BinaryIO, name: str) -> Iterator[Block]:
-    """Return the blocks of a file, each checked before it is returned.
-
-    Raises:
-        DamagedError: it is torn or changed, or of a version that is not known here.
-    """
+    """Return the blocks of a file, each checked before; DamagedError where one is wrong."""
     reader = _Reader(source, name)
     reader.header()
     blocks = messages = last_id = 0

@@ -134,11 +134,7 @@ def encode(value: msgspec.Struct | Any) -> bytes:
 
 
 def decode(data: bytes, kind: type[S], name: str) -> S:
-    """Return what a file says.
-
-    Raises:
-        DamagedError: it says nothing that can be understood, or is of another version.
-    """
+    """Return what a file says; DamagedError where that cannot be understood."""
     try:
         found = msgspec.json.decode(data)
     except msgspec.DecodeError as error:
@@ -172,12 +168,7 @@ def write_manifest(store: Store, manifest: Manifest) -> None:
 
 
 def read_manifest(store: Store) -> Manifest:
-    """Return what a backup says of itself.
-
-    Raises:
-        FileNotFoundError: there is no backup, or none that is complete.
-        DamagedError: it is changed, or of another version.
-    """
+    """Return what a backup says of itself; FileNotFoundError or DamagedError without."""
     data = store.read(MANIFEST)
     manifest = decode(data, Manifest, MANIFEST)
     try:

@@ -157,11 +157,7 @@ class _Stream:
         self._requests.put(request)
 
     def finish(self) -> None:
-        """Wait until everything is safe or refused.
-
-        Raises:
-            CommandError: the broker ended the stream before.
-        """
+        """Wait until all is safe or refused; CommandError where the stream ended before."""
         self._requests.put(_END)
         for response in self._call:
             self._take(response)
@@ -251,15 +247,7 @@ def _with_time_left(properties: bytes, head: Head, now_ms: int) -> bytes:
 
 
 def _parts(batch: bytes, number: int, start: int, count: int, limits: _Limits) -> Iterator[Batch]:
-    """Cut messages from position `start` on into batches within bounds.
-
-    Args:
-        batch: all of them.
-        number: of the first one in it.
-        start: the first that is wanted.
-        count: how many are in it.
-        limits: of a batch.
-    """
+    """Cut a batch, whose first message is `number`, from `start` on into batches within bounds."""
     while start < count:
         stop = start + 1
         octets = _size(batch, start)

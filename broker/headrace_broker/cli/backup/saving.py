@@ -79,9 +79,7 @@ class Saving:
     ) -> Beginning:
         """Begin a backup, or go on with one that asked for the same.
 
-        Raises:
-            CommandError: there is one already, or another one was begun there.
-            DamagedError: what was begun cannot be understood.
+        Raises CommandError: there is another one; DamagedError: it cannot be understood.
         """
         store = self._store
         if store.size(MANIFEST) >= 0:

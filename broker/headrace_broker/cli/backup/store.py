@@ -38,11 +38,7 @@ class Store(ABC):
 
     @abstractmethod
     def open(self, name: str) -> BinaryIO:
-        """Open a file for reading.
-
-        Raises:
-            FileNotFoundError: there is none.
-        """
+        """Open a file for reading; FileNotFoundError where there is none."""
 
     @abstractmethod
     def size(self, name: str) -> int:
@@ -58,11 +54,7 @@ class Store(ABC):
             out.write(data)
 
     def read(self, name: str) -> bytes:
-        """Read a small file.
-
-        Raises:
-            FileNotFoundError: there is none.
-        """
+        """Read a small file; FileNotFoundError where there is none."""
         with self.open(name) as source:
             return source.read()
 
@@ -197,11 +189,7 @@ class _Driven:
 
 
 def open_store(place: str) -> Store:
-    """Return the store at a path of this machine, or a URL.
-
-    Raises:
-        StoreError: the URL is of no store that is known, or its driver is not installed.
-    """
+    """Return the store at a path or URL; StoreError for an unknown store or a missing driver."""
     if "://" in place:
         return ObjectStore(place)
     return DirectoryStore(Path(place))

@@ -85,11 +85,7 @@ def perf(session: Session, /, **given: Any) -> None:
 
 
 def _measured(session: Session, wire: Wire, given: dict[str, Any]) -> Summary:
-    """Run what the options say.
-
-    Raises:
-        CommandError: the listener is not there, or refuses.
-    """
+    """Run what the options say; CommandError where the listener is not there, or refuses."""
     plan = Plan(
         address=wire.address_for(given["address"], session.tls),
         login=session.login,

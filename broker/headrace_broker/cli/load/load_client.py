@@ -60,22 +60,11 @@ class LoadClient(Protocol):
         """Publish messages and wait until all are safe; one that reaches no queue is an error."""
 
     async def take(self, queue: str, count: int, until_empty: bool, show: Show) -> None:
-        """Take messages, and settle each once it is shown.
-
-        Args:
-            queue: of them.
-            count: after which to end, 0 for never.
-            until_empty: end when nothing waits any more.
-            show: gets each.
-        """
+        """Take messages and settle each once shown, until `count` (0: never) or none waits."""
 
 
 def properties_of(given: Sequence[str]) -> dict[str, Any]:
-    """Return KEY=VALUE arguments as properties of a `LoadMessage`.
-
-    Raises:
-        click.BadParameter: one of them is no property, or cannot have that value.
-    """
+    """Return KEY=VALUE arguments as properties of a `LoadMessage`; click.BadParameter if wrong."""
     found: dict[str, Any] = {}
     for each in given:
         key, sign, text = each.partition("=")

@@ -100,11 +100,7 @@ def consume(session: Session, /, queue: str, **given: Any) -> None:
 def _with_desk(
     session: Session, given: dict[str, Any], work: Callable[[LoadClient], Coroutine[Any, Any, None]]
 ) -> None:
-    """Do something with a connection.
-
-    Raises:
-        CommandError: the listener is not there, or what was refused.
-    """
+    """Do something with a connection; CommandError for what was refused."""
     wire = wire_of(given["protocol"])
     address = wire.address_for(given["address"], session.tls)
 

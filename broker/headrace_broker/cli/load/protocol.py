@@ -73,11 +73,7 @@ class Wire(NamedTuple):
 
 
 def wire_of(protocol: str) -> Wire:
-    """Return a protocol by its name.
-
-    Raises:
-        click.ClickException: it needs what is not installed.
-    """
+    """Return a protocol by its name; click.ClickException where its library is not installed."""
     if protocol == GRPC:
         return _grpc()
     from headrace_broker.cli.load import amqp

@@ -40,8 +40,7 @@ class Run:
     async def run(self, load: Load, seconds: float) -> Summary:
         """Publish for so many seconds, consume what is left, and return what happened.
 
-        Raises:
-            BaseExceptionGroup: of what went wrong with connections.
+        Raises BaseExceptionGroup: what went wrong with connections.
         """
         plan, tally = self._plan, self._tally
         began = time.monotonic()

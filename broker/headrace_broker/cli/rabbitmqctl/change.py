@@ -13,11 +13,7 @@ from headrace_broker.cli.session.api_client import path_of
 
 
 def _json_object(name: str, text: str) -> dict[str, Any]:
-    """Return an argument that is a JSON object.
-
-    Raises:
-        CommandError: EX_DATAERR, it is not.
-    """
+    """Return an argument that is a JSON object; CommandError with EX_DATAERR for others."""
     try:
         value = msgspec.json.decode(text)
     except msgspec.DecodeError as error:

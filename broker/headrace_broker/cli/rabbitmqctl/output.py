@@ -18,16 +18,7 @@ class Words(list[str]):
 
 
 def chosen(columns: Mapping[str, Column], names: Sequence[str], default: str) -> list[str]:
-    """Return the columns to print.
-
-    Args:
-        columns: what there is.
-        names: asked for, some perhaps joined by commas; none for the default.
-        default: names separated by spaces.
-
-    Raises:
-        CommandError: EX_USAGE, a name is not known.
-    """
+    """Return the columns to print; CommandError EX_USAGE for an unknown name."""
     wanted = [name for joined in names for name in joined.split(",") if name] or default.split()
     unknown = [name for name in wanted if name not in columns]
     if unknown:

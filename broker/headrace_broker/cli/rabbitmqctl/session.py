@@ -20,12 +20,7 @@ EX_NOPERM: Final = 77
 
 
 class CommandError(click.ClickException):
-    """The command failed; the text says why.
-
-    Args:
-        text: for people.
-        exit_code: one of EX_*.
-    """
+    """The command failed; the text says why, the exit code is one of EX_*."""
 
     def __init__(self, text: str, exit_code: int = EX_SOFTWARE) -> None:
         super().__init__(text)
@@ -37,11 +32,7 @@ class CommandError(click.ClickException):
 
 
 class Settings(msgspec.Struct):
-    """Options that every command takes, before its name or behind it.
-
-    Attributes:
-        password: theirs.
-    """
+    """Options that every command takes, before its name or behind it."""
 
     api: str = "127.0.0.1:15672"  # HOST:PORT of a node's HTTP API
     user: str = "guest"  # who asks
@@ -98,11 +89,7 @@ class Session:
         return answer
 
     def get(self, path: str) -> Any:
-        """Return the body of a GET.
-
-        Raises:
-            CommandError: as `ask`, and for every refusal.
-        """
+        """Return the body of a GET; CommandError as `ask`, and for every refusal."""
         answer = self.ask("GET", path)
         if answer.status != 200:
             self.fail(answer)
@@ -115,11 +102,7 @@ class Session:
         body: Any = None,
         headers: dict[str, str] | None = None,
     ) -> ApiAnswer:
-        """Make a request that changes something.
-
-        Raises:
-            CommandError: as `ask`, and for every refusal.
-        """
+        """Make a request that changes something; CommandError as `ask`, and for every refusal."""
         answer = self.ask(method, path, body, headers)
         if answer.status not in (200, 201, 204):
             self.fail(answer)

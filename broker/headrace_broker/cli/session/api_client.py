@@ -45,11 +45,7 @@ class ApiPlace(NamedTuple):
 
 
 def api_place(address: str) -> ApiPlace:
-    """Take apart HOST:PORT, or the same as a URL without a path.
-
-    Raises:
-        ValueError: it is neither; the text says so.
-    """
+    """Take apart HOST:PORT, or the same as a URL without a path; ValueError for anything else."""
     scheme, _, place = address.rpartition("://")
     if scheme in ("", "http", "https"):
         with contextlib.suppress(ValueError):
@@ -59,11 +55,7 @@ def api_place(address: str) -> ApiPlace:
 
 
 class ApiClient:
-    """Talks to one node.
-
-    Args:
-        password: theirs.
-    """
+    """Talks to one node."""
 
     def __init__(
         self,
@@ -82,11 +74,7 @@ class ApiClient:
         self._headers = {"Authorization": f"Basic {login}"}
 
     def get(self, path: str) -> tuple[int, Any]:
-        """Return status and decoded JSON body of a GET.
-
-        Raises:
-            ApiError: as `request`.
-        """
+        """Return status and decoded JSON body of a GET; ApiError as `request`."""
         answer = self.request("GET", path)
         return answer.status, answer.body
 

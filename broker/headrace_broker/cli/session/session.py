@@ -33,12 +33,7 @@ Column = str | Callable[[Row], Any]
 
 
 class CommandError(click.ClickException):
-    """A command failed.
-
-    Args:
-        text: why, for people.
-        exit_code: one of EXIT_*.
-    """
+    """A command failed; the exit code is one of EXIT_*."""
 
     def __init__(self, text: str, exit_code: int = EXIT_REFUSED) -> None:
         super().__init__(text)
@@ -65,11 +60,7 @@ class Session:
 
     @property
     def login(self) -> tuple[str, str]:
-        """User and password; the password is asked for on a terminal when nothing says it.
-
-        Raises:
-            click.UsageError: there is no terminal to ask.
-        """
+        """User and password, asked for on a terminal; click.UsageError where there is none."""
         if self._password is None and self.user == "guest":
             self._password = "guest"  # noqa: S105 - of a new cluster, from loopback only
         if self._password is None:
@@ -122,11 +113,7 @@ class Session:
         return answer
 
     def fetch(self, path: str) -> ApiAnswer:
-        """Return the answer to a GET, with what it lacks.
-
-        Raises:
-            CommandError: as `request`.
-        """
+        """Return the answer to a GET, with what it lacks; CommandError as `request`."""
         answer = self.ask("GET", path)
         if answer.status >= 300:
             raise refusal(answer)
@@ -135,11 +122,7 @@ class Session:
     def request(
         self, method: str, path: str, body: Any = None, headers: dict[str, str] | None = None
     ) -> Any:
-        """Make a request, as `ask`, and return the body of the answer.
-
-        Raises:
-            CommandError: also for every refusal, with its exit code.
-        """
+        """Make a request, as `ask`, and return the body; CommandError for every refusal."""
         answer = self.ask(method, path, body, headers)
         if answer.status >= 300:
             raise refusal(answer)
@@ -159,12 +142,7 @@ class Session:
             click.echo(text)
 
     def print_rows(self, rows: Iterable[Row], columns: Mapping[str, Column]) -> None:
-        """Print a list: a table of some columns, or all there is as JSON.
-
-        Args:
-            rows: objects of the API.
-            columns: by title the key in a row, or what makes the cell of it.
-        """
+        """Print rows as JSON, or as a table of columns: by title a key or a function."""
         if self.as_json:
             print_json(list(rows))
             return
@@ -309,11 +287,7 @@ class SessionGroup(click.Group):
 
 
 def pairs(what: str, given: Sequence[str]) -> dict[str, Any]:
-    """Return KEY=VALUE arguments; a value that is JSON is that, any other one is a text.
-
-    Raises:
-        click.BadParameter: one of them has no "=", or no key.
-    """
+    """Return KEY=VALUE arguments, as JSON or else text; click.BadParameter if malformed."""
     found: dict[str, Any] = {}
     for each in given:
         key, sign, text = each.partition("=")
@@ -327,15 +301,9 @@ def pairs(what: str, given: Sequence[str]) -> dict[str, Any]:
 
 
 def change_limits(session: Session, path: str, given: Sequence[str]) -> None:
-    """Set limits of a user or vhost, or print them all when none is given.
+    """Set limits of a user or vhost, LIMIT=NUMBER or LIMIT=none each; print all for none given.
 
-    Args:
-        session: whom to ask.
-        path: of all limits of that one.
-        given: LIMIT=NUMBER each, or LIMIT=none to take one away.
-
-    Raises:
-        click.BadParameter: one is something else; nothing is changed.
+    Raises click.BadParameter: one is something else; nothing is changed.
     """
     wanted = pairs("LIMIT=NUMBER", given)
     for name, value in wanted.items():

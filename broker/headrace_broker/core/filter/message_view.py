@@ -189,11 +189,7 @@ class MessageView:
 
 
 def property_of(name: str) -> int:
-    """Return the field that a selector's name means, or HEADER for the header of that name.
-
-    Raises:
-        KeyError: it names a property that messages do not have; nothing else begins like that.
-    """
+    """Return the field that a name means, or HEADER; KeyError for an unknown property."""
     if name in JMS_NAMES:
         return JMS_NAMES[name]
     if name.startswith("JMS") and not name.startswith(("JMSX", "JMS_")):

@@ -51,11 +51,7 @@ _OCTETS_STEP_SHIFT: Final = 4  # 16 octets of properties that are looked through
 
 @final
 class HashMember:
-    """A destination's share of an exchange.
-
-    Attributes:
-        seed: 64 bits of its name.
-    """
+    """A destination's share of an exchange; `seed` is 64 bits of its name."""
 
     def __init__(self, rank: str, destination: Destination) -> None:
         seed = digest(rank.encode("utf-8", "surrogateescape"))
@@ -69,11 +65,7 @@ class HashMember:
 
 @final
 class ConsistentHashMatcher(Matcher):
-    """Destinations with their weights.
-
-    Args:
-        arguments: of the exchange; `hash-header` or `hash-property` says what is hashed.
-    """
+    """Destinations with weights; `hash-header` or `hash-property` says what is hashed."""
 
     def __init__(self, arguments: dict[str, Any]) -> None:
         super().__init__()

@@ -72,11 +72,7 @@ class Matcher:
         raise AssertionError("abstract")
 
     def remove(self, binding: Binding, destination: Destination) -> None:
-        """Remove a binding that is there.
-
-        Raises:
-            KeyError: it is not there; nothing changed.
-        """
+        """Remove a binding; KeyError, nothing changed, where it is not there."""
         raise AssertionError("abstract")
 
     def load_of(self, binding: Binding) -> int:
@@ -94,11 +90,7 @@ def count_up(counts: dict[Destination, int], destination: Destination) -> None:
 
 
 def count_down(counts: dict[Destination, int], destination: Destination) -> None:
-    """Note one binding less to a destination; the last one takes it away.
-
-    Raises:
-        KeyError: there is none.
-    """
+    """Note one binding less to a destination, down to none; KeyError without one."""
     count = counts[destination] - 1
     if count > 0:
         counts[destination] = count

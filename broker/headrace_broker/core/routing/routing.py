@@ -162,11 +162,7 @@ class Routing:
         self._vhosts: dict[str, VhostTable] = {}
 
     def add_exchange(self, exchange: Exchange) -> None:
-        """Add an exchange that is not there.
-
-        Raises:
-            ValueError: its type is not known.
-        """
+        """Add an exchange that is not there; ValueError where its type is not known."""
         table = self._vhost(exchange.vhost)
         if exchange.name in table.exchanges:
             raise KeyError(exchange.name)
@@ -224,11 +220,7 @@ class Routing:
         self._changed(table, source)
 
     def forget_alternate(self, vhost: str, exchange: str) -> None:
-        """Ask again for an exchange's alternate, when next no binding takes a message.
-
-        Raises:
-            KeyError: there is no such exchange.
-        """
+        """Ask again for an exchange's alternate once it matters; KeyError without exchange."""
         table = self._vhosts[vhost]
         source = table.exchanges[exchange]
         source.settled = False

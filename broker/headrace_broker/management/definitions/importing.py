@@ -71,11 +71,7 @@ class Step(NamedTuple):
 
 
 def cluster_steps(file: DefinitionFile, view: CatalogView) -> Iterator[Step]:
-    """Return what a file of a whole cluster comes to, in order.
-
-    Raises:
-        ApiError: 400, something in it cannot be; the reason names it.
-    """
+    """Return what a file of a cluster comes to, in order; ApiError 400 names what cannot be."""
     for at, vhost in enumerate(file.vhosts):
         yield Step(f"vhosts[{at}] '{vhost.name}'", 0, PutVhost(_vhost(vhost)))
     users: list[Step] = []
@@ -104,15 +100,7 @@ def cluster_steps(file: DefinitionFile, view: CatalogView) -> Iterator[Step]:
 
 
 def vhost_steps(file: VhostFile, vhost: str) -> Iterator[Step]:
-    """Return what the contents of a vhost come to, in order.
-
-    Args:
-        file: the definitions.
-        vhost: where they go, "" for what each says itself.
-
-    Raises:
-        ApiError: 400, as above.
-    """
+    """Return what a vhost's contents come to ("" for the vhost of each); ApiError 400 likewise."""
     for at, parameter in enumerate(file.parameters):
         where = f"parameters[{at}] '{parameter.name}'"
         place = vhost or parameter.vhost

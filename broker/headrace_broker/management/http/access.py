@@ -85,11 +85,7 @@ def check_topic(
 
 
 def check_not_exclusive(queue: Queue) -> None:
-    """Refuse what only the connection that an exclusive queue belongs to may do.
-
-    Raises:
-        ApiError: 400.
-    """
+    """Refuse, by ApiError 400, what only the owner of an exclusive queue may do."""
     if queue.exclusive:
         raise bad_request(
             f"queue '{queue.name}' in vhost '{queue.vhost}' is exclusive: only its connection "

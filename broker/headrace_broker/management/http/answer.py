@@ -114,11 +114,7 @@ def amqp_refusal(error: AmqpError) -> ApiError:
 
 
 def check(result: Result) -> Any:
-    """Return what the catalog says that it did.
-
-    Raises:
-        ApiError: it did nothing.
-    """
+    """Return what the catalog says that it did; ApiError where it did nothing."""
     if isinstance(result, Ok):
         return result.value
     if isinstance(result, Exists):

@@ -103,11 +103,7 @@ def decoded(text: bytes, kind: type[T], field: str = "") -> T:
 
 
 def converted(data: Any, kind: type[T]) -> T:
-    """Return a value of a type that JSON stands for.
-
-    Raises:
-        ApiError: 400, a field is missing or breaks its rule.
-    """
+    """Return a value of a type that JSON stands for; ApiError 400 where a field breaks its rule."""
     try:
         return msgspec.convert(data, kind, strict=False)
     except (msgspec.ValidationError, RecursionError) as error:

@@ -40,19 +40,11 @@ class Endpoints:
         ]
 
     async def _submit(self, command: AnyCommand) -> Any:
-        """Change the catalog and return its result.
-
-        Raises:
-            ApiError: nothing was changed; see `answer.check`.
-        """
+        """Change the catalog and return its result; ApiError where nothing changed."""
         return check(await self._node.submit(command))
 
     async def _find_or_404(self, find: Callable[[], T | None], what: str) -> T:
-        """Return what is looked for, which may have come through another node a moment ago.
-
-        Raises:
-            ApiError: 404, it is not there; named by `what`.
-        """
+        """Return what is looked for, after catching up if need be; ApiError 404 without."""
         found = find()
         if found is None:
             await self._node.catch_up()

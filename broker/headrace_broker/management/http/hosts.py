@@ -50,11 +50,7 @@ class Hosts:
         return True
 
     def check(self, request: web.Request) -> None:
-        """Refuse a request that a browser was led here with.
-
-        Raises:
-            ApiError: 421.
-        """
+        """Refuse, by ApiError 421, a request that a browser was led here with."""
         header = request.headers.get("Host", "")
         if request.secure or not header or self.allows(header):
             return

@@ -101,11 +101,7 @@ def name_actor(user: str) -> None:
 
 
 def check_verdict(verdict: Verdict) -> None:
-    """Refuse a log-in that was not looked at.
-
-    Raises:
-        ApiError: 429, too many have failed.
-    """
+    """Refuse, by ApiError 429, a log-in that was not looked at because too many failed."""
     if verdict.wait_s <= 0:
         return
     seconds = math.ceil(verdict.wait_s)

@@ -81,11 +81,7 @@ class Feed:
         self.looks = 0
 
     def join(self, who: Caller, views: tuple[View, ...]) -> ViewSubscriber:
-        """Look at views from now on.
-
-        Raises:
-            TooManyError: there are as many viewers as may be.
-        """
+        """Look at views from now on; TooManyError where there are as many viewers as may be."""
         if len(self._seats) >= PAGE_VIEWERS_MAX:
             raise TooManyError(f"this node shows its page {PAGE_VIEWERS_MAX} times already")
         own = sum(1 for seat in self._seats.values() if seat.user == who.name)
@@ -107,11 +103,7 @@ class Feed:
                 del self._places[place.view, _sees(place.who)]
 
     async def wait(self, looks: int) -> int:
-        """Wait until there has been another look than the one with this number.
-
-        Raises:
-            FeedOverError: there will be none; whoever joins again starts anew.
-        """
+        """Wait for a look after this one; FeedOverError where none comes: join again."""
         async with self._news:
             await self._news.wait_for(lambda: self.looks != looks or self._task is None)
         if self._task is None:

@@ -87,14 +87,9 @@ class PageLogin:
 
     @contextlib.contextmanager
     def watched(self, who: Caller, over: Callable[[], None]) -> Iterator[None]:
-        """Tell a stream at once that its log-in is over, or that its user is another one by now.
+        """Tell a stream, perhaps more than once, that its log-in is over or its user was changed.
 
-        Args:
-            who: who asked.
-            over: called back, perhaps more than once.
-
-        Raises:
-            ApiError: 401, it is over already.
+        ApiError 401 where it is over already.
         """
         token = PAGE_TOKEN.get()
         user = self.user(who)

@@ -66,12 +66,7 @@ def cluster(overview: Overview, alarms: Sequence[AlarmStatus], missing: tuple[st
 
 
 def totals(nodes: Collection[NodeStats], rates: dict[str, float] | None) -> Values:
-    """Return the overview's figures: sums over all nodes that answer.
-
-    Args:
-        nodes: what they say of themselves.
-        rates: by counter; None where they are to be those of the nodes' last samples.
-    """
+    """Return the overview's sums over all nodes that answer; without rates their samples'."""
     every = [node.totals for node in nodes]
     return {
         "connections": sum(each.connections for each in every),

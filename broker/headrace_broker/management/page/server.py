@@ -17,12 +17,7 @@ from headrace_broker.runtime.administration.status import NodeStatusSource
 
 
 class Page:
-    """Puts the parts of the page together.
-
-    Args:
-        node: what is looked at and changed through it.
-        status: of this node.
-    """
+    """Puts the parts of the page together."""
 
     def __init__(self, node: NodeAdministration, status: NodeStatusSource) -> None:
         self._login = PageLogin(node, status)
@@ -35,11 +30,7 @@ class Page:
         return [*PageFiles().routes(), *self._login.routes(), *events.routes()]
 
     async def caller(self, request: web.Request) -> Caller | None:
-        """Return who is logged in at the page that makes a request, None where nobody is.
-
-        Raises:
-            ApiError: 403, it changes something and does not come from the page.
-        """
+        """Return who is logged in at the page, None for nobody; ApiError 403 likewise."""
         return await self._login.caller(request)
 
     async def stop(self) -> None:

@@ -144,11 +144,7 @@ class BindingEndpoints(Endpoints):
         return await listing(request, found, _render, name=properties_key)
 
     async def _one(self, request: web.Request) -> Binding:
-        """Return the binding that the path names.
-
-        Raises:
-            ApiError: 404.
-        """
+        """Return the binding that the path names; ApiError 404 without."""
         return self._named(request, *await self._ends(request))
 
     def _named(

@@ -116,11 +116,7 @@ class FlowEndpoints(Endpoints):
 
 
 def _count(request: web.Request, default: int = COUNT_DEFAULT) -> int:
-    """Return how many rows are asked for.
-
-    Raises:
-        ApiError: 400, the parameter is none of the numbers that it may be.
-    """
+    """Return how many rows are asked for; ApiError 400 for a number that may not be."""
     value = request.query.get("count", str(default))
     known = value.isascii() and value.isdigit() and len(value) <= COUNT_DIGITS_MAX
     if not known or not 1 <= int(value) <= FLOW_ROWS_MAX:

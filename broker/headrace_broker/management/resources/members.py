@@ -332,11 +332,7 @@ def spares(node: NodeAdministration, leaving: Node) -> dict[int, int]:
 
 
 def choice(vhost_pattern: str, queue_pattern: str) -> Callable[[Queue], bool]:
-    """Return what says whether a queue is meant.
-
-    Raises:
-        ApiError: 400, an expression is none.
-    """
+    """Return what says whether a queue is meant; ApiError 400 where an expression is none."""
     problem = pattern_problem("vhost_pattern", vhost_pattern) or pattern_problem(
         "queue_pattern", queue_pattern
     )

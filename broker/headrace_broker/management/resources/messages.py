@@ -166,11 +166,7 @@ class MessageEndpoints(Endpoints):
 
 
 def _target(body: MoveBody) -> tuple[str, str]:
-    """Return exchange and routing key, whether they are there or not.
-
-    Raises:
-        ApiError: 400, it is not said where to.
-    """
+    """Return exchange and routing key, there or not; ApiError 400 where it is not said where to."""
     if (body.queue is None) == (body.exchange is None):
         raise bad_request("body: must have either queue or exchange")
     if body.queue is not None:
@@ -182,11 +178,7 @@ def _target(body: MoveBody) -> tuple[str, str]:
 
 
 def short_string(name: str, text: str) -> bytes:
-    """Return a short string of AMQP.
-
-    Raises:
-        ApiError: 400, it is too long.
-    """
+    """Return a short string of AMQP; ApiError 400 where it is too long."""
     octets = text.encode("utf-8", "surrogatepass")
     if len(octets) > NAME_OCTETS_MAX:
         raise bad_request(f"{name}: has {len(octets)} octets, at most {NAME_OCTETS_MAX}")

@@ -86,11 +86,7 @@ def _row(vhost: str, component: str, name: str, value: Any) -> ParameterView:
 
 
 def parameter_command(component: str, vhost: str, name: str, value: Any) -> AnyCommand:
-    """Return the command that sets a parameter.
-
-    Raises:
-        ApiError: 400, there is no such parameter, or the value breaks a rule.
-    """
+    """Return the command that sets a parameter; ApiError 400 where name or value is wrong."""
     if component == VHOST_LIMITS and name == LIMITS:
         return SetVhostLimits(vhost, converted(value, dict[str, int]), replace=True)
     if component == VHOST_LIMITS:
@@ -109,11 +105,7 @@ def global_parameters(view: CatalogView) -> list[GlobalParameterView]:
 
 
 def global_command(name: str, value: Any) -> AnyCommand:
-    """Return the command that sets a global parameter.
-
-    Raises:
-        ApiError: 400, there is no such parameter, or the value is none that can be.
-    """
+    """Return the command that sets a global parameter; ApiError 400 as `parameter_command`."""
     if name not in PARAMETERS:
         raise bad_request(f"name: '{name}' is not known; names are {', '.join(PARAMETERS)}")
     stored = stored_value(value)

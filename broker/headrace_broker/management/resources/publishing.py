@@ -136,11 +136,7 @@ class PublishEndpoints(Endpoints):
 
 
 async def _encoded(body: ReceivedBody, user: str) -> bytes:
-    """Return property flags and list, large ones without holding the loop up.
-
-    Raises:
-        ApiError: 400, they are too large, or one breaks a rule.
-    """
+    """Return property flags and list, in turns of the loop; ApiError 400 if they are wrong."""
     text = bytes(body.properties)
     if len(text) > PUBLISHED_PROPERTIES_OCTETS_MAX:
         rule = f"have {len(text)} octets, at most {PUBLISHED_PROPERTIES_OCTETS_MAX}"
@@ -167,11 +163,7 @@ def _payload(body: ReceivedBody) -> bytes:
 
 
 def encoded_properties(given: MessageProperties, user: str) -> bytes:
-    """Return property flags and list.
-
-    Raises:
-        ApiError: 400, a property breaks a rule.
-    """
+    """Return property flags and list; ApiError 400 where a property breaks a rule."""
     if given.user_id is not None and given.user_id != user:
         raise bad_request(f"properties.user_id: must be '{user}', who publishes")
     expiration = given.expiration
@@ -196,11 +188,7 @@ def encoded_properties(given: MessageProperties, user: str) -> bytes:
 
 
 def copy_keys(properties: bytes) -> list[str]:
-    """Return the routing keys in the headers CC and BCC.
-
-    Raises:
-        ApiError: 400, one of them is not what it has to be.
-    """
+    """Return the routing keys in the headers CC and BCC; ApiError 400 where one cannot be."""
     try:
         return distribution_keys(properties)
     except DistributionError as error:

@@ -163,10 +163,7 @@ class Proof(NamedTuple):
 def given_hash(password_hash: str | None, algorithm: str | None) -> Proof:
     """Return the hash in a body without password; an empty one for no password at all.
 
-    Without an algorithm it is known by its length.
-
-    Raises:
-        ApiError: 400, it is none that this broker can verify.
+    Without an algorithm it is known by its length. ApiError 400 where it cannot be verified.
     """
     if not password_hash:
         return Proof(HASHED_SCRYPT, b"", b"")

@@ -66,12 +66,7 @@ def _escaped(value: str) -> str:
 
 
 def families_of(metrics: dict[str, Metric], samples: Iterable[Sample]) -> list[Family]:
-    """Return samples as families, in the order of their metrics; those without any are left out.
-
-    Args:
-        metrics: by name; all samples are of these.
-        samples: in any order.
-    """
+    """Return samples as families in the order of their metrics, without empty ones."""
     grouped: dict[str, list[Sample]] = {}
     for sample in samples:
         grouped.setdefault(sample.name, []).append(sample)

@@ -25,13 +25,7 @@ def exchange_types() -> list[dict[str, Any]]:
 
 
 def render_node(status: NodeStatus, stats: NodeStats | None, now_ms: int) -> dict[str, Any]:
-    """Return a row of GET /api/nodes.
-
-    Args:
-        status: as the answering node sees it.
-        stats: what it says of itself, None without an answer.
-        now_ms: Unix time.
-    """
+    """Return a row of GET /api/nodes at a Unix time; `stats` is None without an answer."""
     body: dict[str, Any] = {
         "name": status.name,
         "id": status.id,

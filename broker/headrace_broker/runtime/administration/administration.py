@@ -64,11 +64,7 @@ class NodeAdministration:
         self._node = node
 
     async def submit(self, command: AnyCommand) -> Result:
-        """Have a command applied and return what the catalog answered.
-
-        Raises:
-            AmqpError: INTERNAL_ERROR, the catalog has no quorum.
-        """
+        """Have a command applied, return the answer; AmqpError INTERNAL_ERROR without a quorum."""
         try:
             return await self._node.catalog.submit(command)
         except CatalogUnavailableError as error:
@@ -83,19 +79,11 @@ class NodeAdministration:
         return self._node.hosting.renewed_members()
 
     async def catch_up(self) -> None:
-        """Wait until everything that was decided before this call is applied here.
-
-        Raises:
-            AmqpError: INTERNAL_ERROR, the catalog has no quorum.
-        """
+        """Wait until all that was decided is applied here; INTERNAL_ERROR without a quorum."""
         await self.topology.catch_up()
 
     async def counts(self, queue: Queue) -> QueueCounts:
-        """Return what a queue's leader says is in it.
-
-        Raises:
-            AmqpError: INTERNAL_ERROR there is no leader, NOT_FOUND the queue is gone.
-        """
+        """Return the leader's counts; AmqpError INTERNAL_ERROR leaderless, or NOT_FOUND."""
         try:
             return await self._node.counts.ask(queue)
         except LeaderUnavailableError as error:
@@ -104,11 +92,7 @@ class NodeAdministration:
             raise AmqpError(NOT_FOUND, str(error)) from error
 
     async def purge(self, queue: Queue) -> int:
-        """Drop a queue's ready messages and return how many there were.
-
-        Raises:
-            AmqpError: NOT_FOUND the queue is gone, INTERNAL_ERROR it does not answer.
-        """
+        """Drop a queue's ready messages, return how many; AmqpError NOT_FOUND or INTERNAL_ERROR."""
         broker = self._node.broker
         client = broker.open_queue(queue, _Nobody(), broker.republish_account)
         try:

@@ -145,12 +145,7 @@ class MemoryPaging:
         self._trimmed_ms = 0
 
     def apply(self, stage: int, now_ms: int) -> None:
-        """Do what a stage of memory asks for; called again and again while it lasts.
-
-        Args:
-            stage: as in `MemoryWatch`.
-            now_ms: of a clock that never goes back.
-        """
+        """Do what a stage of memory (`MemoryWatch`) asks for, again and again while it lasts."""
         risen = stage > self._stage
         if stage != self._stage:
             self._stage = stage

@@ -182,11 +182,7 @@ class ArchiveLog:
         )
 
     async def _group(self, queue: Queue, name: str, answer: ArchiveAnswer) -> Group:
-        """Return the group that a command was about, as it is.
-
-        Raises:
-            ExportError: it was refused.
-        """
+        """Return the group that a command was about; ExportError where it was refused."""
         _check_answer(answer)
         with _errors(queue):
             status = await self._listing.of(queue)
@@ -232,11 +228,7 @@ def _check_rows(rows: Rows, incarnation: int, start: int, end: int) -> None:
 
 
 def _check_answer(answer: ArchiveAnswer) -> None:
-    """Refuse what a queue refused.
-
-    Raises:
-        ExportError: likewise.
-    """
+    """Raise the ExportError that a queue's refusal means."""
     status = answer.status
     if status == ARCHIVE_OFF:
         raise UnknownShardError("the queue never had an archive")

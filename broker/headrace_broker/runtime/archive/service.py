@@ -37,10 +37,9 @@ class ArchiveService:
         return status
 
     async def close_group(self, queue: Queue, name: str) -> None:
-        """Have an archive forget a group: nothing is kept for it any more.
+        """Have an archive forget a group, for which nothing is kept any more.
 
-        Raises:
-            AmqpError: NOT_FOUND there is no such group or queue, INTERNAL_ERROR there is no leader.
+        Raises AmqpError: NOT_FOUND without group or queue, INTERNAL_ERROR without leader.
         """
         if name not in [group.name for group in (await self.of(queue)).groups]:
             text = f"no group '{name}' reads queue '{queue.name}' in vhost '{queue.vhost}'"

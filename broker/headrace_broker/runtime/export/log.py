@@ -127,16 +127,7 @@ class ExportLog(Protocol):
     """
 
     def check(self, caller: Caller, shard: str) -> None:
-        """Refuse who may not read a shard, with the rules of `catalog.access`.
-
-        Args:
-            caller: who asks.
-            shard: its name, "" for all shards at once.
-
-        Raises:
-            AmqpError: ACCESS_REFUSED.
-            UnknownShardError: there is none.
-        """
+        """Refuse who may not read a shard ("" for all); UnknownShardError for none."""
 
     async def shards(self, caller: Caller, vhost: str = "", queue: str = "") -> ShardListing:
         """Return what the caller may read, ascending by name; of a vhost or queue where given."""
@@ -157,12 +148,9 @@ class ExportLog(Protocol):
         """
 
     async def open_group(self, shard: str, group: str, opener: bytes) -> Group:
-        """Open a group for whoever calls itself `opener`, and make it where it is not there.
+        """Open a group for whoever calls itself `opener`; a new one is done with nothing.
 
-        A new group is done with nothing that can be read.
-
-        Raises:
-            TooManyGroupsError: likewise.
+        Raises TooManyGroupsError: likewise.
         """
 
     async def commit(
@@ -178,17 +166,7 @@ class ExportLog(Protocol):
         """
 
     async def groups(self, caller: Caller, shard: str = "", group: str = "") -> GroupListing:
-        """Return groups of shards that the caller may read, ascending by shard and name.
-
-        Args:
-            caller: who asks.
-            shard: "" for all.
-            group: "" for all.
-        """
+        """Return groups that the caller may read, by shard and name; "" stands for all."""
 
     async def close_group(self, shard: str, group: str, epoch: int) -> None:
-        """Forget a group; `epoch` 0 closes whatever is open. One that is not there is closed.
-
-        Raises:
-            FencedError: likewise.
-        """
+        """Forget a group, whatever its epoch for 0; FencedError under another one."""

@@ -128,11 +128,7 @@ class MessageService:
         self._moves = 0
 
     async def browse(self, queue: Queue, after: int, limit: int, body_octets: int) -> Page:
-        """Return messages with ids above `after` without taking them; see `BrowsingClient`.
-
-        Raises:
-            AmqpError: the queue is gone or has no leader.
-        """
+        """Return messages with ids above `after`, not taken; AmqpError without queue or leader."""
         try:
             return await self._browsing.ask(queue, after, limit, body_octets)
         except LeaderUnavailableError as error:
@@ -158,11 +154,7 @@ class MessageService:
             client.close()
 
     async def remove(self, queue: Queue, message_ids: list[int]) -> int:
-        """Remove waiting messages by their ids; return how many there were.
-
-        Raises:
-            AmqpError: the queue is gone or does not answer.
-        """
+        """Remove waiting messages by id; return how many. AmqpError without queue or leader."""
         client = self._broker.open_queue(queue, Confirms(), self._broker.republish_account)
         try:
             return await client.remove(message_ids)
@@ -336,11 +328,7 @@ class _Move:
 
 
 async def _fetch(client: QueueClient, count: int, operation: int) -> list[FetchedMessage]:
-    """Take messages that wait, until there are enough octets of them.
-
-    Raises:
-        AmqpError: PRECONDITION_FAILED, the first is too large to be held as a whole.
-    """
+    """Take waiting messages up to enough octets; PRECONDITION_FAILED for a first one too large."""
     fetched: list[FetchedMessage] = []
     octets = last = large = 0
     settling = RELEASE

@@ -53,11 +53,7 @@ class LeaseListing:
                     yield status_of(host.queue, group, node)
 
     async def of(self, queue: Queue) -> list[LeaseGroupStatus]:
-        """Return the groups of a queue.
-
-        Raises:
-            AmqpError: NOT_FOUND the queue is gone, INTERNAL_ERROR it has no leader.
-        """
+        """Return the groups of a queue; AmqpError NOT_FOUND, or INTERNAL_ERROR leaderless."""
         try:
             groups = await self._leases.describe(queue)
         except LeaderUnavailableError as error:

@@ -45,11 +45,7 @@ class GroupBook:
         self._epochs = 0  # the last one that was given, also to groups that are closed
 
     def load(self, incarnation: int) -> None:
-        """Read the file; groups of another incarnation are gone with it, as is a damaged file.
-
-        Raises:
-            OSError: it cannot be read.
-        """
+        """Read the file; a damaged one, or another incarnation's, is empty. Raises OSError."""
         self._incarnation = incarnation
         if NAME not in self._files.names(self._directory):
             return

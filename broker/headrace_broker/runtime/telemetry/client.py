@@ -42,11 +42,7 @@ class TelemetryClient:
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def ask(self, node: int, question: Question) -> Any:
-        """Return what a node answers, as `question.result_of`.
-
-        Raises:
-            ExportError: that which it answers; ShardUnavailableError where it does not.
-        """
+        """Return a node's answer, as `question.result_of`, or ShardUnavailableError."""
         number = self._next
         self._next += 1
         future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
@@ -64,11 +60,7 @@ class TelemetryClient:
         return result_of(question, answer)
 
     def receive_question(self, source: int, data: bytes) -> None:
-        """Answer another node, soon.
-
-        Raises:
-            msgspec.DecodeError: it asks what this node does not understand.
-        """
+        """Answer another node, soon; msgspec.DecodeError where the question is not understood."""
         envelope = decode_question(data)
         if len(self._tasks) >= EXPORT_QUESTIONS_MAX:
             busy = ShardUnavailableError("its node answers as many questions as it may")
@@ -92,11 +84,7 @@ class TelemetryClient:
             log.info("answer to node %d dropped: it is down or its outbox is full", source)
 
     def receive_answer(self, data: bytes) -> None:
-        """Take another node's answer; one that nobody waits for any more is dropped.
-
-        Raises:
-            msgspec.DecodeError: it is no answer.
-        """
+        """Take another node's answer, unless it is late; msgspec.DecodeError where it is none."""
         answer = decode_answer(data)
         future = self._waiting.get(answer.request)
         if future is not None and not future.done():

@@ -49,11 +49,7 @@ class Nodes:
         return sorted({self._own, *self._names.values()})
 
     async def ask(self, name: str, question: Question) -> Any:
-        """Return what a node answers.
-
-        Raises:
-            ExportError: that which it answers, UnknownShardError where there is no such node.
-        """
+        """Return a node's answer; ExportError, also UnknownShardError for an unknown node."""
         if name == self._own:
             return await self._answer(question)
         for node, each in self._names.items():
@@ -87,11 +83,7 @@ class NodeLog:
         self._nodes = nodes  # that have its shards
 
     def check(self, caller: Caller, shard: str) -> None:
-        """Refuse who may not look at everything.
-
-        Raises:
-            AmqpError: ACCESS_REFUSED.
-        """
+        """Refuse, by ACCESS_REFUSED, who may not look at everything."""
         del shard  # all are alike
         check_monitors(caller)
 

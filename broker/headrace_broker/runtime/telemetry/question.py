@@ -154,11 +154,7 @@ def encode_question(request: int, question: Question) -> bytes:
 
 
 def decode_question(data: bytes) -> Envelope:
-    """Return a question of another node.
-
-    Raises:
-        msgspec.DecodeError: it asks what this node does not understand.
-    """
+    """Return a question of another node; msgspec.DecodeError where it is not understood."""
     return _QUESTIONS.decode(data)
 
 
@@ -179,21 +175,12 @@ def encode_error(request: int, error: ExportError) -> bytes:
 
 
 def decode_answer(data: bytes) -> Answer:
-    """Return another node's answer.
-
-    Raises:
-        msgspec.DecodeError: it is none.
-    """
+    """Return another node's answer; msgspec.DecodeError where it is none."""
     return _ANSWERS.decode(data)
 
 
 def result_of(question: Question, answer: Answer) -> Any:
-    """Return what a node answers to a question.
-
-    Raises:
-        ExportError: that which it answers.
-        msgspec.DecodeError: it answers something else.
-    """
+    """Return the answer to a question; ExportError, or DecodeError where it does not fit."""
     if not answer.error:
         found = msgspec.msgpack.decode(answer.result, type=_RESULTS[type(question)])
         return [each.block() for each in found] if isinstance(question, AskRows) else found

@@ -88,11 +88,7 @@ class SampleTaker:
     ) -> Iterator[list[Part]]:
         """Return rows in pieces of a few ms each, between which others may have their turn.
 
-        Args:
-            moment: when.
-            brought: what accounts have brought since the last look.
-            lag_ms: by how much the look is late.
-            left_out: rows of other logs that there was no room for.
+        `lag_ms` is how late the look is, `left_out` how many rows had no room.
         """
         queues = self._moving_queues()
         connections = self._moving_connections(moment, brought)
@@ -331,12 +327,7 @@ def _busy(host: QueueHost) -> int:
 
 
 def _metered(host: QueueHost, busy_ms_max: int) -> tuple[Any, ...]:
-    """Return what a queue's leader has measured of its commands and consumers.
-
-    Args:
-        host: the leader's.
-        busy_ms_max: that consumers may have been busy; it may not have been asked for a while.
-    """
+    """Return what a leader has measured of its commands, and of consumers up to a time."""
     meter = host.meter
     if meter is None:
         return (None,) * 6

@@ -79,11 +79,7 @@ def encode_header(header: Header) -> bytes:
 
 
 def decode_header(path: str, data: bytes) -> tuple[Header, int]:
-    """Return what a file says of itself, and where its first record begins.
-
-    Raises:
-        SegmentError: likewise.
-    """
+    """Return what a file says of itself, and where records begin; SegmentError if damaged."""
     try:
         magic, checksum = _LEAD.unpack_from(data)
         incarnation, first_index, version, length = _HEAD.unpack_from(data, _LEAD.size)

@@ -336,11 +336,7 @@ def encode_attach(
     prefetch_octets: i64 = 0,
     timeout_ms: i64 = 0,
 ) -> bytes:
-    """Encode ATTACH of consumer number `consumer` (from 1); see `Attach` for the rest.
-
-    Raises:
-        ValueError: `tag` is longer than a short string may be.
-    """
+    """Encode ATTACH of consumer number `consumer` (from 1); ValueError for too long a tag."""
     if len(tag) > TAG_OCTETS_MAX:
         raise ValueError(f"consumer tag of {len(tag)} octets, at most {TAG_OCTETS_MAX}")
     extended = filtered or priority != 0 or prefetch_octets != 0 or timeout_ms != 0

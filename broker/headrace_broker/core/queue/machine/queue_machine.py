@@ -347,11 +347,7 @@ class QueueMachine:
 
     @staticmethod
     def restore(snapshot: bytes) -> QueueMachine:
-        """Return a machine that goes on as the one that gave `snapshot`.
-
-        Raises:
-            SnapshotError: `snapshot` is malformed or of an unknown version.
-        """
+        """Return a machine that goes on as that of `snapshot`; SnapshotError if malformed."""
         machine = QueueMachine()
         machine._state = read_snapshot(snapshot)
         return machine

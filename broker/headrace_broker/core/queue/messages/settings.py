@@ -148,13 +148,7 @@ _FIELDS: Final = sorted([*_PLAIN_NUMBERS, *_PLAIN_NAMES])
 
 
 def encode_settings(settings: QueueSettings, machine_version: i64 = NEWEST) -> bytes:
-    """Encode settings; equal ones give equal octets.
-
-    Args:
-        settings: of a queue.
-        machine_version: fields that such a machine does not know are left out, and a priority that
-            it does not tell apart is the highest one that it does.
-    """
+    """Encode settings, without what a machine of that version does not know; equal ones alike."""
     out = BytesWriter()
     out.append(SETTINGS_VERSION)
     numbers = _numbers(settings)

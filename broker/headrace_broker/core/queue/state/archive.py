@@ -132,13 +132,7 @@ class Archive:
             self.delivered[message.message_id] = message.acquired_ms
 
     def append(self, message: Acquired, outcome: i64, last: bool) -> None:
-        """Add the row of a message that was settled.
-
-        Args:
-            message: as it was when that happened.
-            outcome: an OUTCOME constant.
-            last: nothing else of its entry is needed.
-        """
+        """Add the row of a settled message; `last` if its entry is not needed otherwise."""
         row = ArchiveRow(message, outcome, self.mode == ARCHIVE_FULL)
         row.settled_ms = self.now_ms
         row.last = last
@@ -294,16 +288,7 @@ class Archive:
         ]
 
     def restore(self, first: i64, pages: list[bytes], alive: dict[int, int]) -> None:
-        """Take over the rows of a snapshot.
-
-        Args:
-            first: index of the first one.
-            pages: as of `packed_pages`.
-            alive: entries of which messages are needed otherwise.
-
-        Raises:
-            LookupError: they are not such pages.
-        """
+        """Take over `packed_pages` from index `first`; LookupError for malformed ones."""
         self.first = first
         self.following = first
         open_rows: dict[int, int] = {}  # entry -> its last row, which does not say that it ends

@@ -74,11 +74,7 @@ class ArchiveInfo:
 
 @final
 class ArchiveAnswer(GroupAnswer):
-    """A command of a group was applied, or may not be.
-
-    Attributes:
-        request: of the command.
-    """
+    """A command of a group was applied, or may not be."""
 
     def __init__(
         self,

@@ -158,11 +158,7 @@ def _write_item(out: BytesWriter, row: ArchiveRow, last: ArchiveRow, before: Arc
 
 
 def decode_rows(data: bytes, rows_max: i64) -> list[ArchiveRow]:
-    """Decode what `encode_rows` gave.
-
-    Raises:
-        LookupError: it is something else, or of more rows than there may be.
-    """
+    """Decode what `encode_rows` gave, at most `rows_max`; LookupError for anything else."""
     reader = OctetReader(data, 0)
     rows: list[ArchiveRow] = []
     before = _nothing()

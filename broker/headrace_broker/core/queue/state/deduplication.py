@@ -21,14 +21,7 @@ class Deduplication:
         self.order: deque[bytes] = deque()
 
     def is_new(self, name: bytes, now_ms: i64, most: i64, keep_ms: i64) -> bool:
-        """Return whether a name is not remembered, and remember it.
-
-        Args:
-            name: header value, see `property_reader.header_key`.
-            now_ms: time of the command.
-            most: how many names may be remembered, 0 or more.
-            keep_ms: for how long, negative for as long as there is room.
-        """
+        """Return whether a name is new and remember it: `most` names, for ever if negative."""
         if len(name) > _NAME_OCTETS_MAX:
             name = hashlib.blake2b(name, digest_size=_NAME_OCTETS_MAX).digest()
         self._forget(now_ms, keep_ms)

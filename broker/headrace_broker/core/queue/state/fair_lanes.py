@@ -86,13 +86,7 @@ class FairLanes:
     # In
 
     def lane(self, key: bytes, priority: i64, plain: Lane | None) -> Lane:
-        """Return the lane for messages with a fair key; who asks for it puts some there.
-
-        Args:
-            key: of the messages; that of the lane may be another.
-            priority: theirs.
-            plain: the plain lane of that priority.
-        """
+        """Return the lane for messages with a fair key; who asks for it puts some there."""
         ring = self._ring(priority)
         lane = ring.lanes.get(key)
         if lane is not None:
@@ -122,11 +116,7 @@ class FairLanes:
                 self._shared += 1
 
     def restore(self, lane: Lane) -> None:
-        """Let a lane that a snapshot held take turns, after those before it.
-
-        Raises:
-            LookupError: there is nothing in it, or its key has one.
-        """
+        """Let a lane of a snapshot take turns; LookupError for an empty or second one."""
         ring = self._ring(lane.priority)
         if lane.count == 0 or lane.key in ring.lanes or (lane.key and not is_fair(lane.key)):
             raise LookupError(f"lane {lane.key!r} of priority {lane.priority}")
@@ -135,11 +125,7 @@ class FairLanes:
             self._list(lane)
 
     def check(self, plain: list[Lane]) -> None:
-        """Make sure that plain lanes take turns where values do, and only there.
-
-        Raises:
-            LookupError: a snapshot did not say so.
-        """
+        """Check that plain lanes take turns where values do; LookupError if they do not."""
         for lane in plain:
             ring = self._rings[lane.priority]
             if ring is None or lane.count == 0:

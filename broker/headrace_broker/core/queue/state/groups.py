@@ -73,11 +73,7 @@ class Groups:
             self._offer(group)
 
     def settled(self, message: Acquired) -> list[Acquired]:
-        """Note that a message of a group is not unsettled any more.
-
-        Returns:
-            What ACQUIRE named in vain and may be had now.
-        """
+        """Note that a message of a group is settled; return what ACQUIRE may have now."""
         group = self.groups[message.key]
         group.out -= 1
         if group.out > 0:

@@ -83,11 +83,7 @@ class GroupInfo:
 
 @final
 class LeaseAnswer(GroupAnswer):
-    """A command of a group was applied, or may not be.
-
-    Attributes:
-        request: of the command.
-    """
+    """A command of a group was applied, or may not be."""
 
     def __init__(
         self,

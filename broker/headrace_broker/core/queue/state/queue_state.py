@@ -254,13 +254,7 @@ class QueueState:
             consumer.octets -= octets
 
     def archive(self, messages: list[Acquired], outcome: i64, effects: list[Effect]) -> None:
-        """Forget messages that nobody has any more, entry by entry, or keep rows of them.
-
-        Args:
-            messages: any.
-            outcome: how they ended, an OUTCOME constant.
-            effects: for what follows.
-        """
+        """Forget messages that ended with an OUTCOME, entry by entry, or keep rows of them."""
         if not messages:
             return
         entries = self.ready.entries

@@ -46,14 +46,9 @@ class Watermark:
     # While a command is carried out
 
     def withhold(self, index: i64, session: Session, base: i64, start: i64, stop: i64) -> None:
-        """Withhold the positions `start` to `stop` - 1 of an entry, unless it proves too early.
+        """Withhold positions `start` to `stop` - 1 of an entry, unless it proves too early.
 
-        Args:
-            index: position of the entry in the log.
-            session: whose publishes.
-            base: their number on its publish lane is this and their position.
-            start: first position.
-            stop: position after the last one.
+        `base` plus a position is its number on the session's publish lane.
         """
         fresh = WithheldCommand(session, base)
         fresh.seqs.append(base + start, base + stop)
