@@ -169,14 +169,9 @@ def leader_counts(queues: Iterable[Led], nodes: Collection[int]) -> dict[int, in
 def _lighter(
     led: Led, place: int, counts: Mapping[int, int], nodes: Collection[int], leaves: bool
 ) -> int:
-    """Return the node that should lead a queue rather than the one that does, or that one.
+    """Return the node that should lead a queue rather than the one at its place, or that one.
 
-    Args:
-        led: the queue.
-        place: who leads it, or will.
-        counts: queues that each node leads.
-        nodes: those that may come to lead it.
-        leaves: it goes to another node whether that makes the numbers more equal or not.
+    `leaves`: it goes elsewhere whether that makes the counts by node more equal or not.
     """
     free = [node for node in (led.leader, *led.candidates) if node in nodes]
     if not free:
@@ -227,14 +222,9 @@ def spread(queues: Sequence[Movable], nodes: Collection[int]) -> list[Handover]:
 
 
 def critical(voters_of: Mapping[int, Collection[int]], node: int, up: Collection[int]) -> list[int]:
-    """Return the groups that would have no majority if a node that is up went down.
+    """Return the groups (node ids of voters by group) without a majority were a node down.
 
     Those that have none now are among them: they may come back with this node's help only.
-
-    Args:
-        voters_of: node ids of the voters by group.
-        node: node id.
-        up: node ids of the nodes that run, that one among them.
     """
     rest = [each for each in up if each != node]
     return [

@@ -229,15 +229,10 @@ def is_silent(node: Node) -> bool:
 
 
 def target_problem(view: CatalogView, queue: Queue, add: Iterable[int]) -> str:
-    """Return why a queue's replicas must not move onto nodes, "" when they may.
+    """Return why a queue's replicas must not move onto known nodes, "" when they may.
 
     A queue's machine may be as new as all nodes allow that hold a replica; a node with an older one
     would stop at it.
-
-    Args:
-        view: the catalog.
-        queue: as it is.
-        add: ids of the nodes that would get a replica; those that are not known count for nothing.
     """
     places = (*queue.members, *queue.leaving)
     holders = [node for each in places if (node := view.node(each)) is not None]

@@ -145,10 +145,9 @@ class LocalCluster:
             self._start_node(node)
 
     def add(self) -> LocalNode:
-        """Start one more node, which joins those that run; returns as soon as its process exists.
+        """Start one more node, which joins those that run; returns once its process exists.
 
-        Raises:
-            ClusterError: there are as many as may be, or a port is taken; nothing was started.
+        Raises ClusterError: there are as many as may be, or a port is taken; nothing was started.
         """
         number = len(self.nodes) + 1
         if number > NODES_MAX:
@@ -186,10 +185,7 @@ class LocalCluster:
                 time.sleep(POLL_S)
 
     def stop(self) -> list[str]:
-        """Stop the nodes that run, all at once, and return the names of those that were killed.
-
-        A node that has not stopped after STOP_S_MAX seconds gets SIGKILL.
-        """
+        """Stop all running nodes; return the names of those killed after STOP_S_MAX seconds."""
         killed: list[str] = []
         with contextlib.ExitStack() as stack:
             running: list[tuple[LocalNode, RunningProcess]] = []

@@ -49,16 +49,9 @@ class ColumnBlock(NamedTuple):
 
 
 def encode_columns(schema: Schema, columns: Sequence[Sequence[Any]]) -> ColumnBlock:
-    """Return a block.
+    """Return a block of columns of equal length, None for no value; UTF-8 may come as bytes.
 
-    Args:
-        schema: of the block.
-        columns: of each column the values, all as many: int, float, bool, str or bytes, None for
-            none. Text may be bytes, where they are UTF-8.
-
-    Raises:
-        ValueError: a column is missing, or has another number of values than the first one.
-        OverflowError: a number does not fit its column.
+    Raises ValueError: a column is missing or of another length; OverflowError: too large a number.
     """
     if len(columns) != len(schema.columns):
         raise ValueError(f"there are {len(columns)} columns, not {len(schema.columns)}")

@@ -71,10 +71,6 @@ class Content:
         """Copy earlier parts of a large body together, more than the octets that have just come.
 
         So it is never copied as a whole, and takes no memory for what a client only announces.
-
-        Args:
-            come: octets that are not in `held` yet.
-            octets: how many have come since this was called before.
         """
         body = self._body
         if body is None:

@@ -147,14 +147,10 @@ def encode_get_ok(
 def encode_return(
     out: BytesWriter, publish: Publish, code: i64, text: bytes, frame_max: i64
 ) -> BodyFrames | None:
-    """Append basic.return with header and body: nobody took a mandatory or immediate message.
+    """Append basic.return with header and body, for NO_ROUTE or NO_CONSUMERS.
 
-    Args:
-        out: where the frames go.
-        publish: the message, on its channel.
-        code: NO_ROUTE or NO_CONSUMERS.
-        text: why, 0 to 255 octets.
-        frame_max: as in `encode_deliveries`, and so is what is returned.
+    `text` says why in 0 to 255 octets; `frame_max` and what is returned are as in
+    `encode_deliveries`.
     """
     channel = publish.channel
     properties = publish.properties

@@ -39,16 +39,9 @@ class FieldWalker:
         self.fields_left: i64 = TABLE_FIELDS_MAX  # how many more fields there may be
 
     def table(self, buf: bytes, pos: i64, end: i64, depth: i64 = 1) -> i64:
-        """Step over the table (u32 length, fields) at `pos`.
+        """Step over the table (u32 length, fields) at `pos`, which ends by `end`; `depth` from 1.
 
-        Args:
-            buf: the bytes.
-            pos: offset of the table's length, 0 to end.
-            end: offset where what holds the table ends, up to len(buf).
-            depth: 1 for a table that stands in no other.
-
-        Returns:
-            The offset after the table, or -1 with `problem` set.
+        Returns the offset after the table, or -1 with `problem` set.
         """
         stop = self._enter(buf, pos, end, depth)
         if stop < 0:

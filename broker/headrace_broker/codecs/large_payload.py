@@ -38,12 +38,9 @@ def wrap(fields: bytes, number: i64, pieces: list[Octets]) -> list[Octets]:
 
 
 def find(data: bytes, number: i64, start: i64, stop: i64) -> Found | None:
-    """Return where a field of octets stands in the message `data[start:stop]`.
+    """Return where a field of octets stands in the message `data[start:stop]`, perhaps cut off.
 
-    `data` may end before `stop`, where the field that is looked for is the last one.
-
-    Returns:
-        None where there is no such field, more than one, or anything else that is not known here.
+    None where there is no such field, more than one, or anything else that is not known here.
     """
     kept: list[bytes] = []
     found_start: i64 = _BROKEN

@@ -71,13 +71,7 @@ class MessageColumns:
         self._key = b""
 
     def of(self, batch: bytes, octets: list[int], full: list[bool] | None) -> list[list[Any]]:
-        """Return the values of MESSAGE_COLUMNS.
-
-        Args:
-            batch: the messages, in the layout of `model.message`.
-            octets: of the body of each.
-            full: whether the body of each is there; None where all are.
-        """
+        """Return the values of MESSAGE_COLUMNS; `full` says whose body is there, None for all."""
         count = len(octets)
         exchanges: list[Any] = []
         keys: list[Any] = []

@@ -158,14 +158,9 @@ def queue_declare_ok(queue: str, message_count: int, consumer_count: int) -> bas
 def encode_close(
     channel: int, code: int, text: str, class_id: int = 0, method_id: int = 0
 ) -> bytes:
-    """Return channel.close, or on channel 0 connection.close.
+    """Return channel.close, or on channel 0 connection.close, with the name of the code put first.
 
-    Args:
-        channel: the channel to close, 0 for the connection.
-        code: one of `model.reply_code`.
-        text: what was wrong, any length; the code's name is put before it.
-        class_id: class of the method at fault, 0 for none.
-        method_id: method at fault, 0 for none.
+    Class and method are those at fault, 0 for none; the text may have any length.
     """
     reply = reply_text(code, text)
     if channel == 0:
@@ -190,15 +185,7 @@ def long_string_bytes(value: str | bytes) -> bytes:
 
 
 def decode_properties(properties: bytes) -> commands.Basic.Properties:
-    """Decode a property block.
-
-    Args:
-        properties: property flags and list, as in `Publish.properties`.
-
-    Raises:
-        AmqpError: SYNTAX_ERROR, when lengths are inconsistent, a short string is not UTF-8 or a
-            value is beyond what Python holds (a timestamp of the year 10000).
-    """
+    """Decode property flags and list; AmqpError SYNTAX_ERROR where they are malformed."""
     _check_properties(properties)
     found = commands.Basic.Properties()
     try:

@@ -26,11 +26,9 @@ class TelemetrySection(Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
 
 def advertised_address(listener: str, cluster_address: str) -> str:
-    """Return where others reach a listener of this node, "" where it has none.
+    """Return where others reach a listener (HOST:PORT, "" for none) of this node, "" for none.
 
-    Args:
-        listener: HOST:PORT where it listens, "" for none.
-        cluster_address: where the other nodes reach it; its host stands for a listener's on all.
+    The cluster address's host stands for a listener's on all.
     """
     host, _, port = listener.rpartition(":")
     if host in WILDCARDS:

@@ -206,14 +206,7 @@ def field_stop(blob: bytes, pos: i64, stop: i64) -> i64:
 
 
 def find_field(blob: bytes, start: i64, stop: i64, name: bytes) -> i64:
-    """Return the offset of the type octet of a field in a table, or -1 where it is not.
-
-    Args:
-        blob: bytes that hold the table.
-        start: offset of the table's first field name.
-        stop: offset after its last field, up to len(blob).
-        name: the field's name, octet by octet.
-    """
+    """Return the offset of a field's type octet in a table from its first name on, or -1."""
     wanted: i64 = len(name)
     pos = start
     while pos < stop:

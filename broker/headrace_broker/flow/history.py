@@ -80,11 +80,9 @@ class History:
         return self._fine.since(self._fine.newest_ms() - 2 * FINE_MS)[-2:]
 
     def samples(self, age_ms: i64, step_ms: i64) -> list[tuple[int, ...]]:
-        """Return time and values of samples up to an age, the newest first.
+        """Return time and values up to an age, newest first, `step_ms` or more apart.
 
-        Args:
-            age_ms: up to ten minutes there is one for every five seconds, beyond for every minute.
-            step_ms: the least time between two of them.
+        Up to ten minutes there is one for every five seconds, beyond for every minute.
         """
         newest = self._fine.newest_ms()
         series = self._fine if age_ms <= _FINE_SAMPLES * FINE_MS else self._coarse

@@ -39,11 +39,7 @@ class MetricServer:
         self._listener: HttpListener | None = None
 
     async def start(self, host: str, port: int) -> int:
-        """Listen, and return the port (the one asked for, or a free one when that was 0).
-
-        Raises:
-            OSError: the address cannot be bound; nothing is left open.
-        """
+        """Listen; return the port (a free one for 0). Raises OSError: nothing is left open."""
         await self._runner.setup()
         assert self._runner.server is not None, "it is there once the runner is set up"
         listener = HttpListener(

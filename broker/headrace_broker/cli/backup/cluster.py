@@ -121,9 +121,7 @@ class Cluster:
     ) -> Iterator[pb.ReadPointResponse]:
         """Return chunks of a point, to its end; reading goes on where it was cut off.
 
-        Raises:
-            PointLostError: it is over.
-            CommandError: no node has served it for UNAVAILABLE_S_MAX.
+        Raises PointLostError: it is over; CommandError: no node serves it for UNAVAILABLE_S_MAX.
         """
         deadline = self.deadline()
         while True:
@@ -172,10 +170,7 @@ class Cluster:
     def _judge(self, error: grpc.RpcError, deadline: float) -> None:
         """Wait a little and turn to the next node, unless it is no use.
 
-        Raises:
-            PointLostError: what was asked about is over.
-            QueueGoneError: there is no such queue.
-            CommandError: it was refused, or the time is over.
+        Raises PointLostError: it is over; QueueGoneError; CommandError: refused, or out of time.
         """
         code, text = error.code(), error.details()
         reason = reason_of(error)

@@ -63,9 +63,7 @@ class PuttingBack:
     def queue(self, saved: QueueBackup, opening: pb.RestoreOpen) -> Outcome:
         """Put the messages of a queue where `opening` says.
 
-        Raises:
-            DamagedError: the backup is; what comes before the damage was put back.
-            CommandError: it was refused, or the cluster does not answer.
+        Raises DamagedError: what comes before is put back; CommandError: refused, or no answer.
         """
         before = -1
         refused = 0

@@ -110,9 +110,7 @@ class Saving:
     def queue(self, vhost: str, name: str) -> QueueBackup | Skipped:
         """Back a queue up, or say why that cannot be; what is complete already is kept.
 
-        Raises:
-            CommandError: the cluster does not serve it.
-            StoreError, OSError: nothing can be written.
+        Raises CommandError: it is not served; StoreError, OSError: nothing can be written.
         """
         folder = folder_of(vhost, name)
         complete = self._found(f"{folder}/queue.json")

@@ -73,10 +73,7 @@ async def open_channel(
 ) -> AsyncIterator[AbstractChannel]:
     """Open a connection with one channel, and close both.
 
-    Raises:
-        OSError: it cannot be reached.
-        aiormq.exceptions.AMQPError: it refuses.
-        click.BadParameter: the address cannot be one.
+    Raises OSError, AMQPError: refused; click.BadParameter: the address cannot be one.
     """
     try:
         split_address(address)

@@ -67,8 +67,7 @@ class Session:
     ) -> ApiAnswer:
         """Make a request and return the answer, whatever its status.
 
-        Raises:
-            CommandError: EX_UNAVAILABLE no answer, EX_NOPERM the log-in or its tags are not enough.
+        Raises CommandError: EX_UNAVAILABLE no answer, EX_NOPERM for the log-in or its tags.
         """
         seconds = self.settings.seconds
         try:

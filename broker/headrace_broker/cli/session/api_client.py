@@ -88,9 +88,7 @@ class ApiClient:
     ) -> ApiAnswer:
         """Make a request.
 
-        Raises:
-            ApiError: no answer in time, one that is no JSON, or of something that is no node.
-            ValueError: the address has no port that can be, or another scheme.
+        Raises ApiError: no answer of a node in time; ValueError: the address cannot be one.
         """
         answer, server = self._exchange(method, path, body, headers, seconds)
         if not self._recognised and answer.status < http.HTTPStatus.MULTIPLE_CHOICES:

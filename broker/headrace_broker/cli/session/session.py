@@ -92,17 +92,9 @@ class Session:
     def ask(
         self, method: str, path: str, body: Any = None, headers: dict[str, str] | None = None
     ) -> ApiAnswer:
-        """Make a request and return the answer, whatever its status.
+        """Make a request of a quoted path and return the answer, whatever its status.
 
-        Args:
-            method: of HTTP.
-            path: quoted; see `path_of`.
-            body: becomes JSON; None for none.
-            headers: besides the log-in.
-
-        Raises:
-            CommandError: EXIT_UNAVAILABLE, no answer.
-            click.BadParameter: the address cannot be one.
+        Raises CommandError: EXIT_UNAVAILABLE; click.BadParameter: the address cannot be one.
         """
         try:
             answer = self._client.request(method, path, body, headers, ANSWER_S_MAX)

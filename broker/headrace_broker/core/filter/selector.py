@@ -24,12 +24,7 @@ class Filter:
         self._view = MessageView()
 
     def matches(self, blob: bytes, start: i64) -> bool:
-        """Return whether a message is wanted: its condition is true, and not only unknown.
-
-        Args:
-            blob: octets that hold the message.
-            start: offset of the u32 length of its properties; malformed ones match nothing.
-        """
+        """Return whether a message is wanted; its u32 length of properties is at `start`."""
         view = self._view
         wanted = view.show(blob, start) and self._condition.evaluate(view) is True
         view.leave()
@@ -38,13 +33,9 @@ class Filter:
 
 
 def make_filter(value: object) -> Filter:
-    """Return the filter that the argument `x-filter` of a consumer says.
+    """Return the filter that `x-filter` says: a selector (str), or a table of conditions.
 
-    Args:
-        value: a selector (str), or a table of conditions (dict), see `core.filter.filter_table`.
-
-    Raises:
-        SelectorError: the text says which rule is broken, and where.
+    Raises SelectorError: the text says which rule is broken, and where.
     """
     if isinstance(value, str):
         return Filter(parse_selector(value))

@@ -64,12 +64,7 @@ class Lexer:
         self._at: i64 = 0
 
     def tokens(self) -> list[Token]:
-        """Return all tokens; the last one is END.
-
-        Raises:
-            SelectorError: a character that begins nothing, a literal that does not end or is out
-                of range.
-        """
+        """Return all tokens, END last; SelectorError for an unknown, unended or too large one."""
         source = self._source
         size: i64 = len(source)
         found: list[Token] = []

@@ -188,12 +188,9 @@ def _queue(vhost: str, given: QueueDefinition) -> DeclareQueue:
 
 
 def rehearse(snapshot: bytes, steps: Iterable[Step]) -> list[Step]:
-    """Try steps on a copy of the catalog, and return those that change something.
+    """Try steps on a copy of the catalog, in a thread, and return those that change something.
 
-    Takes long with many of them: call it in a thread.
-
-    Raises:
-        ApiError: 400, one is refused; the reason says where it stands.
+    Raises ApiError 400: one is refused; the reason says where it stands.
     """
     copy = Rehearsal(snapshot)
     found: list[Step] = []

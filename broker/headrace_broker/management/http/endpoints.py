@@ -58,12 +58,7 @@ class Endpoints:
         return await self._find_or_404(lambda: self._node.view.node_named(name), f"node '{name}'")
 
     async def _known_vhost(self, request: web.Request) -> str:
-        """Return the vhost that a path names.
-
-        Raises:
-            AmqpError: ACCESS_REFUSED to who may not know whether it is there.
-            ApiError: 404, there is none of that name.
-        """
+        """Return the vhost that a path names; 404 without, ACCESS_REFUSED to who may not know."""
         vhost, who, view = request.match_info["vhost"], caller(), self._node.view
         if not who.sees(view, vhost):
             await self._node.catch_up()

@@ -84,12 +84,7 @@ class Guard:
         return handle
 
     async def _log_in(self, request: web.Request) -> None:
-        """Find out who asks.
-
-        Raises:
-            ApiError: 401 nobody who is known, 403 somebody who may ask nothing, 429 too many
-                log-ins have failed.
-        """
+        """Find out who asks; ApiError 401 if unknown, 403 without a tag, 429 after failures."""
         CALLER.set(await self._entrance.enter(request))
 
     @web.middleware

@@ -29,11 +29,7 @@ class HttpListener:
         self._server: asyncio.Server | None = None
 
     async def start(self, host: str, port: int) -> int:
-        """Begin to accept; returns the bound port.
-
-        Raises:
-            OSError: the address cannot be bound; nothing is left open.
-        """
+        """Begin to accept; returns the bound port. Raises OSError: nothing is left open."""
         if self._tls is not None:
             return await self._tls.start(host, port)
         loop = asyncio.get_running_loop()

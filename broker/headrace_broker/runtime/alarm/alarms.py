@@ -87,10 +87,7 @@ class AlarmBoard:
         ]
 
     def watch(self, callback: Callable[[], None]) -> None:
-        """Call `callback` whenever `limit`, `reason` or a warning of clocks has changed.
-
-        It may not block.
-        """
+        """Call `callback`, which may not block, at changes of limit, reason or warnings."""
         self._watchers.append(callback)
 
     def start(self) -> None:

@@ -54,9 +54,7 @@ class ArchiveListing:
     async def of(self, queue: Queue) -> ArchiveStatus:
         """Return the archive of a queue; `since_ms` is 0 where it never had one.
 
-        Raises:
-            LeaderUnavailableError: nobody who leads the queue answered.
-            QueueGoneError: nobody ever will.
+        Raises LeaderUnavailableError: no answer; QueueGoneError: there never will be one.
         """
         info = await self._archives.describe(queue)
         leader = self._locate(queue)

@@ -25,9 +25,7 @@ class ArchiveService:
     async def of(self, queue: Queue) -> ArchiveStatus:
         """Return the archive of a queue.
 
-        Raises:
-            AmqpError: NOT_FOUND it never had one, or the queue is gone, INTERNAL_ERROR it has no
-                leader.
+        Raises AmqpError: NOT_FOUND without archive or queue, INTERNAL_ERROR without leader.
         """
         with _errors():
             status = await self._listing.of(queue)

@@ -102,9 +102,7 @@ class BackupClient:
     async def read(self, node: int, asked: BackupRead, user: str) -> BackupAnswer:
         """Return messages of a user's point.
 
-        Raises:
-            NodeSilentError: its node does not answer, or its disk does not.
-            NodeTooOldError: its node judges nobody, and has done nothing.
+        Raises NodeSilentError: no answer; NodeTooOldError: its node judges nobody.
         """
         return await self._use(node, BackupUse(user=user, read=asked))
 

@@ -186,11 +186,7 @@ class BackupPoints:
         return answer
 
     async def read(self, asked: BackupRead, user: str = "") -> BackupAnswer:
-        """Return messages of a user's point, "" for one of a node that knows no owners.
-
-        Raises:
-            NodeSilentError: the disk does not give them back in time.
-        """
+        """Return messages of a user's point ("" of an old node); NodeSilentError if too slow."""
         point = self._alive(asked.point, user)
         if isinstance(point, BackupAnswer):
             return point

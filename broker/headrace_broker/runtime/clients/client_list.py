@@ -68,12 +68,7 @@ class ClientList:
     async def everyone(
         self, channels: bool = False, rows_max: int = LISTING_ROWS_MAX
     ) -> ClientListing:
-        """Return the connections of the cluster, or its channels with their consumers.
-
-        Args:
-            channels: these.
-            rows_max: most rows.
-        """
+        """Return the connections of the cluster, or its channels with their consumers."""
         question = List(channels)
         asked = Asked(question, ClientRow, rows_max + 1)
         found = await ask_everywhere(self.inquiries, self._peers, asked, self._rows(question))
@@ -81,11 +76,7 @@ class ClientList:
         return ClientListing(found.rows[:rows_max], found.missing, left_out)
 
     async def close(self, name: str, reason: str) -> tuple[int, tuple[str, ...]]:
-        """Close the connections with a name or id, wherever they are.
-
-        Returns:
-            How many there were, and the names of the nodes that did not answer.
-        """
+        """Close connections by name or id; return how many, and nodes that did not answer."""
         question = Close(name, reason or DEFAULT_REASON)
         count = self._close(question)
         peers = dict(self._peers)

@@ -71,12 +71,7 @@ class ClientRates:
         return sample.rates if sample is not None else ()
 
     async def sample(self, now_ms: int, lengths: Mapping[str, tuple[int, int, int]]) -> None:
-        """Take a sample, in pieces.
-
-        Args:
-            now_ms: Unix time.
-            lengths: ready, unacknowledged and other messages by vhost.
-        """
+        """Take a sample, in pieces; lengths by vhost are ready, unacknowledged and others."""
         vhosts = {vhost.name for vhost in self._view.vhosts()}
         passed = {vhost: each for vhost, each in self._over.items() if vhost in vhosts}
         self._over = dict(passed)

@@ -15,11 +15,7 @@ Figures = tuple[int, ...]
 
 
 class Histories(Generic[K]):
-    """Keeps the histories of those that moved last; one in which nothing moves costs a look.
-
-    Args:
-        width: how many figures each has; they begin at 0.
-    """
+    """Keeps the histories of those that moved last; idle ones cost a look. Figures begin at 0."""
 
     def __init__(self, width: int, kept_max: int, only_grow: bool = False) -> None:
         self._nothing: Figures = (0,) * width

@@ -199,11 +199,9 @@ class FlowCollector:
         return now - known[0] if known is not None else float("inf")
 
     async def _ask_causes(self, group: int, queue: QueueFlow | None) -> None:
-        """Ask the nodes that answer about a queue's accounts; 0 for all, when an alarm is on.
+        """Ask answering nodes about a queue's accounts; 0 for all, when an alarm is on.
 
-        Args:
-            group: the queue's.
-            queue: one that stops publishers by what stands in it, None where its load does.
+        `queue` is one whose contents stop publishers, None where its load does.
         """
         question = Flow((ACCOUNT, BROUGHT) if queue is not None else (ACCOUNT,), group=group)
         peers = [peer for peer in self._report.peers if self._answers(peer)]

@@ -42,11 +42,7 @@ BROUGHT: Final = "brought"
 
 
 class FlowFacts:
-    """Answers questions about this node.
-
-    Args:
-        ledger: its accounts.
-    """
+    """Answers questions about this node."""
 
     def __init__(
         self,

@@ -107,11 +107,7 @@ class Edge(msgspec.Struct, frozen=True):
 
 
 class FlowReport:
-    """Explains flow control, with the facts of all nodes.
-
-    Args:
-        facts: of this node.
-    """
+    """Explains flow control, with the facts of all nodes."""
 
     def __init__(
         self, facts: FlowFacts, view: CatalogView, peers: dict[int, str], inquiries: Inquiries
@@ -201,12 +197,7 @@ class FlowReport:
     # Why
 
     async def why(self, name: str, vhost: str, viewer: Viewer = EVERYBODY) -> Explanation:
-        """Explain what has a name: a connection, or a queue of a vhost.
-
-        Raises:
-            UnknownNameError: there is neither.
-            AmbiguousNameError: there are several.
-        """
+        """Explain a connection, or a queue of a vhost; UnknownNameError or AmbiguousNameError."""
         queue = self._view.queue(vhost, name) if viewer.sees_vhost(vhost) else None
         if queue is not None:
             return await self.why_queue(queue, viewer)
@@ -232,9 +223,7 @@ class FlowReport:
     async def why_connection(self, name: str, viewer: Viewer = EVERYBODY) -> Explanation:
         """Explain a connection by its name, its id, its client's name for it, or their beginning.
 
-        Raises:
-            UnknownNameError: there is none.
-            AmbiguousNameError: there are several.
+        Raises UnknownNameError: there is none; AmbiguousNameError: there are several.
         """
         connections, facts = await self._named(name, viewer)
         exact = [row for row in connections if _is_named(row, name)]

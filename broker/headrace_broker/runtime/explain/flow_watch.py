@@ -43,11 +43,7 @@ class FlowWatch:
 
     @contextlib.asynccontextmanager
     async def watching(self) -> AsyncIterator[None]:
-        """Have a picture within.
-
-        Raises:
-            WatchFailedError: there cannot be one.
-        """
+        """Have a picture within; WatchFailedError where there cannot be one."""
         self._watchers += 1
         try:
             if self._task is None or self._task.done():
@@ -65,11 +61,7 @@ class FlowWatch:
 
     @property
     def picture(self) -> FlowSnapshot:
-        """The newest picture, while one watches.
-
-        Raises:
-            WatchFailedError: there will be no newer one.
-        """
+        """The newest picture, while one watches; WatchFailedError where no newer one will come."""
         self._check()
         assert self._picture is not None, "only asked within `watching`"
         return self._picture

@@ -105,9 +105,7 @@ class BrowsingClient:
     async def ask(self, queue: Queue, after: int, limit: int, body_octets: int) -> Page:
         """Return up to `limit` messages with ids above `after`, bodies cut to `body_octets`.
 
-        Raises:
-            LeaderUnavailableError: nobody who leads the queue answered.
-            QueueGoneError: nobody ever will.
+        Raises LeaderUnavailableError: no answer; QueueGoneError: there never will be one.
         """
 
         def here(host: QueueHost, entries: Entries) -> Page:

@@ -99,9 +99,7 @@ class CountsClient:
     async def ask(self, queue: Queue, using: bool = False) -> QueueCounts:
         """Return the leader's counts; `using` for who uses the queue by that, and keeps it alive.
 
-        Raises:
-            LeaderUnavailableError: nobody who leads the queue answered.
-            QueueGoneError: nobody ever will.
+        Raises LeaderUnavailableError: no answer; QueueGoneError: there never will be one.
         """
 
         def question(number: int) -> ClusterPayload:

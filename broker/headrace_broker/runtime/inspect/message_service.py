@@ -137,15 +137,9 @@ class MessageService:
             raise AmqpError(NOT_FOUND, str(error)) from error
 
     async def fetch(self, queue: Queue, count: int, operation: int) -> list[FetchedMessage]:
-        """Take up to `count` of the first messages, as basic.get does, and settle them all.
+        """Take up to `count` of the first messages, as basic.get, and settle them by an operation.
 
-        Args:
-            queue: where from.
-            count: fewer come when fewer wait or they are large.
-            operation: of `QueueClient.settle`, applied to all of them.
-
-        Raises:
-            AmqpError: the queue is gone or does not answer; what was taken goes back to it.
+        Fewer come when they are large. AmqpError without queue or answer: what was taken goes back.
         """
         client = self._broker.open_queue(queue, Confirms(), self._broker.republish_account)
         try:

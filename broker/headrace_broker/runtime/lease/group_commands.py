@@ -61,16 +61,9 @@ class GroupCommands:
         self._slots: WeakValueDictionary[int, asyncio.Semaphore] = WeakValueDictionary()
 
     async def ask(self, queue: Queue, encode: Callable[[int], bytes]) -> GroupAnswer:
-        """Have a command applied and return its answer.
+        """Have a command, encoded with a request number, applied and return its answer.
 
-        Args:
-            queue: to whose groups it belongs.
-            encode: returns the command with a request number.
-
-        Raises:
-            LeaderUnavailableError: nobody who leads the queue answered.
-            QueueGoneError: nobody ever will.
-            TooEarlyError: likewise, before the last node is upgraded.
+        Raises LeaderUnavailableError: no answer; QueueGoneError, TooEarlyError: never, or not yet.
         """
         request = self._new_number()
         data = encode(request)

@@ -66,8 +66,7 @@ class LeaseListing:
     async def close(self, queue: Queue, name: str) -> int:
         """Have a queue forget a group; return how many messages went back.
 
-        Raises:
-            AmqpError: NOT_FOUND there is no such group or queue, INTERNAL_ERROR there is no leader.
+        Raises AmqpError: NOT_FOUND without group or queue, INTERNAL_ERROR without leader.
         """
         if name not in [group.name for group in await self.of(queue)]:
             text = f"no group '{name}' of queue '{queue.name}' in vhost '{queue.vhost}'"

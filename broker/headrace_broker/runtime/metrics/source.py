@@ -25,11 +25,7 @@ if TYPE_CHECKING:
 
 
 class NodeMetrics:
-    """Metrics of one node.
-
-    Args:
-        stats: of it.
-    """
+    """Metrics of one node."""
 
     def __init__(self, node: BrokerNode, stats: StatsBook) -> None:
         self.http = HttpMeter()  # counts its HTTP requests

@@ -343,9 +343,7 @@ class BrokerNode:
     async def start(self) -> None:
         """Recover the log and let the other nodes reach this one.
 
-        Raises:
-            RaftLogError: the data directory cannot be used; its text says what to do.
-            OSError: the inter-node address cannot be bound.
+        Raises RaftLogError: the text says what to do; OSError: the address cannot be bound.
         """
         await self.raft.start()
         self.broker = NodeBroker(
@@ -384,10 +382,7 @@ class BrokerNode:
         await self.telemetry.start()
 
     async def join(self) -> None:
-        """Belong to the cluster, catch up with the catalog, and forget what was in memory before.
-
-        A node with new data waits for its cluster: see `RaftNode.wait_formed`.
-        """
+        """Belong to the cluster (`RaftNode.wait_formed`), catch up, forget what was in memory."""
         await self.raft.wait_formed()
         self.catalog.start()
         while True:

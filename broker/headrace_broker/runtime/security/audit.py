@@ -34,14 +34,7 @@ ACTOR: Final[ContextVar[Actor | None]] = ContextVar("ACTOR", default=None)
 
 
 def record(action: str, target: str, outcome: str = DONE, **details: Any) -> None:
-    """Write a line, if somebody has asked for it.
-
-    Args:
-        action: what was asked for, a word.
-        target: to what, as people name it.
-        outcome: DONE, or why not.
-        details: more of it, no secrets.
-    """
+    """Write a line, if wanted: an action (a word), its target for people, DONE or why not."""
     actor = ACTOR.get()
     if actor is not None:
         record_by(actor, action, target, outcome, **details)

@@ -43,11 +43,7 @@ class ClusterTls:
         return self._look() != self._stamp
 
     def renew(self) -> None:
-        """Read the files again.
-
-        Raises:
-            ConfigError: as at the beginning; everything stays as it was.
-        """
+        """Read the files again; ConfigError as at the beginning: everything stays as it was."""
         self._stamp = self._look()
         certificate, authorities, revoked = self._load()
         narrowed = not self._authorities <= authorities or revoked != self._revoked

@@ -112,11 +112,7 @@ class PageLogins:
         return token
 
     async def find(self, token: str) -> User | None:
-        """Return who a token's log-in is of, None where there is none that counts.
-
-        Raises:
-            LoginsBusyError: nothing is known of it, and its node cannot be asked now.
-        """
+        """Return whose log-in a token is, None for nobody's; LoginsBusyError while not known."""
         node = _node(token)
         digest = _digest(token)
         if node is None or digest in self._over:

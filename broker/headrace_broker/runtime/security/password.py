@@ -35,12 +35,7 @@ OCTETS: Final = {
 
 
 def hash_password(password: str, salt: bytes) -> bytes:
-    """Return the hash of a password, HASH_OCTETS long.
-
-    Args:
-        password: any text; lone surrogates are taken as the octets they stand for.
-        salt: SALT_OCTETS random octets.
-    """
+    """Return a password's hash, HASH_OCTETS long; lone surrogates stand for octets."""
     return hashlib.scrypt(
         _octets(password),
         salt=salt,

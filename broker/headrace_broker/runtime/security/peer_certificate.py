@@ -57,20 +57,12 @@ class PeerCertificate:
         self.not_after = self._certificate.not_valid_after_utc.strftime("%b %e %H:%M:%S %Y GMT")
 
     def check(self, lists: RevocationLists) -> None:
-        """Refuse a certificate that was revoked, or of which that cannot be said.
-
-        Raises:
-            CertificateRefusedError: see above.
-        """
+        """Refuse, by CertificateRefusedError, what was revoked or may have been."""
         lists.check(self._certificate)
 
 
 class RevocationLists:
-    """The revocation lists in a file, each by its issuer.
-
-    Raises:
-        ValueError: there is something else in it, or nothing.
-    """
+    """The revocation lists in a file, each by its issuer; ValueError for anything else."""
 
     def __init__(
         self,

@@ -44,11 +44,7 @@ class ServerTls:
         self.context = load_context(section)
 
     def renew(self) -> None:
-        """Read the files again.
-
-        Raises:
-            ConfigError: as at the beginning; everything stays as it was.
-        """
+        """Read the files again; ConfigError as at the beginning: everything stays as it was."""
         self._stamp = self._look()
         context = load_context(self._section)
         if self._grpc is not None:
@@ -70,14 +66,7 @@ class ServerTls:
         return self._of_grpc().credentials()
 
     def describe_grpc(self, properties: Mapping[str, Iterable[bytes]]) -> TlsSession:
-        """Return what a gRPC connection's handshake has agreed.
-
-        Args:
-            properties: `ServicerContext.auth_context()`.
-
-        Raises:
-            CertificateRefusedError: the client's certificate was revoked; its text says so.
-        """
+        """Return what a gRPC handshake has agreed; CertificateRefusedError if revoked."""
         return self._of_grpc().describe(properties)
 
     def _of_grpc(self) -> GrpcTls:
@@ -110,12 +99,7 @@ class Renewable(Protocol):
 
 
 async def renew_forever(hang_up: asyncio.Event, *found: Renewable) -> None:
-    """Renew what has changed every now and then, and all at each hang-up; runs until cancelled.
-
-    Args:
-        hang_up: set by whoever wants the files read now; cleared here.
-        found: what to renew.
-    """
+    """Renew what has changed now and then, and all at each hang-up (cleared here), for ever."""
     while True:
         asked = True
         try:
@@ -141,11 +125,7 @@ def _renew(found: Renewable) -> None:
 
 
 def load_context(section: TlsSection, name: str = "tls") -> ssl.SSLContext:
-    """Return a context as the configuration says.
-
-    Raises:
-        ConfigError: see `ServerTls`.
-    """
+    """Return a context as the configuration says; ConfigError as `ServerTls`."""
     try:
         return _load(section)
     except _FileError as error:

@@ -54,11 +54,7 @@ class TlsServer:
             oldest.cancel()
 
     async def start(self, host: str, port: int) -> int:
-        """Begin to accept; returns the bound port.
-
-        Raises:
-            OSError: the address cannot be bound; nothing is left open.
-        """
+        """Begin to accept; returns the bound port. Raises OSError: nothing is left open."""
         loop = asyncio.get_running_loop()
         found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
         try:

@@ -74,9 +74,7 @@ class GroupBook:
     def open(self, name: str, opener: bytes, first_index: int, now_ms: int) -> GroupEntry:
         """Open a group, see `ExportLog.open_group`; a new one begins at `first_index`.
 
-        Raises:
-            TooManyGroupsError: likewise.
-            OSError: it cannot be written; nothing changed.
+        Raises TooManyGroupsError: likewise; OSError: it cannot be written; nothing changed.
         """
         known = self.groups.get(name)
         epoch = self._epochs + 1
@@ -111,12 +109,7 @@ class GroupBook:
         return entry
 
     def close(self, name: str, epoch: int) -> None:
-        """Forget a group, whatever its epoch where 0 is given.
-
-        Raises:
-            FencedError: likewise.
-            OSError: it cannot be written; nothing changed.
-        """
+        """Forget a group, whatever its epoch for 0; FencedError, or OSError and nothing changed."""
         if name not in self.groups:
             return
         self._known(name, epoch or self.groups[name].epoch)

@@ -203,12 +203,9 @@ class Segment:
         self.next_index = min(self.next_index, index)
 
     def place(self, start: int, end: int, octets_max: int) -> tuple[int, int]:
-        """Return where the blocks of rows stand: offset and octets; at least of the first one.
+        """Return offset and octets of the blocks of rows `start` to `end` - 1, one at least.
 
-        Args:
-            start: index of a row in this file.
-            end: of the row behind the last one that is wanted.
-            octets_max: the block that exceeds it is left out, unless it is the first.
+        A later block that exceeds `octets_max` is left out.
         """
         first = bisect_right(self._indexes, start) - 1
         offset = self._offsets[first]

@@ -132,11 +132,7 @@ class ShardLog:
     # What is there
 
     def _recover(self, path: str) -> None:
-        """Take a file in, which is newer than those before; older incarnations go.
-
-        Raises:
-            SegmentError: it is none, or its beginning is damaged.
-        """
+        """Take in a file newer than those before; older incarnations go. Raises SegmentError."""
         data = self._contents(path)
         header, start = decode_header(path, data)
         if header.incarnation != self._incarnation:
@@ -178,11 +174,7 @@ class ShardLog:
     # Appending
 
     def append(self, at_ms: int, blocks: list[ColumnBlock]) -> None:
-        """Note rows, durably: they can be read when this returns.
-
-        Raises:
-            OSError: the disk is full, or fails; none of the rows are noted.
-        """
+        """Note rows, durably: they can be read when this returns; OSError where none is noted."""
         if not self.summary.incarnation:
             self.open()  # what is there was not found at the start: nothing of it may be replaced
         if self._fd < 0:
@@ -343,11 +335,7 @@ class ShardLog:
         return self._segments[at]
 
     def _lose(self, segment: Segment, start: int, offset: int) -> None:
-        """Give up a block that fails its checksum, and all before it.
-
-        Raises:
-            DataGoneError: always.
-        """
+        """Give up a block that fails its checksum, and all before it, by a DataGoneError."""
         lost = segment.end_of_block(start)
         log.error("%s is damaged at byte %d: rows before %d are lost", segment.path, offset, lost)
         at = self._segments.index(segment)
@@ -361,11 +349,7 @@ class ShardLog:
     # Groups; a group's changes are durable when these return, and raise OSError otherwise
 
     def check(self, incarnation: int) -> None:
-        """Refuse what is about rows of another incarnation.
-
-        Raises:
-            OtherIncarnationError: likewise.
-        """
+        """Refuse what is about rows of another incarnation, by an OtherIncarnationError."""
         if incarnation != self._incarnation:
             raise OtherIncarnationError("the log was lost and began anew", self._incarnation)
 

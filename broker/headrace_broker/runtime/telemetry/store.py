@@ -100,12 +100,7 @@ class TelemetryStore:
         self._failures[name] = text
 
     async def note(self, at_ms: int, make: Callable[[], Mapping[str, list[ColumnBlock]]]) -> None:
-        """Append rows to logs, and drop what need not be kept; rows that the disk refuses are lost.
-
-        Args:
-            at_ms: Unix time of the rows.
-            make: returns blocks by log; called in the thread.
-        """
+        """Append rows made in the thread, and drop others; what the disk refuses is lost."""
         await self._run(lambda: self._note(at_ms, make()))
 
     def _note(self, at_ms: int, blocks: Mapping[str, list[ColumnBlock]]) -> None:
@@ -125,11 +120,7 @@ class TelemetryStore:
     # Questions
 
     async def answer(self, question: Question) -> Result:
-        """Answer a question about this node's logs.
-
-        Raises:
-            ExportError: as the question's kind says in `ExportLog`.
-        """
+        """Answer a question about this node's logs; ExportError as its kind in `ExportLog`."""
         return await self._run(lambda: self._answer(question))
 
     def _answer(self, question: Question) -> Result:

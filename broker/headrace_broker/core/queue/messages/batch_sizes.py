@@ -40,13 +40,7 @@ class BatchSizes:
 
 
 def measure_batch(blob: bytes, base: i64, end: i64 = -1) -> BatchSizes | None:
-    """Check the batch that fills `blob` from `base` to `end`; None where it is malformed.
-
-    Args:
-        blob: octets that hold the batch.
-        base: where it begins.
-        end: where it ends, at most the end of `blob`; -1 for that.
-    """
+    """Check the batch in `blob[base:end]` (-1: to the blob's end); None if malformed."""
     blob_octets = end if end >= 0 else len(blob)
     if base + 4 > blob_octets:
         return None

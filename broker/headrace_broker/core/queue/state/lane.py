@@ -79,10 +79,9 @@ class Lane:
     # Out
 
     def take(self, wanted: i64, into: list[Acquired], now_ms: i64) -> i64:
-        """Move the oldest `wanted` messages (at most `count`) to the end of `into`.
+        """Move up to `wanted` messages to `into`, the oldest first; return how many.
 
-        Returns:
-            How many: it ends before a message that should not wait any more at `now_ms`.
+        It ends before a message that should not wait any more at `now_ms`.
         """
         left = wanted
         while left > 0:

@@ -121,10 +121,9 @@ class ReadyList:
     # Out
 
     def take(self, wanted: i64, into: list[Acquired], now_ms: i64) -> i64:
-        """Move up to `wanted` messages without a group, the first ones first, to `into`.
+        """Move up to `wanted` ungrouped messages to `into`, in order; return how many.
 
-        Returns:
-            How many: it ends before a message that should not wait any more at `now_ms`.
+        It ends before a message that should not wait any more at `now_ms`.
         """
         left = wanted
         while left > 0 and self._top >= 0:
