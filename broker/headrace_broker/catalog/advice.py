@@ -42,8 +42,7 @@ class Advice(msgspec.Struct, frozen=True):
     valid_until_ms: int  # Unix time at which it lapses
     author: str  # who gives it; a second one of the same about the same thing takes its place
     given_ms: int  # Unix time
-    # what it was worked out from, by name; numbers as text, for replicas must agree
-    figures: tuple[tuple[str, str], ...] = ()
+    figures: tuple[tuple[str, str], ...] = ()  # what it was worked out from; numbers as text
 
 
 Key = tuple[str, str, str, str]

@@ -106,8 +106,7 @@ class ArgumentError(ValueError):
 
     def __init__(self, text: str, field: str = "arguments") -> None:
         super().__init__(text)
-        # `arguments.NAME`, or the property that is wrong; "arguments" where several are
-        self.field = field
+        self.field = field  # `arguments.NAME`, or a property; "arguments" where several are
 
 
 def asked_queue(

@@ -49,8 +49,7 @@ class Bootstrap(Command, frozen=True, tag="bootstrap"):
     nodes: tuple[Node, ...]
     vhost: str
     user: User
-    # the user gets all permissions in that vhost, and from now on permissions decide
-    grant: bool = False
+    grant: bool = False  # the user gets all permissions there, and from now on they decide
 
 
 class DeclareNodes(Command, frozen=True, tag="declare_nodes"):
@@ -186,8 +185,7 @@ class SetVhostLimits(Command, frozen=True, tag="set_vhost_limits"):
     """Set limits of a vhost."""
 
     vhost: str
-    # by the names in `catalog.setting.VHOST_LIMITS`; a negative value removes one
-    limits: dict[str, int]
+    limits: dict[str, int]  # by the names in VHOST_LIMITS; a negative value removes one
     replace: bool = False  # limits that are not named are removed
 
 
@@ -195,8 +193,7 @@ class SetUserLimits(Command, frozen=True, tag="set_user_limits"):
     """Set limits of a user."""
 
     user: str
-    # by the names in `catalog.setting.USER_LIMITS`; a negative value removes one
-    limits: dict[str, int]
+    limits: dict[str, int]  # by the names in USER_LIMITS; a negative value removes one
     replace: bool = False  # limits that are not named are removed
 
 
@@ -248,9 +245,7 @@ class DeclareQueue(Command, frozen=True, tag="declare_queue"):
     auto_delete: bool = False
     owner: str = ""  # id of the asking connection; not empty when `exclusive`
     arguments: dict[str, Any] = {}
-    # node id of the first replica where that node is known, 0 for the one that is first for the
-    # fewest queues
-    preferred_node: int = 0
+    preferred_node: int = 0  # node id of the first replica if known, 0 for the least loaded
     replicas: int = 1  # how many are wanted, 1 to REPLICAS_MAX; a classic queue has one
     # of the nodes whose replicas have other ids than their nodes, because they lost their data
     # once; as the proposer knows them. One that it does not know of yet is admitted to the queue's
@@ -265,8 +260,7 @@ class SetMembers(Command, frozen=True, tag="set_members"):
     name: str
     group: int  # the incarnation that is meant
     add: tuple[int, ...] = ()  # node ids that get a replica
-    # node ids whose replicas are to go once those that are added have everything
-    remove: tuple[int, ...] = ()
+    remove: tuple[int, ...] = ()  # node ids whose replicas go once those added have everything
 
 
 class SettleMembers(Command, frozen=True, tag="settle_members"):

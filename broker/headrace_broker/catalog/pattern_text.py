@@ -72,8 +72,7 @@ class Text:
     def __init__(self, text: str, mirrored: Text | None = None) -> None:
         self.size = len(text)  # letters
         self.places = (1 << (self.size + 1)) - 1  # the set of all places
-        # what parts of a program remember of this text, by their number
-        self.states: dict[int, int] = {}
+        self.states: dict[int, int] = {}  # what parts of a program remember of this text
         self._text = text
         self._mirrored = mirrored
         self._shapes = [_Shape(text)]

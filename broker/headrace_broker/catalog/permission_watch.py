@@ -48,8 +48,7 @@ class PermissionWatch:
         # ends it with the error that says why. It is not called twice, and not from within
         # `PermissionWatches.enter`.
         self.end = end
-        # `CatalogView.session_epoch` as of the log-in; None for what no session has to last for
-        self.epoch = epoch
+        self.epoch = epoch  # `CatalogView.session_epoch` of the log-in; None for no session
         self.due = False
         self.gone = False  # its user was deleted, whoever has the name now
 
@@ -68,8 +67,7 @@ class PermissionWatches:
         later: Callable[[Callable[[], None]], object],
         clock_us: Callable[[], int],
     ) -> None:
-        # the catalog; what answers from memory has to have heard of a change before this does
-        self._view = view
+        self._view = view  # the catalog; has to have changed before what answers from memory
         self._guarded = view.guarded
         self._later = later  # has something called in a later turn of the loop
         self._clock_us = clock_us  # microseconds of a clock that never goes back

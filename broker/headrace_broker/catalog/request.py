@@ -53,8 +53,7 @@ class SeenRequests(msgspec.Struct):
 
     boot: int  # that boot
     floor: int = 0  # all numbers up to here count as seen
-    # seen numbers above the floor, ascending, up to CATALOG_REQUEST_WINDOW of them
-    above: list[int] = []
+    above: list[int] = []  # seen numbers above it, ascending, CATALOG_REQUEST_WINDOW at most
 
     def admit(self, number: int) -> bool:
         """Note a number; return False when it was seen or is too old to tell."""

@@ -48,8 +48,7 @@ class LiveTop:
     """Shows pictures until somebody quits."""
 
     def __init__(self, fetch: Callable[[], Picture], address: str, console: Console) -> None:
-        # makes a picture; called in a thread of its own, so that keys are heard meanwhile
-        self._fetch = fetch
+        self._fetch = fetch  # makes a picture, in a thread of its own so that keys are heard
         self._address = address  # where it comes from, for people
         self._console = console  # that of the terminal
         self._picture = Picture([], "connecting ...")

@@ -103,8 +103,7 @@ class LocalCluster:
 
     def __init__(self, data: Path, count: int, base_port: int = BASE_PORT) -> None:
         self.data = data.absolute()
-        # AMQP port of the first node; see HTTP_OFFSET and its neighbours for the others
-        self._base_port = base_port
+        self._base_port = base_port  # AMQP port of the first node; see HTTP_OFFSET for others
         self.nodes = tuple([self._place(number) for number in range(1, count + 1)])
         self._children: dict[str, subprocess.Popen[bytes]] = {}
         self._secret_file: Path | None = None

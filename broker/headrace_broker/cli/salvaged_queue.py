@@ -60,14 +60,11 @@ class SalvagedQueue:
     """A queue's messages, and what of it is not readable."""
 
     def __init__(self, group: SalvagedGroup) -> None:
-        # up to here the queue is rebuilt; behind it nothing counts as consumed
-        self.applied_index = 0
+        self.applied_index = 0  # the queue is rebuilt up to here; nothing behind is consumed
         self.messages = 0  # that were given out
         self.octets = 0  # of their bodies
         self.repeated = 0  # messages among them that may have been consumed
-        # log positions that are not intact, and the ids of messages that stood there as far as they
-        # are known
-        self.unreadable: dict[int, list[int]] = {}
+        self.unreadable: dict[int, list[int]] = {}  # ids of messages by damaged log position
         self.problem = group.problem  # why no node would serve the queue, '' where one would
         self._group = group
         self._log = _SalvagedLog(group)

@@ -43,8 +43,7 @@ class ColumnBlock(NamedTuple):
     """Rows as octets."""
 
     rows: int  # how many, 1 or more
-    # length of each buffer: two of each column, three of UTF8 and BINARY ones
-    buffer_octets: tuple[int, ...]
+    buffer_octets: tuple[int, ...]  # of each buffer: two a column, three of UTF8 and BINARY
     body: bytes  # the buffers
 
 

@@ -18,8 +18,7 @@ class ProtocolHeader:
     """The first 8 octets of a connection."""
 
     def __init__(self, data: bytes) -> None:
-        # the octets; unless they are `frame.PROTOCOL_HEADER` nothing that follows is parsed
-        self.data = data
+        self.data = data  # unless they are `frame.PROTOCOL_HEADER` nothing more is parsed
 
 
 @final
@@ -38,10 +37,8 @@ class Acked:
 
     def __init__(self, channel: i64, delivery_tag: i64, multiple: bool) -> None:
         self.channel = channel  # 1 to 65535
-        # 0 to 2**63 - 1; larger ones, never given out, read as 2**63 - 1
-        self.delivery_tag = delivery_tag
-        # up to and including this tag; with tag 0, all that are outstanding
-        self.multiple = multiple
+        self.delivery_tag = delivery_tag  # 0 to 2**63 - 1; larger ones read as 2**63 - 1
+        self.multiple = multiple  # up to and including this tag; with tag 0 all outstanding ones
 
 
 @final

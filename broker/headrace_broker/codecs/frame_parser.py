@@ -71,21 +71,15 @@ class FrameParser:
     def __init__(
         self, frame_max: i64, body_bytes_max: i64, channel_max: i64 = CHANNELS_MAX
     ) -> None:
-        # octets of a frame with its envelope, above 8; may be changed (tune)
-        self.frame_max = frame_max
+        self.frame_max = frame_max  # octets of a frame with its envelope, above 8; may be changed
         # how many channels may have an unfinished content; may be changed (tune). Their numbers are
         # free, and how many are open is not known here.
         self.channel_max = channel_max
-        # octets of a body; larger ones give `ContentTooLarge`. May be changed.
-        self.body_bytes_max = body_bytes_max
-        # octets of the unfinished contents of all channels together; likewise
-        self.partial_bytes_max: i64 = PARTIAL_CONTENT_BYTES_MAX
+        self.body_bytes_max = body_bytes_max  # octets, else `ContentTooLarge`; may be changed
+        self.partial_bytes_max: i64 = PARTIAL_CONTENT_BYTES_MAX  # of all channels; may be changed
         self.buffered_bytes: i64 = 0  # octets held between feeds
-        # octets to come until nothing is unfinished, as far as they are announced; at most a frame
-        # too many
-        self.missing_bytes: i64 = 0
-        # nothing more is parsed, after a `Violation` or a wrong protocol header
-        self.closed = False
+        self.missing_bytes: i64 = 0  # announced octets until nothing is unfinished
+        self.closed = False  # nothing more is parsed, after a `Violation` or wrong header
         self._greeted = False
         self._rest = BytesWriter()
         self._rest_needed: i64 = 0  # with fewer octets in _rest than this no progress is possible

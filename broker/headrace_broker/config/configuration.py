@@ -114,8 +114,7 @@ class ClusterSection(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     # refuse nodes without the proof. Without it those of a running cluster can be given a secret
     # one after the other.
     join_secret_required: bool = True
-    # where this node listens for the others, empty for its address in `nodes`
-    listen: OptionalAddress = ""
+    listen: OptionalAddress = ""  # where the others reach this node, "" for its address in `nodes`
     # port on the same host to which the others send what they replicate, 0 for any that is free; a
     # firewall between nodes needs to know it
     frames_port: Annotated[int, Meta(ge=0, le=65535, description="0 to 65535")] = 0

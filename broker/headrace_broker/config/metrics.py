@@ -10,8 +10,7 @@ from msgspec import Meta, Struct
 class MetricsSection(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What Prometheus may read."""
 
-    # on the listener `metrics`, without a log-in; the HTTP API always asks for one
-    anonymous: bool = False
+    anonymous: bool = False  # without a log-in on `metrics`; the HTTP API always asks for one
     # metrics of single queues and connections too, as many series as there are of these, within a
     # bound
     per_object: bool = False

@@ -18,8 +18,7 @@ class TlsSection(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     key_password: Annotated[str, Meta(max_length=1024)] = ""  # of an encrypted key
     ca_file: File = ""  # roots that clients' certificates must lead to
     crl_file: File = ""  # lists of certificates that were revoked, empty to look at none
-    # "peer" asks clients for a certificate and refuses one that is not valid
-    verify: Literal["none", "peer"] = "none"
+    verify: Literal["none", "peer"] = "none"  # "peer" asks clients for a valid certificate
     fail_if_no_peer_cert: bool = False  # refuse clients that show none
     # which part of a client's certificate names the user; SASL EXTERNAL is offered if one does.
     # Clients that have a certificate prefer it to their password then.
@@ -33,8 +32,7 @@ class ClusterTlsSection(Struct, frozen=True, kw_only=True, forbid_unknown_fields
     # (DNS) must be the node's name.
     certificate_file: File = ""
     key_file: File = ""  # the certificate's private key, not encrypted
-    # roots that the certificates of all nodes lead to; best of this cluster alone
-    ca_file: File = ""
+    ca_file: File = ""  # roots that all nodes' certificates lead to; best of this cluster alone
     crl_file: File = ""  # lists of certificates that were revoked, empty to look at none
 
 

@@ -51,10 +51,8 @@ class PropertyReader:
         self.stop: i64 = 0  # offset after the block
         self.priority: i64 = UNSET  # 0 to 255, or UNSET
         self.delivery_mode: i64 = UNSET  # 0 to 255, or UNSET
-        # 0 to EXPIRATION_MS_MAX; UNSET; or INVALID for what is no decimal number
-        self.expiration_ms: i64 = UNSET
-        # offset of the first header's name; equal to `headers_stop` where none is
-        self.headers_start: i64 = 0
+        self.expiration_ms: i64 = UNSET  # 0 to EXPIRATION_MS_MAX, UNSET or INVALID
+        self.headers_start: i64 = 0  # offset of the first name, or `headers_stop` for none
         self.headers_stop: i64 = 0  # offset after the last header
 
     def scan(self, blob: bytes, start: i64) -> bool:

@@ -51,11 +51,9 @@ class AccountBalance:
         self.group = group  # the queue's group
         self.messages: i64 = 0  # owed
         self.octets: i64 = 0  # owed
-        # handed over per second, in about the last RECENT_S; as of the last `sample`
-        self.message_rate = 0.0
+        self.message_rate = 0.0  # handed over per second, over some RECENT_S, at the last `sample`
         self.octet_rate = 0.0  # the same in octets
-        # messages per second by the exchange that they came through, likewise
-        self.exchanges: dict[str, float] = {}
+        self.exchanges: dict[str, float] = {}  # messages per second by exchange, likewise
         self._new_messages: i64 = 0  # since the last sample
         self._new_octets: i64 = 0
         self._new_by_exchange: dict[str, int] = {}
@@ -174,13 +172,10 @@ class Account:
         self.weight: i64 = 1  # its share among those that compete, 1 or more
         self.messages: i64 = 0  # owed
         self.octets: i64 = 0  # owed
-        # it owes more than its limit, and has not been down at the low mark since
-        self.in_debt = False
+        self.in_debt = False  # it owes more than its limit, and was not at the low mark since
         self.debtor = debtor  # told when it is; None for an activity that is stopped in another way
-        # what it owes by queue, at those where it owes something or did lately
-        self.tabs: dict[int, AccountBalance] = {}
-        # where what it hands over is recorded, None for nowhere
-        self.brought: BroughtRecord | None = None
+        self.tabs: dict[int, AccountBalance] = {}  # what it owes by queue, or did lately
+        self.brought: BroughtRecord | None = None  # records what it hands over
         self.limits = limits  # those in force
 
     def tab(self, group: int) -> AccountBalance:
@@ -242,16 +237,12 @@ class Ledger:
 
     def __init__(self, limits: FlowLimits) -> None:
         self.limits = limits  # those in force
-        # by `Cause.account`; those that were closed stay until they owe nothing
-        self.accounts: dict[str, Account] = {}
-        # publishes that were held and had nowhere to go when their channel ended
-        self.dropped_messages: i64 = 0
+        self.accounts: dict[str, Account] = {}  # by `Cause.account`; closed ones until they repaid
+        self.dropped_messages: i64 = 0  # publishes held in vain when their channel ended
         self.dropped_octets: i64 = 0  # the same in octets
         self.stops = StopCounter()  # for how long connections were stopped, by limit
-        # what accounts have brought to queues, those that are gone too
-        self.brought = BroughtRecord()
-        # accounts that were closed and forgotten, until somebody has looked; None where nobody does
-        self.leaving: list[Account] | None = None
+        self.brought = BroughtRecord()  # by accounts to queues, those gone too
+        self.leaving: list[Account] | None = None  # closed ones until somebody has looked
         self._closed: set[str] = set()
 
     def open(self, cause: Cause, debtor: AccountOwner | None = None) -> Account:

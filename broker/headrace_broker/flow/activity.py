@@ -24,8 +24,7 @@ class StopCounter:
     """For how long all activities of a node were stopped since its start, by limit."""
 
     def __init__(self) -> None:
-        # microseconds by LIMIT; what an activity is stopped for counts when it goes on, or is asked
-        self.stopped_us: list[int] = [0] * len(LIMIT_NAMES)
+        self.stopped_us: list[int] = [0] * len(LIMIT_NAMES)  # by LIMIT; counted at the next look
 
     def add(self, limit: i64, duration_us: i64) -> None:
         """Take note of a stop."""

@@ -77,8 +77,7 @@ class BroughtRecord:
 
     def __init__(self) -> None:
         self.now_s = 0.0  # seconds that samples have gone through
-        # origins by account, by group; the queue that was brought something last is last
-        self.queues: dict[int, dict[str, Origin]] = {}
+        self.queues: dict[int, dict[str, Origin]] = {}  # by account, by group; latest last
 
     def note(self, cause: Cause, group: int, messages: int, octets: int) -> None:
         """Take note of what an account has handed to a queue since the last sample."""

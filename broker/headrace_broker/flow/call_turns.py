@@ -38,9 +38,7 @@ class CallClient:
         self.calls: i64 = 0  # under way, or waiting to begin
         self.waiting: i64 = 0  # of those, how many wait to begin
         self.step_us: i64 = 0  # what a step of its calls has taken of late, in microseconds
-        # units that it may still spend before the others have their turn; below 0 for what a step
-        # took beyond that
-        self.credit: i64 = 0
+        self.credit: i64 = 0  # units left in its turn; below 0 for what a step took beyond
         self.begin: deque[Go] = deque()
         self.go_on: deque[Go] = deque()
         self.in_line = False

@@ -31,10 +31,8 @@ class EffortTurns:
         self, call_soon: Callable[[Callable[[], None]], object], clock_us: Callable[[], int]
     ) -> None:
         self.number: i64 = 0  # of the turn; counts up
-        # what each connection may spend in this turn, at least one method's
-        self.units: i64 = CONTROL_TURN_UNITS
-        # the same of all calls, whose steps are turns by themselves
-        self.call_units: i64 = CONTROL_TURN_UNITS
+        self.units: i64 = CONTROL_TURN_UNITS  # what each connection may spend in a turn
+        self.call_units: i64 = CONTROL_TURN_UNITS  # of all calls, whose steps are turns
         self.spent: i64 = 0  # in this turn, by all
         self.exhausted: i64 = 0  # connections that have spent all of it in this turn
         self.deferred: i64 = 0  # how often a connection had to wait with what it had left

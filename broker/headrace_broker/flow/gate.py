@@ -58,8 +58,7 @@ class _Line:
     def __init__(self, account: Account) -> None:
         self.account = account
         self.waiters: dict[Waiter, None] = {}  # in the order in which they came
-        # octets that may go in this turn; negative: owed to the turns to come
-        self.deficit: i64 = 0
+        self.deficit: i64 = 0  # octets that may go in this turn; negative ones are owed
         self.has_turn = False  # it was given its quantum and has not used it up
 
     def begin_turn(self) -> None:
@@ -80,8 +79,7 @@ class Gate:
         self.limit = limit  # a LIMIT constant of `model.flow`
         self.group = group  # the queue it belongs to, 0 for the whole node
         self.room = True  # the limit is not reached
-        # it is exceeded by so much that not even those go past it who cannot wait
-        self.overdrawn = False
+        self.overdrawn = False  # exceeded so much that not even those pass who cannot wait
         self.is_open = True  # there is room and nobody waits: what comes anew need not wait either
         self.waiting_count: i64 = 0  # how many wait here
         self._bell = bell

@@ -43,13 +43,11 @@ class Intake:
     """A node's intake."""
 
     def __init__(self, limits: FlowLimits, bell: GateScheduler | None = None) -> None:
-        # closed when the turn's budget is spent, or too much is pending
-        self.gate = Gate(LIMIT_INTAKE, 0, bell)
+        self.gate = Gate(LIMIT_INTAKE, 0, bell)  # closed when the turn is spent or is too full
         self.shares = Shares(limits, self.gate, bell)  # what is held, by connection
         self.pending: i64 = 0  # octets handed to queues and not applied, or dropped
         self.budget = TurnBudget(limits)  # of the turns to come
-        # publishes that may still be passed on in this turn
-        self.messages_left: i64 = self.budget.messages()
+        self.messages_left: i64 = self.budget.messages()  # that may pass in this turn
         self.octets_left: i64 = self.budget.octets()  # the same in octets
         self.turns: i64 = 0  # how many were begun; one lasts until its budget is half spent
         self.passed: i64 = 0  # publishes that were passed on in those

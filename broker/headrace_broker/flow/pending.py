@@ -36,10 +36,8 @@ class Pending:
     ) -> None:
         self.octets: i64 = 0  # under way
         self.users = 0  # sessions that may add to it
-        # messages a second that the leader lets in from here, 0 for any number
-        self.outflow: i64 = 0
-        # weight of the publishers here that want to bring more than that, 1 or more
-        self.claim: i64 = 1
+        self.outflow: i64 = 0  # messages a second that the leader lets in from here, 0 for any
+        self.claim: i64 = 1  # weight of publishers here that want more than that, 1 or more
         # closed where another batch like the last would be too much, open again from half; and
         # while as many messages have come as the queue's leader lets in
         self.gate = Gate(LIMIT_QUEUE, group, bell)

@@ -21,8 +21,7 @@ class Rate:
     """One rate."""
 
     def __init__(self, per_second: i64) -> None:
-        # what may be taken in a second; from 0, which lets pass one item an hour
-        self.per_second = per_second
+        self.per_second = per_second  # may be taken in a second; from 0, an item an hour
         self._clear_us: i64 = -(1 << 60)  # when all that was taken will have been waited for
 
     def take(self, amount: i64, now_us: i64) -> None:

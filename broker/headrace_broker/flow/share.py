@@ -52,10 +52,8 @@ class Share:
         self.partial: i64 = 0  # octets of frames and contents that have not arrived as a whole
         self.missing: i64 = 0  # octets of those still to come, as far as they are announced
         self.full = False  # its socket must not be read
-        # octets reserved for a large publish that goes through the turnstile, 0 for none
-        self.slot: i64 = 0
-        # more than all large ones together may have, so that it is reckoned apart from them
-        self.huge = False
+        self.slot: i64 = 0  # octets for a large publish in the turnstile, 0 for none
+        self.huge = False  # more than all large ones together may have: reckoned apart from them
         self._still: i64 = 0  # looks at which nothing had come
         self._seen: i64 = 0  # octets of its publish at the last of them
         self._quiet: i64 = 0

@@ -29,8 +29,7 @@ class ArchiveStatus(msgspec.Struct, frozen=True):
     queue: str
     group: int  # of the queue
     node: str  # that leads the queue
-    # of `core.queue.messages.settings`: 0 none, 1 headers, 2 full, for what is settled now
-    mode: int
+    mode: int  # of `core.queue.messages.settings`: 0 none, 1 headers, 2 full
     since_ms: int  # when the queue had an archive first, 0 for never
     first_index: int  # of the first row that there is
     next_index: int  # of the next row

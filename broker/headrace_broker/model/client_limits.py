@@ -31,11 +31,9 @@ class ClientLimits:
         channels_max: i64 = CHANNELS_MAX,
         message_bytes_max: i64 = MESSAGE_BYTES_MAX,
     ) -> None:
-        # octets of a frame with its envelope, 4096 to FRAME_BYTES_MAX
-        self.frame_bytes_max = frame_bytes_max
+        self.frame_bytes_max = frame_bytes_max  # of a frame with its envelope, at least 4096
         self.channels_max = channels_max  # channels per connection, from 1
-        # octets of a body, as the configuration says
-        self.message_bytes_configured = message_bytes_max
+        self.message_bytes_configured = message_bytes_max  # octets of a body, as configured
         # octets of a body that is taken now; a longer one closes the channel with 406. It is less
         # than configured where memory is short, or another node takes less.
         self.message_bytes_max = message_bytes_max

@@ -74,8 +74,7 @@ class Queue(msgspec.Struct, frozen=True):
     name: str
     kind: str  # QUEUE_QUORUM (replicated log) or QUEUE_CLASSIC (one replica; see `logged`)
     group: int  # incarnation id, unique for ever, also the Raft group id of a quorum queue
-    # node ids of its replicas, preferred leader first; one for a classic queue
-    members: tuple[int, ...]
+    members: tuple[int, ...]  # node ids of its replicas, preferred leader first
     durable: bool = True
     exclusive: bool = False
     auto_delete: bool = False
@@ -115,8 +114,7 @@ class Node(msgspec.Struct, frozen=True, omit_defaults=True):
     name: str  # unique, for people
     address: str  # host:port of the inter-node listener
     machine_version: int = 1  # of the queue machine that it runs, as it said itself
-    # it is being drained, or was: it is to lead nothing and to take no clients
-    maintenance: bool = False
+    maintenance: bool = False  # it is to lead nothing and to take no clients
     disk: int = 0  # id of its data directory, as it said itself; 0 while it did not
     catalog_version: int = 0  # the newest that it knows, as it said itself; 0 while it did not
     # octets of the largest message that it lets clients send, at least MESSAGE_BYTES_PLAIN, as it

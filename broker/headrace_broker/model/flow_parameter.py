@@ -27,8 +27,7 @@ class Parameter(NamedTuple):
     low: int  # smallest integer
     high: int  # largest integer
     reason: str  # what it is for, and why the default is what it is
-    # largest fraction of the node's memory that it may be instead, 0 for none
-    fraction_max: int = 0
+    fraction_max: int = 0  # largest fraction of memory that it may be instead, 0 for none
 
     @property
     def rule(self) -> str:

@@ -19,8 +19,7 @@ class ActivityStatus(msgspec.Struct, frozen=True, omit_defaults=True):
     group: int = 0  # the queue behind that, 0 for none
     since_ms: int = 0  # for how long it has been stopped, or has been going
     shares: tuple[float, float, float] = NEVER  # of the time that it was stopped
-    # the same by limit, and the queue that was behind the latest stop
-    by_limit: dict[str, tuple[float, float, float, int]] = {}
+    by_limit: dict[str, tuple[float, float, float, int]] = {}  # the same by limit, and its queue
 
 
 class BalanceStatus(msgspec.Struct, frozen=True):
@@ -31,8 +30,7 @@ class BalanceStatus(msgspec.Struct, frozen=True):
     octets: int = 0  # the same
     message_rate: float = 0.0  # messages per second that were handed over in about the last 10 s
     octet_rate: float = 0.0  # the same in octets
-    # that they came through, and messages per second through each, the most first
-    exchanges: tuple[tuple[str, float], ...] = ()
+    exchanges: tuple[tuple[str, float], ...] = ()  # and messages per second, the most first
 
 
 class AccountStatus(msgspec.Struct, frozen=True, tag="account"):
@@ -78,15 +76,13 @@ class GateFlow(msgspec.Struct, frozen=True, tag="gate"):
     octets_max: int = 0  # that may be
     waiting: int = 0  # channels that wait at the gate
     open: bool = True
-    # messages a second that the queue's leader lets in from there, 0 for any number
-    outflow: int = 0
+    outflow: int = 0  # messages a second that the leader lets in from there, 0 for any
 
 
 class FairnessStatus(msgspec.Struct, frozen=True):
     """Messages in a queue that share a fairness key."""
 
-    # for people; "" for messages without one. Values beyond FAIRNESS_VALUES_MAX share some.
-    key: str
+    key: str  # for people, "" without one; values beyond FAIRNESS_VALUES_MAX share some
     messages: int
     octets: int
 
@@ -116,8 +112,7 @@ class QueueFlow(msgspec.Struct, frozen=True, tag="queue"):
     low_octets: int = 0
     held_messages: int = 0  # what counts against the watermarks
     held_octets: int = 0  # the same in octets
-    # who waits in it by key, the most first; nothing without a key
-    fairness: tuple[FairnessStatus, ...] = ()
+    fairness: tuple[FairnessStatus, ...] = ()  # who waits in it by key, the most first
 
     @property
     def octets(self) -> int:
@@ -153,8 +148,7 @@ class BroughtStatus(msgspec.Struct, frozen=True, tag="brought"):
     group: int
     user_provided_name: str = ""  # what the account's client calls itself, "" for nothing
     gone: bool = False  # the client has closed its connection
-    # milliseconds since, messages and octets; the latest first
-    slices: tuple[tuple[int, int, int], ...] = ()
+    slices: tuple[tuple[int, int, int], ...] = ()  # ms since, messages, octets; latest first
     messages: int = 0  # owed there now
     octets: int = 0  # the same
     message_rate: float = 0.0  # messages per second that were handed over in about the last 10 s
@@ -183,8 +177,7 @@ class CauseStatus(msgspec.Struct, frozen=True):
     share: float
     user_provided_name: str = ""  # what its client calls itself, "" for nothing
     gone: bool = False  # its client has closed the connection
-    # that it brought among those in the queue; 0 where shares are of the load
-    queued_messages: int = 0
+    queued_messages: int = 0  # that it brought of those in the queue; 0 for shares of the load
     queued_octets: int = 0  # the same in octets
     last_ms: int = 0  # since it brought something there, likewise
 

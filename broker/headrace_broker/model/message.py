@@ -37,8 +37,7 @@ class Publish:
         body: bytes,
     ) -> None:
         self.channel = channel  # AMQP channel number, 1 to 65535
-        # exchange and routing key, two short strings (length octet + bytes) back to back
-        self.route = route
+        self.route = route  # exchange and routing key, two short strings back to back
         self.mandatory = mandatory  # return it when no queue takes it
         self.immediate = immediate  # the `immediate` bit
         self.properties = properties  # property flags and list of the content header
@@ -73,8 +72,7 @@ class DeliveryRun:
         self.blob = blob  # bytes that hold the batch
         self.base = base  # where in `blob` the batch begins
         self.positions = positions  # which messages of the batch, in delivery order
-        # one octet per position, 1 when the message was delivered before
-        self.redelivered = redelivered
+        self.redelivered = redelivered  # one octet per position, 1 if it was delivered before
         # u32 failed deliveries and u32 acquisitions before this one per position, b"" when all of
         # them are 0
         self.counts = counts

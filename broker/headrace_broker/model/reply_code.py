@@ -64,10 +64,8 @@ class AmqpError(Exception):
     def __init__(self, code: int, text: str, field: str = "") -> None:
         super().__init__(f"{REPLY_NAMES[code]} - {text}")
         self.code = code  # one of the constants of this module
-        # what was wrong, naming the thing; the code's name is put before it on the wire
-        self.text = text
-        # of the request that it is about, as `arguments.x-max-length`; "" for none
-        self.field = field
+        self.text = text  # what was wrong; the code's name is put before it on the wire
+        self.field = field  # of the request, as `arguments.x-max-length`; "" for none
 
     @property
     def soft(self) -> bool:

@@ -96,8 +96,7 @@ class NodeStats(msgspec.Struct, frozen=True, tag="node"):
     gc_num: int = 0
     context_switches: int = 0
     data_dir: str = ""
-    # by protocol, those that succeeded and those that failed
-    logins: dict[str, tuple[int, int]] = {}
+    logins: dict[str, tuple[int, int]] = {}  # by protocol: succeeded and failed ones
     messages_later: int = 0  # older nodes do not tell
 
 

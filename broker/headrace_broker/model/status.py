@@ -34,9 +34,7 @@ class ReplicaStatus(msgspec.Struct, frozen=True):
     """One member of a replicated log."""
 
     node: str  # name of its node
-    # its id: that of its node, and behind a dot the generation of its data unless that is the
-    # node's first
-    member: str
+    member: str  # its node's id, and behind a dot its data's generation unless the first
     role: str  # "voter", "learner" (has no vote, or none yet) or "leaving"
 
 
@@ -55,11 +53,9 @@ class NodeStatus(msgspec.Struct, frozen=True):
     address: str  # host:port of its inter-node listener
     running: bool  # this node itself, or a peer that is heard from
     boot: int  # how often it was started; 0 while unknown. It jumps when the node loses its data.
-    # its members in the catalog's log; two while one replaces the other
-    catalog: tuple[ReplicaStatus, ...] = ()
+    catalog: tuple[ReplicaStatus, ...] = ()  # its members; two while one replaces the other
     quarantined: tuple[DamageStatus, ...] = ()  # of the answering node only, empty for the others
-    # memory and disk, None of a node that has not told them
-    resources: ResourceStatus | None = None
+    resources: ResourceStatus | None = None  # memory and disk, None if not told
     being_drained: bool = False  # it is to lead nothing and to take no clients
     clock: ClockStatus | None = None  # None while it was not measured
 
@@ -110,15 +106,12 @@ class QueueStatus(msgspec.Struct, frozen=True):
     arguments: dict[str, Any]
     leader: str  # name of the node that leads it, "" while there is none
     members: tuple[str, ...]  # names of the nodes that hold it
-    # whether this node holds a replica, so that what follows says something
-    has_counts: bool = True
+    has_counts: bool = True  # whether this node holds a replica, so that counts are true
     messages_ready: int = 0
     messages_unacknowledged: int = 0
     consumers: int = 0
-    # members of its log; none for a queue that is kept in memory
-    replicas: tuple[ReplicaStatus, ...] = ()
-    # log position up to which this node's replica is a snapshot, without log
-    snapshot_index: int = 0
+    replicas: tuple[ReplicaStatus, ...] = ()  # members of its log; none if kept in memory
+    snapshot_index: int = 0  # log position up to which this replica is a snapshot
     oldest_ms: int = 0  # Unix time at which the oldest ready message arrived, 0 without one
     head_timestamp: int = -1  # the property `timestamp` of the oldest ready message, -1 without
     policy: str = ""  # name of the policy that counts for it, "" for none
@@ -126,12 +119,10 @@ class QueueStatus(msgspec.Struct, frozen=True):
     definition: dict[str, Any] = {}  # what both come to
     delivery_limit: int = -1  # failed deliveries that a message survives, negative for any number
     watermark: WatermarkStatus = WatermarkStatus()  # as the counts
-    # what its leader says of its flow control, None where nothing moves in it
-    flow: QueueFlow | None = None
+    flow: QueueFlow | None = None  # flow control by its leader, None where nothing moves in it
     archived: int = 0  # settled messages that are kept
     archived_octets: int = 0  # of their bodies
-    # that become available later; None where the leader does not tell
-    messages_delayed: int | None = None
+    messages_delayed: int | None = None  # that become available later; None if not told
     messages_dlx: int | None = None  # dead letters that are kept until they have arrived, likewise
 
     @property
@@ -145,8 +136,7 @@ class LedQueue(msgspec.Struct, frozen=True):
     """A queue that the answering node leads."""
 
     group: int  # incarnation id
-    # node ids of its other voters that answer and lack little of its log
-    candidates: tuple[int, ...]
+    candidates: tuple[int, ...]  # node ids of other voters that answer and lack little of its log
     busy: bool = True  # something has moved in it within the last minute, or that is not known
     chosen: bool = False  # somebody had it led here by hand not long ago
 
@@ -185,8 +175,7 @@ class Overview(msgspec.Struct, frozen=True):
     nodes: tuple[NodeStatus, ...]
     totals: ObjectTotals
     counters: MessageCounters
-    # in the queues that this node leads, so that a sum over nodes is the cluster's
-    messages_ready: int
+    messages_ready: int  # in queues led by this node, so that a sum over nodes is right
     messages_unacknowledged: int  # likewise
     messages_delayed: int = 0  # that become available later, likewise
     messages_dlx: int = 0  # dead letters that are kept until they have arrived, likewise
@@ -243,8 +232,7 @@ class ChannelStatus(msgspec.Struct, frozen=True):
     state: str = RUNNING  # RUNNING or FLOW of `model.flow`, or its connection's
     flow: ActivityStatus = ActivityStatus()  # what stops it
     counts: tuple[int, ...] = ()  # what has passed it (`model.stats.CLIENT_FIGURES`)
-    # by how much these grew per second at last, () where that is not known
-    rates: tuple[float, ...] = ()
+    rates: tuple[float, ...] = ()  # by how much these grew per second at last, () if not known
     credit_left: int | None = None  # publishes that it may be handed, None where it has no credit
 
 
@@ -269,8 +257,7 @@ class ConnectionStatus(msgspec.Struct, frozen=True):
     held_octets: int = 0  # of publishes that were read and wait
     protocol: str = "AMQP 0-9-1"  # for people
     counts: tuple[int, ...] = ()  # what has passed it (`model.stats.CONNECTION_FIGURES`)
-    # by how much these grew per second at last, () where that is not known
-    rates: tuple[float, ...] = ()
+    rates: tuple[float, ...] = ()  # by how much these grew per second at last, () if not known
 
     @property
     def user_provided_name(self) -> str:

@@ -25,7 +25,6 @@ class TlsSession:
         # none or was not asked for one
         self.subject = subject
         self.issuer = issuer  # likewise, of who signed it
-        # when that certificate ends, as OpenSSL writes it; "" without one
-        self.not_after = not_after
+        self.not_after = not_after  # when that certificate ends, as OpenSSL writes it, or ""
         self.login = login  # the user that the certificate stands for, "" for none
         self.external = external  # clients may log in by their certificates (SASL EXTERNAL)

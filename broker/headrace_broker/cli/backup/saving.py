@@ -235,8 +235,7 @@ class _Chunks:
 
     def __init__(self, chunks: Iterator[ReadPointResponse]) -> None:
         self._chunks = chunks
-        # the one that comes, None for none
-        self.next: ReadPointResponse | None = next(chunks, None)
+        self.next: ReadPointResponse | None = next(chunks, None)  # the one that comes
 
     def take(self) -> ReadPointResponse:
         """Return the next one."""

@@ -36,8 +36,7 @@ class LoadMessage(NamedTuple):
     exchange: str  # "" for the default exchange
     routing_key: str
     headers: Mapping[str, Any]
-    # by AMQP's names: texts, whole numbers (`expiration` in ms), and a `timestamp`
-    properties: Mapping[str, Any]
+    properties: Mapping[str, Any]  # by AMQP's names; `expiration` in ms
 
 
 class Taken(NamedTuple):

@@ -39,8 +39,7 @@ class Tally:
         self.confirmed = 0  # messages confirmed
         self.received = 0  # messages received
         self.received_ns = 0  # when the last one came, of a clock that never goes back
-        # from sending to receiving, of what was received since the last look
-        self.latency = Histogram()
+        self.latency = Histogram()  # of what was received since the last look
         self.total_latency = Histogram()  # of all
 
     def receive(self, body: bytes, now_ns: int) -> None:

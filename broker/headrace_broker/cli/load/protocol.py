@@ -49,15 +49,13 @@ class Wire(NamedTuple):
     name: str  # for people
     address: str  # where a node listens unless it is told otherwise
     tls_address: str  # and where for TLS
-    # makes the publishers and consumers of a plan
-    load: Callable[[Plan, Tally, asyncio.Event], PlannedLoad]
+    load: Callable[[Plan, Tally, asyncio.Event], PlannedLoad]  # makes what a plan wants
     # opens a connection for single messages: address, log-in, vhost and TLS
     desk: Callable[
         [str, tuple[str, str], str, ClientTls | None], AbstractAsyncContextManager[LoadClient]
     ]
     errors: tuple[type[BaseException], ...]  # that either may end with
-    # returns what to tell of one, with its exit code
-    failure: Callable[[BaseException], tuple[str, int]]
+    failure: Callable[[BaseException], tuple[str, int]]  # text and exit code of one
 
     def address_for(self, given: str | None, tls: ClientTls | None) -> str:
         """Return the address that is asked for, or the one that goes without saying."""

@@ -64,11 +64,8 @@ class ApiClient:
         password: str = "guest",  # noqa: S107
         tls: ssl.SSLContext | None = None,
     ) -> None:
-        # HOST:PORT of its HTTP listener, or the same as a URL without a path
-        self.address = address
-        # checks the node. None in the clear; by the system's authorities where the URL is one of
-        # HTTPS.
-        self._tls = tls
+        self.address = address  # HOST:PORT of its HTTP listener, or a URL without a path
+        self._tls = tls  # checks the node; None: not, or by the system's authorities (HTTPS)
         self._recognised = False
         login = base64.b64encode(f"{user}:{password}".encode()).decode()
         self._headers = {"Authorization": f"Basic {login}"}

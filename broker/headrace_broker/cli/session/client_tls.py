@@ -23,8 +23,7 @@ _ON: Final = ("1", "true", "yes")
 class ClientTls(msgspec.Struct, frozen=True):
     """Files in PEM, for all protocols that commands speak."""
 
-    # authorities that nodes' certificates are held against, "" for those of the system
-    ca_file: str = ""
+    ca_file: str = ""  # authorities that certificates are held against, "" for the system's
     cert_file: str = ""  # certificate of who asks, with what it was signed by; "" for none
     key_file: str = ""  # its key, "" where that stands in `cert_file`
 

@@ -41,8 +41,7 @@ class Expression:
     """A part of a filter."""
 
     def __init__(self, kind: i64) -> None:
-        # what its value is, if there is one: ANYTHING, CONDITION, NUMBER, TEXT or BOOLEAN
-        self.kind = kind
+        self.kind = kind  # of its value: ANYTHING, CONDITION, NUMBER, TEXT or BOOLEAN
 
     def evaluate(self, message: MessageView) -> object:
         """Return its value for a message: see `core.filter.message_view`."""
@@ -152,8 +151,7 @@ class Comparison(Expression):
         self, operator: i64, left: Expression, right: Expression, texts_ordered: bool
     ) -> None:
         super().__init__(CONDITION)
-        # EQUAL, UNEQUAL, LESS, LESS_OR_EQUAL, GREATER or GREATER_OR_EQUAL
-        self._operator = operator
+        self._operator = operator  # EQUAL, UNEQUAL, LESS, LESS_OR_EQUAL, GREATER, ...
         self._left = left
         self._right = right
         self._texts_ordered = texts_ordered  # texts have an order, that of their octets

@@ -19,8 +19,7 @@ class LongText:
 
     def __init__(self, text: str) -> None:
         self.text = text  # the text
-        # steps that were taken to search it, each some 30 ns
-        self.work: i64 = len(text) >> _OPERATION_SHIFT
+        self.work: i64 = len(text) >> _OPERATION_SHIFT  # steps to search it, each some 30 ns
         self._searches: i64 = 0
         self._places: dict[str, list[int]] = {}
         self._masks: dict[str, int] = {}

@@ -18,8 +18,7 @@ class Filter:
     """Condition on the messages that a consumer wants."""
 
     def __init__(self, condition: Expression) -> None:
-        # steps that the last message took beside one for each part of the filter, each some 30 ns
-        self.work: i64 = 0
+        self.work: i64 = 0  # steps of the last message beside one for each part, each 30 ns
         self._condition = condition
         self._view = MessageView()
 

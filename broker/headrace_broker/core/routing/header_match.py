@@ -108,8 +108,7 @@ class HeaderRule:
             for name, value in arguments.items()
             if name != X_MATCH and (with_private or not name.startswith(PRIVATE_PREFIX))
         ]
-        # values that a comparison may look at, those within lists and tables among them
-        self.size: i64 = 1
+        self.size: i64 = 1  # values a comparison may look at, nested ones among them
         for _, value in self.wanted:
             self.size += _size_of(value)
 

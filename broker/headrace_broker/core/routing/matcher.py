@@ -30,8 +30,7 @@ class Subject:
         headers: dict[str, Any] = _NO_HEADERS,
         properties: bytes = b"",
     ) -> None:
-        # the one that it was published with, then those of its headers CC and BCC, each once
-        self.routing_keys = routing_keys
+        self.routing_keys = routing_keys  # the one published with, then those of CC and BCC
         if len(routing_keys) > 1:
             self.routing_keys = list(dict.fromkeys(routing_keys))
         self.headers = headers  # plain values; empty where no matcher on the way reads them
@@ -58,9 +57,7 @@ class Matcher:
 
     reads_headers: bool  # whether `match` looks at decoded headers
     reads_properties: bool  # whether `match` looks at the property block
-    # what each message may have to be compared with: places of topic patterns in blocks, or headers
-    # that bindings want
-    load: i64
+    load: i64  # most that a message is compared with: places of patterns, or headers
 
     def __init__(self) -> None:
         self.load = 0

@@ -83,8 +83,7 @@ class Resolution:
         self.needs_message = needs_message  # whether other properties could lead to other queues
         self.needs_headers = needs_headers  # whether decoded headers are among them
         self.work = work  # steps that it took, each some 30 ns
-        # while its version is the same the resolution holds; None where nothing tells
-        self.stamp = stamp
+        self.stamp = stamp  # the resolution holds at its version; None for no stamp
         # why the message is refused, for it takes more than ROUTING_WORK_MAX steps; "" when it is
         # not. It goes nowhere then.
         self.problem = problem
@@ -98,16 +97,13 @@ class ExchangeTable(Destination):
         super().__init__(exchange.name)
         self.internal: bool = exchange.internal  # only other exchanges may feed it
         self.matcher = _new_matcher(exchange, locality)  # its bindings, as its type reads them
-        # bindings to other exchanges, whatever their routing key
-        self.exchanges: dict[ExchangeTable, int] = {}
+        self.exchanges: dict[ExchangeTable, int] = {}  # bindings whatever their routing key
         self.stamp = RouteStamp()  # of what its own bindings say
         alternate: object = exchange.arguments.get(ALTERNATE_EXCHANGE)
         # name of the exchange for what no binding takes, None for none
         self.alternate: str | None = alternate if isinstance(alternate, str) else None
-        # whether `alternate` is known, not still to be asked of `Alternates`
-        self.settled: bool = self.alternate is not None
-        # Whether headers matter on the way from here, as of this version of the vhost's stamp.
-        self.needs_headers = False
+        self.settled: bool = self.alternate is not None  # `alternate` is known, not to be asked
+        self.needs_headers = False  # whether headers matter from here, at this version
         self.needs_headers_version: i64 = -1
 
 
@@ -134,8 +130,7 @@ class VhostTable:
     """The exchanges and queues of a vhost, by name."""
 
     def __init__(self) -> None:
-        # of what leads through more than one exchange, and of the default exchange
-        self.stamp = RouteStamp()
+        self.stamp = RouteStamp()  # of routes through several exchanges, and of the default one
         self.exchanges: dict[str, ExchangeTable] = {}
         self.queues: dict[str, Destination] = {}
 
@@ -155,8 +150,7 @@ class Routing:
     def __init__(
         self, locality: Locality | None = None, alternates: Alternates | None = None
     ) -> None:
-        # counts up with every change; what was resolved at another version may be wrong
-        self.version: i64 = 0
+        self.version: i64 = 0  # counts changes; what another version resolved may be wrong
         self._alternates = Alternates() if alternates is None else alternates
         self._locality = Locality() if locality is None else locality
         self._vhosts: dict[str, VhostTable] = {}

@@ -20,10 +20,8 @@ class TopicNode:
     """The bindings whose patterns begin with the same words."""
 
     def __init__(self) -> None:
-        # next nodes by the pattern's next word, `*` among them
-        self.children: dict[str, TopicNode] = {}
-        # bindings whose pattern ends here, per destination
-        self.counts: dict[Destination, int] = {}
+        self.children: dict[str, TopicNode] = {}  # by the pattern's next word, `*` among them
+        self.counts: dict[Destination, int] = {}  # bindings that end here, per destination
         self.open_counts: dict[Destination, int] = {}  # those whose pattern ends here with `#`
 
     @property

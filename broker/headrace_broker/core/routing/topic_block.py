@@ -26,8 +26,7 @@ class TopicRow:
 
     def __init__(self, pattern: TopicPattern) -> None:
         self.pattern = pattern  # in its normal form
-        # its first place in the block; place first + i means that i of its words are taken
-        self.first: i64 = 0
+        self.first: i64 = 0  # its first place: first + i means that i words are taken
         self.counts: dict[Destination, int] = {}  # bindings per destination
 
     @property

@@ -31,8 +31,7 @@ class TopicPattern:
 
     def __init__(self, routing_key: str) -> None:
         self.words: list[str] = []  # the single words in order, `*` among them
-        # for each 0 <= i <= len(words): whether `#` stands behind the first i words
-        self.open_after: list[bool] = [False]
+        self.open_after: list[bool] = [False]  # whether `#` stands behind the first i words
         self.open_count: i64 = 0  # places where `#` stands
         self.star_count: i64 = 0  # `*` among the words
         open_here = False
@@ -49,8 +48,7 @@ class TopicPattern:
             self.open_after.append(False)
         if open_here:
             self._open()
-        # the normal form; patterns that take the same keys for this reason have the same
-        self.text: str = self._normal_form()
+        self.text: str = self._normal_form()  # the same for patterns that take the same keys
 
     def _open(self) -> None:
         self.open_after[-1] = True

@@ -26,8 +26,7 @@ class LoginService:
     """Lets requests in."""
 
     def __init__(self, source: NodeStatusSource, view: CatalogView) -> None:
-        # what certificates are read by, None without a listener for TLS
-        self.tls: ServerTls | None = None
+        self.tls: ServerTls | None = None  # reads certificates, None without TLS
         # who is logged in at the web page that makes a request, None for nobody
         self.page: Callable[[web.Request], Awaitable[Caller | None]] | None = None
         self._source = source  # knows the passwords

@@ -48,14 +48,12 @@ class Route(NamedTuple):
     query: tuple[Parameter, ...] = ()  # parameters
     body: Any = None  # type of the body, None where none is read
     answer: Any = None  # type of what is answered with 200, None where nothing is
-    # statuses beside those that the method, the path and the role bring
-    codes: tuple[int, ...] = ()
+    codes: tuple[int, ...] = ()  # statuses beside those of method, path and role
     listing: bool = False  # the answer is a list of `answer` that may be asked for in pages
     tag: str = ""  # heading under which it is described; "" for the first word of the path
     media: str = JSON  # content type of the answer
     failed: Any = None  # type of what is answered with 503 beside an error, None for nothing else
-    # JSON schemas of names in the path that are not any text
-    values: Mapping[str, dict[str, Any]] = MappingProxyType({})
+    values: Mapping[str, dict[str, Any]] = MappingProxyType({})  # JSON schemas of names in the path
     unpaced: bool = False  # answered at once, however many other requests wait for their turn
 
     @property

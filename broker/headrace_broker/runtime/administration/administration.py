@@ -40,18 +40,14 @@ class NodeAdministration:
     def __init__(self, node: BrokerNode) -> None:
         self.view: CatalogView = node.catalog.catalog  # the catalog as applied here
         self.clock: Clock = node.clock  # the time by which queues go
-        # declares and deletes queues, exchanges and bindings
-        self.topology: Topology = node.topology
+        self.topology: Topology = node.topology  # queues, exchanges and bindings
         # looks at, removes and moves single messages
         self.message_service = MessageService(node.broker, node.router, node.browsing)
-        # why publishers are slow, and who causes it
-        self.flow_report: FlowReport = node.flow_report
-        # moves replicas and leaderships, and drains nodes
-        self.operations: Operations = node.operations
+        self.flow_report: FlowReport = node.flow_report  # why publishers are slow
+        self.operations: Operations = node.operations  # replicas, leaderships and drains
         # who is logged in at the web page
         self.page_logins = PageLogins(node.config.node.id, self.view, node.clients.inquiries)
-        # what runs for users on this node
-        self.standings: PermissionWatches = node.broker.standings
+        self.standings: PermissionWatches = node.broker.standings  # what runs for users here
         self.stats = StatsBook(node)  # figures over time
         self.metrics = NodeMetrics(node, self.stats)  # what is counted
         self.publisher = PublishService(node.broker)  # publishes single messages

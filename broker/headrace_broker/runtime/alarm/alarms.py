@@ -49,10 +49,8 @@ class AlarmBoard:
         clocks: ClusterClock | None = None,
     ) -> None:
         self.clocks = clocks  # measures the nodes' clocks by the reports; None for not
-        # what this node says of itself; its owner changes it and calls `tell`
-        self.own = NodeReport(node, number=1)
-        # LIMIT_MEMORY or LIMIT_DISK of the alarm that is on for longest, NO_LIMIT without
-        self.limit = NO_LIMIT
+        self.own = NodeReport(node, number=1)  # what this node says; call `tell` after changes
+        self.limit = NO_LIMIT  # LIMIT_MEMORY or LIMIT_DISK, on for longest; NO_LIMIT without
         self.reason = ""  # what that one says, "" without
         self.node_name = ""  # whose it is, "" without
         self._names = names  # of all nodes by id; they may change

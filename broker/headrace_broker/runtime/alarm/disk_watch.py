@@ -28,8 +28,7 @@ class DiskWatch:
         self.full = False  # the log has met a full disk
         self.free = 0  # bytes, 0 before the first look
         self.total = 0  # bytes, likewise
-        # bytes below which publishers are blocked; 0 leaves it to the log running full
-        self.limit = 0
+        self.limit = 0  # bytes below which publishers are blocked; 0: when the log runs full
         self._directory = directory
         self._log_is_full = log_is_full  # whether the log has met a full disk
         self._changed = changed  # called after each look

@@ -65,8 +65,7 @@ class Garbage:
     ) -> None:
         self._memory = memory  # of the process
         self._search = search
-        # returns how many searches among young objects there were since the last one
-        self._young_passes = young_passes
+        self._young_passes = young_passes  # returns searches among young objects since then
         self._clock_us = clock_us  # microseconds of a clock that never goes back
         self._over_us = clock_us()  # when the last one was over
         self._took_us = 0

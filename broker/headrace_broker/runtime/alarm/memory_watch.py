@@ -74,8 +74,7 @@ class MemoryWatch:
         self._first = 0
         self._paging: Value = MEMORY_PAGING_WATERMARK
         self._high: Value = MEMORY_HIGH_WATERMARK
-        # says what is used; None where that cannot be known, and there is no alarm then
-        self._meter = meter
+        self._meter = meter  # says what is used; None if not known: no alarm then
         self._changed = changed  # called after each look
         self._clock_ns = clock_ns
         self._gauge = Gauge()

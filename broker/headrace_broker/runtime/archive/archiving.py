@@ -30,8 +30,7 @@ class ArchiveClient:
         hosts: dict[int, QueueHost],  # replicas on this node by group
         locate: Callable[[Queue], int],  # where the leader of a queue is, 0 for unknown
         send: Callable[[int, bytes], bool],  # carries a payload to a node
-        # whether a queue, this incarnation of it, is in the catalog as applied here
-        exists: Callable[[Queue], bool],
+        exists: Callable[[Queue], bool],  # whether this incarnation of a queue is there
         commands: GroupCommands,
     ) -> None:
         self._commands = commands  # has commands of groups applied

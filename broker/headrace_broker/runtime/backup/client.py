@@ -54,8 +54,7 @@ class BackupClient:
         self._hosts = hosts  # replicas on this node by group
         self._locate = locate  # where a queue's leader is, 0 for unknown
         self._send = send  # carries a payload to a node
-        # returns a queue as the catalog has it now, None for none
-        self._queue_by_group = queue_by_group
+        self._queue_by_group = queue_by_group  # returns a queue in the catalog, or None
         self._next = 1
         self._waiting: dict[int, asyncio.Future[BackupAnswer]] = {}
         self._tasks: set[asyncio.Task[None]] = set()

@@ -74,16 +74,14 @@ class Point:
 
     def __init__(self, number: int, owner: str, host: QueueHost, now_ms: int, ttl_ms: int) -> None:
         self.number = number  # its name on this node
-        # the user whose it is, "" where the node that asked for it knows no owners
-        self.owner = owner
+        self.owner = owner  # user whose it is, "" where the asking node knows no owners
         self.host = host  # the replica
         self.frozen = host.machine.freeze()  # its messages
         self.index = int(host.log.applied_index())  # position of the queue's log
         self.breaks = 0  # of the hold, when it was opened
         self.low = 0  # no entry below is read any more
         self.ttl_ms = ttl_ms  # time to live
-        # on the monotonic clock, when it ends unless somebody reads
-        self.deadline_ms = now_ms + ttl_ms
+        self.deadline_ms = now_ms + ttl_ms  # monotonic, when it ends unless it is read
         self.end_ms = now_ms + BACKUP_POINT_S_MAX * 1000  # when it ends in any case
         self.lost = ""  # why it is over, "" while it is not
         self.standing: PermissionWatch | None = None  # has its owner's permission judged again
@@ -105,14 +103,10 @@ class BackupPoints:
         clock: Clock | None = None,
     ) -> None:
         self._hosts = hosts  # replicas on this node by group
-        # returns how often this node started: numbers of points are never used twice
-        self._boot = boot
-        # returns why nothing may be held on disk now, "" when it may
-        self._short_of_disk = short_of_disk
-        # returns why a user may not read a queue for a backup now, "" when they may
-        self._refusal = refusal
-        # has what is kept for users judged again, None before the node serves any
-        self.standings: PermissionWatches | None = None
+        self._boot = boot  # returns the boot count: numbers of points are never used twice
+        self._short_of_disk = short_of_disk  # returns why nothing may be held now, ""
+        self._refusal = refusal  # returns why a user may not back a queue up now, "" if they may
+        self.standings: PermissionWatches | None = None  # judges users again, None before
         self._clock = Clock() if clock is None else clock
         self._points: dict[int, Point] = {}
         self._answers = Answers()

@@ -26,8 +26,7 @@ class ClientCounts:
 
     def __init__(self, view: CatalogView, connections: dict[str, ConnectionInfo]) -> None:
         self._view = view  # the catalog, for the limits
-        # those that are open on this node, by id; kept up by its owner
-        self._connections = connections
+        self._connections = connections  # open ones on this node, by id; kept up by its owner
         # since the node's start, by BY_*; streams over gRPC included. Of the node's own bound those
         # of AMQP only: gRPC's library refuses by itself.
         self.refused_connections = {BY_NODE: 0, BY_VHOST: 0, BY_USER: 0}

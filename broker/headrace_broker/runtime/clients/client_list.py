@@ -41,9 +41,7 @@ class ClientListing(msgspec.Struct, frozen=True):
 
     rows: list[ClientRow]
     missing: tuple[str, ...] = ()  # names of the nodes that did not
-    # rows that are there and not in the list, at least: there are more than were asked for, or they
-    # are too large
-    left_out: int = 0
+    left_out: int = 0  # rows at least that are not in the list: too many, or too large ones
 
 
 class ClientList:

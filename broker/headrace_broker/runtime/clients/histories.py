@@ -20,8 +20,7 @@ class Histories(Generic[K]):
     def __init__(self, width: int, kept_max: int, only_grow: bool = False) -> None:
         self._nothing: Figures = (0,) * width
         self._kept_max = kept_max  # most histories
-        # no figure ever becomes less: one that has is of another thing by the same name
-        self._only_grow = only_grow
+        self._only_grow = only_grow  # one with a smaller figure is of another thing
         self._histories: dict[K, History] = {}
         self._quiet: dict[K, Figures] = {}  # where those stand that moved once
 

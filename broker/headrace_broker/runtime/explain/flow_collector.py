@@ -62,8 +62,7 @@ class FlowSnapshot(NamedTuple):
     """The cluster at one look."""
 
     states: Mapping[Key, FlowState] = {}  # of all that is known not to be running
-    # nodes that did not answer; their states are as they were, for a while
-    missing: tuple[str, ...] = ()
+    missing: tuple[str, ...] = ()  # nodes that did not answer; their states are old for a while
     left_out: int = 0  # connections that are stopped and not among the states, at least
 
 
@@ -76,8 +75,7 @@ class FlowCollector:
     def __init__(self, report: FlowReport, view: CatalogView, patience_s: float) -> None:
         self._report = report  # asks the nodes
         self._view = view
-        # seconds that a look waits for answers, and as long for causes
-        self._patience_s = patience_s
+        self._patience_s = patience_s  # seconds that a look, and causes, wait for answers
         self._now = asyncio.get_running_loop().time
         self._rows: dict[int, list[FlowRow]] = {}
         self._heard: dict[int, float] = {}

@@ -55,10 +55,8 @@ class FlowFacts:
         clock_us: Callable[[], int],
     ) -> None:
         self.name = name
-        # that of a queue on this node, None where nobody publishes to it from here
-        self.gate: Callable[[int], GateFlow | None] = _no_gate
-        # those that are on, in the whole cluster
-        self.alarms: Callable[[], Iterable[AlarmStatus]] = tuple
+        self.gate: Callable[[int], GateFlow | None] = _no_gate  # of a queue here, or None
+        self.alarms: Callable[[], Iterable[AlarmStatus]] = tuple  # that are on in the cluster
         self.figures: Callable[[], dict[str, int]] = dict  # of its intake, by name
         self._connections = connections  # its open client connections by id
         self.ledger = ledger

@@ -101,8 +101,7 @@ class Edge(msgspec.Struct, frozen=True):
     octet_rate: float
     load: float  # octets that are owed, and those that came in the last 10 s
     limit: str  # that which stops the account's connection at this queue now, "" for none
-    # that it came through, and messages per second through each
-    exchanges: tuple[tuple[str, float], ...] = ()
+    exchanges: tuple[tuple[str, float], ...] = ()  # that it came through, and messages a second
     user_provided_name: str = ""  # what the account's client calls itself, "" for nothing
 
 

@@ -39,8 +39,7 @@ class FlowTotals(msgspec.Struct):
 
     connections: dict[str, float]  # by state
     stopped: dict[str, float]  # connections by the limit that stops them now
-    # for how long they were stopped since the node's start, by limit
-    stopped_seconds: dict[str, float]
+    stopped_seconds: dict[str, float]  # since the node's start, by limit
     debt_messages: dict[str, float]  # owed, by kind of account
     debt_octets: dict[str, float]  # likewise
     in_debt: int  # accounts that owe more than they may

@@ -25,8 +25,7 @@ class QueueCounts(NamedTuple):
     leased: int = 0  # those of the unsettled ones that groups hold
     archived: int = 0  # settled messages that are kept
     archived_octets: int = 0  # of their bodies
-    # messages that become available later; None where the leader does not tell
-    delayed: int | None = None
+    delayed: int | None = None  # available later; None where the leader does not tell
     dead: int | None = None  # dead letters that are kept until they have arrived, likewise
 
     @property

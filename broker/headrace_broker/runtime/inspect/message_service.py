@@ -63,8 +63,7 @@ class Moved:
     """What became of messages that were to be moved."""
 
     def __init__(self) -> None:
-        # ids of those that are where they were to go, and no more where they were
-        self.moved: list[int] = []
+        self.moved: list[int] = []  # ids of those that are at their target only
         self.missing: list[int] = []  # ids of which none waited
         self.unrouted: list[int] = []  # ids of those that no queue takes; they wait where they were
         # ids of those that a queue refused or did not confirm, or that were not taken for that or

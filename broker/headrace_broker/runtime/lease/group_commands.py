@@ -53,10 +53,8 @@ class GroupCommands:
         self._hosts = hosts  # replicas on this node by group
         self._locate = locate  # where the leader of a queue is, 0 for unknown
         self._send = send  # carries a payload to a node
-        # whether a queue, this incarnation of it, is in the catalog as applied here
-        self._exists = exists
-        # returns a session id that was never used, to name a request by
-        self._new_number = new_number
+        self._exists = exists  # whether this incarnation of a queue is in the catalog here
+        self._new_number = new_number  # returns an unused session id, to name a request by
         self._waiting: dict[int, asyncio.Future[pb.LeaseReply | GroupAnswer]] = {}
         self._slots: WeakValueDictionary[int, asyncio.Semaphore] = WeakValueDictionary()
 

@@ -74,10 +74,8 @@ class LeaseClient:
         hosts: dict[int, QueueHost],  # replicas on this node by group
         locate: Callable[[Queue], int],  # where the leader of a queue is, 0 for unknown
         send: Callable[[int, bytes], bool],  # carries a payload to a node
-        # whether a queue, this incarnation of it, is in the catalog as applied here
-        exists: Callable[[Queue], bool],
-        # returns a session id that was never used, to name a request by
-        new_number: Callable[[], int],
+        exists: Callable[[Queue], bool],  # whether this incarnation of a queue is there
+        new_number: Callable[[], int],  # returns an unused session id, for a request
     ) -> None:
         # of groups that lease, and of others
         self.commands = GroupCommands(node, hosts, locate, send, exists, new_number)

@@ -27,8 +27,7 @@ class Detail(NamedTuple):
 
     family: str  # by which it is asked for
     metric: Metric
-    # returns it for a `QueueHost`, a `ConnectionInfo`, or a channel's `ClientTraffic`
-    value: Callable[[Any], float]
+    value: Callable[[Any], float]  # of a `QueueHost`, `ConnectionInfo` or `ClientTraffic`
 
 
 def _queue(
@@ -177,8 +176,7 @@ class ObjectTable(NamedTuple):
 
     labels: tuple[str, ...]  # names of what tells the objects apart
     keys: Sequence[tuple[str, ...]]  # of the objects
-    # each metric with its values, in the order of `keys`; made when they are asked for
-    columns: Iterator[tuple[Metric, list[float]]]
+    columns: Iterator[tuple[Metric, list[float]]]  # with values in the order of `keys`, when asked
 
 
 class ObjectSamples:

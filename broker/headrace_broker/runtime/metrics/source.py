@@ -30,8 +30,7 @@ class NodeMetrics:
     def __init__(self, node: BrokerNode, stats: StatsBook) -> None:
         self.http = HttpMeter()  # counts its HTTP requests
         self.grpc = GrpcMeter()  # counts calls of clients
-        # whether metrics of single queues and connections are given
-        self.per_object = node.config.metrics.per_object
+        self.per_object = node.config.metrics.per_object  # metrics of single queues too
         self._node = node
         self._own = NodeSamples(node, stats)
         self._objects = ObjectSamples(node.flow_report.facts)

@@ -81,15 +81,13 @@ class NodeBroker(Broker):
         self.churn = Churn()  # how many came and went
         self.rates = ClientRates(self.connections, router, view)
         self.client_counts = ClientCounts(view, self.connections)
-        # what clients are told of flow control, and how they weigh
-        self.client_flow = ClientFlow(view, hosting.ledger)
+        self.client_flow = ClientFlow(view, hosting.ledger)  # what clients are told, and weigh
         self.ledger = hosting.ledger
         self.flow = hosting.ledger.limits
         self.intake = hosting.intake
         self.effort_turns = hosting.effort_turns
         self.loop_watch = LoopWatch()
-        # lets calls over HTTP and gRPC begin and go on
-        self.calls = CallGate(self.effort_turns, self.loop_watch)
+        self.calls = CallGate(self.effort_turns, self.loop_watch)  # turns of HTTP and gRPC calls
         self.queue_gates = hosting.queue_gates  # what is under way to each queue from here
         cause = Cause(f"{self.node_name}/{REPUBLISH}", REPUBLISH, REPUBLISH, self.node_name)
         self.republish_account = self.ledger.open(cause)

@@ -16,8 +16,7 @@ from headrace_raftlog.storage.disk.options import LogOptions
 
 def raft_options(
     config: Config,
-    # returns what it shows to others, None where nodes believe each other
-    certificate: Callable[[], NodeCertificate] | None = None,
+    certificate: Callable[[], NodeCertificate] | None = None,  # None where nodes prove nothing
     name_of: Callable[[int], str] = str,  # returns the name of a node, "" for one that is not known
     # returns what nodes must prove to know, None for nothing
     join_secrets: Callable[[], JoinSecrets | None] = lambda: None,

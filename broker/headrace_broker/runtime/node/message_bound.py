@@ -43,8 +43,7 @@ class Bounded(NamedTuple):
     memory: MemoryWatch  # what this node may use
     flow_settings: FlowSettings  # limits that change at run time
     limits: ClientLimits  # of clients; the bound is set there
-    # returns whether the node has applied what the catalog decided before its start
-    caught_up: Callable[[], bool]
+    caught_up: Callable[[], bool]  # whether it has applied what was decided before its start
     limits_changed: Callable[[], None]  # tells connections that the bound is another one
 
 

@@ -41,8 +41,7 @@ class Founded(NamedTuple):
     catalog: CatalogService  # cluster metadata
     maintenance: Maintenance  # refuses to go on where a person has to decide
     names: Mapping[int, str]  # of the nodes, by id
-    # returns whether it has applied what the catalog decided before its start
-    caught_up: Callable[[], bool]
+    caught_up: Callable[[], bool]  # whether it has applied what was decided before its start
 
 
 def watch_founding(node: Founded) -> None:

@@ -44,8 +44,7 @@ class Resources:
         settings: FlowSettings,
         alarms: AlarmBoard,
         root: Path = ROOT,  # where the kernel's file systems are; another directory for tests
-        # gives free memory back to the system; None for what the C library offers
-        trim: Callable[[], None] | None = None,
+        trim: Callable[[], None] | None = None,  # gives memory back; None for libc's
     ) -> None:
         # of the process, or of its control group
         self.memory = MemoryWatch(_meter(root), self._memory_looked)

@@ -52,8 +52,7 @@ class Verdict:
 
     def __init__(self, right: bool, wait_s: float = 0.0, epoch: int = 0) -> None:
         self.right = right  # see above
-        # it was not looked at, nor will others be for so many seconds: too many have failed
-        self.wait_s = wait_s
+        self.wait_s = wait_s  # it and others are not looked at for so many seconds, or 0
         self.epoch = epoch  # `CatalogView.session_epoch` as of the password that was looked at
 
     def __bool__(self) -> bool:

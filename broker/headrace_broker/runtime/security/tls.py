@@ -40,8 +40,7 @@ class ServerTls:
         self._section = section
         self._stamp = self._look()
         self._grpc: GrpcTls | None = None
-        # for handshakes from now on; connections keep the one they began with
-        self.context = load_context(section)
+        self.context = load_context(section)  # of handshakes; connections keep theirs
 
     def renew(self) -> None:
         """Read the files again; ConfigError as at the beginning: everything stays as it was."""

@@ -38,8 +38,7 @@ class TlsServer:
         self._protocol = protocol  # makes the protocol for a client, None to refuse it
         self._failed = failed  # told of a protocol whose client did not get through the handshake
         self._sockets: list[socket.socket] = []
-        # One for each socket, and one for each handshake, the oldest first.
-        self._tasks: dict[asyncio.Task[None], None] = {}
+        self._tasks: dict[asyncio.Task[None], None] = {}  # by socket and handshake, oldest first
 
     @property
     def handshakes(self) -> int:

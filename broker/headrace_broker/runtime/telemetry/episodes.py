@@ -54,8 +54,7 @@ class Episodes:
     def __init__(self, sources: Sources, boot: Callable[[], int]) -> None:
         self.left_out = 0  # beginnings that there was no room for, at the last look
         self._sources = sources  # what is looked at
-        # returns how many times the node was started; with it, episodes are told apart
-        self._boot = boot
+        self._boot = boot  # returns the node's boot count, by which episodes are told apart
         self._number = 0
         self._open: dict[tuple[str, str], _Open] = {}
         self._redelivered = int(sources.traffic.redeliver)

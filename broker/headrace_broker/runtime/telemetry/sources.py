@@ -28,8 +28,7 @@ class Sources(NamedTuple):
     hosts: Mapping[int, QueueHost]  # replicas on this node by group
     traffic: Traffic  # messages through this node's clients
     connections: Callable[[], Mapping[str, ConnectionInfo]]  # of clients, by id
-    # what is under way to a queue from here, None where nobody publishes to it
-    gate: Callable[[int], GateFlow | None]
+    gate: Callable[[int], GateFlow | None]  # of what is under way to a queue, None for nothing
     alarms: Callable[[], Iterable[AlarmStatus]]  # that are on in the cluster
     report: Callable[[], NodeReport]  # what this node says of its memory and disk
     clock_us: Callable[[], int]  # the clock of activities
@@ -56,8 +55,7 @@ class Around(NamedTuple):
     names: Mapping[int, str]  # of all nodes by id; they may change
     boot: Callable[[], int]  # returns its boot count
     leads: Callable[[], bool]  # returns whether it leads the catalog and has caught up with it
-    # has a function called with events of the catalog
-    subscribe: Callable[[Callable[[list[Event]], None]], None]
+    subscribe: Callable[[Callable[[list[Event]], None]], None]  # called with events of the catalog
     duties: LeaderNews  # told when a queue is led here, and when messages die
 
 

@@ -97,12 +97,10 @@ class SettleItem:
     """What becomes of one range of deliveries."""
 
     def __init__(self, consumer: i64, operation: i64, first: i64, last: i64) -> None:
-        # number of the consumer within its session, 0 for what GET acquired
-        self.consumer = consumer
+        self.consumer = consumer  # number of the consumer in its session, 0 for what GET acquired
         self.operation = operation  # ACCEPT, RELEASE, REJECT or MODIFY_FAILED
         self.first = first  # first delivery number, from 1
-        # last delivery number, inclusive. Numbers that are not unsettled are passed over.
-        self.last = last
+        self.last = last  # last delivery number, inclusive; settled ones are passed over
 
 
 class Command:
@@ -136,8 +134,7 @@ class Enqueue(Command):
         self.sizes = sizes  # of its bodies, and what is remarkable in its properties
         self.now = now  # refuse what no consumer can take at once
         self.patient = patient  # its publisher waits for confirms, which the queue may withhold
-        # who publishes it under which numbers, None where that is not said
-        self.named: Named | None = None
+        self.named: Named | None = None  # who publishes it under which numbers, None if not said
 
 
 class Control(Command):
@@ -171,8 +168,7 @@ class Attach(Control):
         self.filtered: bool = flags & FLAG_FILTERED != 0  # get only what ACQUIRE names
         self.tag = tag  # for listings
         self.priority: i64 = 0  # higher ones are served first, any 32-bit number
-        # most octets unsettled (one message may exceed it), 0 for no limit
-        self.prefetch_octets: i64 = 0
+        self.prefetch_octets: i64 = 0  # most octets unsettled (but for one message), 0 for any
         self.timeout_ms: i64 = 0  # most time that a delivery may stay unsettled, 0 for the queue's
 
 

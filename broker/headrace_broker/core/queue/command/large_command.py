@@ -24,8 +24,7 @@ class LargeCommand:
     """
 
     def __init__(self, pieces: list[Octets], assembly: Assembly | None = None) -> None:
-        # in order, not assembled yet; the first of them holds at least what `head` is for
-        self._pieces = pieces
+        self._pieces = pieces  # in order, not assembled; the first holds at least `head`
         self._assembly = assembly  # all of it, behind room for a stamp, instead of pieces
         self._copied: i64 = 0  # of the first piece that is left
         if assembly is None:

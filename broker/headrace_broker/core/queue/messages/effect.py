@@ -57,15 +57,13 @@ class Acquired:
         self.position = position  # which message of that command's batch, from 0
         self.octets = octets  # size of its body
         self.acquired_count = acquired_count  # how often it was acquired before this time
-        # how many of those deliveries failed (modify-failed, or the session closed)
-        self.delivery_count = delivery_count
+        self.delivery_count = delivery_count  # how many of those deliveries failed
         self.arrived_ms: i64 = 0  # time stamp of its ENQUEUE
         self.expires_ms: i64 = 0  # when it stops waiting, 0 for never
         self.priority: i64 = 0  # 0 to PRIORITY_MAX
         self.acquired_ms: i64 = 0  # when it was acquired last, 0 for never
         self.due_ms: i64 = 0  # when it is to become available, 0 for when it came
-        # octets of the header by which it is kept apart (see `QueueSettings`), b"" for none
-        self.key = b""
+        self.key = b""  # of the header by which it is kept apart (`QueueSettings`), or b""
 
     def __repr__(self) -> str:
         return (

@@ -162,8 +162,7 @@ class Publishers:
     """Those that published last, within a bound of number and time."""
 
     def __init__(self) -> None:
-        # by id; who published last comes last
-        self.known: OrderedDict[bytes, Publisher] = OrderedDict()
+        self.known: OrderedDict[bytes, Publisher] = OrderedDict()  # by id; the last publisher last
 
     def had(self, named: Named, now_ms: i64, keep_ms: i64) -> list[int]:
         """Return which positions of a batch the queue has had, as in `Ranges.bounds`."""

@@ -64,41 +64,29 @@ class QueueSettings:
         self.max_length: i64 = UNSET  # most messages that wait, UNSET for no limit
         self.max_length_octets: i64 = UNSET  # the same in octets of bodies
         self.overflow: i64 = OVERFLOW_DROP_HEAD  # an OVERFLOW constant
-        # failed deliveries that a message survives, UNSET for no limit
-        self.delivery_limit: i64 = UNSET
+        self.delivery_limit: i64 = UNSET  # failed deliveries that a message survives, or UNSET
         self.dead_letter: i64 = DEAD_LETTER_NONE  # a DEAD_LETTER constant
         self.single_active = False  # only one consumer at a time gets deliveries
-        # most time that a delivery may stay unsettled, UNSET for ever
-        self.consumer_timeout_ms: i64 = UNSET
+        self.consumer_timeout_ms: i64 = UNSET  # most time unsettled, UNSET for ever
         self.priority_max: i64 = 0  # highest priority told apart, 0 to PRIORITY_MAX
         self.deduplicate = False  # drop publishes whose x-deduplication-header is remembered
         self.dedup_count: i64 = 0  # most values remembered
-        # how long a value is remembered, UNSET for as long as there is room
-        self.dedup_ms: i64 = UNSET
-        # a RETRY constant: what comes back is held for a while
-        self.retry_type: i64 = RETRY_DISABLED
+        self.dedup_ms: i64 = UNSET  # how long a value is remembered, UNSET while there is room
+        self.retry_type: i64 = RETRY_DISABLED  # RETRY constant: what comes back is held
         self.retry_min_ms: i64 = 0  # for how long after the first time
         self.retry_max_ms: i64 = 0  # the longest
-        # header of which only the newest message with each value waits, b"" none
-        self.last_value_key = b""
+        self.last_value_key = b""  # header: of each value the newest message waits; b"" none
         self.group_key = b""  # header whose equal values go to one consumer at a time, b"" none
-        # octets of bodies held past which confirms are withheld, 0 for never
-        self.high_watermark_octets: i64 = 0
-        # octets at which they are given again, at most the high one
-        self.low_watermark_octets: i64 = 0
+        self.high_watermark_octets: i64 = 0  # of bodies, past which confirms are withheld; 0 never
+        self.low_watermark_octets: i64 = 0  # at which they are given again, at most the high one
         self.high_watermark: i64 = 0  # as high_watermark_octets, in messages
         self.low_watermark: i64 = 0  # likewise
-        # header whose values take turns, b"" none; without effect beside another key
-        self.fairness_key = b""
-        # how long the numbers of a publisher are remembered after it published last, 0 for not at
-        # all
-        self.publisher_retention_ms: i64 = PUBLISHER_RETENTION_MS
-        # an ARCHIVE constant: what is kept of a message that was settled
-        self.archive: i64 = ARCHIVE_NONE
+        self.fairness_key = b""  # header whose values take turns, b"" none; not with another key
+        self.publisher_retention_ms: i64 = PUBLISHER_RETENTION_MS  # after the last message
+        self.archive: i64 = ARCHIVE_NONE  # ARCHIVE constant: what is kept of settled messages
         self.archive_max_messages: i64 = ARCHIVE_MESSAGES  # most of these
         self.archive_max_octets: i64 = ARCHIVE_OCTETS  # octets of their bodies
-        # most time after they were settled, UNSET for any
-        self.archive_max_age_ms: i64 = ARCHIVE_AGE_MS
+        self.archive_max_age_ms: i64 = ARCHIVE_AGE_MS  # since they were settled, UNSET for any
 
     @property
     def reads_headers(self) -> bool:

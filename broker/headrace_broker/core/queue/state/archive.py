@@ -64,8 +64,7 @@ class ArchiveGroup:
     def __init__(self, name: bytes) -> None:
         self.name = name  # unique in the archive
         self.epoch: i64 = 0  # that of who opened it last
-        # the newest requests by which it was opened, and the epoch that each was given
-        self.openers: dict[bytes, int] = {}
+        self.openers: dict[bytes, int] = {}  # newest requests that opened it -> epoch
         self.committed: i64 = 0  # index of the first row that it is not done with
         self.committed_ms: i64 = 0  # when it said so, or was opened
 
@@ -86,8 +85,7 @@ class Archive:
     """The rows that there are, and who reads them."""
 
     def __init__(self) -> None:
-        # an ARCHIVE constant: what becomes of messages that are settled from now on
-        self.mode: i64 = ARCHIVE_NONE
+        self.mode: i64 = ARCHIVE_NONE  # ARCHIVE constant, for what is settled from now on
         # when the queue was told first to have an archive, 0 for never: tells it from any other
         # queue's of that name, even in a cluster that was made anew
         self.since_ms: i64 = 0
@@ -98,15 +96,10 @@ class Archive:
         self.first_ms: i64 = 0  # when the message of the first row was settled, 0 without rows
         self.last_ms: i64 = 0  # and of the last
         self.appended: i64 = 0  # rows that this command has added
-        # of rows; the first one is open, from which they go
-        self.pages: deque[ArchivePage] = deque()
-        # entries with rows of which messages are needed for something else -> index of their last
-        # row
-        self.living: dict[int, int] = {}
-        # index of a row -> entry that ends with it, where the row does not say so
-        self.ended: dict[int, int] = {}
-        # ids of messages that came back -> when they were delivered first
-        self.delivered: dict[int, int] = {}
+        self.pages: deque[ArchivePage] = deque()  # of rows, which leave the first, open one
+        self.living: dict[int, int] = {}  # entries needed otherwise -> index of their last row
+        self.ended: dict[int, int] = {}  # row -> entry that ends with it, if the row does not say
+        self.delivered: dict[int, int] = {}  # ids that came back -> when delivered first
         self.groups: dict[bytes, ArchiveGroup] = {}  # by name, in the order in which they were made
         self.epochs: i64 = 0  # the last epoch that was given
         self.floor: i64 = 0  # no group needs rows before this index

@@ -75,8 +75,7 @@ class ArchiveRow:
     """What is known of a settled message; the rest stands in its log entry."""
 
     def __init__(self, message: Acquired, outcome: i64, full: bool) -> None:
-        # log position of the ENQUEUE command that holds its bytes
-        self.entry_index = message.entry_index
+        self.entry_index = message.entry_index  # log position of its ENQUEUE command
         self.position = message.position  # which message of that command's batch, from 0
         self.message_id = message.message_id  # the queue's
         self.octets = message.octets  # of its body

@@ -17,8 +17,7 @@ class Deduplication:
 
     def __init__(self) -> None:
         self.seen: dict[bytes, int] = {}  # name -> when it came, in that order
-        # the names in that order: a dict is slow to say which of its keys is the first
-        self.order: deque[bytes] = deque()
+        self.order: deque[bytes] = deque()  # in order: a dict is slow to find its first key
 
     def is_new(self, name: bytes, now_ms: i64, most: i64, keep_ms: i64) -> bool:
         """Return whether a name is new and remember it: `most` names, for ever if negative."""

@@ -28,12 +28,10 @@ class Group:
     def __init__(self, key: bytes) -> None:
         self.key = key  # what its messages have in common
         self.ids: list[int] = []  # of its available messages, and of some that left; a heap
-        # the consumer that has messages of it unsettled, None for nobody
-        self.owner: Consumer | None = None
+        self.owner: Consumer | None = None  # that has messages of it unsettled
         self.out: i64 = 0  # how many those are
         self.waiting: i64 = 0  # its available messages
-        # ids that ACQUIRE named in vain since it has its owner; no part of the state
-        self.refused: list[int] = []
+        self.refused: list[int] = []  # ids that ACQUIRE named in vain since; no part of the state
 
 
 @final

@@ -21,18 +21,15 @@ class Lane:
 
     def __init__(self, priority: i64, key: bytes, entries: LiveEntries) -> None:
         self.priority = priority  # of all its messages
-        # of all its messages that wait in batches, b"" for those that are not kept apart
-        self.key = key
+        self.key = key  # of its messages in batches, b"" for those that are not kept apart
         self.count: i64 = 0  # of messages, in batches and loose
         self.octets: i64 = 0  # of their bodies
         self.pages: deque[Page] = deque()  # of batches, oldest first; none is empty
         self.loose = LooseMessages()  # the others
         self.expires_ms: i64 = 0  # nothing expires before, 0 when nothing does; may be too early
-        # the lane that has its turn after this one, while lanes take turns; see `ring`
-        self.behind: Lane | None = None
+        self.behind: Lane | None = None  # the lane that has its turn after this one; see `ring`
         self.ahead: Lane | None = None  # the one that has it before
-        # its place among the lanes that are looked at for expiry, 0 for none
-        self.listed_ms: i64 = 0
+        self.listed_ms: i64 = 0  # its place among lanes looked at for expiry, 0 for none
         self._entries = entries
         self._spare: Page | None = Page()  # for when a page is wanted
         self._opened: Page | None = None  # the one that was opened last, behind the first

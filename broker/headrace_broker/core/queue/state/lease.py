@@ -57,16 +57,14 @@ class LeaseGroup:
         # stands for it where messages are told apart by who holds them; its number is the epoch
         # under which the group was made
         self.holder = Consumer(HOLDERS, number)
-        # the newest requests by which it was opened, and the epoch that each was given
-        self.openers: dict[bytes, int] = {}
+        self.openers: dict[bytes, int] = {}  # newest requests that opened it -> epoch
         self.next_number: i64 = 1  # of its next lease
         self.settled: i64 = 0  # everything up to this lease is settled
         self.settled_before: i64 = 0  # the same before the last step, which may be asked for again
         self.settled_count: i64 = 0  # messages that the last step settled
         self.deadline_ms: i64 = 0  # when its leases expire, 0 when it holds none
         self.leases: dict[int, Lease] = {}  # those that it holds, by number
-        # those beyond `settled_before` that went back, by number
-        self.gone: dict[int, LeaseInfo] = {}
+        self.gone: dict[int, LeaseInfo] = {}  # beyond `settled_before`, by number
 
     def open(self, opener: bytes, epoch: i64) -> None:
         """Fence whoever worked for it."""
@@ -107,8 +105,7 @@ class Leases:
     def __init__(self) -> None:
         self.groups: dict[bytes, LeaseGroup] = {}  # by name, in the order in which they were made
         self.epochs: i64 = 0  # the last epoch that was given; those of groups that are closed count
-        # messages that are leased, and of leases that ended while they are on their way
-        self.count: i64 = 0
+        self.count: i64 = 0  # leased messages, and those of ended leases on their way
         self.leaving: deque[Leaving] = deque()  # of the latter
         self.due_ms: i64 = 0  # the soonest deadline, 0 for none
 

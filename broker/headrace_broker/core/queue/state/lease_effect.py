@@ -44,9 +44,7 @@ class LeaseInfo:
         self.state = state  # HELD, EXPIRED or RELEASED
         self.count = count  # of its messages
         self.octets = octets  # of their bodies
-        # of a lease that went back, the ids of its messages as in `Ranges.bounds`, the first
-        # LEASE_ROWS_MAX rows
-        self.rows = rows
+        self.rows = rows  # ids of a lease that went back, as `Ranges.bounds`, LEASE_ROWS_MAX rows
 
     def __repr__(self) -> str:
         return f"LeaseInfo({self.number}, {self.state}, {self.count}, {self.octets}, {self.rows})"
@@ -69,10 +67,8 @@ class GroupInfo:
         self.epoch = epoch  # who opened it last has this one
         self.next_number = next_number  # of its next lease
         self.settled = settled  # everything up to this lease is settled
-        # when its leases expire (Unix time in ms), 0 when it holds none
-        self.deadline_ms = deadline_ms
-        # those that it holds, and those that are gone and not settled, by number
-        self.leases = leases
+        self.deadline_ms = deadline_ms  # when its leases expire (Unix time in ms), 0 without any
+        self.leases = leases  # that it holds, or that are gone and not settled, by number
 
     def __repr__(self) -> str:
         return (
@@ -101,8 +97,7 @@ class LeaseAnswer(GroupAnswer):
         self.count = count  # messages that the command leased, settled or gave back
         self.octets = octets  # of the bodies of what it leased
         self.ready = ready  # messages that it left available
-        # of what it is about, leases that went back
-        self.gone: list[LeaseInfo] = [] if gone is None else gone
+        self.gone: list[LeaseInfo] = [] if gone is None else gone  # leases that went back
 
     def __repr__(self) -> str:
         return (

@@ -22,8 +22,7 @@ class LiveEntries:
     """
 
     def __init__(self) -> None:
-        # log position -> messages that are needed, wherever they are; at least one
-        self.counts: dict[int, int] = {}
+        self.counts: dict[int, int] = {}  # log position -> messages that are needed, 1 or more
         self.watermark = Watermark()  # hears of what leaves the queue, while it waits for that
         self.archived = Archive()  # what is kept of messages that have left
 

@@ -17,8 +17,7 @@ class Page:
     """Consecutive batches: a list, or the octets that `batch_page` makes of them."""
 
     def __init__(self) -> None:
-        # those of an open page; what is drained stays in it before `head`
-        self.batches: list[Batch] = []
+        self.batches: list[Batch] = []  # of an open page; drained ones stay in it before `head`
         self.head: i64 = 0  # index of the first one that may not be drained
         self.packed = b""  # octets of the batches when the page is packed, else b""
         self.first_id: i64 = 0  # no waiting message has a lower id

@@ -54,17 +54,14 @@ class QueueState:
         self.exclusive = False  # the only attached consumer is exclusive
         self.unsettled_count: i64 = 0  # messages acquired by consumers and groups and not settled
         self.unsettled_octets: i64 = 0  # of their bodies
-        # no delivery is overdue before, 0 when none will be; may be too early
-        self.overdue_ms: i64 = 0
-        # looks through property blocks; holds nothing between commands
-        self.reader = PropertyReader()
+        self.overdue_ms: i64 = 0  # nothing is overdue before, 0 for never; may be too early
+        self.reader = PropertyReader()  # looks through blocks; holds nothing between commands
         self.budget = Budget()  # of the command that is carried out
         self.watermark = self.ready.entries.watermark  # whose confirms are withheld
         self.archived = self.ready.entries.archived  # what is kept of messages that were settled
         self.leases = Leases()  # groups that hold messages without a consumer
         self.publishers = Publishers()  # which publishes with a number came before
-        # counts what is let go, None on replicas that do not lead; no part of the state
-        self.tally: Tally | None = None
+        self.tally: Tally | None = None  # counts what is let go on leaders; no part of the state
 
     @property
     def length(self) -> i64:

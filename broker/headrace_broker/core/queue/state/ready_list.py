@@ -33,17 +33,12 @@ class ReadyList:
         self.octets: i64 = 0  # of their bodies
         self.next_id: i64 = 1  # id of the next message to arrive
         self.entries = LiveEntries()  # log entries that are held by more than one waiting batch
-        # the lanes of messages that wait by the value of a header
-        self.fair = FairLanes(self.entries)
-        # those that there are of messages that wait by age, in ascending order of their priorities
-        self.lanes: list[Lane] = []
-        # pages of batches that wait no more, and hold their entries for a while
-        self.purged: deque[Page] = deque()
+        self.fair = FairLanes(self.entries)  # messages that wait by a header's value
+        self.lanes: list[Lane] = []  # of messages that wait by age, by ascending priority
+        self.purged: deque[Page] = deque()  # pages that hold entries of no waiting messages
         self.groups = Groups()  # messages that belong to a group; they know no priority
-        # key -> id of the one available message with that key
-        self.last_values: dict[bytes, int] = {}
-        # messages that became available otherwise than by their arrival, while watched
-        self.returned: list[Acquired] = []
+        self.last_values: dict[bytes, int] = {}  # key -> id of its one available message
+        self.returned: list[Acquired] = []  # that became available otherwise than by arrival
         self.watched = False
         self._top: i64 = -1  # highest priority with messages, -1 when there is none
         self._slots: list[Lane | None] = [None] * (PRIORITY_MAX + 1)  # the lanes by priority

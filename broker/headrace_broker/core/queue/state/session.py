@@ -26,27 +26,22 @@ class Consumer:
 
     def __init__(self, session: i64, number: i64) -> None:
         self.session = session  # id of its session
-        # within the session, from 1; GET_CONSUMER for the holder of what GET acquired
-        self.number = number
+        self.number = number  # in the session, from 1; GET_CONSUMER holds what GET acquired
         self.tag = b""  # for listings
         self.prefetch: i64 = 0  # most unsettled messages it may have
         self.exclusive = False  # no other consumer may attach
         # ATTACHED, DETACHED, CANCELLED or GETTER
         self.state: i64 = GETTER if number == GET_CONSUMER else CANCELLED
-        # number of its next delivery; goes on where it was after a detachment
-        self.next_delivery: i64 = 1
+        self.next_delivery: i64 = 1  # number of its next delivery; goes on after a detachment
         self.unsettled: dict[int, Acquired] = {}  # delivery number -> message, ascending
         self.waiting = False  # has its place in the rotation
-        # what the current command acquired for it; empty between commands
-        self.fresh: list[Acquired] = []
+        self.fresh: list[Acquired] = []  # that the current command acquired for it
         self.filtered = False  # gets only what ACQUIRE names; never stands in the rotation
         self.priority: i64 = 0  # those with a higher one are served first
-        # most octets it may have unsettled (one message may exceed it), 0 for any
-        self.prefetch_octets: i64 = 0
+        self.prefetch_octets: i64 = 0  # most octets unsettled (but for one message), 0 for any
         self.octets: i64 = 0  # of the bodies that it has unsettled
         self.timeout_ms: i64 = 0  # most time that a delivery may stay unsettled, 0 for the queue's
-        # counts the queue's attachments; decides who becomes the single active consumer
-        self.arrival: i64 = 0
+        self.arrival: i64 = 0  # number of its attachment; decides who becomes the active one
         self.places: list[tuple[int, bytes]] = []  # groups that are its own, see `groups`; a heap
 
     def credit(self) -> i64:
@@ -101,14 +96,10 @@ class Session:
         self.number = number  # the session id
         self.publish_seq: i64 = 0  # number of the last message enqueued
         self.control_seq: i64 = 0  # number of the last control command applied
-        # by number, in the order of their first attachment
-        self.consumers: dict[int, Consumer] = {}
-        # the newest that say more than "ok"; at most ANSWERS_KEPT_MAX
-        self.answers: deque[Answer] = deque()
-        # the newest ranges of publishes that were refused; at most REFUSALS_KEPT_MAX
-        self.refusals: deque[PublishRejected] = deque()
-        # those of its commands, by log position, of which confirms are withheld
-        self.withheld: dict[int, WithheldCommand] = {}
+        self.consumers: dict[int, Consumer] = {}  # by number, in order of attachment
+        self.answers: deque[Answer] = deque()  # newest that say more than "ok"
+        self.refusals: deque[PublishRejected] = deque()  # newest, REFUSALS_KEPT_MAX at most
+        self.withheld: dict[int, WithheldCommand] = {}  # its commands with withheld confirms
 
     def withheld_from(self, first: i64) -> list[int]:
         """Return what is withheld from publish `first` on, in rows (see `Ranges.bounds`)."""

@@ -14,10 +14,8 @@ class Tally:
     """Counts of messages, one for all queues that a node leads. No part of any queue's state."""
 
     def __init__(self) -> None:
-        # messages that were to go to a dead-letter exchange, by REASON
-        self.lettered: dict[int, int] = dict.fromkeys(REASON_NAMES, 0)
-        # those of queues that have none, likewise
-        self.dropped: dict[int, int] = dict.fromkeys(REASON_NAMES, 0)
+        self.lettered: dict[int, int] = dict.fromkeys(REASON_NAMES, 0)  # to a dead-letter exchange
+        self.dropped: dict[int, int] = dict.fromkeys(REASON_NAMES, 0)  # of queues without one
 
     def note(self, reason: i64, lettered: bool, count: i64) -> None:
         """Count messages that a queue has let go."""

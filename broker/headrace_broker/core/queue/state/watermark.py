@@ -26,10 +26,8 @@ class Watermark:
     """
 
     def __init__(self) -> None:
-        # the queue held more than its high watermark, and has not been down at the low one since
-        self.saturated = False
-        # by log position, in the order in which they came
-        self.commands: dict[int, WithheldCommand] = {}
+        self.saturated = False  # over its high watermark since, and not down at the low one
+        self.commands: dict[int, WithheldCommand] = {}  # by log position, in order of arrival
         self.count: i64 = 0  # messages in them
         self._fresh: WithheldCommand | None = None  # of the current command: nobody was told yet
         self._fresh_at: i64 = 0
