@@ -61,7 +61,6 @@ _count = click.IntRange(0, 1000)
 )
 @click.option("--keep", is_flag=True, help="Leave the queues; else they are deleted.")
 @click.option("--plot", type=click.Path(path_type=Path, dir_okay=False), help="Draw it there.")
-@click.pass_obj
 def perf(session: Session, /, **given: Any) -> None:
     """Publish and consume as fast as it goes, and print rates and latencies each second.
 

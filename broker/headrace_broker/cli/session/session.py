@@ -14,6 +14,7 @@ import msgspec
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
+from typing_extensions import override
 
 from headrace_broker.cli.session.api_client import ApiAnswer, ApiClient, ApiError
 from headrace_broker.cli.session.client_tls import ClientTls, tls_of
@@ -251,17 +252,21 @@ def _tls_options() -> list[click.Option]:
 class ClientCommand(click.Command):
     """A command that talks to a cluster as clients do: it gets a `Session` that says who it is."""
 
-    def __init__(self, *arguments: Any, **more: Any) -> None:
-        super().__init__(*arguments, **more)
-        self.params = [*self.params, *_client_options()]
+    def __init__(self, name: str | None, callback: Callable[..., Any], **more: Any) -> None:
+        super().__init__(name, callback=click.pass_obj(callback), **more)
+        self.params = [*self.params, *self.session_options()]
+
+    def session_options(self) -> list[click.Option]:
+        """Return the options of the `Session`."""
+        return _client_options()
 
 
-class SessionCommand(click.Command):
+class SessionCommand(ClientCommand):
     """A command that asks a node's API: it takes the options of a `Session` and gets that."""
 
-    def __init__(self, *arguments: Any, **more: Any) -> None:
-        super().__init__(*arguments, **more)
-        self.params = [*self.params, _address_option(), *_client_options()]
+    @override
+    def session_options(self) -> list[click.Option]:
+        return [_address_option(), *_client_options()]
 
 
 class SessionGroup(click.Group):
