@@ -12,12 +12,7 @@ import msgspec
 from aiohttp import web
 
 from headrace_broker.management.http.answer import ApiError, bad_request
-from headrace_broker.model.limits import (
-    BODY_SECONDS_MAX,
-    LARGE_BODIES_MAX,
-    LARGE_BODY_BYTES_MAX,
-    REQUEST_BODY_BYTES_MAX,
-)
+from headrace_broker.model import limits
 
 T = TypeVar("T")
 
@@ -34,14 +29,14 @@ async def decode(request: web.Request, kind: type[T]) -> T:
         ApiError: 400, the body is no JSON object, or a field is missing or breaks its rule; 413, it
             has more than REQUEST_BODY_BYTES_MAX octets.
     """
-    return decoded(await _read(request, REQUEST_BODY_BYTES_MAX), kind)
+    return decoded(await _read(request, limits.REQUEST_BODY_BYTES_MAX), kind)
 
 
 class LargeBodies:
     """Bodies that are larger than others: few of them are read and worked at at once."""
 
     def __init__(self) -> None:
-        self._slots = asyncio.Semaphore(LARGE_BODIES_MAX)
+        self._slots = asyncio.Semaphore(limits.LARGE_BODIES_MAX)
 
     @contextlib.asynccontextmanager
     async def decoded(
@@ -59,20 +54,20 @@ class LargeBodies:
             ApiError: as `decode`.
         """
         async with self._slots:
-            text = await _read(request, LARGE_BODY_BYTES_MAX)
+            text = await _read(request, limits.LARGE_BODY_BYTES_MAX)
             check(text)
             yield decoded(text, kind)
 
 
 async def _read(request: web.Request, octets_max: int) -> bytes:
     try:
-        async with asyncio.timeout(BODY_SECONDS_MAX):
+        async with asyncio.timeout(limits.BODY_SECONDS_MAX):
             return await request.clone(client_max_size=octets_max).read()
     except web.HTTPRequestEntityTooLarge:
         reason = f"body: must have at most {octets_max} octets"
         raise ApiError(413, "payload_too_large", reason) from None
     except TimeoutError:
-        reason = f"body: must be there within {BODY_SECONDS_MAX} s"
+        reason = f"body: must be there within {limits.BODY_SECONDS_MAX} s"
         raise ApiError(408, "request_timeout", reason) from None
 
 

@@ -23,13 +23,7 @@ from headrace_broker.management.http.endpoints import Endpoints, exchange_name
 from headrace_broker.management.http.route import got, posted
 from headrace_broker.management.resources.health import State
 from headrace_broker.management.resources.messages import short_string
-from headrace_broker.model.limits import (
-    MESSAGE_BYTES_MAX,
-    PROPERTIES_OCTETS_MAX,
-    PUBLISHED_PROPERTIES_OCTETS_MAX,
-    REQUEST_BODY_BYTES_MAX,
-    TTL_MS_MAX,
-)
+from headrace_broker.model import limits
 from headrace_broker.model.reply_code import AmqpError
 from headrace_broker.runtime.administration.administration import NodeAdministration
 from headrace_broker.runtime.administration.status import NodeStatusSource
@@ -138,14 +132,14 @@ class PublishEndpoints(Endpoints):
 async def _encoded(body: ReceivedBody, user: str) -> bytes:
     """Return property flags and list, in turns of the loop; ApiError 400 if they are wrong."""
     text = bytes(body.properties)
-    if len(text) > PUBLISHED_PROPERTIES_OCTETS_MAX:
-        rule = f"have {len(text)} octets, at most {PUBLISHED_PROPERTIES_OCTETS_MAX}"
+    if len(text) > limits.PUBLISHED_PROPERTIES_OCTETS_MAX:
+        rule = f"have {len(text)} octets, at most {limits.PUBLISHED_PROPERTIES_OCTETS_MAX}"
         raise bad_request(f"properties: {rule}")
 
     def work() -> bytes:
         return encoded_properties(decoded(text, MessageProperties, "properties"), user)
 
-    is_large = len(text) > REQUEST_BODY_BYTES_MAX
+    is_large = len(text) > limits.REQUEST_BODY_BYTES_MAX
     return await asyncio.to_thread(work) if is_large else work()
 
 
@@ -157,8 +151,8 @@ def _payload(body: ReceivedBody) -> bytes:
             payload = base64.b64decode(body.payload, validate=True)
         except (binascii.Error, ValueError):
             raise bad_request("payload: is not base64") from None
-    if len(payload) > MESSAGE_BYTES_MAX:
-        raise bad_request(f"payload: has {len(payload)} octets, at most {MESSAGE_BYTES_MAX}")
+    if len(payload) > limits.MESSAGE_BYTES_MAX:
+        raise bad_request(f"payload: has {len(payload)} octets, at most {limits.MESSAGE_BYTES_MAX}")
     return payload
 
 
@@ -168,7 +162,7 @@ def encoded_properties(given: MessageProperties, user: str) -> bytes:
         raise bad_request(f"properties.user_id: must be '{user}', who publishes")
     expiration = given.expiration
     if expiration is not None and not _is_expiration(expiration):
-        raise bad_request(f"properties.expiration: must be 0 to {TTL_MS_MAX} in digits")
+        raise bad_request(f"properties.expiration: must be 0 to {limits.TTL_MS_MAX} in digits")
     if not _named_shortly(given.headers):
         raise bad_request(f"properties.headers: names must have at most {FIELD_NAME_MAX} letters")
     values = msgspec.structs.asdict(given)
@@ -181,8 +175,8 @@ def encoded_properties(given: MessageProperties, user: str) -> bytes:
         decode_properties(encoded)
     except (TypeError, ValueError, OverflowError, RecursionError, AmqpError) as error:
         raise bad_request(f"properties: cannot be sent: {error}") from None
-    if len(encoded) > PROPERTIES_OCTETS_MAX:
-        rule = f"have {len(encoded)} octets, at most {PROPERTIES_OCTETS_MAX}"
+    if len(encoded) > limits.PROPERTIES_OCTETS_MAX:
+        rule = f"have {len(encoded)} octets, at most {limits.PROPERTIES_OCTETS_MAX}"
         raise bad_request(f"properties: {rule}")
     return encoded
 
@@ -205,4 +199,4 @@ def _named_shortly(value: Any) -> bool:
 
 
 def _is_expiration(text: str) -> bool:
-    return text.isascii() and text.isdigit() and len(text) < 16 and int(text) <= TTL_MS_MAX
+    return text.isascii() and text.isdigit() and len(text) < 16 and int(text) <= limits.TTL_MS_MAX

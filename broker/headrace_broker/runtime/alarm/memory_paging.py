@@ -10,16 +10,7 @@ from collections.abc import Callable
 from typing import Final, Protocol
 
 from headrace_broker.flow.alarm import STAGE_ALARM
-from headrace_broker.model.limits import (
-    ALARM_CACHE_BYTES,
-    GARBAGE_GROWN_BYTES,
-    GARBAGE_GROWN_PARTS,
-    GARBAGE_LOOK_SECONDS,
-    GARBAGE_PARTS,
-    GARBAGE_YOUNG_PASSES,
-    RELIEF_CACHE_PERCENT,
-    TRIM_EVERY_MS,
-)
+from headrace_broker.model import limits
 
 NEVER: Final = 1 << 30  # passes over young objects: the interpreter begins no search by itself
 
@@ -79,7 +70,7 @@ class Garbage:
             self._before = gc.get_threshold()
             gc.set_threshold(*self._before[:2], NEVER)
         loop = asyncio.get_running_loop()
-        self._handle = loop.call_later(GARBAGE_LOOK_SECONDS, self.start)
+        self._handle = loop.call_later(limits.GARBAGE_LOOK_SECONDS, self.start)
         self.look()
 
     def stop(self) -> None:
@@ -94,12 +85,12 @@ class Garbage:
     def look(self) -> None:
         """Search if it is time to."""
         used = self._memory.used
-        grown = self._memory.stage > 0 or used - self._used >= GARBAGE_GROWN_BYTES
-        parts = GARBAGE_GROWN_PARTS if grown else GARBAGE_PARTS
+        grown = self._memory.stage > 0 or used - self._used >= limits.GARBAGE_GROWN_BYTES
+        parts = limits.GARBAGE_GROWN_PARTS if grown else limits.GARBAGE_PARTS
         began_us = self._clock_us()
         if began_us - self._over_us < parts * self._took_us:
             return
-        if self._young_passes() < GARBAGE_YOUNG_PASSES:
+        if self._young_passes() < limits.GARBAGE_YOUNG_PASSES:
             return
         self._search()
         self._over_us = self._clock_us()
@@ -149,13 +140,13 @@ class MemoryPaging:
         if stage != self._stage:
             self._stage = stage
             self._cache.set_cache_bytes(self._cache_bytes_now())
-        if risen or (stage and now_ms - self._trimmed_ms >= TRIM_EVERY_MS):
+        if risen or (stage and now_ms - self._trimmed_ms >= limits.TRIM_EVERY_MS):
             self._trimmed_ms = now_ms
             self._trim()
 
     def _cache_bytes_now(self) -> int:
         if self._stage >= STAGE_ALARM:
-            return min(ALARM_CACHE_BYTES, self._cache_bytes)
+            return min(limits.ALARM_CACHE_BYTES, self._cache_bytes)
         if self._stage:
-            return self._cache_bytes * RELIEF_CACHE_PERCENT // 100
+            return self._cache_bytes * limits.RELIEF_CACHE_PERCENT // 100
         return self._cache_bytes

@@ -10,14 +10,8 @@ from typing import Final, Protocol
 
 from headrace_broker.flow.alarm import STAGE_ALARM, STAGE_RELIEF
 from headrace_broker.flow.gauge import Gauge, Mark
+from headrace_broker.model import limits
 from headrace_broker.model.flow_parameter import Value, in_bytes
-from headrace_broker.model.limits import (
-    MEMORY_HIGH_WATERMARK,
-    MEMORY_LOW_PERCENT,
-    MEMORY_PAGING_WATERMARK,
-    MEMORY_SAMPLE_MS,
-    SHARE_MIN,
-)
 from headrace_broker.runtime.alarm.memory_meter import MemoryReading
 
 SHARE_STEP: Final = 5  # percent; smaller changes are not worth telling everybody
@@ -40,18 +34,20 @@ def marks_of(paging: Value, high: Value, total: int) -> tuple[int, int]:
     second = min(in_bytes(high, total), total)
     first = in_bytes(paging, total)
     if first >= second:
-        first = int(second * float(MEMORY_PAGING_WATERMARK) / float(MEMORY_HIGH_WATERMARK))
+        first = int(
+            second * float(limits.MEMORY_PAGING_WATERMARK) / float(limits.MEMORY_HIGH_WATERMARK)
+        )
     return first, second
 
 
 def share_of(used: int, first: int, second: int) -> int:
     """Return the percentage of the limits of flow control that holds between the marks."""
     if used >= second:
-        return SHARE_MIN
+        return limits.SHARE_MIN
     if used <= first:
         return 100
-    left = SHARE_MIN + (100 - SHARE_MIN) * (second - used) // (second - first)
-    return max(left - left % SHARE_STEP, SHARE_MIN)
+    left = limits.SHARE_MIN + (100 - limits.SHARE_MIN) * (second - used) // (second - first)
+    return max(left - left % SHARE_STEP, limits.SHARE_MIN)
 
 
 class MemoryWatch:
@@ -72,8 +68,8 @@ class MemoryWatch:
         self.total = 0  # bytes that may be used, likewise
         self.limit = 0  # bytes at which the alarm is set, likewise
         self._first = 0
-        self._paging: Value = MEMORY_PAGING_WATERMARK
-        self._high: Value = MEMORY_HIGH_WATERMARK
+        self._paging: Value = limits.MEMORY_PAGING_WATERMARK
+        self._high: Value = limits.MEMORY_HIGH_WATERMARK
         self._meter = meter  # says what is used; None if not known: no alarm then
         self._changed = changed  # called after each look
         self._clock_ns = clock_ns
@@ -100,7 +96,7 @@ class MemoryWatch:
         self.look()
         if self._meter is not None:
             loop = asyncio.get_running_loop()
-            self._handle = loop.call_later(MEMORY_SAMPLE_MS / 1000, self.start)
+            self._handle = loop.call_later(limits.MEMORY_SAMPLE_MS / 1000, self.start)
 
     def stop(self) -> None:
         """Look no more."""
@@ -141,7 +137,7 @@ class MemoryWatch:
         if self.stage == 0:
             self.share = 100
         elif self.stage == STAGE_ALARM:
-            self.share = SHARE_MIN
+            self.share = limits.SHARE_MIN
         else:
             self.share = share_of(self.used, self._first, self.limit)
         self._changed()
@@ -163,4 +159,4 @@ class MemoryWatch:
 
 
 def _mark(high: int) -> Mark:
-    return Mark(high, high * MEMORY_LOW_PERCENT // 100)
+    return Mark(high, high * limits.MEMORY_LOW_PERCENT // 100)
