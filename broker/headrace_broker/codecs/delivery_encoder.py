@@ -182,12 +182,6 @@ def encode_nack(out: BytesWriter, channel: i64, tag: i64, multiple: bool) -> Non
     out.append(FRAME_END)
 
 
-def encode_acks(out: BytesWriter, channel: i64, tags: list[int]) -> None:
-    """Append one basic.ack without `multiple` for each of `tags`."""
-    for tag in tags:
-        encode_ack(out, channel, tag, False)
-
-
 def _write_u16(out: BytesWriter, value: i64) -> None:
     """Write 0 to 65535; `write_i16_be` takes signed numbers only."""
     write_i16_be(out, i16(value if value < 0x8000 else value - 0x10000))

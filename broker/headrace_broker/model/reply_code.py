@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Final
 
-REPLY_SUCCESS: Final = 200
 CONTENT_TOO_LARGE: Final = 311
 NO_ROUTE: Final = 312
 NO_CONSUMERS: Final = 313

@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Any, BinaryIO, Final
 
 PART: Final = ".part"  # at the end of the name of a file that is being written
-_COPY_OCTETS: Final = 1 << 20  # read at a time
 
 
 class StoreError(Exception):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Final
 
 import msgspec
@@ -111,6 +112,14 @@ def amqp_refusal(error: AmqpError) -> ApiError:
     if isinstance(error, UpgradePendingError):
         return upgrade_pending(error.text)
     return bad_request(str(error))
+
+
+def partial(missing: Sequence[str], left_out: int = 0) -> dict[str, str]:
+    """Return the headers of a listing without the rows of some nodes, and so many others."""
+    lacks = [f"no answer from {', '.join(missing)}"] if missing else []
+    if left_out:
+        lacks.append(f"{left_out} rows or more left out")
+    return {PARTIAL_HEADER: "; ".join(lacks)} if lacks else {}
 
 
 def check(result: Result) -> Any:

@@ -9,8 +9,8 @@ from aiohttp import web
 
 from headrace_broker.catalog.access import check_sees
 from headrace_broker.catalog.command import AnyCommand
-from headrace_broker.catalog.permission import DEFAULT_EXCHANGE_NAME
-from headrace_broker.management.http.access import caller
+from headrace_broker.catalog.permission import DEFAULT_EXCHANGE_NAME, READ
+from headrace_broker.management.http.access import caller, check_allowed, check_enters
 from headrace_broker.management.http.answer import check, not_found
 from headrace_broker.management.http.route import Route
 from headrace_broker.model.definition import Exchange, Node, Queue, User
@@ -75,6 +75,18 @@ class Endpoints:
         """Return a queue; 404 where there is none."""
         what = f"queue '{name}' in vhost '{vhost}'"
         return await self._find_or_404(lambda: self._node.view.queue(vhost, name), what)
+
+    async def _path_queue(self, request: web.Request) -> Queue:
+        """Return the queue that a path names; see `_known_vhost`."""
+        vhost = await self._known_vhost(request)
+        return await self._known_queue(vhost, request.match_info["queue"])
+
+    async def _readable_queue(self, request: web.Request) -> Queue:
+        """Return the queue that a path names, from which the asker may read."""
+        vhost, name, who = await self._known_vhost(request), request.match_info["queue"], caller()
+        check_enters(who, self._node.view, vhost)
+        check_allowed(who, self._node.view, vhost, READ, "queue", name)
+        return await self._known_queue(vhost, name)
 
     async def _known_exchange(self, vhost: str, name: str) -> Exchange:
         """Return an exchange; "" and "amq.default" are the default one. 404 where there is none."""

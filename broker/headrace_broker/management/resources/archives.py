@@ -7,8 +7,6 @@ from typing import Final
 import msgspec
 from aiohttp import web
 
-from headrace_broker.catalog.permission import READ
-from headrace_broker.management.http.access import caller, check_allowed, check_enters
 from headrace_broker.management.http.answer import done, json_answer
 from headrace_broker.management.http.endpoints import Endpoints
 from headrace_broker.management.http.route import deleted, got
@@ -57,8 +55,7 @@ class ArchiveEndpoints(Endpoints):
         ArchiveView,
     )
     async def _get(self, request: web.Request) -> web.Response:
-        vhost = await self._known_vhost(request)
-        queue = await self._known_queue(vhost, request.match_info["queue"])
+        queue = await self._path_queue(request)
         return json_answer(msgspec.to_builtins(view_of(await self._node.archives.of(queue))))
 
     @deleted(
@@ -67,11 +64,7 @@ class ArchiveEndpoints(Endpoints):
         codes=(503,),
     )
     async def _close(self, request: web.Request) -> web.Response:
-        vhost, name = await self._known_vhost(request), request.match_info["queue"]
-        who = caller()
-        check_enters(who, self._node.view, vhost)
-        check_allowed(who, self._node.view, vhost, READ, "queue", name)
-        queue = await self._known_queue(vhost, name)
+        queue = await self._readable_queue(request)
         await self._node.archives.close_group(queue, request.match_info["group"])
         return done()
 

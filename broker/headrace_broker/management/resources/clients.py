@@ -20,6 +20,7 @@ from headrace_broker.management.http.answer import (
     forbidden,
     json_answer,
     not_found,
+    partial,
     unavailable,
 )
 from headrace_broker.management.http.endpoints import Endpoints
@@ -32,7 +33,7 @@ from headrace_broker.management.view.view import ChannelView, ConnectionView, Co
 from headrace_broker.model.limits import LISTING_ROWS_MAX, LISTING_TURN_ROWS
 from headrace_broker.model.stats import CLIENT_FIGURES, OCTET_FIGURES
 from headrace_broker.model.status import ChannelStatus, ConsumerStatus
-from headrace_broker.runtime.clients.client_list import ClientListing, ClientRow
+from headrace_broker.runtime.clients.client_list import ClientRow
 
 Row = dict[str, Any]
 _OTHERS: Final = "tags: other users' connections are closed by administrators only"
@@ -61,7 +62,7 @@ class ClientEndpoints(Endpoints):
             and (user is None or row.connection.user == user)
             and viewer.knows(row.connection.user)
         ]
-        return rows, _partial(every)
+        return rows, partial(every.missing, every.left_out)
 
     @listed("/api/connections", "Connections that the user sees.", ConnectionView)
     @listed("/api/vhosts/{vhost}/connections", "Connections that the user sees.", ConnectionView)
@@ -153,7 +154,7 @@ class ClientEndpoints(Endpoints):
         found = await self._node.clients(channels=True)
         groups, silent = await self._node.leases.everyone()
         missing = tuple(dict.fromkeys((*found.missing, *silent)))
-        headers = _partial(ClientListing([], missing, found.left_out))
+        headers = partial(missing, found.left_out)
         rendered = [
             render_group(group)
             for group in groups
@@ -202,15 +203,6 @@ def _reason(request: web.Request) -> str:
     """Return the reason in a header, which may be any octets; those that are no UTF-8 show so."""
     reason = request.headers.get("X-Reason", "")
     return reason.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
-
-
-def _partial(listing: ClientListing) -> dict[str, str]:
-    lacks = []
-    if listing.missing:
-        lacks.append(f"no answer from {', '.join(listing.missing)}")
-    if listing.left_out:
-        lacks.append(f"{listing.left_out} rows or more left out")
-    return {PARTIAL_HEADER: "; ".join(lacks)} if lacks else {}
 
 
 def _connection_name(row: ClientRow) -> str:

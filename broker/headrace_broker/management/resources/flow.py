@@ -11,11 +11,11 @@ from headrace_broker.catalog.access import check_sees
 from headrace_broker.catalog.viewer import Viewer, viewer_of
 from headrace_broker.management.http.access import caller
 from headrace_broker.management.http.answer import (
-    PARTIAL_HEADER,
     ApiError,
     bad_request,
     json_answer,
     not_found,
+    partial,
 )
 from headrace_broker.management.http.endpoints import Endpoints
 from headrace_broker.management.http.route import Parameter, got
@@ -27,7 +27,6 @@ from headrace_broker.management.view.flow_rendering import (
 from headrace_broker.model.limits import FLOW_ROWS_MAX
 from headrace_broker.runtime.explain.flow_report import (
     AmbiguousNameError,
-    Listing,
     UnknownNameError,
 )
 
@@ -61,7 +60,7 @@ class FlowEndpoints(Endpoints):
         count = _count(request)
         found = await self._node.flow_report.top(count, self._viewer())
         rows = [render_connection(row, self._node.view) for row in found.connections()]
-        return json_answer(rows, headers=_partial(found))
+        return json_answer(rows, headers=partial(found.missing, found.left_out))
 
     @got(
         "/api/flow/queues",
@@ -72,7 +71,7 @@ class FlowEndpoints(Endpoints):
     async def _queues(self, request: web.Request) -> web.Response:
         found = await self._node.flow_report.queues(self._viewer())
         rows = [render_queue(row) for row in found.queues()[: _count(request, FLOW_ROWS_MAX)]]
-        return json_answer(rows, headers=_partial(found))
+        return json_answer(rows, headers=partial(found.missing, found.left_out))
 
     @got(
         "/api/flow/graph",
@@ -83,7 +82,7 @@ class FlowEndpoints(Endpoints):
     async def _graph(self, request: web.Request) -> web.Response:
         edges, missing = await self._node.flow_report.graph(self._viewer())
         body = msgspec.to_builtins(edges[: _count(request, FLOW_ROWS_MAX)])
-        return json_answer(body, headers=_partial(Listing([], missing)))
+        return json_answer(body, headers=partial(missing))
 
     @got(
         "/api/flow/why",
@@ -111,7 +110,7 @@ class FlowEndpoints(Endpoints):
             raise not_found(str(error).removeprefix("no ")) from None
         except AmbiguousNameError as error:
             raise ApiError(409, "ambiguous", str(error)) from None
-        headers = _partial(Listing([], found.missing))
+        headers = partial(found.missing)
         return json_answer(render_explanation(found, self._node.view), headers=headers)
 
 
@@ -122,12 +121,3 @@ def _count(request: web.Request, default: int = COUNT_DEFAULT) -> int:
     if not known or not 1 <= int(value) <= FLOW_ROWS_MAX:
         raise bad_request(f"count: must be an integer from 1 to {FLOW_ROWS_MAX}, not '{value}'")
     return int(value)
-
-
-def _partial(listing: Listing) -> dict[str, str]:
-    lacks = []
-    if listing.missing:
-        lacks.append(f"no answer from {', '.join(listing.missing)}")
-    if listing.left_out:
-        lacks.append(f"{listing.left_out} rows or more left out")
-    return {PARTIAL_HEADER: "; ".join(lacks)} if lacks else {}

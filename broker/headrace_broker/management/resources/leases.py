@@ -7,8 +7,6 @@ from typing import Any
 import msgspec
 from aiohttp import web
 
-from headrace_broker.catalog.permission import READ
-from headrace_broker.management.http.access import caller, check_allowed, check_enters
 from headrace_broker.management.http.answer import done
 from headrace_broker.management.http.endpoints import Endpoints
 from headrace_broker.management.http.listing import listing
@@ -25,8 +23,7 @@ class LeaseEndpoints(Endpoints):
         LeaseGroupStatus,
     )
     async def _list(self, request: web.Request) -> web.Response:
-        vhost = await self._known_vhost(request)
-        queue = await self._known_queue(vhost, request.match_info["queue"])
+        queue = await self._path_queue(request)
         rows = await self._node.leases.of(queue)
         return await listing(request, rows, msgspec.to_builtins)
 
@@ -36,11 +33,7 @@ class LeaseEndpoints(Endpoints):
         codes=(503,),
     )
     async def _close(self, request: web.Request) -> web.Response:
-        vhost, name = await self._known_vhost(request), request.match_info["queue"]
-        who = caller()
-        check_enters(who, self._node.view, vhost)
-        check_allowed(who, self._node.view, vhost, READ, "queue", name)
-        queue = await self._known_queue(vhost, name)
+        queue = await self._readable_queue(request)
         await self._node.leases.close(queue, request.match_info["group"])
         return done()
 

@@ -134,15 +134,6 @@ class StepView(msgspec.Struct):
 class MemberEndpoints(Endpoints):
     """Answers requests about replicas and leaders."""
 
-    async def _queue(self, request: web.Request) -> Queue:
-        vhost = await self._known_vhost(request)
-        return await self._known_queue(vhost, request.match_info["queue"])
-
-    async def _seen(self, request: web.Request) -> Queue:
-        """Return the queue of a path; who does not see its vhost hears nothing of it."""
-        vhost = await self._known_vhost(request)
-        return await self._known_queue(vhost, request.match_info["queue"])
-
     async def _node_of(self, request: web.Request) -> Node:
         return await self._known_node(request.match_info["node"])
 
@@ -150,12 +141,12 @@ class MemberEndpoints(Endpoints):
 
     @got(_MEMBERS, "Replicas of a queue, and how they are.", MembersView)
     async def _members(self, request: web.Request) -> web.Response:
-        queue = await self._seen(request)
+        queue = await self._path_queue(request)
         return json_answer(self._view(queue, await self._node.operations.members(queue)))
 
     @listed(_QUEUE + "/status", "Replicas of a queue.", MemberRow)
     async def _status(self, request: web.Request) -> web.Response:
-        queue = await self._seen(request)
+        queue = await self._path_queue(request)
         view = self._view(queue, await self._node.operations.members(queue))
         return await listing(request, view.members, msgspec.to_builtins, name=attrgetter("node"))
 
@@ -221,23 +212,23 @@ class MemberEndpoints(Endpoints):
 
     @posted(_QUEUE + "/replicas/add", "Add a replica.", NodeBody, ADMINISTRATOR)
     async def _add_named(self, request: web.Request) -> web.Response:
-        queue = await self._queue(request)
+        queue = await self._path_queue(request)
         body = await decode(request, NodeBody)
         return await self._add_to(queue, await self._known_node(body.node))
 
     @deleted(_QUEUE + "/replicas/delete", "Remove a replica.", ADMINISTRATOR, body=NodeBody)
     async def _remove_named(self, request: web.Request) -> web.Response:
-        queue = await self._queue(request)
+        queue = await self._path_queue(request)
         body = await decode(request, NodeBody)
         return await self._remove_from(queue, await self._known_node(body.node), False)
 
     @put(_MEMBERS + "/{node}", "Add a replica.", None, ADMINISTRATOR)
     async def _add(self, request: web.Request) -> web.Response:
-        return await self._add_to(await self._queue(request), await self._node_of(request))
+        return await self._add_to(await self._path_queue(request), await self._node_of(request))
 
     @deleted(_MEMBERS + "/{node}", "Remove a replica.", ADMINISTRATOR, query=(_MOVE,))
     async def _remove(self, request: web.Request) -> web.Response:
-        queue, node = await self._queue(request), await self._node_of(request)
+        queue, node = await self._path_queue(request), await self._node_of(request)
         return await self._remove_from(queue, node, flag(request, "move"))
 
     # Many
@@ -295,7 +286,7 @@ class MemberEndpoints(Endpoints):
         "/api/queues/{vhost}/{queue}/leader", "Have a queue led by a node.", NodeBody, ADMINISTRATOR
     )
     async def _transfer(self, request: web.Request) -> web.Response:
-        queue = await self._queue(request)
+        queue = await self._path_queue(request)
         body = await decode(request, NodeBody)
         await self._node.operations.transfer(queue, await self._known_node(body.node))
         return done()

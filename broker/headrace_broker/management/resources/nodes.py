@@ -9,9 +9,9 @@ from typing import Any
 from aiohttp import web
 
 from headrace_broker.management.http.answer import (
-    PARTIAL_HEADER,
     json_answer,
     not_found,
+    partial,
     unavailable,
 )
 from headrace_broker.management.http.endpoints import Endpoints
@@ -34,7 +34,7 @@ class NodeEndpoints(Endpoints):
         stats = {row.id: row for row in rows if isinstance(row, NodeStats)}
         now_ms = time.time_ns() // 1_000_000
         nodes = sorted(self._source.overview().nodes, key=_number)
-        headers = {PARTIAL_HEADER: f"no answer from {', '.join(missing)}"} if missing else {}
+        headers = partial(missing)
         return [render_node(node, stats.get(node.id), now_ms) for node in nodes], headers
 
     @listed("/api/nodes", "All nodes.", NodeView, MONITORING)

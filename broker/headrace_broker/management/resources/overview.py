@@ -7,7 +7,7 @@ from typing import Any, Final
 from aiohttp import web
 
 from headrace_broker.management.http.access import caller
-from headrace_broker.management.http.answer import PARTIAL_HEADER, json_answer
+from headrace_broker.management.http.answer import json_answer, partial
 from headrace_broker.management.http.endpoints import Endpoints
 from headrace_broker.management.http.listing import COLUMNS, chosen, columns, listing
 from headrace_broker.management.http.route import got, listed
@@ -86,8 +86,7 @@ class OverviewEndpoints(Endpoints):
         if caller().monitors:
             body["listeners"] = [row for node in nodes for row in render_listeners(node)]
             body["contexts"] = [row for node in nodes for row in render_contexts(node)]
-        headers = {PARTIAL_HEADER: f"no answer from {', '.join(missing)}"} if missing else None
-        return json_answer(chosen(body, columns(request)), headers=headers)
+        return json_answer(chosen(body, columns(request)), headers=partial(missing))
 
     @got("/api/cluster-name", "Name of the cluster.", dict[str, str])
     async def _name(self, request: web.Request) -> web.Response:

@@ -172,8 +172,7 @@ class QueueEndpoints(Endpoints):
 
     @got("/api/queues/{vhost}/{queue}", "A queue.", QueueView, query=(*AGES, *COLUMNS))
     async def _get(self, request: web.Request) -> web.Response:
-        vhost = await self._known_vhost(request)
-        queue = await self._known_queue(vhost, request.match_info["queue"])
+        queue = await self._path_queue(request)
         status = self._source.queue(queue.vhost, queue.name)
         if status is None:
             raise not_found(f"queue '{queue.name}' in vhost '{queue.vhost}'")

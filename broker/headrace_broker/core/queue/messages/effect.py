@@ -13,12 +13,6 @@ STATUS_OK: Final = 0
 STATUS_EXCLUSIVE_IN_USE: Final = 1  # this or another consumer is to be the only one
 STATUS_ALREADY: Final = 2  # the session has a consumer of that number
 
-STATUS_NAMES: Final = {
-    STATUS_OK: "ok",
-    STATUS_EXCLUSIVE_IN_USE: "exclusive_in_use",
-    STATUS_ALREADY: "already",
-}
-
 LANE_PUBLISH: Final = 1
 LANE_CONTROL: Final = 2
 

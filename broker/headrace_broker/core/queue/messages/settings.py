@@ -52,7 +52,6 @@ ARCHIVE_FULL: Final = 2
 
 PRIORITY_MAX: Final = 255  # what the property of a message can carry
 PRIORITY_MAX_OF_QUORUM: Final = 31  # where nothing is said; and the most before version 5
-KEY_NAME_OCTETS_MAX: Final = 255  # a header's name is a short string
 
 
 @final
