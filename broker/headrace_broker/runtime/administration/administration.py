@@ -10,7 +10,7 @@ from headrace_broker.catalog.result import Result
 from headrace_broker.catalog.view import CatalogView
 from headrace_broker.model.definition import Queue
 from headrace_broker.model.limits import LISTING_ROWS_MAX
-from headrace_broker.model.reply_code import INTERNAL_ERROR, NOT_FOUND, AmqpError
+from headrace_broker.model.reply_code import INTERNAL_ERROR, AmqpError
 from headrace_broker.runtime.archive.service import ArchiveService
 from headrace_broker.runtime.clients.client_list import ClientListing
 from headrace_broker.runtime.cluster.catalog_service import CatalogUnavailableError
@@ -22,10 +22,10 @@ from headrace_broker.runtime.explain.flow_report import FlowReport
 from headrace_broker.runtime.inspect.counts import QueueCounts
 from headrace_broker.runtime.inspect.message_service import MessageService
 from headrace_broker.runtime.inspect.publish_service import PublishService
+from headrace_broker.runtime.lease.group_commands import amqp_errors
 from headrace_broker.runtime.lease.listing import LeaseListing
 from headrace_broker.runtime.metrics.source import NodeMetrics
 from headrace_broker.runtime.metrics.stats import StatsBook
-from headrace_broker.runtime.rpc.leader_client import LeaderUnavailableError, QueueGoneError
 from headrace_broker.runtime.security import audit
 from headrace_broker.runtime.security.page_logins import PageLogins
 
@@ -80,12 +80,8 @@ class NodeAdministration:
 
     async def counts(self, queue: Queue) -> QueueCounts:
         """Return the leader's counts; AmqpError INTERNAL_ERROR leaderless, or NOT_FOUND."""
-        try:
+        with amqp_errors():
             return await self._node.counts.ask(queue)
-        except LeaderUnavailableError as error:
-            raise AmqpError(INTERNAL_ERROR, str(error)) from error
-        except QueueGoneError as error:
-            raise AmqpError(NOT_FOUND, str(error)) from error
 
     async def purge(self, queue: Queue) -> int:
         """Drop a queue's ready messages, return how many; AmqpError NOT_FOUND or INTERNAL_ERROR."""

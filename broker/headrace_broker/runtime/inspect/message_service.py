@@ -42,8 +42,8 @@ from headrace_broker.runtime.contract.port import (
     QueueListener,
 )
 from headrace_broker.runtime.inspect.browsing import BrowsingClient, Page
+from headrace_broker.runtime.lease.group_commands import amqp_errors
 from headrace_broker.runtime.routing.router import Router
-from headrace_broker.runtime.rpc.leader_client import LeaderUnavailableError, QueueGoneError
 
 _ANY_CHANNEL: Final = 1
 
@@ -128,12 +128,8 @@ class MessageService:
 
     async def browse(self, queue: Queue, after: int, limit: int, body_octets: int) -> Page:
         """Return messages with ids above `after`, not taken; AmqpError without queue or leader."""
-        try:
+        with amqp_errors():
             return await self._browsing.ask(queue, after, limit, body_octets)
-        except LeaderUnavailableError as error:
-            raise AmqpError(INTERNAL_ERROR, str(error)) from error
-        except QueueGoneError as error:
-            raise AmqpError(NOT_FOUND, str(error)) from error
 
     async def fetch(self, queue: Queue, count: int, operation: int) -> list[FetchedMessage]:
         """Take up to `count` of the first messages, as basic.get, and settle them by an operation.

@@ -8,7 +8,8 @@ is answered.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from weakref import WeakValueDictionary
 
 from headrace_broker.core.queue.command.command import ARCHIVE_KINDS
@@ -18,6 +19,7 @@ from headrace_broker.core.queue.state.archive_effect import ArchiveAnswer
 from headrace_broker.core.queue.state.lease_effect import LeaseAnswer
 from headrace_broker.model.definition import Queue
 from headrace_broker.model.limits import LEASE_REQUESTS_MAX
+from headrace_broker.model.reply_code import INTERNAL_ERROR, NOT_FOUND, AmqpError
 from headrace_broker.model.session import session_node
 from headrace_broker.runtime.contract.queue_log import TAKEN
 from headrace_broker.runtime.lease import archive_wire
@@ -35,6 +37,17 @@ from headrace_protos.cluster.v1 import cluster_pb2 as pb
 
 class TooEarlyError(Exception):
     """Not all replicas of the queue run a release that knows what is asked for."""
+
+
+@contextmanager
+def amqp_errors() -> Iterator[None]:
+    """Tell failures on the way to a queue's leader as AmqpError: INTERNAL_ERROR, NOT_FOUND."""
+    try:
+        yield
+    except (LeaderUnavailableError, TooEarlyError) as error:
+        raise AmqpError(INTERNAL_ERROR, str(error)) from error
+    except QueueGoneError as error:
+        raise AmqpError(NOT_FOUND, str(error)) from error
 
 
 class GroupCommands:

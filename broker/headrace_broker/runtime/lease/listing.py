@@ -6,14 +6,13 @@ from collections.abc import Callable, Iterator, Mapping
 
 from headrace_broker.core.queue.state.lease_effect import HELD, GroupInfo
 from headrace_broker.model.definition import Queue
-from headrace_broker.model.reply_code import INTERNAL_ERROR, NOT_FOUND, AmqpError
+from headrace_broker.model.reply_code import NOT_FOUND, AmqpError
 from headrace_broker.model.status import LeaseGroupStatus
-from headrace_broker.runtime.lease.group_commands import TooEarlyError
+from headrace_broker.runtime.lease.group_commands import amqp_errors
 from headrace_broker.runtime.lease.leasing import LeaseClient
 from headrace_broker.runtime.replica.queue_host import QueueHost
 from headrace_broker.runtime.rpc.everywhere import Asked, ask_everywhere
 from headrace_broker.runtime.rpc.inquiry import Inquiries, LeaseGroups
-from headrace_broker.runtime.rpc.leader_client import LeaderUnavailableError, QueueGoneError
 from headrace_broker.runtime.security import audit
 
 
@@ -54,12 +53,8 @@ class LeaseListing:
 
     async def of(self, queue: Queue) -> list[LeaseGroupStatus]:
         """Return the groups of a queue; AmqpError NOT_FOUND, or INTERNAL_ERROR leaderless."""
-        try:
+        with amqp_errors():
             groups = await self._leases.describe(queue)
-        except LeaderUnavailableError as error:
-            raise AmqpError(INTERNAL_ERROR, str(error)) from error
-        except QueueGoneError as error:
-            raise AmqpError(NOT_FOUND, str(error)) from error
         node = self._names.get(self._locate(queue), "")
         return [status_of(queue, group, node) for group in groups]
 
@@ -71,12 +66,8 @@ class LeaseListing:
         if name not in [group.name for group in await self.of(queue)]:
             text = f"no group '{name}' of queue '{queue.name}' in vhost '{queue.vhost}'"
             raise AmqpError(NOT_FOUND, text)
-        try:
+        with amqp_errors():
             count = int((await self._leases.close_group(queue, name.encode(), 0)).count)
-        except (LeaderUnavailableError, TooEarlyError) as error:
-            raise AmqpError(INTERNAL_ERROR, str(error)) from error
-        except QueueGoneError as error:
-            raise AmqpError(NOT_FOUND, str(error)) from error
         audit.record("close_lease_group", name, vhost=queue.vhost, queue=queue.name, messages=count)
         return count
 

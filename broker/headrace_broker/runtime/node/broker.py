@@ -25,7 +25,7 @@ from headrace_broker.model.client_limits import ClientLimits
 from headrace_broker.model.definition import Binding, Exchange, Queue
 from headrace_broker.model.flow import LIMIT_DISK, REPUBLISH, Cause
 from headrace_broker.model.message import Publish
-from headrace_broker.model.reply_code import INTERNAL_ERROR, NOT_FOUND, AmqpError
+from headrace_broker.model.reply_code import INTERNAL_ERROR, AmqpError
 from headrace_broker.runtime.broker_port import Broker, ReplyListener
 from headrace_broker.runtime.calls.gate import CallGate
 from headrace_broker.runtime.clients.churn import Churn
@@ -39,10 +39,10 @@ from headrace_broker.runtime.inspect.counts import CountsClient
 from headrace_broker.runtime.intake.client_flow import ClientFlow
 from headrace_broker.runtime.intake.loop_watch import LoopWatch
 from headrace_broker.runtime.intake.quotas import Quotas
+from headrace_broker.runtime.lease.group_commands import amqp_errors
 from headrace_broker.runtime.lease.leasing import LeaseClient
 from headrace_broker.runtime.node.replies import Replies
 from headrace_broker.runtime.routing.router import Route, Router
-from headrace_broker.runtime.rpc.leader_client import LeaderUnavailableError, QueueGoneError
 from headrace_broker.runtime.security.authenticator import Authenticator, Verdict
 
 
@@ -202,12 +202,8 @@ class NodeBroker(Broker):
 
     @override
     async def queue_counts(self, queue: Queue) -> tuple[int, int]:
-        try:
+        with amqp_errors():
             counts = await self._counts.ask(queue, using=True)
-        except LeaderUnavailableError as error:
-            raise AmqpError(INTERNAL_ERROR, str(error)) from error
-        except QueueGoneError as error:
-            raise AmqpError(NOT_FOUND, str(error)) from error
         return counts.ready, counts.consumers
 
     @override
