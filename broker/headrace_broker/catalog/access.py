@@ -186,11 +186,7 @@ def check_enters(view: CatalogView, user: str, vhost: str) -> None:
 
 
 def entrance_refusal(caller: Caller, vhost: str, there: bool, enters: bool) -> AmqpError | None:
-    """Return why a client may not open a vhost, None when it may.
-
-    Returns:
-        ACCESS_REFUSED, or NOT_FOUND for callers who may know which vhosts there are.
-    """
+    """Return why a client may not open a vhost: NOT_FOUND for who may know, else ACCESS_REFUSED."""
     if not there and (enters or caller.monitors):
         return AmqpError(NOT_FOUND, f"vhost '{vhost}' not found")
     return None if enters else refused(stranger_text(caller.name, vhost))

@@ -112,12 +112,8 @@ def shrink(
 ) -> list[Step]:
     """Return what takes these queues off a node, as far as they can go.
 
-    Args:
-        queues: those without a replica there, and those in memory, are passed over.
-        node: node id.
-        up: node ids of the nodes that run.
-        spares: how many replicas each node has that may take one over. A queue keeps its number
-            of replicas where one of them has none of it yet; otherwise it has one less.
+    Those without a replica there, or in memory, are passed over. A queue keeps its number of
+    replicas where one of `spares` (replicas by node) has none of it yet; otherwise it has one less.
     """
     load = {spare: count for spare, count in spares.items() if spare in up and spare != node}
     steps: list[Step] = []

@@ -13,14 +13,8 @@ def place(
 ) -> tuple[int, ...]:
     """Choose different nodes: the preferred one, then those with the fewest replicas, ties by id.
 
-    Args:
-        replicas: how many replicas each known node has, by node id.
-        preferred: node id, or 0; ignored when it is not known.
-        wanted: 1 or more.
-        drained: node ids that are taken only where there are no others.
-
-    Returns:
-        min(wanted, number of nodes) node ids, the first leader first.
+    `replicas` are of each known node; drained ones are taken only where there are no others.
+    Returns min(wanted, nodes) node ids, the first leader first.
     """
     order = sorted(
         replicas,

@@ -315,12 +315,7 @@ def _retry_problem(definition: dict[str, Any]) -> str:
 
 
 def watermark_problem(settings: dict[str, Any], prefix: str) -> str:
-    """Return why two watermarks cannot stand together, "" when they can.
-
-    Args:
-        settings: arguments, a policy's definition or a vhost's limits, each valid for itself.
-        prefix: of the names there.
-    """
+    """Return why two watermarks, named with a prefix, cannot stand together; "" if they can."""
     for unit in ("", "-bytes"):
         low_name = f"{prefix}low-watermark{unit}"
         high_name = f"{prefix}high-watermark{unit}"

@@ -94,12 +94,7 @@ class LocalNode(msgspec.Struct, frozen=True):
 
 
 class LocalCluster:
-    """Starts, watches and stops the nodes below a data directory.
-
-    Args:
-        data: the directory; created at start.
-        count: how many nodes, 1 to NODES_MAX.
-    """
+    """Starts, watches and stops 1 to NODES_MAX nodes below a data directory, made at start."""
 
     def __init__(self, data: Path, count: int, base_port: int = BASE_PORT) -> None:
         self.data = data.absolute()

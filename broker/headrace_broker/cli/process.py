@@ -56,11 +56,7 @@ def read_record(path: Path) -> ProcessRecord | None:
 
 
 class RunningProcess:
-    """A handle on the process of a record; use it in a `with` statement.
-
-    Raises:
-        ProcessLookupError: at entry, when the process is gone.
-    """
+    """A handle on the process of a record, for `with`; ProcessLookupError when it is gone."""
 
     def __init__(self, record: ProcessRecord) -> None:
         self._record = record

@@ -54,9 +54,7 @@ def encode_deliveries(
 ) -> BodyFrames | None:
     """Append basic.deliver with header and body for each of `run.positions[start:stop]`.
 
-    Returns:
-        The body of the message, where it is large, whose frames are to follow; there may be but
-        one message then.
+    Returns the body of a large message, the only one then, whose frames are to follow.
     """
     if len(run.counts) > 0:
         return _encode_redeliveries(
@@ -285,11 +283,7 @@ def _write_frames(
 
 @final
 class BodyFrames:
-    """The frames of a large body, made while the socket takes them.
-
-    Args:
-        pos: offset of it.
-    """
+    """The frames of a large body from offset `pos` on, made while the socket takes them."""
 
     def __init__(self, channel: i64, blob: bytes, pos: i64, end: i64, frame_max: i64) -> None:
         self.left = end - pos  # octets of the body that are not in frames yet

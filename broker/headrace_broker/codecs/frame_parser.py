@@ -89,10 +89,9 @@ class FrameParser:
         self._properties = b"\x00\x00"  # the last valid property block: most publishers repeat it
 
     def feed(self, data: bytes) -> list[Event]:
-        """Take the next bytes of the connection, in any split.
+        """Take the next bytes of the connection, in any split; return events in wire order.
 
-        Returns:
-            Events in wire order; after a `Violation`, which is the last one, always an empty list.
+        After a `Violation`, which is the last one, always an empty list.
         """
         out: list[Event] = []
         if self.closed:
@@ -264,8 +263,7 @@ class FrameParser:
     ) -> i64:
         """Take header and body if they follow the publish method in one frame each.
 
-        Returns:
-            The offset after the body; -1, nothing done, when a part is missing, split or wrong.
+        Returns the offset after the body; -1, nothing done, when a part is missing, split or wrong.
         """
         size: i64 = len(buf)
         header: i64 = route_end + 2 + FRAME_HEADER_BYTES

@@ -58,8 +58,7 @@ class PropertyReader:
     def scan(self, blob: bytes, start: i64) -> bool:
         """Look through the block whose u32 length stands at `start`, within a whole message.
 
-        Returns:
-            Whether the block is well formed. Of one that is not, every attribute says "not there".
+        Returns whether it is well formed; of one that is not, every attribute says "not there".
         """
         self._clear()
         size: i64 = len(blob)

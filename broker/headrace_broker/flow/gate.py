@@ -29,16 +29,11 @@ class Waiter:
 
     @abstractmethod
     def admit(self, octets: i64) -> i64:
-        """Pass on held publishes, the oldest first, while nothing stops them.
+        """Pass on held publishes, the oldest first, while nothing stops them, about `octets`.
 
-        Before it returns it waits again (`Gate.wait`, at this or another gate) if some are left.
-        It asks gates for `room`, not whether they are open: it has stood in line.
-
-        Args:
-            octets: stop once so many are passed on; at least one batch goes.
-
-        Returns:
-            The octets that were passed on, 0 when another limit stops it.
+        Before it returns it waits again (`Gate.wait`, at this or another gate) if some are left. It
+        asks gates for `room`, not whether they are open: it has stood in line. Returns the octets
+        passed on, 0 when another limit stops it.
         """
 
 

@@ -34,18 +34,9 @@ class StreamWindow:
         self.received_octets += octets
 
     def renew(self, size: i64, size_octets: i64, held: i64, held_octets: i64) -> bool:
-        """Allow a window's size beyond what has come, less what of that is held.
+        """Allow a window beyond what has come, less what of that is held; return whether it grew.
 
         It grows in steps of half its size, so that the client is not told at each batch.
-
-        Args:
-            size: of the window, in messages, from 1.
-            size_octets: the same in octets.
-            held: messages that have come and wait.
-            held_octets: the same in octets.
-
-        Returns:
-            Whether it has grown: the client is to be told.
         """
         messages = self.received + max(size - held, 0)
         octets = self.received_octets + max(size_octets - held_octets, 0)

@@ -57,18 +57,12 @@ class Block(NamedTuple):
 
 
 class DataWriter:
-    """Writes one file.
-
-    Attributes:
-        messages: written so far.
-        octets: likewise, of the file.
-        first_id: of the first message, 0 without any.
-        last_id: of the last message.
-    """
+    """Writes one file."""
 
     def __init__(self, out: BinaryIO) -> None:
         self._out = out
         self._blocks = 0
+        # written so far; ids of messages, 0 without any
         self.messages = self.octets = self.first_id = self.last_id = 0
         self._write(_with_crc(_HEADER.pack(_MAGIC, VERSION, 0)))
 

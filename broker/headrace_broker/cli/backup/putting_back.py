@@ -207,11 +207,6 @@ def for_restoring(batch: bytes, heads: list[Head], now_ms: int) -> bytes:
     A message that was delayed and is ready must not be delayed once more, and one that still is
     becomes ready when it was to: what its header `x-delay` says is changed to the time that is
     left, or to its negative, as RabbitMQ's plugin does with messages that it has delayed.
-
-    Args:
-        batch: messages.
-        heads: of each.
-        now_ms: Unix time.
     """
     if _DELAY_FIELD not in batch:
         return batch

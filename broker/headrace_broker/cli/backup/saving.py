@@ -52,11 +52,7 @@ class Listener(Protocol):
 
 
 class Saving:
-    """One backup.
-
-    Args:
-        listener: is told how far it is.
-    """
+    """One backup."""
 
     def __init__(
         self,

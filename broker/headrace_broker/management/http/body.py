@@ -49,9 +49,6 @@ class LargeBodies:
         """Give the body as `decode` does, with up to LARGE_BODY_BYTES_MAX octets.
 
         What takes any values at all has to bound them by `check` or by being msgspec.Raw.
-
-        Raises:
-            ApiError: as `decode`.
         """
         async with self._slots:
             text = await _read(request, limits.LARGE_BODY_BYTES_MAX)
@@ -72,17 +69,9 @@ async def _read(request: web.Request, octets_max: int) -> bytes:
 
 
 def decoded(text: bytes, kind: type[T], field: str = "") -> T:
-    """Return a JSON object as a value of a type; for no text an empty one.
+    """Return UTF-8 JSON as a value of a type, "" as an empty object; only what the type asks for.
 
-    Only what the type asks for is made into objects.
-
-    Args:
-        text: UTF-8.
-        kind: of the value.
-        field: of the body that the text stands in, "" for the whole.
-
-    Raises:
-        ApiError: 400, it is none, or a field is missing or breaks its rule.
+    Raises ApiError 400: it is none, or a field (below `field` of the body) breaks its rule.
     """
     text = text.strip() or b"{}"
     try:

@@ -55,13 +55,9 @@ class HttpPlaces:
 
 
 class HttpConnection(web.RequestHandler):
-    """Answers requests; of one that is none of HTTP nothing is logged but that it came.
+    """Answers requests, and closes a connection without one after `idle_s` seconds.
 
-    Its lines may hold a header with a password, which aiohttp would log with all the rest.
-
-    Args:
-        server: answers the requests that are some.
-        idle_s: seconds until a connection without a request is closed.
+    Of what is no HTTP only its coming is logged: it may hold a header with a password.
     """
 
     __slots__ = ("_places", "_site")

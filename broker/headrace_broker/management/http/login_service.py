@@ -35,10 +35,8 @@ class LoginService:
     async def enter(self, request: web.Request) -> Caller:
         """Return who asks, and note who it is for what this task does from now on.
 
-        Raises:
-            ApiError: 401, nobody, or the log-in is wrong; 403, the user has no tag for it, or a
-                page of somebody else's asks for a change; 429, too many log-ins have failed; 503,
-                too many log-ins at the page are being asked about.
+        Raises ApiError: 401 without a right log-in, 403 without a tag or from another page, 429
+        after failures, 503 while too many page log-ins are asked about.
         """
         PAGE_TOKEN.set("")  # a connection's requests may share a context
         check_origin(request)

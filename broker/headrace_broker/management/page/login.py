@@ -62,9 +62,8 @@ class PageLogin:
     async def caller(self, request: web.Request) -> Caller | None:
         """Return who is logged in, None where nobody is.
 
-        Raises:
-            ApiError: 403, the request changes something and does not come from the page; 503, too
-                many log-ins are being asked about.
+        Raises ApiError: 403, a change that is not the page's; 503, too many log-ins are asked
+        about.
         """
         token = request.cookies.get(self._cookie(), "")
         try:

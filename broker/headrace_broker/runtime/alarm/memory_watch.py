@@ -51,11 +51,7 @@ def share_of(used: int, first: int, second: int) -> int:
 
 
 class MemoryWatch:
-    """Looks MEMORY_SAMPLE_MS after MEMORY_SAMPLE_MS.
-
-    Attributes:
-        stage: 0, STAGE_RELIEF (bodies leave memory) or STAGE_ALARM (publishers are blocked).
-    """
+    """Looks MEMORY_SAMPLE_MS after MEMORY_SAMPLE_MS."""
 
     def __init__(
         self,
@@ -79,7 +75,7 @@ class MemoryWatch:
 
     @property
     def stage(self) -> int:
-        """See the class."""
+        """0, STAGE_RELIEF (bodies leave memory) or STAGE_ALARM (publishers are blocked)."""
         return int(self._gauge.stage)
 
     def set_watermarks(self, paging: Value, high: Value) -> None:

@@ -60,14 +60,7 @@ def cut_rows(host: QueueHost, entries: Entries, start: int, most: int, octets_ma
 
     They end early where more has to be read of the log than CHUNK_ENTRIES_OCTETS_MAX: that is much
     where bodies are left out, or where many entries take turns. And they end before an entry that
-    is missing.
-
-    Args:
-        host: has the queue.
-        entries: of its log.
-        start: index of the first row that is wanted; without it there are none.
-        most: of them.
-        octets_max: in the chunk's batch.
+    is missing. None come without the first.
     """
     info = host.machine.archive()
     heads: list[bytes] = []

@@ -51,19 +51,10 @@ def pack_head(head: Head) -> bytes:
 def cut_frozen(
     entries: Entries, frozen: FrozenQueue, after: int, most: int, octets_max: int
 ) -> tuple[bytes, bytes]:
-    """Return heads and batch of messages behind an id; no heads when there are no more.
+    """Return heads and batch of messages behind an id, to the first that exceeds `octets_max`.
 
-    There are none either where the first one is in an entry that is missing.
-
-    Args:
-        entries: have them.
-        frozen: the queue.
-        after: an id.
-        most: messages.
-        octets_max: the message that exceeds it is the last.
-
-    Raises:
-        KeyError: the log has lost one of them.
+    No heads when there are no more, or the first one is in an entry that is missing. Raises
+    KeyError: the log has lost one of them.
     """
     run = frozen.read(after, most, octets_max)
     count, batch = cut_batch(entries, run.messages, 0, most, octets_max)

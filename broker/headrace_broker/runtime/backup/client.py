@@ -62,11 +62,8 @@ class BackupClient:
     async def open(self, queue: Queue, ttl_ms: int, user: str) -> Opened:
         """Open a user's point of a queue on one of its nodes, rather not on the one that leads it.
 
-        The answer of the last one that was asked, when none could.
-
-        Raises:
-            QueueGoneError: there is no such queue any more.
-            NodeTooOldError: only nodes could that would let other users read it.
+        The answer of the last one that was asked, when none could. Raises QueueGoneError;
+        NodeTooOldError: only nodes could that would let other users read it.
         """
         question = BackupQuestion(open=BackupOpen(group=queue.group, ttl_ms=ttl_ms, user=user))
         return await self._ask_replicas(queue, question)

@@ -158,11 +158,8 @@ class ExportLog(Protocol):
     ) -> Group:
         """Note that a group is done with all rows before `up_to`; it never goes back.
 
-        Raises:
-            OtherIncarnationError: likewise.
-            NotYetError: `up_to` is beyond the last row.
-            UnknownGroupError: likewise.
-            FencedError: likewise.
+        Raises NotYetError: `up_to` is beyond the last row; OtherIncarnationError,
+        UnknownGroupError, FencedError: likewise.
         """
 
     async def groups(self, caller: Caller, shard: str = "", group: str = "") -> GroupListing:

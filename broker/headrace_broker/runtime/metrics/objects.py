@@ -192,11 +192,7 @@ class ObjectSamples:
         """Return metrics of queues, connections and channels, and how many of these are left out.
 
         Where there are too many objects the fullest queues and the connections that hold most go
-        first, and channels in the order of their connections.
-
-        Args:
-            families: of FAMILIES.
-            vhosts: of the objects, none for all.
+        first, and channels in the order of their connections. `families` are of FAMILIES.
         """
         queues = [each for each in QUEUE_DETAILS if each.family in families]
         connections = [each for each in CONNECTION_DETAILS if each.family in families]

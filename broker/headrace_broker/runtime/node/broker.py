@@ -129,10 +129,7 @@ class NodeBroker(Broker):
     def set_blocked(self, reason: str, limit: int = LIMIT_DISK, node: str = "") -> None:
         """Block publishers for a reason, or with "" let them go on, and tell the connections.
 
-        Args:
-            reason: for people; another one while they are blocked is told as well.
-            limit: LIMIT_MEMORY or LIMIT_DISK.
-            node: name of the node that is short of it.
+        Another reason is told as well; the limit is LIMIT_MEMORY or LIMIT_DISK, of a node by name.
         """
         self._blocked = reason
         self.blocked_limit = limit

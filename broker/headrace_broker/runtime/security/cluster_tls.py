@@ -21,11 +21,7 @@ from headrace_raftlog.node_certificate import node_names
 class ClusterTls:
     """Reads what a node shows to others and asks of them, anew when a file changes.
 
-    Attributes:
-        certificate: for connections from now on.
-
-    Raises:
-        ConfigError: a file cannot be read, or does not hold what it should; names key and rule.
+    Raises ConfigError: a file is not as it should be; names key and rule.
     """
 
     def __init__(self, section: ClusterTlsSection, node: str) -> None:
@@ -118,11 +114,7 @@ class ClusterTls:
             )
 
     def shared_authority(self, clients: TlsSection) -> str:
-        """Return what to do about an authority that signs clients' certificates too, "" for none.
-
-        Args:
-            clients: the section for listeners, whose files are right.
-        """
+        """Return what to do about an authority that signs for clients too, "" for none."""
         if clients.verify != "peer":
             return ""
         signing = x509.load_pem_x509_certificates(Path(clients.ca_file).read_bytes())

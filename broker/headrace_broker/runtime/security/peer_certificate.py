@@ -36,15 +36,7 @@ _LONG_NAMES: Final = {
 
 
 class PeerCertificate:
-    """What a verified certificate says.
-
-    Attributes:
-        subject: whom it names, as `ssl` gives it.
-        issuer: who signed it, likewise.
-
-    Raises:
-        CertificateRefusedError: it cannot be read.
-    """
+    """What a verified certificate says; CertificateRefusedError where it cannot be read."""
 
     def __init__(self, pem: bytes) -> None:
         try:

@@ -30,11 +30,7 @@ log = logging.getLogger("headrace.security")
 
 
 class ServerTls:
-    """What listeners show and ask for in handshakes.
-
-    Raises:
-        ConfigError: a file cannot be read, or does not hold what it should; names key and rule.
-    """
+    """What listeners show and ask for; ConfigError, naming key and rule, for a wrong file."""
 
     def __init__(self, section: TlsSection) -> None:
         self._section = section

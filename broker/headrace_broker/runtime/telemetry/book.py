@@ -96,10 +96,7 @@ class GroupBook:
     def commit(self, name: str, epoch: int, up_to: int, now_ms: int) -> GroupEntry:
         """Note how far a group has come; it never goes back.
 
-        Raises:
-            UnknownGroupError: likewise.
-            FencedError: likewise.
-            OSError: it cannot be written; nothing changed.
+        Raises UnknownGroupError, FencedError: likewise; OSError: nothing changed.
         """
         known = self._known(name, epoch)
         if up_to <= known.committed:

@@ -93,9 +93,7 @@ class ShardLog:
     def open(self) -> None:
         """Find what is there, and be ready to append.
 
-        Raises:
-            OSError: the directory cannot be used; or there is no room for another file, and what
-                was found can be read all the same.
+        Raises OSError: no directory; or no room for another file, and what was found can be read.
         """
         self.close()
         self._segments, self._incarnation = [], 0  # of an attempt that failed
@@ -239,9 +237,8 @@ class ShardLog:
     def trim(self) -> None:
         """Drop what all groups are done with, and what is too much or too old.
 
-        Raises:
-            OSError: a file cannot be removed, which counts no more all the same; or there is no
-                room for another one, so that the last one stays.
+        Raises OSError: a file, which counts no more, is not removed; or the last one stays, for
+        room.
         """
         if not self.summary.incarnation:
             return  # what is there is not known
@@ -288,17 +285,8 @@ class ShardLog:
     def read(self, incarnation: int, start: int, end: int, octets_max: int) -> list[Block]:
         """Return the first blocks that hold rows `start` to `end` - 1, one at least for one row.
 
-        Args:
-            incarnation: of the shard, as the reader knows it.
-            start: at most `end`.
-            end: likewise.
-            octets_max: the block that exceeds it is left out, unless it is the first.
-
-        Raises:
-            OtherIncarnationError: likewise.
-            DataGoneError: likewise.
-            NotYetError: `end` is beyond the last row.
-            OSError: the disk fails.
+        A later block that exceeds `octets_max` is left out. Raises OtherIncarnationError,
+        DataGoneError, NotYetError beyond the last row, and OSError.
         """
         self.check(incarnation)
         summary = self.summary
