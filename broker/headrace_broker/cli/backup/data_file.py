@@ -15,6 +15,7 @@ Heads and batches are those of `ReadPointResponse` in protos/headrace/broker/v1/
 
 from __future__ import annotations
 
+import hashlib
 import struct
 from collections.abc import Iterator
 from typing import BinaryIO, Final, NamedTuple
@@ -62,6 +63,7 @@ class DataWriter:
     def __init__(self, out: BinaryIO) -> None:
         self._out = out
         self._blocks = 0
+        self._digest = hashlib.sha256()
         # written so far; ids of messages, 0 without any
         self.messages = self.octets = self.first_id = self.last_id = 0
         self._write(_with_crc(_HEADER.pack(_MAGIC, VERSION, 0)))
@@ -83,8 +85,14 @@ class DataWriter:
         """Write that nothing follows."""
         self._write(_with_crc(_END.pack(_END_MARK, self._blocks, self.messages, self.last_id)))
 
+    @property
+    def sha256(self) -> str:
+        """Checksum of what was written, in hexadecimal."""
+        return self._digest.hexdigest()
+
     def _write(self, data: bytes) -> None:
         self._out.write(data)
+        self._digest.update(data)
         self.octets += len(data)
 
 

@@ -12,11 +12,12 @@ manifest.json        written last: without it there is no backup
 from __future__ import annotations
 
 import hashlib
+from datetime import UTC, datetime
 from typing import Any, Final, TypeVar
 
 import msgspec
 
-from headrace_broker.cli.backup.data_file import DamagedError
+from headrace_broker.cli.backup.data_file import DamagedError, DataWriter
 from headrace_broker.cli.backup.store import Store
 
 FORMAT: Final = "headrace-backup"
@@ -178,3 +179,20 @@ def read_manifest(store: Store) -> Manifest:
     if f"{hashlib.sha256(data).hexdigest()}  {MANIFEST}\n" not in sums:
         raise DamagedError(f"{MANIFEST} does not have the checksum that stands in {SUMS}")
     return manifest
+
+
+def written(name: str, writer: DataWriter) -> DataFile:
+    """Return what is known of a file of messages that was written."""
+    return DataFile(
+        name=name,
+        octets=writer.octets,
+        sha256=writer.sha256,
+        messages=writer.messages,
+        first_id=writer.first_id,
+        last_id=writer.last_id,
+    )
+
+
+def now() -> str:
+    """Return the time of day as manifests have it."""
+    return datetime.now(UTC).isoformat(timespec="seconds")

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import uuid
 from collections.abc import Callable, Iterator
-from datetime import UTC, datetime
-from typing import Any, BinaryIO, Final, Protocol
+from typing import Any, Final, Protocol
 
 from headrace_broker.cli.backup.cluster import Cluster, PointLostError, QueueGoneError
 from headrace_broker.cli.backup.data_file import Block, DamagedError, DataWriter
@@ -27,7 +25,9 @@ from headrace_broker.cli.backup.manifest import (
     encode,
     file_of,
     folder_of,
+    now,
     write_manifest,
+    written,
 )
 from headrace_broker.cli.backup.rate import Rate
 from headrace_broker.cli.backup.store import Store
@@ -97,7 +97,7 @@ class Saving:
             version=VERSION,
             id=str(uuid.uuid4()),
             cluster=cluster_name,
-            started=_now(),
+            started=now(),
             selection=selection,
         )
         store.write(BEGINNING, encode(beginning))
@@ -142,7 +142,7 @@ class Saving:
             cluster=beginning.cluster,
             headrace=build_info.VERSION,
             started=beginning.started,
-            finished=_now(),
+            finished=now(),
             definitions=definitions,
             queues=sorted(queues, key=lambda each: (each.vhost, each.name)),
             skipped=sorted(skipped, key=lambda each: (each.vhost, each.name)),
@@ -204,8 +204,7 @@ class Saving:
     def _write(self, name: str, chunks: _Chunks) -> DataFile:
         """Write the next file of a queue."""
         with self._store.create(name) as out:
-            summing = _Summing(out)
-            writer = DataWriter(summing)  # type: ignore[arg-type]  # it is written to only
+            writer = DataWriter(out)
             while chunks.next is not None and (
                 writer.messages == 0 or writer.octets < self._file_octets
             ):
@@ -216,14 +215,7 @@ class Saving:
                 self._rate.take(octets)
                 self.listener.octets(octets)
             writer.end()
-        return DataFile(
-            name=name,
-            octets=writer.octets,
-            sha256=summing.digest.hexdigest(),
-            messages=writer.messages,
-            first_id=writer.first_id,
-            last_id=writer.last_id,
-        )
+        return written(name, writer)
 
 
 class _Chunks:
@@ -239,19 +231,3 @@ class _Chunks:
         assert taken is not None, "who takes has looked"
         self.next = next(self._chunks, None)
         return taken
-
-
-class _Summing:
-    """A file that is written, with the checksum of what was."""
-
-    def __init__(self, out: BinaryIO) -> None:
-        self._out = out
-        self.digest = hashlib.sha256()
-
-    def write(self, data: bytes) -> int:
-        self.digest.update(data)
-        return self._out.write(data)
-
-
-def _now() -> str:
-    return datetime.now(UTC).isoformat(timespec="seconds")
