@@ -17,9 +17,15 @@ class Metric(NamedTuple):
     """A row of the catalogue."""
 
     name: str  # without PREFIX
-    kind: str  # COUNTER, GAUGE or HISTOGRAM
     text: str  # one sentence
     labels: tuple[str, ...] = ()  # names of what its series are told apart by
+
+    @property
+    def kind(self) -> str:
+        """COUNTER, GAUGE or HISTOGRAM: the end of the name says which."""
+        if self.name.endswith("_total"):
+            return COUNTER
+        return HISTOGRAM if self.name.endswith("_duration_seconds") else GAUGE
 
 
 class Sample(NamedTuple):

@@ -14,7 +14,7 @@ from headrace_broker.model.limits import METRIC_SERIES_MAX
 from headrace_broker.runtime.contract.connection_info import ConnectionInfo
 from headrace_broker.runtime.contract.traffic import ClientTraffic
 from headrace_broker.runtime.explain.flow_facts import FlowFacts
-from headrace_broker.runtime.metrics.metric import COUNTER, GAUGE, Metric
+from headrace_broker.runtime.metrics.metric import Metric
 from headrace_broker.runtime.replica.queue_host import QueueHost
 
 QUEUE: Final = ("vhost", "queue")
@@ -30,21 +30,19 @@ class Detail(NamedTuple):
     value: Callable[[Any], float]  # of a `QueueHost`, `ConnectionInfo` or `ClientTraffic`
 
 
-def _queue(
-    family: str, name: str, text: str, value: Callable[[QueueHost], float], kind: str = GAUGE
-) -> Detail:
-    return Detail(family, Metric(f"detailed_queue_{name}", kind, text, QUEUE), value)
+def _queue(family: str, name: str, text: str, value: Callable[[QueueHost], float]) -> Detail:
+    return Detail(family, Metric(f"detailed_queue_{name}", text, QUEUE), value)
 
 
 def _connection(
     family: str, name: str, text: str, value: Callable[[ConnectionInfo], float]
 ) -> Detail:
-    metric = Metric(f"detailed_connection_{name}", GAUGE, text, CONNECTION)
+    metric = Metric(f"detailed_connection_{name}", text, CONNECTION)
     return Detail(family, metric, value)
 
 
 def _channel(name: str, text: str, value: Callable[[ClientTraffic], int]) -> Detail:
-    metric = Metric(f"detailed_channel_{name}_total", COUNTER, text, CHANNEL)
+    metric = Metric(f"detailed_channel_{name}_total", text, CHANNEL)
     return Detail(CHANNEL_FINE, metric, value)
 
 
@@ -112,18 +110,14 @@ QUEUE_DETAILS: Final = (
         "arrived_total",
         "Messages in, since led here.",
         lambda each: int(each.moves.arrived),
-        COUNTER,
     ),
     _queue(
         FINE,
         "delivered_total",
         "Messages out, repetitions included.",
         lambda each: int(each.moves.delivered),
-        COUNTER,
     ),
-    _queue(
-        FINE, "settled_total", "Messages settled.", lambda each: int(each.moves.settled), COUNTER
-    ),
+    _queue(FINE, "settled_total", "Messages settled.", lambda each: int(each.moves.settled)),
 )
 
 CONNECTION_DETAILS: Final = (
@@ -167,7 +161,7 @@ FAMILIES: Final = tuple(
 
 # How many objects an answer leaves out for the sake of its bound.
 LEFT_OUT: Final = Metric(
-    "detailed_objects_left_out", GAUGE, "Objects beyond the bound on series.", ("kind",)
+    "detailed_objects_left_out", "Objects beyond the bound on series.", ("kind",)
 )
 
 
