@@ -17,7 +17,7 @@ from headrace_broker.runtime.lease import archive_wire as wire
 from headrace_broker.runtime.lease.group_commands import GroupCommands
 from headrace_broker.runtime.replica.queue_host import QueueHost
 from headrace_broker.runtime.replica.reading.entries import Entries
-from headrace_broker.runtime.rpc.leader_client import LeaderClient
+from headrace_broker.runtime.rpc.leader_client import LeaderClient, Reach
 from headrace_protos.cluster.v1 import cluster_pb2 as pb
 
 
@@ -26,16 +26,12 @@ class ArchiveClient:
 
     def __init__(
         self,
-        node: int,
-        hosts: dict[int, QueueHost],  # replicas on this node by group
-        locate: Callable[[Queue], int],  # where the leader of a queue is, 0 for unknown
-        send: Callable[[int, bytes], bool],  # carries a payload to a node
-        exists: Callable[[Queue], bool],  # whether this incarnation of a queue is there
+        reach: Reach,
         commands: GroupCommands,
     ) -> None:
         self._commands = commands  # has commands of groups applied
-        self._fetches: LeaderClient[Rows] = LeaderClient(node, hosts, locate, send, exists)
-        self._states: LeaderClient[ArchiveInfo] = LeaderClient(node, hosts, locate, send, exists)
+        self._fetches: LeaderClient[Rows] = LeaderClient(*reach)
+        self._states: LeaderClient[ArchiveInfo] = LeaderClient(*reach)
 
     # Commands; all raise what `GroupCommands.ask` does
 

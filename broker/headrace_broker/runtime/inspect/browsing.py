@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import NamedTuple
 
 from headrace_broker.codecs.batch import message_body, message_properties, message_route
@@ -16,7 +15,7 @@ from headrace_broker.model.limits import (
 )
 from headrace_broker.runtime.replica.queue_host import QueueHost
 from headrace_broker.runtime.replica.reading.entries import Entries
-from headrace_broker.runtime.rpc.leader_client import LeaderClient
+from headrace_broker.runtime.rpc.leader_client import LeaderClient, Reach
 from headrace_protos.cluster.v1.cluster_pb2 import (
     BrowsedMessage,
     BrowsedPage,
@@ -94,13 +93,9 @@ class BrowsingClient:
 
     def __init__(
         self,
-        node: int,
-        hosts: dict[int, QueueHost],
-        locate: Callable[[Queue], int],
-        send: Callable[[int, bytes], bool],
-        exists: Callable[[Queue], bool],
+        reach: Reach,
     ) -> None:
-        self._leaders: LeaderClient[Page] = LeaderClient(node, hosts, locate, send, exists)
+        self._leaders: LeaderClient[Page] = LeaderClient(*reach)
 
     async def ask(self, queue: Queue, after: int, limit: int, body_octets: int) -> Page:
         """Return up to `limit` messages with ids above `after`, bodies cut to `body_octets`.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import NamedTuple
 
 import msgspec
@@ -10,7 +9,7 @@ import msgspec
 from headrace_broker.model.definition import Queue
 from headrace_broker.model.status import WatermarkStatus
 from headrace_broker.runtime.replica.queue_host import QueueHost
-from headrace_broker.runtime.rpc.leader_client import LeaderClient
+from headrace_broker.runtime.rpc.leader_client import LeaderClient, Reach
 from headrace_protos.cluster.v1.cluster_pb2 import ClusterPayload, Counts, CountsRequest, Watermark
 
 
@@ -87,13 +86,9 @@ class CountsClient:
 
     def __init__(
         self,
-        node: int,
-        hosts: dict[int, QueueHost],
-        locate: Callable[[Queue], int],
-        send: Callable[[int, bytes], bool],
-        exists: Callable[[Queue], bool],
+        reach: Reach,
     ) -> None:
-        self._leaders: LeaderClient[QueueCounts] = LeaderClient(node, hosts, locate, send, exists)
+        self._leaders: LeaderClient[QueueCounts] = LeaderClient(*reach)
 
     async def ask(self, queue: Queue, using: bool = False) -> QueueCounts:
         """Return the leader's counts; `using` for who uses the queue by that, and keeps it alive.

@@ -31,6 +31,7 @@ from headrace_broker.runtime.rpc.leader_client import (
     PAUSE_SECONDS,
     LeaderUnavailableError,
     QueueGoneError,
+    Reach,
 )
 from headrace_protos.cluster.v1 import cluster_pb2 as pb
 
@@ -55,18 +56,10 @@ class GroupCommands:
 
     def __init__(
         self,
-        node: int,
-        hosts: dict[int, QueueHost],
-        locate: Callable[[Queue], int],
-        send: Callable[[int, bytes], bool],
-        exists: Callable[[Queue], bool],
+        reach: Reach,
         new_number: Callable[[], int],
     ) -> None:
-        self._node = node
-        self._hosts = hosts  # replicas on this node by group
-        self._locate = locate  # where the leader of a queue is, 0 for unknown
-        self._send = send  # carries a payload to a node
-        self._exists = exists  # whether this incarnation of a queue is in the catalog here
+        self._node, self._hosts, self._locate, self._send, self._exists = reach
         self._new_number = new_number  # returns an unused session id, to name a request by
         self._waiting: dict[int, asyncio.Future[pb.LeaseReply | GroupAnswer]] = {}
         self._slots: WeakValueDictionary[int, asyncio.Semaphore] = WeakValueDictionary()

@@ -24,7 +24,7 @@ from headrace_broker.runtime.lease.chunk import HEAD_OCTETS, Chunk, cut_chunk
 from headrace_broker.runtime.lease.group_commands import GroupCommands
 from headrace_broker.runtime.replica.queue_host import QueueHost
 from headrace_broker.runtime.replica.reading.entries import Entries
-from headrace_broker.runtime.rpc.leader_client import LeaderClient
+from headrace_broker.runtime.rpc.leader_client import LeaderClient, Reach
 from headrace_protos.cluster.v1 import cluster_pb2 as pb
 
 
@@ -70,19 +70,13 @@ class LeaseClient:
 
     def __init__(
         self,
-        node: int,
-        hosts: dict[int, QueueHost],  # replicas on this node by group
-        locate: Callable[[Queue], int],  # where the leader of a queue is, 0 for unknown
-        send: Callable[[int, bytes], bool],  # carries a payload to a node
-        exists: Callable[[Queue], bool],  # whether this incarnation of a queue is there
+        reach: Reach,
         new_number: Callable[[], int],  # returns an unused session id, for a request
     ) -> None:
         # of groups that lease, and of others
-        self.commands = GroupCommands(node, hosts, locate, send, exists, new_number)
-        self._fetches: LeaderClient[Fetched] = LeaderClient(node, hosts, locate, send, exists)
-        self._listings: LeaderClient[list[GroupInfo]] = LeaderClient(
-            node, hosts, locate, send, exists
-        )
+        self.commands = GroupCommands(reach, new_number)
+        self._fetches: LeaderClient[Fetched] = LeaderClient(*reach)
+        self._listings: LeaderClient[list[GroupInfo]] = LeaderClient(*reach)
 
     # Commands; all raise what `GroupCommands.ask` does
 

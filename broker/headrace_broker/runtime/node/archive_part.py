@@ -26,7 +26,7 @@ class ArchivePart:
         view: CatalogView,
         address: str,  # HOST:PORT of this node's gRPC listener, "" without one
     ) -> None:
-        self.client = ArchiveClient(*reach, commands)  # asks single queues
+        self.client = ArchiveClient(reach, commands)  # asks single queues
         # asks all
         self.listing = ArchiveListing(
             reach.node, names, reach.hosts, inquiries, self.client, reach.locate, address

@@ -119,9 +119,9 @@ class BrokerNode:
             self.flow_settings.watch(look)
         reach = Reach(node, hosting.hosts, hosting.locate, send, self.queue_exists)
         self.router.led.hosts = hosting.hosts
-        self.counts = CountsClient(*reach)
-        self.browsing = BrowsingClient(*reach)
-        self.leases = LeaseClient(*reach, hosting.new_session_id)
+        self.counts = CountsClient(reach)
+        self.browsing = BrowsingClient(reach)
+        self.leases = LeaseClient(reach, hosting.new_session_id)
         hosting.on_group_answer = self.leases.commands.answered
         self.backups = self._make_backups()
         self.topology = Topology(node, self.catalog, self.hosting, self.counts)
