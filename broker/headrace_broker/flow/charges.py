@@ -70,8 +70,8 @@ class Charges:
     def __init__(
         self, node: int, ledger: Ledger, unknown: Account, observer: ChargeObserver
     ) -> None:
-        self.observer = observer  # likewise
-        self.unknown = unknown  # likewise
+        self.observer = observer  # tells the other nodes
+        self.unknown = unknown  # is charged for what nobody else can be
         self._node = node
         self._ledger = ledger
         self._open: dict[int, Account] = {}

@@ -66,7 +66,7 @@ class Saving:
         self._store = store  # where it goes
         self._cluster = cluster  # where it comes from
         self._rate = rate  # how fast it may be
-        self.listener = listener  # likewise
+        self.listener = listener  # is told how far it is
         self._ttl_ms = ttl_ms  # for how long a point is kept when this process does not read
         self._file_octets = file_octets  # after which the next file begins
 
