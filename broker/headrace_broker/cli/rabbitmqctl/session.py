@@ -49,7 +49,7 @@ class Session:
     """Asks the node and prints."""
 
     def __init__(self, settings: Settings) -> None:
-        self.settings = settings  # see there
+        self.settings = settings
         tls = settings.tls.context() if settings.tls is not None else None
         self._client = ApiClient(settings.api, settings.user, settings.password, tls)
 

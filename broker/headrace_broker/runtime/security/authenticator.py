@@ -51,7 +51,7 @@ class Verdict:
     __slots__ = ("epoch", "right", "wait_s")
 
     def __init__(self, right: bool, wait_s: float = 0.0, epoch: int = 0) -> None:
-        self.right = right  # see above
+        self.right = right
         self.wait_s = wait_s  # it and others are not looked at for so many seconds, or 0
         self.epoch = epoch  # `CatalogView.session_epoch` as of the password that was looked at
 
