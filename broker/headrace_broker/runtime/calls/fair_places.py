@@ -17,14 +17,6 @@ class FairPlaces(Generic[T]):
 
     Whoever comes when there is none gets that of another from the address that has the most, of its
     own address where that has its part: the one that has had it the longest.
-
-    Args:
-        places_max: of all addresses.
-        of_address_max: of one.
-        may_lose: returns whether a holder may lose its place; anybody where it is left out.
-
-    Attributes:
-        taken: number of places.
     """
 
     def __init__(
@@ -33,10 +25,10 @@ class FairPlaces(Generic[T]):
         of_address_max: int,
         may_lose: Callable[[T], bool] = lambda holder: True,
     ) -> None:
-        self.taken = 0
-        self._places_max = places_max
-        self._of_address_max = of_address_max
-        self._may_lose = may_lose
+        self.taken = 0  # number of places
+        self._places_max = places_max  # of all addresses
+        self._of_address_max = of_address_max  # of one
+        self._may_lose = may_lose  # returns whether a holder may lose its place
         self._by_address: dict[str, dict[T, None]] = {}  # the oldest first
 
     def of(self, address: str) -> int:

@@ -48,30 +48,21 @@ class TooManyCallsError(Exception):
 
 
 class CallGate:
-    """Lets calls begin and go on.
-
-    Args:
-        effort_turns: the budget of a turn of the loop.
-        watch: names calls that keep the loop for long.
-        clock: microseconds of a clock that never goes back.
-        cpu: microseconds of the processor that the loop has had: what a step has to wait for other
-            processes is not its own.
-
-    Attributes:
-        turns: who may go on.
-    """
+    """Lets calls begin and go on."""
 
     def __init__(
         self,
-        effort_turns: EffortTurns | None = None,
+        effort_turns: EffortTurns | None = None,  # the budget of a turn of the loop
         watch: LoopWatch | None = None,
         clock: Callable[[], int] = clock_us,
         cpu: Callable[[], int] = cpu_us,
     ) -> None:
         effort_turns = effort_turns or EffortTurns(_call_soon, cpu)
-        self.turns = CallTurns(effort_turns, _call_soon, _call_later)
-        self.watch = watch or LoopWatch()
-        self.clock = clock
+        self.turns = CallTurns(effort_turns, _call_soon, _call_later)  # who may go on
+        self.watch = watch or LoopWatch()  # names calls that keep the loop for long
+        self.clock = clock  # microseconds of a clock that never goes back
+        # microseconds of the processor that the loop has had: what a step has to wait for other
+        # processes is not its own
         self.cpu = cpu
         self._clients: dict[str, CallClient] = {}
 
@@ -106,18 +97,12 @@ class CallGate:
 
 
 class Turns:
-    """What a call, or a stream, does in turns of the loop.
-
-    Args:
-        gate: of the node.
-        client: the connection that it came by.
-        name: the call, for the log.
-    """
+    """What a call, or a stream, does in turns of the loop."""
 
     def __init__(self, gate: CallGate, client: CallClient, name: str) -> None:
         self._gate = gate
-        self._client = client
-        self._name = name
+        self._client = client  # the connection that it came by
+        self._name = name  # the call, for the log
 
     async def begin(self) -> None:
         """Wait until it may begin.

@@ -17,19 +17,12 @@ from headrace_broker.runtime.contract.dead_letter import DeadLetter
 
 @final
 class Configuration:
-    """What a queue is to be from now on.
-
-    Attributes:
-        version: of its machine: the highest that all its members know.
-        settings: for its machine.
-        arguments: the effective ones, by the names of policies, of which the leader's node acts on
-            some itself.
-    """
+    """What a queue is to be from now on."""
 
     def __init__(self, version: i64, settings: QueueSettings, arguments: dict[str, Any]) -> None:
-        self.version = version
-        self.settings = settings
-        self.arguments = arguments
+        self.version = version  # of its machine: the highest that all its members know
+        self.settings = settings  # for its machine
+        self.arguments = arguments  # effective ones; the leader's node acts on some itself
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)

@@ -88,15 +88,10 @@ class QueueListener:
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class QueueClient:
-    """One channel's conversation with one queue, wherever the queue's leader is.
+    """One channel's conversation with one queue, wherever the queue's leader is."""
 
-    Attributes:
-        queue: the queue's definition; `queue.group` is its identity.
-        gate: where publishes of this node wait for room in the queue.
-    """
-
-    queue: Queue
-    gate: Gate
+    queue: Queue  # the queue's definition; `queue.group` is its identity
+    gate: Gate  # where publishes of this node wait for room in the queue
 
     @abstractmethod
     def publish(self, publishes: list[Publish], ticket: PendingConfirm | None) -> bool:

@@ -36,13 +36,9 @@ COMMAND_OVERHEAD_OCTETS: Final = 128  # reckoned for a command beside its own: o
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class QueueLog:
-    """An ordered log of commands that come back through `apply` of the queue's host.
+    """An ordered log of commands that come back through `apply` of the queue's host."""
 
-    Attributes:
-        hold: dead entries that somebody reads; None for nobody.
-    """
-
-    hold: Retention | None = None
+    hold: Retention | None = None  # dead entries that somebody reads; None for nobody
     _pins: dict[int, int] | None = None  # how often each entry is kept
     _pinned_dead: dict[int, None] | None = None  # of these, those that died
 
@@ -156,20 +152,15 @@ class QueueLog:
 
 @final
 class RaftQueueLog(QueueLog):
-    """The replicated log of a durable queue.
-
-    Args:
-        node: the node's replicated logs.
-        group: the queue's group.
-        unreadable: stops the node, which cannot read its log; not for what is damaged there, which
-            is put back from the other replicas while the queue is led by one of them.
-    """
+    """The replicated log of a durable queue."""
 
     def __init__(
         self, node: RaftNode, group: int, unreadable: Callable[[BaseException], None]
     ) -> None:
-        self._node = node
-        self._group = group
+        self._node = node  # the node's replicated logs
+        self._group = group  # the queue's group
+        # stops the node, which cannot read its log; not for what is damaged there, which is put
+        # back from the other replicas while the queue is led by one of them
         self._unreadable = unreadable
 
     @override

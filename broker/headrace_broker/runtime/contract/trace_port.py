@@ -64,14 +64,10 @@ class Tracer:
 
 @final
 class TraceSwitch:
-    """Whether messages are traced.
-
-    Attributes:
-        tracer: who does, None for nobody.
-    """
+    """Whether messages are traced."""
 
     def __init__(self) -> None:
-        self.tracer: Tracer | None = None
+        self.tracer: Tracer | None = None  # who does, None for nobody
 
 
 TRACING: Final = TraceSwitch()

@@ -33,20 +33,12 @@ CYCLE: Final = "it would go round in a cycle of queues from which nobody rejecte
 
 
 class Addressed(NamedTuple):
-    """A letter as it is published to its dead letter exchange.
+    """A letter as it is published to its dead letter exchange."""
 
-    Attributes:
-        publish: with the routing key and the headers that it gets.
-        queues: to which it goes.
-        problem: why to none, OFF, NO_EXCHANGE, NO_ROUTE, TOO_COSTLY or CYCLE; "" when there are
-            some.
-        work: steps that it took to find its route; see `Route.work`.
-    """
-
-    publish: Publish
-    queues: tuple[Queue, ...]
-    problem: str
-    work: int = 0
+    publish: Publish  # with the routing key and the headers that it gets
+    queues: tuple[Queue, ...]  # to which it goes
+    problem: str  # why to none: OFF, NO_EXCHANGE, NO_ROUTE, TOO_COSTLY or CYCLE; else ""
+    work: int = 0  # steps that it took to find its route; see `Route.work`
 
 
 def address(

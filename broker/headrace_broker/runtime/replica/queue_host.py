@@ -76,22 +76,7 @@ NO_ARGUMENTS: Final[dict[str, Any]] = {}  # one for all queues that are led else
 
 @final
 class QueueHost(HostEnd):
-    """A replica of one queue on this node.
-
-    Attributes:
-        queue: its definition.
-        machine: the deterministic state; equal on all replicas at equal positions.
-        log: where its commands stand.
-        leading: this replica leads and has applied everything committed before its term.
-        serving: it leads, and the machine is or is being told what holds now: it takes commands.
-        arguments: the effective ones, as known when they were looked at last; empty when not
-            leading.
-        used_ms: when the queue was used last, on the monotonic clock, as far as this leader knows.
-        moves: messages that came and went while this replica led.
-        meter: of this leadership's commands, None when not leading.
-        time: of the queue, where this replica leads.
-        dying: messages that died while this replica led, and become letters.
-    """
+    """A replica of one queue on this node."""
 
     def __init__(
         self,
@@ -103,28 +88,29 @@ class QueueHost(HostEnd):
         clock: Clock | None = None,
         filter_turns: FilterTurns | None = None,
     ) -> None:
-        self.queue = queue
-        self.machine = QueueMachine()
-        self.leading = False
-        self.serving = False
-        self.arguments: dict[str, Any] = NO_ARGUMENTS
-        self.used_ms: i64 = 0
-        self.moves = Moves()
-        self.meter: QueueMeter | None = None
+        self.queue = queue  # its definition
+        self.machine = QueueMachine()  # deterministic: equal on all replicas
+        self.leading = False  # it leads and has applied all committed before its term
+        self.serving = False  # it leads and is being told what holds now: it takes commands
+        self.arguments: dict[str, Any] = NO_ARGUMENTS  # effective, as of the last look
+        self.used_ms: i64 = 0  # when the queue was used last, monotonic, by this leader
+        self.moves = Moves()  # messages that came and went while this replica led
+        self.meter: QueueMeter | None = None  # of this leadership's commands, None when not leading
         self._node = node
-        self.log = log
+        self.log = log  # where its commands stand
         self._reach = reach
         self._watcher = watcher
         self._clock = Clock() if clock is None else clock
         self._feeds = Feeds()
         self._gets = Gets(log, reach)
         lost = partial(watcher.dead_letters_lost, queue)
+        # messages that died while this replica led, and become letters
         self.dying = DeadLetterQueue(log, partial(watcher.dead_lettered, queue), lost)
         self._filter_turns = filter_turns
         self._filtering: Filtering | None = None
         self._early: dict[int, None] = {}  # sessions that asked before this replica served
         self._configured = b""  # the newest CONFIGURE in the log
-        self.time = QueueTime(self._clock)
+        self.time = QueueTime(self._clock)  # of the queue, where this replica leads
         self._ticking = Ticking(queue, watcher, self.time)
         self._causes = DeadLetterCauses()
         self._rounds = Rounds(self._propose_for)

@@ -82,14 +82,10 @@ class Rounds:
 
 @final
 class _Lane:
-    """Commands of one kind.
-
-    Attributes:
-        proposed: how many the log has taken, whether they waited or not.
-    """
+    """Commands of one kind."""
 
     def __init__(self, propose: Callable[[int, bytes], None]) -> None:
-        self.proposed: i64 = 0
+        self.proposed: i64 = 0  # how many the log has taken, whether they waited or not
         self._propose = propose
         self._applied: i64 = 0
         self._ends: deque[int] = deque()  # of rounds under way: how many had been proposed

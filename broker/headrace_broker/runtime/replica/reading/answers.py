@@ -16,14 +16,10 @@ A = TypeVar("A")
 
 @final
 class Answers:
-    """Cuts answers to one kind of question, and reads for a few of them at a time.
-
-    Attributes:
-        turns: who reads, and who waits for that.
-    """
+    """Cuts answers to one kind of question, and reads for a few of them at a time."""
 
     def __init__(self) -> None:
-        self.turns = ReadTurns(ANSWERS_READ_MAX)
+        self.turns = ReadTurns(ANSWERS_READ_MAX)  # who reads, and who waits for that
 
     async def cut(
         self,

@@ -63,16 +63,11 @@ async def read_entry(log: QueueLog, index: int) -> bytes:
 
 @final
 class Entries:
-    """Entries for one answer.
-
-    Attributes:
-        missing: what the cut under way would have needed, in the order in which it did.
-        used: how often it had what it needed before that.
-    """
+    """Entries for one answer."""
 
     def __init__(self, log: QueueLog) -> None:
-        self.missing: dict[int, None] = {}
-        self.used = 0
+        self.missing: dict[int, None] = {}  # needed by the cut under way, in order
+        self.used = 0  # how often it had what it needed before that
         self._log = log
         self._read: dict[int, bytes] = {}
 
