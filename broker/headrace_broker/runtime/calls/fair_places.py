@@ -43,13 +43,7 @@ class FairPlaces(Generic[T]):
     def take(self, address: str, holder: T, besides: int = 0) -> T | None:
         """Take a place; return who has lost it, None where there was one.
 
-        Args:
-            address: where the holder comes from.
-            holder: of the place, until it leaves or loses it.
-            besides: places that are taken by what has no address yet.
-
-        Raises:
-            NoPlaceError: everybody keeps theirs.
+        `besides` are taken by what has no address yet. Raises NoPlaceError: everybody keeps theirs.
         """
         loser: T | None = None
         if self.of(address) >= self._of_address_max:
@@ -72,11 +66,7 @@ class FairPlaces(Generic[T]):
         return True
 
     def _push_out(self, addresses: list[str]) -> T:
-        """Take a place away.
-
-        Raises:
-            NoPlaceError: everybody keeps theirs.
-        """
+        """Take a place away; NoPlaceError where everybody keeps theirs."""
         for address in addresses:
             for holder in self._by_address[address]:
                 if self._may_lose(holder):

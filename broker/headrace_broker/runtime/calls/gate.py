@@ -105,11 +105,7 @@ class Turns:
         self._name = name  # the call, for the log
 
     async def begin(self) -> None:
-        """Wait until it may begin.
-
-        Raises:
-            TooManyCallsError: too many wait.
-        """
+        """Wait until it may begin; TooManyCallsError where too many wait."""
         turns, client = self._gate.turns, self._client
         if turns.is_free:
             turns.spend(CALL_UNITS + client.step_units)

@@ -35,11 +35,7 @@ class ConnectionControl:
 
     @abstractmethod
     def channels(self, now_us: int) -> list[Any]:
-        """Return a `model.status.ChannelStatus` of each open channel, by number.
-
-        Args:
-            now_us: on the clock of activities.
-        """
+        """Return a `ChannelStatus` of each open channel, by number, as of the activities' clock."""
 
 
 class ConnectionInfo:

@@ -68,13 +68,7 @@ class HostWatcher:
 
     @abstractmethod
     def dead_letters_kept(self, queue: Queue, ids: list[int], causes: list[int]) -> None:
-        """The machine keeps messages until they have arrived where they are to go.
-
-        Args:
-            queue: whose machine.
-            ids: of the messages.
-            causes: of each, as `DeadLetter.cause`.
-        """
+        """The machine keeps messages until they have arrived; causes as of `DeadLetter.cause`."""
 
     @abstractmethod
     def dead_letters_forgotten(self, queue: Queue, ids: list[int]) -> None:

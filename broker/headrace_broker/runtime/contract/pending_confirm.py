@@ -46,11 +46,7 @@ class PendingConfirm:
         self.holds.append(numbers)
 
     def end_hold(self, numbers: Ranges, first: i64, stop: i64) -> i64:
-        """Note that the queue that withholds `numbers` has completed `first` to `stop` - 1.
-
-        Returns:
-            How many of them it withheld.
-        """
+        """Note that a queue has completed some of what it withholds; return how many."""
         gone = numbers.remove(first, stop)
         if not numbers and self.holds is not None and numbers in self.holds:
             self.holds.remove(numbers)

@@ -51,22 +51,14 @@ class QueueLog:
 
     @abstractmethod
     def entry_at_hand(self, index: i64, done: Callable[[], None]) -> bytes | None:
-        """Return a committed command where that needs no disk; else begin to read it.
+        """Return a committed command where that needs no disk; else None, and begin to read it.
 
-        There is no other way to read one: the event loop never waits for the disk here.
+        There is no other way to read one: the event loop never waits for the disk here. `done` is
+        called in a later turn of the loop, when it was read or could not be, which the next call
+        says; once for several calls. An entry whose record is damaged is waited for likewise: the
+        replica stands still from the next turn of the loop on, until that was put back.
 
-        Args:
-            index: which one.
-            done: called in a later turn of the loop, when it was read or could not be, which the
-                next call says. The same function is called once for several calls.
-
-        Returns:
-            None while it is being read. An entry whose record is damaged is waited for likewise:
-            the replica stands still from the next turn of the loop on, until that was put back.
-
-        Raises:
-            KeyError: the entry was forgotten.
-            OSError: its file cannot be read; the node is being stopped.
+        Raises KeyError: the entry was forgotten; OSError: the node is being stopped.
         """
 
     def give_up(self, done: Callable[[], None]) -> None:

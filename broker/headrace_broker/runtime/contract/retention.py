@@ -21,11 +21,7 @@ NOTHING: Final = -1  # highest entry held by nobody
 
 @final
 class Retention:
-    """What of one replica's log is held.
-
-    Attributes:
-        count: entries that died and are kept.
-    """
+    """What of one replica's log is held."""
 
     def __init__(
         self,

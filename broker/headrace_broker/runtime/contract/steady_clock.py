@@ -91,14 +91,7 @@ class SteadyClock(Clock):
         self._follow_most()
 
     def skew_ms(self, node: int) -> tuple[i64, i64] | None:
-        """Return how far a wall clock is from the median, and how far that may be wrong.
-
-        Args:
-            node: another node, or ALONE for this one.
-
-        Returns:
-            Milliseconds, more than 0 for a clock that is ahead; None where it is not known.
-        """
+        """Return ms that a clock (ALONE: this one) is ahead of the median, and how sure."""
         self._look(self.boottime_us() // 1000)
         median, bound = self._median()
         if node == ALONE:

@@ -44,15 +44,7 @@ class Addressed(NamedTuple):
 def address(
     letter: DeadLetter, source: Queue, arguments: Mapping[str, Any], router: Router, time_s: int
 ) -> Addressed:
-    """Return where a letter goes.
-
-    Args:
-        letter: what a queue has let go.
-        source: that queue.
-        arguments: its effective ones.
-        router: knows the exchanges.
-        time_s: Unix time of the death.
-    """
+    """Return where a letter of a queue goes, by the queue's effective arguments; Unix time."""
     exchange = text(arguments, DEAD_LETTER_EXCHANGE)
     new_key = text(arguments, DEAD_LETTER_ROUTING_KEY)
     was_exchange, was_key = split_route(letter.route)
@@ -82,11 +74,9 @@ def address(
 
 
 def is_cycle(queue: bytes, deaths: Sequence[tuple[bytes, bytes]]) -> bool:
-    """Return whether a message comes back to a queue without anybody having rejected it since.
+    """Return whether a message comes back to a queue though nobody rejected it since.
 
-    Args:
-        queue: to which it would go.
-        deaths: queue and reason of those it had, the newest first.
+    Its deaths are queue and reason, the newest first.
     """
     for name, reason in deaths:
         if reason == REJECTED:

@@ -83,12 +83,8 @@ class DeadLetterService:
 
     While an alarm is on, letters that are sent until they have arrived stay in their queues. Those
     that are sent once wait here, up to half of the room that there is for them; what is more goes
-    out, the oldest first, for it would be lost.
-
-    None leaves before `release_all`: sessions can be opened then.
-
-    Attributes:
-        congested: a further lot of letters might not find room.
+    out, the oldest first, for it would be lost. None leaves before `release_all`: sessions can be
+    opened then.
     """
 
     def __init__(
@@ -184,11 +180,7 @@ class DeadLetterService:
         self._send_soon()
 
     def _send(self, waiting: _Waiting) -> int:
-        """Send a letter; its cause owes for as many as it becomes, instead of for this one.
-
-        Returns:
-            Steps that it took to find its route.
-        """
+        """Send a letter, whose cause owes for what it becomes; return the steps of its route."""
         source, arguments, letter, cause, charge = waiting
         addressed = address(letter, source, arguments, self._router, int(time.time()))
         octets = int(letter.octets)

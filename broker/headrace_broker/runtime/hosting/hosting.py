@@ -354,11 +354,6 @@ class Hosting:
         """Start a session of the node's own with a queue, by which it sends dead letters.
 
         Who sends charges each letter to its cause; the session itself charges nobody.
-
-        Args:
-            queue: that they go to.
-            listener: who sends.
-            causes: of the letters, told to the queue's leader.
         """
         number = self.new_session_id(deaths=True)
         reach = DeadLetterSession(self.switchboard, causes)

@@ -97,11 +97,7 @@ class FilterCursor:
         self._on_read()
 
     def take(self, count: i64) -> list[tuple[int, int]]:
-        """Take up to `count` that were found, the first to be delivered first.
-
-        Returns:
-            Pairs of the negative priority and the message id.
-        """
+        """Take up to `count` that were found, in order, as (negative priority, message id)."""
         return [heappop(self._found) for _ in range(min(count, len(self._found)))]
 
     def put_back(self, taken: list[tuple[int, int]]) -> None:
@@ -112,15 +108,8 @@ class FilterCursor:
     def advance(self, machine: QueueMachine, wanted: i64, budget: ScanBudget) -> i64:
         """Look on until `wanted` messages are found, all were looked at, or the budget is spent.
 
-        It also ends where the next message has to be read from the disk; see `reading`.
-
-        Args:
-            machine: the queue.
-            wanted: number of messages that consumers could take now.
-            budget: of this loop turn; what is used is taken off.
-
-        Returns:
-            How many messages were put to the filter.
+        It also ends where the next message has to be read from the disk; see `reading`. Returns how
+        many messages were put to the filter.
         """
         before = self._looked_at
         while self._returned and self._looks_on(wanted, budget):

@@ -255,11 +255,7 @@ class Filtering:
         return {each: by_filter[each] for each in self._cursors if each in by_filter}
 
     def _hand_out(self, cursor: FilterCursor, waiting: list[tuple[Consumer, i64]]) -> bool:
-        """Share what was found between the consumers of a filter, in their rotation.
-
-        Returns:
-            False when the log had no room for it.
-        """
+        """Share what was found between consumers, in rotation; False when the log had no room."""
         left: i64 = len(waiting)
         for key, credit in waiting:
             share = (cursor.found_count + left - 1) // left

@@ -244,9 +244,7 @@ class QueueHost(HostEnd):
     def apply_one(self, index: int, data: bytes) -> None:
         """Apply one committed command and, when leading, carry out its effects.
 
-        Raises:
-            MachineVersionError: the log asks for a machine that this code does not have; nothing
-                changed.
+        Raises MachineVersionError: this code does not have that machine; nothing changed.
         """
         kind: i64 = data[STAMP_OCTETS] if len(data) > STAMP_OCTETS else 0
         if kind == CONFIGURE and len(data) > STAMP_OCTETS + 2:
@@ -295,9 +293,7 @@ class QueueHost(HostEnd):
     def restore(self, state: bytes) -> None:
         """Take over a state that `snapshot` gave, here or on another node; never while serving.
 
-        Raises:
-            SnapshotError: the octets are not such a state; nothing changed.
-            MachineVersionError: they are one of a machine that this code does not have.
+        Raises SnapshotError, MachineVersionError: this code cannot; nothing changed.
         """
         assert not self.serving, "a leader has nothing to learn"
         machine = QueueMachine.restore(state)
@@ -332,11 +328,7 @@ class QueueHost(HostEnd):
         self._watcher.queue_leader_changed(self.queue, 0 if leader == self._node else leader)
 
     def configure(self) -> bool:
-        """Have the machine of a queue led here told what holds now, where that is something new.
-
-        Returns:
-            False when the log takes nothing now: to be called again.
-        """
+        """Tell the machine of a queue led here what is new; False when the log is full."""
         if not self.leading:
             return True
         wanted = self._watcher.configuration(self.queue)
@@ -388,11 +380,7 @@ class QueueHost(HostEnd):
     def letters(
         self, messages: list[Acquired], reason: i64, done: Callable[[], None]
     ) -> list[DeadLetter] | None:
-        """Return messages of one entry that the machine keeps, with their bodies.
-
-        Returns:
-            None while they are being read: `done` is called then, as by `QueueLog.entry_at_hand`.
-        """
+        """Return kept messages with bodies, None until `done`: see `entry_at_hand`."""
         entry = self.log.entry_at_hand(messages[0].entry_index, done)
         if entry is None:
             return None
@@ -408,11 +396,7 @@ class QueueHost(HostEnd):
             self._watcher.dead_letters_forgotten(self.queue, command.ids)
 
     def node_down(self, node: int, boot_kept: int) -> bool:
-        """Replicate that a gateway node is gone (0) or back in the boot with mark `boot_kept`.
-
-        Returns:
-            False when that is due and the log takes nothing now: to be called again.
-        """
+        """Replicate that a node is gone (0) or back; False when the log takes nothing now."""
         if not self.serving or not self.machine.has_sessions_of(node, boot_kept):
             return True
         self._rounds.release()

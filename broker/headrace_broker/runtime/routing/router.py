@@ -135,11 +135,7 @@ class PolicyAlternates(Alternates):
 
 @final
 class Router:
-    """Follows the catalog's events and answers routes.
-
-    Args:
-        draw: returns a random number below its argument, for local random exchanges.
-    """
+    """Follows the catalog's events and answers routes; `draw` gives random numbers."""
 
     def __init__(
         self, view: CatalogView | None = None, draw: Callable[[int], int] = random.randrange
@@ -285,14 +281,8 @@ class Router:
     def route_message(self, vhost: str, raw_route: bytes, properties: bytes) -> Route:
         """Return where one message goes: its headers, properties, CC and BCC count.
 
-        Args:
-            vhost: where the exchange is.
-            raw_route: as in `route`.
-            properties: the message's property block, well formed.
-
-        Raises:
-            DistributionError: CC or BCC is of a wrong type.
-            AmqpError: SYNTAX_ERROR, headers that matter hold a value that cannot be decoded.
+        Raises DistributionError: CC or BCC is wrong; AmqpError SYNTAX_ERROR: a header that matters
+        is.
         """
         route = self.route(vhost, raw_route)
         more = distribution_keys(properties)

@@ -44,13 +44,7 @@ class _Read:
 
 
 async def read_entry(log: QueueLog, index: int) -> bytes:
-    """Return an entry once it is there.
-
-    Raises:
-        KeyError: it was forgotten.
-        CorruptLogError: what is stored of it is damaged.
-        OSError: its file cannot be read.
-    """
+    """Return an entry once it is there; KeyError, CorruptLogError or OSError if it cannot be."""
     found: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
     read = _Read(log, index, found)
     read.look()
@@ -77,13 +71,7 @@ class Entries:
         self.used = 0
 
     def get(self, index: int) -> bytes | None:
-        """Return an entry, None where it or one before it is missing: nothing goes behind a gap.
-
-        Raises:
-            KeyError: it was forgotten.
-            CorruptLogError: what is stored of it is damaged.
-            OSError: its file cannot be read.
-        """
+        """Return an entry, None behind a gap; raises what `read_entry` does."""
         data = self._read.get(index)
         if data is None and not self.missing:
             data = self._log.entry_at_hand(index, self._landed)
@@ -109,14 +97,7 @@ class Entries:
         """Read what is missing, one after the other; when it is late, the first one alone.
 
         One is read in any case: what was read before may be needed no more, and whoever cuts again
-        and again would keep the event loop.
-
-        Args:
-            until: time of the loop.
-
-        Raises:
-            CorruptLogError: what is stored of one is damaged.
-            OSError: a file cannot be read.
+        and again would keep the event loop. Raises CorruptLogError or OSError.
         """
         loop = asyncio.get_running_loop()
         for at, index in enumerate(self.missing):
