@@ -91,7 +91,7 @@ class SteadyClock(Clock):
         self._follow_most()
 
     def skew_ms(self, node: int) -> tuple[i64, i64] | None:
-        """Return ms that a clock (ALONE: this one) is ahead of the median, and how sure."""
+        """Return by how many ms a clock is ahead of the median, and the bound on that; or None."""
         self._look(self.boottime_us() // 1000)
         median, bound = self._median()
         if node == ALONE:
