@@ -49,7 +49,7 @@ class Applied(NamedTuple):
 
 
 class Applier:
-    """Applies what clusters are made of; what has been applied is not applied again at once.
+    """Applies the objects of clusters; unchanged objects are not applied again at once.
 
     Calls raise KubeError where the API server refuses or does not answer.
     """
@@ -150,7 +150,7 @@ class Applier:
         return True
 
     async def _apply(self, key: Key, manifest: Manifest) -> None:
-        """Apply a manifest; a cluster does without a monitor that nobody would read."""
+        """Apply a manifest; a monitor without its resource type is left out."""
         try:
             await self._operator.kube.apply(manifest)
         except KubeError as error:

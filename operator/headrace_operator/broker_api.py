@@ -82,7 +82,7 @@ class BrokerApi:
         return BrokerApi(self._session, self._endpoint._replace(urls=urls))
 
     async def get(self, *parts: str) -> Any:
-        """Return what is at a path, None when it is not there."""
+        """Return the object at a path, None without one."""
         try:
             return await self.request("GET", path_of(*parts))
         except BrokerError as error:
@@ -96,7 +96,7 @@ class BrokerApi:
         return found
 
     async def put(self, body: Any, *parts: str) -> None:
-        """Set what is at a path."""
+        """Set the object at a path."""
         await self.request("PUT", path_of(*parts), body)
 
     async def post(self, body: Any, *parts: str) -> Any:
@@ -104,7 +104,7 @@ class BrokerApi:
         return await self.request("POST", path_of(*parts), body)
 
     async def delete(self, *parts: str, query: str = "", seconds: float = REQUEST_SECONDS) -> Any:
-        """Delete what is at a path, if it is there."""
+        """Delete the object at a path, if there is one."""
         path = path_of(*parts) + (f"?{query}" if query else "")
         try:
             return await self.request("DELETE", path, seconds=seconds)

@@ -101,7 +101,7 @@ class KubeApi:
         return rows
 
     async def apply(self, manifest: Manifest) -> Manifest:
-        """Have an object be as a manifest says, and return what it is then."""
+        """Apply a manifest, and return the resulting object."""
         meta = manifest["metadata"]
         path = object_path(
             manifest["apiVersion"], manifest["kind"], meta["namespace"], meta["name"]

@@ -130,41 +130,25 @@ class Caller(NamedTuple):
 
 
 def check_administers(caller: Caller) -> None:
-    """Refuse a user who is no administrator.
-
-    Raises:
-        AmqpError: ACCESS_REFUSED.
-    """
+    """Refuse a user who is no administrator."""
     if not caller.administers:
         raise refused("tags: this is for users with the tag 'administrator'")
 
 
 def check_monitors(caller: Caller) -> None:
-    """Refuse a user who may not view everything.
-
-    Raises:
-        AmqpError: ACCESS_REFUSED.
-    """
+    """Refuse a user who may not view everything."""
     if not caller.monitors:
         raise refused("tags: this is for users with the tag 'monitoring' or 'administrator'")
 
 
 def check_makes_policies(caller: Caller) -> None:
-    """Refuse a user who may not make policies.
-
-    Raises:
-        AmqpError: ACCESS_REFUSED.
-    """
+    """Refuse a user who may not make policies."""
     if not caller.makes_policies:
         raise refused("tags: this is for users with the tag 'policymaker' or 'administrator'")
 
 
 def check_manages(caller: Caller) -> None:
-    """Refuse a user without any of the tags.
-
-    Raises:
-        AmqpError: ACCESS_REFUSED.
-    """
+    """Refuse a user without any of the tags."""
     if not caller.manages:
         raise refused(f"tags: must have one of {', '.join(sorted(TAGS))}")
 
@@ -173,28 +157,13 @@ def check_manages(caller: Caller) -> None:
 
 
 def check_author(caller: Caller, author: str) -> None:
-    """Refuse advice under another user's name: its author is the user who gives it.
-
-    Raises:
-        AmqpError: ACCESS_REFUSED.
-    """
+    """Refuse advice under another user's name: its author is the user who gives it."""
     if author != caller.name:
         raise refused(f"advice of author '{author}' refused for user '{caller.name}'")
 
 
 def taken_back_by(caller: Caller, author: str) -> str:
-    """Return whose advice is withdrawn: the caller's, or as an administrator names it.
-
-    Args:
-        caller: who asks.
-        author: whose is meant, "" for everybody's that the caller may take back.
-
-    Returns:
-        The author, "" for everybody.
-
-    Raises:
-        AmqpError: ACCESS_REFUSED.
-    """
+    """Return the author whose advice a caller takes back: themselves, unless an administrator."""
     if caller.administers:
         return author
     check_author(caller, author or caller.name)
@@ -205,37 +174,19 @@ def taken_back_by(caller: Caller, author: str) -> str:
 
 
 def check_sees(caller: Caller, view: CatalogView, vhost: str) -> None:
-    """Refuse a look at a vhost, and to tell whether it is there.
-
-    Raises:
-        AmqpError: ACCESS_REFUSED, with the same text whether it is there or not.
-    """
+    """Refuse a look at a vhost, with the same text whether it is there or not."""
     if not caller.sees(view, vhost):
         raise refused(stranger_text(caller.name, vhost))
 
 
 def check_enters(view: CatalogView, user: str, vhost: str) -> None:
-    """Refuse work in a vhost without permission there.
-
-    Raises:
-        AmqpError: ACCESS_REFUSED.
-    """
+    """Refuse work in a vhost without permission there."""
     if not may_enter(view, user, vhost):
         raise refused(stranger_text(user, vhost))
 
 
 def entrance_refusal(caller: Caller, vhost: str, there: bool, enters: bool) -> AmqpError | None:
-    """Return why a client may not open a vhost, None when it may.
-
-    Args:
-        caller: who asks.
-        vhost: its name.
-        there: the catalog has it.
-        enters: the caller has a permission there.
-
-    Returns:
-        ACCESS_REFUSED, or NOT_FOUND for callers who may know which vhosts there are.
-    """
+    """Return why a client may not open a vhost: NOT_FOUND for who may know, else ACCESS_REFUSED."""
     if not there and (enters or caller.monitors):
         return AmqpError(NOT_FOUND, f"vhost '{vhost}' not found")
     return None if enters else refused(stranger_text(caller.name, vhost))
@@ -250,29 +201,13 @@ def stranger_text(user: str, vhost: str) -> str:
 
 
 def check_allowed(may: May, user: str, vhost: str, operation: str, kind: str, name: str) -> None:
-    """Refuse what a permission is needed for.
-
-    Args:
-        may: who knows.
-        user: who asks.
-        vhost: where.
-        operation: CONFIGURE, WRITE or READ of `catalog.permission`.
-        kind: QUEUE or EXCHANGE.
-        name: of the queue or exchange; "" is the default exchange.
-
-    Raises:
-        AmqpError: ACCESS_REFUSED.
-    """
+    """Refuse an operation of `catalog.permission` on a QUEUE or EXCHANGE by its name."""
     if not may(user, vhost, operation, name):
         raise _without(user, vhost, operation, kind, name)
 
 
 def check_any(may: May, user: str, vhost: str, kind: str, name: str) -> None:
-    """Refuse to tell of a queue or exchange with which the user may do nothing at all.
-
-    Raises:
-        AmqpError: ACCESS_REFUSED.
-    """
+    """Refuse to tell of a queue or exchange with which the user may do nothing at all."""
     if not any(may(user, vhost, each, name) for each in (CONFIGURE, WRITE, READ)):
         raise _without(user, vhost, CONFIGURE, kind, name)
 
@@ -292,19 +227,7 @@ def knows_queue(caller: Caller, view: CatalogView, queue: Queue) -> bool:
 def check_topic(
     may_route: MayRoute, user: str, vhost: str, operation: str, exchange: str, routing_key: str
 ) -> None:
-    """Refuse a routing key at an exchange.
-
-    Args:
-        may_route: who knows.
-        user: who asks.
-        vhost: where.
-        operation: WRITE to publish, READ to bind.
-        exchange: its name.
-        routing_key: of the message or binding.
-
-    Raises:
-        AmqpError: ACCESS_REFUSED.
-    """
+    """Refuse a routing key at an exchange: WRITE to publish, READ to bind."""
     if not may_route(user, vhost, operation, exchange, routing_key):
         key = (
             routing_key[:NAME_OCTETS_MAX]
@@ -318,11 +241,7 @@ def check_topic(
 
 
 def check_ends(may: May, user: str, vhost: str, source: str, kind: str, destination: str) -> None:
-    """Refuse to bind a queue or exchange to an exchange with any routing key.
-
-    Raises:
-        AmqpError: ACCESS_REFUSED.
-    """
+    """Refuse to bind a queue or exchange to an exchange with any routing key."""
     check_allowed(may, user, vhost, WRITE, kind, destination)
     check_allowed(may, user, vhost, READ, EXCHANGE, source)
 
@@ -334,9 +253,6 @@ def check_binding(
 
     An exchange that routes by topics may be bound only so that it gets no keys with which the user
     may not publish there.
-
-    Raises:
-        AmqpError: ACCESS_REFUSED.
     """
     vhost, source = binding.vhost, binding.source
     check_ends(may, user, vhost, source, binding.destination_type, binding.destination)
@@ -350,7 +266,7 @@ def check_declares(
     may_forward: MayForward,
     user: str,
     vhost: str,
-    kind: str,
+    kind: str,  # QUEUE or EXCHANGE
     name: str,
     arguments: Mapping[str, Any],
     known: bool,
@@ -359,19 +275,6 @@ def check_declares(
 
     A new one needs a permission to publish to its exchange for dead letters, or its alternate one,
     with the keys that messages have then, and to read itself.
-
-    Args:
-        may: who knows.
-        may_forward: likewise.
-        user: who asks.
-        vhost: where.
-        kind: QUEUE or EXCHANGE.
-        name: of the queue or exchange.
-        arguments: as declared.
-        known: it is there already.
-
-    Raises:
-        AmqpError: ACCESS_REFUSED.
     """
     check_allowed(may, user, vhost, CONFIGURE, kind, name)
     target = arguments.get(SENDS_ON[kind])
@@ -387,16 +290,6 @@ def check_policy(
     """Refuse a policy that has messages sent on to where its author may not publish.
 
     Administrators give themselves every permission, and are not asked for it.
-
-    Args:
-        may: who knows.
-        may_forward: likewise.
-        caller: the author.
-        vhost: where.
-        definition: of the policy.
-
-    Raises:
-        AmqpError: ACCESS_REFUSED.
     """
     if caller.administers:
         return
@@ -422,51 +315,31 @@ def _check_forward(
 
 
 def check_new_name(kind: str, name: str) -> None:
-    """Refuse a name that only the broker gives, for something that is not there yet.
-
-    Raises:
-        AmqpError: ACCESS_REFUSED.
-    """
+    """Refuse a name that only the broker gives, for something that is not there yet."""
     if name.startswith(RESERVED_PREFIX):
         raise refused(f"{kind} name '{name}' contains reserved prefix '{RESERVED_PREFIX}*'")
 
 
 def check_exchange_type(kind: str) -> None:
-    """Refuse a type of exchange that there is not.
-
-    Raises:
-        AmqpError: PRECONDITION_FAILED.
-    """
+    """Refuse, by PRECONDITION_FAILED, a type of exchange that there is not."""
     if kind not in EXCHANGE_TYPES:
         raise AmqpError(PRECONDITION_FAILED, f"unknown exchange type '{kind}'", "type")
 
 
 def check_not_default(exchange: str) -> None:
-    """Refuse to change the default exchange, or its bindings.
-
-    Raises:
-        AmqpError: ACCESS_REFUSED.
-    """
+    """Refuse to change the default exchange, or its bindings."""
     if not exchange:
         raise refused("operation not permitted on the default exchange")
 
 
 def check_not_system(vhost: str, exchange: str) -> None:
-    """Refuse to delete an exchange that every vhost has.
-
-    Raises:
-        AmqpError: ACCESS_REFUSED.
-    """
+    """Refuse to delete an exchange that every vhost has."""
     if exchange.startswith(RESERVED_PREFIX):
         raise refused(f"deletion of system exchange '{exchange}' in vhost '{vhost}' not allowed")
 
 
 def check_not_exclusive(queue: Queue) -> None:
-    """Refuse what only the connection that an exclusive queue belongs to may do.
-
-    Raises:
-        AmqpError: RESOURCE_LOCKED.
-    """
+    """Refuse, by RESOURCE_LOCKED, what only the owner of an exclusive queue may do."""
     if queue.exclusive:
         raise AmqpError(
             RESOURCE_LOCKED,

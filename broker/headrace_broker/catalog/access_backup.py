@@ -24,21 +24,9 @@ from headrace_broker.model.reply_code import AmqpError
 def check_copies(
     caller: Caller, may_enter: MayEnter, may: May, operation: str, vhost: str, queue: str
 ) -> None:
-    """Refuse to read all messages of a queue for a backup, or to put those of a backup into it.
+    """Refuse to read all messages of a queue for a backup (READ), or to put them back (WRITE).
 
-    It takes an administrator with a permission in the vhost for the queue, whether it is there or
-    not.
-
-    Args:
-        caller: who asks.
-        may_enter: who knows.
-        may: likewise.
-        operation: READ for a backup, WRITE to put messages back.
-        vhost: where.
-        queue: its name.
-
-    Raises:
-        AmqpError: ACCESS_REFUSED.
+    It takes an administrator with a permission in the vhost, whether the queue is there or not.
     """
     check_administers(caller)
     if not may_enter(caller.name, vhost):

@@ -31,29 +31,18 @@ VALUE_MAX: Final = (1 << 53) - 1  # what programs of all languages can read from
 
 
 class Advice(msgspec.Struct, frozen=True):
-    """One piece of advice.
-
-    Attributes:
-        kind: one of KINDS: what it is about.
-        value: that is advised.
-        current: that it was then.
-        reason: for people.
-        figures: what it was worked out from, by name; numbers as text, for replicas must agree.
-        valid_until_ms: Unix time at which it lapses.
-        author: who gives it; a second one of the same about the same thing takes its place.
-        given_ms: Unix time.
-    """
+    """One piece of advice."""
 
     vhost: str
     queue: str
-    kind: str
-    value: int
-    current: int
-    reason: str
-    valid_until_ms: int
-    author: str
-    given_ms: int
-    figures: tuple[tuple[str, str], ...] = ()
+    kind: str  # one of KINDS: what it is about
+    value: int  # that is advised
+    current: int  # that it was then
+    reason: str  # for people
+    valid_until_ms: int  # Unix time at which it lapses
+    author: str  # who gives it; a second one of the same about the same thing takes its place
+    given_ms: int  # Unix time
+    figures: tuple[tuple[str, str], ...] = ()  # what it was worked out from; numbers as text
 
 
 Key = tuple[str, str, str, str]

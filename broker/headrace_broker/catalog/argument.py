@@ -102,15 +102,11 @@ def is_kind_asked(arguments: dict[str, Any]) -> bool:
 
 
 class ArgumentError(ValueError):
-    """A declaration asks for what cannot be; the text names the argument and the rule.
-
-    Attributes:
-        field: `arguments.NAME`, or the property that is wrong; "arguments" where several are.
-    """
+    """A declaration asks for what cannot be; the text names the argument and the rule."""
 
     def __init__(self, text: str, field: str = "arguments") -> None:
         super().__init__(text)
-        self.field = field
+        self.field = field  # `arguments.NAME`, or a property; "arguments" where several are
 
 
 def asked_queue(
@@ -120,7 +116,7 @@ def asked_queue(
     exclusive: bool,
     auto_delete: bool,
     arguments: dict[str, Any],
-    default_kind: str = "",
+    default_kind: str = "",  # of the vhost, "" for none; of a queue that is there already, its own
 ) -> tuple[str, int]:
     """Return kind and number of replicas that a declaration asks for.
 
@@ -128,15 +124,6 @@ def asked_queue(
     auto-delete, not durable or named by the server; for others the vhost's default, and quorum
     without one. Since in RabbitMQ the default is classic, a queue that becomes a quorum queue by
     default may have the arguments of a classic one.
-
-    Args:
-        vhost: its name, for the refusal.
-        name: of the queue.
-        durable: as declared.
-        exclusive: as declared.
-        auto_delete: as declared.
-        arguments: as declared.
-        default_kind: of the vhost, "" for none; of a queue that is there already, its own.
 
     Raises:
         ArgumentError: an argument has a wrong type or value, is not for this kind of queue, or is

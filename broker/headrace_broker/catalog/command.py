@@ -27,13 +27,10 @@ from headrace_broker.model.definition import (
 
 
 class Command(msgspec.Struct, frozen=True, tag_field="do", kw_only=True):
-    """Base of the commands.
+    """Base of the commands."""
 
-    Attributes:
-        version: catalog version as of which the command is to be applied; absent where that is the
-            one with which the command came. A node that does not know it stops.
-    """
-
+    # catalog version as of which the command is to be applied; absent where that is the one with
+    # which the command came. A node that does not know it stops.
     version: int | msgspec.UnsetType = msgspec.UNSET
 
     @property
@@ -47,16 +44,12 @@ class Barrier(Command, frozen=True, tag="barrier"):
 
 
 class Bootstrap(Command, frozen=True, tag="bootstrap"):
-    """Fill a new cluster's catalog: nodes, default vhost with its exchanges, default user.
-
-    Attributes:
-        grant: the user gets all permissions in that vhost, and from now on permissions decide.
-    """
+    """Fill a new cluster's catalog: nodes, default vhost with its exchanges, default user."""
 
     nodes: tuple[Node, ...]
     vhost: str
     user: User
-    grant: bool = False
+    grant: bool = False  # the user gets all permissions there, and from now on they decide
 
 
 class DeclareNodes(Command, frozen=True, tag="declare_nodes"):
@@ -66,26 +59,19 @@ class DeclareNodes(Command, frozen=True, tag="declare_nodes"):
 
 
 class AnnounceNode(Command, frozen=True, tag="announce_node"):
-    """Say what a known node is now.
-
-    Attributes:
-        machine_version: of the queue machine that it runs.
-        disk: id of its data directory, 0 for as known.
-        name: "" for as known.
-        address: likewise.
-        catalog_version: the newest that it knows; 0, as from a node of before there were any, for
-            the one that its queue machine came with. Older nodes ignore it, so it is told again
-            whenever another node is news.
-        message_bytes_max: octets of the largest message that it lets clients send, at least
-            MESSAGE_BYTES_PLAIN; 0 from nodes of before it could be more. These ignore it.
-    """
+    """Say what a known node is now."""
 
     node: int
-    machine_version: int
-    disk: int = 0
-    name: str = ""
-    address: str = ""
+    machine_version: int  # of the queue machine that it runs
+    disk: int = 0  # id of its data directory, 0 for as known
+    name: str = ""  # "" for as known
+    address: str = ""  # likewise
+    # the newest that it knows; 0, as from a node of before there were any, for the one that its
+    # queue machine came with. Older nodes ignore it, so it is told again whenever another node is
+    # news.
     catalog_version: int = 0
+    # octets of the largest message that it lets clients send, at least MESSAGE_BYTES_PLAIN; 0 from
+    # nodes of before it could be more. These ignore it.
     message_bytes_max: int = 0
 
 
@@ -103,14 +89,11 @@ class SetMaintenance(Command, frozen=True, tag="set_maintenance"):
 
 
 class ForgetNode(Command, frozen=True, tag="forget_node"):
-    """Remove a node from the cluster; with it go the queues that lived in its memory.
-
-    Attributes:
-        bars_unknown: where its disk is not known, no node is admitted under its id that comes with
-            one, until somebody lets one join by name and address. Absent from older entries.
-    """
+    """Remove a node from the cluster; with it go the queues that lived in its memory."""
 
     node: int
+    # where its disk is not known, no node is admitted under its id that comes with one, until
+    # somebody lets one join by name and address. Absent from older entries.
     bars_unknown: bool = False
 
 
@@ -121,14 +104,10 @@ class DeclareVhost(Command, frozen=True, tag="declare_vhost"):
 
 
 class PutVhost(Command, frozen=True, tag="put_vhost"):
-    """Create a vhost with its `amq.` exchanges, or change the properties of a known one.
-
-    Attributes:
-        creator: user who gets all permissions in a vhost that is created, "" for none.
-    """
+    """Create a vhost with its `amq.` exchanges, or change the properties of a known one."""
 
     vhost: Vhost
-    creator: str = ""
+    creator: str = ""  # user who gets all permissions in a vhost that is created, "" for nobody
 
 
 class DeleteVhost(Command, frozen=True, tag="delete_vhost"):
@@ -138,30 +117,21 @@ class DeleteVhost(Command, frozen=True, tag="delete_vhost"):
 
 
 class PutUser(Command, frozen=True, tag="put_user"):
-    """Create or replace a user.
-
-    Attributes:
-        end_sessions: sessions of the user that began before are over (`CatalogView.session_epoch`).
-            Absent from older entries.
-    """
+    """Create or replace a user."""
 
     user: User
+    # sessions of the user that began before are over (`CatalogView.session_epoch`). Absent from
+    # older entries.
     end_sessions: bool = False
 
 
 class RehashUser(Command, frozen=True, tag="rehash_user"):
-    """Prove a user's password, which stays, by a scrypt hash from now on.
-
-    Attributes:
-        current: the hash that proves it now; if another one does, nothing changes.
-        salt: of the new hash.
-        password_hash: the new hash.
-    """
+    """Prove a user's password, which stays, by a scrypt hash from now on."""
 
     name: str
-    current: bytes
-    salt: bytes
-    password_hash: bytes
+    current: bytes  # the hash that proves it now; if another one does, nothing changes
+    salt: bytes  # of the new hash
+    password_hash: bytes  # the new hash
 
 
 class DeleteUser(Command, frozen=True, tag="delete_user"):
@@ -190,15 +160,11 @@ class PutTopicPermission(Command, frozen=True, tag="put_topic_permission"):
 
 
 class DeleteTopicPermissions(Command, frozen=True, tag="delete_topic_permissions"):
-    """Let a user use any routing key again.
-
-    Attributes:
-        exchange: where, "" at all exchanges of the vhost.
-    """
+    """Let a user use any routing key again."""
 
     user: str
     vhost: str
-    exchange: str = ""
+    exchange: str = ""  # where, "" at all exchanges of the vhost
 
 
 class PutPolicy(Command, frozen=True, tag="put_policy"):
@@ -216,66 +182,42 @@ class DeletePolicy(Command, frozen=True, tag="delete_policy"):
 
 
 class SetVhostLimits(Command, frozen=True, tag="set_vhost_limits"):
-    """Set limits of a vhost.
-
-    Attributes:
-        limits: by the names in `catalog.setting.VHOST_LIMITS`; a negative value removes one.
-        replace: limits that are not named are removed.
-    """
+    """Set limits of a vhost."""
 
     vhost: str
-    limits: dict[str, int]
-    replace: bool = False
+    limits: dict[str, int]  # by the names in VHOST_LIMITS; a negative value removes one
+    replace: bool = False  # limits that are not named are removed
 
 
 class SetUserLimits(Command, frozen=True, tag="set_user_limits"):
-    """Set limits of a user.
-
-    Attributes:
-        limits: by the names in `catalog.setting.USER_LIMITS`; a negative value removes one.
-        replace: limits that are not named are removed.
-    """
+    """Set limits of a user."""
 
     user: str
-    limits: dict[str, int]
-    replace: bool = False
+    limits: dict[str, int]  # by the names in USER_LIMITS; a negative value removes one
+    replace: bool = False  # limits that are not named are removed
 
 
 class SetParameter(Command, frozen=True, tag="set_parameter"):
-    """Set a limit of flow control for all nodes.
+    """Set a limit of flow control for all nodes."""
 
-    Attributes:
-        name: one of `model.flow_parameter.PARAMETERS`.
-        value: as stored there; None for what each node's configuration says.
-    """
-
-    name: str
-    value: int | str | None = None
+    name: str  # one of `model.flow_parameter.PARAMETERS`
+    value: int | str | None = None  # as stored there; None for what each node's configuration says
 
 
 class PutAdvice(Command, frozen=True, tag="put_advice"):
-    """Keep advice on queues, all of it or none.
-
-    Attributes:
-        at_ms: Unix time; what has lapsed by then is dropped.
-    """
+    """Keep advice on queues, all of it or none."""
 
     items: tuple[Advice, ...]
-    at_ms: int
+    at_ms: int  # Unix time; what has lapsed by then is dropped
 
 
 class DeleteAdvice(Command, frozen=True, tag="delete_advice"):
-    """Drop advice on a queue.
-
-    Attributes:
-        kind: "" for every kind.
-        author: "" for everybody's.
-    """
+    """Drop advice on a queue."""
 
     vhost: str
     queue: str
-    kind: str = ""
-    author: str = ""
+    kind: str = ""  # "" for every kind
+    author: str = ""  # "" for everybody's
 
 
 class DeclareExchange(Command, frozen=True, tag="declare_exchange"):
@@ -285,84 +227,56 @@ class DeclareExchange(Command, frozen=True, tag="declare_exchange"):
 
 
 class DeleteExchange(Command, frozen=True, tag="delete_exchange"):
-    """Delete an exchange and its bindings.
-
-    Attributes:
-        if_unused: only when no binding leaves it.
-    """
+    """Delete an exchange and its bindings."""
 
     vhost: str
     name: str
-    if_unused: bool = False
+    if_unused: bool = False  # only when no binding leaves it
 
 
 class DeclareQueue(Command, frozen=True, tag="declare_queue"):
-    """Create a queue unless an equivalent one exists.
-
-    Attributes:
-        kind: QUEUE_QUORUM or QUEUE_CLASSIC.
-        exclusive: belongs to connection `owner` alone.
-        owner: id of the asking connection; not empty when `exclusive`.
-        preferred_node: node id of the first replica where that node is known, 0 for the one that is
-            first for the fewest queues.
-        replicas: how many are wanted, 1 to REPLICAS_MAX; a classic queue has one.
-        member_ids: of the nodes whose replicas have other ids than their nodes, because they lost
-            their data once; as the proposer knows them. One that it does not know of yet is
-            admitted to the queue's group later.
-    """
+    """Create a queue unless an equivalent one exists."""
 
     vhost: str
     name: str
-    kind: str
+    kind: str  # QUEUE_QUORUM or QUEUE_CLASSIC
     durable: bool = True
-    exclusive: bool = False
+    exclusive: bool = False  # belongs to connection `owner` alone
     auto_delete: bool = False
-    owner: str = ""
+    owner: str = ""  # id of the asking connection; not empty when `exclusive`
     arguments: dict[str, Any] = {}
-    preferred_node: int = 0
-    replicas: int = 1
+    preferred_node: int = 0  # node id of the first replica if known, 0 for the least loaded
+    replicas: int = 1  # how many are wanted, 1 to REPLICAS_MAX; a classic queue has one
+    # of the nodes whose replicas have other ids than their nodes, because they lost their data
+    # once; as the proposer knows them. One that it does not know of yet is admitted to the queue's
+    # group later.
     member_ids: tuple[int, ...] = ()
 
 
 class SetMembers(Command, frozen=True, tag="set_members"):
-    """Move a queue to other nodes; its leader makes the changes.
-
-    Attributes:
-        group: the incarnation that is meant.
-        add: node ids that get a replica.
-        remove: node ids whose replicas are to go once those that are added have everything.
-    """
+    """Move a queue to other nodes; its leader makes the changes."""
 
     vhost: str
     name: str
-    group: int
-    add: tuple[int, ...] = ()
-    remove: tuple[int, ...] = ()
+    group: int  # the incarnation that is meant
+    add: tuple[int, ...] = ()  # node ids that get a replica
+    remove: tuple[int, ...] = ()  # node ids whose replicas go once those added have everything
 
 
 class SettleMembers(Command, frozen=True, tag="settle_members"):
-    """Report that replicas which were to go are not needed any more.
-
-    Attributes:
-        revision: of the queue when that was found out; a later one voids it.
-        left: node ids.
-    """
+    """Report that replicas which were to go are not needed any more."""
 
     group: int
-    revision: int
-    left: tuple[int, ...]
+    revision: int  # of the queue when that was found out; a later one voids it
+    left: tuple[int, ...]  # node ids
 
 
 class DeleteQueue(Command, frozen=True, tag="delete_queue"):
-    """Delete a queue and its bindings.
-
-    Attributes:
-        group: the incarnation that is meant, 0 for any: a queue that was declared anew stays.
-    """
+    """Delete a queue and its bindings."""
 
     vhost: str
     name: str
-    group: int = 0
+    group: int = 0  # the incarnation that is meant, 0 for any: a queue that was declared anew stays
 
 
 class Bind(Command, frozen=True, tag="bind"):
@@ -378,17 +292,11 @@ class Unbind(Command, frozen=True, tag="unbind"):
 
 
 class DropTransient(Command, frozen=True, tag="drop_transient"):
-    """Delete the queues that went with a connection or with a node's memory.
+    """Delete the queues that went with a connection or with a node's memory."""
 
-    Attributes:
-        owner: delete the exclusive queues of this connection; "" for none.
-        node: delete the queues that lived in this node's memory; 0 for none.
-        group_below: spare queues whose incarnation is not below this; 0 spares none.
-    """
-
-    owner: str = ""
-    node: int = 0
-    group_below: int = 0
+    owner: str = ""  # delete the exclusive queues of this connection; "" for none
+    node: int = 0  # delete the queues that lived in this node's memory; 0 for none
+    group_below: int = 0  # spare queues whose incarnation is not below this; 0 spares none
 
 
 AnyCommand = (
@@ -436,11 +344,7 @@ class CommandError(ValueError):
 
 
 def encode_command(command: AnyCommand) -> bytes:
-    """Encode a command; `encode_request` puts the request's identity before it.
-
-    Raises:
-        CommandError: an argument has a value that cannot be stored.
-    """
+    """Encode a command without its request; CommandError where an argument cannot be stored."""
     try:
         return _ENCODER.encode(command)
     except (TypeError, ValueError, OverflowError, RecursionError) as error:
@@ -448,20 +352,12 @@ def encode_command(command: AnyCommand) -> bytes:
 
 
 def encode_request(request: Request, command: AnyCommand) -> bytes:
-    """Return the log entry for a command.
-
-    Raises:
-        CommandError: an argument has a value that cannot be stored.
-    """
+    """Return the log entry for a command; CommandError where an argument cannot be stored."""
     return encode_envelope(request, encode_command(command))
 
 
 def decode_command(data: bytes) -> AnyCommand:
-    """Return the command in a log entry.
-
-    Raises:
-        CommandError: the octets after the envelope are not a command.
-    """
+    """Return the command in a log entry; CommandError where there is none after the envelope."""
     try:
         command: AnyCommand = _DECODER.decode(memoryview(data)[ENVELOPE_OCTETS:])
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:

@@ -5,12 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, final
 
-from headrace_broker.catalog.event import (
-    Event,
-    PolicyChanged,
-    QueueRemoved,
-    VhostLimitsChanged,
-)
+from headrace_broker.catalog.event import Event, PolicyChanged, QueueRemoved, VhostLimitsChanged
 from headrace_broker.catalog.policy import applied, effective, effective_exchange, in_order
 from headrace_broker.catalog.view import CatalogView
 from headrace_broker.model.definition import Exchange, Policy, Queue

@@ -16,12 +16,7 @@ from headrace_broker.catalog import command as commands
 from headrace_broker.catalog.result import Exists, NotFound, Ok, Refused, Result
 from headrace_broker.catalog.store import CatalogStore
 from headrace_broker.catalog.version import SESSIONS
-from headrace_broker.model.definition import (
-    HASHED_SCRYPT,
-    Exchange,
-    Permission,
-    Vhost,
-)
+from headrace_broker.model.definition import HASHED_SCRYPT, Exchange, Permission, Vhost
 from headrace_broker.model.limits import ADVICE_MAX, NAME_OCTETS_MAX
 
 ADVICE_FULL: Final = f"{ADVICE_MAX} pieces of advice are kept, which is the maximum"

@@ -20,11 +20,7 @@ from headrace_broker.catalog.argument import (
 from headrace_broker.catalog.cluster import ClusterChanges
 from headrace_broker.catalog.event import Event
 from headrace_broker.catalog.exchange_argument import binding_problem, type_problem
-from headrace_broker.catalog.governance import (
-    DEFAULT_EXCHANGES,
-    name_problem,
-    no_vhost,
-)
+from headrace_broker.catalog.governance import DEFAULT_EXCHANGES, name_problem, no_vhost
 from headrace_broker.catalog.placement import lead_by_fewest, place
 from headrace_broker.catalog.request import ENVELOPE_OCTETS, decode_envelope
 from headrace_broker.catalog.result import (
@@ -49,11 +45,7 @@ from headrace_broker.model.definition import (
     Queue,
     Vhost,
 )
-from headrace_broker.model.limits import (
-    CATALOG_COMMAND_OCTETS_MAX,
-    NAME_OCTETS_MAX,
-    REPLICAS_MAX,
-)
+from headrace_broker.model.limits import CATALOG_COMMAND_OCTETS_MAX, NAME_OCTETS_MAX, REPLICAS_MAX
 from headrace_raftlog.model.membership import member_node
 
 _DEFAULT_NAMES: Final = frozenset(name for name, _, _ in DEFAULT_EXCHANGES)
@@ -102,11 +94,7 @@ class Catalog(ClusterChanges):
 
     @staticmethod
     def restore(data: bytes) -> Catalog:
-        """Return the catalog that a snapshot was taken of.
-
-        Raises:
-            SnapshotError: the octets are not a snapshot.
-        """
+        """Return the catalog that a snapshot was taken of; SnapshotError for anything else."""
         catalog = Catalog()
         catalog.load(data)
         return catalog

@@ -26,13 +26,9 @@ def cluster_bytes(view: CatalogView) -> int:
 
 
 def bound_of(view: CatalogView, own: int, own_bytes: int, own_rule: str) -> tuple[int, str]:
-    """Return the octets of the largest message that clients may send here, and why not more.
+    """Return the octets of the largest message that clients may send, and why not more.
 
-    Args:
-        view: the catalog.
-        own: this node's id.
-        own_bytes: what it takes itself.
-        own_rule: why that is less than configured, "" where it is not.
+    `own_rule` says why this node takes less than configured, "" where it does not.
     """
     others = [node for node in view.nodes() if node.id != own]
     least = min(others, key=taken_bytes, default=None)

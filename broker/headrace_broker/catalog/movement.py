@@ -23,46 +23,28 @@ GROW_EVEN: Final = "even"  # only queues with an even number of replicas
 
 
 class Step(NamedTuple):
-    """A change of a queue's replicas; a problem where it must not be made.
-
-    Attributes:
-        add: node ids that get a replica.
-        remove: node ids whose replicas go once those have everything.
-        problem: why not, "" for a step to take.
-    """
+    """A change of a queue's replicas; a problem where it must not be made."""
 
     queue: Queue
-    add: tuple[int, ...] = ()
-    remove: tuple[int, ...] = ()
-    problem: str = ""
+    add: tuple[int, ...] = ()  # node ids that get a replica
+    remove: tuple[int, ...] = ()  # node ids whose replicas go once those have everything
+    problem: str = ""  # why not, "" for a step to take
 
 
 class Led(NamedTuple):
-    """A queue and who leads it.
+    """A queue and who leads it."""
 
-    Attributes:
-        group: incarnation id.
-        leader: node id.
-        candidates: node ids that could lead it as well.
-    """
-
-    group: int
-    leader: int
-    candidates: tuple[int, ...]
+    group: int  # incarnation id
+    leader: int  # node id
+    candidates: tuple[int, ...]  # node ids that could lead it as well
 
 
 class Movable(NamedTuple):
-    """A queue's leader as the automatic balance of leaders sees it.
+    """A queue's leader as the automatic balance of leaders sees it."""
 
-    Attributes:
-        led: the queue.
-        busy: it has traffic.
-        stays: it is not to be handed over now; it counts where it is.
-    """
-
-    led: Led
-    busy: bool = False
-    stays: bool = False
+    led: Led  # the queue
+    busy: bool = False  # it has traffic
+    stays: bool = False  # it is not to be handed over now; it counts where it is
 
 
 class Handover(NamedTuple):
@@ -130,12 +112,8 @@ def shrink(
 ) -> list[Step]:
     """Return what takes these queues off a node, as far as they can go.
 
-    Args:
-        queues: those without a replica there, and those in memory, are passed over.
-        node: node id.
-        up: node ids of the nodes that run.
-        spares: how many replicas each node has that may take one over. A queue keeps its number
-            of replicas where one of them has none of it yet; otherwise it has one less.
+    Those without a replica there, or in memory, are passed over. A queue keeps its number of
+    replicas where one of `spares` (replicas by node) has none of it yet; otherwise it has one less.
     """
     load = {spare: count for spare, count in spares.items() if spare in up and spare != node}
     steps: list[Step] = []
@@ -155,12 +133,7 @@ def shrink(
 
 
 def rebalance(queues: Sequence[Led], nodes: Collection[int]) -> list[Handover]:
-    """Return what spreads leaders evenly over nodes, each queue handed over once at most.
-
-    Args:
-        queues: all that are led.
-        nodes: node ids of the nodes that may lead; what others lead goes to these.
-    """
+    """Return what spreads leaders evenly over nodes, each queue handed over once at most."""
     counts = leader_counts(queues, nodes)
     places = {led.group: led.leader for led in queues}
     moved = True
@@ -192,14 +165,9 @@ def leader_counts(queues: Iterable[Led], nodes: Collection[int]) -> dict[int, in
 def _lighter(
     led: Led, place: int, counts: Mapping[int, int], nodes: Collection[int], leaves: bool
 ) -> int:
-    """Return the node that should lead a queue rather than the one that does, or that one.
+    """Return the node that should lead a queue rather than the one at its place, or that one.
 
-    Args:
-        led: the queue.
-        place: who leads it, or will.
-        counts: queues that each node leads.
-        nodes: those that may come to lead it.
-        leaves: it goes to another node whether that makes the numbers more equal or not.
+    `leaves`: it goes elsewhere whether that makes the counts by node more equal or not.
     """
     free = [node for node in (led.leader, *led.candidates) if node in nodes]
     if not free:
@@ -211,12 +179,7 @@ def _lighter(
 
 
 def is_uneven(counts: Mapping[int, int], nodes: Collection[int]) -> bool:
-    """Return whether leaders are so far apart that spreading them is worth beginning.
-
-    Args:
-        counts: queues that each node leads.
-        nodes: those that may get more.
-    """
+    """Return whether counts of leaders by node are so uneven that spreading is worth beginning."""
     fewest = min((counts.get(node, 0) for node in nodes), default=None)
     if fewest is None:
         return False
@@ -255,14 +218,9 @@ def spread(queues: Sequence[Movable], nodes: Collection[int]) -> list[Handover]:
 
 
 def critical(voters_of: Mapping[int, Collection[int]], node: int, up: Collection[int]) -> list[int]:
-    """Return the groups that would have no majority if a node that is up went down.
+    """Return the groups (node ids of voters by group) without a majority were a node down.
 
     Those that have none now are among them: they may come back with this node's help only.
-
-    Args:
-        voters_of: node ids of the voters by group.
-        node: node id.
-        up: node ids of the nodes that run, that one among them.
     """
     rest = [each for each in up if each != node]
     return [

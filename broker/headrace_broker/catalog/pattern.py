@@ -41,12 +41,7 @@ def pattern_problem(field: str, pattern: str) -> str:
 
 @lru_cache(maxsize=PATTERNS_CACHED_MAX)
 def _search(pattern: str) -> Callable[[str], object]:
-    """Return what finds an expression in a name; what it returns is true when it was found.
-
-    Raises:
-        re.error: it is not an expression.
-        UnboundedError: nothing finds it in bounded time.
-    """
+    """Return what finds an expression in a name; re.error or UnboundedError for none."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # about what a later Python may read otherwise
         tree = parse(pattern)

@@ -21,12 +21,7 @@ _SPREAD_MAX: Final = 1024  # letters in all ranges: `re` marks each when it make
 
 
 def re_steps(tree: Any, flags: int) -> int:
-    """Return the tests of letters that `re` makes for a name, at most TOO_MANY.
-
-    Args:
-        tree: of the expression.
-        flags: of all of it.
-    """
+    """Return the tests of letters that `re` makes for a name, at most TOO_MANY."""
     parts = list(tree)
     if not flags & re.MULTILINE and parts and str(parts[0][0]) == "AT":
         anchored = "BEGINNING" in str(parts[0][1])

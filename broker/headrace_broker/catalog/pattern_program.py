@@ -34,11 +34,7 @@ class UnboundedError(ValueError):
 
 
 def parse(pattern: str) -> Any:
-    """Return the tree of an expression.
-
-    Raises:
-        re.error: it is not one.
-    """
+    """Return the tree of an expression; re.error where it is none."""
     return _parser.parse(pattern)
 
 
@@ -128,16 +124,11 @@ class _Choice:
 
 @final
 class _Copies:
-    """Copies of a part in a row, all required or some optional: each begins where one ended.
-
-    Args:
-        parts: the same one many times, or such as mean the same.
-        optional: the last ones, or all, may be missing.
-    """
+    """Copies of a part in a row, all required or some optional: each begins where one ended."""
 
     def __init__(self, parts: Sequence[Part], optional: bool) -> None:
-        self._parts = parts
-        self._optional = optional
+        self._parts = parts  # the same one many times, or such as mean the same
+        self._optional = optional  # the last ones, or all, may be missing
 
     def ends(self, text: Text, places: int) -> int:
         found = places
@@ -224,13 +215,10 @@ class Program:
     Raises UnboundedError when made of what has back references, atomic groups, conditions on
     groups, or flags that change what a letter is, or takes more than PATTERN_WORK_MAX operations
     or PATTERN_PARTS_MAX parts.
-
-    Attributes:
-        work: operations on sets that a search in the longest name takes at most.
     """
 
     def __init__(self, tree: Any, flags: int) -> None:
-        self.work = 0
+        self.work = 0  # operations on sets that a search in the longest name takes at most
         self._count = 0  # of parts
         self._numbers = 0
         self._loops = 0

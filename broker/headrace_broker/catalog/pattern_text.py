@@ -27,21 +27,13 @@ LETTERS: Final = ("LITERAL", "NOT_LITERAL", "ANY", "IN", "FAILURE")  # parts for
 
 
 class Letters(NamedTuple):
-    """A part of an expression that stands for one letter.
+    """A part of an expression that stands for one letter."""
 
-    Attributes:
-        single: letters that fit.
-        ranges: first and last letters of ranges that fit.
-        categories: names of the parser for kinds of letters that fit.
-        negated: those fit that otherwise do not.
-        fold: small and capital letters are the same.
-    """
-
-    single: frozenset[str]
-    ranges: frozenset[tuple[str, str]] = frozenset()
-    categories: frozenset[str] = frozenset()
-    negated: bool = False
-    fold: bool = False
+    single: frozenset[str]  # letters that fit
+    ranges: frozenset[tuple[str, str]] = frozenset()  # first and last letters of ranges that fit
+    categories: frozenset[str] = frozenset()  # names of the parser for kinds of letters that fit
+    negated: bool = False  # those fit that otherwise do not
+    fold: bool = False  # small and capital letters are the same
 
     @property
     def work(self) -> int:
@@ -51,13 +43,9 @@ class Letters(NamedTuple):
 
 
 def letters(name: str, value: Any, fold: bool, every: bool) -> Letters:
-    """Return the letters that a part of the tree stands for.
+    """Return the letters that a part of the tree, one of LETTERS, stands for.
 
-    Args:
-        name: of the part, one of LETTERS.
-        value: its content.
-        fold: small and capital letters are the same.
-        every: a dot is for the end of a line too.
+    `fold` ignores case; with `every` a dot is for the end of a line too.
     """
     if name == "ANY":
         return Letters(frozenset() if every else frozenset("\n"), negated=True)
@@ -79,18 +67,12 @@ def letters(name: str, value: Any, fold: bool, every: bool) -> Letters:
 
 @final
 class Text:
-    """A text that is searched.
-
-    Attributes:
-        size: letters.
-        places: the set of all places.
-        states: what parts of a program remember of this text, by their number.
-    """
+    """A text that is searched."""
 
     def __init__(self, text: str, mirrored: Text | None = None) -> None:
-        self.size = len(text)
-        self.places = (1 << (self.size + 1)) - 1
-        self.states: dict[int, int] = {}
+        self.size = len(text)  # letters
+        self.places = (1 << (self.size + 1)) - 1  # the set of all places
+        self.states: dict[int, int] = {}  # what parts of a program remember of this text
         self._text = text
         self._mirrored = mirrored
         self._shapes = [_Shape(text)]
@@ -129,11 +111,7 @@ class Text:
         return words ^ (words << 1)
 
     def held(self, condition: str) -> int:
-        """Return the places at which a condition of an expression holds.
-
-        Args:
-            condition: the parser's name of it, or AT_BEGINNING_LINE and AT_END_LINE.
-        """
+        """Return the places at which a condition holds, named by the parser or AT_*_LINE."""
         last = 1 << self.size
         lines = self.letters(_LINE)
         if condition in ("AT_BEGINNING", "AT_BEGINNING_STRING"):

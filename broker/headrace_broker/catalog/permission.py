@@ -20,12 +20,7 @@ from typing import Any, Final, final
 from headrace_broker.catalog.event import Event, PermissionChanged, TopicPermissionChanged
 from headrace_broker.catalog.pattern import matches
 from headrace_broker.catalog.view import CatalogView
-from headrace_broker.model.definition import (
-    EXCHANGE_DELAYED,
-    Binding,
-    Exchange,
-    TopicPermission,
-)
+from headrace_broker.model.definition import EXCHANGE_DELAYED, Binding, Exchange, TopicPermission
 from headrace_broker.model.exchange_argument import DELAYED_TYPE
 from headrace_broker.model.limits import (
     NAME_OCTETS_MAX,
@@ -46,15 +41,7 @@ DEFAULT_EXCHANGE_NAME: Final = "amq.default"  # what the exchange "" is called i
 
 
 def allowed(view: CatalogView, user: str, vhost: str, operation: str, name: str) -> bool:
-    """Return whether a user may do something with the queue or exchange of a name.
-
-    Args:
-        view: the catalog.
-        user: who asks.
-        vhost: where.
-        operation: CONFIGURE, WRITE or READ.
-        name: of the queue or exchange; "" is the default exchange.
-    """
+    """Return whether a user may CONFIGURE, WRITE or READ the queue or exchange of a name."""
     if not view.guarded:
         return True
     permission = view.permission(user, vhost)
@@ -72,16 +59,7 @@ def allowed(view: CatalogView, user: str, vhost: str, operation: str, name: str)
 def topic_allowed(
     view: CatalogView, user: str, vhost: str, operation: str, exchange: str, routing_key: str
 ) -> bool:
-    """Return whether a user may use a routing key at an exchange that the user may use.
-
-    Args:
-        view: the catalog.
-        user: who asks.
-        vhost: where.
-        operation: WRITE to publish, READ to bind.
-        exchange: its name; only those that route by topics ask for anything.
-        routing_key: of the message or binding.
-    """
+    """Return whether a user may use a routing key there: WRITE to publish, READ to bind."""
     told = view.topic_permission(user, vhost, exchange)
     if told is None or not _routes_by_topic(view.exchange(vhost, exchange)):
         return True
@@ -94,14 +72,7 @@ def forward_allowed(
     """Return whether a user may have messages sent on to an exchange that the user may write to.
 
     What is sent on was published elsewhere, where nobody asks for the keys of this exchange. One
-    that is not there yet is taken for one that routes by topics.
-
-    Args:
-        view: the catalog.
-        user: who has them sent on.
-        vhost: where.
-        exchange: its name.
-        routing_key: of all that is sent on; None: any.
+    that is not there yet is taken for one that routes by topics. A key of None is any.
     """
     told = view.topic_permission(user, vhost, exchange)
     if told is None:
@@ -161,14 +132,10 @@ def may_enter(view: CatalogView, user: str, vhost: str) -> bool:
 
 @final
 class Permissions:
-    """Answers what users may, from memory where possible.
-
-    Attributes:
-        version: counts up when an answer may have become another one.
-    """
+    """Answers what users may, from memory where possible."""
 
     def __init__(self, view: CatalogView) -> None:
-        self.version = 0
+        self.version = 0  # counts up when an answer may have become another one
         self._view = view
         self._guarded = view.guarded
         self._answers: dict[tuple[str, str, str, str], bool] = {}

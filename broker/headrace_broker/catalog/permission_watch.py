@@ -30,17 +30,7 @@ ANYWHERE: Final = ""  # the vhost of what changes in all vhosts may matter to
 
 @final
 class PermissionWatch:
-    """Work of a user that needs a permission.
-
-    Args:
-        user: whose it is.
-        vhost: where it runs, or ANYWHERE.
-        judge: asks again for what it needs; raises AmqpError where that is refused.
-        end: ends it with the error that says why. It is not called twice, and not from within
-            `PermissionWatches.enter`.
-        epoch: `CatalogView.session_epoch` as of the log-in; None for what no session has to last
-            for.
-    """
+    """Work of a user that needs a permission."""
 
     __slots__ = ("due", "end", "epoch", "gone", "judge", "user", "vhost")
 
@@ -53,10 +43,12 @@ class PermissionWatch:
         epoch: int | None = None,
     ) -> None:
         self.user = user
-        self.vhost = vhost
-        self.judge = judge
+        self.vhost = vhost  # where it runs, or ANYWHERE
+        self.judge = judge  # asks again for what it needs; raises AmqpError where that is refused
+        # ends it with the error that says why. It is not called twice, and not from within
+        # `PermissionWatches.enter`.
         self.end = end
-        self.epoch = epoch
+        self.epoch = epoch  # `CatalogView.session_epoch` of the log-in; None for no session
         self.due = False
         self.gone = False  # its user was deleted, whoever has the name now
 
@@ -67,13 +59,7 @@ def needs_nothing() -> None:
 
 @final
 class PermissionWatches:
-    """All that runs for users on this node.
-
-    Args:
-        view: the catalog; what answers from memory has to have heard of a change before this does.
-        later: has something called in a later turn of the loop.
-        clock_us: microseconds of a clock that never goes back.
-    """
+    """All that runs for users on this node."""
 
     def __init__(
         self,
@@ -81,10 +67,10 @@ class PermissionWatches:
         later: Callable[[Callable[[], None]], object],
         clock_us: Callable[[], int],
     ) -> None:
-        self._view = view
+        self._view = view  # the catalog; has to have changed before what answers from memory
         self._guarded = view.guarded
-        self._later = later
-        self._clock_us = clock_us
+        self._later = later  # has something called in a later turn of the loop
+        self._clock_us = clock_us  # microseconds of a clock that never goes back
         self._by_user: dict[str, dict[PermissionWatch, None]] = {}
         self._due: deque[PermissionWatch] = deque()
         self._armed = False
@@ -97,11 +83,7 @@ class PermissionWatches:
         return self._view.session_epoch(user)
 
     def enter(self, standing: PermissionWatch) -> None:
-        """Begin to judge something.
-
-        Raises:
-            AmqpError: it may not run, or not any more; it does not stand here.
-        """
+        """Begin to judge something; AmqpError where it may not run, and is not entered."""
         self._check(standing)
         self._by_user.setdefault(standing.user, {})[standing] = None
 

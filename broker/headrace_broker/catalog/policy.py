@@ -82,12 +82,7 @@ def in_order(policies: Iterable[Policy]) -> list[Policy]:
 
 
 def applied(ordered: Iterable[Policy], target: Queue | Exchange) -> Policy | None:
-    """Return the policy that counts for a queue or exchange.
-
-    Args:
-        ordered: policies as `in_order` gives them.
-        target: the queue or exchange.
-    """
+    """Return the policy, of those `in_order`, that counts for a queue or exchange."""
     for policy in ordered:
         if applies(policy, target):
             return policy

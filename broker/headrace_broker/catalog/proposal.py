@@ -68,10 +68,6 @@ def administrator_problem(command: commands.Command, users: Iterable[User]) -> s
     """Return why a change of a user must not be proposed, "" when it may.
 
     Nobody could give the tag administrator back once no user has it.
-
-    Args:
-        command: any.
-        users: all there are.
     """
     name = without_administrator(command)
     if not name or {user.name for user in users if ADMINISTRATOR in user.tags} != {name}:

@@ -16,11 +16,7 @@ _BOOT: Final = (1 << 32) - 1  # no node was started so often
 
 
 class Rehearsal:
-    """A copy of a catalog on which commands are tried.
-
-    Args:
-        snapshot: of the catalog.
-    """
+    """A copy of a catalog, of its snapshot, on which commands are tried."""
 
     def __init__(self, snapshot: bytes) -> None:
         self.catalog = Catalog.restore(snapshot)

@@ -26,17 +26,11 @@ ENVELOPE_OCTETS: Final = _HEADER.size
 
 
 class Request(NamedTuple):
-    """Identity of a request.
+    """Identity of a request."""
 
-    Attributes:
-        node: id of the asking node, 1 to 1023.
-        boot: how many times that node was started, from 0.
-        number: counts up within the boot, from a random number of REQUEST_BITS.
-    """
-
-    node: int
-    boot: int
-    number: int
+    node: int  # id of the asking node, 1 to 1023
+    boot: int  # how many times that node was started, from 0
+    number: int  # counts up within the boot, from a random number of REQUEST_BITS
 
 
 def encode_envelope(request: Request, command: bytes) -> bytes:
@@ -55,17 +49,11 @@ def decode_envelope(data: bytes) -> Request | None:
 
 
 class SeenRequests(msgspec.Struct):
-    """Requests of one node's newest boot that the catalog has met.
+    """Requests of one node's newest boot that the catalog has met."""
 
-    Attributes:
-        boot: that boot.
-        floor: all numbers up to here count as seen.
-        above: seen numbers above the floor, ascending, up to CATALOG_REQUEST_WINDOW of them.
-    """
-
-    boot: int
-    floor: int = 0
-    above: list[int] = []
+    boot: int  # that boot
+    floor: int = 0  # all numbers up to here count as seen
+    above: list[int] = []  # seen numbers above it, ascending, CATALOG_REQUEST_WINDOW at most
 
     def admit(self, number: int) -> bool:
         """Note a number; return False when it was seen or is too old to tell."""

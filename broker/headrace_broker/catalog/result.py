@@ -8,13 +8,9 @@ import msgspec
 
 
 class Ok(msgspec.Struct, frozen=True):
-    """Done.
+    """Done."""
 
-    Attributes:
-        value: what was created or deleted, None where there is nothing to tell.
-    """
-
-    value: Any = None
+    value: Any = None  # what was created or deleted, None where there is nothing to tell
 
     @property
     def text(self) -> str:
@@ -23,13 +19,9 @@ class Ok(msgspec.Struct, frozen=True):
 
 
 class Exists(msgspec.Struct, frozen=True):
-    """No change: an equivalent object exists.
+    """No change: an equivalent object exists."""
 
-    Attributes:
-        current: the definition that is there.
-    """
-
-    current: Any = None
+    current: Any = None  # the definition that is there
 
     @property
     def text(self) -> str:
@@ -38,13 +30,9 @@ class Exists(msgspec.Struct, frozen=True):
 
 
 class NotFound(msgspec.Struct, frozen=True):
-    """No change: an object does not exist.
+    """No change: an object does not exist."""
 
-    Attributes:
-        what: for instance "queue 'tasks' in vhost '/'".
-    """
-
-    what: str
+    what: str  # for instance "queue 'tasks' in vhost '/'"
 
     @property
     def text(self) -> str:
@@ -53,19 +41,12 @@ class NotFound(msgspec.Struct, frozen=True):
 
 
 class Inequivalent(msgspec.Struct, frozen=True):
-    """No change: the object exists with another property.
+    """No change: the object exists with another property."""
 
-    Attributes:
-        what: for instance "queue 'tasks' in vhost '/'".
-        field: the property or argument that differs.
-        received: its value in the command, as a phrase.
-        current: its value in the catalog, as a phrase.
-    """
-
-    what: str
-    field: str
-    received: str
-    current: str
+    what: str  # for instance "queue 'tasks' in vhost '/'"
+    field: str  # the property or argument that differs
+    received: str  # its value in the command, as a phrase
+    current: str  # its value in the catalog, as a phrase
 
     @property
     def text(self) -> str:
@@ -77,13 +58,9 @@ class Inequivalent(msgspec.Struct, frozen=True):
 
 
 class Locked(msgspec.Struct, frozen=True):
-    """No change: the queue is exclusive to another connection, or not exclusive as requested.
+    """Nothing changed: the queue is exclusive to another connection, or asked to be and is not."""
 
-    Attributes:
-        what: for instance "queue 'tasks' in vhost '/'".
-    """
-
-    what: str
+    what: str  # for instance "queue 'tasks' in vhost '/'"
 
     @property
     def text(self) -> str:
@@ -96,13 +73,9 @@ class Locked(msgspec.Struct, frozen=True):
 
 
 class InUse(msgspec.Struct, frozen=True):
-    """No change: the object is in use and was to be deleted only if unused.
+    """No change: the object is in use and was to be deleted only if unused."""
 
-    Attributes:
-        what: for instance "exchange 'tasks' in vhost '/'".
-    """
-
-    what: str
+    what: str  # for instance "exchange 'tasks' in vhost '/'"
 
     @property
     def text(self) -> str:
@@ -111,13 +84,9 @@ class InUse(msgspec.Struct, frozen=True):
 
 
 class Refused(msgspec.Struct, frozen=True):
-    """No change: the command breaks a rule.
+    """No change: the command breaks a rule."""
 
-    Attributes:
-        reason: which one, naming the field.
-    """
-
-    reason: str
+    reason: str  # which one, naming the field
 
     @property
     def text(self) -> str:
@@ -126,13 +95,9 @@ class Refused(msgspec.Struct, frozen=True):
 
 
 class UpgradePending(msgspec.Struct, frozen=True):
-    """Not proposed: a node of the cluster does not know such a command yet.
+    """Not proposed: a node of the cluster does not know such a command yet."""
 
-    Attributes:
-        reason: which node, and what to do.
-    """
-
-    reason: str
+    reason: str  # which node, and what to do
 
     @property
     def text(self) -> str:

@@ -121,28 +121,18 @@ _CLASSIC: Final = (QUEUE_CLASSIC,)
 
 
 class Setting(msgspec.Struct, frozen=True):
-    """One thing that a queue can be told.
+    """One thing that a queue can be told."""
 
-    Attributes:
-        check: what values it has.
-        kinds: kinds of queues that take it, by argument or policy; others refuse the argument (see
-            `argument.asked_queue` for those whose kind was left to the broker).
-        fits: a policy that has it applies to queues of these kinds only.
-        argument: an argument sets it; its name is `argument_name` of this one.
-        policy: a policy sets it.
-        operator: an operator policy sets it.
-        merged: of operator policy and policy.
-        weighed: of argument and policy (operator policy included).
-    """
-
-    check: Check
+    check: Check  # what values it has
+    # kinds of queues that take it, by argument or policy; others refuse the argument (see
+    # `argument.asked_queue` for those whose kind was left to the broker)
     kinds: tuple[str, ...] = _BOTH
-    fits: tuple[str, ...] = _BOTH
-    argument: bool = True
-    policy: bool = True
-    operator: bool = False
-    merged: str = FIRST
-    weighed: str = FIRST
+    fits: tuple[str, ...] = _BOTH  # a policy that has it applies to queues of these kinds only
+    argument: bool = True  # an argument sets it; its name is `argument_name` of this one
+    policy: bool = True  # a policy sets it
+    operator: bool = False  # an operator policy sets it
+    merged: str = FIRST  # of operator policy and policy
+    weighed: str = FIRST  # of argument and policy (operator policy included)
 
 
 _DURATION: Final = Integer(0, DURATION_MS_MAX)
@@ -295,12 +285,7 @@ def shown(value: object) -> str:
 
 
 def definition_problem(definition: dict[str, Any], operator: bool) -> str:
-    """Return why a policy cannot have this definition, "" when it can.
-
-    Args:
-        definition: settings by name.
-        operator: whether it is an operator policy, which may set fewer things.
-    """
+    """Return why a policy, or operator policy, cannot have this definition; "" when it can."""
     if not definition:
         return "definition: must not be empty"
     for name in sorted(definition):
@@ -330,12 +315,7 @@ def _retry_problem(definition: dict[str, Any]) -> str:
 
 
 def watermark_problem(settings: dict[str, Any], prefix: str) -> str:
-    """Return why two watermarks cannot stand together, "" when they can.
-
-    Args:
-        settings: arguments, a policy's definition or a vhost's limits, each valid for itself.
-        prefix: of the names there.
-    """
+    """Return why two watermarks, named with a prefix, cannot stand together; "" if they can."""
     for unit in ("", "-bytes"):
         low_name = f"{prefix}low-watermark{unit}"
         high_name = f"{prefix}high-watermark{unit}"

@@ -98,17 +98,12 @@ _DECODER: Final = msgspec.msgpack.Decoder(Snapshot)
 
 
 class CatalogStore(CatalogView):
-    """The catalog's tables and the changes that they allow.
-
-    Attributes:
-        next_group: incarnation id of the next queue, from 1; never goes back.
-        seen: requests that were applied.
-    """
+    """The catalog's tables and the changes that they allow."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.next_group = 1
-        self.seen = RequestTable()
+        self.next_group = 1  # incarnation id of the next queue, from 1; never goes back
+        self.seen = RequestTable()  # requests that were applied
         self._events: list[Event] = []
 
     def put_node(self, node: Node) -> None:
@@ -430,11 +425,7 @@ class CatalogStore(CatalogView):
         ]
 
     def load(self, data: bytes) -> list[Event]:
-        """Take over the state in a snapshot, and return what changed by that.
-
-        Raises:
-            SnapshotError: the octets are not a snapshot; nothing changed.
-        """
+        """Take over a snapshot and return what changed; SnapshotError if malformed: nothing."""
         try:
             snapshot = _DECODER.decode(data)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:

@@ -126,14 +126,7 @@ _TAGS: Final = frozenset(str(kind.__struct_config__.tag) for kind in COMMAND_VER
 
 
 def check_entry(data: bytes) -> None:
-    """Refuse an entry that a later release has written.
-
-    Args:
-        data: an entry of the catalog's log; what is no command of any release is let through.
-
-    Raises:
-        CatalogVersionError: this code does not know what the entry does.
-    """
+    """Stop, by CatalogVersionError, at a log entry that a later release has written."""
     if len(data) < ENVELOPE_OCTETS:
         return
     if data[0] > ENVELOPE_VERSION:
@@ -180,13 +173,7 @@ def _default(row: FieldVersion) -> Any:
 
 
 def stamped(view: CatalogView, own: int, command: commands.AnyCommand) -> commands.AnyCommand:
-    """Return a command that may be proposed, as of the newest version of it that all nodes know.
-
-    Args:
-        view: the catalog.
-        own: this node's id, which knows CATALOG_VERSION whatever it has announced so far.
-        command: one without `upgrade_problem`.
-    """
+    """Return a command without `upgrade_problem` as of its newest version that all nodes know."""
     known = min([CATALOG_VERSION, *(known_version(node) for node in _judges(view, own, command))])
     later = [version for version in LATER_SEMANTICS.get(type(command), ()) if version <= known]
     version = max([required_version(command), *later])
@@ -202,13 +189,7 @@ def older_nodes(view: CatalogView, own: int, command: commands.Command) -> list[
 
 
 def upgrade_problem(view: CatalogView, own: int, command: commands.Command) -> str:
-    """Return why a command must not be proposed yet, naming the nodes that keep it, "" if it may.
-
-    Args:
-        view: the catalog.
-        own: id of the node that proposes.
-        command: any.
-    """
+    """Return why a command must not be proposed yet, naming the nodes; "" if it may."""
     older = older_nodes(view, own, command)
     if not older:
         return ""
@@ -248,15 +229,10 @@ def is_silent(node: Node) -> bool:
 
 
 def target_problem(view: CatalogView, queue: Queue, add: Iterable[int]) -> str:
-    """Return why a queue's replicas must not move onto nodes, "" when they may.
+    """Return why a queue's replicas must not move onto known nodes, "" when they may.
 
     A queue's machine may be as new as all nodes allow that hold a replica; a node with an older one
     would stop at it.
-
-    Args:
-        view: the catalog.
-        queue: as it is.
-        add: ids of the nodes that would get a replica; those that are not known count for nothing.
     """
     places = (*queue.members, *queue.leaving)
     holders = [node for each in places if (node := view.node(each)) is not None]

@@ -26,17 +26,11 @@ HIDDEN: Final = ""  # what stands for names that the asker may not know
 
 
 class Viewer(NamedTuple):
-    """A requesting user, and the names that they may see.
+    """A requesting user, and the names that they may see."""
 
-    Attributes:
-        user: their name.
-        monitors: they may see everything.
-        sees_vhost: whether they may look at a vhost.
-    """
-
-    user: str
-    monitors: bool
-    sees_vhost: Callable[[str], bool]
+    user: str  # their name
+    monitors: bool  # they may see everything
+    sees_vhost: Callable[[str], bool]  # whether they may look at a vhost
 
     def knows(self, user: str) -> bool:
         """Return whether they may see the connections of a user."""

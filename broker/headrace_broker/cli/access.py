@@ -21,7 +21,6 @@ def user() -> None:
 
 
 @user.command("list")
-@click.pass_obj
 def list_users(session: Session) -> None:
     """List the users and their tags."""
     session.print_rows(session.get("/api/users"), {"name": "name", "tags": "tags"})
@@ -65,7 +64,6 @@ def _tags_of(session: Session, name: str) -> list[str]:
 @_password_file
 @click.option("--no-password", is_flag=True, help="Only its certificate lets it in.")
 @click.option("--end-sessions", is_flag=True, help="End what it has open, on all nodes.")
-@click.pass_obj
 def declare_user(
     session: Session,
     name: str,
@@ -91,7 +89,6 @@ def declare_user(
 @click.argument("name")
 @_password_file
 @click.option("--keep-sessions", is_flag=True, help="Let what it has open go on.")
-@click.pass_obj
 def rotate_user(session: Session, name: str, password_file: Any, keep_sessions: bool) -> None:
     """Give the user NAME another password, and end what it has open on all nodes."""
     tags = session.get(path_of("users", name))["tags"]
@@ -105,7 +102,6 @@ def rotate_user(session: Session, name: str, password_file: Any, keep_sessions: 
 
 @user.command("delete")
 @click.argument("name")
-@click.pass_obj
 def delete_user(session: Session, name: str) -> None:
     """Delete the user NAME and close its connections."""
     session.request("DELETE", path_of("users", name))
@@ -115,7 +111,6 @@ def delete_user(session: Session, name: str) -> None:
 @user.command("limits")
 @click.argument("name")
 @click.argument("limits", metavar="[LIMIT=NUMBER...]", nargs=-1)
-@click.pass_obj
 def user_limits(session: Session, name: str, limits: tuple[str, ...]) -> None:
     """List the limits of the user NAME, or set some: max-connections, max-channels, ...
 
@@ -131,7 +126,6 @@ def permission() -> None:
 
 @permission.command("list")
 @click.option("--of", "name", help="Only those of this user, in all virtual hosts.")
-@click.pass_obj
 def list_permissions(session: Session, name: str | None) -> None:
     """List who may do what in the virtual host."""
     path = path_of("vhosts", session.vhost, "permissions")
@@ -146,7 +140,6 @@ def list_permissions(session: Session, name: str | None) -> None:
 @click.option("--configure", default="", help="Pattern of names to declare and delete.")
 @click.option("--write", default="", help="Pattern of names to publish and bind to.")
 @click.option("--read", default="", help="Pattern of names to consume and bind from.")
-@click.pass_obj
 def grant(session: Session, name: str, configure: str, write: str, read: str) -> None:
     """Let the user NAME into the virtual host; an empty pattern allows nothing, `.*` all."""
     body = {"configure": configure, "write": write, "read": read}
@@ -156,7 +149,6 @@ def grant(session: Session, name: str, configure: str, write: str, read: str) ->
 
 @permission.command("revoke")
 @click.argument("name")
-@click.pass_obj
 def revoke(session: Session, name: str) -> None:
     """Shut the user NAME out of the virtual host."""
     session.request("DELETE", path_of("permissions", session.vhost, name))
@@ -170,7 +162,6 @@ def topic_permission() -> None:
 
 @topic_permission.command("list")
 @click.option("--of", "name", help="Only those of this user, in all virtual hosts.")
-@click.pass_obj
 def list_topic_permissions(session: Session, name: str | None) -> None:
     """List who may use which routing keys in the virtual host; who is not listed may use all."""
     path = path_of("vhosts", session.vhost, "topic-permissions")
@@ -185,7 +176,6 @@ def list_topic_permissions(session: Session, name: str | None) -> None:
 @click.argument("exchange")
 @click.option("--write", default="", help="Pattern of routing keys to publish with.")
 @click.option("--read", default="", help="Pattern of routing keys to bind with.")
-@click.pass_obj
 def grant_topic(session: Session, name: str, exchange: str, write: str, read: str) -> None:
     """Let the user NAME use only these routing keys at the topic exchange EXCHANGE.
 
@@ -199,7 +189,6 @@ def grant_topic(session: Session, name: str, exchange: str, write: str, read: st
 @topic_permission.command("revoke")
 @click.argument("name")
 @click.argument("exchange", required=False)
-@click.pass_obj
 def revoke_topic(session: Session, name: str, exchange: str | None) -> None:
     """Let the user NAME use any routing key at EXCHANGE again, or at all of the virtual host."""
     ends = (name,) if exchange is None else (name, exchange)
@@ -222,7 +211,6 @@ def _policies(operator: bool) -> str:
 
 @policy.command("list")
 @_operator
-@click.pass_obj
 def list_policies(session: Session, operator: bool) -> None:
     """List the policies of the virtual host."""
     columns = {
@@ -239,7 +227,6 @@ def list_policies(session: Session, operator: bool) -> None:
 @click.option("--priority", type=int, default=0, show_default=True, help="The highest applies.")
 @click.option("--apply-to", default="all", show_default=True, help="queues, exchanges, ...")
 @_operator
-@click.pass_obj
 def declare_policy(
     session: Session,
     name: str,
@@ -263,7 +250,6 @@ def declare_policy(
 @policy.command("delete")
 @click.argument("name")
 @_operator
-@click.pass_obj
 def delete_policy(session: Session, name: str, operator: bool) -> None:
     """Delete the policy NAME."""
     session.request("DELETE", path_of(_policies(operator), session.vhost, name))
@@ -285,7 +271,6 @@ def _definitions(session: Session, only_vhost: bool) -> str:
 @definitions.command("export")
 @click.argument("file", type=click.Path(path_type=Path, dir_okay=False, allow_dash=True))
 @_only
-@click.pass_obj
 def export(session: Session, file: Path, only_vhost: bool) -> None:
     """Write definitions to FILE; - is standard output. It holds hashes of passwords."""
     found = session.get(_definitions(session, only_vhost))
@@ -301,7 +286,6 @@ def export(session: Session, file: Path, only_vhost: bool) -> None:
 @definitions.command("import")
 @click.argument("file", type=click.File("rb"))
 @_only
-@click.pass_obj
 def import_(session: Session, file: Any, only_vhost: bool) -> None:
     """Declare what FILE says; what exists and is not named there stays."""
     try:

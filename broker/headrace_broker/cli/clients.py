@@ -14,7 +14,6 @@ def connection() -> None:
 
 
 @connection.command("list")
-@click.pass_obj
 def list_connections(session: Session) -> None:
     """List the connections of all nodes."""
     columns: dict[str, Column] = {
@@ -32,7 +31,6 @@ def list_connections(session: Session) -> None:
 @connection.command("close")
 @click.argument("name")
 @click.option("--reason", default="closed by an administrator", show_default=True)
-@click.pass_obj
 def close_connection(session: Session, name: str, reason: str) -> None:
     """Close the connections of this NAME; their clients are told the reason."""
     session.request("DELETE", path_of("connections", name), headers={"X-Reason": reason})
@@ -45,7 +43,6 @@ def channel() -> None:
 
 
 @channel.command("list")
-@click.pass_obj
 def list_channels(session: Session) -> None:
     """List the channels of all nodes."""
     columns: dict[str, Column] = {
@@ -67,7 +64,6 @@ def consumer() -> None:
 
 
 @consumer.command("list")
-@click.pass_obj
 def list_consumers(session: Session) -> None:
     """List the consumers of the virtual host."""
     columns: dict[str, Column] = {
@@ -88,7 +84,6 @@ def alarm() -> None:
 
 
 @alarm.command("list")
-@click.pass_obj
 def list_alarms(session: Session) -> None:
     """List the alarms that are on, of all nodes; while there are any, publishers are held."""
     answer = session.ask("GET", "/api/health/checks/alarms")

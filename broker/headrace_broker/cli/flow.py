@@ -28,7 +28,6 @@ def flow() -> None:
 
 @flow.command()
 @click.argument("name", metavar="CONNECTION|QUEUE")
-@click.pass_obj
 def why(session: Session, name: str) -> None:
     """Explain why a connection or a queue is slow.
 
@@ -55,7 +54,6 @@ def why(session: Session, name: str) -> None:
     show_default=True,
     help="How many connections.",
 )
-@click.pass_obj
 def top(session: Session, once: bool, count: int) -> None:
     """Show the connections that are stopped the most, anew each second; q quits."""
     path = f"/api/flow/connections?count={count}"
@@ -81,7 +79,6 @@ def top(session: Session, once: bool, count: int) -> None:
 
 @flow.command()
 @click.option("--queue", default="", help="Only on this queue.")
-@click.pass_obj
 def advice(session: Session, queue: str) -> None:
     """List what is advised for queues: limits and numbers of consumers, and why."""
     query = urlencode({"vhost": session.vhost, "queue": queue} if queue else {})
@@ -108,7 +105,6 @@ def limits(context: click.Context) -> None:
 
 @limits.command("get")
 @click.argument("name")
-@click.pass_obj
 def get_limit(session: Session, name: str) -> None:
     """Print the value of the limit NAME."""
     click.echo(session.get(_path_of(name))["value"])
@@ -117,7 +113,6 @@ def get_limit(session: Session, name: str) -> None:
 @limits.command("set")
 @click.argument("name")
 @click.argument("value")
-@click.pass_obj
 def set_limit(session: Session, name: str, value: str) -> None:
     """Change the limit NAME in the whole cluster, at once and for open connections too.
 
@@ -128,7 +123,6 @@ def set_limit(session: Session, name: str, value: str) -> None:
 
 @limits.command("reset")
 @click.argument("name")
-@click.pass_obj
 def reset_limit(session: Session, name: str) -> None:
     """Have the limit NAME as the configuration or the default says."""
     session.request("DELETE", _path_of(name))

@@ -27,26 +27,14 @@ FRAME_LINES: Final = 3  # above the table, and its titles
 
 
 class Picture(NamedTuple):
-    """Last received state.
+    """Last received state."""
 
-    Attributes:
-        rows: of GET /api/flow/connections.
-        lacks: what is missing in it, or why there is nothing, "" for nothing.
-    """
-
-    rows: list[dict[str, Any]]
-    lacks: str = ""
+    rows: list[dict[str, Any]]  # of GET /api/flow/connections
+    lacks: str = ""  # what is missing in it, or why there is nothing, "" for nothing
 
 
 def draw(picture: Picture, address: str, when: str, size: tuple[int, int]) -> RenderableType:
-    """Return a screen.
-
-    Args:
-        picture: what to show.
-        address: where it comes from.
-        when: time of day.
-        size: columns and lines of the screen.
-    """
+    """Return a screen of so many columns and lines; `address` and `when` stand in its head."""
     columns, lines = size
     head = Text(f"headrace flow top  {address}  {when}", no_wrap=True, overflow="ellipsis")
     state = Text(f"{summary(picture.rows)}   q quits", style="dim", no_wrap=True)
@@ -57,18 +45,12 @@ def draw(picture: Picture, address: str, when: str, size: tuple[int, int]) -> Re
 
 
 class LiveTop:
-    """Shows pictures until somebody quits.
-
-    Args:
-        fetch: makes a picture; called in a thread of its own, so that keys are heard meanwhile.
-        address: where it comes from, for people.
-        console: that of the terminal.
-    """
+    """Shows pictures until somebody quits."""
 
     def __init__(self, fetch: Callable[[], Picture], address: str, console: Console) -> None:
-        self._fetch = fetch
-        self._address = address
-        self._console = console
+        self._fetch = fetch  # makes a picture, in a thread of its own so that keys are heard
+        self._address = address  # where it comes from, for people
+        self._console = console  # that of the terminal
         self._picture = Picture([], "connecting ...")
         self._reader, self._writer = os.pipe()
         os.set_blocking(self._writer, False)

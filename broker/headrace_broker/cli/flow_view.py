@@ -21,12 +21,7 @@ Row = Mapping[str, Any]
 
 
 def connections_table(rows: Iterable[Row], width: int) -> Table:
-    """Return connections with what stops them.
-
-    Args:
-        rows: of GET /api/flow/connections.
-        width: columns that there are.
-    """
+    """Return connections, rows of GET /api/flow/connections, with what stops them."""
     wide = width >= WIDE_COLUMNS_MIN
     table = Table(box=None, padding=(0, 1, 0, 0), collapse_padding=True, show_edge=False)
     table.add_column("connection", no_wrap=True, overflow="ellipsis", min_width=12)
@@ -93,12 +88,7 @@ def explanation_view(found: Row) -> RenderableType:
 
 
 def causes_table(causes: Iterable[Row], filled: bool = False) -> Table:
-    """Return causes, the heaviest first.
-
-    Args:
-        causes: as GET /api/flow/why has them.
-        filled: shares are of what stands in the queue.
-    """
+    """Return causes of GET /api/flow/why, heaviest first; `filled` if they fill the queue."""
     table = Table(box=None, padding=(0, 2, 0, 0), show_edge=False)
     table.add_column("share", justify="right", no_wrap=True)
     table.add_column("who", overflow="fold")

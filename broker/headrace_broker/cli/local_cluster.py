@@ -56,27 +56,17 @@ class ClusterError(Exception):
 
 
 class LocalNode(msgspec.Struct, frozen=True):
-    """Ports and directory of one node of the cluster.
-
-    Attributes:
-        directory: DATA/NAME.
-        amqp: HOST:PORT for AMQP clients.
-        http: HOST:PORT of the HTTP API.
-        peer: HOST:PORT between nodes.
-        grpc: HOST:PORT for gRPC clients, empty for none.
-        amqps: HOST:PORT for AMQP over TLS, likewise.
-        tls: keys and values of the section `tls`.
-    """
+    """Ports and directory of one node of the cluster."""
 
     id: int
     name: str
-    directory: Path
-    amqp: str
-    http: str
-    peer: str
-    grpc: str = ""
-    amqps: str = ""
-    tls: dict[str, str] = {}
+    directory: Path  # DATA/NAME
+    amqp: str  # HOST:PORT for AMQP clients
+    http: str  # HOST:PORT of the HTTP API
+    peer: str  # HOST:PORT between nodes
+    grpc: str = ""  # HOST:PORT for gRPC clients, empty for none
+    amqps: str = ""  # HOST:PORT for AMQP over TLS, likewise
+    tls: dict[str, str] = {}  # keys and values of the section `tls`
 
     @property
     def config_file(self) -> Path:
@@ -104,17 +94,11 @@ class LocalNode(msgspec.Struct, frozen=True):
 
 
 class LocalCluster:
-    """Starts, watches and stops the nodes below a data directory.
-
-    Args:
-        data: the directory; created at start.
-        count: how many nodes, 1 to NODES_MAX.
-        base_port: AMQP port of the first node; see HTTP_OFFSET and its neighbours for the others.
-    """
+    """Starts, watches and stops 1 to NODES_MAX nodes below a data directory, made at start."""
 
     def __init__(self, data: Path, count: int, base_port: int = BASE_PORT) -> None:
         self.data = data.absolute()
-        self._base_port = base_port
+        self._base_port = base_port  # AMQP port of the first node; see HTTP_OFFSET for others
         self.nodes = tuple([self._place(number) for number in range(1, count + 1)])
         self._children: dict[str, subprocess.Popen[bytes]] = {}
         self._secret_file: Path | None = None
@@ -133,11 +117,7 @@ class LocalCluster:
 
     @classmethod
     def existing(cls, data: Path) -> LocalCluster:
-        """Return the cluster whose configuration lies below `data`.
-
-        Raises:
-            ClusterError: there is none.
-        """
+        """Return the cluster whose configuration lies below `data`; ClusterError without one."""
         try:
             config = load_config(data.absolute() / "n1" / "headrace.toml", {})
         except ConfigError as error:
@@ -148,8 +128,7 @@ class LocalCluster:
     def start(self) -> None:
         """Start the nodes that do not run; returns as soon as their processes exist.
 
-        Raises:
-            ClusterError: the data is another cluster's, or a port is taken; nothing was started.
+        Raises ClusterError: the data is another cluster's, or a port is taken; nothing was started.
         """
         self._check_data()
         stopped = [node for node in self.nodes if node.process() is None]
@@ -160,10 +139,9 @@ class LocalCluster:
             self._start_node(node)
 
     def add(self) -> LocalNode:
-        """Start one more node, which joins those that run; returns as soon as its process exists.
+        """Start one more node, which joins those that run; returns once its process exists.
 
-        Raises:
-            ClusterError: there are as many as may be, or a port is taken; nothing was started.
+        Raises ClusterError: there are as many as may be, or a port is taken; nothing was started.
         """
         number = len(self.nodes) + 1
         if number > NODES_MAX:
@@ -178,14 +156,9 @@ class LocalCluster:
         return node
 
     def wait_ready(self, seconds: float, cancelled: threading.Event | None = None) -> None:
-        """Wait until all nodes are ready for clients, which takes a quorum.
+        """Wait, until `cancelled` is set, for all nodes to be ready, which takes a quorum.
 
-        Args:
-            seconds: how long at most.
-            cancelled: once set, this returns at once, whatever the nodes do.
-
-        Raises:
-            ClusterError: a process ended, or they were not ready in time.
+        Raises ClusterError: a process ended, or they were not ready in time.
         """
         deadline = time.monotonic() + seconds
         waiting = list(self.nodes)
@@ -206,10 +179,7 @@ class LocalCluster:
                 time.sleep(POLL_S)
 
     def stop(self) -> list[str]:
-        """Stop the nodes that run, all at once, and return the names of those that were killed.
-
-        A node that has not stopped after STOP_S_MAX seconds gets SIGKILL.
-        """
+        """Stop all running nodes; return the names of those killed after STOP_S_MAX seconds."""
         killed: list[str] = []
         with contextlib.ExitStack() as stack:
             running: list[tuple[LocalNode, RunningProcess]] = []
@@ -303,13 +273,7 @@ def _has_secret(node: LocalNode) -> bool:
 def render_config(
     node: LocalNode, nodes: tuple[LocalNode, ...], join_secret: Path | None = None
 ) -> str:
-    """Return the TOML configuration of one node of a local cluster.
-
-    Args:
-        node: which one.
-        nodes: all.
-        join_secret: the file with the secret that they have in common, None for none.
-    """
+    """Return the TOML configuration of one node of a local cluster; without a secret for None."""
 
     def quote(text: str) -> str:
         return json.dumps(text, ensure_ascii=False)  # a JSON string is a TOML basic string
@@ -348,11 +312,7 @@ join_secret_file = {quote(str(join_secret or ""))}
 
 
 def wait_ports_free(node: LocalNode) -> None:
-    """Wait for the ports of a node that was killed a moment ago.
-
-    Raises:
-        ClusterError: one is still taken after PORT_S_MAX.
-    """
+    """Wait for the ports of a node that was killed; ClusterError after PORT_S_MAX."""
     deadline = time.monotonic() + PORT_S_MAX
     while True:
         try:
@@ -366,11 +326,7 @@ def wait_ports_free(node: LocalNode) -> None:
 
 
 def check_ports_free(node: LocalNode) -> None:
-    """Refuse to start a node one of whose ports is in use.
-
-    Raises:
-        ClusterError: naming port and purpose.
-    """
+    """Refuse to start a node one of whose ports is in use; ClusterError names the purpose."""
     ports = (("AMQP", node.amqp), ("HTTP", node.http), ("gRPC", node.grpc), ("nodes", node.peer))
     for purpose, address in ports:
         host, _, port = address.rpartition(":")

@@ -130,7 +130,6 @@ def stat(directory: Path, top: int) -> None:
     metavar="NAME",
     help="Set it for one logger only, such as headrace.raft; docs/logging.md lists them.",
 )
-@click.pass_obj
 def level(session: Session, wanted: str | None, logger: str | None) -> None:
     """Print the level of the lines that a running node writes, or set it until the node stops.
 

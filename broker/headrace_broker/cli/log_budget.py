@@ -44,14 +44,11 @@ class LogBudget(logging.Filter):
     A kind is an event at one level, or the line of code of a record that is marked as caused by
     somebody unproven. The filter says how many were left out once the while is over, or with the
     next one that passes. Other records all pass.
-
-    Args:
-        clock: seconds of a clock that never goes back.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         super().__init__()
-        self._clock = clock
+        self._clock = clock  # seconds of a clock that never goes back
         self._kinds: dict[tuple[str, int], _Kind] = {}  # as many as events and marked lines
 
     @override

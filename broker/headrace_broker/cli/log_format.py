@@ -19,13 +19,7 @@ from typing_extensions import override
 
 from headrace_broker.cli.log_budget import LogBudget
 from headrace_broker.config.configuration import ConfigError, LoggingSection
-from headrace_broker.model.limits import (
-    AUDIT_FILE_BYTES_MAX,
-    AUDIT_FILES_KEPT,
-    LOG_EXCEPTION_CHARACTERS_MAX,
-    LOG_FIELD_CHARACTERS_MAX,
-    LOG_MESSAGE_CHARACTERS_MAX,
-)
+from headrace_broker.model import limits
 from headrace_broker.runtime.security.audit import LOG as AUDIT
 from headrace_broker.runtime.security.audit import quoted
 
@@ -48,7 +42,7 @@ class HumanFormatter(logging.Formatter):
 
     @override
     def formatMessage(self, record: logging.LogRecord) -> str:
-        record.message = _bounded(record.message, LOG_MESSAGE_CHARACTERS_MAX)
+        record.message = _bounded(record.message, limits.LOG_MESSAGE_CHARACTERS_MAX)
         line = _escaped(super().formatMessage(record)).replace(_FIELDS, _NO_FIELDS)
         fields = _event_fields(record)
         if fields:
@@ -75,7 +69,7 @@ class JsonFormatter(logging.Formatter):
             "time": moment.isoformat(timespec="milliseconds").replace("+00:00", "Z"),
             "level": record.levelname.lower(),
             "logger": record.name,
-            "message": _bounded(record.getMessage(), LOG_MESSAGE_CHARACTERS_MAX),
+            "message": _bounded(record.getMessage(), limits.LOG_MESSAGE_CHARACTERS_MAX),
         }
         line |= _event_fields(record)
         request = getattr(record, "request_id", _NO_REQUEST)
@@ -86,7 +80,7 @@ class JsonFormatter(logging.Formatter):
             line["fields"] = fields
         if record.exc_info:
             text = self.formatException(record.exc_info)
-            line["exception"] = _bounded(text, LOG_EXCEPTION_CHARACTERS_MAX)
+            line["exception"] = _bounded(text, limits.LOG_EXCEPTION_CHARACTERS_MAX)
         return _json(line)
 
 
@@ -105,7 +99,7 @@ def _value(value: Any) -> Any:
         return round(value, FIELD_DIGITS)
     if isinstance(value, (int, list)):
         return value
-    return _bounded(str(value), LOG_FIELD_CHARACTERS_MAX)
+    return _bounded(str(value), limits.LOG_FIELD_CHARACTERS_MAX)
 
 
 def _bounded(text: str, characters_max: int) -> str:
@@ -115,7 +109,7 @@ def _bounded(text: str, characters_max: int) -> str:
 
 def _indented(text: str) -> str:
     """Return lines none of which begins like a record's."""
-    lines = _bounded(text, LOG_EXCEPTION_CHARACTERS_MAX).split("\n")
+    lines = _bounded(text, limits.LOG_EXCEPTION_CHARACTERS_MAX).split("\n")
     return "\n".join(f"  {_escaped(line)}" for line in lines)
 
 
@@ -144,11 +138,7 @@ def _json(line: dict[str, Any]) -> str:
 
 
 def begin(level: str) -> None:
-    """Write log records of this level and above to the error output, for people.
-
-    Args:
-        level: a name of `logging`'s, in any case of letters.
-    """
+    """Write log records of a level of `logging` and above to the error output, for people."""
     handler = logging.StreamHandler()
     handler.setFormatter(HumanFormatter())
     handler.addFilter(BUDGET)
@@ -156,11 +146,7 @@ def begin(level: str) -> None:
 
 
 def set_up(section: LoggingSection) -> None:
-    """Have all log records from now on written as the configuration says.
-
-    Raises:
-        ConfigError: the file for the audit log cannot be written.
-    """
+    """Write log records as configured from now on; ConfigError for an unwritable file."""
     kind = JsonFormatter if section.format == JSON else HumanFormatter
     for handler in logging.getLogger().handlers:
         if isinstance(handler.formatter, (HumanFormatter, JsonFormatter)):  # made by `begin`
@@ -169,8 +155,8 @@ def set_up(section: LoggingSection) -> None:
         try:
             file = _AuditFile(
                 section.audit_file,
-                maxBytes=AUDIT_FILE_BYTES_MAX,
-                backupCount=AUDIT_FILES_KEPT,
+                maxBytes=limits.AUDIT_FILE_BYTES_MAX,
+                backupCount=limits.AUDIT_FILES_KEPT,
                 encoding="utf-8",
             )
         except OSError as error:

@@ -17,19 +17,12 @@ from headrace_broker.cli.session.session import (
 
 
 class Move(NamedTuple):
-    """Planned move of a queue's replicas.
+    """Planned move of a queue's replicas."""
 
-    Attributes:
-        vhost: of the queue.
-        name: of the queue.
-        node: on which it is to have a replica, or none.
-        present: which of both.
-    """
-
-    vhost: str
-    name: str
-    node: str
-    present: bool
+    vhost: str  # of the queue
+    name: str  # of the queue
+    node: str  # on which it is to have a replica, or none
+    present: bool  # which of both
 
     def is_done(self, rows: Sequence[Row]) -> bool:
         """Return whether that is so, and no other replica is on its way, whoever answers."""
@@ -39,11 +32,7 @@ class Move(NamedTuple):
 
 
 def wait_for_one(session: Session, move: Move, seconds: float) -> None:
-    """Wait for one queue.
-
-    Raises:
-        CommandError: it takes too long, or the queue is gone.
-    """
+    """Wait for one queue; CommandError where it takes too long, or the queue is gone."""
     state = "its leader has not answered"
     with gauge(f"waiting for the replicas of queue '{move.name}'", session.as_json) as shown:
 
@@ -61,11 +50,7 @@ def wait_for_one(session: Session, move: Move, seconds: float) -> None:
 
 
 def wait_for_all(session: Session, moves: Sequence[Move], seconds: float) -> None:
-    """Wait for many queues; one that is deleted meanwhile is waited for no longer.
-
-    Raises:
-        CommandError: it takes too long.
-    """
+    """Wait for many queues, but deleted ones; CommandError where it takes too long."""
     left = list(moves)
     with gauge("replicas move", session.as_json) as shown:
 

@@ -35,7 +35,6 @@ def clock_of(row: Row) -> str:
 
 
 @node.command("list")
-@click.pass_obj
 def list_nodes(session: Session) -> None:
     """List the nodes of the cluster and what they do.
 
@@ -59,7 +58,6 @@ def list_nodes(session: Session) -> None:
 @node.command()
 @click.argument("name")
 @wait_option
-@click.pass_obj
 def drain(session: Session, name: str, seconds: float) -> None:
     """Take node NAME out of service: others lead its queues, and its clients are sent away.
 
@@ -78,7 +76,6 @@ def drain(session: Session, name: str, seconds: float) -> None:
 
 @node.command()
 @click.argument("name")
-@click.pass_obj
 def revive(session: Session, name: str) -> None:
     """Let node NAME serve again after `drain`. `headrace queue rebalance` gives it leaders."""
     session.request("POST", path_of("cluster", "nodes", name, "revive"))
@@ -90,7 +87,6 @@ def revive(session: Session, name: str) -> None:
 @click.option("--id", "number", type=click.IntRange(1, 1023), required=True, help="Its node.id.")
 @click.option("--address", required=True, help="HOST:PORT at which other nodes reach it.")
 @wait_option
-@click.pass_obj
 def join(session: Session, name: str, number: int, address: str, seconds: float) -> None:
     """Announce node NAME, and wait until it belongs to the cluster.
 
@@ -118,7 +114,6 @@ def join(session: Session, name: str, number: int, address: str, seconds: float)
     "each to another node, shrink leaves queues with one less.",
 )
 @wait_option
-@click.pass_obj
 def forget(session: Session, name: str, replicas: str, seconds: float) -> None:
     """Remove node NAME from the cluster. It must be drained or stopped.
 
@@ -144,11 +139,7 @@ def forget(session: Session, name: str, replicas: str, seconds: float) -> None:
 def wait(
     session: Session, name: str, check: Callable[[Row], bool], seconds: float, what: str
 ) -> dict[str, Any]:
-    """Ask for a node until it is as it should be, and return it.
-
-    Raises:
-        CommandError: it is not in time.
-    """
+    """Ask for a node until it is as it should be, and return it; CommandError when too late."""
     row: dict[str, Any] = {}
     with gauge(f"waiting for node '{name}'", session.as_json) as shown:
 

@@ -19,16 +19,11 @@ START_TIME_FIELD = 22  # of /proc/PID/stat; see proc(5)
 
 
 class ProcessRecord(msgspec.Struct, frozen=True):
-    """Identity of a process among all on this machine.
-
-    Attributes:
-        started: clock ticks between the kernel's boot and the start of the process.
-        boot: the kernel's boot id.
-    """
+    """Identity of a process among all on this machine."""
 
     pid: int
-    started: int
-    boot: str
+    started: int  # clock ticks between the kernel's boot and the start of the process
+    boot: str  # the kernel's boot id
 
 
 def identify(pid: int) -> ProcessRecord | None:
@@ -61,11 +56,7 @@ def read_record(path: Path) -> ProcessRecord | None:
 
 
 class RunningProcess:
-    """A handle on the process of a record; use it in a `with` statement.
-
-    Raises:
-        ProcessLookupError: at entry, when the process is gone.
-    """
+    """A handle on the process of a record, for `with`; ProcessLookupError when it is gone."""
 
     def __init__(self, record: ProcessRecord) -> None:
         self._record = record

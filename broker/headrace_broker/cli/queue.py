@@ -23,7 +23,6 @@ def queue() -> None:
 
 
 @queue.command("list")
-@click.pass_obj
 def list_queues(session: Session) -> None:
     """List the queues of the virtual host."""
     columns = {
@@ -44,7 +43,6 @@ def list_queues(session: Session) -> None:
 
 @queue.command()
 @click.argument("name")
-@click.pass_obj
 def show(session: Session, name: str) -> None:
     """Show what there is to say of queue NAME."""
     found = session.get(path_of("queues", session.vhost, name))
@@ -59,7 +57,6 @@ def show(session: Session, name: str) -> None:
 )
 @click.option("--transient", is_flag=True, help="In the memory of one node.")
 @click.option("--auto-delete", is_flag=True, help="Gone with its last consumer.")
-@click.pass_obj
 def declare(
     session: Session,
     name: str,
@@ -81,7 +78,6 @@ def declare(
 @click.argument("name")
 @click.option("--if-empty", is_flag=True, help="Only without messages.")
 @click.option("--if-unused", is_flag=True, help="Only without consumers.")
-@click.pass_obj
 def delete(session: Session, name: str, if_empty: bool, if_unused: bool) -> None:
     """Delete the queue NAME and the messages in it."""
     wanted = {"if-empty": if_empty, "if-unused": if_unused}
@@ -93,7 +89,6 @@ def delete(session: Session, name: str, if_empty: bool, if_unused: bool) -> None
 
 @queue.command()
 @click.argument("name")
-@click.pass_obj
 def purge(session: Session, name: str) -> None:
     """Drop the messages of queue NAME that wait; those at consumers stay theirs."""
     session.request("DELETE", path_of("queues", session.vhost, name, "contents"))
@@ -110,7 +105,6 @@ def purge(session: Session, name: str) -> None:
     show_default=True,
     help="How many messages.",
 )
-@click.pass_obj
 def peek(session: Session, name: str, after: int, limit: int) -> None:
     """Show the first messages of queue NAME without taking them."""
     page = session.get(_messages(session, name) + f"?after={after}&limit={limit}")
@@ -124,7 +118,6 @@ def peek(session: Session, name: str, after: int, limit: int) -> None:
 
 @queue.command()
 @click.argument("name")
-@click.pass_obj
 def archive(session: Session, name: str) -> None:
     """Show what queue NAME keeps of settled messages, and how far its readers have come."""
     found = session.get(path_of("queues", session.vhost, name, "archive"))
@@ -140,7 +133,6 @@ def archive(session: Session, name: str) -> None:
 @queue.command("delete-message")
 @click.argument("name")
 @click.argument("ids", type=click.IntRange(1), nargs=-1, required=True)
-@click.pass_obj
 def delete_message(session: Session, name: str, ids: tuple[int, ...]) -> None:
     """Remove messages of queue NAME by their IDS, which `peek` shows."""
     for number in ids:
@@ -154,7 +146,6 @@ def delete_message(session: Session, name: str, ids: tuple[int, ...]) -> None:
 @click.option("--to", "to_queue", help="Queue to move them to.")
 @click.option("--exchange", help="Exchange to publish them to instead.")
 @click.option("--routing-key", default="", help="For --exchange.")
-@click.pass_obj
 def move(
     session: Session,
     name: str,

@@ -42,7 +42,6 @@ def members() -> None:
 
 @members.command("list")
 @click.argument("name")
-@click.pass_obj
 def list_members(session: Session, name: str) -> None:
     """List the replicas of queue NAME as its leader knows them.
 
@@ -61,7 +60,6 @@ def list_members(session: Session, name: str) -> None:
 @click.argument("name")
 @click.argument("node")
 @wait_option
-@click.pass_obj
 def add(session: Session, name: str, node: str, seconds: float) -> None:
     """Give queue NAME a replica on NODE: it receives everything, then it votes."""
     session.request("PUT", path_of("queues", session.vhost, name, "members", node))
@@ -77,7 +75,6 @@ def add(session: Session, name: str, node: str, seconds: float) -> None:
 @click.argument("node")
 @_move
 @wait_option
-@click.pass_obj
 def remove(session: Session, name: str, node: str, move: bool, seconds: float) -> None:
     """Take the replica of queue NAME off NODE."""
     path = path_of("queues", session.vhost, name, "members", node)
@@ -92,7 +89,6 @@ def remove(session: Session, name: str, node: str, move: bool, seconds: float) -
 @queue.command()
 @click.argument("name")
 @click.argument("node")
-@click.pass_obj
 def transfer(session: Session, name: str, node: str) -> None:
     """Have queue NAME led by NODE, where it has a replica."""
     session.request("PUT", path_of("queues", session.vhost, name, "leader"), {"node": node})
@@ -111,7 +107,6 @@ def transfer(session: Session, name: str, node: str) -> None:
 @_all_vhosts
 @_all_queues
 @wait_option
-@click.pass_obj
 def grow(
     session: Session,
     node: str,
@@ -136,7 +131,6 @@ def grow(
 @_all_vhosts
 @_all_queues
 @wait_option
-@click.pass_obj
 def shrink(
     session: Session,
     node: str,
@@ -155,11 +149,7 @@ def shrink(
 def _follow(
     session: Session, rows: list[dict[str, Any]], node: str, present: bool, seconds: float
 ) -> None:
-    """Print what becomes of queues, and wait for it.
-
-    Raises:
-        CommandError: one of them stays as it is, or it takes too long.
-    """
+    """Print what becomes of queues; CommandError where one stays as it is or it takes too long."""
     columns: dict[str, Column] = {
         "vhost": "vhost",
         "queue": "name",
@@ -183,7 +173,6 @@ def _follow(
 @_all_queues
 @wait_option
 @click.option("--status", "only", is_flag=True, help="Show how leaders are spread, and do nothing.")
-@click.pass_obj
 def rebalance(
     session: Session, vhost_pattern: str, queue_pattern: str, seconds: float, only: bool
 ) -> None:

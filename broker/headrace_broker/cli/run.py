@@ -107,12 +107,7 @@ def overviews(local: LocalCluster) -> list[dict[str, Any]]:
 
 
 def live_line(answers: list[dict[str, Any]], count: int) -> str:
-    """Sum up what the nodes that answered say.
-
-    Args:
-        answers: bodies of GET /api/overview.
-        count: how many nodes the cluster has.
-    """
+    """Sum up the answers to GET /api/overview in a cluster of `count` nodes."""
     leaders = sorted({answer["leader"] for answer in answers if answer["leader"]})
     stats = [answer["local"]["message_stats"] for answer in answers]
     rates = [

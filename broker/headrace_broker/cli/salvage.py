@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import hashlib
 import uuid
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, BinaryIO, Final
+from typing import Any, Final
 
 import click
 
@@ -26,7 +25,9 @@ from headrace_broker.cli.backup.manifest import (
     encode,
     file_of,
     folder_of,
+    now,
     write_manifest,
+    written,
 )
 from headrace_broker.cli.backup.saving import FILE_OCTETS
 from headrace_broker.cli.backup.store import Store, StoreError, open_store
@@ -98,15 +99,15 @@ class _Writing:
             skipped.append(Skipped(vhost=vhost, name=name, reason=reason))
         damaged = [{"file": d.path, "byte": d.offset, "what": d.reason} for d in self._left.damaged]
         self._store.write(REPORT, encode({"damaged": damaged, "queues": report}))
-        now = _now()
+        at = now()
         manifest = Manifest(
             format=FORMAT,
             version=VERSION,
             id=str(uuid.uuid4()),
             cluster="",
             headrace=build_info.VERSION,
-            started=now,
-            finished=now,
+            started=at,
+            finished=at,
             definitions=file_of(DEFINITIONS, self._store.read(DEFINITIONS)),
             queues=sorted(queues, key=lambda each: (each.vhost, each.name)),
             skipped=sorted(skipped, key=lambda each: (each.vhost, each.name)),
@@ -207,36 +208,14 @@ class _Writing:
         while block is not None:
             name = f"{folder}/{len(files) + 1:05}.hrb"
             with self._store.create(name) as out:
-                summing = _Summing(out)
-                writer = DataWriter(summing)  # type: ignore[arg-type]  # it is written to only
+                writer = DataWriter(out)
                 while block is not None and writer.octets < FILE_OCTETS:
                     heads = block.read_heads()
                     writer.add(block, heads[0].id, heads[-1].id)
                     block = next(blocks, None)
                 writer.end()
-            files.append(
-                DataFile(
-                    name=name,
-                    octets=writer.octets,
-                    sha256=summing.digest.hexdigest(),
-                    messages=writer.messages,
-                    first_id=writer.first_id,
-                    last_id=writer.last_id,
-                )
-            )
+            files.append(written(name, writer))
         return files
-
-
-class _Summing:
-    """A file that is written, with the checksum of what was."""
-
-    def __init__(self, out: BinaryIO) -> None:
-        self._out = out
-        self.digest = hashlib.sha256()
-
-    def write(self, data: bytes) -> int:
-        self.digest.update(data)
-        return self._out.write(data)
 
 
 def _declaration(name: str) -> dict[str, Any]:
@@ -248,7 +227,3 @@ def _declaration(name: str) -> dict[str, Any]:
         "auto_delete": False,
         "arguments": {"x-queue-type": "quorum"},
     }
-
-
-def _now() -> str:
-    return datetime.now(UTC).isoformat(timespec="seconds")

@@ -57,30 +57,19 @@ class _SalvagedLog(QueueLog):
 
 @final
 class SalvagedQueue:
-    """A queue's messages, and what of it is not readable.
-
-    Attributes:
-        applied_index: up to here the queue is rebuilt; behind it nothing counts as consumed.
-        messages: that were given out.
-        octets: of their bodies.
-        last_id: id of the newest message.
-        repeated: messages among them that may have been consumed.
-        unreadable: log positions that are not intact, and the ids of messages that stood there as
-            far as they are known.
-        problem: why no node would serve the queue, '' where one would.
-    """
+    """A queue's messages, and what of it is not readable."""
 
     def __init__(self, group: SalvagedGroup) -> None:
-        self.applied_index = 0
-        self.messages = 0
-        self.octets = 0
-        self.repeated = 0
-        self.unreadable: dict[int, list[int]] = {}
-        self.problem = group.problem
+        self.applied_index = 0  # the queue is rebuilt up to here; nothing behind is consumed
+        self.messages = 0  # that were given out
+        self.octets = 0  # of their bodies
+        self.repeated = 0  # messages among them that may have been consumed
+        self.unreadable: dict[int, list[int]] = {}  # ids of messages by damaged log position
+        self.problem = group.problem  # why no node would serve the queue, '' where one would
         self._group = group
         self._log = _SalvagedLog(group)
         self._machine = self._rebuild()
-        self.last_id = int(self._machine.last_id)
+        self.last_id = int(self._machine.last_id)  # id of the newest message
 
     def blocks(self) -> Iterator[Block]:
         """Return the messages in the order of their ids."""

@@ -28,7 +28,6 @@ def vhost() -> None:
 
 
 @vhost.command("list")
-@click.pass_obj
 def list_vhosts(session: Session) -> None:
     """List the virtual hosts."""
     columns: dict[str, Column] = {
@@ -42,7 +41,6 @@ def list_vhosts(session: Session) -> None:
 
 @vhost.command("limits")
 @click.argument("limits", metavar="[LIMIT=NUMBER...]", nargs=-1)
-@click.pass_obj
 def vhost_limits(session: Session, limits: tuple[str, ...]) -> None:
     """List the limits of the virtual host, or set some: max-connections, max-queues, ...
 
@@ -60,7 +58,6 @@ def vhost_limits(session: Session, limits: tuple[str, ...]) -> None:
     type=click.Choice(["quorum", "classic"]),
     help="Of queues that do not say theirs.",
 )
-@click.pass_obj
 def declare_vhost(
     session: Session, name: str, description: str, tags: str, default_queue_type: str | None
 ) -> None:
@@ -73,7 +70,6 @@ def declare_vhost(
 @vhost.command("delete")
 @click.argument("name")
 @click.confirmation_option("--yes", prompt="Delete it with all its queues and their messages?")
-@click.pass_obj
 def delete_vhost(session: Session, name: str) -> None:
     """Delete the virtual host NAME and everything in it."""
     session.request("DELETE", path_of("vhosts", name))
@@ -86,7 +82,6 @@ def exchange() -> None:
 
 
 @exchange.command("list")
-@click.pass_obj
 def list_exchanges(session: Session) -> None:
     """List the exchanges of the virtual host."""
     columns: dict[str, Column] = {
@@ -108,7 +103,6 @@ def list_exchanges(session: Session) -> None:
 @click.option("--auto-delete", is_flag=True, help="Gone with its last binding.")
 @click.option("--internal", is_flag=True, help="Takes messages of other exchanges only.")
 @_arguments
-@click.pass_obj
 def declare_exchange(
     session: Session,
     name: str,
@@ -133,7 +127,6 @@ def declare_exchange(
 @exchange.command("delete")
 @click.argument("name")
 @click.option("--if-unused", is_flag=True, help="Only without bindings.")
-@click.pass_obj
 def delete_exchange(session: Session, name: str, if_unused: bool) -> None:
     """Delete the exchange NAME."""
     rest = "?if-unused=true" if if_unused else ""
@@ -147,7 +140,6 @@ def binding() -> None:
 
 
 @binding.command("list")
-@click.pass_obj
 def list_bindings(session: Session) -> None:
     """List the bindings of the virtual host, those of the default exchange too."""
     columns: dict[str, Column] = {
@@ -175,7 +167,6 @@ def _ends(session: Session, source: str, destination: str, to_exchange: bool) ->
 @_to_exchange
 @click.option("--routing-key", default="", help="Or pattern, as the exchange takes it.")
 @_arguments
-@click.pass_obj
 def declare_binding(
     session: Session,
     source: str,
@@ -196,7 +187,6 @@ def declare_binding(
 @_to_exchange
 @click.option("--routing-key", default="", help="Of the binding.")
 @_arguments
-@click.pass_obj
 def delete_binding(
     session: Session,
     source: str,

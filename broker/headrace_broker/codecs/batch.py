@@ -143,20 +143,6 @@ def body_bytes(blob: bytes, base: i64, positions: list[int]) -> i64:
     return total
 
 
-def batch_body_bytes(blob: bytes, base: i64) -> i64:
-    """Return the octets of all bodies of the batch together."""
-    total: i64 = 0
-    count: i64 = i64(read_i32_be(blob, base))
-    start: i64 = base + 4 + 4 * count
-    messages: i64 = start
-    for position in range(count):
-        end: i64 = messages + i64(read_i32_be(blob, base + 4 + 4 * position))
-        pos = properties_start(blob, start)
-        total += end - pos - 4 - i64(read_i32_be(blob, pos))
-        start = end
-    return total
-
-
 def slice_batch(blob: bytes, base: i64, positions: list[int]) -> bytes:
     """Return a batch of the messages at `positions`, in that order."""
     out = BytesWriter()

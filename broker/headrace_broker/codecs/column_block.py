@@ -33,42 +33,24 @@ _PADDING: Final = bytes(ALIGNMENT)
 
 
 class Schema(NamedTuple):
-    """Columns of the rows of a block.
+    """Columns of the rows of a block."""
 
-    Attributes:
-        version: grows when columns are added at the end; none is ever removed or changed.
-        columns: names and types.
-    """
-
-    version: int
-    columns: tuple[Column, ...]
+    version: int  # grows when columns are added at the end; none is ever removed or changed
+    columns: tuple[Column, ...]  # names and types
 
 
 class ColumnBlock(NamedTuple):
-    """Rows as octets.
+    """Rows as octets."""
 
-    Attributes:
-        rows: how many, 1 or more.
-        buffer_octets: length of each buffer: two of each column, three of UTF8 and BINARY ones.
-        body: the buffers.
-    """
-
-    rows: int
-    buffer_octets: tuple[int, ...]
-    body: bytes
+    rows: int  # how many, 1 or more
+    buffer_octets: tuple[int, ...]  # of each buffer: two a column, three of UTF8 and BINARY
+    body: bytes  # the buffers
 
 
 def encode_columns(schema: Schema, columns: Sequence[Sequence[Any]]) -> ColumnBlock:
-    """Return a block.
+    """Return a block of columns of equal length, None for no value; UTF-8 may come as bytes.
 
-    Args:
-        schema: of the block.
-        columns: of each column the values, all as many: int, float, bool, str or bytes, None for
-            none. Text may be bytes, where they are UTF-8.
-
-    Raises:
-        ValueError: a column is missing, or has another number of values than the first one.
-        OverflowError: a number does not fit its column.
+    Raises ValueError: a column is missing or of another length; OverflowError: too large a number.
     """
     if len(columns) != len(schema.columns):
         raise ValueError(f"there are {len(columns)} columns, not {len(schema.columns)}")
@@ -152,11 +134,7 @@ def _octets(values: array[Any]) -> bytes:
 
 
 def decode_columns(schema: Schema, block: ColumnBlock) -> list[list[Any]]:
-    """Return the values of each column.
-
-    Raises:
-        ValueError: the block is none of this schema.
-    """
+    """Return the values of each column; ValueError where the block is none of this schema."""
     found: list[list[Any]] = []
     reader = _Reader(block)
     for _, kind in schema.columns:
@@ -185,11 +163,7 @@ class _Reader:
         self._offset = 0
 
     def take(self) -> bytes:
-        """Return the next buffer.
-
-        Raises:
-            ValueError: there is none.
-        """
+        """Return the next buffer; ValueError where there is none."""
         block = self._block
         if self._number >= len(block.buffer_octets):
             raise ValueError("the block has too few buffers")

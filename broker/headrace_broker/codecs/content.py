@@ -28,22 +28,14 @@ def publish_of(channel: i64, route: bytes, bits: i64, properties: bytes, body: b
 
 @final
 class Content:
-    """A publish in the making.
-
-    Attributes:
-        channel: 1 to 65535.
-        missing: -1 until the header came, then the octets of body still to come.
-        held: octets kept so far, of properties and body.
-        skipped: the body is too large, nothing of it is kept.
-        properties: the property block, once the header came.
-    """
+    """A publish in the making."""
 
     def __init__(self, channel: i64, route: bytes, bits: i64) -> None:
-        self.channel = channel
-        self.missing: i64 = -1
-        self.held: i64 = 0
-        self.skipped = False
-        self.properties = b""
+        self.channel = channel  # 1 to 65535
+        self.missing: i64 = -1  # -1 until the header came, then the octets of body still to come
+        self.held: i64 = 0  # octets kept so far, of properties and body
+        self.skipped = False  # the body is too large, nothing of it is kept
+        self.properties = b""  # the property block, once the header came
         self._route = route
         self._bits = bits
         self._parts: deque[bytes] = deque()
@@ -79,10 +71,6 @@ class Content:
         """Copy earlier parts of a large body together, more than the octets that have just come.
 
         So it is never copied as a whole, and takes no memory for what a client only announces.
-
-        Args:
-            come: octets that are not in `held` yet.
-            octets: how many have come since this was called before.
         """
         body = self._body
         if body is None:

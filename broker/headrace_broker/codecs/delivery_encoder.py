@@ -44,29 +44,17 @@ _COPY_BYTES_MAX: Final = 48  # above, a slice is quicker than word by word
 
 def encode_deliveries(
     out: BytesWriter,
-    channel: i64,
-    consumer_tag: bytes,
-    first_tag: i64,
-    run: DeliveryRun,
-    start: i64,
-    stop: i64,
-    frame_max: i64,
+    channel: i64,  # 1 to 65535
+    consumer_tag: bytes,  # 0 to 255 octets
+    first_tag: i64,  # delivery tag of the message at `start`; the next ones count up
+    run: DeliveryRun,  # whose messages; its blob holds a checked batch
+    start: i64,  # first index into `run.positions`
+    stop: i64,  # index after the last
+    frame_max: i64,  # octets of a frame with its envelope, above 8; bodies are split by it
 ) -> BodyFrames | None:
     """Append basic.deliver with header and body for each of `run.positions[start:stop]`.
 
-    Args:
-        out: where the frames go.
-        channel: 1 to 65535.
-        consumer_tag: 0 to 255 octets.
-        first_tag: delivery tag of the message at `start`; the next ones count up.
-        run: whose messages; its blob holds a checked batch.
-        start: first index into `run.positions`.
-        stop: index after the last.
-        frame_max: octets of a frame with its envelope, above 8; bodies are split by it.
-
-    Returns:
-        The body of the message, where it is large, whose frames are to follow; there may be but
-        one message then.
+    Returns the body of a large message, the only one then, whose frames are to follow.
     """
     if len(run.counts) > 0:
         return _encode_redeliveries(
@@ -129,24 +117,14 @@ def _encode_redeliveries(
 
 def encode_get_ok(
     out: BytesWriter,
-    channel: i64,
+    channel: i64,  # 1 to 65535
     tag: i64,
-    run: DeliveryRun,
-    at: i64,
-    message_count: i64,
-    frame_max: i64,
+    run: DeliveryRun,  # whose message; its blob holds a checked batch
+    at: i64,  # index into `run.positions`
+    message_count: i64,  # messages left in the queue, 0 to 2**32 - 1
+    frame_max: i64,  # as in `encode_deliveries`
 ) -> BodyFrames | None:
-    """Append basic.get-ok with header and body for `run.positions[at]`; as `encode_deliveries`.
-
-    Args:
-        out: where the frames go.
-        channel: 1 to 65535.
-        tag: delivery tag.
-        run: whose message; its blob holds a checked batch.
-        at: index into `run.positions`.
-        message_count: messages left in the queue, 0 to 2**32 - 1.
-        frame_max: as in `encode_deliveries`.
-    """
+    """Append basic.get-ok with header and body for `run.positions[at]`; as `encode_deliveries`."""
     blob = run.blob
     position: i64 = run.positions[at]
     begin: i64 = message_start(blob, run.base, position)
@@ -167,14 +145,10 @@ def encode_get_ok(
 def encode_return(
     out: BytesWriter, publish: Publish, code: i64, text: bytes, frame_max: i64
 ) -> BodyFrames | None:
-    """Append basic.return with header and body of an unroutable mandatory or immediate message.
+    """Append basic.return with header and body, for NO_ROUTE or NO_CONSUMERS.
 
-    Args:
-        out: where the frames go.
-        publish: the message, on its channel.
-        code: NO_ROUTE or NO_CONSUMERS.
-        text: why, 0 to 255 octets.
-        frame_max: as in `encode_deliveries`, and so is what is returned.
+    `text` says why in 0 to 255 octets; `frame_max` and what is returned are as in
+    `encode_deliveries`.
     """
     channel = publish.channel
     properties = publish.properties
@@ -204,12 +178,6 @@ def encode_nack(out: BytesWriter, channel: i64, tag: i64, multiple: bool) -> Non
     write_i64_be(out, tag)
     out.append(1 if multiple else 0)
     out.append(FRAME_END)
-
-
-def encode_acks(out: BytesWriter, channel: i64, tags: list[int]) -> None:
-    """Append one basic.ack without `multiple` for each of `tags`."""
-    for tag in tags:
-        encode_ack(out, channel, tag, False)
 
 
 def _write_u16(out: BytesWriter, value: i64) -> None:
@@ -315,25 +283,14 @@ def _write_frames(
 
 @final
 class BodyFrames:
-    """The frames of a large body, made while the socket takes them.
-
-    Attributes:
-        left: octets of the body that are not in frames yet.
-
-    Args:
-        channel: its number.
-        blob: octets in which the body stands.
-        pos: offset of it.
-        end: offset after it.
-        frame_max: as in `encode_deliveries`.
-    """
+    """The frames of a large body from offset `pos` on, made while the socket takes them."""
 
     def __init__(self, channel: i64, blob: bytes, pos: i64, end: i64, frame_max: i64) -> None:
-        self.left = end - pos
+        self.left = end - pos  # octets of the body that are not in frames yet
         self._channel = channel
-        self._blob = blob
-        self._end = end
-        self._frame_max = frame_max
+        self._blob = blob  # octets in which the body stands
+        self._end = end  # offset after it
+        self._frame_max = frame_max  # as in `encode_deliveries`
 
     def take(self, octets_max: i64) -> bytes:
         """Return the next frames, of so many octets of the body at most, but one at least."""

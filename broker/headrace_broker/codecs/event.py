@@ -15,68 +15,44 @@ _DELIVERY_TAG_MAX: Final = (1 << 63) - 1
 
 @final
 class ProtocolHeader:
-    """The first 8 octets of a connection.
-
-    Attributes:
-        data: the octets; unless they are `frame.PROTOCOL_HEADER` nothing that follows is parsed.
-    """
+    """The first 8 octets of a connection."""
 
     def __init__(self, data: bytes) -> None:
-        self.data = data
+        self.data = data  # unless they are `frame.PROTOCOL_HEADER` nothing more is parsed
 
 
 @final
 class Method:
-    """A method that the parser leaves to `codecs.method.decode_method`.
-
-    Attributes:
-        channel: 0 to 65535; 0 exactly for class connection.
-        payload: class id, method id and arguments, at least 4 octets.
-        index: class id << 16 | method id.
-    """
+    """A method that the parser leaves to `codecs.method.decode_method`."""
 
     def __init__(self, channel: i64, payload: bytes) -> None:
-        self.channel = channel
-        self.payload = payload
-        self.index: i64 = i64(read_i32_be(payload, 0)) & 0xFFFFFFFF
+        self.channel = channel  # 0 to 65535; 0 exactly for class connection
+        self.payload = payload  # class id, method id and arguments, at least 4 octets
+        self.index: i64 = i64(read_i32_be(payload, 0)) & 0xFFFFFFFF  # class id << 16 | method id
 
 
 @final
 class Acked:
-    """basic.ack.
-
-    Attributes:
-        channel: 1 to 65535.
-        delivery_tag: 0 to 2**63 - 1; larger ones, never given out, read as 2**63 - 1.
-        multiple: up to and including this tag; with tag 0, all that are outstanding.
-    """
+    """basic.ack."""
 
     def __init__(self, channel: i64, delivery_tag: i64, multiple: bool) -> None:
-        self.channel = channel
-        self.delivery_tag = delivery_tag
-        self.multiple = multiple
+        self.channel = channel  # 1 to 65535
+        self.delivery_tag = delivery_tag  # 0 to 2**63 - 1; larger ones read as 2**63 - 1
+        self.multiple = multiple  # up to and including this tag; with tag 0 all outstanding ones
 
 
 @final
 class Rejected:
-    """basic.nack or basic.reject.
-
-    Attributes:
-        channel: 1 to 65535.
-        delivery_tag: as in `Acked`.
-        multiple: as in `Acked`; always False for basic.reject.
-        requeue: back to the queue, else dead-letter or drop.
-        index: BASIC_NACK or BASIC_REJECT.
-    """
+    """basic.nack or basic.reject."""
 
     def __init__(
         self, channel: i64, delivery_tag: i64, multiple: bool, requeue: bool, index: i64
     ) -> None:
-        self.channel = channel
-        self.delivery_tag = delivery_tag
-        self.multiple = multiple
-        self.requeue = requeue
-        self.index = index
+        self.channel = channel  # 1 to 65535
+        self.delivery_tag = delivery_tag  # as in `Acked`
+        self.multiple = multiple  # as in `Acked`; always False for basic.reject
+        self.requeue = requeue  # back to the queue, else dead-letter or drop
+        self.index = index  # BASIC_NACK or BASIC_REJECT
 
 
 @final
@@ -92,35 +68,23 @@ class ContentTooLarge:
     """A publish announced a body above body_bytes_max: close the channel with reply code 406.
 
     The parser skips the content's frames; the connection lives.
-
-    Attributes:
-        channel: 1 to 65535.
-        size: announced octets, up to 2**64 - 1.
     """
 
     def __init__(self, channel: i64, size: int) -> None:
-        self.channel = channel
-        self.size = size
+        self.channel = channel  # 1 to 65535
+        self.size = size  # announced octets, up to 2**64 - 1
 
 
 @final
 class Violation:
-    """The stream broke the protocol: the last event, the parser takes no more bytes.
-
-    Attributes:
-        code: a hard reply code of `model.reply_code`.
-        text: what was wrong.
-        channel: channel of the offending frame.
-        class_id: class of the method at fault, 0 when there is none.
-        method_id: method at fault, 0 when there is none.
-    """
+    """The stream broke the protocol: the last event, the parser takes no more bytes."""
 
     def __init__(self, code: i64, text: str, channel: i64, class_id: i64, method_id: i64) -> None:
-        self.code = code
-        self.text = text
-        self.channel = channel
-        self.class_id = class_id
-        self.method_id = method_id
+        self.code = code  # a hard reply code of `model.reply_code`
+        self.text = text  # what was wrong
+        self.channel = channel  # channel of the offending frame
+        self.class_id = class_id  # class of the method at fault, 0 when there is none
+        self.method_id = method_id  # method at fault, 0 when there is none
 
 
 Event: TypeAlias = (
@@ -129,14 +93,7 @@ Event: TypeAlias = (
 
 
 def settled(buf: bytes, pos: i64, channel: i64, index: i64) -> Event:
-    """Return the event of a basic.ack, basic.nack or basic.reject (`index` says which).
-
-    Args:
-        buf: holds the arguments, a delivery tag and an octet of bits, at `pos`.
-        pos: offset of the delivery tag.
-        channel: 1 to 65535.
-        index: BASIC_ACK, BASIC_NACK or BASIC_REJECT.
-    """
+    """Return the event of a BASIC_ACK, NACK or REJECT, whose delivery tag stands at `pos`."""
     tag: i64 = read_i64_be(buf, pos)
     if tag < 0:
         tag = _DELIVERY_TAG_MAX

@@ -32,28 +32,16 @@ _TYPE_BYTES: Final = 0x78  # x
 
 @final
 class FieldWalker:
-    """Steps over tables of one method or property block and counts their fields.
-
-    Attributes:
-        problem: what is wrong, once a method has returned -1; "" before.
-        fields_left: how many more fields there may be.
-    """
+    """Steps over tables of one method or property block and counts their fields."""
 
     def __init__(self) -> None:
-        self.problem = ""
-        self.fields_left: i64 = TABLE_FIELDS_MAX
+        self.problem = ""  # what is wrong, once a method has returned -1; "" before
+        self.fields_left: i64 = TABLE_FIELDS_MAX  # how many more fields there may be
 
     def table(self, buf: bytes, pos: i64, end: i64, depth: i64 = 1) -> i64:
-        """Step over the table (u32 length, fields) at `pos`.
+        """Step over the table (u32 length, fields) at `pos`, which ends by `end`; `depth` from 1.
 
-        Args:
-            buf: the bytes.
-            pos: offset of the table's length, 0 to end.
-            end: offset where what holds the table ends, up to len(buf).
-            depth: 1 for a table that stands in no other.
-
-        Returns:
-            The offset after the table, or -1 with `problem` set.
+        Returns the offset after the table, or -1 with `problem` set.
         """
         stop = self._enter(buf, pos, end, depth)
         if stop < 0:
@@ -158,13 +146,7 @@ def headers_place(buf: bytes) -> i64:
 
 
 def properties_problem(buf: bytes, start: i64, end: i64) -> str:
-    """Return the error in the property block of class basic in `buf[start:end]`; "" if none.
-
-    Args:
-        buf: the bytes.
-        start: offset of the property flags; end - start >= 2.
-        end: offset after the property list.
-    """
+    """Say what is wrong with the property block in `buf[start:end]`; "" if nothing."""
     flags: i64 = i64(read_i16_be(buf, start)) & 0xFFFF
     pos: i64 = start + 2
     if flags & _UNDEFINED_FLAGS:

@@ -66,30 +66,20 @@ _INT64_MAX: Final = (1 << 63) - 1
 
 @final
 class FrameParser:
-    """Bytes in, events out; incomplete frames wait for the next chunk.
-
-    Attributes:
-        frame_max: octets of a frame with its envelope, above 8; may be changed (tune).
-        channel_max: how many channels may have an unfinished content; may be changed (tune). Their
-            numbers are free, and how many are open is not known here.
-        body_bytes_max: octets of a body; larger ones give `ContentTooLarge`. May be changed.
-        partial_bytes_max: octets of the unfinished contents of all channels together; likewise.
-        buffered_bytes: octets held between feeds.
-        missing_bytes: octets to come until nothing is unfinished, as far as they are announced; at
-            most a frame too many.
-        closed: nothing more is parsed, after a `Violation` or a wrong protocol header.
-    """
+    """Bytes in, events out; incomplete frames wait for the next chunk."""
 
     def __init__(
         self, frame_max: i64, body_bytes_max: i64, channel_max: i64 = CHANNELS_MAX
     ) -> None:
-        self.frame_max = frame_max
+        self.frame_max = frame_max  # octets of a frame with its envelope, above 8; may be changed
+        # how many channels may have an unfinished content; may be changed (tune). Their numbers are
+        # free, and how many are open is not known here.
         self.channel_max = channel_max
-        self.body_bytes_max = body_bytes_max
-        self.partial_bytes_max: i64 = PARTIAL_CONTENT_BYTES_MAX
-        self.buffered_bytes: i64 = 0
-        self.missing_bytes: i64 = 0
-        self.closed = False
+        self.body_bytes_max = body_bytes_max  # octets, else `ContentTooLarge`; may be changed
+        self.partial_bytes_max: i64 = PARTIAL_CONTENT_BYTES_MAX  # of all channels; may be changed
+        self.buffered_bytes: i64 = 0  # octets held between feeds
+        self.missing_bytes: i64 = 0  # announced octets until nothing is unfinished
+        self.closed = False  # nothing more is parsed, after a `Violation` or wrong header
         self._greeted = False
         self._rest = BytesWriter()
         self._rest_needed: i64 = 0  # with fewer octets in _rest than this no progress is possible
@@ -99,10 +89,9 @@ class FrameParser:
         self._properties = b"\x00\x00"  # the last valid property block: most publishers repeat it
 
     def feed(self, data: bytes) -> list[Event]:
-        """Take the next bytes of the connection, in any split.
+        """Take the next bytes of the connection, in any split; return events in wire order.
 
-        Returns:
-            Events in wire order; after a `Violation`, which is the last one, always an empty list.
+        After a `Violation`, which is the last one, always an empty list.
         """
         out: list[Event] = []
         if self.closed:
@@ -274,8 +263,7 @@ class FrameParser:
     ) -> i64:
         """Take header and body if they follow the publish method in one frame each.
 
-        Returns:
-            The offset after the body; -1, nothing done, when a part is missing, split or wrong.
+        Returns the offset after the body; -1, nothing done, when a part is missing, split or wrong.
         """
         size: i64 = len(buf)
         header: i64 = route_end + 2 + FRAME_HEADER_BYTES

@@ -21,12 +21,7 @@ from librt.strings import (
 )
 from mypy_extensions import i16, i32, i64
 
-from headrace_broker.codecs.field import (
-    HEADERS_FLAG,
-    FieldWalker,
-    properties_problem,
-    value_end,
-)
+from headrace_broker.codecs.field import HEADERS_FLAG, FieldWalker, properties_problem, value_end
 from headrace_broker.model.limits import DEATHS_KEPT_MAX, PROPERTIES_OCTETS_MAX
 
 X_DEATH: Final = b"x-death"
@@ -49,54 +44,35 @@ _DIGITS_MAX: Final = 18  # of a number that stands in a string; what surely fits
 
 @final
 class Death:
-    """Reason and circumstances of a dead letter.
-
-    Attributes:
-        queue: name of the queue that it leaves.
-        reason: "rejected", "expired", "maxlen" or "delivery_limit".
-        exchange: to which the message was published last.
-        routing_key: with which.
-        time_s: Unix time.
-    """
+    """Reason and circumstances of a dead letter."""
 
     def __init__(
         self, queue: bytes, reason: bytes, exchange: bytes, routing_key: bytes, time_s: i64
     ) -> None:
-        self.queue = queue
-        self.reason = reason
-        self.exchange = exchange
-        self.routing_key = routing_key
-        self.time_s = time_s
+        self.queue = queue  # name of the queue that it leaves
+        self.reason = reason  # "rejected", "expired", "maxlen" or "delivery_limit"
+        self.exchange = exchange  # to which the message was published last
+        self.routing_key = routing_key  # with which
+        self.time_s = time_s  # Unix time
 
 
 @final
 class Past:
-    """A death as it stands in x-death.
-
-    Attributes:
-        queue: name of the queue.
-        reason: as in `Death`.
-        table: the fields, without the table's length.
-    """
+    """A death as it stands in x-death."""
 
     def __init__(self, queue: bytes, reason: bytes, table: bytes) -> None:
-        self.queue = queue
-        self.reason = reason
-        self.table = table
+        self.queue = queue  # name of the queue
+        self.reason = reason  # as in `Death`
+        self.table = table  # the fields, without the table's length
 
 
 @final
 class DeadProperties:
-    """A property block after a death.
-
-    Attributes:
-        octets: the block.
-        deaths: queue and reason of each death, the newest first.
-    """
+    """A property block after a death."""
 
     def __init__(self, octets: bytes, deaths: list[tuple[bytes, bytes]]) -> None:
-        self.octets = octets
-        self.deaths = deaths
+        self.octets = octets  # the block
+        self.deaths = deaths  # queue and reason of each death, the newest first
 
 
 @final
@@ -112,40 +88,31 @@ class _Field:
 
 @final
 class _Block:
-    """A property block, cut where the headers and the expiration stand.
-
-    Attributes:
-        buf: the block.
-        flags: its property flags.
-        headers: offset of the headers table, or of where it would stand.
-        rest: offset after it.
-        expiration: offset of the expiration, or of where it would stand.
-        tail: offset after it.
-    """
+    """A property block, cut where the headers and the expiration stand."""
 
     def __init__(self, properties: bytes) -> None:
         sound = len(properties) >= 2 and not properties_problem(properties, 0, len(properties))
         buf = properties if sound else _EMPTY
-        self.buf = buf
-        self.flags: i64 = i64(read_i16_be(buf, 0)) & 0xFFFF
+        self.buf = buf  # the block
+        self.flags: i64 = i64(read_i16_be(buf, 0)) & 0xFFFF  # its property flags
         pos: i64 = 2
         for flag in (0x8000, 0x4000):  # content-type, content-encoding
             if self.flags & flag:
                 pos += 1 + i64(buf[pos])
-        self.headers = pos
+        self.headers = pos  # offset of the headers table, or of where it would stand
         if self.flags & HEADERS_FLAG:
             pos += 4 + i64(read_i32_be(buf, pos))
-        self.rest = pos
+        self.rest = pos  # offset after it
         for flag in (0x1000, 0x0800):  # delivery-mode, priority
             if self.flags & flag:
                 pos += 1
         for flag in (0x0400, 0x0200):  # correlation-id, reply-to
             if self.flags & flag:
                 pos += 1 + i64(buf[pos])
-        self.expiration = pos
+        self.expiration = pos  # offset of the expiration, or of where it would stand
         if self.flags & _EXPIRATION_FLAG:
             pos += 1 + i64(buf[pos])
-        self.tail = pos
+        self.tail = pos  # offset after it
 
     def fields(self) -> list[_Field]:
         """Return the fields of the headers table, in order."""

@@ -19,28 +19,16 @@ _BROKEN: Final = -1
 
 @final
 class Found:
-    """Position of one field's bytes.
-
-    Attributes:
-        start: offset of the first of them.
-        stop: offset after the last.
-        fields: all other fields of the message.
-    """
+    """Position of one field's bytes."""
 
     def __init__(self, start: i64, stop: i64, fields: bytes) -> None:
-        self.start = start
-        self.stop = stop
-        self.fields = fields
+        self.start = start  # offset of the first of them
+        self.stop = stop  # offset after the last
+        self.fields = fields  # all other fields of the message
 
 
 def wrap(fields: bytes, number: i64, pieces: list[Octets]) -> list[Octets]:
-    """Return a message of protobuf that ends with one more field of octets.
-
-    Args:
-        fields: all of it but that field.
-        number: of that field, 1 to 15.
-        pieces: its octets.
-    """
+    """Return a protobuf message: `fields`, then `pieces` as field `number`, 1 to 15."""
     size: i64 = 0
     for piece in pieces:
         size += len(piece)
@@ -50,12 +38,9 @@ def wrap(fields: bytes, number: i64, pieces: list[Octets]) -> list[Octets]:
 
 
 def find(data: bytes, number: i64, start: i64, stop: i64) -> Found | None:
-    """Return where a field of octets stands in the message `data[start:stop]`.
+    """Return where a field of octets stands in the message `data[start:stop]`, perhaps cut off.
 
-    `data` may end before `stop`, where the field that is looked for is the last one.
-
-    Returns:
-        None where there is no such field, more than one, or anything else that is not known here.
+    None where there is no such field, more than one, or anything else that is not known here.
     """
     kept: list[bytes] = []
     found_start: i64 = _BROKEN

@@ -13,14 +13,7 @@ from librt.strings import read_i16_be, read_i64_be
 from mypy_extensions import i64
 
 from headrace_broker.codecs.batch import message_start, properties_start, properties_stop
-from headrace_broker.codecs.column_block import (
-    BINARY,
-    INT32,
-    INT64,
-    TIMESTAMP_MS,
-    UTF8,
-    Column,
-)
+from headrace_broker.codecs.column_block import BINARY, INT32, INT64, TIMESTAMP_MS, UTF8, Column
 from headrace_broker.codecs.field import HEADERS_FLAG, properties_problem
 from headrace_broker.codecs.header_values import header_values, timestamp_ms, value_start_end
 from headrace_broker.model.limits import PROPERTIES_REMEMBERED_MAX, PROPERTIES_REMEMBERED_OCTETS
@@ -78,13 +71,7 @@ class MessageColumns:
         self._key = b""
 
     def of(self, batch: bytes, octets: list[int], full: list[bool] | None) -> list[list[Any]]:
-        """Return the values of MESSAGE_COLUMNS.
-
-        Args:
-            batch: the messages, in the layout of `model.message`.
-            octets: of the body of each.
-            full: whether the body of each is there; None where all are.
-        """
+        """Return the values of MESSAGE_COLUMNS; `full` says whose body is there, None for all."""
         count = len(octets)
         exchanges: list[Any] = []
         keys: list[Any] = []

@@ -67,11 +67,7 @@ _SERVER_ONLY: Final = frozenset(
 
 
 def method_name(index: int) -> str:
-    """Return a method's name as the specification spells it, for instance "queue.declare-ok".
-
-    Args:
-        index: class id << 16 | method id, any value.
-    """
+    """Return the name, "queue.declare-ok", of a method index (class id << 16 | method id)."""
     command = _METHODS.get(index)
     if command is None:
         return f"method {index & 0xFFFF} of class {index >> 16}"
@@ -153,13 +149,7 @@ def channel_open_ok() -> base.Frame:
 
 
 def queue_declare_ok(queue: str, message_count: int, consumer_count: int) -> base.Frame:
-    """Return queue.declare-ok for any queue name (`pamqp` would refuse some).
-
-    Args:
-        queue: up to 255 octets of UTF-8.
-        message_count: ready messages, 0 to 2**32 - 1.
-        consumer_count: 0 to 2**32 - 1.
-    """
+    """Return queue.declare-ok for any name of up to 255 octets (`pamqp` would refuse some)."""
     command = commands.Queue.DeclareOk("", message_count, consumer_count)
     command.queue = queue
     return command
@@ -168,14 +158,9 @@ def queue_declare_ok(queue: str, message_count: int, consumer_count: int) -> bas
 def encode_close(
     channel: int, code: int, text: str, class_id: int = 0, method_id: int = 0
 ) -> bytes:
-    """Return channel.close, or on channel 0 connection.close.
+    """Return channel.close, or on channel 0 connection.close, with the name of the code put first.
 
-    Args:
-        channel: the channel to close, 0 for the connection.
-        code: one of `model.reply_code`.
-        text: what was wrong, any length; the code's name is put before it.
-        class_id: class of the method at fault, 0 for none.
-        method_id: method at fault, 0 for none.
+    Class and method are those at fault, 0 for none; the text may have any length.
     """
     reply = reply_text(code, text)
     if channel == 0:
@@ -200,15 +185,7 @@ def long_string_bytes(value: str | bytes) -> bytes:
 
 
 def decode_properties(properties: bytes) -> commands.Basic.Properties:
-    """Decode a property block.
-
-    Args:
-        properties: property flags and list, as in `Publish.properties`.
-
-    Raises:
-        AmqpError: SYNTAX_ERROR, when lengths are inconsistent, a short string is not UTF-8 or a
-            value is beyond what Python holds (a timestamp of the year 10000).
-    """
+    """Decode property flags and list; AmqpError SYNTAX_ERROR where they are malformed."""
     _check_properties(properties)
     found = commands.Basic.Properties()
     try:
@@ -231,11 +208,7 @@ def decode_headers(properties: bytes) -> dict[str, Any]:
 
 
 def decode_amqplain(response: bytes) -> dict[str, Any]:
-    """Decode the response of SASL mechanism AMQPLAIN: a table without its length.
-
-    Raises:
-        AmqpError: SYNTAX_ERROR for anything else.
-    """
+    """Decode AMQPLAIN's response, a table without length; AmqpError SYNTAX_ERROR if malformed."""
     walker = FieldWalker()
     if walker.fields(response, 0, len(response)) < 0:
         raise AmqpError(SYNTAX_ERROR, f"AMQPLAIN response: {walker.problem}")

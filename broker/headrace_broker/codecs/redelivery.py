@@ -18,12 +18,7 @@ from librt.strings import (
 )
 from mypy_extensions import i16, i32, i64
 
-from headrace_broker.codecs.field import (
-    HEADERS_FLAG,
-    headers_place,
-    properties_problem,
-    value_end,
-)
+from headrace_broker.codecs.field import HEADERS_FLAG, headers_place, properties_problem, value_end
 
 DELIVERY_COUNT: Final = b"x-delivery-count"
 ACQUIRED_COUNT: Final = b"x-acquired-count"
@@ -34,12 +29,7 @@ def with_counts(properties: bytes, failed: i64, acquired: i64) -> bytes:
     """Return a property block with the counts of a redelivered message among its headers.
 
     Headers of these names that are there are replaced, for they are another queue's or made up.
-    What is no property block comes back as it is.
-
-    Args:
-        properties: flags and list, as the publisher sent them.
-        failed: deliveries that failed; 0 gives no x-delivery-count.
-        acquired: how often the message was given to a consumer before.
+    No failed deliveries give no x-delivery-count. What is no property block comes back as it is.
     """
     if len(properties) < 2 or properties_problem(properties, 0, len(properties)):
         return properties

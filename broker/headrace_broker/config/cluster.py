@@ -23,12 +23,7 @@ def is_loopback(host: str) -> bool:
 
 
 def unproven_problem(places: Mapping[str, str], proven: bool) -> str:
-    """Return why nodes may not believe each other unseen, "" when they may.
-
-    Args:
-        places: addresses (HOST:PORT) at which nodes listen for each other, by their keys.
-        proven: nodes prove by certificates or a join secret that they belong to the cluster.
-    """
+    """Return why nodes that listen at places may not believe each other unseen; "" if they may."""
     if proven:
         return ""
     for key, address in places.items():

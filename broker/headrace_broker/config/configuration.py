@@ -81,17 +81,13 @@ class ConfigError(Exception):
 
 
 class NodeSection(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Identity of this node.
+    """Identity of this node."""
 
-    Attributes:
-        id: unique in the cluster for ever; never give a lost node's id to its successor. Where it
-            is not given, it is that of the node of this name in `cluster.nodes`.
-        name: unique in the cluster, for people.
-        data_dir: directory of its log; created when missing, belongs to one node.
-    """
-
+    # unique in the cluster for ever; never give a lost node's id to its successor. Where it is not
+    # given, it is that of the node of this name in `cluster.nodes`.
     id: NodeId
-    name: Name
+    name: Name  # unique in the cluster, for people
+    # directory of its log; created when missing, belongs to one node
     data_dir: Annotated[str, Meta(min_length=1, max_length=4096, description="a directory")]
 
 
@@ -104,58 +100,43 @@ class ClusterNode(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
 
 
 class ClusterSection(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The cluster.
+    """The cluster."""
 
-    Attributes:
-        name: the same on all its nodes.
-        nodes: this node, and those that it turns to when it has no data yet. A new cluster is
-            founded by the nodes that stand here, the same ones on each. Once it is, its catalog
-            alone says who belongs to it and where they are.
-        listen: where this node listens for the others, empty for its address in `nodes`.
-        frames_port: port on the same host to which the others send what they replicate, 0 for any
-            that is free; a firewall between nodes needs to know it.
-        admit_nodes: nodes that nobody has announced may join the running cluster.
-        join_secret_file: a secret on its first line, which nodes prove to each other to know; one
-            on the second line is accepted as well. Empty for none, which is allowed where only this
-            machine reaches the nodes, or with `cluster_tls`.
-        join_secret_required: refuse nodes without the proof. Without it those of a running cluster
-            can be given a secret one after the other.
-        balance_leaders: leaders of queues are spread over the nodes by themselves, slowly; what the
-            node says counts that leads the catalog.
-    """
-
-    name: Name = "headrace"
-    admit_nodes: bool = False
+    name: Name = "headrace"  # the same on all its nodes
+    admit_nodes: bool = False  # nodes that nobody has announced may join the running cluster
+    # leaders of queues are spread over the nodes by themselves, slowly; what the node says counts
+    # that leads the catalog
     balance_leaders: bool = True
+    # a secret on its first line, which nodes prove to each other to know; one on the second line is
+    # accepted as well. Empty for none, which is allowed where only this machine reaches the nodes,
+    # or with `cluster_tls`.
     join_secret_file: File = ""
+    # refuse nodes without the proof. Without it those of a running cluster can be given a secret
+    # one after the other.
     join_secret_required: bool = True
-    listen: OptionalAddress = ""
+    listen: OptionalAddress = ""  # where the others reach this node, "" for its address in `nodes`
+    # port on the same host to which the others send what they replicate, 0 for any that is free; a
+    # firewall between nodes needs to know it
     frames_port: Annotated[int, Meta(ge=0, le=65535, description="0 to 65535")] = 0
+    # this node, and those that it turns to when it has no data yet. A new cluster is founded by the
+    # nodes that stand here, the same ones on each. Once it is, its catalog alone says who belongs
+    # to it and where they are.
     nodes: Annotated[
         tuple[ClusterNode, ...], Meta(min_length=1, max_length=64, description="1 to 64 nodes")
     ]
 
 
 class ListenersSection(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Addresses of this node for clients; port 0 takes any free one.
+    """Addresses of this node for clients; port 0 takes any free one."""
 
-    Attributes:
-        amqp: AMQP in the clear, empty for none.
-        amqps: AMQP over TLS, empty for none; needs the section `tls`.
-        http: the HTTP API in the clear, empty for none.
-        https: the same over TLS, empty for none; needs the section `tls`.
-        grpc: the gRPC API in the clear, empty for none.
-        grpcs: the same over TLS, empty for none; needs the section `tls`.
-        metrics: what Prometheus reads, in the clear and apart from the HTTP API, which has it too;
-            empty for none.
-    """
-
-    amqp: OptionalAddress = "127.0.0.1:5672"
-    amqps: OptionalAddress = ""
-    http: OptionalAddress = "127.0.0.1:15672"
-    https: OptionalAddress = ""
-    grpc: OptionalAddress = "127.0.0.1:7672"
-    grpcs: OptionalAddress = ""
+    amqp: OptionalAddress = "127.0.0.1:5672"  # AMQP in the clear, empty for none
+    amqps: OptionalAddress = ""  # AMQP over TLS, empty for none; needs the section `tls`
+    http: OptionalAddress = "127.0.0.1:15672"  # the HTTP API in the clear, empty for none
+    https: OptionalAddress = ""  # the same over TLS, empty for none; needs the section `tls`
+    grpc: OptionalAddress = "127.0.0.1:7672"  # the gRPC API in the clear, empty for none
+    grpcs: OptionalAddress = ""  # the same over TLS, empty for none; needs the section `tls`
+    # what Prometheus reads, in the clear and apart from the HTTP API, which has it too; empty for
+    # none
     metrics: OptionalAddress = ""
 
     def secure(self) -> tuple[str, ...]:
@@ -167,21 +148,18 @@ LISTENERS: Final = ("amqp", "amqps", "http", "https", "grpc", "grpcs", "metrics"
 
 
 class RaftSection(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Timing of the replicated logs.
+    """Timing of the replicated logs."""
 
-    Attributes:
-        tick_ms: milliseconds of one tick of the logical clock.
-        election_ticks: a follower campaigns after n to 2n ticks without a leader.
-        heartbeat_ticks: ticks between a leader's heartbeats, less than election_ticks.
-        quiesce_ticks: idle ticks after which a queue's replicas fall silent; 0 never.
-        disk_stall_ms: milliseconds in which no step of a write ends, after which the node hands
-            over what it leads until its disk answers again; more than an ordinary stall takes.
-    """
-
+    # milliseconds of one tick of the logical clock
     tick_ms: Annotated[int, Meta(ge=10, le=1000)] = 100
+    # a follower campaigns after n to 2n ticks without a leader
     election_ticks: Annotated[int, Meta(ge=3, le=100)] = 10
+    # ticks between a leader's heartbeats, less than election_ticks
     heartbeat_ticks: Annotated[int, Meta(ge=1, le=50)] = 1
+    # idle ticks after which a queue's replicas fall silent; 0 never
     quiesce_ticks: Annotated[int, Meta(ge=0, le=10_000)] = 20
+    # milliseconds in which no step of a write ends, after which the node hands over what it leads
+    # until its disk answers again; more than an ordinary stall takes
     disk_stall_ms: Annotated[int, Meta(ge=100, le=600_000)] = 5000
 
 
@@ -190,26 +168,22 @@ class LimitsSection(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
     What stands behind `disk_free_bytes_min` are limits of flow control that can be changed at run
     time: see `model.flow_parameter` for units, ranges, defaults and reasons.
-
-    Attributes:
-        frame_bytes_max: octets of an AMQP frame offered at connection.tune.
-        connections_max: open connections of a listener for AMQP, and as many of gRPC's.
-        channels_max: channels per connection offered at connection.tune.
-        message_bytes_max: octets of one body; with its head it is one entry of a log. What clients
-            may send is the least of that of all nodes, which each takes at least
-            MESSAGE_BYTES_PLAIN.
-        disk_free_bytes_min: free bytes on the data directory's device below which nothing new is
-            accepted.
     """
 
+    # octets of an AMQP frame offered at connection.tune
     frame_bytes_max: Annotated[int, Meta(ge=4096, le=limits.FRAME_BYTES_MAX)] = (
         limits.FRAME_BYTES_MAX
     )
+    # open connections of a listener for AMQP, and as many of gRPC's
     connections_max: Annotated[int, Meta(ge=1, le=limits.CONNECTIONS_MAX)] = limits.CONNECTIONS_MAX
+    # channels per connection offered at connection.tune
     channels_max: Annotated[int, Meta(ge=1, le=65535)] = limits.CHANNELS_MAX
+    # octets of one body; with its head it is one entry of a log. What clients may send is the least
+    # of that of all nodes, which each takes at least MESSAGE_BYTES_PLAIN.
     message_bytes_max: Annotated[int, Meta(ge=1024, le=limits.MESSAGE_BYTES_CEILING)] = (
         limits.MESSAGE_BYTES_MAX
     )
+    # free bytes on the data directory's device below which nothing new is accepted
     disk_free_bytes_min: Annotated[int, Meta(ge=0, le=1 << 50)] = limits.DISK_FREE_LIMIT
     memory_high_watermark: Watermark = None
     memory_paging_watermark: Watermark = None
@@ -227,11 +201,7 @@ class LimitsSection(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     leaderless_ms: FlowLimit = None
 
     def flow(self) -> dict[str, Value]:
-        """Return the limits of flow control that are given here, as stored, by name.
-
-        Raises:
-            ValueError: one is out of its range; the text names it.
-        """
+        """Return the flow-control limits given here, as stored; ValueError out of range."""
         found: dict[str, Value] = {DISK_FREE: self.disk_free_bytes_min}
         for name in PARAMETERS:
             given = getattr(self, attribute_name(name), None)
@@ -246,35 +216,28 @@ class LimitsSection(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
 
 class LogSection(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The node's shared log.
+    """The node's shared log."""
 
-    Attributes:
-        segment_bytes: size of one preallocated log file, at least twice the largest message of up
-            to MESSAGE_BYTES_PLAIN with what goes with it. Larger ones get files of their own.
-        cache_bytes: entries kept in memory for followers and consumers, in bytes.
-        snapshot_every_bytes: a queue's log is cut after so many bytes of entries, at least; what
-            is settled leaves the disk then.
-    """
-
+    # size of one preallocated log file, at least twice the largest message of up to
+    # MESSAGE_BYTES_PLAIN with what goes with it. Larger ones get files of their own.
     segment_bytes: Annotated[
         int,
         Meta(ge=MIB, le=GIB, multiple_of=BLOCK_BYTES),
     ] = log_limits.SEGMENT_BYTES_DEFAULT
+    # entries kept in memory for followers and consumers, in bytes
     cache_bytes: Annotated[int, Meta(ge=MIB, le=64 * GIB)] = log_limits.ENTRY_CACHE_BYTES_DEFAULT
+    # a queue's log is cut after so many bytes of entries, at least; what is settled leaves the disk
+    # then
     snapshot_every_bytes: Annotated[int, Meta(ge=64 << 10, le=GIB)] = (
         log_limits.SNAPSHOT_EVERY_BYTES
     )
 
 
 class LoggingSection(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Logging of a node.
+    """Logging of a node."""
 
-    Attributes:
-        format: lines for people, or JSON for programs.
-        audit_file: who changed what goes into this file too; empty for none.
-    """
-
-    format: Literal["human", "json"] = "human"
+    format: Literal["human", "json"] = "human"  # lines for people, or JSON for programs
+    # who changed what goes into this file too; empty for none
     audit_file: Annotated[
         str, Meta(max_length=4096, description="the path of a file, or empty for none")
     ] = ""
@@ -310,11 +273,7 @@ class Config(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 def split_address(address: str) -> tuple[str, int]:
-    """Split HOST:PORT; the brackets of an IPv6 host go.
-
-    Raises:
-        ValueError: there is no port, or it is beyond 65535.
-    """
+    """Split HOST:PORT without an IPv6 host's brackets; ValueError without a valid port."""
     host, _, port = address.rpartition(":")
     if not host or int(port) > 65535:
         raise ValueError(f"{address}: port must be 0 to 65535")

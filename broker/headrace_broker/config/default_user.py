@@ -10,15 +10,12 @@ GUEST: Final = "guest"  # who may log in from loopback only, by a password that 
 
 
 class DefaultUserSection(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The administrator of a new cluster; without effect once the cluster is there.
+    """The administrator of a new cluster; without effect once the cluster is there."""
 
-    Attributes:
-        name: of the user.
-        password_file: its first line is the password; empty for `guest`, which may log in from
-            loopback only. The same on all founders of a cluster.
-    """
-
+    # of the user
     name: Annotated[str, Meta(min_length=1, max_length=255, description="1 to 255 letters")] = GUEST
+    # its first line is the password; empty for `guest`, which may log in from loopback only. The
+    # same on all founders of a cluster.
     password_file: Annotated[
         str, Meta(max_length=4096, description="the path of a file, or empty for none")
     ] = ""

@@ -28,12 +28,7 @@ def explain(
 ) -> str:
     """Turn msgspec's message into one that names key, value and the allowed values.
 
-    Args:
-        root: what the data was to become.
-        error: msgspec's message.
-        data: what was given.
-        sources: the variable that a key comes from, by its path.
-        path: the file that the others come from, None for none.
+    `sources` are the variables that keys come from, `path` is the file of the others.
     """
     match = re.fullmatch(r"(.*?)(?: - at `\$\.?(.*)`)?", error, re.DOTALL)
     assert match is not None

@@ -16,11 +16,8 @@ HostName = Annotated[
 
 
 class HttpSection(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The HTTP API.
+    """The HTTP API."""
 
-    Attributes:
-        hosts: names by which clients reach this node besides those that it knows itself: of a
-            reverse proxy that passes Host on, of a Service. Addresses need not be named.
-    """
-
+    # names by which clients reach this node besides those that it knows itself: of a reverse proxy
+    # that passes Host on, of a Service. Addresses need not be named.
     hosts: Annotated[tuple[HostName, ...], Meta(max_length=256, description="1 to 256 names")] = ()

@@ -8,26 +8,18 @@ from msgspec import Meta, Struct
 
 
 class MetricsSection(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Listener for Prometheus.
+    """Listener for Prometheus."""
 
-    Attributes:
-        anonymous: on the listener `metrics`, without a log-in; the HTTP API always asks for one.
-        per_object: metrics of single queues and connections too, as many series as there are of
-            these, within a bound.
-    """
-
-    anonymous: bool = False
+    anonymous: bool = False  # without a log-in on `metrics`; the HTTP API always asks for one
+    # metrics of single queues and connections too, as many series as there are of these, within a
+    # bound
     per_object: bool = False
 
 
 class TracingSection(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Spans of messages, for OpenTelemetry; needs the extra [otel].
+    """Spans of messages, for OpenTelemetry; needs the extra [otel]."""
 
-    Attributes:
-        endpoint: of a collector that takes OTLP over gRPC, empty for none.
-        ratio: share of the traces that publishers sample of which the broker makes spans.
-    """
-
+    # of a collector that takes OTLP over gRPC, empty for none
     endpoint: Annotated[
         str,
         Meta(
@@ -35,4 +27,5 @@ class TracingSection(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
             description="http://HOST:PORT, https://HOST:PORT, or empty for none",
         ),
     ] = ""
+    # share of the traces that publishers sample of which the broker makes spans
     ratio: Annotated[float, Meta(ge=0.0, le=1.0)] = 1.0

@@ -11,54 +11,33 @@ File = Annotated[str, Meta(max_length=4096, description="the path of a file, or 
 
 
 class TlsSection(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Certificates and requirements of TLS listeners; files are PEM.
+    """Certificates and requirements of TLS listeners; files are PEM."""
 
-    Attributes:
-        certificate_file: the node's certificate, followed by those between it and its root.
-        key_file: the certificate's private key.
-        key_password: of an encrypted key.
-        ca_file: roots that clients' certificates must lead to.
-        crl_file: lists of certificates that were revoked, empty to look at none.
-        verify: "peer" asks clients for a certificate and refuses one that is not valid.
-        fail_if_no_peer_cert: refuse clients that show none.
-        login_from: which part of a client's certificate names the user; SASL EXTERNAL is offered
-            if one does. Clients that have a certificate prefer it to their password then.
-    """
-
-    certificate_file: File = ""
-    key_file: File = ""
-    key_password: Annotated[str, Meta(max_length=1024)] = ""
-    ca_file: File = ""
-    crl_file: File = ""
-    verify: Literal["none", "peer"] = "none"
-    fail_if_no_peer_cert: bool = False
+    certificate_file: File = ""  # the node's certificate, followed by those between it and its root
+    key_file: File = ""  # the certificate's private key
+    key_password: Annotated[str, Meta(max_length=1024)] = ""  # of an encrypted key
+    ca_file: File = ""  # roots that clients' certificates must lead to
+    crl_file: File = ""  # lists of certificates that were revoked, empty to look at none
+    verify: Literal["none", "peer"] = "none"  # "peer" asks clients for a valid certificate
+    fail_if_no_peer_cert: bool = False  # refuse clients that show none
+    # which part of a client's certificate names the user; SASL EXTERNAL is offered if one does.
+    # Clients that have a certificate prefer it to their password then.
     login_from: Literal["none", "common_name", "distinguished_name"] = "none"
 
 
 class ClusterTlsSection(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """By what nodes prove to each other who they are; all empty for nodes that believe each other.
+    """Proof of identity between nodes; all empty for nodes that need none."""
 
-    Attributes:
-        certificate_file: the node's certificate, followed by those between it and its root. Among
-            its alternative names (DNS) must be the node's name.
-        key_file: the certificate's private key, not encrypted.
-        ca_file: roots that the certificates of all nodes lead to; best of this cluster alone.
-        crl_file: lists of certificates that were revoked, empty to look at none.
-    """
-
+    # the node's certificate, followed by those between it and its root. Among its alternative names
+    # (DNS) must be the node's name.
     certificate_file: File = ""
-    key_file: File = ""
-    ca_file: File = ""
-    crl_file: File = ""
+    key_file: File = ""  # the certificate's private key, not encrypted
+    ca_file: File = ""  # roots that all nodes' certificates lead to; best of this cluster alone
+    crl_file: File = ""  # lists of certificates that were revoked, empty to look at none
 
 
 def tls_problem(tls: TlsSection, secure: Sequence[str]) -> str:
-    """Return why a TLS section does not fit its listeners, or itself, "" when it does.
-
-    Args:
-        tls: the section.
-        secure: names of the listeners that speak TLS.
-    """
+    """Return why a TLS section does not fit itself or its listeners; "" when it does."""
     if not secure:
         for key in ("certificate_file", "key_file", "ca_file", "crl_file"):
             if getattr(tls, key):

@@ -16,13 +16,7 @@ _LONG_INTEGER: Final = 0x6C  # l
 
 
 def replace_text(properties: bytes, mask: i64, text: bytes) -> bytes:
-    """Return the block with another value of a property that is there and a short string.
-
-    Args:
-        properties: property flags and list.
-        mask: the property's flag, for instance `property_reader.REPLY_TO`.
-        text: 0 to 255 octets.
-    """
+    """Return the block with another text, 0 to 255 octets, of the property with a flag."""
     reader = PropertyReader()
     reader.scan_block(properties, 0, len(properties))
     pos = reader.value_start(properties, mask)

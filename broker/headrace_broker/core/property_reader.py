@@ -43,34 +43,22 @@ _DIGITS_MAX: Final = 18  # of a decimal number that surely fits an i64
 
 @final
 class PropertyReader:
-    """A property block of class basic that was looked through once; to be used again and again.
-
-    Attributes:
-        flags: the property flags; 0 before `scan` and where the block is malformed.
-        start: offset of the first property's value.
-        stop: offset after the block.
-        priority: 0 to 255, or UNSET.
-        delivery_mode: 0 to 255, or UNSET.
-        expiration_ms: 0 to EXPIRATION_MS_MAX; UNSET; or INVALID for what is no decimal number.
-        headers_start: offset of the first header's name; equal to `headers_stop` where none is.
-        headers_stop: offset after the last header.
-    """
+    """A property block of class basic that was looked through once; to be used again and again."""
 
     def __init__(self) -> None:
-        self.flags: i64 = 0
-        self.start: i64 = 0
-        self.stop: i64 = 0
-        self.priority: i64 = UNSET
-        self.delivery_mode: i64 = UNSET
-        self.expiration_ms: i64 = UNSET
-        self.headers_start: i64 = 0
-        self.headers_stop: i64 = 0
+        self.flags: i64 = 0  # the property flags; 0 before `scan` and where the block is malformed
+        self.start: i64 = 0  # offset of the first property's value
+        self.stop: i64 = 0  # offset after the block
+        self.priority: i64 = UNSET  # 0 to 255, or UNSET
+        self.delivery_mode: i64 = UNSET  # 0 to 255, or UNSET
+        self.expiration_ms: i64 = UNSET  # 0 to EXPIRATION_MS_MAX, UNSET or INVALID
+        self.headers_start: i64 = 0  # offset of the first name, or `headers_stop` for none
+        self.headers_stop: i64 = 0  # offset after the last header
 
     def scan(self, blob: bytes, start: i64) -> bool:
         """Scan the block whose u32 length stands at `start`, within a whole message.
 
-        Returns:
-            Whether the block is well formed. Of one that is not, every attribute says "not there".
+        Returns whether it is well formed; of one that is not, every attribute says "not there".
         """
         self._clear()
         size: i64 = len(blob)
@@ -215,14 +203,7 @@ def field_stop(blob: bytes, pos: i64, stop: i64) -> i64:
 
 
 def find_field(blob: bytes, start: i64, stop: i64, name: bytes) -> i64:
-    """Return the offset of the type octet of a field in a table, or -1 where it is not.
-
-    Args:
-        blob: bytes that hold the table.
-        start: offset of the table's first field name.
-        stop: offset after its last field, up to len(blob).
-        name: the field's name, octet by octet.
-    """
+    """Return the offset of a field's type octet in a table from its first name on, or -1."""
     wanted: i64 = len(name)
     pos = start
     while pos < stop:
@@ -238,11 +219,7 @@ def find_field(blob: bytes, start: i64, stop: i64, name: bytes) -> i64:
 
 
 def note_fields(blob: bytes, start: i64, stop: i64, places: dict[bytes, int]) -> i64:
-    """Note the offset of each field's type octet by its name; see `find_field`.
-
-    Returns:
-        How many fields were looked at.
-    """
+    """Note the offset of each field's type octet by its name, and return how many there were."""
     count: i64 = 0
     pos = start
     while pos < stop:

@@ -21,21 +21,13 @@ RATE_MIN: Final = 0.01  # per second; less counts as nothing
 
 
 class Moved(NamedTuple):
-    """Changes of a balance since the last query.
+    """Changes of a balance since the last query."""
 
-    Attributes:
-        messages: handed over.
-        octets: likewise.
-        repaid_messages: done or dropped.
-        repaid_octets: likewise.
-        exchanges: messages by the exchange that they came through, where it is known.
-    """
-
-    messages: int
-    octets: int
-    repaid_messages: int
-    repaid_octets: int
-    exchanges: dict[str, int]
+    messages: int  # handed over
+    octets: int  # likewise
+    repaid_messages: int  # done or dropped
+    repaid_octets: int  # likewise
+    exchanges: dict[str, int]  # messages by the exchange that they came through, where it is known
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
@@ -52,25 +44,16 @@ class AccountBalance:
     """Debt of an account at one queue.
 
     Loans are counted, not kept one by one: who borrows remembers how much, and repays that once.
-
-    Attributes:
-        account: who owes.
-        group: the queue's group.
-        messages: owed.
-        octets: owed.
-        message_rate: handed over per second, in about the last RECENT_S; as of the last `sample`.
-        octet_rate: the same in octets.
-        exchanges: messages per second by the exchange that they came through, likewise.
     """
 
     def __init__(self, account: Account, group: int) -> None:
-        self.account = account
-        self.group = group
-        self.messages: i64 = 0
-        self.octets: i64 = 0
-        self.message_rate = 0.0
-        self.octet_rate = 0.0
-        self.exchanges: dict[str, float] = {}
+        self.account = account  # who owes
+        self.group = group  # the queue's group
+        self.messages: i64 = 0  # owed
+        self.octets: i64 = 0  # owed
+        self.message_rate = 0.0  # handed over per second, over some RECENT_S, at the last `sample`
+        self.octet_rate = 0.0  # the same in octets
+        self.exchanges: dict[str, float] = {}  # messages per second by exchange, likewise
         self._new_messages: i64 = 0  # since the last sample
         self._new_octets: i64 = 0
         self._new_by_exchange: dict[str, int] = {}
@@ -180,32 +163,20 @@ class AccountBalance:
 
 @final
 class Account:
-    """The debt of one activity, and its owner, who waits until it is repaid.
-
-    Attributes:
-        cause: whose it is.
-        weight: its share among those that compete, 1 or more.
-        messages: owed.
-        octets: owed.
-        in_debt: it owes more than its limit, and has not been down at the low mark since.
-        debtor: told when it is; None for an activity that is stopped in another way.
-        tabs: what it owes by queue, at those where it owes something or did lately.
-        limits: those in force.
-        brought: where what it hands over is recorded, None for nowhere.
-    """
+    """The debt of one activity, and its owner, who waits until it is repaid."""
 
     def __init__(
         self, cause: Cause, limits: FlowLimits, debtor: AccountOwner | None = None
     ) -> None:
-        self.cause = cause
-        self.weight: i64 = 1
-        self.messages: i64 = 0
-        self.octets: i64 = 0
-        self.in_debt = False
-        self.debtor = debtor
-        self.tabs: dict[int, AccountBalance] = {}
-        self.brought: BroughtRecord | None = None
-        self.limits = limits
+        self.cause = cause  # whose it is
+        self.weight: i64 = 1  # its share among those that compete, 1 or more
+        self.messages: i64 = 0  # owed
+        self.octets: i64 = 0  # owed
+        self.in_debt = False  # it owes more than its limit, and was not at the low mark since
+        self.debtor = debtor  # told when it is; None for an activity that is stopped in another way
+        self.tabs: dict[int, AccountBalance] = {}  # what it owes by queue, or did lately
+        self.brought: BroughtRecord | None = None  # records what it hands over
+        self.limits = limits  # those in force
 
     def tab(self, group: int) -> AccountBalance:
         """Return the account's balance at a queue."""
@@ -262,27 +233,16 @@ class Account:
 
 @final
 class Ledger:
-    """All accounts of a node.
-
-    Attributes:
-        accounts: by `Cause.account`; those that were closed stay until they owe nothing.
-        limits: those in force.
-        dropped_messages: publishes that were held and had nowhere to go when their channel ended.
-        dropped_octets: the same in octets.
-        stops: for how long connections were stopped, by limit.
-        brought: what accounts have brought to queues, those that are gone too.
-        leaving: accounts that were closed and forgotten, until somebody has looked; None where
-            nobody does.
-    """
+    """All accounts of a node."""
 
     def __init__(self, limits: FlowLimits) -> None:
-        self.limits = limits
-        self.accounts: dict[str, Account] = {}
-        self.dropped_messages: i64 = 0
-        self.dropped_octets: i64 = 0
-        self.stops = StopCounter()
-        self.brought = BroughtRecord()
-        self.leaving: list[Account] | None = None
+        self.limits = limits  # those in force
+        self.accounts: dict[str, Account] = {}  # by `Cause.account`; closed ones until they repaid
+        self.dropped_messages: i64 = 0  # publishes held in vain when their channel ended
+        self.dropped_octets: i64 = 0  # the same in octets
+        self.stops = StopCounter()  # for how long connections were stopped, by limit
+        self.brought = BroughtRecord()  # by accounts to queues, those gone too
+        self.leaving: list[Account] | None = None  # closed ones until somebody has looked
         self._closed: set[str] = set()
 
     def open(self, cause: Cause, debtor: AccountOwner | None = None) -> Account:
@@ -328,11 +288,7 @@ class Ledger:
             account.look()
 
     def sample(self, elapsed_s: float) -> None:
-        """Bring the rates of all tabs up to date, and forget those at which nothing happens.
-
-        Args:
-            elapsed_s: since the last time; more than 0.
-        """
+        """Update the rates of all tabs after so many seconds, more than 0, and forget idle ones."""
         self.brought.now_s += elapsed_s
         for account in self.accounts.values():
             for tab in list(account.tabs.values()):

@@ -21,15 +21,10 @@ _FINEST_US: Final = 100_000
 
 @final
 class StopCounter:
-    """For how long all activities of a node were stopped since its start, by limit.
-
-    Attributes:
-        stopped_us: microseconds by LIMIT; what an activity is stopped for counts when it goes on,
-            or is asked.
-    """
+    """For how long all activities of a node were stopped since its start, by limit."""
 
     def __init__(self) -> None:
-        self.stopped_us: list[int] = [0] * len(LIMIT_NAMES)
+        self.stopped_us: list[int] = [0] * len(LIMIT_NAMES)  # by LIMIT; counted at the next look
 
     def add(self, limit: i64, duration_us: i64) -> None:
         """Take note of a stop."""
@@ -38,14 +33,10 @@ class StopCounter:
 
 @final
 class _History:
-    """For how long one limit stopped one activity in the last minute, in some 300 octets.
-
-    Attributes:
-        group: the queue behind the latest stop, 0 for none.
-    """
+    """For how long one limit stopped one activity in the last minute, in some 300 octets."""
 
     def __init__(self) -> None:
-        self.group: i64 = 0
+        self.group: i64 = 0  # the queue behind the latest stop, 0 for none
         self._slots = array("I", bytes(4 * _SLOTS))
         self._until_us: i64 = 0  # up to here slots are cleared of what has left them
         self._bucket: i64 = 0  # number of the finest bucket of which something has gathered
@@ -136,18 +127,12 @@ class _History:
 
 @final
 class Activity:
-    """The flow state of a connection or channel. Times are of a clock that never goes back.
-
-    Attributes:
-        limit: the LIMIT that stops it now, NO_LIMIT for none.
-        group: the queue behind that, 0 for none.
-        since_us: when that began, or when it last ended.
-    """
+    """The flow state of a connection or channel. Times are of a clock that never goes back."""
 
     def __init__(self, now_us: i64, counter: StopCounter | None = None) -> None:
-        self.limit: i64 = NO_LIMIT
-        self.group: i64 = 0
-        self.since_us = now_us
+        self.limit: i64 = NO_LIMIT  # the LIMIT that stops it now, NO_LIMIT for none
+        self.group: i64 = 0  # the queue behind that, 0 for none
+        self.since_us = now_us  # when that began, or when it last ended
         self._counter = counter
         self._from_us = now_us  # since then the stop by this limit is not in the history yet
         self._histories: list[_History | None] | None = None  # by limit; most are never stopped

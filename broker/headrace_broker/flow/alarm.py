@@ -23,34 +23,20 @@ MIB: Final = 1 << 20
 
 @final
 class NodeReport:
-    """Report of a node on itself.
-
-    Attributes:
-        node: its id.
-        boot: its boot count.
-        number: of the report within the boot, from 1.
-        memory_stage: 0, STAGE_RELIEF or STAGE_ALARM.
-        memory_used: bytes.
-        memory_limit: bytes at which publishers are blocked.
-        memory_total: bytes that it may use.
-        disk_alarm: its disk is full, or nearly.
-        disk_full: its log has met a full disk.
-        disk_free: bytes.
-        disk_limit: bytes that have to be free.
-    """
+    """Report of a node on itself."""
 
     def __init__(self, node: int, boot: int = 0, number: int = 0) -> None:
-        self.node = node
-        self.boot = boot
-        self.number = number
-        self.memory_stage = 0
-        self.memory_used = 0
-        self.memory_limit = 0
-        self.memory_total = 0
-        self.disk_alarm = False
-        self.disk_full = False
-        self.disk_free = 0
-        self.disk_limit = 0
+        self.node = node  # its id
+        self.boot = boot  # its boot count
+        self.number = number  # of the report within the boot, from 1
+        self.memory_stage = 0  # 0, STAGE_RELIEF or STAGE_ALARM
+        self.memory_used = 0  # bytes
+        self.memory_limit = 0  # bytes at which publishers are blocked
+        self.memory_total = 0  # bytes that it may use
+        self.disk_alarm = False  # its disk is full, or nearly
+        self.disk_full = False  # its log has met a full disk
+        self.disk_free = 0  # bytes
+        self.disk_limit = 0  # bytes that have to be free
 
     def limits(self) -> list[int]:
         """Return which LIMITs of `model.flow` block publishers."""
@@ -64,16 +50,11 @@ class NodeReport:
 
 @final
 class Alarm:
-    """One reason for which publishers are blocked.
-
-    Attributes:
-        limit: LIMIT_MEMORY or LIMIT_DISK.
-        report: of the node whose alarm it is.
-    """
+    """One reason for which publishers are blocked."""
 
     def __init__(self, limit: int, report: NodeReport) -> None:
-        self.limit = limit
-        self.report = report
+        self.limit = limit  # LIMIT_MEMORY or LIMIT_DISK
+        self.report = report  # of the node whose alarm it is
 
     @property
     def resource(self) -> str:
@@ -81,11 +62,7 @@ class Alarm:
         return RESOURCES[self.limit]
 
     def describe(self, name: str) -> str:
-        """Describe which resource is short, and by how much.
-
-        Args:
-            name: of the node.
-        """
+        """Describe which resource is short, and by how much."""
         report = self.report
         if self.limit == LIMIT_MEMORY:
             return (
@@ -102,14 +79,10 @@ class Alarm:
 
 @final
 class ClusterAlarms:
-    """The newest report of each node, as long as it counts.
-
-    Attributes:
-        reports: by node id; this node's own counts for ever.
-    """
+    """The newest report of each node, as long as it counts."""
 
     def __init__(self, own: int) -> None:
-        self.reports: dict[int, NodeReport] = {}
+        self.reports: dict[int, NodeReport] = {}  # by node id; this node's own counts for ever
         self._own = own
         self._until_us: dict[int, int] = {}
         self._newest: dict[int, tuple[int, int]] = {}  # also of nodes that report no more

@@ -29,18 +29,12 @@ class Slice:
 
 @final
 class Origin:
-    """Messages that one account has brought to one queue.
-
-    Attributes:
-        cause: whose it is, None for those that are not told apart.
-        messages: all that is in the slices.
-        slices: the oldest first; the older, the longer.
-    """
+    """Messages that one account has brought to one queue."""
 
     def __init__(self, cause: Cause | None) -> None:
-        self.cause = cause
-        self.messages = 0
-        self.slices: list[Slice] = []
+        self.cause = cause  # whose it is, None for those that are not told apart
+        self.messages = 0  # all that is in the slices
+        self.slices: list[Slice] = []  # the oldest first; the older, the longer
 
     def add(self, new: Slice, now_s: float) -> None:
         """Add arrivals, and merge slices if there are too many."""
@@ -79,15 +73,11 @@ class BroughtRecord:
 
     Of a queue the heaviest origins are told apart. Where queues are too many, one of those that
     with the oldest last arrival is forgotten: who has filled it is unknown then.
-
-    Attributes:
-        now_s: seconds that samples have gone through.
-        queues: origins by account, by group; the queue that was brought something last is last.
     """
 
     def __init__(self) -> None:
-        self.now_s = 0.0
-        self.queues: dict[int, dict[str, Origin]] = {}
+        self.now_s = 0.0  # seconds that samples have gone through
+        self.queues: dict[int, dict[str, Origin]] = {}  # by account, by group; latest last
 
     def note(self, cause: Cause, group: int, messages: int, octets: int) -> None:
         """Take note of what an account has handed to a queue since the last sample."""

@@ -32,21 +32,13 @@ Go = Callable[[], bool]  # lets a step begin; False when its call has ended mean
 
 @final
 class CallClient:
-    """A connection by which calls come.
-
-    Attributes:
-        calls: under way, or waiting to begin.
-        waiting: of those, how many wait to begin.
-        step_us: what a step of its calls has taken of late, in microseconds.
-        credit: units that it may still spend before the others have their turn; below 0 for what a
-            step took beyond that.
-    """
+    """A connection by which calls come."""
 
     def __init__(self) -> None:
-        self.calls: i64 = 0
-        self.waiting: i64 = 0
-        self.step_us: i64 = 0
-        self.credit: i64 = 0
+        self.calls: i64 = 0  # under way, or waiting to begin
+        self.waiting: i64 = 0  # of those, how many wait to begin
+        self.step_us: i64 = 0  # what a step of its calls has taken of late, in microseconds
+        self.credit: i64 = 0  # units left in its turn; below 0 for what a step took beyond
         self.begin: deque[Go] = deque()
         self.go_on: deque[Go] = deque()
         self.in_line = False
@@ -59,29 +51,19 @@ class CallClient:
 
 @final
 class CallTurns:
-    """The calls of a node.
-
-    Args:
-        turns: the budget of a turn, shared with the connections of AMQP.
-        call_soon: has a function called in the next turn of the loop.
-        call_later: has a function called in so many seconds.
-
-    Attributes:
-        waiting: calls that wait to begin.
-        refused: calls that found no room to wait.
-    """
+    """The calls of a node."""
 
     def __init__(
         self,
-        turns: EffortTurns,
+        turns: EffortTurns,  # the budget of a turn, shared with the connections of AMQP
         call_soon: Callable[[Callable[[], None]], object],
         call_later: Callable[[float, Callable[[], None]], object],
     ) -> None:
-        self.waiting: i64 = 0
-        self.refused: i64 = 0
+        self.waiting: i64 = 0  # calls that wait to begin
+        self.refused: i64 = 0  # calls that found no room to wait
         self._effort = Effort(turns, of_calls=True)
-        self._call_soon = call_soon
-        self._call_later = call_later
+        self._call_soon = call_soon  # has a function called in the next turn of the loop
+        self._call_later = call_later  # has a function called in so many seconds
         self._line: deque[CallClient] = deque()
         self._asked = False
         self._pausing = False

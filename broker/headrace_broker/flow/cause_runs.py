@@ -42,11 +42,7 @@ class CauseRuns:
             runs.popleft()
 
     def of(self, first: i64, count: i64) -> list[int]:
-        """Return the causes of messages `first` to `first + count - 1`, of which none is answered.
-
-        Returns:
-            How many in a row, by whom, how many, by whom, and so on.
-        """
+        """Return the causes of unanswered messages, `count` from `first` on: number, cause, ..."""
         found: list[int] = []
         start = first
         last = first + count - 1

@@ -34,18 +34,12 @@ class ChargeObserver:
 
 @final
 class Charge:
-    """Debt of one cause at one queue for work under way on this node.
-
-    Attributes:
-        cause: session id, or NO_CAUSE.
-        home: the node to which it is told, 0 where the account is here.
-        loan: the debt.
-    """
+    """Debt of one cause at one queue for work under way on this node."""
 
     def __init__(self, charges: Charges, cause: i64, home: int, loan: Loan) -> None:
-        self.cause = cause
-        self.home = home
-        self.loan = loan
+        self.cause = cause  # session id, or NO_CAUSE
+        self.home = home  # the node to which it is told, 0 where the account is here
+        self.loan = loan  # the debt
         self._charges = charges
 
     def borrow(self, messages: i64, octets: i64) -> None:
@@ -71,24 +65,13 @@ class Charge:
 
 @final
 class Charges:
-    """All charges of a node, and the accounts of its own sessions.
-
-    Args:
-        node: id of this node.
-        ledger: its accounts.
-        unknown: account that is charged without a known cause.
-        observer: tells the other nodes.
-
-    Attributes:
-        observer: likewise.
-        unknown: likewise.
-    """
+    """All charges of a node, and the accounts of its own sessions."""
 
     def __init__(
         self, node: int, ledger: Ledger, unknown: Account, observer: ChargeObserver
     ) -> None:
-        self.observer = observer
-        self.unknown = unknown
+        self.observer = observer  # tells the other nodes
+        self.unknown = unknown  # is charged for what nobody else can be
         self._node = node
         self._ledger = ledger
         self._open: dict[int, Account] = {}

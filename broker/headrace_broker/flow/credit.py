@@ -14,14 +14,10 @@ from headrace_broker.flow.flow_limits import FlowLimits
 
 @final
 class Credit:
-    """One channel's credit.
-
-    Attributes:
-        withheld: the channel grants none for now.
-    """
+    """One channel's credit."""
 
     def __init__(self, limits: FlowLimits) -> None:
-        self.withheld = False
+        self.withheld = False  # the channel grants none for now
         self._limits = limits
         self._spent: i64 = 0
         self._passed_on: i64 = 0

@@ -23,37 +23,23 @@ FIGURE_MAX: Final = (1 << 48) - 1  # of messages or octets in a report; what is 
 
 
 class Debt(NamedTuple):
-    """One line of a report.
+    """One line of a report."""
 
-    Attributes:
-        cause: session of the node that is told.
-        group: queue at which it owes.
-        messages: owed.
-        octets: owed.
-    """
-
-    cause: int
-    group: int
-    messages: int
-    octets: int
+    cause: int  # session of the node that is told
+    group: int  # queue at which it owes
+    messages: int  # owed
+    octets: int  # owed
 
 
 @final
 class DebtAnnouncement:
-    """Report of one node to another, and its acknowledgement.
-
-    Attributes:
-        number: of the newest report.
-        heard: the other has answered it.
-        empty: it said that nothing is owed.
-        changed: what is owed has changed since.
-    """
+    """Report of one node to another, and its acknowledgement."""
 
     def __init__(self) -> None:
-        self.number: i64 = 0
-        self.heard = True
-        self.empty = True
-        self.changed = False
+        self.number: i64 = 0  # of the newest report
+        self.heard = True  # the other has answered it
+        self.empty = True  # it said that nothing is owed
+        self.changed = False  # what is owed has changed since
         self._sent_ms: i64 = 0
 
     def look(self, now_ms: i64, owes: bool) -> bool:
@@ -86,14 +72,10 @@ class DebtAnnouncement:
 
 @final
 class ReportedDebts:
-    """Debts of this node's accounts at other nodes, as reported by these.
-
-    Args:
-        account: whose a session of this node is.
-    """
+    """Debts of this node's accounts at other nodes, as reported by these."""
 
     def __init__(self, account: Callable[[int], Account | None]) -> None:
-        self._account = account
+        self._account = account  # whose a session of this node is
         self._loans: dict[int, dict[tuple[int, int], Loan]] = {}  # node -> cause and group -> debt
         self._newest: dict[int, tuple[int, int]] = {}  # node -> its boot and number of report
 

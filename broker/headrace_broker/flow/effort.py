@@ -25,32 +25,19 @@ from headrace_broker.model.limits import (
 
 @final
 class EffortTurns:
-    """The turns of a node's loop, as far as methods are handled in them.
-
-    Args:
-        call_soon: has a function called in the next turn of the loop.
-        clock_us: the processor time of the loop's thread in microseconds.
-
-    Attributes:
-        number: of the turn; counts up.
-        units: what each connection may spend in this turn, at least one method's.
-        call_units: the same of all calls, whose steps are turns by themselves.
-        spent: in this turn, by all.
-        exhausted: connections that have spent all of it in this turn.
-        deferred: how often a connection had to wait with what it had left.
-    """
+    """The turns of a node's loop, as far as methods are handled in them."""
 
     def __init__(
         self, call_soon: Callable[[Callable[[], None]], object], clock_us: Callable[[], int]
     ) -> None:
-        self.number: i64 = 0
-        self.units: i64 = CONTROL_TURN_UNITS
-        self.call_units: i64 = CONTROL_TURN_UNITS
-        self.spent: i64 = 0
-        self.exhausted: i64 = 0
-        self.deferred: i64 = 0
-        self._call_soon = call_soon
-        self._clock_us = clock_us
+        self.number: i64 = 0  # of the turn; counts up
+        self.units: i64 = CONTROL_TURN_UNITS  # what each connection may spend in a turn
+        self.call_units: i64 = CONTROL_TURN_UNITS  # of all calls, whose steps are turns
+        self.spent: i64 = 0  # in this turn, by all
+        self.exhausted: i64 = 0  # connections that have spent all of it in this turn
+        self.deferred: i64 = 0  # how often a connection had to wait with what it had left
+        self._call_soon = call_soon  # has a function called in the next turn of the loop
+        self._clock_us = clock_us  # the processor time of the loop's thread in microseconds
         self._asked = False
         self._asked_us: i64 = 0
         self._sharers: i64 = 1

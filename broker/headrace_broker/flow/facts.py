@@ -16,33 +16,18 @@ from headrace_broker.model.flow_status import (
 
 @final
 class Facts:
-    """Facts that the nodes have told.
-
-    Attributes:
-        account: of the connection that is asked about.
-        queue: that which is asked about, or which is behind the connection's limit.
-        hides_queue: that which is behind the connection's limit may not be known to who asks.
-        queue_names: vhost and name by group, of all queues that accounts have tabs at.
-        gates: of that queue, of each node.
-        accounts: that have a tab there; where an alarm is on, all.
-        brought: what was brought there, by accounts that are gone too.
-        held: connections that it stops.
-        queues: the largest ones, for alarms.
-        nodes: those that answered.
-        publish_rates: what the connection's user and vhost may publish, for people.
-        missing: names of the nodes that did not answer.
-    """
+    """Facts that the nodes have told."""
 
     def __init__(self) -> None:
-        self.account: AccountStatus | None = None
-        self.queue: QueueFlow | None = None
-        self.hides_queue = False
-        self.queue_names: dict[int, tuple[str, str]] = {}
-        self.gates: list[GateFlow] = []
-        self.accounts: list[AccountStatus] = []
-        self.brought: list[BroughtStatus] = []
-        self.held: list[ConnectionFlow] = []
-        self.queues: list[QueueFlow] = []
-        self.nodes: list[NodeFlow] = []
-        self.publish_rates: tuple[str, ...] = ()
-        self.missing: tuple[str, ...] = ()
+        self.account: AccountStatus | None = None  # of the connection that is asked about
+        self.queue: QueueFlow | None = None  # asked about, or behind the connection's limit
+        self.hides_queue = False  # that behind the connection's limit may not be known to the asker
+        self.queue_names: dict[int, tuple[str, str]] = {}  # vhost and name by group
+        self.gates: list[GateFlow] = []  # of that queue, of each node
+        self.accounts: list[AccountStatus] = []  # that have a tab there; where an alarm is on, all
+        self.brought: list[BroughtStatus] = []  # by accounts, those gone too
+        self.held: list[ConnectionFlow] = []  # connections that it stops
+        self.queues: list[QueueFlow] = []  # the largest ones, for alarms
+        self.nodes: list[NodeFlow] = []  # those that answered
+        self.publish_rates: tuple[str, ...] = ()  # of the connection's user and vhost
+        self.missing: tuple[str, ...] = ()  # names of the nodes that did not answer

@@ -23,26 +23,17 @@ QUANTUM_OCTETS: Final = 32 << 10  # of an account of weight 1 in its turn; a chu
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class Waiter:
-    """Holder of waiting publishes: a channel, a publish stream. It waits at one gate at a time.
+    """Holder of waiting publishes: a channel, a publish stream. It waits at one gate at a time."""
 
-    Attributes:
-        account: whose publishes they are; the same while it waits.
-    """
-
-    account: Account
+    account: Account  # whose publishes they are; the same while it waits
 
     @abstractmethod
     def admit(self, octets: i64) -> i64:
-        """Pass on held publishes, the oldest first, while nothing stops them.
+        """Pass on held publishes, the oldest first, while nothing stops them, about `octets`.
 
-        Before it returns it waits again (`Gate.wait`, at this or another gate) if some are left.
-        It asks gates for `room`, not whether they are open: it has stood in line.
-
-        Args:
-            octets: stop once so many are passed on; at least one batch goes.
-
-        Returns:
-            The octets that were passed on, 0 when another limit stops it.
+        Before it returns it waits again (`Gate.wait`, at this or another gate) if some are left. It
+        asks gates for `room`, not whether they are open: it has stood in line. Returns the octets
+        passed on, 0 when another limit stops it.
         """
 
 
@@ -57,19 +48,13 @@ class GateScheduler:
 
 @final
 class _Line:
-    """The waiters of one account.
-
-    Attributes:
-        waiters: in the order in which they came.
-        deficit: octets that may go in this turn; negative: owed to the turns to come.
-        has_turn: it was given its quantum and has not used it up.
-    """
+    """The waiters of one account."""
 
     def __init__(self, account: Account) -> None:
         self.account = account
-        self.waiters: dict[Waiter, None] = {}
-        self.deficit: i64 = 0
-        self.has_turn = False
+        self.waiters: dict[Waiter, None] = {}  # in the order in which they came
+        self.deficit: i64 = 0  # octets that may go in this turn; negative ones are owed
+        self.has_turn = False  # it was given its quantum and has not used it up
 
     def begin_turn(self) -> None:
         quantum: i64 = QUANTUM_OCTETS * self.account.weight
@@ -83,23 +68,15 @@ class Gate:
 
     Its owner says whether there is `room` and serves it when it rings; no waiter starves while
     there is room: a new waiter, or new room with a waiter, rings.
-
-    Attributes:
-        limit: a LIMIT constant of `model.flow`.
-        group: the queue it belongs to, 0 for the whole node.
-        room: the limit is not reached.
-        overdrawn: it is exceeded by so much that not even those go past it who cannot wait.
-        is_open: there is room and no waiter: new publishes need not wait either.
-        waiting_count: how many wait here.
     """
 
     def __init__(self, limit: int, group: int, bell: GateScheduler | None = None) -> None:
-        self.limit = limit
-        self.group = group
-        self.room = True
-        self.overdrawn = False
-        self.is_open = True
-        self.waiting_count: i64 = 0
+        self.limit = limit  # a LIMIT constant of `model.flow`
+        self.group = group  # the queue it belongs to, 0 for the whole node
+        self.room = True  # the limit is not reached
+        self.overdrawn = False  # exceeded so much that not even those pass who cannot wait
+        self.is_open = True  # there is room and nobody waits: what comes anew need not wait either
+        self.waiting_count: i64 = 0  # how many wait here
         self._bell = bell
         self._rung = False
         self._serving = False
@@ -141,11 +118,7 @@ class Gate:
         return weight
 
     def serve(self, octets: i64) -> i64:
-        """Let waiters pass, in fair shares, until so many bytes have gone or none may.
-
-        Returns:
-            The octets that have gone; the last batch may exceed `octets`.
-        """
+        """Let waiters pass, in fair shares, up to so many octets; return how many went."""
         self._rung = False
         self._serving = True
         gone: i64 = 0

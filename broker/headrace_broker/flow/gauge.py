@@ -24,17 +24,12 @@ MS_US: Final = 1000
 
 @final
 class Mark:
-    """A level.
-
-    Attributes:
-        high: passed at this value and above.
-        low: passed no more below this value; at most `high`.
-    """
+    """A level."""
 
     def __init__(self, high: i64, low: i64) -> None:
         assert low <= high, "a mark is left below where it is passed"
-        self.high = high
-        self.low = low
+        self.high = high  # passed at this value and above
+        self.low = low  # passed no more below this value; at most `high`
 
 
 @final
@@ -86,18 +81,12 @@ class Trend:
 
 @final
 class Gauge:
-    """Number of marks that a quantity has passed.
-
-    Attributes:
-        stage: 0 for none, n for the first n marks.
-        early: the stage was reached by looking ahead; the value was not there yet.
-        value: the last one.
-    """
+    """Number of marks that a quantity has passed."""
 
     def __init__(self) -> None:
-        self.stage: i64 = 0
-        self.early = False
-        self.value: i64 = 0
+        self.stage: i64 = 0  # 0 for none, n for the first n marks
+        self.early = False  # the stage was reached by looking ahead; the value was not there yet
+        self.value: i64 = 0  # the last one
         self._marks: list[Mark] = []
         self._trend = Trend()
         self._risen_us: i64 = 0

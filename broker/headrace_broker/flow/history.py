@@ -15,16 +15,11 @@ _COARSE_SAMPLES: Final = 62  # an hour of them
 
 @final
 class Series:
-    """A ring of samples of some integers each.
-
-    Args:
-        width: how many integers.
-        size: how many samples are kept.
-    """
+    """A ring of samples of some integers each."""
 
     def __init__(self, width: i64, size: i64) -> None:
         self._width = width
-        self._size = size
+        self._size = size  # how many samples are kept
         self._times = array("q", bytes(8 * int(size)))
         self._values = array("q", bytes(8 * int(size * width)))
         self._count: i64 = 0  # that were ever taken
@@ -57,17 +52,12 @@ class Series:
 
 @final
 class History:
-    """Some figures of a queue or a node over the last hour, in some 10 KiB for five of them.
-
-    Args:
-        values: where the figures stood.
-        now_ms: at that time.
-    """
+    """Some figures of a queue or a node over the last hour, in some 10 KiB for five of them."""
 
     def __init__(self, values: tuple[int, ...], now_ms: i64) -> None:
         self._fine = Series(len(values), _FINE_SAMPLES)
         self._coarse = Series(len(values), _COARSE_SAMPLES)
-        self._values = values
+        self._values = values  # where the figures stood
         self.changed_ms: int = int(now_ms)
         self._fine.add(values, now_ms)
         self._coarse.add(values, now_ms)
@@ -90,11 +80,9 @@ class History:
         return self._fine.since(self._fine.newest_ms() - 2 * FINE_MS)[-2:]
 
     def samples(self, age_ms: i64, step_ms: i64) -> list[tuple[int, ...]]:
-        """Return time and values of samples up to an age, the newest first.
+        """Return time and values up to an age, newest first, `step_ms` or more apart.
 
-        Args:
-            age_ms: up to ten minutes there is one for every five seconds, beyond for every minute.
-            step_ms: the least time between two of them.
+        Up to ten minutes there is one for every five seconds, beyond for every minute.
         """
         newest = self._fine.newest_ms()
         series = self._fine if age_ms <= _FINE_SAMPLES * FINE_MS else self._coarse

@@ -23,71 +23,43 @@ KEPT_PART: Final = 4  # a quarter of that is for queues that have next to nothin
 
 @final
 class IntakeFigures:
-    """Content of a node's publish buffers, and the number of waiting publishers.
-
-    Attributes:
-        held: octets of whole publishes that are held.
-        partial: octets of publishes that have not arrived as a whole.
-        pending: octets handed to queues and not applied.
-        bound: of the three together.
-        turn_messages: publishes that may be passed on in a turn of the loop now.
-        turn_octets: the same in octets.
-        waiting: channels that wait for the node's intake.
-        unread: connections whose sockets are not read for what is held.
-        large: connections in the middle of a large publish that goes on.
-        large_waiting: those that must wait until such a one is done.
-    """
+    """Content of a node's publish buffers, and the number of waiting publishers."""
 
     def __init__(self) -> None:
-        self.held = 0
-        self.partial = 0
-        self.pending = 0
-        self.bound = 0
-        self.turn_messages = 0
-        self.turn_octets = 0
-        self.waiting = 0
-        self.unread = 0
-        self.large = 0
-        self.large_waiting = 0
+        self.held = 0  # octets of whole publishes that are held
+        self.partial = 0  # octets of publishes that have not arrived as a whole
+        self.pending = 0  # octets handed to queues and not applied
+        self.bound = 0  # of the three together
+        self.turn_messages = 0  # publishes that may be passed on in a turn of the loop now
+        self.turn_octets = 0  # the same in octets
+        self.waiting = 0  # channels that wait for the node's intake
+        self.unread = 0  # connections whose sockets are not read for what is held
+        self.large = 0  # connections in the middle of a large publish that goes on
+        self.large_waiting = 0  # those that must wait until such a one is done
 
 
 @final
 class Intake:
-    """A node's intake.
-
-    Attributes:
-        gate: closed when the turn's budget is spent, or too much is pending.
-        shares: what is held, by connection.
-        pending: octets handed to queues and not applied, or dropped.
-        messages_left: publishes that may still be passed on in this turn.
-        octets_left: the same in octets.
-        budget: of the turns to come.
-        full: too much is pending, and no publish passes until half of it is done.
-        turns: how many were begun; one lasts until its budget is half spent.
-        passed: publishes that were passed on in those.
-        received: publishes that were ever passed on.
-        unroutable: those of them that no queue was bound for, returned or dropped.
-        returned: those that went back to their publishers.
-    """
+    """A node's intake."""
 
     def __init__(self, limits: FlowLimits, bell: GateScheduler | None = None) -> None:
-        self.gate = Gate(LIMIT_INTAKE, 0, bell)
-        self.shares = Shares(limits, self.gate, bell)
-        self.pending: i64 = 0
-        self.budget = TurnBudget(limits)
-        self.messages_left: i64 = self.budget.messages()
-        self.octets_left: i64 = self.budget.octets()
-        self.turns: i64 = 0
-        self.passed: i64 = 0
-        self.received: i64 = 0
-        self.unroutable: i64 = 0
-        self.returned: i64 = 0
+        self.gate = Gate(LIMIT_INTAKE, 0, bell)  # closed when the turn is spent or is too full
+        self.shares = Shares(limits, self.gate, bell)  # what is held, by connection
+        self.pending: i64 = 0  # octets handed to queues and not applied, or dropped
+        self.budget = TurnBudget(limits)  # of the turns to come
+        self.messages_left: i64 = self.budget.messages()  # that may pass in this turn
+        self.octets_left: i64 = self.budget.octets()  # the same in octets
+        self.turns: i64 = 0  # how many were begun; one lasts until its budget is half spent
+        self.passed: i64 = 0  # publishes that were passed on in those
+        self.received: i64 = 0  # publishes that were ever passed on
+        self.unroutable: i64 = 0  # those of them that no queue was bound for, returned or dropped
+        self.returned: i64 = 0  # those that went back to their publishers
         self._messages: i64 = self.messages_left  # of this turn, when it began
         self._octets: i64 = self.octets_left
         self._charged: i64 = 0  # of the turn's messages, those that are other work
         self._limits = limits
         self._bell = bell
-        self.full = False
+        self.full = False  # too much is pending, and nobody passes until it is half of that
         self._turn_asked = False
 
     def open(self, reader: Reader) -> Share:

@@ -11,20 +11,13 @@ from headrace_broker.flow.account import Account
 
 @final
 class Loan:
-    """A part of an account's debt at a queue that is repaid apart from the others.
-
-    Attributes:
-        account: who owes.
-        group: the queue's group.
-        messages: owed by this loan.
-        octets: likewise.
-    """
+    """A part of an account's debt at a queue that is repaid apart from the rest."""
 
     def __init__(self, account: Account, group: int) -> None:
-        self.account = account
-        self.group = group
-        self.messages: i64 = 0
-        self.octets: i64 = 0
+        self.account = account  # who owes
+        self.group = group  # the queue's group
+        self.messages: i64 = 0  # owed by this loan
+        self.octets: i64 = 0  # likewise
 
     def borrow(self, messages: i64, octets: i64) -> None:
         """Owe more."""

@@ -37,23 +37,15 @@ PREFETCH_MAX: Final = 65535  # what a client can ask for
 
 @final
 class Outflow:
-    """One queue, as its leader sees it from one look to the next.
-
-    Args:
-        last_id: id of the message that came last.
-        ready: messages that are ready.
-
-    Attributes:
-        bound: messages a second to be divided among the nodes, 0 for any number; more than they
-            bring where some leave theirs.
-        is_still: for a while nothing has come or left.
-    """
+    """One queue, as its leader sees it from one look to the next."""
 
     def __init__(self, last_id: i64, ready: i64) -> None:
+        # messages a second to be divided among the nodes, 0 for any number; more than they bring
+        # where some leave theirs
         self.bound: i64 = 0
-        self.is_still = False
-        self._last_id = last_id
-        self._ready = ready
+        self.is_still = False  # for a while nothing has come or left
+        self._last_id = last_id  # id of the message that came last
+        self._ready = ready  # messages that are ready
         self._left: i64 = 0  # a second, on average
         self._came: i64 = 0  # likewise
         self._still: i64 = 0  # looks since anything came or left
@@ -62,27 +54,16 @@ class Outflow:
 
     def look(
         self,
-        last_id: i64,
+        last_id: i64,  # id of the message that came last
         ready: i64,
         unsettled: i64,
         consumers: i64,
-        elapsed_us: i64,
+        elapsed_us: i64,  # since the last look
         turn_us: i64,
         busy: bool,
-        nodes: i64,
+        nodes: i64,  # how many may let in something
     ) -> None:
-        """Take a sample, and set the bound.
-
-        Args:
-            last_id: id of the message that came last.
-            ready: messages that are ready.
-            unsettled: messages at consumers.
-            consumers: how many there are.
-            elapsed_us: since the last look.
-            turn_us: length of a turn of this node's loop.
-            busy: this node does as much as it can.
-            nodes: how many may let in something.
-        """
+        """Take a sample, and set the bound."""
         elapsed = min(max(elapsed_us, 1), LOOK_US_MAX)
         turn = min(turn_us, SECOND_US)
         came = max(last_id - self._last_id, 0)

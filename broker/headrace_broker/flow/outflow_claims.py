@@ -29,16 +29,7 @@ class OutflowClaims:
         self._heard[node] = (min(weight, CLAIM_MAX), now_us)
 
     def parts(self, bound: i64, nodes: Iterable[int], now_us: int) -> dict[int, int]:
-        """Divide a bound among nodes.
-
-        Args:
-            bound: messages a second, 0 for any number.
-            nodes: all that may let in something.
-            now_us: this moment.
-
-        Returns:
-            What each may let in, from OUTFLOW_MIN on; 0 where there is no bound.
-        """
+        """Divide a bound, messages a second, among nodes: OUTFLOW_MIN or more; 0: no bound."""
         weights = {node: self._weight(node, now_us) for node in nodes}
         total: i64 = sum(weights.values())
         if bound == 0:

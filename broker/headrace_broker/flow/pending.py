@@ -27,27 +27,19 @@ class Pending:
 
     Args:
         group: the queue's.
-        limits: of the node.
-        intake: of the node.
         nodes: how many may publish to the queue, 1 or more.
         bell: rung for the gate.
-
-    Attributes:
-        octets: under way.
-        gate: closed where another batch like the last would be too much, open again from half; and
-            while as many messages have come as the queue's leader lets in.
-        users: sessions that may add to it.
-        outflow: messages a second that the leader lets in from here, 0 for any number.
-        claim: weight of the publishers here that want to bring more than that, 1 or more.
     """
 
     def __init__(
         self, group: int, limits: FlowLimits, intake: Intake, nodes: int, bell: GateScheduler | None
     ) -> None:
-        self.octets: i64 = 0
-        self.users = 0
-        self.outflow: i64 = 0
-        self.claim: i64 = 1
+        self.octets: i64 = 0  # under way
+        self.users = 0  # sessions that may add to it
+        self.outflow: i64 = 0  # messages a second that the leader lets in from here, 0 for any
+        self.claim: i64 = 1  # weight of publishers here that want more than that, 1 or more
+        # closed where another batch like the last would be too much, open again from half; and
+        # while as many messages have come as the queue's leader lets in
         self.gate = Gate(LIMIT_QUEUE, group, bell)
         self._full = False
         self._left: i64 = 0  # of what the leader lets in, in millionths of a message
@@ -95,11 +87,7 @@ class Pending:
         self.go_on(now_us)
 
     def go_on(self, now_us: i64) -> bool:
-        """Let in what the time has brought since this was called last.
-
-        Returns:
-            Whether the leader's word still counts.
-        """
+        """Let in what the time has brought; return whether the leader's word still counts."""
         if now_us - self._heard_us > OUTFLOW_LEASE_US:
             self.outflow = 0
         rate = self.outflow

@@ -18,14 +18,10 @@ BURST_US: Final = SECOND_US // 4  # what an idle account may take at once, in ti
 
 @final
 class Rate:
-    """One rate.
-
-    Attributes:
-        per_second: what may be taken in a second; from 0, which lets pass one item an hour.
-    """
+    """One rate."""
 
     def __init__(self, per_second: i64) -> None:
-        self.per_second = per_second
+        self.per_second = per_second  # may be taken in a second; from 0, an item an hour
         self._clear_us: i64 = -(1 << 60)  # when all that was taken will have been waited for
 
     def take(self, amount: i64, now_us: i64) -> None:
@@ -40,16 +36,11 @@ class Rate:
 
 @final
 class Quota:
-    """Publish rate of a user or a vhost.
-
-    Attributes:
-        messages: rate of messages, None for any.
-        octets: rate of octets of bodies, None for any.
-    """
+    """Publish rate of a user or a vhost."""
 
     def __init__(self, messages: Rate | None, octets: Rate | None) -> None:
-        self.messages = messages
-        self.octets = octets
+        self.messages = messages  # rate of messages, None for any
+        self.octets = octets  # rate of octets of bodies, None for any
 
     def take(self, messages: i64, octets: i64, now_us: i64) -> None:
         """Take note of publishes."""

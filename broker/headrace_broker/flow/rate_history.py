@@ -14,18 +14,12 @@ _SAMPLES: Final = 64  # a minute of one a second, and some that come early
 
 @final
 class Moves:
-    """Messages through a queue that a node leads, since it does; they only grow.
-
-    Attributes:
-        arrived: taken in.
-        delivered: handed to consumers and basic.get, repetitions included.
-        settled: gone for good because a consumer said so.
-    """
+    """Messages through a queue that a node leads, since it does; they only grow."""
 
     def __init__(self) -> None:
-        self.arrived: i64 = 0
-        self.delivered: i64 = 0
-        self.settled: i64 = 0
+        self.arrived: i64 = 0  # taken in
+        self.delivered: i64 = 0  # handed to consumers and basic.get, repetitions included
+        self.settled: i64 = 0  # gone for good because a consumer said so
 
     def counts(self) -> tuple[int, int, int]:
         """Return all three."""
@@ -34,12 +28,7 @@ class Moves:
 
 @final
 class RateHistory:
-    """Samples of a queue's counters over the last minute, in some 2 KiB.
-
-    Args:
-        counts: where the counters stood; see `Moves.counts`.
-        now_us: at that time, of a clock that never goes back.
-    """
+    """Samples of a queue's counters over the last minute, in some 2 KiB."""
 
     def __init__(self, counts: tuple[int, int, int], now_us: i64) -> None:
         self._times = array("q", bytes(8 * _SAMPLES))

@@ -45,24 +45,15 @@ class Reader:
 
 @final
 class Share:
-    """Bytes held for one connection.
-
-    Attributes:
-        held: octets of whole publishes.
-        partial: octets of frames and contents that have not arrived as a whole.
-        missing: octets of those still to come, as far as they are announced.
-        full: its socket must not be read.
-        slot: octets reserved for a large publish that goes through the turnstile, 0 for none.
-        huge: more than all large ones together may have, so that it is reckoned apart from them.
-    """
+    """Bytes held for one connection."""
 
     def __init__(self, shares: Shares, reader: Reader) -> None:
-        self.held: i64 = 0
-        self.partial: i64 = 0
-        self.missing: i64 = 0
-        self.full = False
-        self.slot: i64 = 0
-        self.huge = False
+        self.held: i64 = 0  # octets of whole publishes
+        self.partial: i64 = 0  # octets of frames and contents that have not arrived as a whole
+        self.missing: i64 = 0  # octets of those still to come, as far as they are announced
+        self.full = False  # its socket must not be read
+        self.slot: i64 = 0  # octets for a large publish in the turnstile, 0 for none
+        self.huge = False  # more than all large ones together may have: reckoned apart from them
         self._still: i64 = 0  # looks at which nothing had come
         self._seen: i64 = 0  # octets of its publish at the last of them
         self._quiet: i64 = 0
@@ -145,28 +136,16 @@ class Share:
 
 @final
 class Shares:
-    """All connections' shares.
-
-    Args:
-        limits: of the node.
-        gate: the node's intake; it rings when `look` is to be called.
-        bell: calls it.
-
-    Attributes:
-        held: octets of whole publishes, for all.
-        partial: octets of unfinished ones, for all.
-        count: connections.
-        due: `look` is to be called.
-    """
+    """All connections' shares."""
 
     def __init__(self, limits: FlowLimits, gate: Gate, bell: GateScheduler | None) -> None:
-        self.held: i64 = 0
-        self.partial: i64 = 0
-        self.count: i64 = 0
+        self.held: i64 = 0  # octets of whole publishes, for all
+        self.partial: i64 = 0  # octets of unfinished ones, for all
+        self.count: i64 = 0  # connections
         self._limits = limits
-        self._gate = gate
+        self._gate = gate  # the node's intake; it rings when `look` is to be called
         self._bell = bell
-        self.due = False
+        self.due = False  # `look` is to be called
         self._small: i64 = 0  # octets of all but those in the turnstile
         self._large: i64 = 0  # octets reserved in the turnstile, but for the huge one
         self._huge: Share | None = None  # within

@@ -13,20 +13,13 @@ from mypy_extensions import i64
 
 @final
 class StreamWindow:
-    """Allowance of a client, and what it has sent.
-
-    Attributes:
-        messages: how many it may have sent.
-        octets: the same in octets.
-        received: messages that have come.
-        received_octets: the same in octets.
-    """
+    """Allowance of a client, and what it has sent."""
 
     def __init__(self) -> None:
-        self.messages: i64 = 0
-        self.octets: i64 = 0
-        self.received: i64 = 0
-        self.received_octets: i64 = 0
+        self.messages: i64 = 0  # how many it may have sent
+        self.octets: i64 = 0  # the same in octets
+        self.received: i64 = 0  # messages that have come
+        self.received_octets: i64 = 0  # the same in octets
         self._most: i64 = 0  # the largest that was ever allowed
         self._most_octets: i64 = 0
 
@@ -41,18 +34,9 @@ class StreamWindow:
         self.received_octets += octets
 
     def renew(self, size: i64, size_octets: i64, held: i64, held_octets: i64) -> bool:
-        """Allow a window's size beyond the received messages, less the buffered ones.
+        """Allow a window beyond what has come, less what of that is held; return whether it grew.
 
         It grows in steps of half its size, so that the client is not told at each batch.
-
-        Args:
-            size: of the window, in messages, from 1.
-            size_octets: the same in octets.
-            held: messages that have come and wait.
-            held_octets: the same in octets.
-
-        Returns:
-            Whether it has grown: the client is to be told.
         """
         messages = self.received + max(size - held, 0)
         octets = self.received_octets + max(size_octets - held_octets, 0)

@@ -19,14 +19,10 @@ GROWTH_STEPS: Final = 16  # a sixteenth more each time, while turns are short
 
 @final
 class TurnBudget:
-    """The budget of a turn.
-
-    Attributes:
-        share: of the limits that may be passed on in a turn, at most FULL.
-    """
+    """The budget of a turn."""
 
     def __init__(self, limits: FlowLimits) -> None:
-        self.share: i64 = FULL
+        self.share: i64 = FULL  # of the limits that may be passed on in a turn, at most FULL
         self._limits = limits
 
     def messages(self) -> i64:
@@ -42,12 +38,7 @@ class TurnBudget:
         return max(full * self.share // FULL, 1)
 
     def look(self, passed: i64, turn_us: i64) -> None:
-        """Adapt it; called a few times a second while publishes wait for it.
-
-        Args:
-            passed: publishes passed on in a turn, on average since the last time.
-            turn_us: length of a turn, likewise.
-        """
+        """Adapt it to publishes and microseconds of a turn; called while publishes wait."""
         share = self.share
         full = self._limits.scaled(self._limits.turn_messages)
         if turn_us > TURN_US_MAX:

@@ -5,24 +5,24 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import Callable, Sequence
-from typing import Any, Final, Protocol
+from collections.abc import Callable
+from typing import Any, Final
 
 from aiohttp import web
+from typing_extensions import override
 
 from headrace_broker.management.definitions.definitions import DefinitionEndpoints
-from headrace_broker.management.http.administration import Administration
 from headrace_broker.management.http.answer import json_answer
 from headrace_broker.management.http.body import LargeBodies
 from headrace_broker.management.http.connection import HttpPlaces
+from headrace_broker.management.http.endpoints import Endpoints
 from headrace_broker.management.http.guard import Guard
 from headrace_broker.management.http.headers import protect_prepared
 from headrace_broker.management.http.hosts import Hosts
 from headrace_broker.management.http.listener import HttpListener
 from headrace_broker.management.http.login_service import LoginService
 from headrace_broker.management.http.openapi import document
-from headrace_broker.management.http.route import NOBODY, Route, described, got
-from headrace_broker.management.http.status_source import StatusSource
+from headrace_broker.management.http.route import NOBODY, Route, got
 from headrace_broker.management.page.server import Page
 from headrace_broker.management.resources.advice import AdviceEndpoints
 from headrace_broker.management.resources.alarms import AlarmEndpoints
@@ -43,7 +43,7 @@ from headrace_broker.management.resources.nodes import NodeEndpoints
 from headrace_broker.management.resources.overview import OverviewEndpoints
 from headrace_broker.management.resources.parameters import ParameterEndpoints
 from headrace_broker.management.resources.permissions import PermissionEndpoints
-from headrace_broker.management.resources.policies import PolicyEndpoints
+from headrace_broker.management.resources.policies import OperatorPolicyEndpoints, PolicyEndpoints
 from headrace_broker.management.resources.publishing import PublishEndpoints
 from headrace_broker.management.resources.queues import QueueEndpoints
 from headrace_broker.management.resources.topic_permissions import TopicPermissionEndpoints
@@ -52,6 +52,8 @@ from headrace_broker.management.resources.users import UserEndpoints
 from headrace_broker.management.resources.vhosts import VhostEndpoints
 from headrace_broker.management.view.rate import SAMPLE_INTERVAL_S, RateMeter
 from headrace_broker.model.limits import REQUEST_BODY_BYTES_MAX
+from headrace_broker.runtime.administration.administration import NodeAdministration
+from headrace_broker.runtime.administration.status import NodeStatusSource
 from headrace_broker.runtime.calls.gate import CallGate
 from headrace_broker.runtime.security.tls import ServerTls
 
@@ -61,37 +63,50 @@ LIVE: Final = "/api/health/live"
 READY: Final = "/api/health/ready"
 
 
-class Endpoints(Protocol):
-    """A part of the API."""
+PARTS: Final[tuple[type[Endpoints], ...]] = (
+    AdviceEndpoints,
+    AlarmEndpoints,
+    ArchiveEndpoints,
+    BindingEndpoints,
+    ClientEndpoints,
+    ClusterEndpoints,
+    ExchangeEndpoints,
+    FlowEndpoints,
+    FlowLimitEndpoints,
+    HealthEndpoints,
+    LeaseEndpoints,
+    LogLevelEndpoints,
+    MemberEndpoints,
+    MessageEndpoints,
+    MetricEndpoints,
+    NodeEndpoints,
+    OperatorPolicyEndpoints,
+    ParameterEndpoints,
+    PermissionEndpoints,
+    PolicyEndpoints,
+    QueueEndpoints,
+    TopicPermissionEndpoints,
+    UserEndpoints,
+    UserLimitEndpoints,
+    VhostEndpoints,
+)
 
-    def routes(self) -> Sequence[Route | web.RouteDef]:
-        """Return the route table."""
 
-
-class ManagementServer:
-    """Serves the API of one node.
-
-    Args:
-        source: what the node tells of itself; asked at each request.
-        node: access to its state and operations.
-        clock: seconds of a clock that never goes back.
-        hosts: the names by which the node may be asked.
-        calls: has requests take turns on the loop.
-    """
+class ManagementServer(Endpoints):
+    """Serves the API of one node."""
 
     def __init__(
         self,
-        source: StatusSource,
-        node: Administration,
+        source: NodeStatusSource,
+        node: NodeAdministration,
         clock: Callable[[], float] = time.monotonic,
         hosts: Hosts | None = None,
         calls: CallGate | None = None,
     ) -> None:
+        super().__init__(source=source, node=node)
         self._hosts = hosts
-        self._calls = calls
-        self._source = source
-        self._node = node
-        self._clock = clock
+        self._calls = calls  # has requests take turns on the loop
+        self._clock = clock  # seconds of a clock that never goes back
         self._entrance = LoginService(source, node.view)
         self._meter = RateMeter()
         self._page = Page(node, source)
@@ -103,18 +118,7 @@ class ManagementServer:
         self._samplers: list[asyncio.Task[None]] = []
 
     async def start(self, host: str, port: int, tls: ServerTls | None = None) -> int:
-        """Listen, and return the port (the one asked for, or a free one when that was 0).
-
-        May be called again, to listen elsewhere too.
-
-        Args:
-            host: address to bind.
-            port: 0 for any free one.
-            tls: serve TLS so, None to serve in the clear.
-
-        Raises:
-            OSError: the address cannot be bound; nothing of this call is left.
-        """
+        """Listen, here too; return the port (a free one for 0). Raises OSError: nothing is left."""
         first = self._runner is None
         if self._runner is None:
             self._runner = web.AppRunner(
@@ -155,53 +159,17 @@ class ManagementServer:
             await self._runner.cleanup()
         self._runner = None
 
+    @override
     def routes(self) -> list[Route]:
-        """Return everything that is answered."""
-        node, source = self._node, self._source
-        parts: tuple[Endpoints, ...] = (
-            AlarmEndpoints(source),
-            ArchiveEndpoints(node),
-            BindingEndpoints(node),
-            ClientEndpoints(node),
-            ClusterEndpoints(node),
-            MemberEndpoints(node),
-            DefinitionEndpoints(node, self._bodies),
-            ExchangeEndpoints(node),
-            AdviceEndpoints(node),
-            FlowEndpoints(node),
-            FlowLimitEndpoints(node, source),
-            HealthEndpoints(node, source),
-            LeaseEndpoints(node),
-            LogLevelEndpoints(source),
-            MessageEndpoints(node),
-            PublishEndpoints(node, self._bodies),
-            ParameterEndpoints(node),
-            MetricEndpoints(node.metrics, source),
-            NodeEndpoints(node, source),
-            OverviewEndpoints(node, source, self._meter),
-            PolicyEndpoints(node, operator=False),
-            PolicyEndpoints(node, operator=True),
-            QueueEndpoints(node, source),
-            PermissionEndpoints(node),
-            TopicPermissionEndpoints(node),
-            UserEndpoints(node),
-            UserLimitEndpoints(node),
-            VhostEndpoints(node, source),
-        )
-        rows = [
-            got(LIVE, self._live, "Whether the node's process lives.", State, NOBODY, unpaced=True),
-            got(
-                READY,
-                self._ready,
-                "Whether clients may come.",
-                State,
-                NOBODY,
-                codes=(503,),
-                unpaced=True,
-            ),
-            got("/api/openapi.json", self._openapi, "This document.", dict[str, Any], NOBODY),
+        """Return everything that is answered, but by the web page."""
+        place = (self._node, self._source)
+        parts = [
+            *(kind(*place) for kind in PARTS),
+            DefinitionEndpoints(*place, self._bodies),
+            PublishEndpoints(*place, self._bodies),
+            OverviewEndpoints(*place, self._meter),
         ]
-        return [*rows, *(row for part in parts for row in described(part.routes()))]
+        return [*super().routes(), *(row for part in parts for row in part.routes())]
 
     def application(self) -> web.Application:
         """Return the routes, without a listener."""
@@ -224,14 +192,17 @@ class ManagementServer:
             self._meter.sample(self._clock(), self._source.overview().counters)
             await asyncio.sleep(SAMPLE_INTERVAL_S)
 
+    @got(LIVE, "Whether the node's process lives.", State, NOBODY, unpaced=True)
     async def _live(self, request: web.Request) -> web.Response:
         return json_answer({"status": "ok"})
 
+    @got(READY, "Whether clients may come.", State, NOBODY, codes=(503,), unpaced=True)
     async def _ready(self, request: web.Request) -> web.Response:
         reason = self._source.not_ready_reason()
         if reason:
             return json_answer({"status": "failed", "reason": reason}, status=503)
         return json_answer({"status": "ok"})
 
+    @got("/api/openapi.json", "This document.", dict[str, Any], NOBODY)
     async def _openapi(self, request: web.Request) -> web.Response:
         return json_answer(document(self.routes()))

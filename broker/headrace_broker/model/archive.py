@@ -23,35 +23,21 @@ class ArchiveGroupStatus(msgspec.Struct, frozen=True):
 
 
 class ArchiveStatus(msgspec.Struct, frozen=True):
-    """Archive of a queue, as its leader knows it.
-
-    Attributes:
-        group: of the queue.
-        node: that leads the queue.
-        mode: of `core.queue.messages.settings`: 0 none, 1 headers, 2 full, for what is settled now.
-        since_ms: when the queue had an archive first, 0 for never.
-        first_index: of the first row that there is.
-        next_index: of the next row.
-        octets: of the bodies of the messages that have rows.
-        first_ms: Unix time at which the first of them was settled, 0 for none.
-        last_ms: and the last.
-        groups: that read it.
-        address: HOST:PORT of the leader's gRPC listener, "" where that is not known.
-    """
+    """Archive of a queue, as its leader knows it."""
 
     vhost: str
     queue: str
-    group: int
-    node: str
-    mode: int
-    since_ms: int
-    first_index: int
-    next_index: int
-    octets: int
-    first_ms: int
-    last_ms: int
-    groups: list[ArchiveGroupStatus]
-    address: str = ""
+    group: int  # of the queue
+    node: str  # that leads the queue
+    mode: int  # of `core.queue.messages.settings`: 0 none, 1 headers, 2 full
+    since_ms: int  # when the queue had an archive first, 0 for never
+    first_index: int  # of the first row that there is
+    next_index: int  # of the next row
+    octets: int  # of the bodies of the messages that have rows
+    first_ms: int  # Unix time at which the first of them was settled, 0 for none
+    last_ms: int  # and the last
+    groups: list[ArchiveGroupStatus]  # that read it
+    address: str = ""  # HOST:PORT of the leader's gRPC listener, "" where that is not known
 
     @property
     def rows(self) -> int:

@@ -14,12 +14,7 @@ _ENCODER: Final = msgspec.msgpack.Encoder(order="deterministic")
 
 
 def table_key(table: dict[str, Any]) -> bytes:
-    """Return octets that are equal for equal tables only: types count, the order of keys does not.
-
-    Args:
-        table: values that MessagePack has: None, bool, int of 64 bits, float, str, bytes, and
-            lists and dicts (with str keys) of such.
-    """
+    """Return octets that are equal for equal MessagePack tables, whatever the order of keys."""
     if not table:
         return b""
     encoded: bytes = _ENCODER.encode(table)

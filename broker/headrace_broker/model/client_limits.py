@@ -23,16 +23,7 @@ def beyond_plain(message_bytes_max: i64) -> i64:
 
 @final
 class ClientLimits:
-    """Bounds that are offered at connection.tune, and the size of a message.
-
-    Attributes:
-        frame_bytes_max: octets of a frame with its envelope, 4096 to FRAME_BYTES_MAX.
-        channels_max: channels per connection, from 1.
-        message_bytes_configured: octets of a body, as the configuration says.
-        message_bytes_max: octets of a body that is taken now; a longer one closes the channel with
-            406. It is less than configured where memory is short, or another node takes less.
-        rule: why it is less, "" where it is not; for people.
-    """
+    """Bounds that are offered at connection.tune, and the size of a message."""
 
     def __init__(
         self,
@@ -40,11 +31,13 @@ class ClientLimits:
         channels_max: i64 = CHANNELS_MAX,
         message_bytes_max: i64 = MESSAGE_BYTES_MAX,
     ) -> None:
-        self.frame_bytes_max = frame_bytes_max
-        self.channels_max = channels_max
-        self.message_bytes_configured = message_bytes_max
+        self.frame_bytes_max = frame_bytes_max  # of a frame with its envelope, at least 4096
+        self.channels_max = channels_max  # channels per connection, from 1
+        self.message_bytes_configured = message_bytes_max  # octets of a body, as configured
+        # octets of a body that is taken now; a longer one closes the channel with 406. It is less
+        # than configured where memory is short, or another node takes less.
         self.message_bytes_max = message_bytes_max
-        self.rule = ""
+        self.rule = ""  # why it is less, "" where it is not; for people
 
     @property
     def partial_bytes_max(self) -> i64:

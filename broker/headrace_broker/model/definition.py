@@ -30,19 +30,13 @@ APPLY_TO: Final = (APPLY_ALL, APPLY_QUEUES, APPLY_EXCHANGES, APPLY_QUORUM, APPLY
 
 
 class Vhost(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A name space for exchanges and queues.
-
-    Attributes:
-        default_queue_type: kind of a durable queue declared without `x-queue-type`, "" for the
-            broker's default.
-        description: for people.
-        tags: for people.
-    """
+    """A name space for exchanges and queues."""
 
     name: str
+    # kind of a durable queue declared without `x-queue-type`, "" for the broker's default
     default_queue_type: str = ""
-    description: str = ""
-    tags: tuple[str, ...] = ()
+    description: str = ""  # for people
+    tags: tuple[str, ...] = ()  # for people
 
 
 HASHED_SCRYPT: Final = ""
@@ -51,23 +45,14 @@ HASHED_SHA512: Final = "sha512"
 
 
 class User(msgspec.Struct, frozen=True):
-    """A user and what proves it.
+    """A user and what proves it."""
 
-    Attributes:
-        name: 1 to 255 octets.
-        salt: random octets of the password hash.
-        password_hash: of the password (`runtime/security/password.py`).
-        tags: management roles, for instance ("administrator",).
-        loopback_only: refuse log-ins from other than loopback addresses.
-        hashing: one of HASHED_SCRYPT, HASHED_SHA256 and HASHED_SHA512.
-    """
-
-    name: str
-    salt: bytes
-    password_hash: bytes
-    tags: tuple[str, ...] = ()
-    loopback_only: bool = False
-    hashing: str = HASHED_SCRYPT
+    name: str  # 1 to 255 octets
+    salt: bytes  # random octets of the password hash
+    password_hash: bytes  # of the password (`runtime/security/password.py`)
+    tags: tuple[str, ...] = ()  # management roles, for instance ("administrator",)
+    loopback_only: bool = False  # refuse log-ins from other than loopback addresses
+    hashing: str = HASHED_SCRYPT  # one of HASHED_SCRYPT, HASHED_SHA256 and HASHED_SHA512
 
 
 class Exchange(msgspec.Struct, frozen=True):
@@ -83,33 +68,25 @@ class Exchange(msgspec.Struct, frozen=True):
 
 
 class Queue(msgspec.Struct, frozen=True):
-    """A queue and where it lives.
-
-    Attributes:
-        kind: QUEUE_QUORUM (replicated log) or QUEUE_CLASSIC (one replica; see `logged`).
-        group: incarnation id, unique for ever, also the Raft group id of a quorum queue.
-        members: node ids of its replicas, preferred leader first; one for a classic queue.
-        founders: member ids that the Raft group began with, in the order of `members`: a replica
-            that has another id by now, because its node lost its data, has to be admitted first.
-        owner: id of the connection that an exclusive queue belongs to, "" for none.
-        leaving: node ids of replicas that are to go and may still be needed: each goes when the
-            members that take over have everything.
-        revision: counts the changes of `members`.
-    """
+    """A queue and where it lives."""
 
     vhost: str
     name: str
-    kind: str
-    group: int
-    members: tuple[int, ...]
+    kind: str  # QUEUE_QUORUM (replicated log) or QUEUE_CLASSIC (one replica; see `logged`)
+    group: int  # incarnation id, unique for ever, also the Raft group id of a quorum queue
+    members: tuple[int, ...]  # node ids of its replicas, preferred leader first
     durable: bool = True
     exclusive: bool = False
     auto_delete: bool = False
-    owner: str = ""
+    owner: str = ""  # id of the connection that an exclusive queue belongs to, "" for none
     arguments: dict[str, Any] = {}
+    # member ids that the Raft group began with, in the order of `members`: a replica that has
+    # another id by now, because its node lost its data, has to be admitted first
     founders: tuple[int, ...] = ()
+    # node ids of replicas that are to go and may still be needed: each goes when the members that
+    # take over have everything
     leaving: tuple[int, ...] = ()
-    revision: int = 0
+    revision: int = 0  # counts the changes of `members`
 
     @property
     def logged(self) -> bool:
@@ -120,63 +97,43 @@ class Queue(msgspec.Struct, frozen=True):
 
 
 class Binding(msgspec.Struct, frozen=True):
-    """From an exchange to a queue or another exchange.
-
-    Attributes:
-        destination_type: "queue" or "exchange".
-    """
+    """From an exchange to a queue or another exchange."""
 
     vhost: str
     source: str
-    destination_type: str
+    destination_type: str  # "queue" or "exchange"
     destination: str
     routing_key: str
     arguments: dict[str, Any] = {}
 
 
 class Node(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A member of the cluster.
+    """A member of the cluster."""
 
-    Attributes:
-        id: 1 to 1023; of a node that was forgotten only a new one on an empty disk may have it.
-        name: unique, for people.
-        address: host:port of the inter-node listener.
-        machine_version: of the queue machine that it runs, as it said itself.
-        maintenance: it is being drained, or was: it is to lead nothing and to take no clients.
-        disk: id of its data directory, as it said itself; 0 while it did not.
-        catalog_version: the newest that it knows, as it said itself; 0 while it did not.
-        message_bytes_max: octets of the largest message that it lets clients send, at least
-            MESSAGE_BYTES_PLAIN, as it said itself; 0 while it did not, as of earlier releases.
-    """
-
-    id: int
-    name: str
-    address: str
-    machine_version: int = 1
-    maintenance: bool = False
-    disk: int = 0
-    catalog_version: int = 0
+    id: int  # 1 to 1023; of a node that was forgotten only a new one on an empty disk may have it
+    name: str  # unique, for people
+    address: str  # host:port of the inter-node listener
+    machine_version: int = 1  # of the queue machine that it runs, as it said itself
+    maintenance: bool = False  # it is to lead nothing and to take no clients
+    disk: int = 0  # id of its data directory, as it said itself; 0 while it did not
+    catalog_version: int = 0  # the newest that it knows, as it said itself; 0 while it did not
+    # octets of the largest message that it lets clients send, at least MESSAGE_BYTES_PLAIN, as it
+    # said itself; 0 while it did not, as of earlier releases
     message_bytes_max: int = 0
 
 
 class Policy(msgspec.Struct, frozen=True):
-    """Settings for the queues and exchanges of a vhost whose names match a pattern.
-
-    Attributes:
-        pattern: regular expression, searched for in names.
-        definition: settings by name (`catalog/setting.py`), for instance {"max-length": 1000}.
-        priority: of all policies that fit, the one with the highest applies.
-        apply_to: one of APPLY_TO.
-        operator: an operator policy, which bounds what the other policies set; the two kinds have
-            name spaces of their own.
-    """
+    """Settings for the queues and exchanges of a vhost whose names match a pattern."""
 
     vhost: str
     name: str
-    pattern: str
+    pattern: str  # regular expression, searched for in names
+    # settings by name (`catalog/setting.py`), for instance {"max-length": 1000}
     definition: dict[str, Any]
-    priority: int = 0
-    apply_to: str = APPLY_ALL
+    priority: int = 0  # of all policies that fit, the one with the highest applies
+    apply_to: str = APPLY_ALL  # one of APPLY_TO
+    # an operator policy, which bounds what the other policies set; the two kinds have name spaces
+    # of their own
     operator: bool = False
 
 
@@ -184,18 +141,13 @@ class Permission(msgspec.Struct, frozen=True):
     """Permission of a user in a vhost: regular expressions that are searched for in names.
 
     An empty expression fits no name but the empty one.
-
-    Attributes:
-        configure: queues and exchanges to declare and delete.
-        write: exchanges to publish to, ends to bind something to.
-        read: queues to consume, get and purge; exchanges to bind something from.
     """
 
     user: str
     vhost: str
-    configure: str
-    write: str
-    read: str
+    configure: str  # queues and exchanges to declare and delete
+    write: str  # exchanges to publish to, ends to bind something to
+    read: str  # queues to consume, get and purge; exchanges to bind something from
 
 
 class TopicPermission(msgspec.Struct, frozen=True):

@@ -50,23 +50,13 @@ BLOCKED: Final = "blocked"  # an alarm keeps its publishes back
 
 @final
 class Cause:
-    """Origin of a chain of work.
-
-    Attributes:
-        account: unique in the cluster for ever: a connection's id, or "NODE/KIND".
-        kind: CONNECTION or another of the kinds.
-        name: for people, as in listings of connections.
-        node: name of the node that it came in through.
-        user: "" for the broker's own activities, and before log-in.
-        vhost: likewise.
-        client_name: what the client calls itself, "" for nothing.
-    """
+    """Origin of a chain of work."""
 
     def __init__(self, account: str, kind: str, name: str, node: str) -> None:
-        self.account = account
-        self.kind = kind
-        self.name = name
-        self.node = node
-        self.user = ""
-        self.vhost = ""
-        self.client_name = ""
+        self.account = account  # unique in the cluster for ever: a connection's id, or "NODE/KIND"
+        self.kind = kind  # CONNECTION or another of the kinds
+        self.name = name  # for people, as in listings of connections
+        self.node = node  # name of the node that it came in through
+        self.user = ""  # "" for the broker's own activities, and before log-in
+        self.vhost = ""  # likewise
+        self.client_name = ""  # what the client calls itself, "" for nothing

@@ -20,23 +20,14 @@ _MESSAGES_MAX: Final = 1_000_000_000
 
 
 class Parameter(NamedTuple):
-    """One limit.
+    """One limit."""
 
-    Attributes:
-        default: where neither the cluster nor the configuration says anything.
-        unit: of an integer.
-        low: smallest integer.
-        high: largest integer.
-        reason: what it is for, and why the default is what it is.
-        fraction_max: largest fraction of the node's memory that it may be instead, 0 for none.
-    """
-
-    default: Value
-    unit: str
-    low: int
-    high: int
-    reason: str
-    fraction_max: int = 0
+    default: Value  # where neither the cluster nor the configuration says anything
+    unit: str  # of an integer
+    low: int  # smallest integer
+    high: int  # largest integer
+    reason: str  # what it is for, and why the default is what it is
+    fraction_max: int = 0  # largest fraction of memory that it may be instead, 0 for none
 
     @property
     def rule(self) -> str:

@@ -13,168 +13,106 @@ NEVER: tuple[float, float, float] = (0.0, 0.0, 0.0)
 
 
 class ActivityStatus(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Limits that stop a connection or channel, now or lately.
+    """Limits that stop a connection or channel, now or lately."""
 
-    Attributes:
-        limit: the name of the LIMIT that stops it now, "" for none.
-        group: the queue behind that, 0 for none.
-        since_ms: for how long it has been stopped, or has been going.
-        shares: of the time that it was stopped.
-        by_limit: the same by limit, and the queue that was behind the latest stop.
-    """
-
-    limit: str = ""
-    group: int = 0
-    since_ms: int = 0
-    shares: tuple[float, float, float] = NEVER
-    by_limit: dict[str, tuple[float, float, float, int]] = {}
+    limit: str = ""  # the name of the LIMIT that stops it now, "" for none
+    group: int = 0  # the queue behind that, 0 for none
+    since_ms: int = 0  # for how long it has been stopped, or has been going
+    shares: tuple[float, float, float] = NEVER  # of the time that it was stopped
+    by_limit: dict[str, tuple[float, float, float, int]] = {}  # the same by limit, and its queue
 
 
 class BalanceStatus(msgspec.Struct, frozen=True):
-    """Debt of an account at a queue.
+    """Debt of an account at a queue."""
 
-    Attributes:
-        group: of the queue.
-        messages: handed over and not done.
-        octets: the same.
-        message_rate: messages per second that were handed over in about the last 10 s.
-        octet_rate: the same in octets.
-        exchanges: that they came through, and messages per second through each, the most first.
-    """
-
-    group: int
-    messages: int = 0
-    octets: int = 0
-    message_rate: float = 0.0
-    octet_rate: float = 0.0
-    exchanges: tuple[tuple[str, float], ...] = ()
+    group: int  # of the queue
+    messages: int = 0  # handed over and not done
+    octets: int = 0  # the same
+    message_rate: float = 0.0  # messages per second that were handed over in about the last 10 s
+    octet_rate: float = 0.0  # the same in octets
+    exchanges: tuple[tuple[str, float], ...] = ()  # and messages per second, the most first
 
 
 class AccountStatus(msgspec.Struct, frozen=True, tag="account"):
-    """An account that owes something, or did lately; see `flow.account.Account`.
-
-    Attributes:
-        user_provided_name: what its client calls itself, "" for nothing.
-        node: that its work came in through.
-        tabs: the deepest ones.
-    """
+    """An account that owes something, or did lately; see `flow.account.Account`."""
 
     account: str
     kind: str
     name: str
-    node: str
+    node: str  # that its work came in through
     user: str
     vhost: str
     messages: int = 0
     octets: int = 0
     in_debt: bool = False
     weight: int = 1
-    tabs: tuple[BalanceStatus, ...] = ()
-    user_provided_name: str = ""
+    tabs: tuple[BalanceStatus, ...] = ()  # the deepest ones
+    user_provided_name: str = ""  # what its client calls itself, "" for nothing
 
 
 class ConnectionFlow(msgspec.Struct, frozen=True, tag="connection"):
-    """A client connection.
-
-    Attributes:
-        client_name: what it calls itself, "" for nothing.
-        state: as model.flow names them.
-        held_messages: publishes that were read and wait in it.
-        held_octets: the same.
-        owed_messages: its account's debt.
-        owed_octets: the same.
-    """
+    """A client connection."""
 
     id: str
     name: str
-    client_name: str
+    client_name: str  # what it calls itself, "" for nothing
     node: str
     user: str
     vhost: str
-    state: str
+    state: str  # as model.flow names them
     flow: ActivityStatus = ActivityStatus()
-    held_messages: int = 0
-    held_octets: int = 0
-    owed_messages: int = 0
-    owed_octets: int = 0
+    held_messages: int = 0  # publishes that were read and wait in it
+    held_octets: int = 0  # the same
+    owed_messages: int = 0  # its account's debt
+    owed_octets: int = 0  # the same
 
 
 class GateFlow(msgspec.Struct, frozen=True, tag="gate"):
-    """Pending publishes of one node at a queue.
-
-    Attributes:
-        octets: handed over and not applied.
-        octets_max: that may be.
-        waiting: channels that wait at the gate.
-        outflow: messages a second that the queue's leader lets in from there, 0 for any number.
-    """
+    """Pending publishes of one node at a queue."""
 
     node: str
     group: int
-    octets: int = 0
-    octets_max: int = 0
-    waiting: int = 0
+    octets: int = 0  # handed over and not applied
+    octets_max: int = 0  # that may be
+    waiting: int = 0  # channels that wait at the gate
     open: bool = True
-    outflow: int = 0
+    outflow: int = 0  # messages a second that the leader lets in from there, 0 for any
 
 
 class FairnessStatus(msgspec.Struct, frozen=True):
-    """Messages in a queue that share a fairness key.
+    """Messages in a queue that share a fairness key."""
 
-    Attributes:
-        key: for people; "" for messages without one. Values beyond FAIRNESS_VALUES_MAX share some.
-    """
-
-    key: str
+    key: str  # for people, "" without one; values beyond FAIRNESS_VALUES_MAX share some
     messages: int
     octets: int
 
 
 class QueueFlow(msgspec.Struct, frozen=True, tag="queue"):
-    """A queue, as its leader's node knows it.
-
-    Attributes:
-        node: its leader.
-        kind: as in model.definition.
-        ready: messages that wait.
-        unsettled: messages at consumers.
-        consumers: attached.
-        busy: consumers among these that hold all that they may.
-        arrived: messages per second that came.
-        delivered: that went to consumers.
-        settled: that left for good because consumers said so.
-        saturated: it withholds confirms.
-        withheld: messages whose confirms it withholds.
-        high_messages: its watermark, 0 for none.
-        high_octets: the same in octets.
-        held_messages: what counts against the watermarks.
-        held_octets: the same in octets.
-        fairness: who waits in it by key, the most first; nothing without a key.
-    """
+    """A queue, as its leader's node knows it."""
 
     vhost: str
     name: str
     group: int
-    node: str
-    kind: str = "quorum"
-    ready: int = 0
+    node: str  # its leader
+    kind: str = "quorum"  # as in model.definition
+    ready: int = 0  # messages that wait
     ready_octets: int = 0
-    unsettled: int = 0
+    unsettled: int = 0  # messages at consumers
     unsettled_octets: int = 0
-    consumers: int = 0
-    busy: int = 0
-    arrived: tuple[float, float, float] = NEVER
-    delivered: tuple[float, float, float] = NEVER
-    settled: tuple[float, float, float] = NEVER
-    saturated: bool = False
-    withheld: int = 0
-    high_messages: int = 0
+    consumers: int = 0  # attached
+    busy: int = 0  # consumers among these that hold all that they may
+    arrived: tuple[float, float, float] = NEVER  # messages per second that came
+    delivered: tuple[float, float, float] = NEVER  # that went to consumers
+    settled: tuple[float, float, float] = NEVER  # that left for good because consumers said so
+    saturated: bool = False  # it withholds confirms
+    withheld: int = 0  # messages whose confirms it withholds
+    high_messages: int = 0  # its watermark, 0 for none
     low_messages: int = 0
-    high_octets: int = 0
+    high_octets: int = 0  # the same in octets
     low_octets: int = 0
-    held_messages: int = 0
-    held_octets: int = 0
-    fairness: tuple[FairnessStatus, ...] = ()
+    held_messages: int = 0  # what counts against the watermarks
+    held_octets: int = 0  # the same in octets
+    fairness: tuple[FairnessStatus, ...] = ()  # who waits in it by key, the most first
 
     @property
     def octets(self) -> int:
@@ -183,143 +121,86 @@ class QueueFlow(msgspec.Struct, frozen=True, tag="queue"):
 
 
 class AlarmStatus(msgspec.Struct, frozen=True):
-    """An alarm that is on.
+    """An alarm that is on."""
 
-    Attributes:
-        node: whose.
-        kind: the name of its LIMIT.
-        reason: with figures.
-    """
-
-    node: str
-    kind: str
-    reason: str
+    node: str  # whose
+    kind: str  # the name of its LIMIT
+    reason: str  # with figures
 
 
 class NodeFlow(msgspec.Struct, frozen=True, tag="node"):
-    """A node.
-
-    Attributes:
-        alarms: that it knows of, its own and others'.
-        limits: the figures in force by name, scaled as they hold now.
-        figures: of its intake: what is held, and what may be.
-    """
+    """A node."""
 
     name: str
-    alarms: tuple[AlarmStatus, ...] = ()
-    limits: dict[str, int] = {}
-    figures: dict[str, int] = {}
+    alarms: tuple[AlarmStatus, ...] = ()  # that it knows of, its own and others'
+    limits: dict[str, int] = {}  # the figures in force by name, scaled as they hold now
+    figures: dict[str, int] = {}  # of its intake: what is held, and what may be
 
 
 class BroughtStatus(msgspec.Struct, frozen=True, tag="brought"):
-    """Messages that an account has brought to a queue since its node's start, as that remembers it.
+    """Messages that an account has brought to a queue since its node's start, as it knows."""
 
-    Attributes:
-        account: "" for accounts that are not told apart.
-        name: of the connection or activity.
-        node: that it came in through.
-        user_provided_name: what the account's client calls itself, "" for nothing.
-        gone: the client has closed its connection.
-        slices: milliseconds since, messages and octets; the latest first.
-        messages: owed there now.
-        octets: the same.
-        message_rate: messages per second that were handed over in about the last 10 s.
-        octet_rate: the same in octets.
-    """
-
-    account: str
+    account: str  # "" for accounts that are not told apart
     kind: str
-    name: str
-    node: str
+    name: str  # of the connection or activity
+    node: str  # that it came in through
     user: str
     group: int
-    user_provided_name: str = ""
-    gone: bool = False
-    slices: tuple[tuple[int, int, int], ...] = ()
-    messages: int = 0
-    octets: int = 0
-    message_rate: float = 0.0
-    octet_rate: float = 0.0
+    user_provided_name: str = ""  # what the account's client calls itself, "" for nothing
+    gone: bool = False  # the client has closed its connection
+    slices: tuple[tuple[int, int, int], ...] = ()  # ms since, messages, octets; latest first
+    messages: int = 0  # owed there now
+    octets: int = 0  # the same
+    message_rate: float = 0.0  # messages per second that were handed over in about the last 10 s
+    octet_rate: float = 0.0  # the same in octets
 
 
 FlowRow = AccountStatus | ConnectionFlow | GateFlow | QueueFlow | NodeFlow | BroughtStatus
 
 
 class CauseStatus(msgspec.Struct, frozen=True):
-    """An account and what it has brought to a queue.
-
-    Attributes:
-        name: of the connection or activity; "" when the asker may not know.
-        user_provided_name: what its client calls itself, "" for nothing.
-        vhost: of the queue.
-        messages: owed there.
-        octets: the same.
-        share: its part, 0 to 1, of what `Explanation.shares_of` names: of the octets that are owed
-            there and those that came in the last 10 s, or of what stands in the queue.
-        gone: its client has closed the connection.
-        queued_messages: that it brought among those in the queue; 0 where shares are of the load.
-        queued_octets: the same in octets.
-        last_ms: since it brought something there, likewise.
-    """
+    """An account and what it has brought to a queue."""
 
     account: str
     kind: str
-    name: str
+    name: str  # of the connection or activity; "" when the asker may not know
     node: str
     user: str
-    vhost: str
+    vhost: str  # of the queue
     queue: str
-    messages: int
-    octets: int
+    messages: int  # owed there
+    octets: int  # the same
     message_rate: float
     octet_rate: float
+    # its part, 0 to 1, of what `Explanation.shares_of` names: of the octets that are owed there and
+    # those that came in the last 10 s, or of what stands in the queue
     share: float
-    user_provided_name: str = ""
-    gone: bool = False
-    queued_messages: int = 0
-    queued_octets: int = 0
-    last_ms: int = 0
+    user_provided_name: str = ""  # what its client calls itself, "" for nothing
+    gone: bool = False  # its client has closed the connection
+    queued_messages: int = 0  # that it brought of those in the queue; 0 for shares of the load
+    queued_octets: int = 0  # the same in octets
+    last_ms: int = 0  # since it brought something there, likewise
 
 
 class Explanation(msgspec.Struct, frozen=True):
-    """Explanation of a slow connection or queue, with its causes.
+    """Explanation of a slow connection or queue, with its causes."""
 
-    Attributes:
-        kind: "connection" or "queue".
-        node: where the connection is, or that leads the queue.
-        user: of the connection, "" for a queue.
-        state: "running", "flow", "blocking" or "blocked".
-        limit: the binding limit by name, "" for none.
-        queue: that which is behind the limit, "" for none.
-        leader: the node that leads it, or whose limit it is; "" for none.
-        since_ms: for how long it has been stopped; 0 while it is not.
-        shares: of the time that it was stopped.
-        by_limit: the same by limit.
-        causes: who is behind it, the heaviest first.
-        held: connections that a queue stops, the longest first.
-        sentence: all that for people.
-        hint: what to do next, "" for nothing.
-        details: the facts about the queue and the account.
-        missing: nodes that did not answer.
-        shares_of: what the causes' shares are parts of: "load" or "backlog".
-    """
-
-    kind: str
+    kind: str  # "connection" or "queue"
     name: str
-    node: str
-    user: str
+    node: str  # where the connection is, or that leads the queue
+    user: str  # of the connection, "" for a queue
     vhost: str
-    state: str
-    limit: str
-    queue: str
-    leader: str
-    since_ms: int
-    shares: tuple[float, float, float]
-    by_limit: dict[str, tuple[float, float, float]]
-    causes: tuple[CauseStatus, ...]
-    held: tuple[ConnectionFlow, ...]
-    sentence: str
-    hint: str
-    details: dict[str, Any] = {}
-    missing: tuple[str, ...] = ()
-    shares_of: str = "load"
+    state: str  # "running", "flow", "blocking" or "blocked"
+    limit: str  # the binding limit by name, "" for none
+    queue: str  # that which is behind the limit, "" for none
+    leader: str  # the node that leads it, or whose limit it is; "" for none
+    since_ms: int  # for how long it has been stopped; 0 while it is not
+    shares: tuple[float, float, float]  # of the time that it was stopped
+    by_limit: dict[str, tuple[float, float, float]]  # the same by limit
+    causes: tuple[CauseStatus, ...]  # who is behind it, the heaviest first
+    held: tuple[ConnectionFlow, ...]  # connections that a queue stops, the longest first
+    sentence: str  # all that for people
+    hint: str  # what to do next, "" for nothing
+    details: dict[str, Any] = {}  # the facts about the queue and the account
+    missing: tuple[str, ...] = ()  # nodes that did not answer
+    shares_of: str = "load"  # what the causes' shares are parts of: "load" or "backlog"

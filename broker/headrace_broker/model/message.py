@@ -25,16 +25,7 @@ COUNTS_OCTETS: Final = 8  # of one position in `DeliveryRun.counts`
 
 @final
 class Publish:
-    """One message as a publisher sent it.
-
-    Attributes:
-        channel: AMQP channel number, 1 to 65535.
-        route: exchange and routing key, two short strings (length octet + bytes) back to back.
-        mandatory: return it when no queue takes it.
-        immediate: the `immediate` bit.
-        properties: property flags and list of the content header.
-        body: the payload, 0 to message_bytes_max octets.
-    """
+    """One message as a publisher sent it."""
 
     def __init__(
         self,
@@ -45,42 +36,26 @@ class Publish:
         properties: bytes,
         body: bytes,
     ) -> None:
-        self.channel = channel
-        self.route = route
-        self.mandatory = mandatory
-        self.immediate = immediate
-        self.properties = properties
-        self.body = body
+        self.channel = channel  # AMQP channel number, 1 to 65535
+        self.route = route  # exchange and routing key, two short strings back to back
+        self.mandatory = mandatory  # return it when no queue takes it
+        self.immediate = immediate  # the `immediate` bit
+        self.properties = properties  # property flags and list of the content header
+        self.body = body  # the payload, 0 to message_bytes_max octets
 
 
 @final
 class Publisher:
-    """Publisher that numbers its messages, so that a queue recognises repetitions.
-
-    Attributes:
-        name: its id, 1 to PUBLISHER_OCTETS_MAX octets.
-        epoch: of its numbers, 0 to 2**62 - 1: those of a lower one count as had.
-    """
+    """Publisher that numbers its messages, so that a queue recognises repetitions."""
 
     def __init__(self, name: bytes, epoch: i64) -> None:
-        self.name = name
-        self.epoch = epoch
+        self.name = name  # its id, 1 to PUBLISHER_OCTETS_MAX octets
+        self.epoch = epoch  # of its numbers, 0 to 2**62 - 1: those of a lower one count as had
 
 
 @final
 class DeliveryRun:
-    """Consecutive deliveries to one consumer whose messages stand in one batch.
-
-    Attributes:
-        consumer: number of the consumer within its session, 0 for basic.get.
-        first: delivery number of the first message; the rest follow without a gap.
-        blob: bytes that hold the batch.
-        base: where in `blob` the batch begins.
-        positions: which messages of the batch, in delivery order.
-        redelivered: one octet per position, 1 when the message was delivered before.
-        counts: u32 failed deliveries and u32 acquisitions before this one per position, b"" when
-            all of them are 0.
-    """
+    """Consecutive deliveries to one consumer whose messages stand in one batch."""
 
     def __init__(
         self,
@@ -92,12 +67,14 @@ class DeliveryRun:
         redelivered: bytes,
         counts: bytes = b"",
     ) -> None:
-        self.consumer = consumer
-        self.first = first
-        self.blob = blob
-        self.base = base
-        self.positions = positions
-        self.redelivered = redelivered
+        self.consumer = consumer  # number of the consumer within its session, 0 for basic.get
+        self.first = first  # delivery number of the first message; the rest follow without a gap
+        self.blob = blob  # bytes that hold the batch
+        self.base = base  # where in `blob` the batch begins
+        self.positions = positions  # which messages of the batch, in delivery order
+        self.redelivered = redelivered  # one octet per position, 1 if it was delivered before
+        # u32 failed deliveries and u32 acquisitions before this one per position, b"" when all of
+        # them are 0
         self.counts = counts
 
     def counts_of(self, start: i64, stop: i64) -> bytes:

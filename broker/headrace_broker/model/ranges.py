@@ -10,14 +10,11 @@ from mypy_extensions import i64
 
 @final
 class Ranges:
-    """Numbers, as rows without gaps.
-
-    Attributes:
-        bounds: first number of a row, the number after its last, those of the next row, and so on;
-            they ascend.
-    """
+    """Numbers, as rows without gaps."""
 
     def __init__(self) -> None:
+        # first number of a row, the number after its last, those of the next row, and so on; they
+        # ascend
         self.bounds: list[int] = []
 
     def __bool__(self) -> bool:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Final
 
-REPLY_SUCCESS: Final = 200
 CONTENT_TOO_LARGE: Final = 311
 NO_ROUTE: Final = 312
 NO_CONSUMERS: Final = 313
@@ -59,19 +58,13 @@ SOFT_ERRORS: Final = frozenset(
 
 
 class AmqpError(Exception):
-    """A peer broke a rule: the channel (soft) or the connection (hard) closes with this code.
-
-    Args:
-        code: one of the constants of this module.
-        text: what was wrong, naming the thing; the code's name is put before it on the wire.
-        field: of the request that it is about, as `arguments.x-max-length`; "" for none.
-    """
+    """A peer broke a rule: the channel (soft) or the connection (hard) closes with this code."""
 
     def __init__(self, code: int, text: str, field: str = "") -> None:
         super().__init__(f"{REPLY_NAMES[code]} - {text}")
-        self.code = code
-        self.text = text
-        self.field = field
+        self.code = code  # one of the constants of this module
+        self.text = text  # what was wrong; the code's name is put before it on the wire
+        self.field = field  # of the request, as `arguments.x-max-length`; "" for none
 
     @property
     def soft(self) -> bool:
@@ -80,11 +73,7 @@ class AmqpError(Exception):
 
 
 class UpgradePendingError(AmqpError):
-    """Some nodes of the cluster run a release without this command.
-
-    Args:
-        text: which one does not, and what to do.
-    """
+    """Not all nodes run a release that knows what is asked for; the text names one."""
 
     def __init__(self, text: str) -> None:
         super().__init__(PRECONDITION_FAILED, text)

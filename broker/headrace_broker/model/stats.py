@@ -35,43 +35,28 @@ Samples = list[tuple[int, ...]]  # Unix ms, then the figures; the newest first
 
 
 class QueueStats(msgspec.Struct, frozen=True, tag="queue"):
-    """A queue that a node leads.
-
-    Attributes:
-        last: its figures (QUEUE_FIGURES) at the last two samples.
-        samples: over the time that was asked for.
-    """
+    """A queue that a node leads."""
 
     group: int
-    last: Samples = []
-    samples: Samples = []
+    last: Samples = []  # its figures (QUEUE_FIGURES) at the last two samples
+    samples: Samples = []  # over the time that was asked for
 
 
 class VhostStats(msgspec.Struct, frozen=True, tag="vhost"):
-    """A vhost: content of its queues that a node leads, and traffic of that node's clients.
-
-    Attributes:
-        last: its figures (VHOST_FIGURES) at the last two samples.
-        samples: over the time that was asked for.
-    """
+    """A vhost: content of its queues that a node leads, and traffic of that node's clients."""
 
     name: str
-    last: Samples = []
-    samples: Samples = []
+    last: Samples = []  # its figures (VHOST_FIGURES) at the last two samples
+    samples: Samples = []  # over the time that was asked for
 
 
 class ExchangeStats(msgspec.Struct, frozen=True, tag="exchange"):
-    """An exchange: what a node's clients have published to it.
-
-    Attributes:
-        last: its figures (EXCHANGE_FIGURES) at the last two samples.
-        samples: over the time that was asked for.
-    """
+    """An exchange: what a node's clients have published to it."""
 
     vhost: str
     name: str
-    last: Samples = []
-    samples: Samples = []
+    last: Samples = []  # its figures (EXCHANGE_FIGURES) at the last two samples
+    samples: Samples = []  # over the time that was asked for
 
 
 class Listener(msgspec.Struct, frozen=True):
@@ -87,42 +72,31 @@ class NodeStats(msgspec.Struct, frozen=True, tag="node"):
     """A node.
 
     Attributes:
-        id: as in the configuration.
-        started_ms: Unix time of its start.
-        last: its figures (NODE_FIGURES) at the last two samples.
-        samples: over the time that was asked for.
-        messages_ready: in the queues that it leads, now.
-        messages_unacknowledged: likewise.
         messages_later: likewise those that become available later, and dead letters that are kept.
-        sockets_total: connections that it takes.
-        proc_total: tasks that it may have, 0 for no bound.
-        run_queue: threads of its machine that run or could run.
-        lag_ms: by how much the loop was late at its last samples.
-        logins: by protocol, those that succeeded and those that failed.
     """
 
-    id: int
+    id: int  # as in the configuration
     name: str
     version: str
-    started_ms: int
+    started_ms: int  # Unix time of its start
     os_pid: int
     processors: int
     totals: ObjectTotals
     counters: MessageCounters
     listeners: tuple[Listener, ...]
-    last: Samples
-    samples: Samples = []
-    messages_ready: int = 0
-    messages_unacknowledged: int = 0
+    last: Samples  # its figures (NODE_FIGURES) at the last two samples
+    samples: Samples = []  # over the time that was asked for
+    messages_ready: int = 0  # in the queues that it leads, now
+    messages_unacknowledged: int = 0  # likewise
     fd_total: int = 0
-    sockets_total: int = 0
-    proc_total: int = 0
-    run_queue: int = 0
-    lag_ms: int = 0
+    sockets_total: int = 0  # connections that it takes
+    proc_total: int = 0  # tasks that it may have, 0 for no bound
+    run_queue: int = 0  # threads of its machine that run or could run
+    lag_ms: int = 0  # by how much the loop was late at its last samples
     gc_num: int = 0
     context_switches: int = 0
     data_dir: str = ""
-    logins: dict[str, tuple[int, int]] = {}
+    logins: dict[str, tuple[int, int]] = {}  # by protocol: succeeded and failed ones
     messages_later: int = 0  # older nodes do not tell
 
 

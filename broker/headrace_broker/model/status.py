@@ -11,21 +11,13 @@ from headrace_broker.model.flow_status import ActivityStatus, QueueFlow
 
 
 class MessageCounters(msgspec.Struct, frozen=True):
-    """Messages through this node's client connections since its start; never decreasing.
+    """Messages through this node's client connections since its start; never decreasing."""
 
-    Attributes:
-        publish: taken from publishers.
-        confirm: confirmed to publishers.
-        deliver: handed to consumers and basic.get, first deliveries and repeated ones.
-        redeliver: the repeated ones of these.
-        ack: settled by consumers.
-    """
-
-    publish: int = 0
-    confirm: int = 0
-    deliver: int = 0
-    redeliver: int = 0
-    ack: int = 0
+    publish: int = 0  # taken from publishers
+    confirm: int = 0  # confirmed to publishers
+    deliver: int = 0  # handed to consumers and basic.get, first deliveries and repeated ones
+    redeliver: int = 0  # the repeated ones of these
+    ack: int = 0  # settled by consumers
 
 
 class ObjectTotals(msgspec.Struct, frozen=True):
@@ -39,171 +31,99 @@ class ObjectTotals(msgspec.Struct, frozen=True):
 
 
 class ReplicaStatus(msgspec.Struct, frozen=True):
-    """One member of a replicated log.
+    """One member of a replicated log."""
 
-    Attributes:
-        node: name of its node.
-        member: its id: that of its node, and behind a dot the generation of its data unless that
-            is the node's first.
-        role: "voter", "learner" (has no vote, or none yet) or "leaving".
-    """
-
-    node: str
-    member: str
-    role: str
+    node: str  # name of its node
+    member: str  # its node's id, and behind a dot its data's generation unless the first
+    role: str  # "voter", "learner" (has no vote, or none yet) or "leaving"
 
 
 class DamageStatus(msgspec.Struct, frozen=True):
-    """A replica of the answering node that was found damaged and is being rebuilt from the others.
+    """A damaged replica of the answering node, while it is rebuilt from the others."""
 
-    Attributes:
-        what: for instance "queue 'tasks' in vhost '/'".
-        reason: what is damaged, and where.
-    """
-
-    what: str
-    reason: str
+    what: str  # for instance "queue 'tasks' in vhost '/'"
+    reason: str  # what is damaged, and where
 
 
 class NodeStatus(msgspec.Struct, frozen=True):
-    """A member of the cluster as this node sees it.
-
-    Attributes:
-        address: host:port of its inter-node listener.
-        running: this node itself, or a peer that is heard from.
-        boot: how often it was started; 0 while unknown. It jumps when the node loses its data.
-        catalog: its members in the catalog's log; two while one replaces the other.
-        quarantined: of the answering node only, empty for the others.
-        resources: memory and disk, None of a node that has not told them.
-        being_drained: it is to lead nothing and to take no clients.
-        clock: None while it was not measured.
-    """
+    """A member of the cluster as this node sees it."""
 
     id: int
     name: str
-    address: str
-    running: bool
-    boot: int
-    catalog: tuple[ReplicaStatus, ...] = ()
-    quarantined: tuple[DamageStatus, ...] = ()
-    resources: ResourceStatus | None = None
-    being_drained: bool = False
-    clock: ClockStatus | None = None
+    address: str  # host:port of its inter-node listener
+    running: bool  # this node itself, or a peer that is heard from
+    boot: int  # how often it was started; 0 while unknown. It jumps when the node loses its data.
+    catalog: tuple[ReplicaStatus, ...] = ()  # its members; two while one replaces the other
+    quarantined: tuple[DamageStatus, ...] = ()  # of the answering node only, empty for the others
+    resources: ResourceStatus | None = None  # memory and disk, None if not told
+    being_drained: bool = False  # it is to lead nothing and to take no clients
+    clock: ClockStatus | None = None  # None while it was not measured
 
 
 class ClockStatus(msgspec.Struct, frozen=True):
-    """Offsets of a node's clocks from the median of the wall clocks that the answering node hears.
+    """Offsets of a node's clocks from the median of the wall clocks heard by the answering node."""
 
-    Attributes:
-        skew_ms: its wall clock less the median.
-        bound_ms: by how much that may be wrong.
-        lead_ms: the time by which its queues go, less the median.
-        warning: what is wrong with that, "" for nothing.
-    """
-
-    skew_ms: int
-    bound_ms: int
-    lead_ms: int
-    warning: str = ""
+    skew_ms: int  # its wall clock less the median
+    bound_ms: int  # by how much that may be wrong
+    lead_ms: int  # the time by which its queues go, less the median
+    warning: str = ""  # what is wrong with that, "" for nothing
 
 
 class ResourceStatus(msgspec.Struct, frozen=True):
-    """Memory and disk of a node, as it reported them last; names are those of RabbitMQ.
+    """Memory and disk of a node, as it reported them last; names are those of RabbitMQ."""
 
-    Attributes:
-        mem_used: bytes.
-        mem_limit: bytes from which publishers are blocked.
-        mem_total: bytes that it may use.
-        mem_stage: 0, 1 (scarce: bodies leave memory, limits shrink) or 2 (alarm).
-        mem_alarm: publishers are blocked for want of memory.
-        disk_free: bytes.
-        disk_free_limit: bytes below which publishers are blocked.
-        disk_free_alarm: publishers are blocked for want of disk.
-    """
-
-    mem_used: int
-    mem_limit: int
-    mem_total: int
-    mem_stage: int
-    mem_alarm: bool
-    disk_free: int
-    disk_free_limit: int
-    disk_free_alarm: bool
+    mem_used: int  # bytes
+    mem_limit: int  # bytes from which publishers are blocked
+    mem_total: int  # bytes that it may use
+    mem_stage: int  # 0, 1 (scarce: bodies leave memory, limits shrink) or 2 (alarm)
+    mem_alarm: bool  # publishers are blocked for want of memory
+    disk_free: int  # bytes
+    disk_free_limit: int  # bytes below which publishers are blocked
+    disk_free_alarm: bool  # publishers are blocked for want of disk
 
 
 class WatermarkStatus(msgspec.Struct, frozen=True):
-    """Fill level of a queue in relation to its watermark.
+    """Fill level of a queue in relation to its watermark."""
 
-    Attributes:
-        saturated: it withholds them now, of what comes.
-        withheld: messages whose confirms it withholds.
-        octets: of the bodies of all messages that it holds.
-        high: messages that it may hold, 0 for any number.
-        low: at which it gives the confirms again.
-        high_octets: as `high`, in octets.
-        low_octets: likewise.
-    """
-
-    saturated: bool = False
-    withheld: int = 0
-    octets: int = 0
-    high: int = 0
-    low: int = 0
-    high_octets: int = 0
-    low_octets: int = 0
+    saturated: bool = False  # it withholds them now, of what comes
+    withheld: int = 0  # messages whose confirms it withholds
+    octets: int = 0  # of the bodies of all messages that it holds
+    high: int = 0  # messages that it may hold, 0 for any number
+    low: int = 0  # at which it gives the confirms again
+    high_octets: int = 0  # as `high`, in octets
+    low_octets: int = 0  # likewise
 
 
 class QueueStatus(msgspec.Struct, frozen=True):
-    """A queue; counts are those of the replica on this node, which may lag behind its leader's.
-
-    Attributes:
-        kind: as in model.definition.
-        leader: name of the node that leads it, "" while there is none.
-        members: names of the nodes that hold it.
-        has_counts: whether this node holds a replica, so that what follows says something.
-        replicas: members of its log; none for a queue that is kept in memory.
-        messages_delayed: that become available later; None where the leader does not tell.
-        messages_dlx: dead letters that are kept until they have arrived, likewise.
-        oldest_ms: Unix time at which the oldest ready message arrived, 0 without one.
-        head_timestamp: the property `timestamp` of the oldest ready message, -1 without.
-        snapshot_index: log position up to which this node's replica is a snapshot, without log.
-        policy: name of the policy that counts for it, "" for none.
-        operator_policy: likewise.
-        definition: what both come to.
-        delivery_limit: failed deliveries that a message survives, negative for any number.
-        watermark: as the counts.
-        flow: what its leader says of its flow control, None where nothing moves in it.
-        archived: settled messages that are kept.
-        archived_octets: of their bodies.
-    """
+    """A queue; counts are those of the replica on this node, which may lag behind its leader's."""
 
     vhost: str
     name: str
-    kind: str
+    kind: str  # as in model.definition
     durable: bool
     exclusive: bool
     auto_delete: bool
     arguments: dict[str, Any]
-    leader: str
-    members: tuple[str, ...]
-    has_counts: bool = True
+    leader: str  # name of the node that leads it, "" while there is none
+    members: tuple[str, ...]  # names of the nodes that hold it
+    has_counts: bool = True  # whether this node holds a replica, so that counts are true
     messages_ready: int = 0
     messages_unacknowledged: int = 0
     consumers: int = 0
-    replicas: tuple[ReplicaStatus, ...] = ()
-    snapshot_index: int = 0
-    oldest_ms: int = 0
-    head_timestamp: int = -1
-    policy: str = ""
-    operator_policy: str = ""
-    definition: dict[str, Any] = {}
-    delivery_limit: int = -1
-    watermark: WatermarkStatus = WatermarkStatus()
-    flow: QueueFlow | None = None
-    archived: int = 0
-    archived_octets: int = 0
-    messages_delayed: int | None = None
-    messages_dlx: int | None = None
+    replicas: tuple[ReplicaStatus, ...] = ()  # members of its log; none if kept in memory
+    snapshot_index: int = 0  # log position up to which this replica is a snapshot
+    oldest_ms: int = 0  # Unix time at which the oldest ready message arrived, 0 without one
+    head_timestamp: int = -1  # the property `timestamp` of the oldest ready message, -1 without
+    policy: str = ""  # name of the policy that counts for it, "" for none
+    operator_policy: str = ""  # likewise
+    definition: dict[str, Any] = {}  # what both come to
+    delivery_limit: int = -1  # failed deliveries that a message survives, negative for any number
+    watermark: WatermarkStatus = WatermarkStatus()  # as the counts
+    flow: QueueFlow | None = None  # flow control by its leader, None where nothing moves in it
+    archived: int = 0  # settled messages that are kept
+    archived_octets: int = 0  # of their bodies
+    messages_delayed: int | None = None  # that become available later; None if not told
+    messages_dlx: int | None = None  # dead letters that are kept until they have arrived, likewise
 
     @property
     def messages(self) -> int:
@@ -213,102 +133,63 @@ class QueueStatus(msgspec.Struct, frozen=True):
 
 
 class LedQueue(msgspec.Struct, frozen=True):
-    """A queue that the answering node leads.
+    """A queue that the answering node leads."""
 
-    Attributes:
-        group: incarnation id.
-        candidates: node ids of its other voters that answer and lack little of its log.
-        busy: something has moved in it within the last minute, or that is not known.
-        chosen: an administrator chose this leader not long ago.
-    """
-
-    group: int
-    candidates: tuple[int, ...]
-    busy: bool = True
-    chosen: bool = False
+    group: int  # incarnation id
+    candidates: tuple[int, ...]  # node ids of other voters that answer and lack little of its log
+    busy: bool = True  # something has moved in it within the last minute, or that is not known
+    chosen: bool = False  # somebody had it led here by hand not long ago
 
 
 class NodeLoad(msgspec.Struct, frozen=True):
-    """Load of the answering node.
+    """Load of the answering node."""
 
-    Attributes:
-        leaders: queues that it leads, and the catalog if it leads that.
-        connections: of clients.
-        alone: of what it leads, that which has no other replica that could.
-        unfit: why it should get no more leaders, "" where it may; a node of before this was told
-            does not say "".
-        unheard: node ids of the cluster's nodes that it does not hear.
-    """
-
-    leaders: int
-    connections: int
-    alone: int = 0
+    leaders: int  # queues that it leads, and the catalog if it leads that
+    connections: int  # of clients
+    alone: int = 0  # of what it leads, that which has no other replica that could
+    # why it should get no more leaders, "" where it may; a node of before this was told does not
+    # say ""
     unfit: str = "runs an older version"
-    unheard: tuple[int, ...] = ()
+    unheard: tuple[int, ...] = ()  # node ids of the cluster's nodes that it does not hear
 
 
 class MemberStatus(msgspec.Struct, frozen=True):
-    """A replica as its queue's leader knows it.
+    """A replica as its queue's leader knows it."""
 
-    Attributes:
-        node: node id.
-        member: its id, as in ReplicaStatus.
-        role: likewise.
-        leader: whether it leads.
-        online: whether it answers.
-        match: highest log position known to be on its disk.
-        lag: entries of the log that it lacks.
-        fetching: it needs the leader's snapshot first.
-    """
-
-    node: int
-    member: str
-    role: str
-    leader: bool
-    online: bool
-    match: int
-    lag: int
-    fetching: bool
+    node: int  # node id
+    member: str  # its id, as in ReplicaStatus
+    role: str  # likewise
+    leader: bool  # whether it leads
+    online: bool  # whether it answers
+    match: int  # highest log position known to be on its disk
+    lag: int  # entries of the log that it lacks
+    fetching: bool  # it needs the leader's snapshot first
 
 
 class Overview(msgspec.Struct, frozen=True):
-    """One node's summary.
-
-    Attributes:
-        leader: name of the node that leads the catalog (group 0), "" while there is none.
-        messages_ready: in the queues that this node leads, so that a sum over nodes is the
-            cluster's.
-        messages_unacknowledged: likewise.
-        messages_delayed: that become available later, likewise.
-        messages_dlx: dead letters that are kept until they have arrived, likewise.
-    """
+    """One node's summary."""
 
     cluster_name: str
     node: str
-    leader: str
+    leader: str  # name of the node that leads the catalog (group 0), "" while there is none
     nodes: tuple[NodeStatus, ...]
     totals: ObjectTotals
     counters: MessageCounters
-    messages_ready: int
-    messages_unacknowledged: int
-    messages_delayed: int = 0
-    messages_dlx: int = 0
+    messages_ready: int  # in queues led by this node, so that a sum over nodes is right
+    messages_unacknowledged: int  # likewise
+    messages_delayed: int = 0  # that become available later, likewise
+    messages_dlx: int = 0  # dead letters that are kept until they have arrived, likewise
 
 
 class ConsumerStatus(msgspec.Struct, frozen=True):
-    """A consumer as the node knows it that its connection is on.
-
-    Attributes:
-        prefetch_count: how many deliveries may be unsettled, 0 for no limit.
-        arguments: with values that JSON has.
-    """
+    """A consumer as the node knows it that its connection is on."""
 
     tag: str
     queue: str
     ack_required: bool
     exclusive: bool
-    prefetch_count: int
-    arguments: dict[str, Any] = {}
+    prefetch_count: int  # how many deliveries may be unsettled, 0 for no limit
+    arguments: dict[str, Any] = {}  # with values that JSON has
 
 
 class LeaseGroupStatus(msgspec.Struct, frozen=True):
@@ -339,74 +220,44 @@ class LeaseGroupStatus(msgspec.Struct, frozen=True):
 
 
 class ChannelStatus(msgspec.Struct, frozen=True):
-    """A channel, likewise.
+    """A channel, likewise."""
 
-    Attributes:
-        number: 1 to channel_max.
-        prefetch_count: for consumers that come, 0 for no limit.
-        global_prefetch_count: of the whole channel, likewise.
-        confirm: in confirm mode.
-        messages_unacknowledged: deliveries that the client has not settled.
-        messages_unconfirmed: groups of publishes that wait for their confirm.
-        state: RUNNING or FLOW of `model.flow`, or its connection's.
-        flow: what stops it.
-        counts: what has passed it (`model.stats.CLIENT_FIGURES`).
-        rates: by how much these grew per second at last, () where that is not known.
-        credit_left: publishes that it may be handed, None where it has no credit.
-    """
-
-    number: int
-    prefetch_count: int
-    global_prefetch_count: int
-    confirm: bool
-    messages_unacknowledged: int
-    messages_unconfirmed: int
+    number: int  # 1 to channel_max
+    prefetch_count: int  # for consumers that come, 0 for no limit
+    global_prefetch_count: int  # of the whole channel, likewise
+    confirm: bool  # in confirm mode
+    messages_unacknowledged: int  # deliveries that the client has not settled
+    messages_unconfirmed: int  # groups of publishes that wait for their confirm
     consumers: tuple[ConsumerStatus, ...] = ()
-    state: str = RUNNING
-    flow: ActivityStatus = ActivityStatus()
-    counts: tuple[int, ...] = ()
-    rates: tuple[float, ...] = ()
-    credit_left: int | None = None
+    state: str = RUNNING  # RUNNING or FLOW of `model.flow`, or its connection's
+    flow: ActivityStatus = ActivityStatus()  # what stops it
+    counts: tuple[int, ...] = ()  # what has passed it (`model.stats.CLIENT_FIGURES`)
+    rates: tuple[float, ...] = ()  # by how much these grew per second at last, () if not known
+    credit_left: int | None = None  # publishes that it may be handed, None where it has no credit
 
 
 class ConnectionStatus(msgspec.Struct, frozen=True):
-    """A client connection.
+    """A client connection."""
 
-    Attributes:
-        node: name of the node that it is on.
-        id: unique in the cluster for ever.
-        name: "peer -> local".
-        connected_at_ms: Unix time.
-        state: "running", "flow", "blocking" or "blocked".
-        client_properties: with values that JSON has.
-        protocol: for people.
-        tls: what its handshake agreed, None in the clear.
-        channels: how many are open.
-        flow: what stops it.
-        held_octets: of publishes that were read and wait.
-        counts: what has passed it (`model.stats.CONNECTION_FIGURES`).
-        rates: by how much these grew per second at last, () where that is not known.
-    """
-
-    node: str
-    id: str
-    name: str
+    node: str  # name of the node that it is on
+    id: str  # unique in the cluster for ever
+    name: str  # "peer -> local"
     user: str
     vhost: str
     mechanism: str
-    connected_at_ms: int
-    state: str
+    connected_at_ms: int  # Unix time
+    state: str  # "running", "flow", "blocking" or "blocked"
     channel_max: int
     frame_max: int
     heartbeat_s: int
-    channels: int
-    client_properties: dict[str, Any] = {}
-    tls: TlsStatus | None = None
-    flow: ActivityStatus = ActivityStatus()
-    held_octets: int = 0
-    protocol: str = "AMQP 0-9-1"
-    counts: tuple[int, ...] = ()
-    rates: tuple[float, ...] = ()
+    channels: int  # how many are open
+    client_properties: dict[str, Any] = {}  # with values that JSON has
+    tls: TlsStatus | None = None  # what its handshake agreed, None in the clear
+    flow: ActivityStatus = ActivityStatus()  # what stops it
+    held_octets: int = 0  # of publishes that were read and wait
+    protocol: str = "AMQP 0-9-1"  # for people
+    counts: tuple[int, ...] = ()  # what has passed it (`model.stats.CONNECTION_FIGURES`)
+    rates: tuple[float, ...] = ()  # by how much these grew per second at last, () if not known
 
     @property
     def user_provided_name(self) -> str:

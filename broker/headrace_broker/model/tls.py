@@ -7,18 +7,7 @@ from typing import final
 
 @final
 class TlsSession:
-    """One connection's TLS, as agreed in its handshake.
-
-    Attributes:
-        version: for instance "TLSv1.3".
-        cipher: name of the cipher suite.
-        subject: of the client's certificate that was verified, in the form of RFC 4514; "" when
-            it showed none or was not asked for one.
-        issuer: likewise, of who signed it.
-        not_after: when that certificate ends, as OpenSSL writes it; "" without one.
-        login: the user that the certificate stands for, "" for none.
-        external: clients may log in by their certificates (SASL EXTERNAL).
-    """
+    """One connection's TLS, as agreed in its handshake."""
 
     def __init__(
         self,
@@ -30,10 +19,12 @@ class TlsSession:
         login: str = "",
         external: bool = False,
     ) -> None:
-        self.version = version
-        self.cipher = cipher
+        self.version = version  # for instance "TLSv1.3"
+        self.cipher = cipher  # name of the cipher suite
+        # of the client's certificate that was verified, in the form of RFC 4514; "" when it showed
+        # none or was not asked for one
         self.subject = subject
-        self.issuer = issuer
-        self.not_after = not_after
-        self.login = login
-        self.external = external
+        self.issuer = issuer  # likewise, of who signed it
+        self.not_after = not_after  # when that certificate ends, as OpenSSL writes it, or ""
+        self.login = login  # the user that the certificate stands for, "" for none
+        self.external = external  # clients may log in by their certificates (SASL EXTERNAL)

@@ -142,7 +142,7 @@ def administration() -> Any:
 
 
 def fetch(
-    node: FakeNode, path: str, headers: dict[str, str] | None = None, method: str = "GET"
+    node: Any, path: str, headers: dict[str, str] | None = None, method: str = "GET"
 ) -> tuple[int, Any, Any]:
     """Status, JSON body and headers of one request to a server in front of `node`."""
 
@@ -253,8 +253,9 @@ def test_an_unknown_path_and_a_wrong_method_are_answered_in_json() -> None:
 
 def test_a_server_that_cannot_bind_leaves_nothing_running() -> None:
     async def twice() -> None:
-        first = ManagementServer(FakeNode(), administration())
-        second = ManagementServer(FakeNode(), administration())
+        node: Any = FakeNode()
+        first = ManagementServer(node, administration())
+        second = ManagementServer(node, administration())
         port = await first.start("127.0.0.1", 0)
         with pytest.raises(OSError, match="address"):
             await second.start("127.0.0.1", port)

@@ -12,10 +12,6 @@ def of_queues(definitions: Definitions, queues: Collection[tuple[str, str]]) -> 
     """Return queues, with their virtual hosts, and the exchanges and bindings that lead to them.
 
     Nothing of it changes what is there: users, permissions, policies and limits are left out.
-
-    Args:
-        definitions: of a cluster.
-        queues: (vhost, name) of each.
     """
     vhosts = {vhost for vhost, _ in queues}
     wanted = {(vhost, "queue", name) for vhost, name in queues}

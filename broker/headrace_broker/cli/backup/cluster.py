@@ -62,23 +62,15 @@ class QueueGoneError(Exception):
 
 
 class Cluster:
-    """Nodes that are tried in turn.
-
-    Args:
-        addresses: HOST:PORT of their listeners for gRPC.
-        login: user and password.
-        clock: tells seconds.
-        sleep: waits for some.
-        tls: how nodes are known, None in the clear.
-    """
+    """Nodes that are tried in turn."""
 
     def __init__(
         self,
-        addresses: list[str],
+        addresses: list[str],  # HOST:PORT of their listeners for gRPC
         login: tuple[str, str],
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
-        tls: ClientTls | None = None,
+        tls: ClientTls | None = None,  # how nodes are known, None in the clear
     ) -> None:
         options = [("grpc.max_receive_message_length", -1), ("grpc.max_send_message_length", -1)]
         if tls is None:
@@ -102,12 +94,7 @@ class Cluster:
     # Points
 
     def open_point(self, vhost: str, queue: str, ttl_ms: int) -> pb.OpenPointResponse:
-        """Open a point of a queue.
-
-        Raises:
-            QueueGoneError: there is no such queue.
-            CommandError: it cannot be.
-        """
+        """Open a point of a queue; QueueGoneError without one, CommandError where it cannot be."""
         request = pb.OpenPointRequest(vhost=vhost, queue=queue, ttl_ms=ttl_ms)
         opened: pb.OpenPointResponse = self.attempt(
             lambda stub, metadata: stub.Open(request, metadata=metadata, timeout=CALL_S)
@@ -115,12 +102,7 @@ class Cluster:
         return opened
 
     def keep_point(self, point: str, done_id: int, ttl_ms: int) -> None:
-        """Put a point's end off.
-
-        Raises:
-            PointLostError: it is over.
-            CommandError: it cannot be.
-        """
+        """Put a point's end off; PointLostError where it is over, else CommandError."""
         request = pb.KeepPointRequest(point=point, done_id=done_id, ttl_ms=ttl_ms)
         self.attempt(lambda stub, metadata: stub.Keep(request, metadata=metadata, timeout=CALL_S))
 
@@ -139,9 +121,7 @@ class Cluster:
     ) -> Iterator[pb.ReadPointResponse]:
         """Return chunks of a point, to its end; reading goes on where it was cut off.
 
-        Raises:
-            PointLostError: it is over.
-            CommandError: no node has served it for UNAVAILABLE_S_MAX.
+        Raises PointLostError: it is over; CommandError: no node serves it for UNAVAILABLE_S_MAX.
         """
         deadline = self.deadline()
         while True:
@@ -190,10 +170,7 @@ class Cluster:
     def _judge(self, error: grpc.RpcError, deadline: float) -> None:
         """Wait a little and turn to the next node, unless it is no use.
 
-        Raises:
-            PointLostError: what was asked about is over.
-            QueueGoneError: there is no such queue.
-            CommandError: it was refused, or the time is over.
+        Raises PointLostError: it is over; QueueGoneError; CommandError: refused, or out of time.
         """
         code, text = error.code(), error.details()
         reason = reason_of(error)
@@ -225,14 +202,9 @@ def reason_of(error: grpc.RpcError) -> str:
 
 
 def open_cluster(session: Session, given: str | None) -> Cluster:
-    """Return the nodes that are named, or that the API tells of.
+    """Return the nodes that are named (HOST:PORT, joined by commas), or that the API tells of.
 
-    Args:
-        session: where the API is.
-        given: HOST:PORT, joined by commas; None to ask the API.
-
-    Raises:
-        CommandError: no node serves gRPC, or the API does not answer.
+    Raises CommandError: no node serves gRPC, or the API does not answer.
     """
     addresses = [each.strip() for each in given.split(",")] if given else _listeners(session)
     return Cluster(addresses, session.login, tls=session.tls)

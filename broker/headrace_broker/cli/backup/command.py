@@ -107,9 +107,8 @@ def backup() -> None:
     metavar="OCTETS",
     help="Of a file of messages.  [64MiB]",
 )
-@click.pass_context
 def create(
-    context: click.Context,
+    session: Session,
     path: str,
     patterns: tuple[str, ...],
     rate: int | None,
@@ -118,8 +117,7 @@ def create(
     file_size: int,
 ) -> None:
     """Write definitions, and messages of queues, to PATH; go on with what was cut off there."""
-    session = context.ensure_object(Session)
-    selection = Selection(patterns, _vhost(context))
+    selection = Selection(patterns, _vhost(session))
     with _errors():
         store = open_store(path)
         overview = session.get("/api/overview")
@@ -164,7 +162,6 @@ def _create(
 
 @backup.command("show")
 @click.argument("path")
-@click.pass_obj
 def show(session: Session, path: str) -> None:
     """Show what the backup at PATH holds."""
     with _errors():
@@ -198,7 +195,6 @@ def show(session: Session, path: str) -> None:
 
 @backup.command("verify")
 @click.argument("path")
-@click.pass_obj
 def verify_backup(session: Session, path: str) -> None:
     """Read the backup at PATH and compare everything with its checksums."""
     with _errors():
@@ -239,9 +235,8 @@ def verify_backup(session: Session, path: str) -> None:
 @click.option("--no-messages", is_flag=True, help="Definitions only.")
 @_rate
 @_grpc
-@click.pass_context
 def restore(
-    context: click.Context,
+    session: Session,
     path: str,
     patterns: tuple[str, ...],
     into: str | None,
@@ -256,8 +251,7 @@ def restore(
 
     Repeat a restore that was cut off: a queue takes each message of a backup once.
     """
-    session = context.ensure_object(Session)
-    vhost = _vhost(context)
+    vhost = _vhost(session)
     with _errors():
         store = open_store(path)
         manifest = _manifest(store)
@@ -380,12 +374,12 @@ def _rows(session: Session) -> list[Any]:
     return [row for row in found if not row["exclusive"]]
 
 
-def _vhost(context: click.Context) -> str | None:
+def _vhost(session: Session) -> str | None:
     """Return the virtual host that was named; None for all of them."""
-    at: click.Context | None = context
+    at: click.Context | None = click.get_current_context()
     while at is not None:
         if at.get_parameter_source("vhost") is ParameterSource.COMMANDLINE:
-            return context.ensure_object(Session).vhost
+            return session.vhost
         at = at.parent
     return None
 

@@ -15,6 +15,7 @@ Heads and batches are those of `ReadPointResponse` in protos/headrace/broker/v1/
 
 from __future__ import annotations
 
+import hashlib
 import struct
 from collections.abc import Iterator
 from typing import BinaryIO, Final, NamedTuple
@@ -41,15 +42,10 @@ class DamagedError(Exception):
 
 
 class Block(NamedTuple):
-    """Messages that follow one another.
+    """Messages that follow one another."""
 
-    Attributes:
-        heads: 48 octets for each.
-        batch: the messages themselves.
-    """
-
-    heads: bytes
-    batch: bytes
+    heads: bytes  # 48 octets for each
+    batch: bytes  # the messages themselves
 
     @property
     def messages(self) -> int:
@@ -62,18 +58,13 @@ class Block(NamedTuple):
 
 
 class DataWriter:
-    """Writes one file.
-
-    Attributes:
-        messages: written so far.
-        octets: likewise, of the file.
-        first_id: of the first message, 0 without any.
-        last_id: of the last message.
-    """
+    """Writes one file."""
 
     def __init__(self, out: BinaryIO) -> None:
         self._out = out
         self._blocks = 0
+        self._digest = hashlib.sha256()
+        # written so far; ids of messages, 0 without any
         self.messages = self.octets = self.first_id = self.last_id = 0
         self._write(_with_crc(_HEADER.pack(_MAGIC, VERSION, 0)))
 
@@ -94,21 +85,19 @@ class DataWriter:
         """Write that nothing follows."""
         self._write(_with_crc(_END.pack(_END_MARK, self._blocks, self.messages, self.last_id)))
 
+    @property
+    def sha256(self) -> str:
+        """Checksum of what was written, in hexadecimal."""
+        return self._digest.hexdigest()
+
     def _write(self, data: bytes) -> None:
         self._out.write(data)
+        self._digest.update(data)
         self.octets += len(data)
 
 
 def read_blocks(source: BinaryIO, name: str) -> Iterator[Block]:
-    """Return the blocks of a file, each checked before it is returned.
-
-    Args:
-        source: the file.
-        name: of the file, for errors.
-
-    Raises:
-        DamagedError: it is torn or changed, or of a version that is not known here.
-    """
+    """Return the blocks of a file, each checked before; DamagedError where one is wrong."""
     reader = _Reader(source, name)
     reader.header()
     blocks = messages = last_id = 0

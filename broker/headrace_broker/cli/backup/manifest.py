@@ -12,11 +12,12 @@ manifest.json        written last: without it there is no backup
 from __future__ import annotations
 
 import hashlib
+from datetime import UTC, datetime
 from typing import Any, Final, TypeVar
 
 import msgspec
 
-from headrace_broker.cli.backup.data_file import DamagedError
+from headrace_broker.cli.backup.data_file import DamagedError, DataWriter
 from headrace_broker.cli.backup.store import Store
 
 FORMAT: Final = "headrace-backup"
@@ -44,25 +45,15 @@ class DataFile(File, frozen=True, kw_only=True):
 
 
 class Point(msgspec.Struct, frozen=True, kw_only=True):
-    """The moment of a queue that is backed up.
+    """The moment of a queue that is backed up."""
 
-    Attributes:
-        name: by which the cluster knows it, as long as it is kept.
-        node: where it is read.
-        applied_index: position of the queue's log.
-        time_ms: Unix time.
-        messages: that there are.
-        octets: of their bodies.
-        last_id: id of the newest message that the queue ever had.
-    """
-
-    name: str
-    node: str
-    applied_index: int
-    time_ms: int
-    messages: int
-    octets: int
-    last_id: int
+    name: str  # by which the cluster knows it, as long as it is kept
+    node: str  # where it is read
+    applied_index: int  # position of the queue's log
+    time_ms: int  # Unix time
+    messages: int  # that there are
+    octets: int  # of their bodies
+    last_id: int  # id of the newest message that the queue ever had
 
 
 class QueueBackup(msgspec.Struct, frozen=True, kw_only=True):
@@ -94,44 +85,29 @@ class Skipped(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Beginning(msgspec.Struct, frozen=True, kw_only=True):
-    """A backup that is being made.
-
-    Attributes:
-        id: tells it from all others.
-        cluster: name of the cluster.
-        started: time, as in ISO 8601.
-        selection: which queues, as it was asked for.
-    """
+    """A backup that is being made."""
 
     format: str
     version: int
-    id: str
-    cluster: str
-    started: str
-    selection: list[str]
+    id: str  # tells it from all others
+    cluster: str  # name of the cluster
+    started: str  # time, as in ISO 8601
+    selection: list[str]  # which queues, as it was asked for
 
 
 class Manifest(msgspec.Struct, frozen=True, kw_only=True):
-    """A complete backup.
-
-    Attributes:
-        headrace: release that wrote it.
-        finished: time, as in ISO 8601.
-        definitions: of the whole cluster, as it was when the backup began.
-        queues: by vhost and name.
-        skipped: queues that were asked for and are not there.
-    """
+    """A complete backup."""
 
     format: str
     version: int
     id: str
     cluster: str
-    headrace: str
+    headrace: str  # release that wrote it
     started: str
-    finished: str
-    definitions: File
-    queues: list[QueueBackup]
-    skipped: list[Skipped]
+    finished: str  # time, as in ISO 8601
+    definitions: File  # of the whole cluster, as it was when the backup began
+    queues: list[QueueBackup]  # by vhost and name
+    skipped: list[Skipped]  # queues that were asked for and are not there
 
     @property
     def messages(self) -> int:
@@ -159,11 +135,7 @@ def encode(value: msgspec.Struct | Any) -> bytes:
 
 
 def decode(data: bytes, kind: type[S], name: str) -> S:
-    """Return what a file says.
-
-    Raises:
-        DamagedError: it says nothing that can be understood, or is of another version.
-    """
+    """Return what a file says; DamagedError where that cannot be understood."""
     try:
         found = msgspec.json.decode(data)
     except msgspec.DecodeError as error:
@@ -197,12 +169,7 @@ def write_manifest(store: Store, manifest: Manifest) -> None:
 
 
 def read_manifest(store: Store) -> Manifest:
-    """Return what a backup says of itself.
-
-    Raises:
-        FileNotFoundError: there is no backup, or none that is complete.
-        DamagedError: it is changed, or of another version.
-    """
+    """Return what a backup says of itself; FileNotFoundError or DamagedError without."""
     data = store.read(MANIFEST)
     manifest = decode(data, Manifest, MANIFEST)
     try:
@@ -212,3 +179,20 @@ def read_manifest(store: Store) -> Manifest:
     if f"{hashlib.sha256(data).hexdigest()}  {MANIFEST}\n" not in sums:
         raise DamagedError(f"{MANIFEST} does not have the checksum that stands in {SUMS}")
     return manifest
+
+
+def written(name: str, writer: DataWriter) -> DataFile:
+    """Return what is known of a file of messages that was written."""
+    return DataFile(
+        name=name,
+        octets=writer.octets,
+        sha256=writer.sha256,
+        messages=writer.messages,
+        first_id=writer.first_id,
+        last_id=writer.last_id,
+    )
+
+
+def now() -> str:
+    """Return the time of day as manifests have it."""
+    return datetime.now(UTC).isoformat(timespec="seconds")

@@ -32,17 +32,11 @@ _PARTS: Final = 4  # batches that fit the window that a stream begins with
 
 
 class Batch(NamedTuple):
-    """Messages on their way.
+    """Messages on their way."""
 
-    Attributes:
-        first: number of the first one within the backup of its queue, from 1.
-        messages: how many.
-        data: as `RestoreBatch.batch`.
-    """
-
-    first: int
-    messages: int
-    data: bytes
+    first: int  # number of the first one within the backup of its queue, from 1
+    messages: int  # how many
+    data: bytes  # as `RestoreBatch.batch`
 
     def request(self) -> pb.RestoreRequest:
         """Return it as it is sent."""
@@ -50,41 +44,26 @@ class Batch(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """Outcome of restoring a queue's messages.
+    """Outcome of restoring a queue's messages."""
 
-    Attributes:
-        messages: in the backup.
-        before: that the queue had already, from an earlier attempt.
-        refused: that it did not take; it is full.
-    """
-
-    messages: int
-    before: int
-    refused: int
+    messages: int  # in the backup
+    before: int  # that the queue had already, from an earlier attempt
+    refused: int  # that it did not take; it is full
 
 
 class PuttingBack:
-    """Messages of one queue on their way into one.
-
-    Args:
-        store: where the backup is.
-        cluster: where they go.
-        rate: how fast that may be.
-        listener: is told how far it is.
-    """
+    """Messages of one queue on their way into one."""
 
     def __init__(self, store: Store, cluster: Cluster, rate: Rate, listener: Listener) -> None:
-        self._store = store
-        self._cluster = cluster
-        self._rate = rate
-        self._listener = listener
+        self._store = store  # where the backup is
+        self._cluster = cluster  # where they go
+        self._rate = rate  # how fast that may be
+        self._listener = listener  # is told how far it is
 
     def queue(self, saved: QueueBackup, opening: pb.RestoreOpen) -> Outcome:
         """Put the messages of a queue where `opening` says.
 
-        Raises:
-            DamagedError: the backup is; what comes before the damage was put back.
-            CommandError: it was refused, or the cluster does not answer.
+        Raises DamagedError: what comes before is put back; CommandError: refused, or no answer.
         """
         before = -1
         refused = 0
@@ -131,18 +110,12 @@ class _Limits(NamedTuple):
 
 
 class _Stream:
-    """One call of Backup.Restore.
-
-    Attributes:
-        limits: of a batch.
-        confirmed: messages that are safe.
-        refused: messages that the queue did not take.
-    """
+    """One call of Backup.Restore."""
 
     def __init__(self, cluster: Cluster, opening: pb.RestoreOpen) -> None:
-        self.limits = _Limits(1, 0)
-        self.confirmed = 0
-        self.refused = 0
+        self.limits = _Limits(1, 0)  # of a batch
+        self.confirmed = 0  # messages that are safe
+        self.refused = 0  # messages that the queue did not take
         self._requests: threads.SimpleQueue[pb.RestoreRequest | None] = threads.SimpleQueue()
         self._requests.put(pb.RestoreRequest(open=opening))
         self._call = cluster.restore(iter(self._requests.get, _END))
@@ -182,11 +155,7 @@ class _Stream:
         self._requests.put(request)
 
     def finish(self) -> None:
-        """Wait until everything is safe or refused.
-
-        Raises:
-            CommandError: the broker ended the stream before.
-        """
+        """Wait until all is safe or refused; CommandError where the stream ended before."""
         self._requests.put(_END)
         for response in self._call:
             self._take(response)
@@ -238,11 +207,6 @@ def for_restoring(batch: bytes, heads: list[Head], now_ms: int) -> bytes:
     A message that was delayed and is ready must not be delayed once more, and one that still is
     becomes ready when it was to: what its header `x-delay` says is changed to the time that is
     left, or to its negative, as RabbitMQ's plugin does with messages that it has delayed.
-
-    Args:
-        batch: messages.
-        heads: of each.
-        now_ms: Unix time.
     """
     if _DELAY_FIELD not in batch:
         return batch
@@ -276,15 +240,7 @@ def _with_time_left(properties: bytes, head: Head, now_ms: int) -> bytes:
 
 
 def _parts(batch: bytes, number: int, start: int, count: int, limits: _Limits) -> Iterator[Batch]:
-    """Cut messages from position `start` on into batches within bounds.
-
-    Args:
-        batch: all of them.
-        number: of the first one in it.
-        start: the first that is wanted.
-        count: how many are in it.
-        limits: of a batch.
-    """
+    """Cut a batch, whose first message is `number`, from `start` on into batches within bounds."""
     while start < count:
         stop = start + 1
         octets = _size(batch, start)

@@ -33,13 +33,7 @@ class Octets(click.ParamType[int]):
 
 
 class Rate:
-    """Lets octets pass no faster than so many a second.
-
-    Args:
-        octets_s: a second, None for no bound.
-        clock: tells seconds.
-        sleep: waits for some.
-    """
+    """Lets octets pass no faster than so many a second."""
 
     def __init__(
         self,
@@ -47,7 +41,7 @@ class Rate:
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
-        self._octets_s = octets_s
+        self._octets_s = octets_s  # a second, None for no bound
         self._clock = clock
         self._sleep = sleep
         self._free_at = clock()

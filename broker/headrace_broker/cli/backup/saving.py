@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import uuid
 from collections.abc import Callable, Iterator
-from datetime import UTC, datetime
-from typing import Any, BinaryIO, Final, Protocol
+from typing import Any, Final, Protocol
 
 from headrace_broker.cli.backup.cluster import Cluster, PointLostError, QueueGoneError
 from headrace_broker.cli.backup.data_file import Block, DamagedError, DataWriter
@@ -27,7 +25,9 @@ from headrace_broker.cli.backup.manifest import (
     encode,
     file_of,
     folder_of,
+    now,
     write_manifest,
+    written,
 )
 from headrace_broker.cli.backup.rate import Rate
 from headrace_broker.cli.backup.store import Store
@@ -52,19 +52,7 @@ class Listener(Protocol):
 
 
 class Saving:
-    """One backup.
-
-    Args:
-        store: where it goes.
-        cluster: where it comes from.
-        rate: how fast it may be.
-        listener: is told how far it is.
-        ttl_ms: for how long a point is kept when this process does not read.
-        file_octets: after which the next file begins.
-
-    Attributes:
-        listener: likewise.
-    """
+    """One backup."""
 
     def __init__(
         self,
@@ -75,21 +63,19 @@ class Saving:
         ttl_ms: int,
         file_octets: int = FILE_OCTETS,
     ) -> None:
-        self._store = store
-        self._cluster = cluster
-        self._rate = rate
-        self.listener = listener
-        self._ttl_ms = ttl_ms
-        self._file_octets = file_octets
+        self._store = store  # where it goes
+        self._cluster = cluster  # where it comes from
+        self._rate = rate  # how fast it may be
+        self.listener = listener  # is told how far it is
+        self._ttl_ms = ttl_ms  # for how long a point is kept when this process does not read
+        self._file_octets = file_octets  # after which the next file begins
 
     def begin(
         self, cluster_name: str, selection: list[str], definitions: Callable[[], Any]
     ) -> Beginning:
         """Begin a backup, or go on with one that asked for the same.
 
-        Raises:
-            CommandError: there is one already, or another one was begun there.
-            DamagedError: what was begun cannot be understood.
+        Raises CommandError: there is another one; DamagedError: it cannot be understood.
         """
         store = self._store
         if store.size(MANIFEST) >= 0:
@@ -111,7 +97,7 @@ class Saving:
             version=VERSION,
             id=str(uuid.uuid4()),
             cluster=cluster_name,
-            started=_now(),
+            started=now(),
             selection=selection,
         )
         store.write(BEGINNING, encode(beginning))
@@ -120,9 +106,7 @@ class Saving:
     def queue(self, vhost: str, name: str) -> QueueBackup | Skipped:
         """Back a queue up, or say why that cannot be; what is complete already is kept.
 
-        Raises:
-            CommandError: the cluster does not serve it.
-            StoreError, OSError: nothing can be written.
+        Raises CommandError: it is not served; StoreError, OSError: nothing can be written.
         """
         folder = folder_of(vhost, name)
         complete = self._found(f"{folder}/queue.json")
@@ -158,7 +142,7 @@ class Saving:
             cluster=beginning.cluster,
             headrace=build_info.VERSION,
             started=beginning.started,
-            finished=_now(),
+            finished=now(),
             definitions=definitions,
             queues=sorted(queues, key=lambda each: (each.vhost, each.name)),
             skipped=sorted(skipped, key=lambda each: (each.vhost, each.name)),
@@ -220,8 +204,7 @@ class Saving:
     def _write(self, name: str, chunks: _Chunks) -> DataFile:
         """Write the next file of a queue."""
         with self._store.create(name) as out:
-            summing = _Summing(out)
-            writer = DataWriter(summing)  # type: ignore[arg-type]  # it is written to only
+            writer = DataWriter(out)
             while chunks.next is not None and (
                 writer.messages == 0 or writer.octets < self._file_octets
             ):
@@ -232,26 +215,15 @@ class Saving:
                 self._rate.take(octets)
                 self.listener.octets(octets)
             writer.end()
-        return DataFile(
-            name=name,
-            octets=writer.octets,
-            sha256=summing.digest.hexdigest(),
-            messages=writer.messages,
-            first_id=writer.first_id,
-            last_id=writer.last_id,
-        )
+        return written(name, writer)
 
 
 class _Chunks:
-    """Chunks one by one, with a look at the next.
-
-    Attributes:
-        next: the one that comes, None for none.
-    """
+    """Chunks one by one, with a look at the next."""
 
     def __init__(self, chunks: Iterator[ReadPointResponse]) -> None:
         self._chunks = chunks
-        self.next: ReadPointResponse | None = next(chunks, None)
+        self.next: ReadPointResponse | None = next(chunks, None)  # the one that comes
 
     def take(self) -> ReadPointResponse:
         """Return the next one."""
@@ -259,19 +231,3 @@ class _Chunks:
         assert taken is not None, "who takes has looked"
         self.next = next(self._chunks, None)
         return taken
-
-
-class _Summing:
-    """A file that is written, with the checksum of what was."""
-
-    def __init__(self, out: BinaryIO) -> None:
-        self._out = out
-        self.digest = hashlib.sha256()
-
-    def write(self, data: bytes) -> int:
-        self.digest.update(data)
-        return self._out.write(data)
-
-
-def _now() -> str:
-    return datetime.now(UTC).isoformat(timespec="seconds")

@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Any, BinaryIO, Final
 
 PART: Final = ".part"  # at the end of the name of a file that is being written
-_COPY_OCTETS: Final = 1 << 20  # read at a time
 
 
 class StoreError(Exception):
@@ -25,13 +24,9 @@ class StoreError(Exception):
 
 
 class Store(ABC):
-    """Files by their names, with "/" between folders.
+    """Files by their names, with "/" between folders."""
 
-    Attributes:
-        place: where it is, for people.
-    """
-
-    place: str
+    place: str  # where it is, for people
 
     @abstractmethod
     def create(self, name: str) -> Any:
@@ -42,11 +37,7 @@ class Store(ABC):
 
     @abstractmethod
     def open(self, name: str) -> BinaryIO:
-        """Open a file for reading.
-
-        Raises:
-            FileNotFoundError: there is none.
-        """
+        """Open a file for reading; FileNotFoundError where there is none."""
 
     @abstractmethod
     def size(self, name: str) -> int:
@@ -62,11 +53,7 @@ class Store(ABC):
             out.write(data)
 
     def read(self, name: str) -> bytes:
-        """Read a small file.
-
-        Raises:
-            FileNotFoundError: there is none.
-        """
+        """Read a small file; FileNotFoundError where there is none."""
         with self.open(name) as source:
             return source.read()
 
@@ -201,11 +188,7 @@ class _Driven:
 
 
 def open_store(place: str) -> Store:
-    """Return the store at a path of this machine, or a URL.
-
-    Raises:
-        StoreError: the URL is of no store that is known, or its driver is not installed.
-    """
+    """Return the store at a path or URL; StoreError for an unknown store or a missing driver."""
     if "://" in place:
         return ObjectStore(place)
     return DirectoryStore(Path(place))

@@ -27,11 +27,7 @@ class SummedSource:
         return data
 
     def check(self, file: File) -> None:
-        """Compare what was read with what has to be there.
-
-        Raises:
-            DamagedError: it is something else.
-        """
+        """Compare what was read with what has to be there; DamagedError if it differs."""
         if self.octets != file.octets:
             text = f"{file.name} has {self.octets} octets, the manifest says {file.octets}"
             raise DamagedError(text)
@@ -40,11 +36,7 @@ class SummedSource:
 
 
 def read_file(store: Store, file: DataFile) -> Iterator[Block]:
-    """Return the blocks of a file of messages; what they are is known to be right at the end.
-
-    Raises:
-        DamagedError: the file is missing, torn or changed.
-    """
+    """Return the blocks of a file of messages; DamagedError, at the end, where it is not whole."""
     try:
         opened = store.open(file.name)
     except FileNotFoundError:
@@ -63,13 +55,7 @@ def read_file(store: Store, file: DataFile) -> Iterator[Block]:
 
 
 def verify(store: Store, manifest: Manifest, done: Callable[[int], None]) -> list[str]:
-    """Return what is wrong with a backup; nothing where all is as it was written.
-
-    Args:
-        store: where it is.
-        manifest: what it says of itself.
-        done: called with octets that were read.
-    """
+    """Return what is wrong with a backup; `done` is called with octets that were read."""
     problems: list[str] = []
     try:
         definitions = store.read(manifest.definitions.name)

@@ -65,25 +65,15 @@ logging.getLogger("aiormq").setLevel(logging.CRITICAL)  # what goes wrong is rai
 
 @contextlib.asynccontextmanager
 async def open_channel(
-    address: str,
+    address: str,  # HOST:PORT
     login: tuple[str, str],
     vhost: str,
-    confirms: bool,
-    tls: ClientTls | None = None,
+    confirms: bool,  # whether publishes wait until they are safe
+    tls: ClientTls | None = None,  # how the node is known, None in the clear
 ) -> AsyncIterator[AbstractChannel]:
     """Open a connection with one channel, and close both.
 
-    Args:
-        address: HOST:PORT.
-        login: user and password.
-        vhost: where.
-        confirms: whether publishes wait until they are safe.
-        tls: how the node is known, None in the clear.
-
-    Raises:
-        OSError: it cannot be reached.
-        aiormq.exceptions.AMQPError: it refuses.
-        click.BadParameter: the address cannot be one.
+    Raises OSError, AMQPError: refused; click.BadParameter: the address cannot be one.
     """
     try:
         split_address(address)
@@ -109,11 +99,6 @@ class Acks:
 
     A queue that holds what is not acknowledged may be at its watermark, and then its publishers
     wait for that.
-
-    Args:
-        prefetch: messages that it may hold.
-        send: acknowledges all up to a delivery tag.
-        octets_max: octets of bodies that it acknowledges at the latest.
     """
 
     def __init__(
@@ -122,9 +107,9 @@ class Acks:
         send: Callable[[int], Awaitable[None]],
         octets_max: int = ACK_OCTETS,
     ) -> None:
-        self._prefetch = prefetch
-        self._send = send
-        self._octets_max = octets_max
+        self._prefetch = prefetch  # messages that it may hold
+        self._send = send  # acknowledges all up to a delivery tag
+        self._octets_max = octets_max  # octets of bodies that it acknowledges at the latest
         self._tag = 0
         self._count = 0
         self._octets = 0
@@ -152,18 +137,12 @@ class Acks:
 
 @final
 class AmqpLoad:
-    """Publishers and consumers of a plan.
-
-    Args:
-        plan: what is to be done.
-        tally: counts it.
-        ended: set when publishers shall end.
-    """
+    """Publishers and consumers of a plan."""
 
     def __init__(self, plan: Plan, tally: Tally, ended: asyncio.Event) -> None:
         self._plan = plan
         self._tally = tally
-        self._ended = ended
+        self._ended = ended  # set when publishers shall end
 
     def _channel(self, confirms: bool) -> AbstractAsyncContextManager[AbstractChannel]:
         plan = self._plan

@@ -61,7 +61,6 @@ _count = click.IntRange(0, 1000)
 )
 @click.option("--keep", is_flag=True, help="Leave the queues; else they are deleted.")
 @click.option("--plot", type=click.Path(path_type=Path, dir_okay=False), help="Draw it there.")
-@click.pass_obj
 def perf(session: Session, /, **given: Any) -> None:
     """Publish and consume as fast as it goes, and print rates and latencies each second.
 
@@ -85,11 +84,7 @@ def perf(session: Session, /, **given: Any) -> None:
 
 
 def _measured(session: Session, wire: Wire, given: dict[str, Any]) -> Summary:
-    """Run what the options say.
-
-    Raises:
-        CommandError: the listener is not there, or refuses.
-    """
+    """Run what the options say; CommandError where the listener is not there, or refuses."""
     plan = Plan(
         address=wire.address_for(given["address"], session.tls),
         login=session.login,

@@ -61,17 +61,9 @@ def failure(error: BaseException) -> tuple[str, int]:
 async def connect(
     address: str, login: tuple[str, str], vhost: str, tls: ClientTls | None
 ) -> Client:
-    """Return a client.
+    """Return a client of HOST:PORT, or of several joined by commas; None for TLS in the clear.
 
-    Args:
-        address: HOST:PORT, or several joined by commas.
-        login: user and password.
-        vhost: where.
-        tls: how the nodes are known, None in the clear.
-
-    Raises:
-        HeadraceError: no node answers, or it refuses.
-        click.BadParameter: the address cannot be one.
+    Raises HeadraceError: no node answers, or it refuses; click.BadParameter: a wrong address.
     """
     user, password = login
     proof = _proof(tls) if tls is not None else None
@@ -90,18 +82,12 @@ def _proof(tls: ClientTls) -> Tls:
 
 @final
 class GrpcLoad:
-    """Publishers and consumers of a plan.
-
-    Args:
-        plan: what is to be done.
-        tally: counts it.
-        ended: set when publishers shall end.
-    """
+    """Publishers and consumers of a plan."""
 
     def __init__(self, plan: Plan, tally: Tally, ended: asyncio.Event) -> None:
         self._plan = plan
         self._tally = tally
-        self._ended = ended
+        self._ended = ended  # set when publishers shall end
 
     async def _client(self) -> Client:
         plan = self._plan

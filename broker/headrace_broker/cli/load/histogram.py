@@ -10,14 +10,10 @@ MICROSECONDS_BITS: Final = 40  # up to 12 days; what takes longer counts as that
 
 
 class Histogram:
-    """Counts durations in a bounded number of buckets; exact minimum, maximum and mean.
-
-    Attributes:
-        count: durations so far.
-    """
+    """Counts durations in a bounded number of buckets; exact minimum, maximum and mean."""
 
     def __init__(self) -> None:
-        self.count = 0
+        self.count = 0  # durations so far
         self._buckets: dict[int, int] = {}
         self._sum_us = 0
         self._min_us = 0

@@ -30,32 +30,23 @@ EXPIRATION_MS_MAX: Final = (1 << 32) - 1  # milliseconds; more than any broker t
 
 
 class LoadMessage(NamedTuple):
-    """A message to publish.
-
-    Attributes:
-        exchange: "" for the default exchange.
-        properties: by AMQP's names: texts, whole numbers (`expiration` in ms), and a `timestamp`.
-    """
+    """A message to publish."""
 
     body: bytes
-    exchange: str
+    exchange: str  # "" for the default exchange
     routing_key: str
     headers: Mapping[str, Any]
-    properties: Mapping[str, Any]
+    properties: Mapping[str, Any]  # by AMQP's names; `expiration` in ms
 
 
 class Taken(NamedTuple):
-    """A message that was taken from a queue.
-
-    Attributes:
-        properties: by AMQP's names, those that are there; with `headers`.
-    """
+    """A message that was taken from a queue."""
 
     body: bytes
     exchange: str
     routing_key: str
     redelivered: bool
-    properties: Mapping[str, Any]
+    properties: Mapping[str, Any]  # by AMQP's names, those that are there; with `headers`
 
 
 Show = Callable[[Taken], None]
@@ -68,22 +59,11 @@ class LoadClient(Protocol):
         """Publish messages and wait until all are safe; one that reaches no queue is an error."""
 
     async def take(self, queue: str, count: int, until_empty: bool, show: Show) -> None:
-        """Take messages, and settle each once it is shown.
-
-        Args:
-            queue: of them.
-            count: after which to end, 0 for never.
-            until_empty: end when nothing waits any more.
-            show: gets each.
-        """
+        """Take messages and settle each once shown, until `count` (0: never) or none waits."""
 
 
 def properties_of(given: Sequence[str]) -> dict[str, Any]:
-    """Return KEY=VALUE arguments as properties of a `LoadMessage`.
-
-    Raises:
-        click.BadParameter: one of them is no property, or cannot have that value.
-    """
+    """Return KEY=VALUE arguments as properties of a `LoadMessage`; click.BadParameter if wrong."""
     found: dict[str, Any] = {}
     for each in given:
         key, sign, text = each.partition("=")

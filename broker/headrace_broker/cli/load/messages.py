@@ -43,7 +43,6 @@ PERSISTENT = 2
     help="As content_type=text/plain.",
 )
 @click.option("--transient", is_flag=True, help="It need not be kept on disk.")
-@click.pass_obj
 def publish(session: Session, /, routing_key: str, **given: Any) -> None:
     """Publish BODY, or what --file holds, and wait until it is safe.
 
@@ -78,7 +77,6 @@ def _bodies(body: str | None, file: BinaryIO | None, lines: bool) -> Iterator[by
 @address_option
 @click.option("--count", type=click.IntRange(0), default=0, help="End after so many; 0 for never.")
 @click.option("--until-empty", is_flag=True, help="End when nothing waits any more.")
-@click.pass_obj
 def consume(session: Session, /, queue: str, **given: Any) -> None:
     """Take messages of QUEUE and print them: a body a line, or with -o json an object a line.
 
@@ -100,11 +98,7 @@ def consume(session: Session, /, queue: str, **given: Any) -> None:
 def _with_desk(
     session: Session, given: dict[str, Any], work: Callable[[LoadClient], Coroutine[Any, Any, None]]
 ) -> None:
-    """Do something with a connection.
-
-    Raises:
-        CommandError: the listener is not there, or what was refused.
-    """
+    """Do something with a connection; CommandError for what was refused."""
     wire = wire_of(given["protocol"])
     address = wire.address_for(given["address"], session.tls)
 

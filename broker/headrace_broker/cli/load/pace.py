@@ -11,16 +11,11 @@ BURST_S_MAX: Final = 0.1  # seconds of its rate that a publisher may catch up at
 
 
 class Pace:
-    """Lets so many through a second, evenly.
-
-    Args:
-        rate: a second, 0 for as many as come.
-        clock: seconds of a clock that never goes back.
-    """
+    """Lets so many through a second, evenly; 0 for as many as come."""
 
     def __init__(self, rate: int, clock: Callable[[], float] = time.monotonic) -> None:
         self._interval = 1 / rate if rate else 0.0
-        self._clock = clock
+        self._clock = clock  # seconds of a clock that never goes back
         self._next = clock()
 
     def delay(self) -> float:

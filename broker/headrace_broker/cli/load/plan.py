@@ -15,56 +15,32 @@ BODY_BYTES_MIN: Final = STAMP.size
 
 
 class Plan(msgspec.Struct, frozen=True):
-    """A load.
+    """A load."""
 
-    Attributes:
-        address: HOST:PORT of a listener for the protocol.
-        login: user and password.
-        tls: how the nodes are known, None in the clear.
-        vhost: where.
-        queues: names; publishers and consumers are dealt out to them in turn.
-        publishers: how many, each with a connection of its own.
-        consumers: likewise.
-        body_bytes: of each message, BODY_BYTES_MIN and more.
-        window: messages that a publisher has sent and not seen confirmed; 0 without confirms.
-        rate: messages a second of each publisher, 0 for as many as go.
-        prefetch: messages that a consumer has not settled; 0 for no acknowledgements.
-        persistent: whether messages say that they are to be kept on disk.
-    """
-
-    address: str
-    login: tuple[str, str]
-    vhost: str
-    queues: tuple[str, ...]
-    publishers: int
-    consumers: int
-    body_bytes: int
-    window: int
-    rate: int
-    prefetch: int
-    persistent: bool
-    tls: ClientTls | None = None
+    address: str  # HOST:PORT of a listener for the protocol
+    login: tuple[str, str]  # user and password
+    vhost: str  # where
+    queues: tuple[str, ...]  # names; publishers and consumers are dealt out to them in turn
+    publishers: int  # how many, each with a connection of its own
+    consumers: int  # likewise
+    body_bytes: int  # of each message, BODY_BYTES_MIN and more
+    window: int  # messages that a publisher has sent and not seen confirmed; 0 without confirms
+    rate: int  # messages a second of each publisher, 0 for as many as go
+    prefetch: int  # messages that a consumer has not settled; 0 for no acknowledgements
+    persistent: bool  # whether messages say that they are to be kept on disk
+    tls: ClientTls | None = None  # how the nodes are known, None in the clear
 
 
 class Tally:
-    """Counts since the last query, and in total.
-
-    Attributes:
-        sent: messages sent.
-        confirmed: messages confirmed.
-        received: messages received.
-        received_ns: when the last one came, of a clock that never goes back.
-        latency: from sending to receiving, of what was received since the last look.
-        total_latency: of all.
-    """
+    """Counts since the last query, and in total."""
 
     def __init__(self) -> None:
-        self.sent = 0
-        self.confirmed = 0
-        self.received = 0
-        self.received_ns = 0
-        self.latency = Histogram()
-        self.total_latency = Histogram()
+        self.sent = 0  # messages sent
+        self.confirmed = 0  # messages confirmed
+        self.received = 0  # messages received
+        self.received_ns = 0  # when the last one came, of a clock that never goes back
+        self.latency = Histogram()  # of what was received since the last look
+        self.total_latency = Histogram()  # of all
 
     def receive(self, body: bytes, now_ns: int) -> None:
         """Count a message; the age of one that has no stamp is not known."""

@@ -10,11 +10,7 @@ from headrace_broker.cli.load.report import Summary
 
 
 def check_plot() -> None:
-    """Say at once when there is nothing to draw with.
-
-    Raises:
-        click.ClickException: matplotlib is not installed.
-    """
+    """Raise click.ClickException at once when matplotlib is not installed."""
     try:
         import matplotlib  # noqa: F401
     except ImportError:
@@ -23,12 +19,7 @@ def check_plot() -> None:
 
 
 def draw(summary: Summary, title: str, file: Path) -> None:
-    """Draw rates and latencies over time.
-
-    Raises:
-        OSError: the file cannot be written.
-        ValueError: its suffix names no kind of picture.
-    """
+    """Draw rates and latencies over time; OSError or ValueError where the file cannot be."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(9, 6), layout="constrained")

@@ -44,27 +44,18 @@ class PlannedLoad(Load, Protocol):
 
 
 class Wire(NamedTuple):
-    """A protocol.
+    """A protocol."""
 
-    Attributes:
-        name: for people.
-        address: where a node listens unless it is told otherwise.
-        tls_address: and where for TLS.
-        load: makes the publishers and consumers of a plan.
-        desk: opens a connection for single messages: address, log-in, vhost and TLS.
-        errors: that either may end with.
-        failure: returns what to tell of one, with its exit code.
-    """
-
-    name: str
-    address: str
-    tls_address: str
-    load: Callable[[Plan, Tally, asyncio.Event], PlannedLoad]
+    name: str  # for people
+    address: str  # where a node listens unless it is told otherwise
+    tls_address: str  # and where for TLS
+    load: Callable[[Plan, Tally, asyncio.Event], PlannedLoad]  # makes what a plan wants
+    # opens a connection for single messages: address, log-in, vhost and TLS
     desk: Callable[
         [str, tuple[str, str], str, ClientTls | None], AbstractAsyncContextManager[LoadClient]
     ]
-    errors: tuple[type[BaseException], ...]
-    failure: Callable[[BaseException], tuple[str, int]]
+    errors: tuple[type[BaseException], ...]  # that either may end with
+    failure: Callable[[BaseException], tuple[str, int]]  # text and exit code of one
 
     def address_for(self, given: str | None, tls: ClientTls | None) -> str:
         """Return the address that is asked for, or the one that goes without saying."""
@@ -80,11 +71,7 @@ class Wire(NamedTuple):
 
 
 def wire_of(protocol: str) -> Wire:
-    """Return a protocol by its name.
-
-    Raises:
-        click.ClickException: it needs what is not installed.
-    """
+    """Return a protocol by its name; click.ClickException where its library is not installed."""
     if protocol == GRPC:
         return _grpc()
     from headrace_broker.cli.load import amqp

@@ -12,47 +12,27 @@ PERCENTILES: Final = (50.0, 95.0, 99.0, 99.9)
 
 
 class Second(msgspec.Struct):
-    """One second of a run.
+    """One second of a run."""
 
-    Attributes:
-        at_s: seconds since the beginning.
-        sent_rate: messages sent a second.
-        received_rate: messages received a second.
-        latency_ms_min: shortest time from sending to receiving, 0 when nothing came.
-        latency_ms_avg: mean of that.
-        latency_ms_max: longest.
-    """
-
-    at_s: float
-    sent_rate: float
-    received_rate: float
-    latency_ms_min: float
-    latency_ms_avg: float
-    latency_ms_max: float
+    at_s: float  # seconds since the beginning
+    sent_rate: float  # messages sent a second
+    received_rate: float  # messages received a second
+    latency_ms_min: float  # shortest time from sending to receiving, 0 when nothing came
+    latency_ms_avg: float  # mean of that
+    latency_ms_max: float  # longest
 
 
 class Summary(msgspec.Struct):
-    """A whole run.
+    """A whole run."""
 
-    Attributes:
-        seconds: how long it took.
-        sent: messages.
-        confirmed: messages, 0 without confirms.
-        received: messages.
-        sent_rate: messages a second.
-        received_rate: messages a second.
-        latency_ms: from sending to receiving: "min", "avg", "max", "p50", ...
-        by_second: its seconds.
-    """
-
-    seconds: float
-    sent: int
-    confirmed: int
-    received: int
-    sent_rate: float
-    received_rate: float
-    latency_ms: dict[str, float]
-    by_second: list[Second]
+    seconds: float  # how long it took
+    sent: int  # messages
+    confirmed: int  # messages, 0 without confirms
+    received: int  # messages
+    sent_rate: float  # messages a second
+    received_rate: float  # messages a second
+    latency_ms: dict[str, float]  # from sending to receiving: "min", "avg", "max", "p50", ..
+    by_second: list[Second]  # its seconds
 
 
 def second_of(at_s: float, span_s: float, sent: int, received: int, taken: Histogram) -> Second:

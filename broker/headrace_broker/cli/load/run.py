@@ -25,30 +25,22 @@ class Load(Protocol):
 
 
 class Run:
-    """One run of a plan.
-
-    Args:
-        plan: what is to be done.
-        tally: what the load counts in.
-        ended: set here when publishers shall end.
-        tell: gets each second as it passes.
-    """
+    """One run of a plan."""
 
     def __init__(
         self, plan: Plan, tally: Tally, ended: asyncio.Event, tell: Callable[[Second], None]
     ) -> None:
         self._plan = plan
-        self._tally = tally
-        self._ended = ended
-        self._tell = tell
+        self._tally = tally  # what the load counts in
+        self._ended = ended  # set here when publishers shall end
+        self._tell = tell  # gets each second as it passes
         self._seconds: list[Second] = []
         self._seen = (0, 0)
 
     async def run(self, load: Load, seconds: float) -> Summary:
         """Publish for so many seconds, consume what is left, and return what happened.
 
-        Raises:
-            BaseExceptionGroup: of what went wrong with connections.
+        Raises BaseExceptionGroup: what went wrong with connections.
         """
         plan, tally = self._plan, self._tally
         began = time.monotonic()

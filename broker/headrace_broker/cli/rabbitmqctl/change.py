@@ -8,21 +8,12 @@ import click
 import msgspec
 
 from headrace_broker.cli.rabbitmqctl.command import command
-from headrace_broker.cli.rabbitmqctl.session import (
-    EX_DATAERR,
-    EX_NOPERM,
-    CommandError,
-    Session,
-)
+from headrace_broker.cli.rabbitmqctl.session import EX_DATAERR, EX_NOPERM, CommandError, Session
 from headrace_broker.cli.session.api_client import path_of
 
 
 def _json_object(name: str, text: str) -> dict[str, Any]:
-    """Return an argument that is a JSON object.
-
-    Raises:
-        CommandError: EX_DATAERR, it is not.
-    """
+    """Return an argument that is a JSON object; CommandError with EX_DATAERR for others."""
     try:
         value = msgspec.json.decode(text)
     except msgspec.DecodeError as error:

@@ -9,12 +9,7 @@ import click
 import msgspec
 
 from headrace_broker.cli.rabbitmqctl.command import command
-from headrace_broker.cli.rabbitmqctl.session import (
-    EX_UNAVAILABLE,
-    EX_USAGE,
-    CommandError,
-    Session,
-)
+from headrace_broker.cli.rabbitmqctl.session import EX_UNAVAILABLE, EX_USAGE, CommandError, Session
 from headrace_broker.cli.session.api_client import path_of
 from headrace_broker.model import build_info
 

@@ -18,16 +18,7 @@ class Words(list[str]):
 
 
 def chosen(columns: Mapping[str, Column], names: Sequence[str], default: str) -> list[str]:
-    """Return the columns to print.
-
-    Args:
-        columns: what there is.
-        names: asked for, some perhaps joined by commas; none for the default.
-        default: names separated by spaces.
-
-    Raises:
-        CommandError: EX_USAGE, a name is not known.
-    """
+    """Return the columns to print; CommandError EX_USAGE for an unknown name."""
     wanted = [name for joined in names for name in joined.split(",") if name] or default.split()
     unknown = [name for name in wanted if name not in columns]
     if unknown:
@@ -41,18 +32,11 @@ def chosen(columns: Mapping[str, Column], names: Sequence[str], default: str) ->
 
 def print_rows(
     session: Session,
-    rows: Iterable[Mapping[str, Any]],
+    rows: Iterable[Mapping[str, Any]],  # objects of the API
     columns: Mapping[str, Column],
-    names: Sequence[str],
+    names: Sequence[str],  # which ones to print, in order
 ) -> None:
-    """Print rows of the API.
-
-    Args:
-        session: says how.
-        rows: objects of the API.
-        columns: by name the key in a row, or what makes the value of it.
-        names: which ones to print, in order.
-    """
+    """Print rows of the API."""
     table = [[_cell(row, columns[name]) for name in names] for row in rows]
     if session.settings.formatter == "json":
         objects = [msgspec.json.encode(dict(zip(names, row, strict=True))) for row in table]

@@ -20,12 +20,7 @@ EX_NOPERM: Final = 77
 
 
 class CommandError(click.ClickException):
-    """The command failed; the text says why.
-
-    Args:
-        text: for people.
-        exit_code: one of EX_*.
-    """
+    """The command failed; the text says why, the exit code is one of EX_*."""
 
     def __init__(self, text: str, exit_code: int = EX_SOFTWARE) -> None:
         super().__init__(text)
@@ -37,37 +32,21 @@ class CommandError(click.ClickException):
 
 
 class Settings(msgspec.Struct):
-    """Options that every command takes, before its name or behind it.
+    """Options that every command takes, before its name or behind it."""
 
-    Attributes:
-        api: HOST:PORT of a node's HTTP API.
-        user: who asks.
-        password: theirs.
-        vhost: where.
-        quiet: say nothing but what was asked for.
-        headers: print the names of columns.
-        formatter: "table" or "json".
-        seconds: how long to wait for an answer.
-        tls: how nodes are known, None in the clear.
-    """
-
-    api: str = "127.0.0.1:15672"
-    user: str = "guest"
+    api: str = "127.0.0.1:15672"  # HOST:PORT of a node's HTTP API
+    user: str = "guest"  # who asks
     password: str = "guest"  # noqa: S105 - the default user of a new cluster, from loopback only
-    vhost: str = "/"
-    quiet: bool = False
-    headers: bool = True
-    formatter: str = "table"
-    seconds: float = 60.0
-    tls: ClientTls | None = None
+    vhost: str = "/"  # where
+    quiet: bool = False  # say nothing but what was asked for
+    headers: bool = True  # print the names of columns
+    formatter: str = "table"  # "table" or "json"
+    seconds: float = 60.0  # how long to wait for an answer
+    tls: ClientTls | None = None  # how nodes are known, None in the clear
 
 
 class Session:
-    """Asks the node and prints.
-
-    Attributes:
-        settings: see there.
-    """
+    """Asks the node and prints."""
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
@@ -88,8 +67,7 @@ class Session:
     ) -> ApiAnswer:
         """Make a request and return the answer, whatever its status.
 
-        Raises:
-            CommandError: EX_UNAVAILABLE no answer, EX_NOPERM the log-in or its tags are not enough.
+        Raises CommandError: EX_UNAVAILABLE no answer, EX_NOPERM for the log-in or its tags.
         """
         seconds = self.settings.seconds
         try:
@@ -110,11 +88,7 @@ class Session:
         return answer
 
     def get(self, path: str) -> Any:
-        """Return the body of a GET.
-
-        Raises:
-            CommandError: as `ask`, and for every refusal.
-        """
+        """Return the body of a GET; CommandError as `ask`, and for every refusal."""
         answer = self.ask("GET", path)
         if answer.status != 200:
             self.fail(answer)
@@ -127,11 +101,7 @@ class Session:
         body: Any = None,
         headers: dict[str, str] | None = None,
     ) -> ApiAnswer:
-        """Make a request that changes something.
-
-        Raises:
-            CommandError: as `ask`, and for every refusal.
-        """
+        """Make a request that changes something; CommandError as `ask`, and for every refusal."""
         answer = self.ask(method, path, body, headers)
         if answer.status not in (200, 201, 204):
             self.fail(answer)

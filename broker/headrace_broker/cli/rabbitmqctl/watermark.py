@@ -8,12 +8,7 @@ from typing import Final
 import click
 
 from headrace_broker.cli.rabbitmqctl.command import command
-from headrace_broker.cli.rabbitmqctl.session import (
-    EX_DATAERR,
-    EX_USAGE,
-    CommandError,
-    Session,
-)
+from headrace_broker.cli.rabbitmqctl.session import EX_DATAERR, EX_USAGE, CommandError, Session
 from headrace_broker.cli.session.api_client import path_of
 
 # As RabbitMQ reads them: k, M, ... are of 1024 with and without the "i"; kB, MB, ... of 1000.

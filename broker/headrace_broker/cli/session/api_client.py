@@ -23,17 +23,11 @@ class ApiError(Exception):
 
 
 class ApiAnswer(NamedTuple):
-    """Answer of a node.
+    """Answer of a node."""
 
-    Attributes:
-        status: of HTTP.
-        body: decoded from JSON, None for none.
-        partial: what a listing lacks, "" for nothing.
-    """
-
-    status: int
-    body: Any
-    partial: str = ""
+    status: int  # of HTTP
+    body: Any  # decoded from JSON, None for none
+    partial: str = ""  # what a listing lacks, "" for nothing
 
     @property
     def reason(self) -> str:
@@ -51,11 +45,7 @@ class ApiPlace(NamedTuple):
 
 
 def api_place(address: str) -> ApiPlace:
-    """Take apart HOST:PORT, or the same as a URL without a path.
-
-    Raises:
-        ValueError: it is neither; the text says so.
-    """
+    """Take apart HOST:PORT, or the same as a URL without a path; ValueError for anything else."""
     scheme, _, place = address.rpartition("://")
     if scheme in ("", "http", "https"):
         with contextlib.suppress(ValueError):
@@ -65,15 +55,7 @@ def api_place(address: str) -> ApiPlace:
 
 
 class ApiClient:
-    """Talks to one node.
-
-    Args:
-        address: HOST:PORT of its HTTP listener, or the same as a URL without a path.
-        user: a user of the broker.
-        password: theirs.
-        tls: checks the node. None in the clear; by the system's authorities where the URL is one
-            of HTTPS.
-    """
+    """Talks to one node."""
 
     def __init__(
         self,
@@ -82,41 +64,28 @@ class ApiClient:
         password: str = "guest",  # noqa: S107
         tls: ssl.SSLContext | None = None,
     ) -> None:
-        self.address = address
-        self._tls = tls
+        self.address = address  # HOST:PORT of its HTTP listener, or a URL without a path
+        self._tls = tls  # checks the node; None: not, or by the system's authorities (HTTPS)
         self._recognised = False
         login = base64.b64encode(f"{user}:{password}".encode()).decode()
         self._headers = {"Authorization": f"Basic {login}"}
 
     def get(self, path: str) -> tuple[int, Any]:
-        """Return status and decoded JSON body of a GET.
-
-        Raises:
-            ApiError: as `request`.
-        """
+        """Return status and decoded JSON body of a GET; ApiError as `request`."""
         answer = self.request("GET", path)
         return answer.status, answer.body
 
     def request(
         self,
-        method: str,
-        path: str,
-        body: Any = None,
+        method: str,  # of HTTP
+        path: str,  # quoted, with its query
+        body: Any = None,  # becomes JSON; None for no body
         headers: dict[str, str] | None = None,
-        seconds: float = REQUEST_S_MAX,
+        seconds: float = REQUEST_S_MAX,  # how long the node may be silent
     ) -> ApiAnswer:
         """Make a request.
 
-        Args:
-            method: of HTTP.
-            path: quoted, with its query.
-            body: becomes JSON; None for no body.
-            headers: besides the log-in.
-            seconds: how long the node may be silent.
-
-        Raises:
-            ApiError: no answer in time, one that is no JSON, or of something that is no node.
-            ValueError: the address has no port that can be, or another scheme.
+        Raises ApiError: no answer of a node in time; ValueError: the address cannot be one.
         """
         answer, server = self._exchange(method, path, body, headers, seconds)
         if not self._recognised and answer.status < http.HTTPStatus.MULTIPLE_CHOICES:

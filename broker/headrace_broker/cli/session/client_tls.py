@@ -21,24 +21,14 @@ _ON: Final = ("1", "true", "yes")
 
 
 class ClientTls(msgspec.Struct, frozen=True):
-    """Files in PEM, for all protocols that commands speak.
+    """Files in PEM, for all protocols that commands speak."""
 
-    Attributes:
-        ca_file: authorities that nodes' certificates are held against, "" for those of the system.
-        cert_file: certificate of who asks, with what it was signed by; "" for none.
-        key_file: its key, "" where that stands in `cert_file`.
-    """
-
-    ca_file: str = ""
-    cert_file: str = ""
-    key_file: str = ""
+    ca_file: str = ""  # authorities that certificates are held against, "" for the system's
+    cert_file: str = ""  # certificate of who asks, with what it was signed by; "" for none
+    key_file: str = ""  # its key, "" where that stands in `cert_file`
 
     def context(self) -> ssl.SSLContext:
-        """Return what checks nodes, for AMQP and HTTP.
-
-        Raises:
-            click.UsageError: a file cannot be read, or is something else.
-        """
+        """Return what checks nodes, for AMQP and HTTP; click.UsageError where a file is wrong."""
         if self.key_file and not self.cert_file:
             raise click.UsageError("--key-file: needs a --cert-file")
         try:
@@ -70,11 +60,7 @@ def _read(path: str) -> bytes | None:
 
 
 def tls_of(environment: Mapping[str, str]) -> tuple[bool, ClientTls]:
-    """Return whether the environment asks for TLS, and the files that it names.
-
-    Raises:
-        click.UsageError: HEADRACE_API_TLS is neither on nor off.
-    """
+    """Return whether the environment asks for TLS, and its files; click.UsageError if unclear."""
     files = ClientTls(
         *(environment.get(each, "") for each in (CA_VARIABLE, CERT_VARIABLE, KEY_VARIABLE))
     )

@@ -28,18 +28,12 @@ wait_option = click.option(
 
 
 class Gauge:
-    """Progress reports of long work; this class shows nothing.
-
-    Attributes:
-        text: what goes on, for people.
-        done: how much of it is done.
-        total: how much there is, None while nobody knows.
-    """
+    """Progress reports of long work; this class shows nothing."""
 
     def __init__(self, text: str) -> None:
-        self.text = text
-        self.done = 0.0
-        self.total: float | None = None
+        self.text = text  # what goes on, for people
+        self.done = 0.0  # how much of it is done
+        self.total: float | None = None  # how much there is, None while nobody knows
 
     def tell(self, text: str) -> None:
         """Say what goes on now."""
@@ -79,10 +73,6 @@ def gauge(text: str, quiet: bool) -> Iterator[Gauge]:
     """Show on a terminal how far something is, as long as this is entered.
 
     Standard output is left alone unless it is a terminal, too: then its lines pass above the bar.
-
-    Args:
-        text: what goes on.
-        quiet: a program reads what is printed.
     """
     if quiet or not sys.stderr.isatty():
         yield Gauge(text)

@@ -14,6 +14,7 @@ import msgspec
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
+from typing_extensions import override
 
 from headrace_broker.cli.session.api_client import ApiAnswer, ApiClient, ApiError
 from headrace_broker.cli.session.client_tls import ClientTls, tls_of
@@ -33,12 +34,7 @@ Column = str | Callable[[Row], Any]
 
 
 class CommandError(click.ClickException):
-    """A command failed.
-
-    Args:
-        text: why, for people.
-        exit_code: one of EXIT_*.
-    """
+    """A command failed; the exit code is one of EXIT_*."""
 
     def __init__(self, text: str, exit_code: int = EXIT_REFUSED) -> None:
         super().__init__(text)
@@ -49,30 +45,23 @@ class Session:
     """A cluster, reached through one node's API.
 
     Attributes:
-        address: HOST:PORT of the node's HTTP API, or that as a URL.
-        user: who asks.
-        vhost: where.
-        output: "table", or "json" for programs.
         with_tls: whether TLS was asked for; a file for it, or an `address` of https, does as well.
         ca_file: see `ClientTls`, as are the next ones.
     """
 
     def __init__(self, environment: Mapping[str, str] = os.environ) -> None:
+        # HOST:PORT of the node's HTTP API, or that as a URL
         self.address = environment.get("HEADRACE_API", ADDRESS_DEFAULT)
-        self.user = environment.get("HEADRACE_API_USER", "guest")
-        self.vhost = "/"
-        self.output = "table"
+        self.user = environment.get("HEADRACE_API_USER", "guest")  # who asks
+        self.vhost = "/"  # where
+        self.output = "table"  # "table", or "json" for programs
         self._password = environment.get("HEADRACE_API_PASSWORD")
         self.with_tls, files = tls_of(environment)
         self.ca_file, self.cert_file, self.key_file = files.ca_file, files.cert_file, files.key_file
 
     @property
     def login(self) -> tuple[str, str]:
-        """User and password; the password is asked for on a terminal when nothing says it.
-
-        Raises:
-            click.UsageError: there is no terminal to ask.
-        """
+        """User and password, asked for on a terminal; click.UsageError where there is none."""
         if self._password is None and self.user == "guest":
             self._password = "guest"  # noqa: S105 - of a new cluster, from loopback only
         if self._password is None:
@@ -104,17 +93,9 @@ class Session:
     def ask(
         self, method: str, path: str, body: Any = None, headers: dict[str, str] | None = None
     ) -> ApiAnswer:
-        """Make a request and return the answer, whatever its status.
+        """Make a request of a quoted path and return the answer, whatever its status.
 
-        Args:
-            method: of HTTP.
-            path: quoted; see `path_of`.
-            body: becomes JSON; None for none.
-            headers: besides the log-in.
-
-        Raises:
-            CommandError: EXIT_UNAVAILABLE, no answer.
-            click.BadParameter: the address cannot be one.
+        Raises CommandError: EXIT_UNAVAILABLE; click.BadParameter: the address cannot be one.
         """
         try:
             answer = self._client.request(method, path, body, headers, ANSWER_S_MAX)
@@ -125,11 +106,7 @@ class Session:
         return answer
 
     def fetch(self, path: str) -> ApiAnswer:
-        """Return the answer to a GET, with what it lacks.
-
-        Raises:
-            CommandError: as `request`.
-        """
+        """Return the answer to a GET, with what it lacks; CommandError as `request`."""
         answer = self.ask("GET", path)
         if answer.status >= 300:
             raise refusal(answer)
@@ -138,11 +115,7 @@ class Session:
     def request(
         self, method: str, path: str, body: Any = None, headers: dict[str, str] | None = None
     ) -> Any:
-        """Make a request, as `ask`, and return the body of the answer.
-
-        Raises:
-            CommandError: also for every refusal, with its exit code.
-        """
+        """Make a request, as `ask`, and return the body; CommandError for every refusal."""
         answer = self.ask(method, path, body, headers)
         if answer.status >= 300:
             raise refusal(answer)
@@ -162,12 +135,7 @@ class Session:
             click.echo(text)
 
     def print_rows(self, rows: Iterable[Row], columns: Mapping[str, Column]) -> None:
-        """Print a list: a table of some columns, or all there is as JSON.
-
-        Args:
-            rows: objects of the API.
-            columns: by title the key in a row, or what makes the cell of it.
-        """
+        """Print rows as JSON, or as a table of columns: by title a key or a function."""
         if self.as_json:
             print_json(list(rows))
             return
@@ -284,17 +252,21 @@ def _tls_options() -> list[click.Option]:
 class ClientCommand(click.Command):
     """A command that talks to a cluster as clients do: it gets a `Session` that says who it is."""
 
-    def __init__(self, *arguments: Any, **more: Any) -> None:
-        super().__init__(*arguments, **more)
-        self.params = [*self.params, *_client_options()]
+    def __init__(self, name: str | None, callback: Callable[..., Any], **more: Any) -> None:
+        super().__init__(name, callback=click.pass_obj(callback), **more)
+        self.params = [*self.params, *self.session_options()]
+
+    def session_options(self) -> list[click.Option]:
+        """Return the options of the `Session`."""
+        return _client_options()
 
 
-class SessionCommand(click.Command):
+class SessionCommand(ClientCommand):
     """A command that asks a node's API: it takes the options of a `Session` and gets that."""
 
-    def __init__(self, *arguments: Any, **more: Any) -> None:
-        super().__init__(*arguments, **more)
-        self.params = [*self.params, _address_option(), *_client_options()]
+    @override
+    def session_options(self) -> list[click.Option]:
+        return [_address_option(), *_client_options()]
 
 
 class SessionGroup(click.Group):
@@ -312,11 +284,7 @@ class SessionGroup(click.Group):
 
 
 def pairs(what: str, given: Sequence[str]) -> dict[str, Any]:
-    """Return KEY=VALUE arguments; a value that is JSON is that, any other one is a text.
-
-    Raises:
-        click.BadParameter: one of them has no "=", or no key.
-    """
+    """Return KEY=VALUE arguments, as JSON or else text; click.BadParameter if malformed."""
     found: dict[str, Any] = {}
     for each in given:
         key, sign, text = each.partition("=")
@@ -330,15 +298,9 @@ def pairs(what: str, given: Sequence[str]) -> dict[str, Any]:
 
 
 def change_limits(session: Session, path: str, given: Sequence[str]) -> None:
-    """Set limits of a user or vhost, or print them all when none is given.
+    """Set limits of a user or vhost, LIMIT=NUMBER or LIMIT=none each; print all for none given.
 
-    Args:
-        session: whom to ask.
-        path: of all limits of that one.
-        given: LIMIT=NUMBER each, or LIMIT=none to take one away.
-
-    Raises:
-        click.BadParameter: one is something else; nothing is changed.
+    Raises click.BadParameter: one is something else; nothing is changed.
     """
     wanted = pairs("LIMIT=NUMBER", given)
     for name, value in wanted.items():

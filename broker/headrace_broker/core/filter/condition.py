@@ -38,14 +38,10 @@ DIVIDE: Final = 4
 
 
 class Expression:
-    """A part of a filter.
-
-    Attributes:
-        kind: what its value is, if there is one: ANYTHING, CONDITION, NUMBER, TEXT or BOOLEAN.
-    """
+    """A part of a filter."""
 
     def __init__(self, kind: i64) -> None:
-        self.kind = kind
+        self.kind = kind  # of its value: ANYTHING, CONDITION, NUMBER, TEXT or BOOLEAN
 
     def evaluate(self, message: MessageView) -> object:
         """Return its value for a message: see `core.filter.message_view`."""
@@ -149,23 +145,16 @@ class Not(Expression):
 
 @final
 class Comparison(Expression):
-    """Two values compared.
-
-    Args:
-        operator: EQUAL, UNEQUAL, LESS, LESS_OR_EQUAL, GREATER or GREATER_OR_EQUAL.
-        left: first value.
-        right: second value.
-        texts_ordered: texts have an order, that of their octets.
-    """
+    """Two values compared."""
 
     def __init__(
         self, operator: i64, left: Expression, right: Expression, texts_ordered: bool
     ) -> None:
         super().__init__(CONDITION)
-        self._operator = operator
+        self._operator = operator  # EQUAL, UNEQUAL, LESS, LESS_OR_EQUAL, GREATER, ...
         self._left = left
         self._right = right
-        self._texts_ordered = texts_ordered
+        self._texts_ordered = texts_ordered  # texts have an order, that of their octets
 
     def evaluate(self, message: MessageView) -> object:
         """Return the comparison's truth."""

@@ -42,14 +42,9 @@ _BOUNDS: Final = {
 
 
 def table_condition(table: dict[str, object]) -> Expression:
-    """Return the condition that a table says; an empty one is true for every message.
+    """Return the condition that a table of plain values says, true for an empty one.
 
-    Args:
-        table: names and values; values are bool, int, float, str, octets, None, and lists and
-            tables of such.
-
-    Raises:
-        SelectorError: the text names the key and the rule that it breaks.
+    Raises SelectorError: the text names the key and the rule that it breaks.
     """
     mode = table.get(X_MATCH, "all")
     if mode != "all" and mode != "any":

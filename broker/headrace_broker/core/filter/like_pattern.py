@@ -15,16 +15,11 @@ _OPERATION_SHIFT: Final = 9  # of operations on a bit for each letter: so many l
 
 @final
 class LongText:
-    """A long text that many patterns may be put to.
-
-    Attributes:
-        text: the text.
-        work: steps that were taken to search it, each some 30 ns.
-    """
+    """A long text that many patterns may be put to."""
 
     def __init__(self, text: str) -> None:
-        self.text = text
-        self.work: i64 = len(text) >> _OPERATION_SHIFT
+        self.text = text  # the text
+        self.work: i64 = len(text) >> _OPERATION_SHIFT  # steps to search it, each some 30 ns
         self._searches: i64 = 0
         self._places: dict[str, list[int]] = {}
         self._masks: dict[str, int] = {}
@@ -67,18 +62,12 @@ class LongText:
 
 @final
 class _Segment:
-    """Text between two `%`.
-
-    Attributes:
-        text: its characters; any character where `free` says so.
-        free: one octet a character, 1 for `_`.
-        plain: no character is free.
-    """
+    """Text between two `%`."""
 
     def __init__(self, text: str, free: bytes) -> None:
-        self.text = text
-        self.free = free
-        self.plain = 1 not in free
+        self.text = text  # its characters; any character where `free` says so
+        self.free = free  # one octet a character, 1 for `_`
+        self.plain = 1 not in free  # no character is free
         # Where in the segment a character may stand, a bit for each place; others only at a `_`.
         self._places: dict[str, int] = {}
         self._anywhere: int = 0
@@ -194,12 +183,7 @@ class LikePattern:
         self._segments.append(_Segment("".join(text), bytes(free)))
 
     def matches(self, subject: str, long: LongText | None = None) -> bool:
-        """Return whether the whole of `subject` is like the pattern.
-
-        Args:
-            subject: a text.
-            long: what is known of it, if it is a long one.
-        """
+        """Return whether the whole of `subject` is like the pattern."""
         size: i64 = len(subject)
         if size > LIKE_CHARACTERS_MAX:
             return False

@@ -88,13 +88,11 @@ class MessageView:
 
     However many names a filter asks for, the headers are gone through twice at most, and a long
     text is made ready for LIKE once.
-
-    Attributes:
-        work: steps that were taken to read the message, beside one for each part of a filter; each
-            some 30 ns.
     """
 
     def __init__(self) -> None:
+        # steps that were taken to read the message, beside one for each part of a filter; each some
+        # 30 ns
         self.work: i64 = 0
         self._reader = PropertyReader()
         self._blob = b""
@@ -191,11 +189,7 @@ class MessageView:
 
 
 def property_of(name: str) -> int:
-    """Return the field that a selector's name means, or HEADER for the header of that name.
-
-    Raises:
-        KeyError: it names a property that messages do not have; nothing else begins like that.
-    """
+    """Return the field that a name means, or HEADER; KeyError for an unknown property."""
     if name in JMS_NAMES:
         return JMS_NAMES[name]
     if name.startswith("JMS") and not name.startswith(("JMSX", "JMS_")):

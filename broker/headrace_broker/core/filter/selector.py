@@ -15,25 +15,15 @@ from headrace_broker.core.filter.selector_parser import parse_selector
 
 @final
 class Filter:
-    """Condition on the messages that a consumer wants.
-
-    Attributes:
-        work: steps that the last message took beside one for each part of the filter, each some
-            30 ns.
-    """
+    """Condition on the messages that a consumer wants."""
 
     def __init__(self, condition: Expression) -> None:
-        self.work: i64 = 0
+        self.work: i64 = 0  # steps of the last message beside one for each part, each 30 ns
         self._condition = condition
         self._view = MessageView()
 
     def matches(self, blob: bytes, start: i64) -> bool:
-        """Return whether a message is wanted: its condition is true, and not only unknown.
-
-        Args:
-            blob: octets that hold the message.
-            start: offset of the u32 length of its properties; malformed ones match nothing.
-        """
+        """Return whether a message is wanted; its u32 length of properties is at `start`."""
         view = self._view
         wanted = view.show(blob, start) and self._condition.evaluate(view) is True
         view.leave()
@@ -42,13 +32,9 @@ class Filter:
 
 
 def make_filter(value: object) -> Filter:
-    """Return the filter that the argument `x-filter` of a consumer says.
+    """Return the filter that `x-filter` says: a selector (str), or a table of conditions.
 
-    Args:
-        value: a selector (str), or a table of conditions (dict), see `core.filter.filter_table`.
-
-    Raises:
-        SelectorError: the text says which rule is broken, and where.
+    Raises SelectorError: the text says which rule is broken, and where.
     """
     if isinstance(value, str):
         return Filter(parse_selector(value))

@@ -39,24 +39,16 @@ def selector_error(position: i64, problem: str) -> SelectorError:
 
 @final
 class Token:
-    """One word of a selector.
-
-    Attributes:
-        kind: END, NAME, KEYWORD, TEXT, NUMBER or SYMBOL.
-        text: a name, a keyword in capitals, the text of a literal, or a symbol.
-        number: value of a NUMBER, int or float; else None.
-        position: of its first character, from 0.
-        quoted: a NAME in square brackets: the header of just that name.
-    """
+    """One word of a selector."""
 
     def __init__(
         self, kind: i64, text: str, position: i64, number: object = None, quoted: bool = False
     ) -> None:
-        self.kind = kind
-        self.text = text
-        self.number = number
-        self.position = position
-        self.quoted = quoted
+        self.kind = kind  # END, NAME, KEYWORD, TEXT, NUMBER or SYMBOL
+        self.text = text  # a name, a keyword in capitals, the text of a literal, or a symbol
+        self.number = number  # value of a NUMBER, int or float; else None
+        self.position = position  # of its first character, from 0
+        self.quoted = quoted  # a NAME in square brackets: the header of just that name
 
     def shown(self) -> str:
         """Return the token for an error message."""
@@ -72,12 +64,7 @@ class Lexer:
         self._at: i64 = 0
 
     def tokens(self) -> list[Token]:
-        """Return all tokens; the last one is END.
-
-        Raises:
-            SelectorError: a character that begins nothing, a literal that does not end or is out
-                of range.
-        """
+        """Return all tokens, END last; SelectorError for an unknown, unended or too large one."""
         source = self._source
         size: i64 = len(source)
         found: list[Token] = []

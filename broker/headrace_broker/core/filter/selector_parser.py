@@ -69,11 +69,7 @@ _COMPARISONS: Final = {
 
 
 def parse_selector(source: str) -> Expression:
-    """Return the condition that a selector says; an empty one is true for every message.
-
-    Raises:
-        SelectorError: it breaks a rule; the text names the character and the rule.
-    """
+    """Return a selector's condition, true for an empty one; SelectorError names the fault."""
     if len(source) > SELECTOR_CHARACTERS_MAX:
         raise SelectorError(
             f"a selector of {len(source)} characters, at most {SELECTOR_CHARACTERS_MAX} are allowed"
@@ -85,11 +81,7 @@ def parse_selector(source: str) -> Expression:
 
 
 def name_expression(name: str) -> Expression:
-    """Return what a name stands for: a property, or the header of that name.
-
-    Raises:
-        KeyError: it begins like a property's name and there is no such property.
-    """
+    """Return what a name stands for: a property or a header; KeyError for an unknown property."""
     field = property_of(name)
     if field == HEADER:
         return Header(header_name(name).encode("utf-8", "surrogateescape"))

@@ -51,33 +51,21 @@ _OCTETS_STEP_SHIFT: Final = 4  # 16 octets of properties that are looked through
 
 @final
 class HashMember:
-    """A destination's share of an exchange.
-
-    Attributes:
-        rank: orders destinations where their numbers are equal; the same on all nodes.
-        destination: where it leads.
-        count: its bindings.
-        weight: of all of them together.
-        seed: 64 bits of its name.
-    """
+    """A destination's share of an exchange; `seed` is 64 bits of its name."""
 
     def __init__(self, rank: str, destination: Destination) -> None:
         seed = digest(rank.encode("utf-8", "surrogateescape"))
-        self.rank = rank
-        self.destination = destination
-        self.count: i64 = 0
-        self.weight: i64 = 0
+        self.rank = rank  # orders destinations where their numbers are equal; the same on all nodes
+        self.destination = destination  # where it leads
+        self.count: i64 = 0  # its bindings
+        self.weight: i64 = 0  # of all of them together
         self.seed_high: i64 = i64(read_i32_be(seed, 0)) & _U32
         self.seed_low: i64 = i64(read_i32_be(seed, 4)) & _U32
 
 
 @final
 class ConsistentHashMatcher(Matcher):
-    """Destinations with their weights.
-
-    Args:
-        arguments: of the exchange; `hash-header` or `hash-property` says what is hashed.
-    """
+    """Destinations with weights; `hash-header` or `hash-property` says what is hashed."""
 
     def __init__(self, arguments: dict[str, Any]) -> None:
         super().__init__()

@@ -26,13 +26,7 @@ class DistributionError(ValueError):
 
 
 def holds_copies(block: bytes, pos: i64, stop: i64) -> bool:
-    """Return whether CC or BCC is among the headers of a well-formed block.
-
-    Args:
-        block: the octets.
-        pos: offset of the first header's name.
-        stop: offset after the last header.
-    """
+    """Return whether CC or BCC is among a block's headers, which begin at `pos`."""
     while pos < stop:
         size: i64 = block[pos]
         if (size == 2 or size == 3) and _names_copies(block, pos + 1, size):
@@ -53,11 +47,7 @@ def _names_copies(block: bytes, pos: i64, size: i64) -> bool:
 
 
 def distribution_keys(properties: bytes) -> list[str]:
-    """Return the routing keys in CC, then those in BCC, of a well-formed property block.
-
-    Raises:
-        DistributionError: one of them is no array of long strings, or there are too many.
-    """
+    """Return the routing keys in CC, then those in BCC; DistributionError if malformed."""
     keys: list[str] = []
     if CC in properties:  # octets that stand in BCC too; a rare find
         reader = PropertyReader()

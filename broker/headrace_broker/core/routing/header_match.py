@@ -95,26 +95,20 @@ def _size_of(value: object) -> int:
 
 @final
 class HeaderRule:
-    """One binding of a headers exchange.
-
-    Attributes:
-        destination: where it leads.
-        match_any: whether one equal header is enough.
-        wanted: name and value of each header; the value None asks for presence only.
-        size: values that a comparison may look at, those within lists and tables among them.
-    """
+    """One binding of a headers exchange."""
 
     def __init__(self, arguments: dict[str, Any], destination: Destination) -> None:
         mode: object = arguments.get(X_MATCH, "all")
         with_private = mode in ("all-with-x", "any-with-x")
-        self.destination = destination
-        self.match_any = mode in ("any", "any-with-x")
+        self.destination = destination  # where it leads
+        self.match_any = mode in ("any", "any-with-x")  # whether one equal header is enough
+        # name and value of each header; the value None asks for presence only
         self.wanted: list[tuple[str, object]] = [
             (name, value)
             for name, value in arguments.items()
             if name != X_MATCH and (with_private or not name.startswith(PRIVATE_PREFIX))
         ]
-        self.size: i64 = 1
+        self.size: i64 = 1  # values a comparison may look at, nested ones among them
         for _, value in self.wanted:
             self.size += _size_of(value)
 

@@ -13,13 +13,7 @@ from typing import Final, final
 
 from mypy_extensions import i64
 
-from headrace_broker.core.routing.matcher import (
-    Destination,
-    Matcher,
-    Subject,
-    count_down,
-    count_up,
-)
+from headrace_broker.core.routing.matcher import Destination, Matcher, Subject, count_down, count_up
 from headrace_broker.model.definition import Binding
 
 _DRAWS: Final = 16  # before all are examined; with a third of the queues here 0.2 % get that far
@@ -43,17 +37,12 @@ class Locality:
 
 @final
 class LocalRandomMatcher(Matcher):
-    """Queues, each drawn with equal chance among those that are led here.
-
-    Args:
-        vhost: of the exchange.
-        locality: of this node.
-    """
+    """Queues, each drawn with equal chance among those that are led here."""
 
     def __init__(self, vhost: str, locality: Locality) -> None:
         super().__init__()
         self.reads_properties = True  # no route is remembered: each message is drawn for
-        self._vhost = vhost
+        self._vhost = vhost  # of the exchange
         self._locality = locality
         self._counts: dict[Destination, int] = {}
         self._queues: list[Destination] = []  # the keys of `_counts`, to be drawn from

@@ -14,29 +14,15 @@ _NO_HEADERS: Final[dict[str, Any]] = {}
 
 
 class Destination:
-    """A queue or an exchange that bindings lead to, one object each; compared by identity.
-
-    Attributes:
-        name: of the queue or exchange.
-    """
+    """A queue or an exchange that bindings lead to, one object each; compared by identity."""
 
     def __init__(self, name: str) -> None:
-        self.name = name
+        self.name = name  # of the queue or exchange
 
 
 @final
 class Subject:
-    """Parts of a message that decide its route.
-
-    Attributes:
-        routing_keys: the one that it was published with, then those of its headers CC and BCC, each
-            once.
-        headers: plain values; empty where no matcher on the way reads them.
-        properties: its property block, b"" where no matcher on the way reads it.
-        work: steps that were taken for it, each some 30 ns.
-        work_max: steps that may be taken; each place that it goes to adds one. A matcher that finds
-            it spent stops where it is, and the message is refused.
-    """
+    """Parts of a message that decide its route."""
 
     def __init__(
         self,
@@ -44,12 +30,14 @@ class Subject:
         headers: dict[str, Any] = _NO_HEADERS,
         properties: bytes = b"",
     ) -> None:
-        self.routing_keys = routing_keys
+        self.routing_keys = routing_keys  # the one published with, then those of CC and BCC
         if len(routing_keys) > 1:
             self.routing_keys = list(dict.fromkeys(routing_keys))
-        self.headers = headers
-        self.properties = properties
-        self.work: i64 = 0
+        self.headers = headers  # plain values; empty where no matcher on the way reads them
+        self.properties = properties  # its property block, b"" where no matcher on the way reads it
+        self.work: i64 = 0  # steps that were taken for it, each some 30 ns
+        # steps that may be taken; each place that it goes to adds one. A matcher that finds it
+        # spent stops where it is, and the message is refused.
         self.work_max: i64 = ROUTING_WORK_MAX
         self._words: list[list[str]] = []
 
@@ -60,27 +48,16 @@ class Subject:
         return self._words
 
     def is_spent(self, found: dict[Destination, None]) -> bool:
-        """Return whether the message takes more steps than it may.
-
-        Args:
-            found: destinations at the exchange that is being looked at.
-        """
+        """Return whether the message takes more steps than it may."""
         return self.work > self.work_max + len(found)
 
 
 class Matcher:
-    """The bindings that leave one exchange.
+    """The bindings that leave one exchange."""
 
-    Attributes:
-        reads_headers: whether `match` looks at decoded headers.
-        reads_properties: whether `match` looks at the property block.
-        load: what each message may have to be compared with: places of topic patterns in blocks, or
-            headers that bindings want.
-    """
-
-    reads_headers: bool
-    reads_properties: bool
-    load: i64
+    reads_headers: bool  # whether `match` looks at decoded headers
+    reads_properties: bool  # whether `match` looks at the property block
+    load: i64  # most that a message is compared with: places of patterns, or headers
 
     def __init__(self) -> None:
         self.load = 0
@@ -92,11 +69,7 @@ class Matcher:
         raise AssertionError("abstract")
 
     def remove(self, binding: Binding, destination: Destination) -> None:
-        """Remove a binding that is there.
-
-        Raises:
-            KeyError: it is not there; nothing changed.
-        """
+        """Remove a binding; KeyError, nothing changed, where it is not there."""
         raise AssertionError("abstract")
 
     def load_of(self, binding: Binding) -> int:
@@ -114,11 +87,7 @@ def count_up(counts: dict[Destination, int], destination: Destination) -> None:
 
 
 def count_down(counts: dict[Destination, int], destination: Destination) -> None:
-    """Note one binding less to a destination; the last one takes it away.
-
-    Raises:
-        KeyError: there is none.
-    """
+    """Note one binding less to a destination, down to none; KeyError without one."""
     count = counts[destination] - 1
     if count > 0:
         counts[destination] = count

@@ -53,34 +53,16 @@ class Alternates:
 
 @final
 class RouteStamp:
-    """Validity check of a resolution at an exchange.
-
-    Attributes:
-        version: counts up with every change that may lead messages elsewhere.
-        remembered: routes that are cached for it.
-    """
+    """Validity check of a resolution at an exchange."""
 
     def __init__(self) -> None:
-        self.version: i64 = 0
-        self.remembered: i64 = 0
+        self.version: i64 = 0  # counts up with every change that may lead messages elsewhere
+        self.remembered: i64 = 0  # routes that somebody keeps for it
 
 
 @final
 class Resolution:
-    """Destinations of a message.
-
-    Attributes:
-        known: whether the exchange exists; the default exchange always does.
-        internal: whether clients may not publish to it.
-        queues: names of the queues, ascending, each once.
-        replies: names of direct reply-to consumers, REPLY_PREFIX and a token each.
-        needs_message: whether other properties could lead to other queues.
-        needs_headers: whether decoded headers are among them.
-        work: steps that it took, each some 30 ns.
-        stamp: while its version is the same the resolution holds; None where nothing tells.
-        problem: why the message is refused, for it takes more than ROUTING_WORK_MAX steps; "" when
-            it is not. It goes nowhere then.
-    """
+    """Destinations of a message."""
 
     def __init__(
         self,
@@ -94,41 +76,34 @@ class Resolution:
         stamp: RouteStamp | None = None,
         problem: str = "",
     ) -> None:
-        self.known = known
-        self.internal = internal
-        self.queues = queues
-        self.replies = replies
-        self.needs_message = needs_message
-        self.needs_headers = needs_headers
-        self.work = work
-        self.stamp = stamp
+        self.known = known  # whether the exchange exists; the default exchange always does
+        self.internal = internal  # whether clients may not publish to it
+        self.queues = queues  # names of the queues, ascending, each once
+        self.replies = replies  # names of direct reply-to consumers, REPLY_PREFIX and a token each
+        self.needs_message = needs_message  # whether other properties could lead to other queues
+        self.needs_headers = needs_headers  # whether decoded headers are among them
+        self.work = work  # steps that it took, each some 30 ns
+        self.stamp = stamp  # the resolution holds at its version; None for no stamp
+        # why the message is refused, for it takes more than ROUTING_WORK_MAX steps; "" when it is
+        # not. It goes nowhere then.
         self.problem = problem
 
 
 @final
 class ExchangeTable(Destination):
-    """An exchange, the bindings that leave it and how many lead to which exchange.
-
-    Attributes:
-        internal: only other exchanges may feed it.
-        matcher: its bindings, as its type reads them.
-        exchanges: bindings to other exchanges, whatever their routing key.
-        alternate: name of the exchange for what no binding takes, None for none.
-        settled: whether `alternate` is known, not still to be asked of `Alternates`.
-        stamp: of what its own bindings say.
-    """
+    """An exchange, the bindings that leave it and how many lead to which exchange."""
 
     def __init__(self, exchange: Exchange, locality: Locality) -> None:
         super().__init__(exchange.name)
-        self.internal: bool = exchange.internal
-        self.matcher = _new_matcher(exchange, locality)
-        self.exchanges: dict[ExchangeTable, int] = {}
-        self.stamp = RouteStamp()
+        self.internal: bool = exchange.internal  # only other exchanges may feed it
+        self.matcher = _new_matcher(exchange, locality)  # its bindings, as its type reads them
+        self.exchanges: dict[ExchangeTable, int] = {}  # bindings whatever their routing key
+        self.stamp = RouteStamp()  # of what its own bindings say
         alternate: object = exchange.arguments.get(ALTERNATE_EXCHANGE)
+        # name of the exchange for what no binding takes, None for none
         self.alternate: str | None = alternate if isinstance(alternate, str) else None
-        self.settled: bool = self.alternate is not None
-        # Whether headers matter on the way from here, as of this version of the vhost's stamp.
-        self.needs_headers = False
+        self.settled: bool = self.alternate is not None  # `alternate` is known, not to be asked
+        self.needs_headers = False  # whether headers matter from here, at this version
         self.needs_headers_version: i64 = -1
 
 
@@ -152,14 +127,10 @@ def _new_matcher(exchange: Exchange, locality: Locality) -> Matcher:
 
 @final
 class VhostTable:
-    """The exchanges and queues of a vhost, by name.
-
-    Attributes:
-        stamp: of what leads through more than one exchange, and of the default exchange.
-    """
+    """The exchanges and queues of a vhost, by name."""
 
     def __init__(self) -> None:
-        self.stamp = RouteStamp()
+        self.stamp = RouteStamp()  # of routes through several exchanges, and of the default one
         self.exchanges: dict[str, ExchangeTable] = {}
         self.queues: dict[str, Destination] = {}
 
@@ -174,25 +145,18 @@ class Routing:
     Args:
         locality: tells local random exchanges which queues are led here; None for none.
         alternates: tells the alternates of exchanges without an argument; None for none.
-
-    Attributes:
-        version: counts up with every change; what was resolved at another version may be wrong.
     """
 
     def __init__(
         self, locality: Locality | None = None, alternates: Alternates | None = None
     ) -> None:
-        self.version: i64 = 0
+        self.version: i64 = 0  # counts changes; what another version resolved may be wrong
         self._alternates = Alternates() if alternates is None else alternates
         self._locality = Locality() if locality is None else locality
         self._vhosts: dict[str, VhostTable] = {}
 
     def add_exchange(self, exchange: Exchange) -> None:
-        """Add an exchange that is not there.
-
-        Raises:
-            ValueError: its type is not known.
-        """
+        """Add an exchange that is not there; ValueError where its type is not known."""
         table = self._vhost(exchange.vhost)
         if exchange.name in table.exchanges:
             raise KeyError(exchange.name)
@@ -250,11 +214,7 @@ class Routing:
         self._changed(table, source)
 
     def forget_alternate(self, vhost: str, exchange: str) -> None:
-        """Ask again for an exchange's alternate, when next no binding takes a message.
-
-        Raises:
-            KeyError: there is no such exchange.
-        """
+        """Ask again for an exchange's alternate once it matters; KeyError without exchange."""
         table = self._vhosts[vhost]
         source = table.exchanges[exchange]
         source.settled = False

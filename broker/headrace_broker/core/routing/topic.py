@@ -17,18 +17,12 @@ NODE_STEPS: Final = 5  # of `Subject.work` for a look at one node
 
 @final
 class TopicNode:
-    """The bindings whose patterns begin with the same words.
-
-    Attributes:
-        children: next nodes by the pattern's next word, `*` among them.
-        counts: bindings whose pattern ends here, per destination.
-        open_counts: those whose pattern ends here with `#`.
-    """
+    """The bindings whose patterns begin with the same words."""
 
     def __init__(self) -> None:
-        self.children: dict[str, TopicNode] = {}
-        self.counts: dict[Destination, int] = {}
-        self.open_counts: dict[Destination, int] = {}
+        self.children: dict[str, TopicNode] = {}  # by the pattern's next word, `*` among them
+        self.counts: dict[Destination, int] = {}  # bindings that end here, per destination
+        self.open_counts: dict[Destination, int] = {}  # those whose pattern ends here with `#`
 
     @property
     def is_empty(self) -> bool:

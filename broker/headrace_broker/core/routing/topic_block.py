@@ -22,18 +22,12 @@ BLOCK_STEPS: Final = 10  # of `Subject.work` for a word: four operations on TOPI
 
 @final
 class TopicRow:
-    """A pattern in its block, and how many bindings with it lead where.
-
-    Attributes:
-        pattern: in its normal form.
-        first: its first place in the block; place first + i means that i of its words are taken.
-        counts: bindings per destination.
-    """
+    """A pattern in its block, and how many bindings with it lead where."""
 
     def __init__(self, pattern: TopicPattern) -> None:
-        self.pattern = pattern
-        self.first: i64 = 0
-        self.counts: dict[Destination, int] = {}
+        self.pattern = pattern  # in its normal form
+        self.first: i64 = 0  # its first place: first + i means that i words are taken
+        self.counts: dict[Destination, int] = {}  # bindings per destination
 
     @property
     def places(self) -> int:

@@ -27,20 +27,13 @@ class TopicPattern:
 
     `#.#` means the same as `#`, and `#.*` the same as `*.#`: each run of wildcards becomes its
     `*`, then one `#` if it had any. So a pattern has at most one `#` more than it has words.
-
-    Attributes:
-        words: the single words in order, `*` among them.
-        open_after: for each 0 <= i <= len(words): whether `#` stands behind the first i words.
-        open_count: places where `#` stands.
-        star_count: `*` among the words.
-        text: the normal form; patterns that take the same keys for this reason have the same.
     """
 
     def __init__(self, routing_key: str) -> None:
-        self.words: list[str] = []
-        self.open_after: list[bool] = [False]
-        self.open_count: i64 = 0
-        self.star_count: i64 = 0
+        self.words: list[str] = []  # the single words in order, `*` among them
+        self.open_after: list[bool] = [False]  # whether `#` stands behind the first i words
+        self.open_count: i64 = 0  # places where `#` stands
+        self.star_count: i64 = 0  # `*` among the words
         open_here = False
         for word in split_words(routing_key):
             if word == ANY_WORDS:
@@ -55,7 +48,7 @@ class TopicPattern:
             self.open_after.append(False)
         if open_here:
             self._open()
-        self.text: str = self._normal_form()
+        self.text: str = self._normal_form()  # the same for patterns that take the same keys
 
     def _open(self) -> None:
         self.open_after[-1] = True

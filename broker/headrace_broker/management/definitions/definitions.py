@@ -18,62 +18,44 @@ from headrace_broker.management.definitions.importing import (
     vhost_steps,
 )
 from headrace_broker.management.http.access import caller, check_enters
-from headrace_broker.management.http.administration import Administration, known_vhost
 from headrace_broker.management.http.answer import bad_request, done, json_answer
 from headrace_broker.management.http.body import LargeBodies
-from headrace_broker.management.http.route import ADMINISTRATOR, Parameter, Route, got, posted
+from headrace_broker.management.http.endpoints import Endpoints
+from headrace_broker.management.http.route import ADMINISTRATOR, Parameter, got, posted
+from headrace_broker.runtime.administration.administration import NodeAdministration
+from headrace_broker.runtime.administration.status import NodeStatusSource
 
 DOWNLOAD: Final = (Parameter("download", "Name of the file that a browser makes of it."),)
 _FILE_NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,100}")
 
 
-class DefinitionEndpoints:
+class DefinitionEndpoints(Endpoints):
     """Answers requests about definitions."""
 
-    def __init__(self, node: Administration, bodies: LargeBodies) -> None:
-        self._node = node
+    def __init__(
+        self, node: NodeAdministration, source: NodeStatusSource, bodies: LargeBodies
+    ) -> None:
+        super().__init__(node, source)
         self._bodies = bodies
 
-    def routes(self) -> list[Route]:
-        """Return the route table."""
-        every, one = "/api/definitions", "/api/definitions/{vhost}"
-        return [
-            got(
-                every,
-                self._export,
-                "All definitions.",
-                DefinitionFile,
-                ADMINISTRATOR,
-                query=DOWNLOAD,
-            ),
-            posted(
-                every,
-                self._import,
-                "Import definitions: all of them, or none if one is wrong.",
-                DefinitionFile,
-                ADMINISTRATOR,
-                codes=(204,),
-            ),
-            got(one, self._export_vhost, "Of a vhost.", VhostFile, ADMINISTRATOR, query=DOWNLOAD),
-            posted(
-                one,
-                self._import_vhost,
-                "Import what a vhost holds, likewise.",
-                VhostFile,
-                ADMINISTRATOR,
-                codes=(204,),
-            ),
-        ]
-
+    @got("/api/definitions", "All definitions.", DefinitionFile, ADMINISTRATOR, query=DOWNLOAD)
     async def _export(self, request: web.Request) -> web.Response:
         await self._node.catch_up()
         return json_answer(cluster_definitions(self._node.view), headers=_download(request))
 
+    @got("/api/definitions/{vhost}", "Of a vhost.", VhostFile, ADMINISTRATOR, query=DOWNLOAD)
     async def _export_vhost(self, request: web.Request) -> web.Response:
         await self._node.catch_up()
-        vhost = await known_vhost(self._node, request)
+        vhost = await self._known_vhost(request)
         return json_answer(vhost_definitions(self._node.view, vhost), headers=_download(request))
 
+    @posted(
+        "/api/definitions",
+        "Import definitions: all of them, or none if one is wrong.",
+        DefinitionFile,
+        ADMINISTRATOR,
+        codes=(204,),
+    )
     async def _import(self, request: web.Request) -> web.Response:
         async with self._bodies.decoded(request, DefinitionFile, check_size) as file:
             await self._node.catch_up()
@@ -81,8 +63,15 @@ class DefinitionEndpoints:
             await self._do(await asyncio.to_thread(lambda: list(cluster_steps(file, view))))
         return done()
 
+    @posted(
+        "/api/definitions/{vhost}",
+        "Import what a vhost holds, likewise.",
+        VhostFile,
+        ADMINISTRATOR,
+        codes=(204,),
+    )
     async def _import_vhost(self, request: web.Request) -> web.Response:
-        vhost = await known_vhost(self._node, request)
+        vhost = await self._known_vhost(request)
         check_enters(caller(), self._node.view, vhost)
         async with self._bodies.decoded(request, VhostFile, check_size) as file:
             await self._node.catch_up()

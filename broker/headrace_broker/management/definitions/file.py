@@ -138,13 +138,7 @@ class DefinitionFile(VhostFile):
 
 
 def check_size(text: bytes) -> None:
-    """Refuse a file that would be too many values: arguments may hold any.
-
-    Marks within strings count too, of which names have few.
-
-    Raises:
-        ApiError: 400.
-    """
+    """Refuse, by ApiError 400, a file of too many values: arguments may hold any."""
     containers = text.count(b"{") + text.count(b"[")
     if containers > DEFINITION_CONTAINERS_MAX:
         rule = f"must have at most {DEFINITION_CONTAINERS_MAX} objects and arrays"

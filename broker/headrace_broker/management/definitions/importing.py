@@ -38,7 +38,6 @@ from headrace_broker.management.definitions.file import (
     VhostDefinition,
     VhostFile,
 )
-from headrace_broker.management.http.administration import Administration
 from headrace_broker.management.http.answer import ApiError, bad_request, check
 from headrace_broker.management.resources.parameters import global_command, parameter_command
 from headrace_broker.management.resources.users import given_hash
@@ -52,6 +51,7 @@ from headrace_broker.model.definition import (
     Vhost,
 )
 from headrace_broker.model.limits import IMPORTS_AT_ONCE, LISTING_TURN_ROWS
+from headrace_broker.runtime.administration.administration import NodeAdministration
 from headrace_broker.runtime.routing.unknown_arguments import UNKNOWN_ARGUMENTS
 from headrace_broker.runtime.security.password import new_user
 
@@ -62,25 +62,16 @@ _THEIRS: Final = frozenset(
 
 
 class Step(NamedTuple):
-    """A command, and where in the file it is from.
-
-    Attributes:
-        stage: steps of one stage do not need each other.
-        declares: something with this name that is there already may stay as it is.
-    """
+    """A command, and where in the file it is from."""
 
     where: str
-    stage: int
+    stage: int  # steps of one stage do not need each other
     command: AnyCommand
-    declares: bool = False
+    declares: bool = False  # something with this name that is there already may stay as it is
 
 
 def cluster_steps(file: DefinitionFile, view: CatalogView) -> Iterator[Step]:
-    """Return what a file of a whole cluster comes to, in order.
-
-    Raises:
-        ApiError: 400, something in it cannot be; the reason names it.
-    """
+    """Return what a file of a cluster comes to, in order; ApiError 400 names what cannot be."""
     for at, vhost in enumerate(file.vhosts):
         yield Step(f"vhosts[{at}] '{vhost.name}'", 0, PutVhost(_vhost(vhost)))
     users: list[Step] = []
@@ -109,15 +100,7 @@ def cluster_steps(file: DefinitionFile, view: CatalogView) -> Iterator[Step]:
 
 
 def vhost_steps(file: VhostFile, vhost: str) -> Iterator[Step]:
-    """Return what the contents of a vhost come to, in order.
-
-    Args:
-        file: the definitions.
-        vhost: where they go, "" for what each says itself.
-
-    Raises:
-        ApiError: 400, as above.
-    """
+    """Return what a vhost's contents come to ("" for the vhost of each); ApiError 400 likewise."""
     for at, parameter in enumerate(file.parameters):
         where = f"parameters[{at}] '{parameter.name}'"
         place = vhost or parameter.vhost
@@ -205,12 +188,9 @@ def _queue(vhost: str, given: QueueDefinition) -> DeclareQueue:
 
 
 def rehearse(snapshot: bytes, steps: Iterable[Step]) -> list[Step]:
-    """Try steps on a copy of the catalog, and return those that change something.
+    """Try steps on a copy of the catalog, in a thread, and return those that change something.
 
-    Takes long with many of them: call it in a thread.
-
-    Raises:
-        ApiError: 400, one is refused; the reason says where it stands.
+    Raises ApiError 400: one is refused; the reason says where it stands.
     """
     copy = Rehearsal(snapshot)
     found: list[Step] = []
@@ -253,13 +233,11 @@ def _of_a_kind(view: CatalogView, step: Step) -> DeclareQueue:
     return msgspec.structs.replace(command, kind=kind, replicas=replicas)
 
 
-async def apply_steps(node: Administration, steps: list[Step]) -> None:
+async def apply_steps(node: NodeAdministration, steps: list[Step]) -> None:
     """Have steps done, one stage after the other, many of a stage at once.
 
-    Raises:
-        ApiError: one is refused, for something has changed since they were tried; those of earlier
-            stages, and some of its own, are done.
-        AmqpError: INTERNAL_ERROR, the catalog has no quorum; likewise.
+    Raises ApiError: one is refused by now; AmqpError: the catalog has no quorum. Steps of earlier
+    stages, and some of its own, are done.
     """
     slots = asyncio.Semaphore(IMPORTS_AT_ONCE)
 

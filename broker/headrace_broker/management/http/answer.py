@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Final
 
 import msgspec
@@ -20,23 +21,16 @@ PARTIAL_HEADER: Final = "X-Headrace-Partial"  # says what a listing lacks
 
 
 class ApiError(Exception):
-    """A request is refused.
-
-    Args:
-        status: HTTP status.
-        error: a word for programs.
-        reason: a sentence for people, naming field and rule.
-        headers: of the answer.
-    """
+    """A request is refused."""
 
     def __init__(
         self, status: int, error: str, reason: str, headers: dict[str, str] | None = None
     ) -> None:
         super().__init__(reason)
-        self.headers = headers
+        self.headers = headers  # of the answer
         self.status = status
-        self.error = error
-        self.reason = reason
+        self.error = error  # a word for programs
+        self.reason = reason  # a sentence for people, naming field and rule
 
 
 def bad_request(reason: str) -> ApiError:
@@ -120,12 +114,16 @@ def amqp_refusal(error: AmqpError) -> ApiError:
     return bad_request(str(error))
 
 
-def check(result: Result) -> Any:
-    """Return what the catalog says that it did.
+def partial(missing: Sequence[str], left_out: int = 0) -> dict[str, str]:
+    """Return the headers of a listing without the rows of some nodes, and so many others."""
+    lacks = [f"no answer from {', '.join(missing)}"] if missing else []
+    if left_out:
+        lacks.append(f"{left_out} rows or more left out")
+    return {PARTIAL_HEADER: "; ".join(lacks)} if lacks else {}
 
-    Raises:
-        ApiError: it did nothing.
-    """
+
+def check(result: Result) -> Any:
+    """Return what the catalog says that it did; ApiError where it did nothing."""
     if isinstance(result, Ok):
         return result.value
     if isinstance(result, Exists):

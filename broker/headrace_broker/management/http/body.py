@@ -12,12 +12,7 @@ import msgspec
 from aiohttp import web
 
 from headrace_broker.management.http.answer import ApiError, bad_request
-from headrace_broker.model.limits import (
-    BODY_SECONDS_MAX,
-    LARGE_BODIES_MAX,
-    LARGE_BODY_BYTES_MAX,
-    REQUEST_BODY_BYTES_MAX,
-)
+from headrace_broker.model import limits
 
 T = TypeVar("T")
 
@@ -34,64 +29,49 @@ async def decode(request: web.Request, kind: type[T]) -> T:
         ApiError: 400, the body is no JSON object, or a field is missing or breaks its rule; 413, it
             has more than REQUEST_BODY_BYTES_MAX octets.
     """
-    return decoded(await _read(request, REQUEST_BODY_BYTES_MAX), kind)
+    return decoded(await _read(request, limits.REQUEST_BODY_BYTES_MAX), kind)
 
 
 class LargeBodies:
     """Bodies that are larger than others: few of them are read and worked at at once."""
 
     def __init__(self) -> None:
-        self._slots = asyncio.Semaphore(LARGE_BODIES_MAX)
+        self._slots = asyncio.Semaphore(limits.LARGE_BODIES_MAX)
 
     @contextlib.asynccontextmanager
     async def decoded(
         self,
         request: web.Request,
         kind: type[T],
+        # raises ApiError 400 for octets that would be too many values
         check: Callable[[bytes], None] = lambda text: None,
     ) -> AsyncIterator[T]:
         """Give the body as `decode` does, with up to LARGE_BODY_BYTES_MAX octets.
 
         What takes any values at all has to bound them by `check` or by being msgspec.Raw.
-
-        Args:
-            request: whose body it is.
-            kind: of the value.
-            check: raises ApiError 400 for octets that would be too many values.
-
-        Raises:
-            ApiError: as `decode`.
         """
         async with self._slots:
-            text = await _read(request, LARGE_BODY_BYTES_MAX)
+            text = await _read(request, limits.LARGE_BODY_BYTES_MAX)
             check(text)
             yield decoded(text, kind)
 
 
 async def _read(request: web.Request, octets_max: int) -> bytes:
     try:
-        async with asyncio.timeout(BODY_SECONDS_MAX):
+        async with asyncio.timeout(limits.BODY_SECONDS_MAX):
             return await request.clone(client_max_size=octets_max).read()
     except web.HTTPRequestEntityTooLarge:
         reason = f"body: must have at most {octets_max} octets"
         raise ApiError(413, "payload_too_large", reason) from None
     except TimeoutError:
-        reason = f"body: must be there within {BODY_SECONDS_MAX} s"
+        reason = f"body: must be there within {limits.BODY_SECONDS_MAX} s"
         raise ApiError(408, "request_timeout", reason) from None
 
 
 def decoded(text: bytes, kind: type[T], field: str = "") -> T:
-    """Return a JSON object as a value of a type; for no text an empty one.
+    """Return UTF-8 JSON as a value of a type, "" as an empty object; only what the type asks for.
 
-    Only what the type asks for is made into objects.
-
-    Args:
-        text: UTF-8.
-        kind: of the value.
-        field: of the body that the text stands in, "" for the whole.
-
-    Raises:
-        ApiError: 400, it is none, or a field is missing or breaks its rule.
+    Raises ApiError 400: it is none, or a field (below `field` of the body) breaks its rule.
     """
     text = text.strip() or b"{}"
     try:
@@ -107,11 +87,7 @@ def decoded(text: bytes, kind: type[T], field: str = "") -> T:
 
 
 def converted(data: Any, kind: type[T]) -> T:
-    """Return a value of a type that JSON stands for.
-
-    Raises:
-        ApiError: 400, a field is missing or breaks its rule.
-    """
+    """Return a value of a type that JSON stands for; ApiError 400 where a field breaks its rule."""
     try:
         return msgspec.convert(data, kind, strict=False)
     except (msgspec.ValidationError, RecursionError) as error:

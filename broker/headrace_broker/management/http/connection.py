@@ -25,16 +25,12 @@ class HttpPlaces:
     """Places for the connections of one server, whatever listener they come by.
 
     A connection that comes when there is none has one without a request closed.
-
-    Args:
-        connections_max: of all addresses.
-        of_address_max: of one.
     """
 
     def __init__(
         self,
-        connections_max: int = HTTP_CONNECTIONS_MAX,
-        of_address_max: int = HTTP_CONNECTIONS_OF_ADDRESS,
+        connections_max: int = HTTP_CONNECTIONS_MAX,  # of all addresses
+        of_address_max: int = HTTP_CONNECTIONS_OF_ADDRESS,  # of one
     ) -> None:
         self._places: FairPlaces[HttpConnection] = FairPlaces(
             connections_max, of_address_max, lambda connection: connection.is_idle
@@ -59,20 +55,15 @@ class HttpPlaces:
 
 
 class HttpConnection(web.RequestHandler):
-    """Answers requests; of one that is none of HTTP nothing is logged but that it came.
+    """Answers requests, and closes a connection without one after `idle_s` seconds.
 
-    Its lines may hold a header with a password, which aiohttp would log with all the rest.
-
-    Args:
-        server: answers the requests that are some.
-        idle_s: seconds until a connection without a request is closed.
-        places: for connections; one without a place is closed.
+    Of what is no HTTP only its coming is logged: it may hold a header with a password.
     """
 
     __slots__ = ("_places", "_site")
 
     def __init__(self, server: web.Server, idle_s: float, places: HttpPlaces) -> None:
-        self._places = places
+        self._places = places  # for connections; one without a place is closed
         self._site = ""
         super().__init__(
             server,

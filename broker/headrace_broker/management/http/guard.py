@@ -9,13 +9,9 @@ from typing import Final
 
 from aiohttp import hdrs, web
 
-from headrace_broker.management.http.access import (
-    CALLER,
-    Caller,
-    administrator,
-    monitor,
-    policymaker,
-)
+from headrace_broker.catalog import access
+from headrace_broker.catalog.access import Caller
+from headrace_broker.management.http.access import CALLER, caller
 from headrace_broker.management.http.answer import ApiError, amqp_refusal, error_answer
 from headrace_broker.management.http.hosts import Hosts
 from headrace_broker.management.http.login_service import LoginService, arrival
@@ -39,10 +35,10 @@ from headrace_broker.runtime.security.unproven_log import unproven
 COMPRESSED_BYTES_MIN: Final = 1024  # below it a packet is one packet either way
 PATH_LETTERS_MAX: Final = 512  # of a path in the log
 
-_CHECKS: Final[dict[str, Callable[[], Caller]]] = {
-    POLICYMAKER: policymaker,
-    MONITORING: monitor,
-    ADMINISTRATOR: administrator,
+_CHECKS: Final[dict[str, Callable[[Caller], None]]] = {
+    POLICYMAKER: access.check_makes_policies,
+    MONITORING: access.check_monitors,
+    ADMINISTRATOR: access.check_administers,
 }
 FORBIDDEN: Final = 403
 PAGE: Final = "page"  # what the web page is counted under
@@ -52,14 +48,7 @@ log = logging.getLogger("headrace.http")
 
 
 class Guard:
-    """Lets requests pass to those handlers that their users may ask.
-
-    Args:
-        entrance: finds out who asks.
-        meter: counts them.
-        hosts: the names by which this node may be asked.
-        calls: has requests take turns on the loop.
-    """
+    """Lets requests pass to those handlers that their users may ask."""
 
     def __init__(
         self,
@@ -68,9 +57,9 @@ class Guard:
         hosts: Hosts | None = None,
         calls: CallGate | None = None,
     ) -> None:
-        self._calls = calls or CallGate()
+        self._calls = calls or CallGate()  # has requests take turns on the loop
         self._entrance = entrance
-        self._hosts = hosts or Hosts()
+        self._hosts = hosts or Hosts()  # the names by which this node may be asked
         self._meter = meter
         self._open: set[str] = set()  # paths for which no log-in is asked
         self._unpaced: set[str] = set()  # paths of requests that do not wait for their turn
@@ -89,18 +78,13 @@ class Guard:
         async def handle(request: web.Request) -> web.StreamResponse:
             await self._log_in(request)
             if check is not None:
-                check()
+                check(caller())
             return await row.handler(request)
 
         return handle
 
     async def _log_in(self, request: web.Request) -> None:
-        """Authenticate the caller.
-
-        Raises:
-            ApiError: 401 nobody who is known, 403 somebody who may ask nothing, 429 too many
-                log-ins have failed.
-        """
+        """Find out who asks; ApiError 401 if unknown, 403 without a tag, 429 after failures."""
         CALLER.set(await self._entrance.enter(request))
 
     @web.middleware

@@ -12,12 +12,7 @@ _NO_SNIFFING: Final = "X-Content-Type-Options"
 
 
 def protect(answer: web.StreamResponse, path: str) -> None:
-    """Forbid sniffing of content types, and storing of answers of the API.
-
-    Args:
-        answer: not sent yet.
-        path: of the request, "" where there is none.
-    """
+    """Forbid sniffing of content types, and storing of the API's answers; before it is sent."""
     answer.headers[hdrs.SERVER] = SERVER
     answer.headers[_NO_SNIFFING] = "nosniff"
     if not path or path == API_PREFIX or path.startswith(f"{API_PREFIX}/"):

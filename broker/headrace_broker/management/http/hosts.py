@@ -24,11 +24,9 @@ _LOG: Final = logging.getLogger("headrace.http")
 
 
 class Hosts:
-    """Judges the header `Host`.
+    """Judges the header `Host` by a node's names, those of loopback and all addresses.
 
-    Args:
-        names: of this node, in any case of letters; one that begins with `*.` stands for all names
-            that end so. Those of loopback and all addresses are among them.
+    A name that begins with `*.` stands for all names that end so.
     """
 
     def __init__(self, names: Iterable[str] = ()) -> None:
@@ -50,11 +48,7 @@ class Hosts:
         return True
 
     def check(self, request: web.Request) -> None:
-        """Refuse a request that a browser was led here with.
-
-        Raises:
-            ApiError: 421.
-        """
+        """Refuse, by ApiError 421, a request that a browser was led here with."""
         header = request.headers.get("Host", "")
         if request.secure or not header or self.allows(header):
             return

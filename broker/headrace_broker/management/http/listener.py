@@ -7,44 +7,29 @@ import asyncio
 from aiohttp import web
 
 from headrace_broker.management.http.connection import HttpConnection, HttpPlaces
-from headrace_broker.model.limits import (
-    HTTP_HANDSHAKES_MAX,
-    HTTP_IDLE_SECONDS_MAX,
-    LISTEN_BACKLOG,
-)
+from headrace_broker.model.limits import HTTP_HANDSHAKES_MAX, HTTP_IDLE_SECONDS_MAX, LISTEN_BACKLOG
 from headrace_broker.runtime.security.tls import ServerTls
 from headrace_broker.runtime.security.tls_server import TlsServer
 
 
 class HttpListener:
-    """A listening socket for HTTP clients.
-
-    Args:
-        server: answers them; other listeners may share it.
-        tls: serve TLS so, None to serve in the clear.
-        places: for connections; other listeners may share them.
-        idle_s: seconds until a connection without a request is closed.
-    """
+    """A listening socket for HTTP clients."""
 
     def __init__(
         self,
         server: web.Server,
-        tls: ServerTls | None = None,
+        tls: ServerTls | None = None,  # serve TLS so, None to serve in the clear
         places: HttpPlaces | None = None,
         idle_s: float = HTTP_IDLE_SECONDS_MAX,
     ) -> None:
-        self._idle_s = idle_s
-        self._http = server
-        self._places = places or HttpPlaces()
+        self._idle_s = idle_s  # seconds until a connection without a request is closed
+        self._http = server  # answers them; other listeners may share it
+        self._places = places or HttpPlaces()  # for connections; other listeners may share them
         self._tls = TlsServer(tls, self._shaking, _forget) if tls is not None else None
         self._server: asyncio.Server | None = None
 
     async def start(self, host: str, port: int) -> int:
-        """Begin to accept; returns the bound port.
-
-        Raises:
-            OSError: the address cannot be bound; nothing is left open.
-        """
+        """Begin to accept; returns the bound port. Raises OSError: nothing is left open."""
         if self._tls is not None:
             return await self._tls.start(host, port)
         loop = asyncio.get_running_loop()

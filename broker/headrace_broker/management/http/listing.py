@@ -58,30 +58,19 @@ COLUMNS: Final = (PARAMETERS[-1],)
 
 
 class Wanted(msgspec.Struct, frozen=True):
-    """Requested part of a list.
+    """Requested part of a list."""
 
-    Attributes:
-        page: 0 for all rows at once.
-        name: what names have in them, "" for any.
-        sort: field, as its steps; none for the order of the list.
-        columns: fields, each as its steps; none for all.
-    """
-
-    page: int = 0
+    page: int = 0  # 0 for all rows at once
     page_size: int = PAGE_ROWS
-    name: str = ""
+    name: str = ""  # what names have in them, "" for any
     use_regex: bool = False
-    sort: tuple[str, ...] = ()
+    sort: tuple[str, ...] = ()  # field, as its steps; none for the order of the list
     sort_reverse: bool = False
-    columns: tuple[tuple[str, ...], ...] = ()
+    columns: tuple[tuple[str, ...], ...] = ()  # fields, each as its steps; none for all
 
 
 def wanted(request: web.Request) -> Wanted:
-    """Return what a request asks for.
-
-    Raises:
-        ApiError: 400, a parameter breaks its rule.
-    """
+    """Return what a request asks for; ApiError 400 where a parameter breaks its rule."""
     query = request.query
     paged = flag(request, "pagination") or "page" in query
     name, use_regex = query.get("name", ""), flag(request, "use_regex")
@@ -106,11 +95,7 @@ def _folded(name: str) -> str:
 
 
 def columns(request: web.Request) -> tuple[tuple[str, ...], ...]:
-    """Return the fields that are asked for, none for all.
-
-    Raises:
-        ApiError: 400, there are too many.
-    """
+    """Return the fields that are asked for, none for all; ApiError 400 for too many."""
     names = [name for name in request.query.get("columns", "").split(",") if name]
     if len(names) > LISTING_COLUMNS_MAX:
         raise bad_request(f"columns: must be at most {LISTING_COLUMNS_MAX}, not {len(names)}")
@@ -128,27 +113,16 @@ def row_name(row: Any) -> str:
 
 async def listing(
     request: web.Request,
-    rows: Sequence[T],
-    render: Callable[[Any], Mapping[str, Any]],
+    rows: Sequence[T],  # all that the asker may see, in order
+    render: Callable[[Any], Mapping[str, Any]],  # gives the JSON object of a row
     *,
     name: Callable[[T], str] = row_name,
+    # completes the rows that are shown, before they are rendered; it may ask other nodes, and leave
+    # out what is gone
     prepare: Callable[[Sequence[T]], Awaitable[Sequence[Any]]] | None = None,
     headers: dict[str, str] | None = None,
 ) -> web.Response:
-    """Return the part of a list that a request asks for.
-
-    Args:
-        request: says which.
-        rows: all that the asker may see, in order.
-        render: gives the JSON object of a row.
-        name: of a row.
-        prepare: completes the rows that are shown, before they are rendered; it may ask other
-            nodes, and leave out what is gone.
-        headers: of the answer.
-
-    Raises:
-        ApiError: 400, there is no such part.
-    """
+    """Return the part of a list that a request asks for; ApiError 400 where there is none."""
     want = wanted(request)
     total = len(rows)
     found = await _named(rows, want, name) if want.page and want.name else rows
@@ -165,11 +139,7 @@ async def listing(
 
 
 async def _named(rows: Sequence[T], want: Wanted, name: Callable[[T], str]) -> Sequence[T]:
-    """Return the rows with the requested names.
-
-    Raises:
-        ApiError: 400, the search takes too long.
-    """
+    """Return the rows whose name is looked for; ApiError 400 where the search takes too long."""
     pattern = _folded(want.name)
     letters = want.name.lower()
 
@@ -183,13 +153,7 @@ async def _named(rows: Sequence[T], want: Wanted, name: Callable[[T], str]) -> S
 async def searched(field: str, rows: Iterable[T], fits: Callable[[T], bool]) -> list[T]:
     """Return the rows that fit, looked for in turns of SEARCH_TURN_SECONDS.
 
-    Args:
-        field: of the request, that says what fits.
-        rows: they must not change meanwhile.
-        fits: looks at a row.
-
-    Raises:
-        ApiError: 400, the search takes too long.
+    Nobody may change the rows meanwhile. ApiError 400 for `field` where it takes too long.
     """
     found: list[T] = []
     spent = 0.0
@@ -208,11 +172,7 @@ async def searched(field: str, rows: Iterable[T], fits: Callable[[T], bool]) -> 
 
 
 def _page(rows: Sequence[T], want: Wanted) -> Sequence[T]:
-    """Return the rows on the page.
-
-    Raises:
-        ApiError: 400, there are not so many pages.
-    """
+    """Return the rows on the page; ApiError 400 where there are not so many pages."""
     if not want.page:
         return rows
     start = (want.page - 1) * want.page_size

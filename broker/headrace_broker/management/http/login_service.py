@@ -13,7 +13,7 @@ from headrace_broker.management.http.access import PAGE_TOKEN, TAGS, Caller
 from headrace_broker.management.http.answer import ApiError, forbidden
 from headrace_broker.management.http.origin import check_origin, is_of_page
 from headrace_broker.management.http.request_id import REQUEST_ID
-from headrace_broker.management.http.status_source import StatusSource
+from headrace_broker.runtime.administration.status import NodeStatusSource
 from headrace_broker.runtime.security.audit import ACTOR, Actor
 from headrace_broker.runtime.security.authenticator import Verdict
 from headrace_broker.runtime.security.basic_credentials import parse_basic
@@ -23,30 +23,20 @@ PROTOCOL: Final = "http"
 
 
 class LoginService:
-    """Lets requests in.
+    """Lets requests in."""
 
-    Args:
-        source: knows the passwords.
-        view: knows the users.
-
-    Attributes:
-        tls: what certificates are read by, None without a listener for TLS.
-        page: user who is logged in at the requesting web page, None for none.
-    """
-
-    def __init__(self, source: StatusSource, view: CatalogView) -> None:
-        self.tls: ServerTls | None = None
+    def __init__(self, source: NodeStatusSource, view: CatalogView) -> None:
+        self.tls: ServerTls | None = None  # reads certificates, None without TLS
+        # who is logged in at the web page that makes a request, None for nobody
         self.page: Callable[[web.Request], Awaitable[Caller | None]] | None = None
-        self._source = source
+        self._source = source  # knows the passwords
         self._view = view
 
     async def enter(self, request: web.Request) -> Caller:
         """Authenticate the caller, and record it for later actions of this task.
 
-        Raises:
-            ApiError: 401, nobody, or the log-in is wrong; 403, the user has no tag for it, or a
-                page of somebody else's asks for a change; 429, too many log-ins have failed; 503,
-                too many log-ins at the page are being asked about.
+        Raises ApiError: 401 without a right log-in, 403 without a tag or from another page, 429
+        after failures, 503 while too many page log-ins are asked about.
         """
         PAGE_TOKEN.set("")  # a connection's requests may share a context
         check_origin(request)
@@ -108,11 +98,7 @@ def name_actor(user: str) -> None:
 
 
 def check_verdict(verdict: Verdict) -> None:
-    """Refuse a log-in that was not checked.
-
-    Raises:
-        ApiError: 429, too many have failed.
-    """
+    """Refuse, by ApiError 429, a log-in that was not looked at because too many failed."""
     if verdict.wait_s <= 0:
         return
     seconds = math.ceil(verdict.wait_s)

@@ -85,15 +85,10 @@ def document(routes: Iterable[Route]) -> dict[str, Any]:
 
 
 class _Schemas(NamedTuple):
-    """Types with a schema.
+    """Types with a schema."""
 
-    Attributes:
-        named: schema by the text of a type; some refer to `components`.
-        components: by name.
-    """
-
-    named: dict[str, Any]
-    components: dict[str, Any]
+    named: dict[str, Any]  # schema by the text of a type; some refer to `components`
+    components: dict[str, Any]  # by name
 
     def of(self, kind: Any) -> Any:
         """Return the schema of a type."""

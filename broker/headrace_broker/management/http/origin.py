@@ -19,11 +19,7 @@ def is_of_page(request: web.Request) -> bool:
 
 
 def check_origin(request: web.Request) -> None:
-    """Refuse a change that another page has a browser ask for.
-
-    Raises:
-        ApiError: 403.
-    """
+    """Refuse, by ApiError 403, a change that another page has a browser ask for."""
     if request.method in SAFE:
         return
     told = "Sec-Fetch-Site" in request.headers

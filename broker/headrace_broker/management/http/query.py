@@ -17,11 +17,7 @@ IF_EMPTY: Final = Parameter("if-empty", "Only if it holds no message.", BOOLEAN)
 
 
 def flag(request: web.Request, name: str) -> bool:
-    """Return a boolean, False when it is not there.
-
-    Raises:
-        ApiError: 400, it is neither "true" nor "false".
-    """
+    """Return a boolean, False when it is not there; ApiError 400 unless "true" or "false"."""
     value = request.query.get(name, "false")
     if value not in ("true", "false"):
         raise bad_request(f"{name}: must be true or false, not '{value}'")
@@ -29,11 +25,7 @@ def flag(request: web.Request, name: str) -> bool:
 
 
 def number(request: web.Request, name: str, default: int, low: int, high: int) -> int:
-    """Return a number.
-
-    Raises:
-        ApiError: 400, it is none, or out of range.
-    """
+    """Return a number; ApiError 400 where it is none, or out of range."""
     text = request.query.get(name)
     if text is None:
         return default
@@ -41,11 +33,7 @@ def number(request: web.Request, name: str, default: int, low: int, high: int) -
 
 
 def checked_number(name: str, text: str, low: int, high: int) -> int:
-    """Return the number that a text says.
-
-    Raises:
-        ApiError: 400, it says none, or one out of range.
-    """
+    """Return the number that a text says; ApiError 400 where it says none, or one out of range."""
     if not (is_number(text) and low <= int(text) <= high):
         raise bad_request(f"{name}: must be a number from {low} to {high}, not '{text:.40}'")
     return int(text)

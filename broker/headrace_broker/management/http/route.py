@@ -7,9 +7,9 @@ calls the handler, and makes the OpenAPI document of them.
 from __future__ import annotations
 
 import re
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from types import MappingProxyType
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeVar
 
 from aiohttp import web
 
@@ -29,54 +29,32 @@ _NAME: Final = re.compile(r"\{(\w+)(?::([^{}]*))?\}")
 
 
 class Parameter(NamedTuple):
-    """A parameter of a query, or a header.
-
-    Attributes:
-        schema: JSON schema of its values.
-        place: "query" or "header".
-    """
+    """A parameter of a query, or a header."""
 
     name: str
     text: str
-    schema: dict[str, Any] = _TEXT
-    place: str = "query"
+    schema: dict[str, Any] = _TEXT  # JSON schema of its values
+    place: str = "query"  # "query" or "header"
 
 
 class Route(NamedTuple):
-    """Row of the route table: a method, a path and its answer.
+    """Row of the route table: a method, a path and its answer."""
 
-    Attributes:
-        method: GET, PUT, POST or DELETE; GET answers HEAD as well.
-        path: as aiohttp's router has it; a name in braces may have an expression.
-        summary: one sentence for people.
-        role: tag that is needed, NOBODY where no log-in is.
-        query: parameters.
-        body: type of the body, None where none is read.
-        answer: type of what is answered with 200, None where nothing is.
-        codes: statuses beside those that the method, the path and the role bring.
-        listing: the answer is a list of `answer` that may be asked for in pages.
-        tag: heading under which it is described; "" for the first word of the path.
-        media: content type of the answer.
-        failed: type of what is answered with 503 beside an error, None for nothing else.
-        values: JSON schemas of names in the path that are not any text.
-        unpaced: answered at once, however many other requests wait for their turn.
-    """
-
-    method: str
-    path: str
+    method: str  # GET, PUT, POST or DELETE; GET answers HEAD as well
+    path: str  # as aiohttp's router has it; a name in braces may have an expression
     handler: Handler
-    summary: str
-    role: str = MANAGEMENT
-    query: tuple[Parameter, ...] = ()
-    body: Any = None
-    answer: Any = None
-    codes: tuple[int, ...] = ()
-    listing: bool = False
-    tag: str = ""
-    media: str = JSON
-    failed: Any = None
-    values: Mapping[str, dict[str, Any]] = MappingProxyType({})
-    unpaced: bool = False
+    summary: str  # one sentence for people
+    role: str = MANAGEMENT  # tag that is needed, NOBODY where no log-in is
+    query: tuple[Parameter, ...] = ()  # parameters
+    body: Any = None  # type of the body, None where none is read
+    answer: Any = None  # type of what is answered with 200, None where nothing is
+    codes: tuple[int, ...] = ()  # statuses beside those of method, path and role
+    listing: bool = False  # the answer is a list of `answer` that may be asked for in pages
+    tag: str = ""  # heading under which it is described; "" for the first word of the path
+    media: str = JSON  # content type of the answer
+    failed: Any = None  # type of what is answered with 503 beside an error, None for nothing else
+    values: Mapping[str, dict[str, Any]] = MappingProxyType({})  # JSON schemas of names in the path
+    unpaced: bool = False  # answered at once, however many other requests wait for their turn
 
     @property
     def names(self) -> dict[str, str]:
@@ -97,44 +75,50 @@ class Route(NamedTuple):
         return words[0]
 
 
-def described(rows: Iterable[Route | web.RouteDef]) -> list[Route]:
-    """Return rows as routes; those of aiohttp's kind have no summary."""
-    return [
-        row if isinstance(row, Route) else Route(row.method, row.path, row.handler, "")
-        for row in rows
-    ]
+H = TypeVar("H", bound=Callable[..., Awaitable[web.StreamResponse]])
+
+
+def route(
+    method: str, path: str, summary: str, role: str = MANAGEMENT, **more: Any
+) -> Callable[[H], H]:
+    """Decorate a method of `Endpoints` with a route that it answers; see `Route`."""
+
+    def decorate(handler: H) -> H:
+        rows: list[Route] = vars(handler).setdefault("routes", [])
+        rows.insert(0, Route(method, path, handler, summary, role, **more))
+        return handler
+
+    return decorate
 
 
 def listed(
-    path: str, handler: Handler, summary: str, answer: Any, role: str = MANAGEMENT, **more: Any
-) -> Route:
-    """Return the row of a list."""
-    return Route("GET", path, handler, summary, role, answer=answer, listing=True, **more)
+    path: str, summary: str, answer: Any, role: str = MANAGEMENT, **more: Any
+) -> Callable[[H], H]:
+    """Decorate what answers with a list."""
+    return route("GET", path, summary, role, answer=answer, listing=True, **more)
 
 
 def got(
-    path: str, handler: Handler, summary: str, answer: Any, role: str = MANAGEMENT, **more: Any
-) -> Route:
-    """Return the row of a GET route."""
-    return Route("GET", path, handler, summary, role, answer=answer, **more)
+    path: str, summary: str, answer: Any, role: str = MANAGEMENT, **more: Any
+) -> Callable[[H], H]:
+    """Decorate what answers with one thing."""
+    return route("GET", path, summary, role, answer=answer, **more)
 
 
 def put(
-    path: str, handler: Handler, summary: str, body: Any, role: str = MANAGEMENT, **more: Any
-) -> Route:
-    """Return the row of a PUT route."""
-    return Route("PUT", path, handler, summary, role, body=body, **more)
+    path: str, summary: str, body: Any, role: str = MANAGEMENT, **more: Any
+) -> Callable[[H], H]:
+    """Decorate what creates or changes something."""
+    return route("PUT", path, summary, role, body=body, **more)
 
 
 def posted(
-    path: str, handler: Handler, summary: str, body: Any, role: str = MANAGEMENT, **more: Any
-) -> Route:
-    """Return the row of a POST route."""
-    return Route("POST", path, handler, summary, role, body=body, **more)
+    path: str, summary: str, body: Any, role: str = MANAGEMENT, **more: Any
+) -> Callable[[H], H]:
+    """Decorate what does something."""
+    return route("POST", path, summary, role, body=body, **more)
 
 
-def deleted(
-    path: str, handler: Handler, summary: str, role: str = MANAGEMENT, **more: Any
-) -> Route:
-    """Return the row of a DELETE route."""
-    return Route("DELETE", path, handler, summary, role, **more)
+def deleted(path: str, summary: str, role: str = MANAGEMENT, **more: Any) -> Callable[[H], H]:
+    """Decorate what removes something."""
+    return route("DELETE", path, summary, role, **more)

@@ -28,11 +28,7 @@ from headrace_broker.management.page.feed import (
 from headrace_broker.management.page.login import PageLogin
 from headrace_broker.management.page.view_query import KINDS
 from headrace_broker.management.page.view_state import Change
-from headrace_broker.model.limits import (
-    NAME_OCTETS_MAX,
-    PAGE_REMOTE_S,
-    PAGE_WRITE_SECONDS_MAX,
-)
+from headrace_broker.model.limits import NAME_OCTETS_MAX, PAGE_REMOTE_S, PAGE_WRITE_SECONDS_MAX
 
 CLUSTER: Final = View("cluster")
 OVER: Final = b"event: over\ndata: {}\n\n"
@@ -45,16 +41,11 @@ HEADERS: Final = {
 
 
 class PageEvents:
-    """Sends changes until the page is closed, or the log-in is over.
-
-    Args:
-        feed: knows what has changed.
-        login: says whose a request is.
-    """
+    """Sends changes until the page is closed, or the log-in is over."""
 
     def __init__(self, feed: Feed, login: PageLogin) -> None:
-        self._feed = feed
-        self._login = login
+        self._feed = feed  # knows what has changed
+        self._login = login  # says whose a request is
 
     def routes(self) -> list[Route]:
         """Return the route table."""

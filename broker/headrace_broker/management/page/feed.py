@@ -25,17 +25,11 @@ log = logging.getLogger("headrace.http")
 
 
 class View(NamedTuple):
-    """Selection of objects that a page shows.
+    """Selection of objects that a page shows."""
 
-    Attributes:
-        kind: name of a kind of view.
-        vhost: of the queue; "" where there is none.
-        name: of the object, or text that names have to hold; "" for all.
-    """
-
-    kind: str
-    vhost: str = ""
-    name: str = ""
+    kind: str  # name of a kind of view
+    vhost: str = ""  # of the queue; "" where there is none
+    name: str = ""  # of what is looked at, or what names have to hold; "" for all
 
 
 class ViewData(Protocol):
@@ -64,30 +58,21 @@ class Place:
 
 
 class ViewSubscriber:
-    """Subscriber of some views.
-
-    Attributes:
-        places: the views as they see them.
-    """
+    """Subscriber of some views."""
 
     def __init__(self, user: str, places: tuple[Place, ...]) -> None:
         self.user = user
-        self.places = places
+        self.places = places  # the views as they see them
 
 
 class Feed:
-    """Boards of all subscribed views, kept up to date.
-
-    Args:
-        look: takes a look at the cluster; what it returns asks at its first use.
-        clock: seconds of a clock that never goes back.
-    """
+    """Boards of all subscribed views, kept up to date."""
 
     def __init__(
         self, look: Callable[[], ViewData], clock: Callable[[], float] = time.monotonic
     ) -> None:
-        self._look = look
-        self._clock = clock
+        self._look = look  # takes a look at the cluster; what it returns asks at its first use
+        self._clock = clock  # seconds of a clock that never goes back
         self._places: dict[tuple[View, str], Place] = {}
         self._seats: dict[int, ViewSubscriber] = {}
         self._task: asyncio.Task[None] | None = None
@@ -96,11 +81,7 @@ class Feed:
         self.looks = 0
 
     def join(self, who: Caller, views: tuple[View, ...]) -> ViewSubscriber:
-        """Subscribe to views from now on.
-
-        Raises:
-            TooManyError: there are as many viewers as may be.
-        """
+        """Look at views from now on; TooManyError where there are as many viewers as may be."""
         if len(self._seats) >= PAGE_VIEWERS_MAX:
             raise TooManyError(f"this node shows its page {PAGE_VIEWERS_MAX} times already")
         own = sum(1 for seat in self._seats.values() if seat.user == who.name)
@@ -122,11 +103,7 @@ class Feed:
                 del self._places[place.view, _sees(place.who)]
 
     async def wait(self, looks: int) -> int:
-        """Wait until there has been another look than the one with this number.
-
-        Raises:
-            FeedOverError: there will be none; a new subscriber starts the feed again.
-        """
+        """Wait for a look after this one; FeedOverError where none comes: join again."""
         async with self._news:
             await self._news.wait_for(lambda: self.looks != looks or self._task is None)
         if self._task is None:

@@ -45,15 +45,10 @@ HEADERS: Final = {
 
 
 class File(NamedTuple):
-    """A file in the form in which it is sent.
+    """A file in the form in which it is sent."""
 
-    Attributes:
-        content_type: of its text, which is UTF-8.
-        tag: its entity tag; another one for other contents. Weak, since it may be compressed.
-    """
-
-    content_type: str
-    tag: str
+    content_type: str  # of its text, which is UTF-8
+    tag: str  # its entity tag; another one for other contents. Weak, since it may be compressed.
     content: bytes
 
 

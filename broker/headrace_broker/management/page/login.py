@@ -18,17 +18,17 @@ from aiohttp import web
 from headrace_broker.catalog.access import refused
 from headrace_broker.catalog.permission_watch import ANYWHERE, PermissionWatch
 from headrace_broker.management.http.access import PAGE_TOKEN, Caller
-from headrace_broker.management.http.administration import Administration
 from headrace_broker.management.http.answer import ApiError, done, forbidden, json_answer
 from headrace_broker.management.http.body import decode
 from headrace_broker.management.http.login_service import check_verdict, name_actor
 from headrace_broker.management.http.origin import CHANGE_HEADER, PAGE_PREFIX, SAFE, check_origin
 from headrace_broker.management.http.route import NOBODY, Route
-from headrace_broker.management.http.status_source import StatusSource
 from headrace_broker.model import build_info
 from headrace_broker.model.definition import User
 from headrace_broker.model.limits import PAGE_LOGIN_BYTES_MAX
 from headrace_broker.model.reply_code import AmqpError
+from headrace_broker.runtime.administration.administration import NodeAdministration
+from headrace_broker.runtime.administration.status import NodeStatusSource
 from headrace_broker.runtime.security.page_logins import LoginsBusyError
 
 
@@ -45,16 +45,11 @@ def change_token(token: str) -> str:
 
 
 class PageLogin:
-    """Log-ins and log-outs of the page, and the user of a request.
+    """Log-ins and log-outs of the page, and the user of a request."""
 
-    Args:
-        node: keeps log-ins.
-        status: checks passwords.
-    """
-
-    def __init__(self, node: Administration, status: StatusSource) -> None:
-        self._node = node
-        self._status = status
+    def __init__(self, node: NodeAdministration, status: NodeStatusSource) -> None:
+        self._node = node  # keeps log-ins
+        self._status = status  # checks passwords
 
     def routes(self) -> list[Route]:
         """Return the route table."""
@@ -67,9 +62,8 @@ class PageLogin:
     async def caller(self, request: web.Request) -> Caller | None:
         """Return the logged-in user, None without one.
 
-        Raises:
-            ApiError: 403, the request changes something and does not come from the page; 503, too
-                many log-ins are being asked about.
+        Raises ApiError: 403, a change that is not the page's; 503, too many log-ins are asked
+        about.
         """
         token = request.cookies.get(self._cookie(), "")
         try:
@@ -92,14 +86,9 @@ class PageLogin:
 
     @contextlib.contextmanager
     def watched(self, who: Caller, over: Callable[[], None]) -> Iterator[None]:
-        """End a stream at once when its log-in is over, or its user changes.
+        """Tell a stream, perhaps more than once, that its log-in is over or its user was changed.
 
-        Args:
-            who: who asked.
-            over: called back, perhaps more than once.
-
-        Raises:
-            ApiError: 401, it is over already.
+        ApiError 401 where it is over already.
         """
         token = PAGE_TOKEN.get()
         user = self.user(who)

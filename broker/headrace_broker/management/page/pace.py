@@ -29,17 +29,10 @@ class Pace:
         self._looks: deque[_Look] = deque(maxlen=LOOKS_MAX)
 
     def look(self, now: float, counters: Mapping[str, MessageCounters]) -> dict[str, float] | None:
-        """Take what nodes have counted, and return the sum of their rates by counter.
+        """Return the sum of rates by counter at `now`, monotonic seconds; None after a long pause.
 
         A node that does not answer now, or did not before, does not count; one that began anew
         counts from 0.
-
-        Args:
-            now: seconds of a clock that never goes back.
-            counters: by node.
-
-        Returns:
-            None after a long time without a request.
         """
         looks = self._looks
         while looks and now - looks[0].at > SECONDS_MAX:

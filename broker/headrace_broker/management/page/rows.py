@@ -66,12 +66,7 @@ def cluster(overview: Overview, alarms: Sequence[AlarmStatus], missing: tuple[st
 
 
 def totals(nodes: Collection[NodeStats], rates: dict[str, float] | None) -> Values:
-    """Return the overview's figures: sums over all nodes that answer.
-
-    Args:
-        nodes: what they say of themselves.
-        rates: by counter; None where they are to be those of the nodes' last samples.
-    """
+    """Return the overview's sums over all nodes that answer; without rates their samples'."""
     every = [node.totals for node in nodes]
     return {
         "connections": sum(each.connections for each in every),
@@ -136,22 +131,13 @@ def fullest(found: Listing, who: Caller, view: CatalogView) -> list[Any]:
 
 def queues(
     found: Listing,
-    wanted: str,
+    wanted: str,  # in any case of letters; "" for all
     who: Caller,
     view: CatalogView,
     status: Callable[[str, str], QueueStatus | None],
     now_ms: int,
 ) -> Values:
-    """Return queues whose names hold a text: those that leaders call the largest, then others.
-
-    Args:
-        found: what leaders say of their largest queues.
-        wanted: in any case of letters; "" for all.
-        who: asks.
-        view: the catalog.
-        status: what this node knows of a queue.
-        now_ms: of the time of queues.
-    """
+    """Return queues whose names hold a text: those that leaders call the largest, then others."""
     flows = {(row.vhost, row.name): row for row in found.queues()}
     fits = [
         (queue.vhost, queue.name)

@@ -5,26 +5,21 @@ from __future__ import annotations
 from aiohttp import web
 
 from headrace_broker.management.http.access import Caller
-from headrace_broker.management.http.administration import Administration
 from headrace_broker.management.http.route import Route
-from headrace_broker.management.http.status_source import StatusSource
 from headrace_broker.management.page.events import PageEvents
 from headrace_broker.management.page.feed import Feed
 from headrace_broker.management.page.files import PageFiles
 from headrace_broker.management.page.login import PageLogin
 from headrace_broker.management.page.pace import Pace
 from headrace_broker.management.page.view_query import ViewQuery
+from headrace_broker.runtime.administration.administration import NodeAdministration
+from headrace_broker.runtime.administration.status import NodeStatusSource
 
 
 class Page:
-    """Puts the parts of the page together.
+    """Puts the parts of the page together."""
 
-    Args:
-        node: access to its state and operations.
-        status: of this node.
-    """
-
-    def __init__(self, node: Administration, status: StatusSource) -> None:
+    def __init__(self, node: NodeAdministration, status: NodeStatusSource) -> None:
         self._login = PageLogin(node, status)
         pace = Pace()
         self._feed = Feed(lambda: ViewQuery(node, status, pace))
@@ -35,11 +30,7 @@ class Page:
         return [*PageFiles().routes(), *self._login.routes(), *events.routes()]
 
     async def caller(self, request: web.Request) -> Caller | None:
-        """Return the user who is logged in at the requesting page, None without one.
-
-        Raises:
-            ApiError: 403, it changes something and does not come from the page.
-        """
+        """Return who is logged in at the page, None for nobody; ApiError 403 likewise."""
         return await self._login.caller(request)
 
     async def stop(self) -> None:

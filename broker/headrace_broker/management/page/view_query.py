@@ -10,8 +10,6 @@ from typing import Any, Final, TypeVar
 from headrace_broker.catalog.view import CatalogView
 from headrace_broker.catalog.viewer import viewer_of
 from headrace_broker.management.http.access import Caller
-from headrace_broker.management.http.administration import Administration
-from headrace_broker.management.http.status_source import StatusSource
 from headrace_broker.management.page import rows
 from headrace_broker.management.page.feed import View
 from headrace_broker.management.page.pace import Pace
@@ -19,6 +17,8 @@ from headrace_broker.model.flow_status import NodeFlow
 from headrace_broker.model.limits import PAGE_TABLE_ROWS_MAX
 from headrace_broker.model.reply_code import AmqpError
 from headrace_broker.model.stats import NodeStats
+from headrace_broker.runtime.administration.administration import NodeAdministration
+from headrace_broker.runtime.administration.status import NodeStatusSource
 from headrace_broker.runtime.clients.client_list import ClientListing
 from headrace_broker.runtime.explain.flow_facts import CONNECTION, NODE, QUEUE
 from headrace_broker.runtime.explain.flow_report import (
@@ -44,26 +44,19 @@ KINDS: Final = frozenset(
 
 
 class ViewQuery:
-    """Finds what views show; see `feed.ViewData`.
-
-    Args:
-        node: source of the data.
-        status: of this node.
-        pace: remembers what nodes had counted before.
-        clock: seconds of a clock that never goes back.
-    """
+    """Finds what views show; see `feed.ViewData`."""
 
     def __init__(
         self,
-        node: Administration,
-        status: StatusSource,
+        node: NodeAdministration,
+        status: NodeStatusSource,
         pace: Pace,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._node = node
+        self._node = node  # what is looked at
         self._status = status
-        self._pace = pace
-        self._clock = clock
+        self._pace = pace  # remembers what nodes had counted before
+        self._clock = clock  # seconds of a clock that never goes back
         self._asked: dict[str, asyncio.Future[Any]] = {}
         self._finders: dict[str, Callable[[View, Caller], Awaitable[Maker]]] = {
             "cluster": self._cluster,

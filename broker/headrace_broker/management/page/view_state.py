@@ -11,19 +11,12 @@ GONE_MAX: Final = 1000  # keys remembered as gone; who has not looked since gets
 
 
 class Change(NamedTuple):
-    """Changes for one page.
+    """Changes for one page."""
 
-    Attributes:
-        version: of the board, for the next time.
-        whole: this is all there is; what was known before is to be forgotten.
-        put: values by key, as JSON.
-        gone: keys that are no more.
-    """
-
-    version: int
-    whole: bool
-    put: dict[str, msgspec.Raw]
-    gone: list[str]
+    version: int  # of the board, for the next time
+    whole: bool  # this is all there is; what was known before is to be forgotten
+    put: dict[str, msgspec.Raw]  # values by key, as JSON
+    gone: list[str]  # keys that are no more
 
     def is_empty(self) -> bool:
         """Return whether there is nothing to tell."""

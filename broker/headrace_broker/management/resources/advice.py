@@ -7,12 +7,12 @@ from typing import Any
 
 from aiohttp import web
 
-from headrace_broker.catalog.access import check_manages
+from headrace_broker.catalog.access import check_manages, check_sees
 from headrace_broker.catalog.advice import Advice
-from headrace_broker.management.http.access import caller, check_sees
-from headrace_broker.management.http.administration import Administration
+from headrace_broker.management.http.access import caller
 from headrace_broker.management.http.answer import bad_request, json_answer
-from headrace_broker.management.http.route import Parameter, Route, got
+from headrace_broker.management.http.endpoints import Endpoints
+from headrace_broker.management.http.route import Parameter, got
 
 WHICH = (
     Parameter("vhost", "Only on queues in this one."),
@@ -21,24 +21,15 @@ WHICH = (
 )
 
 
-class AdviceEndpoints:
+class AdviceEndpoints(Endpoints):
     """Read access to advice; it is given over gRPC."""
 
-    def __init__(self, node: Administration) -> None:
-        self._node = node
-
-    def routes(self) -> list[Route]:
-        """Return the route table."""
-        return [
-            got(
-                "/api/flow/advice",
-                self._list,
-                "Advice on limits and numbers of consumers that has not lapsed.",
-                list[dict[str, Any]],
-                query=WHICH,
-            )
-        ]
-
+    @got(
+        "/api/flow/advice",
+        "Advice on limits and numbers of consumers that has not lapsed.",
+        list[dict[str, Any]],
+        query=WHICH,
+    )
     async def _list(self, request: web.Request) -> web.Response:
         who, view, query = caller(), self._node.view, request.query
         check_manages(who)

@@ -8,41 +8,26 @@ from aiohttp import web
 
 from headrace_broker.management.http.access import caller
 from headrace_broker.management.http.answer import json_answer
-from headrace_broker.management.http.route import Route, got
-from headrace_broker.management.http.status_source import StatusSource
+from headrace_broker.management.http.endpoints import Endpoints
+from headrace_broker.management.http.route import got
 from headrace_broker.management.resources.health import State
 from headrace_broker.runtime.alarm.alarms import AlarmStatus
 
 
-class AlarmEndpoints:
+class AlarmEndpoints(Endpoints):
     """Answers whether an alarm is on: 200 when none is, otherwise 503 and which."""
 
-    def __init__(self, source: StatusSource) -> None:
-        self._source = source
-
-    def routes(self) -> list[Route]:
-        """Return the route table."""
-        return [
-            got(
-                "/api/health/checks/alarms",
-                self._all,
-                "Whether no alarm is on in the cluster.",
-                State,
-                codes=(503,),
-            ),
-            got(
-                "/api/health/checks/local-alarms",
-                self._local,
-                "Whether no alarm is on at this node.",
-                State,
-                codes=(503,),
-            ),
-        ]
-
+    @got("/api/health/checks/alarms", "Whether no alarm is on in the cluster.", State, codes=(503,))
     async def _all(self, request: web.Request) -> web.Response:
         caller()
         return _answer("cluster", self._source.alarms())
 
+    @got(
+        "/api/health/checks/local-alarms",
+        "Whether no alarm is on at this node.",
+        State,
+        codes=(503,),
+    )
     async def _local(self, request: web.Request) -> web.Response:
         caller()
         own = self._source.overview().node

@@ -7,11 +7,9 @@ from typing import Final
 import msgspec
 from aiohttp import web
 
-from headrace_broker.catalog.permission import READ
-from headrace_broker.management.http.access import caller, check_allowed, check_enters, check_sees
-from headrace_broker.management.http.administration import Administration, known_queue, known_vhost
 from headrace_broker.management.http.answer import done, json_answer
-from headrace_broker.management.http.route import Route, deleted, got
+from headrace_broker.management.http.endpoints import Endpoints
+from headrace_broker.management.http.route import deleted, got
 from headrace_broker.model.archive import ArchiveGroupStatus, ArchiveStatus
 
 _MODES: Final = ("none", "headers", "full")
@@ -48,37 +46,25 @@ class ArchiveView(msgspec.Struct):
     groups: list[ArchiveGroupStatus]
 
 
-class ArchiveEndpoints:
+class ArchiveEndpoints(Endpoints):
     """Answers requests about archives."""
 
-    def __init__(self, node: Administration) -> None:
-        self._node = node
-
-    def routes(self) -> list[Route]:
-        """Return the route table."""
-        path = "/api/queues/{vhost}/{queue}/archive"
-        return [
-            got(path, self._get, "What the queue keeps of settled messages.", ArchiveView),
-            deleted(
-                path + "/groups/{group}",
-                self._close,
-                "Close a group that reads the archive: nothing is kept for it any more.",
-                codes=(503,),
-            ),
-        ]
-
+    @got(
+        "/api/queues/{vhost}/{queue}/archive",
+        "What the queue keeps of settled messages.",
+        ArchiveView,
+    )
     async def _get(self, request: web.Request) -> web.Response:
-        vhost = await known_vhost(self._node, request)
-        check_sees(caller(), self._node.view, vhost)
-        queue = await known_queue(self._node, vhost, request.match_info["queue"])
+        queue = await self._path_queue(request)
         return json_answer(msgspec.to_builtins(view_of(await self._node.archives.of(queue))))
 
+    @deleted(
+        "/api/queues/{vhost}/{queue}/archive/groups/{group}",
+        "Close a group that reads the archive: nothing is kept for it any more.",
+        codes=(503,),
+    )
     async def _close(self, request: web.Request) -> web.Response:
-        vhost, name = await known_vhost(self._node, request), request.match_info["queue"]
-        who = caller()
-        check_enters(who, self._node.view, vhost)
-        check_allowed(who, self._node.view, vhost, READ, "queue", name)
-        queue = await known_queue(self._node, vhost, name)
+        queue = await self._readable_queue(request)
         await self._node.archives.close_group(queue, request.match_info["group"])
         return done()
 

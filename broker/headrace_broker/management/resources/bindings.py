@@ -10,30 +10,19 @@ import msgspec
 from aiohttp import web
 from typing_extensions import TypedDict
 
-from headrace_broker.catalog.view import (
-    DESTINATION_EXCHANGE,
-    DESTINATION_QUEUE,
-    CatalogView,
-)
+from headrace_broker.catalog.view import DESTINATION_EXCHANGE, DESTINATION_QUEUE, CatalogView
 from headrace_broker.management.http.access import (
     caller,
     check_binding,
     check_ends,
     check_enters,
     check_not_exclusive,
-    check_sees,
-)
-from headrace_broker.management.http.administration import (
-    Administration,
-    exchange_name,
-    known_exchange,
-    known_queue,
-    known_vhost,
 )
 from headrace_broker.management.http.answer import bad_request, done, json_answer, not_found
 from headrace_broker.management.http.body import decode
+from headrace_broker.management.http.endpoints import Endpoints, exchange_name
 from headrace_broker.management.http.listing import listing
-from headrace_broker.management.http.route import Route, deleted, got, listed, posted
+from headrace_broker.management.http.route import deleted, got, listed, posted
 from headrace_broker.model.binding_key import table_key
 from headrace_broker.model.definition import Binding
 
@@ -60,96 +49,58 @@ class BindingView(TypedDict):
     properties_key: str
 
 
-class BindingEndpoints:
+class BindingEndpoints(Endpoints):
     """Answers requests about bindings."""
 
-    def __init__(self, node: Administration) -> None:
-        self._node = node
-
-    def routes(self) -> list[Route]:
-        """Return the route table."""
-        ends = "/api/bindings/{vhost}/e/{source}/{kind:[qe]}/{destination}"
-        return [
-            listed("/api/bindings", self._list, "Bindings that the user sees.", BindingView),
-            listed(
-                "/api/bindings/{vhost}", self._list, "Bindings that the user sees.", BindingView
-            ),
-            listed(
-                ends,
-                self._between,
-                "Bindings between an exchange and a queue (q) or another exchange (e).",
-                BindingView,
-            ),
-            posted(
-                ends,
-                self._post,
-                "Bind; the answer says where the binding is.",
-                BindingBody,
-                codes=(201,),
-            ),
-            got(ends + "/{key}", self._get, "A binding.", BindingView),
-            deleted(ends + "/{key}", self._delete, "Unbind."),
-            listed(
-                "/api/queues/{vhost}/{queue}/bindings",
-                self._of_queue,
-                "Bindings that lead to a queue.",
-                BindingView,
-            ),
-            listed(
-                "/api/exchanges/{vhost}/{exchange}/bindings/source",
-                self._of_source,
-                "Bindings that leave an exchange.",
-                BindingView,
-            ),
-            listed(
-                "/api/exchanges/{vhost}/{exchange}/bindings/destination",
-                self._of_destination,
-                "Bindings that lead to an exchange.",
-                BindingView,
-            ),
-        ]
-
-    async def _vhost(self, request: web.Request) -> str:
-        vhost = await known_vhost(self._node, request)
-        check_sees(caller(), self._node.view, vhost)
-        return vhost
-
+    @listed("/api/bindings", "Bindings that the user sees.", BindingView)
+    @listed("/api/bindings/{vhost}", "Bindings that the user sees.", BindingView)
     async def _list(self, request: web.Request) -> web.Response:
         view = self._node.view
         who = caller()
         if "vhost" in request.match_info:
-            vhosts = [await self._vhost(request)]
+            vhosts = [await self._known_vhost(request)]
         else:
             vhosts = [vhost.name for vhost in view.vhosts() if who.sees(view, vhost.name)]
         found = [b for vhost in vhosts for b in (*_implicit(view, vhost), *view.bindings(vhost))]
         return await listing(request, found, _render, name=properties_key)
 
+    @listed("/api/queues/{vhost}/{queue}/bindings", "Bindings that lead to a queue.", BindingView)
     async def _of_queue(self, request: web.Request) -> web.Response:
-        vhost = await self._vhost(request)
-        queue = await known_queue(self._node, vhost, request.match_info["queue"])
+        vhost = await self._known_vhost(request)
+        queue = await self._known_queue(vhost, request.match_info["queue"])
         found = [
             _implicit_binding(vhost, queue.name),
             *self._node.view.bindings_of_queue(vhost, queue.name),
         ]
         return await listing(request, found, _render, name=properties_key)
 
+    @listed(
+        "/api/exchanges/{vhost}/{exchange}/bindings/source",
+        "Bindings that leave an exchange.",
+        BindingView,
+    )
     async def _of_source(self, request: web.Request) -> web.Response:
-        vhost = await self._vhost(request)
-        exchange = await known_exchange(self._node, vhost, request.match_info["exchange"])
+        vhost = await self._known_vhost(request)
+        exchange = await self._known_exchange(vhost, request.match_info["exchange"])
         view = self._node.view
         found = view.bindings_of_source(vhost, exchange.name)
         every = found if exchange.name else _implicit(view, vhost)
         return await listing(request, every, _render, name=properties_key)
 
+    @listed(
+        "/api/exchanges/{vhost}/{exchange}/bindings/destination",
+        "Bindings that lead to an exchange.",
+        BindingView,
+    )
     async def _of_destination(self, request: web.Request) -> web.Response:
-        vhost = await self._vhost(request)
-        exchange = await known_exchange(self._node, vhost, request.match_info["exchange"])
+        vhost = await self._known_vhost(request)
+        exchange = await self._known_exchange(vhost, request.match_info["exchange"])
         found = self._node.view.bindings_of_exchange(vhost, exchange.name)
         return await listing(request, found, _render, name=properties_key)
 
     async def _named_ends(self, request: web.Request) -> tuple[str, str, str, str]:
         """Return vhost, source, kind of destination and destination of a path, there or not."""
-        vhost = await self._vhost(request)
+        vhost = await self._known_vhost(request)
         source = exchange_name(request.match_info["source"])
         kind, name = _KINDS[request.match_info["kind"]], request.match_info["destination"]
         if kind == DESTINATION_EXCHANGE:
@@ -165,11 +116,11 @@ class BindingEndpoints:
     async def _ends(self, request: web.Request) -> tuple[str, str, str, str]:
         """Return vhost, source, kind of destination and destination of a path; both must exist."""
         vhost, named, kind, name = await self._named_ends(request)
-        source = await known_exchange(self._node, vhost, named)
+        source = await self._known_exchange(vhost, named)
         if kind == DESTINATION_QUEUE:
-            await known_queue(self._node, vhost, name)
+            await self._known_queue(vhost, name)
         else:
-            await known_exchange(self._node, vhost, name)
+            await self._known_exchange(vhost, name)
         return vhost, source.name, kind, name
 
     def _found(self, vhost: str, source: str, kind: str, destination: str) -> list[Binding]:
@@ -183,16 +134,17 @@ class BindingEndpoints:
             found = view.bindings_of_exchange(vhost, destination)
         return [binding for binding in found if binding.source == source]
 
+    @listed(
+        "/api/bindings/{vhost}/e/{source}/{kind:[qe]}/{destination}",
+        "Bindings between an exchange and a queue (q) or another exchange (e).",
+        BindingView,
+    )
     async def _between(self, request: web.Request) -> web.Response:
         found = self._found(*await self._ends(request))
         return await listing(request, found, _render, name=properties_key)
 
     async def _one(self, request: web.Request) -> Binding:
-        """Return the binding that the path names.
-
-        Raises:
-            ApiError: 404.
-        """
+        """Return the binding that the path names; ApiError 404 without."""
         return self._named(request, *await self._ends(request))
 
     def _named(
@@ -206,9 +158,20 @@ class BindingEndpoints:
             f"binding '{key}' from exchange '{source}' to {kind} '{destination}' in vhost '{vhost}'"
         )
 
+    @got(
+        "/api/bindings/{vhost}/e/{source}/{kind:[qe]}/{destination}/{key}",
+        "A binding.",
+        BindingView,
+    )
     async def _get(self, request: web.Request) -> web.Response:
         return json_answer(_render(await self._one(request)))
 
+    @posted(
+        "/api/bindings/{vhost}/e/{source}/{kind:[qe]}/{destination}",
+        "Bind; the answer says where the binding is.",
+        BindingBody,
+        codes=(201,),
+    )
     async def _post(self, request: web.Request) -> web.Response:
         vhost, source, kind, destination = await self._changed_ends(request)
         body = await decode(request, BindingBody)
@@ -221,6 +184,7 @@ class BindingEndpoints:
         )
         return response
 
+    @deleted("/api/bindings/{vhost}/e/{source}/{kind:[qe]}/{destination}/{key}", "Unbind.")
     async def _delete(self, request: web.Request) -> web.Response:
         ends = await self._changed_ends(request)
         binding = self._named(request, *ends)

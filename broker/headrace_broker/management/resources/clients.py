@@ -13,18 +13,19 @@ from aiohttp import web
 
 from headrace_broker.catalog.view import CatalogView
 from headrace_broker.catalog.viewer import Viewer, shown_activity, shown_vhost, viewer_of
-from headrace_broker.management.http.access import Caller, caller, check_sees
-from headrace_broker.management.http.administration import Administration, known_vhost
+from headrace_broker.management.http.access import Caller, caller
 from headrace_broker.management.http.answer import (
     PARTIAL_HEADER,
     done,
     forbidden,
     json_answer,
     not_found,
+    partial,
     unavailable,
 )
+from headrace_broker.management.http.endpoints import Endpoints
 from headrace_broker.management.http.listing import COLUMNS, chosen, columns, listing
-from headrace_broker.management.http.route import Parameter, Route, deleted, got, listed
+from headrace_broker.management.http.route import Parameter, deleted, got, listed
 from headrace_broker.management.resources.leases import render_group
 from headrace_broker.management.view.figures import counted, with_deliver_get
 from headrace_broker.management.view.flow_rendering import render_activity
@@ -32,81 +33,15 @@ from headrace_broker.management.view.view import ChannelView, ConnectionView, Co
 from headrace_broker.model.limits import LISTING_ROWS_MAX, LISTING_TURN_ROWS
 from headrace_broker.model.stats import CLIENT_FIGURES, OCTET_FIGURES
 from headrace_broker.model.status import ChannelStatus, ConsumerStatus
-from headrace_broker.runtime.clients.client_list import ClientListing, ClientRow
+from headrace_broker.runtime.clients.client_list import ClientRow
 
 Row = dict[str, Any]
 _OTHERS: Final = "tags: other users' connections are closed by administrators only"
 REASON: Final = Parameter("X-Reason", "For the client and the log.", place="header")
 
 
-class ClientEndpoints:
+class ClientEndpoints(Endpoints):
     """Routes of client connections and their channels and consumers."""
-
-    def __init__(self, node: Administration) -> None:
-        self._node = node
-
-    def routes(self) -> list[Route]:
-        """Return the route table."""
-        return [
-            listed(
-                "/api/connections",
-                self._connections,
-                "Connections that the user sees.",
-                ConnectionView,
-            ),
-            listed(
-                "/api/vhosts/{vhost}/connections",
-                self._connections,
-                "Connections that the user sees.",
-                ConnectionView,
-            ),
-            listed(
-                "/api/connections/username/{user}",
-                self._connections,
-                "Connections of a user.",
-                ConnectionView,
-            ),
-            deleted(
-                "/api/connections/username/{user}",
-                self._close_all,
-                "Close the connections of a user.",
-                query=(REASON,),
-            ),
-            got(
-                "/api/connections/{name}",
-                self._connection,
-                "A connection, by name or id.",
-                ConnectionView,
-                query=COLUMNS,
-            ),
-            deleted("/api/connections/{name}", self._close, "Close a connection.", query=(REASON,)),
-            listed(
-                "/api/connections/{name}/channels",
-                self._channels,
-                "Channels that the user sees.",
-                ChannelView,
-            ),
-            listed("/api/channels", self._channels, "Channels that the user sees.", ChannelView),
-            got("/api/channels/{channel}", self._channel, "A channel.", ChannelView, query=COLUMNS),
-            listed(
-                "/api/vhosts/{vhost}/channels",
-                self._channels,
-                "Channels that the user sees.",
-                ChannelView,
-            ),
-            listed(
-                "/api/consumers",
-                self._consumers,
-                "Consumers that the user sees.",
-                ConsumerView,
-            ),
-            listed(
-                "/api/consumers/{vhost}",
-                self._consumers,
-                "Consumers that the user sees.",
-                ConsumerView,
-            ),
-        ]
 
     async def _rows(
         self, request: web.Request, channels: bool
@@ -115,8 +50,7 @@ class ClientEndpoints:
         who = caller()
         vhost = None
         if "vhost" in request.match_info:
-            vhost = await known_vhost(self._node, request)
-            check_sees(who, self._node.view, vhost)
+            vhost = await self._known_vhost(request)
         name, user = request.match_info.get("name"), request.match_info.get("user")
         every = await self._node.clients(channels)
         viewer = viewer_of(who, self._node.view)
@@ -128,14 +62,18 @@ class ClientEndpoints:
             and (user is None or row.connection.user == user)
             and viewer.knows(row.connection.user)
         ]
-        return rows, _partial(every)
+        return rows, partial(every.missing, every.left_out)
 
+    @listed("/api/connections", "Connections that the user sees.", ConnectionView)
+    @listed("/api/vhosts/{vhost}/connections", "Connections that the user sees.", ConnectionView)
+    @listed("/api/connections/username/{user}", "Connections of a user.", ConnectionView)
     async def _connections(self, request: web.Request) -> web.Response:
         rows, headers = await self._rows(request, channels=False)
         return await listing(
             request, rows, self._render_connection, name=_connection_name, headers=headers
         )
 
+    @got("/api/connections/{name}", "A connection, by name or id.", ConnectionView, query=COLUMNS)
     async def _connection(self, request: web.Request) -> web.Response:
         rows, headers = await self._rows(request, channels=False)
         if not rows:
@@ -143,6 +81,7 @@ class ClientEndpoints:
         row = chosen(self._render_connection(rows[0]), columns(request))
         return json_answer(row, headers=headers)
 
+    @deleted("/api/connections/{name}", "Close a connection.", query=(REASON,))
     async def _close(self, request: web.Request) -> web.Response:
         name = request.match_info["name"]
         who = caller()
@@ -158,6 +97,9 @@ class ClientEndpoints:
             )
         raise not_found(f"connection '{name}'")
 
+    @deleted(
+        "/api/connections/username/{user}", "Close the connections of a user.", query=(REASON,)
+    )
     async def _close_all(self, request: web.Request) -> web.Response:
         who, user = caller(), request.match_info["user"]
         if user != who.name and not who.administers:
@@ -177,12 +119,16 @@ class ClientEndpoints:
         if any(row.connection.user != who.name for row in rows):
             raise forbidden(_OTHERS)
 
+    @listed("/api/connections/{name}/channels", "Channels that the user sees.", ChannelView)
+    @listed("/api/channels", "Channels that the user sees.", ChannelView)
+    @listed("/api/vhosts/{vhost}/channels", "Channels that the user sees.", ChannelView)
     async def _channels(self, request: web.Request) -> web.Response:
         rows, headers = await self._rows(request, channels=True)
         return await listing(
             request, rows, self._render_channel, name=_channel_name, headers=headers
         )
 
+    @got("/api/channels/{channel}", "A channel.", ChannelView, query=COLUMNS)
     async def _channel(self, request: web.Request) -> web.Response:
         name = request.match_info["channel"]
         rows, headers = await self._rows(request, channels=True)
@@ -198,16 +144,17 @@ class ClientEndpoints:
     def _render_channel(self, row: ClientRow) -> dict[str, Any]:
         return render_channel(row, self._node.view)
 
+    @listed("/api/consumers", "Consumers that the user sees.", ConsumerView)
+    @listed("/api/consumers/{vhost}", "Consumers that the user sees.", ConsumerView)
     async def _consumers(self, request: web.Request) -> web.Response:
         who = caller()
         vhost = None
         if "vhost" in request.match_info:
-            vhost = await known_vhost(self._node, request)
-            check_sees(who, self._node.view, vhost)
+            vhost = await self._known_vhost(request)
         found = await self._node.clients(channels=True)
         groups, silent = await self._node.leases.everyone()
         missing = tuple(dict.fromkeys((*found.missing, *silent)))
-        headers = _partial(ClientListing([], missing, found.left_out))
+        headers = partial(missing, found.left_out)
         rendered = [
             render_group(group)
             for group in groups
@@ -256,15 +203,6 @@ def _reason(request: web.Request) -> str:
     """Return the reason in a header, which may be any octets; those that are no UTF-8 show so."""
     reason = request.headers.get("X-Reason", "")
     return reason.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
-
-
-def _partial(listing: ClientListing) -> dict[str, str]:
-    lacks = []
-    if listing.missing:
-        lacks.append(f"no answer from {', '.join(listing.missing)}")
-    if listing.left_out:
-        lacks.append(f"{listing.left_out} rows or more left out")
-    return {PARTIAL_HEADER: "; ".join(lacks)} if lacks else {}
 
 
 def _connection_name(row: ClientRow) -> str:

@@ -9,15 +9,14 @@ import msgspec
 from aiohttp import web
 
 from headrace_broker.catalog.movement import shrink
-from headrace_broker.management.http.administration import Administration, known_node
 from headrace_broker.management.http.answer import bad_request, json_answer
 from headrace_broker.management.http.body import decode
+from headrace_broker.management.http.endpoints import Endpoints
 from headrace_broker.management.http.listing import listing
 from headrace_broker.management.http.route import (
     ADMINISTRATOR,
     MONITORING,
     Parameter,
-    Route,
     deleted,
     got,
     listed,
@@ -33,6 +32,13 @@ KEEP: Final = "keep"
 MOVE: Final = "move"
 SHRINK: Final = "shrink"
 _NODE: Final = "/api/cluster/nodes/{node}"
+
+_REPLICAS: Final = Parameter(
+    "replicas",
+    "What becomes of the node's replicas: keep (it is refused while there are any), move "
+    "(each goes to another node) or shrink (queues have one less).",
+    {"type": "string", "enum": [KEEP, MOVE, SHRINK]},
+)
 
 
 class JoinBody(msgspec.Struct):
@@ -95,67 +101,19 @@ class ForgetView(msgspec.Struct):
     problems: list[str]
 
 
-class ClusterEndpoints:
+class ClusterEndpoints(Endpoints):
     """Answers requests about the nodes of the cluster."""
 
-    def __init__(self, node: Administration) -> None:
-        self._node = node
-
-    def routes(self) -> list[Route]:
-        """Return the route table."""
-        admin, path = ADMINISTRATOR, "/api/cluster/nodes"
-        replicas = Parameter(
-            "replicas",
-            "What becomes of the node's replicas: keep (it is refused while there are any), move "
-            "(each goes to another node) or shrink (queues have one less).",
-            {"type": "string", "enum": [KEEP, MOVE, SHRINK]},
-        )
-        return [
-            listed(path, self._list, "Nodes of the cluster.", ClusterNodeView, MONITORING),
-            posted(
-                path,
-                self._join,
-                "Let a node join that has no data yet.",
-                JoinBody,
-                admin,
-                answer=ClusterNodeView,
-            ),
-            got(_NODE, self._get, "A node of the cluster.", ClusterNodeView, MONITORING),
-            posted(
-                _NODE + "/drain",
-                self._drain,
-                "Have a node hand over what it leads, and send its clients away.",
-                None,
-                admin,
-                answer=ClusterNodeView,
-            ),
-            posted(
-                _NODE + "/revive",
-                self._revive,
-                "Let a drained node serve again.",
-                None,
-                admin,
-                answer=ClusterNodeView,
-            ),
-            deleted(
-                _NODE,
-                self._forget,
-                "Remove a node from the cluster; 202 while it still has replicas.",
-                admin,
-                query=(replicas,),
-                answer=ForgetView,
-                codes=(202,),
-            ),
-        ]
-
     async def _named(self, request: web.Request) -> Node:
-        return await known_node(self._node, request.match_info["node"])
+        return await self._known_node(request.match_info["node"])
 
+    @listed("/api/cluster/nodes", "Nodes of the cluster.", ClusterNodeView, MONITORING)
     async def _list(self, request: web.Request) -> web.Response:
         loads = await self._node.operations.loads()
         rows = [self._view(node, loads) for node in self._node.view.nodes()]
         return await listing(request, rows, msgspec.to_builtins)
 
+    @got(_NODE, "A node of the cluster.", ClusterNodeView, MONITORING)
     async def _get(self, request: web.Request) -> web.Response:
         return await self._answer(await self._named(request))
 
@@ -183,20 +141,49 @@ class ClusterEndpoints:
             clock.warning if clock is not None else "",
         )
 
+    @posted(
+        "/api/cluster/nodes",
+        "Let a node join that has no data yet.",
+        JoinBody,
+        ADMINISTRATOR,
+        answer=ClusterNodeView,
+    )
     async def _join(self, request: web.Request) -> web.Response:
         body = await decode(request, JoinBody)
         return await self._answer(
             await self._node.operations.admit(Node(body.id, body.name, body.address))
         )
 
+    @posted(
+        _NODE + "/drain",
+        "Have a node hand over what it leads, and send its clients away.",
+        None,
+        ADMINISTRATOR,
+        answer=ClusterNodeView,
+    )
     async def _drain(self, request: web.Request) -> web.Response:
         node = await self._named(request)
         return await self._answer(await self._node.operations.set_maintenance(node, True))
 
+    @posted(
+        _NODE + "/revive",
+        "Let a drained node serve again.",
+        None,
+        ADMINISTRATOR,
+        answer=ClusterNodeView,
+    )
     async def _revive(self, request: web.Request) -> web.Response:
         node = await self._named(request)
         return await self._answer(await self._node.operations.set_maintenance(node, False))
 
+    @deleted(
+        _NODE,
+        "Remove a node from the cluster; 202 while it still has replicas.",
+        ADMINISTRATOR,
+        query=(_REPLICAS,),
+        answer=ForgetView,
+        codes=(202,),
+    )
     async def _forget(self, request: web.Request) -> web.Response:
         node = await self._named(request)
         what = request.query.get("replicas", KEEP)

@@ -18,18 +18,13 @@ from headrace_broker.management.http.access import (
     check_allowed,
     check_declares,
     check_enters,
-    check_sees,
-)
-from headrace_broker.management.http.administration import (
-    Administration,
-    known_exchange,
-    known_vhost,
 )
 from headrace_broker.management.http.answer import done, json_answer
 from headrace_broker.management.http.body import decode
+from headrace_broker.management.http.endpoints import Endpoints
 from headrace_broker.management.http.listing import COLUMNS, chosen, columns, listing
 from headrace_broker.management.http.query import IF_UNUSED, flag
-from headrace_broker.management.http.route import Route, deleted, got, listed, put
+from headrace_broker.management.http.route import deleted, got, listed, put
 from headrace_broker.management.view.figures import (
     AGES,
     ANSWER_SECONDS_MAX,
@@ -55,53 +50,21 @@ class ExchangeBody(msgspec.Struct):
     arguments: dict[str, Any] = {}
 
 
-class ExchangeEndpoints:
+class ExchangeEndpoints(Endpoints):
     """Answers requests about exchanges."""
 
-    def __init__(self, node: Administration) -> None:
-        self._node = node
-
-    def routes(self) -> list[Route]:
-        """Return the route table."""
-        return [
-            listed(
-                "/api/exchanges",
-                self._list,
-                "Exchanges in vhosts that the user sees.",
-                ExchangeView,
-                query=AGES,
-            ),
-            listed(
-                "/api/exchanges/{vhost}",
-                self._list,
-                "Exchanges in vhosts that the user sees.",
-                ExchangeView,
-                query=AGES,
-            ),
-            got(
-                "/api/exchanges/{vhost}/{exchange}",
-                self._get,
-                "An exchange.",
-                ExchangeView,
-                query=(*AGES, *COLUMNS),
-            ),
-            put(
-                "/api/exchanges/{vhost}/{exchange}", self._put, "Declare an exchange.", ExchangeBody
-            ),
-            deleted(
-                "/api/exchanges/{vhost}/{exchange}",
-                self._delete,
-                "Delete an exchange.",
-                query=(IF_UNUSED,),
-            ),
-        ]
-
+    @listed("/api/exchanges", "Exchanges in vhosts that the user sees.", ExchangeView, query=AGES)
+    @listed(
+        "/api/exchanges/{vhost}",
+        "Exchanges in vhosts that the user sees.",
+        ExchangeView,
+        query=AGES,
+    )
     async def _list(self, request: web.Request) -> web.Response:
         who = caller()
         view = self._node.view
         if "vhost" in request.match_info:
-            vhosts = [await known_vhost(self._node, request)]
-            check_sees(who, view, vhosts[0])
+            vhosts = [await self._known_vhost(request)]
         else:
             vhosts = [vhost.name for vhost in view.vhosts() if who.sees(view, vhost.name)]
         found = [
@@ -132,13 +95,14 @@ class ExchangeEndpoints:
             for each, name in zip(exchanges, names, strict=True)
         ]
 
+    @got("/api/exchanges/{vhost}/{exchange}", "An exchange.", ExchangeView, query=(*AGES, *COLUMNS))
     async def _get(self, request: web.Request) -> web.Response:
-        vhost = await known_vhost(self._node, request)
-        check_sees(caller(), self._node.view, vhost)
-        exchange = await known_exchange(self._node, vhost, request.match_info["exchange"])
+        vhost = await self._known_vhost(request)
+        exchange = await self._known_exchange(vhost, request.match_info["exchange"])
         [row] = await self._rendered([exchange], asked_ages(request))
         return json_answer(chosen(row, columns(request)))
 
+    @put("/api/exchanges/{vhost}/{exchange}", "Declare an exchange.", ExchangeBody)
     async def _put(self, request: web.Request) -> web.Response:
         vhost, name = await self._changeable(request)
         body = await decode(request, ExchangeBody)
@@ -160,16 +124,17 @@ class ExchangeEndpoints:
         )
         return done(created)
 
+    @deleted("/api/exchanges/{vhost}/{exchange}", "Delete an exchange.", query=(IF_UNUSED,))
     async def _delete(self, request: web.Request) -> web.Response:
         vhost, name = await self._changeable(request)
-        exchange = await known_exchange(self._node, vhost, name)
+        exchange = await self._known_exchange(vhost, name)
         if_unused = flag(request, "if-unused")
         await self._node.topology.delete_exchange(vhost, exchange.name, if_unused)
         return done()
 
     async def _changeable(self, request: web.Request) -> tuple[str, str]:
         """Return vhost and name of the path, where the asker may declare and delete it."""
-        vhost = await known_vhost(self._node, request)
+        vhost = await self._known_vhost(request)
         name = request.match_info["exchange"]
         who = caller()
         check_enters(who, self._node.view, vhost)

@@ -9,21 +9,18 @@ from aiohttp import web
 from typing_extensions import TypedDict
 
 from headrace_broker.catalog.command import SetParameter
-from headrace_broker.management.http.access import administrator, monitor
-from headrace_broker.management.http.administration import Administration
-from headrace_broker.management.http.answer import bad_request, check, done, json_answer, not_found
+from headrace_broker.management.http.answer import bad_request, done, json_answer, not_found
 from headrace_broker.management.http.body import decode
+from headrace_broker.management.http.endpoints import Endpoints
 from headrace_broker.management.http.listing import listing
 from headrace_broker.management.http.route import (
     ADMINISTRATOR,
     MONITORING,
-    Route,
     deleted,
     got,
     listed,
     put,
 )
-from headrace_broker.management.http.status_source import StatusSource
 from headrace_broker.model.flow_parameter import (
     PARAMETERS,
     parameter_problem,
@@ -54,66 +51,38 @@ class LimitView(TypedDict):
     set: bool
 
 
-class FlowLimitEndpoints:
+class FlowLimitEndpoints(Endpoints):
     """Answers requests about limits of flow control."""
 
-    def __init__(self, node: Administration, source: StatusSource) -> None:
-        self._node = node
-        self._source = source
-
-    def routes(self) -> list[Route]:
-        """Return the route table."""
-        return [
-            listed(
-                "/api/flow/limits", self._list, "Limits of flow control.", LimitView, MONITORING
-            ),
-            got(
-                "/api/flow/limits/{limit}",
-                self._get,
-                "A limit of flow control.",
-                LimitView,
-                MONITORING,
-            ),
-            put(
-                "/api/flow/limits/{limit}",
-                self._put,
-                "Set a limit for all nodes.",
-                ParameterBody,
-                ADMINISTRATOR,
-            ),
-            deleted(
-                "/api/flow/limits/{limit}",
-                self._delete,
-                "Let each node have the limit of its configuration.",
-                ADMINISTRATOR,
-            ),
-        ]
-
+    @listed("/api/flow/limits", "Limits of flow control.", LimitView, MONITORING)
     async def _list(self, request: web.Request) -> web.Response:
-        monitor()
         found = self._source.flow_limits()
         rows = [_render(name, setting) for name, setting in found.items()]
         return await listing(request, rows, dict, name=lambda row: row["name"])
 
+    @got("/api/flow/limits/{limit}", "A limit of flow control.", LimitView, MONITORING)
     async def _get(self, request: web.Request) -> web.Response:
-        monitor()
         name = _name(request)
         return json_answer(_render(name, self._source.flow_limits()[name]))
 
+    @put("/api/flow/limits/{limit}", "Set a limit for all nodes.", ParameterBody, ADMINISTRATOR)
     async def _put(self, request: web.Request) -> web.Response:
-        administrator()
         name = _name(request)
         given = (await decode(request, ParameterBody)).value
         value = stored_value(given)
         problem = parameter_problem(name, given if value is None else value)
         if problem or value is None:
             raise bad_request(problem)
-        check(await self._node.submit(SetParameter(name, value)))
+        await self._submit(SetParameter(name, value))
         return done()
 
+    @deleted(
+        "/api/flow/limits/{limit}",
+        "Let each node have the limit of its configuration.",
+        ADMINISTRATOR,
+    )
     async def _delete(self, request: web.Request) -> web.Response:
-        administrator()
-        check(await self._node.submit(SetParameter(_name(request))))
+        await self._submit(SetParameter(_name(request)))
         return done()
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 from aiohttp import web
@@ -11,18 +11,18 @@ from typing_extensions import TypedDict
 
 from headrace_broker.catalog.pattern import matches, pattern_problem
 from headrace_broker.management.http.access import caller
-from headrace_broker.management.http.administration import Administration, known_vhost
 from headrace_broker.management.http.answer import bad_request, json_answer
+from headrace_broker.management.http.endpoints import Endpoints
 from headrace_broker.management.http.listing import searched
 from headrace_broker.management.http.query import checked_number
-from headrace_broker.management.http.route import Route, got
-from headrace_broker.management.http.status_source import StatusSource
+from headrace_broker.management.http.route import H, got
 from headrace_broker.management.view.figures import NO_AGES
 from headrace_broker.model.stats import Listener, NodeStats
 
 DAY_S: Final = 86_400
 UNITS: Final = {"days": 1, "weeks": 7, "months": 28, "years": 365}  # in days, as RabbitMQ has it
 WITHIN_MAX: Final = 10_000
+_LEADERLESS: Final = "quorum-queues-without-elected-leaders"
 _PORT: Final = {"type": "integer", "minimum": 1, "maximum": 65535}
 # Names that clients know protocols by, and ours.
 _PROTOCOLS: Final = {
@@ -83,82 +83,19 @@ class FailedCheck(_State, total=False):
     limit: int
 
 
-class HealthEndpoints:
+def _checked(path: str, summary: str, **values: dict[str, Any]) -> Callable[[H], H]:
+    path = f"/api/health/checks/{path}"
+    return got(path, summary, Check, failed=FailedCheck, values=values)
+
+
+class HealthEndpoints(Endpoints):
     """Answers health checks of this node."""
 
-    def __init__(self, node: Administration, source: StatusSource) -> None:
-        self._node = node
-        self._source = source
-
-    def routes(self) -> list[Route]:
-        """Return the route table."""
-        checks = "/api/health/checks"
-
-        def check(path: str, handler: Any, summary: str, **values: dict[str, Any]) -> Route:
-            path = f"{checks}/{path}"
-            return got(path, handler, summary, Check, failed=FailedCheck, values=values)
-
-        return [
-            check("ready-to-serve-clients", self._ready, "Whether the node takes clients."),
-            check("is-in-service", self._ready, "Whether the node is up and not being drained."),
-            check("virtual-hosts", self._ready, "Whether vhosts are served."),
-            check(
-                "metadata-store/initialized",
-                self._ready,
-                "Whether the node's copy of the catalog is up to date.",
-            ),
-            check("metadata-store/initialized/with-data", self._ready, "The same."),
-            check(
-                "port-listener/{port}",
-                self._port,
-                "Whether the node listens on a port.",
-                port=_PORT,
-            ),
-            check(
-                "protocol-listener/{protocol}",
-                self._protocol,
-                "Whether it speaks a protocol, or one of several with commas between.",
-            ),
-            check(
-                "certificate-expiration/{within}/{unit}",
-                self._certificate,
-                "Whether its certificates are valid for so many days, weeks, months or years.",
-                within={"type": "integer", "minimum": 1, "maximum": WITHIN_MAX},
-                unit={"enum": list(UNITS)},
-            ),
-            check(
-                "node-is-quorum-critical",
-                self._quorum_critical,
-                "Whether all replicated queues would have a quorum without this node.",
-            ),
-            check("node-is-mirror-sync-critical", self._mirrors, "There are no mirrored queues."),
-            check(
-                "below-node-connection-limit",
-                self._connections,
-                "Whether the node takes further connections.",
-            ),
-            check(
-                "quorum-queues-without-elected-leaders/all-vhosts",
-                self._leaders,
-                "Whether all replicated queues have a leader.",
-            ),
-            check(
-                "quorum-queues-without-elected-leaders/vhost/{vhost}",
-                self._leaders,
-                "Likewise in a vhost.",
-            ),
-            check(
-                "quorum-queues-without-elected-leaders/all-vhosts/pattern/{pattern}",
-                self._leaders,
-                "Likewise, of queues whose name has an expression.",
-            ),
-            check(
-                "quorum-queues-without-elected-leaders/vhost/{vhost}/pattern/{pattern}",
-                self._leaders,
-                "Likewise in a vhost.",
-            ),
-        ]
-
+    @_checked("ready-to-serve-clients", "Whether the node takes clients.")
+    @_checked("is-in-service", "Whether the node is up and not being drained.")
+    @_checked("virtual-hosts", "Whether vhosts are served.")
+    @_checked("metadata-store/initialized", "Whether the node's copy of the catalog is up to date.")
+    @_checked("metadata-store/initialized/with-data", "The same.")
     async def _ready(self, request: web.Request) -> web.Response:
         reason = self._source.not_ready_reason()
         return _failed(reason) if reason else _fine()
@@ -172,6 +109,7 @@ class HealthEndpoints:
         own = await self._own()
         return own.listeners if own is not None else ()
 
+    @_checked("port-listener/{port}", "Whether the node listens on a port.", port=_PORT)
     async def _port(self, request: web.Request) -> web.Response:
         port = checked_number("port", request.match_info["port"], 1, 65535)
         ports = sorted({each.port for each in await self._listeners()})
@@ -179,6 +117,10 @@ class HealthEndpoints:
             return _fine(port=port)
         return _failed("No active listener", missing=port, ports=ports)
 
+    @_checked(
+        "protocol-listener/{protocol}",
+        "Whether it speaks a protocol, or one of several with commas between.",
+    )
     async def _protocol(self, request: web.Request) -> web.Response:
         asked = request.match_info["protocol"]
         protocols = sorted({each.protocol for each in await self._listeners()})
@@ -188,6 +130,12 @@ class HealthEndpoints:
                 return _fine(protocol=protocol)
         return _failed("No active listener", missing=asked, protocols=protocols)
 
+    @_checked(
+        "certificate-expiration/{within}/{unit}",
+        "Whether its certificates are valid for so many days, weeks, months or years.",
+        within={"type": "integer", "minimum": 1, "maximum": WITHIN_MAX},
+        unit={"enum": list(UNITS)},
+    )
     async def _certificate(self, request: web.Request) -> web.Response:
         unit = request.match_info["unit"]
         if unit not in UNITS:
@@ -199,6 +147,10 @@ class HealthEndpoints:
             return _fine()
         return _failed("Certificates expiring", expired=[{"expires_in_s": int(left_s)}])
 
+    @_checked(
+        "node-is-quorum-critical",
+        "Whether all replicated queues would have a quorum without this node.",
+    )
     async def _quorum_critical(self, request: web.Request) -> web.Response:
         queues = self._source.critical_queues()
         if queues is None:
@@ -219,9 +171,11 @@ class HealthEndpoints:
         who, view = caller(), self._node.view
         return [(vhost, name) for vhost, name in queues if who.sees(view, vhost)]
 
+    @_checked("node-is-mirror-sync-critical", "There are no mirrored queues.")
     async def _mirrors(self, request: web.Request) -> web.Response:
         return _fine(reason="there are no mirrored queues")
 
+    @_checked("below-node-connection-limit", "Whether the node takes further connections.")
     async def _connections(self, request: web.Request) -> web.Response:
         own = await self._own()
         if own is None or own.totals.connections < own.sockets_total:
@@ -229,10 +183,17 @@ class HealthEndpoints:
         reason = f"{own.totals.connections} connections, at most {own.sockets_total}"
         return _failed(reason, current=own.totals.connections, limit=own.sockets_total)
 
+    @_checked(_LEADERLESS + "/all-vhosts", "Whether all replicated queues have a leader.")
+    @_checked(_LEADERLESS + "/vhost/{vhost}", "Likewise in a vhost.")
+    @_checked(
+        _LEADERLESS + "/all-vhosts/pattern/{pattern}",
+        "Likewise, of queues whose name has an expression.",
+    )
+    @_checked(_LEADERLESS + "/vhost/{vhost}/pattern/{pattern}", "Likewise in a vhost.")
     async def _leaders(self, request: web.Request) -> web.Response:
         vhost = None
         if "vhost" in request.match_info:
-            vhost = await known_vhost(self._node, request)
+            vhost = await self._known_vhost(request)
         pattern = request.match_info.get("pattern", "")
         problem = pattern_problem("pattern", pattern)
         if problem:

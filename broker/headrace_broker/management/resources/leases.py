@@ -7,53 +7,35 @@ from typing import Any
 import msgspec
 from aiohttp import web
 
-from headrace_broker.catalog.permission import READ
-from headrace_broker.management.http.access import caller, check_allowed, check_enters, check_sees
-from headrace_broker.management.http.administration import Administration, known_queue, known_vhost
 from headrace_broker.management.http.answer import done
+from headrace_broker.management.http.endpoints import Endpoints
 from headrace_broker.management.http.listing import listing
-from headrace_broker.management.http.route import Route, deleted, listed
+from headrace_broker.management.http.route import deleted, listed
 from headrace_broker.model.status import LeaseGroupStatus
 
 
-class LeaseEndpoints:
+class LeaseEndpoints(Endpoints):
     """Answers requests about groups."""
 
-    def __init__(self, node: Administration) -> None:
-        self._node = node
-
-    def routes(self) -> list[Route]:
-        """Return the route table."""
-        path = "/api/queues/{vhost}/{queue}/lease-groups"
-        return [
-            listed(path, self._list, "Groups that lease the queue's messages.", LeaseGroupStatus),
-            deleted(
-                path + "/{group}",
-                self._close,
-                "Close a group: what it holds goes back to the queue.",
-                codes=(503,),
-            ),
-        ]
-
+    @listed(
+        "/api/queues/{vhost}/{queue}/lease-groups",
+        "Groups that lease the queue's messages.",
+        LeaseGroupStatus,
+    )
     async def _list(self, request: web.Request) -> web.Response:
-        vhost = await known_vhost(self._node, request)
-        check_sees(caller(), self._node.view, vhost)
-        queue = await known_queue(self._node, vhost, request.match_info["queue"])
+        queue = await self._path_queue(request)
         rows = await self._node.leases.of(queue)
-        return await listing(request, rows, msgspec.to_builtins, name=_name)
+        return await listing(request, rows, msgspec.to_builtins)
 
+    @deleted(
+        "/api/queues/{vhost}/{queue}/lease-groups/{group}",
+        "Close a group: what it holds goes back to the queue.",
+        codes=(503,),
+    )
     async def _close(self, request: web.Request) -> web.Response:
-        vhost, name = await known_vhost(self._node, request), request.match_info["queue"]
-        who = caller()
-        check_enters(who, self._node.view, vhost)
-        check_allowed(who, self._node.view, vhost, READ, "queue", name)
-        queue = await known_queue(self._node, vhost, name)
+        queue = await self._readable_queue(request)
         await self._node.leases.close(queue, request.match_info["group"])
         return done()
-
-
-def _name(row: LeaseGroupStatus) -> str:
-    return row.name
 
 
 def render_group(group: LeaseGroupStatus) -> dict[str, Any]:

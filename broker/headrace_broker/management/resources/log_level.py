@@ -9,11 +9,10 @@ import msgspec
 from aiohttp import web
 from typing_extensions import TypedDict
 
-from headrace_broker.management.http.access import administrator, monitor
 from headrace_broker.management.http.answer import done, json_answer
 from headrace_broker.management.http.body import decode
-from headrace_broker.management.http.route import ADMINISTRATOR, MONITORING, Route, got, put
-from headrace_broker.management.http.status_source import StatusSource
+from headrace_broker.management.http.endpoints import Endpoints
+from headrace_broker.management.http.route import ADMINISTRATOR, MONITORING, got, put
 from headrace_broker.runtime.security import audit
 
 Level = Literal["debug", "info", "warning", "error", "critical"]
@@ -59,36 +58,24 @@ class LogLevelView(TypedDict):
     loggers: dict[str, str]
 
 
-class LogLevelEndpoints:
+class LogLevelEndpoints(Endpoints):
     """Answers requests about the level of this node's log. The audit log is written at any."""
 
-    def __init__(self, source: StatusSource) -> None:
-        self._source = source
-
-    def routes(self) -> list[Route]:
-        """Return the route table."""
-        path = "/api/log-level"
-        return [
-            got(path, self._get, "Level of the log of this node.", LogLevelView, MONITORING),
-            put(
-                path,
-                self._put,
-                "Set the level of the log of this node, or of one logger, until it stops.",
-                LogLevelBody,
-                ADMINISTRATOR,
-            ),
-        ]
-
+    @got("/api/log-level", "Level of the log of this node.", LogLevelView, MONITORING)
     async def _get(self, request: web.Request) -> web.Response:
-        monitor()
         loggers = {name: logging.getLogger(name).level for name in get_args(Logger)}
         own = {name: _name_of(level) for name, level in loggers.items() if level}
         level = _name_of(logging.getLogger().getEffectiveLevel())
         found = {"node": self._source.overview().node, "level": level, "loggers": own}
         return json_answer(found)
 
+    @put(
+        "/api/log-level",
+        "Set the level of the log of this node, or of one logger, until it stops.",
+        LogLevelBody,
+        ADMINISTRATOR,
+    )
     async def _put(self, request: web.Request) -> web.Response:
-        administrator()
         body = await decode(request, LogLevelBody)
         logging.getLogger(body.logger).setLevel(_LEVELS[body.level])
         if body.logger is None:

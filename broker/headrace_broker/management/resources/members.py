@@ -3,34 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from operator import attrgetter
 from typing import Any, Final, Literal
 
 import msgspec
 from aiohttp import web
 
-from headrace_broker.catalog.movement import (
-    Step,
-    add_step,
-    grow,
-    remove_step,
-    shrink,
-)
+from headrace_broker.catalog.movement import Step, add_step, grow, remove_step, shrink
 from headrace_broker.catalog.pattern import matches, pattern_problem
-from headrace_broker.management.http.access import caller, check_sees
-from headrace_broker.management.http.administration import (
-    Administration,
-    known_node,
-    known_queue,
-    known_vhost,
-)
 from headrace_broker.management.http.answer import ApiError, bad_request, done, json_answer
 from headrace_broker.management.http.body import decode
+from headrace_broker.management.http.endpoints import Endpoints
 from headrace_broker.management.http.listing import listing
 from headrace_broker.management.http.query import flag
 from headrace_broker.management.http.route import (
     ADMINISTRATOR,
     Parameter,
-    Route,
     deleted,
     got,
     listed,
@@ -39,6 +27,7 @@ from headrace_broker.management.http.route import (
 )
 from headrace_broker.model.definition import Node, Queue
 from headrace_broker.model.status import MemberStatus
+from headrace_broker.runtime.administration.administration import NodeAdministration
 from headrace_broker.runtime.cluster.operations import RebalanceStatus
 
 QUORUM: Final = "/api/queues/quorum"
@@ -142,86 +131,24 @@ class StepView(msgspec.Struct):
     reason: str = ""
 
 
-class MemberEndpoints:
+class MemberEndpoints(Endpoints):
     """Answers requests about replicas and leaders."""
 
-    def __init__(self, node: Administration) -> None:
-        self._node = node
-
-    def routes(self) -> list[Route]:
-        """Return the route table."""
-        admin, replicas = ADMINISTRATOR, QUORUM + "/replicas/on/{node}"
-        return [
-            listed(_QUEUE + "/status", self._status, "Replicas of a queue.", MemberRow),
-            posted(_QUEUE + "/replicas/add", self._add_named, "Add a replica.", NodeBody, admin),
-            deleted(
-                _QUEUE + "/replicas/delete",
-                self._remove_named,
-                "Remove a replica.",
-                admin,
-                body=NodeBody,
-            ),
-            posted(
-                replicas + "/grow",
-                self._grow,
-                "Give queues a replica on a node.",
-                GrowBody,
-                admin,
-                answer=list[StepView],
-            ),
-            deleted(
-                replicas + "/shrink",
-                self._shrink,
-                "Take all replicas off a node.",
-                admin,
-                query=(_MOVE,),
-                body=ChoiceBody,
-                answer=list[StepView],
-            ),
-            got(_MEMBERS, self._members, "Replicas of a queue, and how they are.", MembersView),
-            put(_MEMBERS + "/{node}", self._add, "Add a replica.", None, admin),
-            deleted(_MEMBERS + "/{node}", self._remove, "Remove a replica.", admin, query=(_MOVE,)),
-            put(
-                "/api/queues/{vhost}/{queue}/leader",
-                self._transfer,
-                "Have a queue led by a node.",
-                NodeBody,
-                admin,
-            ),
-            got("/api/rebalance/queues", self._balance, "The last rebalance.", RebalanceStatus),
-            posted(
-                "/api/rebalance/queues",
-                self._rebalance,
-                "Spread the leaders of queues over nodes.",
-                ChoiceBody,
-                admin,
-                codes=(409,),
-            ),
-        ]
-
-    async def _queue(self, request: web.Request) -> Queue:
-        vhost = await known_vhost(self._node, request)
-        return await known_queue(self._node, vhost, request.match_info["queue"])
-
-    async def _seen(self, request: web.Request) -> Queue:
-        """Return the queue of a path, unless the caller may not see its vhost."""
-        vhost = await known_vhost(self._node, request)
-        check_sees(caller(), self._node.view, vhost)
-        return await known_queue(self._node, vhost, request.match_info["queue"])
-
     async def _node_of(self, request: web.Request) -> Node:
-        return await known_node(self._node, request.match_info["node"])
+        return await self._known_node(request.match_info["node"])
 
     # Looking
 
+    @got(_MEMBERS, "Replicas of a queue, and how they are.", MembersView)
     async def _members(self, request: web.Request) -> web.Response:
-        queue = await self._seen(request)
+        queue = await self._path_queue(request)
         return json_answer(self._view(queue, await self._node.operations.members(queue)))
 
+    @listed(_QUEUE + "/status", "Replicas of a queue.", MemberRow)
     async def _status(self, request: web.Request) -> web.Response:
-        queue = await self._seen(request)
+        queue = await self._path_queue(request)
         view = self._view(queue, await self._node.operations.members(queue))
-        return await listing(request, view.members, msgspec.to_builtins, name=_node)
+        return await listing(request, view.members, msgspec.to_builtins, name=attrgetter("node"))
 
     def _view(self, queue: Queue, found: Sequence[MemberStatus]) -> MembersView:
         """Return what a queue's leader says, with those it should have besides."""
@@ -283,25 +210,36 @@ class MemberEndpoints:
             return await self._take(shrink([queue], node.id, up, self._spares(node))[0])
         return await self._take(remove_step(queue, node.id, up))
 
+    @posted(_QUEUE + "/replicas/add", "Add a replica.", NodeBody, ADMINISTRATOR)
     async def _add_named(self, request: web.Request) -> web.Response:
-        queue = await self._queue(request)
+        queue = await self._path_queue(request)
         body = await decode(request, NodeBody)
-        return await self._add_to(queue, await known_node(self._node, body.node))
+        return await self._add_to(queue, await self._known_node(body.node))
 
+    @deleted(_QUEUE + "/replicas/delete", "Remove a replica.", ADMINISTRATOR, body=NodeBody)
     async def _remove_named(self, request: web.Request) -> web.Response:
-        queue = await self._queue(request)
+        queue = await self._path_queue(request)
         body = await decode(request, NodeBody)
-        return await self._remove_from(queue, await known_node(self._node, body.node), False)
+        return await self._remove_from(queue, await self._known_node(body.node), False)
 
+    @put(_MEMBERS + "/{node}", "Add a replica.", None, ADMINISTRATOR)
     async def _add(self, request: web.Request) -> web.Response:
-        return await self._add_to(await self._queue(request), await self._node_of(request))
+        return await self._add_to(await self._path_queue(request), await self._node_of(request))
 
+    @deleted(_MEMBERS + "/{node}", "Remove a replica.", ADMINISTRATOR, query=(_MOVE,))
     async def _remove(self, request: web.Request) -> web.Response:
-        queue, node = await self._queue(request), await self._node_of(request)
+        queue, node = await self._path_queue(request), await self._node_of(request)
         return await self._remove_from(queue, node, flag(request, "move"))
 
     # Many
 
+    @posted(
+        QUORUM + "/replicas/on/{node}" + "/grow",
+        "Give queues a replica on a node.",
+        GrowBody,
+        ADMINISTRATOR,
+        answer=list[StepView],
+    )
     async def _grow(self, request: web.Request) -> web.Response:
         node = await self._node_of(request)
         body = await decode(request, GrowBody)
@@ -309,6 +247,14 @@ class MemberEndpoints:
         queues = [queue for queue in self._node.view.queues() if wanted(queue)]
         return await self._take_all(grow(queues, node.id, body.strategy))
 
+    @deleted(
+        QUORUM + "/replicas/on/{node}" + "/shrink",
+        "Take all replicas off a node.",
+        ADMINISTRATOR,
+        query=(_MOVE,),
+        body=ChoiceBody,
+        answer=list[StepView],
+    )
     async def _shrink(self, request: web.Request) -> web.Response:
         node = await self._node_of(request)
         body = await decode(request, ChoiceBody)
@@ -336,16 +282,27 @@ class MemberEndpoints:
 
     # Leaders
 
+    @put(
+        "/api/queues/{vhost}/{queue}/leader", "Have a queue led by a node.", NodeBody, ADMINISTRATOR
+    )
     async def _transfer(self, request: web.Request) -> web.Response:
-        queue = await self._queue(request)
+        queue = await self._path_queue(request)
         body = await decode(request, NodeBody)
-        await self._node.operations.transfer(queue, await known_node(self._node, body.node))
+        await self._node.operations.transfer(queue, await self._known_node(body.node))
         return done()
 
+    @got("/api/rebalance/queues", "The last rebalance.", RebalanceStatus)
     async def _balance(self, request: web.Request) -> web.Response:
         del request
         return json_answer(self._node.operations.balance)
 
+    @posted(
+        "/api/rebalance/queues",
+        "Spread the leaders of queues over nodes.",
+        ChoiceBody,
+        ADMINISTRATOR,
+        codes=(409,),
+    )
     async def _rebalance(self, request: web.Request) -> web.Response:
         body = await decode(request, ChoiceBody)
         wanted = choice(body.vhost_pattern, body.queue_pattern)
@@ -355,7 +312,7 @@ class MemberEndpoints:
         return done()
 
 
-def spares(node: Administration, leaving: Node) -> dict[int, int]:
+def spares(node: NodeAdministration, leaving: Node) -> dict[int, int]:
     """Return how many replicas the nodes have that may take those of another one over."""
     view: Any = node.view
     return {
@@ -366,18 +323,10 @@ def spares(node: Administration, leaving: Node) -> dict[int, int]:
 
 
 def choice(vhost_pattern: str, queue_pattern: str) -> Callable[[Queue], bool]:
-    """Return what says whether a queue is meant.
-
-    Raises:
-        ApiError: 400, an expression is none.
-    """
+    """Return what says whether a queue is meant; ApiError 400 where an expression is none."""
     problem = pattern_problem("vhost_pattern", vhost_pattern) or pattern_problem(
         "queue_pattern", queue_pattern
     )
     if problem:
         raise bad_request(problem)
     return lambda queue: matches(vhost_pattern, queue.vhost) and matches(queue_pattern, queue.name)
-
-
-def _node(row: MemberRow) -> str:
-    return row.node

@@ -15,17 +15,11 @@ from headrace_broker.management.http.access import (
     check_not_exclusive,
     check_topic,
 )
-from headrace_broker.management.http.administration import (
-    Administration,
-    exchange_name,
-    known_exchange,
-    known_queue,
-    known_vhost,
-)
 from headrace_broker.management.http.answer import bad_request, done, json_answer, not_found
 from headrace_broker.management.http.body import decode
+from headrace_broker.management.http.endpoints import Endpoints, exchange_name
 from headrace_broker.management.http.query import checked_number, number
-from headrace_broker.management.http.route import Parameter, Route, deleted, got, posted
+from headrace_broker.management.http.route import Parameter, deleted, got, posted
 from headrace_broker.management.view.message_rendering import (
     ENCODING_AUTO,
     ENCODING_BASE64,
@@ -88,38 +82,15 @@ PAGE: Final = (
 )
 
 
-class MessageEndpoints:
-    """Answers requests about messages.
+class MessageEndpoints(Endpoints):
+    """Answers requests about messages."""
 
-    Args:
-        node: what is asked.
-    """
-
-    def __init__(self, node: Administration) -> None:
-        self._node = node
-
-    def routes(self) -> list[Route]:
-        """Return the route table."""
-        messages = "/api/queues/{vhost}/{queue}/messages"
-        return [
-            posted(
-                "/api/queues/{vhost}/{queue}/get",
-                self._get,
-                "Take messages, and say what becomes of them.",
-                GetBody,
-                answer=list[FetchedView],
-            ),
-            got(messages, self._browse, "Look at messages that wait.", WaitingPageView, query=PAGE),
-            posted(
-                messages + "/move",
-                self._move,
-                "Move waiting messages to another queue or an exchange.",
-                MoveBody,
-                answer=MovedView,
-            ),
-            deleted(messages + "/{id}", self._delete, "Remove a waiting message."),
-        ]
-
+    @posted(
+        "/api/queues/{vhost}/{queue}/get",
+        "Take messages, and say what becomes of them.",
+        GetBody,
+        answer=list[FetchedView],
+    )
     async def _get(self, request: web.Request) -> web.Response:
         queue = await self._queue(request)
         body = await decode(request, GetBody)
@@ -127,6 +98,12 @@ class MessageEndpoints:
         fetched = await self._node.message_service.fetch(queue, body.count, operation)
         return json_answer(render_fetched(fetched, body.encoding, body.truncate))
 
+    @got(
+        "/api/queues/{vhost}/{queue}/messages",
+        "Look at messages that wait.",
+        WaitingPageView,
+        query=PAGE,
+    )
     async def _browse(self, request: web.Request) -> web.Response:
         queue = await self._queue(request)
         after = number(request, "after", 0, 0, MESSAGE_ID_MAX)
@@ -138,6 +115,7 @@ class MessageEndpoints:
         page = await self._node.message_service.browse(queue, after, limit, octets)
         return json_answer(render_page(page, encoding, int(self._node.clock.queue_ms())))
 
+    @deleted("/api/queues/{vhost}/{queue}/messages/{id}", "Remove a waiting message.")
     async def _delete(self, request: web.Request) -> web.Response:
         queue = await self._queue(request)
         message_id = checked_number("id", request.match_info["id"], 1, MESSAGE_ID_MAX)
@@ -146,6 +124,12 @@ class MessageEndpoints:
             raise not_found(f"message {message_id} waits in {where}")
         return done()
 
+    @posted(
+        "/api/queues/{vhost}/{queue}/messages/move",
+        "Move waiting messages to another queue or an exchange.",
+        MoveBody,
+        answer=MovedView,
+    )
     async def _move(self, request: web.Request) -> web.Response:
         vhost, name = await self._readable(request)
         body = await decode(request, MoveBody)
@@ -155,9 +139,9 @@ class MessageEndpoints:
         check_topic(who, self._node.view, vhost, exchange, routing_key)
         queue = await self._found(vhost, name)
         if body.queue is not None:
-            await known_queue(self._node, vhost, body.queue)
+            await self._known_queue(vhost, body.queue)
         else:
-            await known_exchange(self._node, vhost, exchange)
+            await self._known_exchange(vhost, exchange)
         route = short_string("exchange", exchange) + short_string("routing_key", routing_key)
         moved = await self._node.message_service.move(queue, body.ids, route, who.name)
         return json_answer(render_moved(moved))
@@ -168,7 +152,7 @@ class MessageEndpoints:
 
     async def _readable(self, request: web.Request) -> tuple[str, str]:
         """Return vhost and queue that a path names, if the caller may read it, existing or not."""
-        vhost = await known_vhost(self._node, request)
+        vhost = await self._known_vhost(request)
         who = caller()
         name = request.match_info["queue"]
         check_enters(who, self._node.view, vhost)
@@ -176,17 +160,13 @@ class MessageEndpoints:
         return vhost, name
 
     async def _found(self, vhost: str, name: str) -> Queue:
-        queue = await known_queue(self._node, vhost, name)
+        queue = await self._known_queue(vhost, name)
         check_not_exclusive(queue)
         return queue
 
 
 def _target(body: MoveBody) -> tuple[str, str]:
-    """Return exchange and routing key, whether they are there or not.
-
-    Raises:
-        ApiError: 400, it is not said where to.
-    """
+    """Return exchange and routing key, there or not; ApiError 400 where it is not said where to."""
     if (body.queue is None) == (body.exchange is None):
         raise bad_request("body: must have either queue or exchange")
     if body.queue is not None:
@@ -198,11 +178,7 @@ def _target(body: MoveBody) -> tuple[str, str]:
 
 
 def short_string(name: str, text: str) -> bytes:
-    """Return a short string of AMQP.
-
-    Raises:
-        ApiError: 400, it is too long.
-    """
+    """Return a short string of AMQP; ApiError 400 where it is too long."""
     octets = text.encode("utf-8", "surrogatepass")
     if len(octets) > NAME_OCTETS_MAX:
         raise bad_request(f"{name}: has {len(octets)} octets, at most {NAME_OCTETS_MAX}")

@@ -9,96 +9,72 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
-from typing import Final
+from typing import Any, Final
 
 from aiohttp import web
 from prometheus_client import CONTENT_TYPE_LATEST
+from typing_extensions import override
 
-from headrace_broker.management.http.administration import MetricsPort
 from headrace_broker.management.http.answer import bad_request, not_found
+from headrace_broker.management.http.endpoints import Endpoints
 from headrace_broker.management.http.route import MONITORING, Parameter, Route, got
-from headrace_broker.management.http.status_source import StatusSource
 from headrace_broker.management.view.exposition import (
     ProcessMetrics,
     families_of,
     pieces_of,
     text_of,
 )
+from headrace_broker.runtime.administration.administration import NodeAdministration
+from headrace_broker.runtime.administration.status import NodeStatusSource
 from headrace_broker.runtime.metrics.catalogue import METRICS
 from headrace_broker.runtime.metrics.metric import Sample
 from headrace_broker.runtime.metrics.objects import FAMILIES
 
-TEXT: Final = "text/plain"
-PATHS: Final = ("/metrics", "/metrics/per-object", "/metrics/detailed")
-
 _FAMILY: Final = Parameter("family", "What is wanted, may be repeated.", {"enum": [*FAMILIES]})
 _VHOST: Final = Parameter("vhost", "Only objects of this vhost, may be repeated.")
+_TEXT: Final[dict[str, Any]] = {"media": "text/plain", "tag": "metrics"}
+_OBJECTS: Final[dict[str, Any]] = {**_TEXT, "codes": (404,)}
 
 
-class MetricEndpoints:
-    """Answers scrapes.
+class MetricEndpoints(Endpoints):
+    """Answers scrapes."""
 
-    Args:
-        metrics: of the node.
-        status: of the node.
-        role: who may scrape; `route.NOBODY` for everybody.
-    """
-
-    def __init__(self, metrics: MetricsPort, status: StatusSource, role: str = MONITORING) -> None:
-        self._metrics = metrics
-        self._status = status
-        self._role = role
+    def __init__(
+        self, node: NodeAdministration, source: NodeStatusSource, role: str = MONITORING
+    ) -> None:
+        super().__init__(node, source)
+        self._role = role  # who may scrape; `route.NOBODY` for everybody
         self._process = ProcessMetrics()
 
+    @override
     def routes(self) -> list[Route]:
-        """Return the route table."""
-        node, per_object, detailed = PATHS
-        detail = {"media": TEXT, "tag": "metrics", "codes": (404,)}
-        return [
-            got(
-                node,
-                self._node,
-                "The node's metrics for Prometheus.",
-                str,
-                self._role,
-                tag="metrics",
-                media=TEXT,
-            ),
-            got(
-                per_object,
-                self._per_object,
-                "Metrics of its queues and connections.",
-                str,
-                self._role,
-                **detail,
-            ),
-            got(
-                detailed,
-                self._detailed,
-                "Some metrics of its queues and connections.",
-                str,
-                self._role,
-                query=(_FAMILY, _VHOST),
-                **detail,
-            ),
-        ]
+        return [row._replace(role=self._role) for row in super().routes()]
 
-    async def _node(self, request: web.Request) -> web.Response:
-        samples = [*self._metrics.samples(), *self._states()]
+    @got("/metrics", "The node's metrics for Prometheus.", str, **_TEXT)
+    async def _of_node(self, request: web.Request) -> web.Response:
+        samples = [*self._node.metrics.samples(), *self._states()]
         await asyncio.sleep(0)
         text = text_of(families_of(METRICS, samples))
         return _answer(text + self._process.text())
 
     def _states(self) -> Iterator[Sample]:
-        status = self._status
+        status = self._source
         yield Sample("ready", not status.not_ready_reason())
         yield Sample("queues_leaderless", len(status.leaderless_queues()))
         yield Sample("queues_quorum_critical", len(status.critical_queues() or ()))
 
+    @got("/metrics/per-object", "Metrics of its queues and connections.", str, **_OBJECTS)
     async def _per_object(self, request: web.Request) -> web.Response:
         self._check_allowed()
         return await self._objects(FAMILIES, ())
 
+    @got(
+        "/metrics/detailed",
+        "Some metrics of its queues and connections.",
+        str,
+        query=(_FAMILY, _VHOST),
+        **_OBJECTS,
+    )
     async def _detailed(self, request: web.Request) -> web.Response:
         self._check_allowed()
         families = request.query.getall("family", [])
@@ -109,7 +85,7 @@ class MetricEndpoints:
         return await self._objects(families, request.query.getall("vhost", []))
 
     def _check_allowed(self) -> None:
-        if not self._metrics.per_object:
+        if not self._node.metrics.per_object:
             raise not_found(
                 "metrics of single objects: the configuration's metrics.per_object is false"
             )
@@ -118,7 +94,7 @@ class MetricEndpoints:
         self, families: list[str] | tuple[str, ...], vhosts: list[str] | tuple[str, ...]
     ) -> web.Response:
         pieces: list[str] = []
-        for table in self._metrics.objects(families, vhosts):
+        for table in self._node.metrics.objects(families, vhosts):
             for piece in pieces_of(table):
                 pieces.append(piece)
                 await asyncio.sleep(0)

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import time
+from operator import itemgetter
 from typing import Any
 
 from aiohttp import web
 
-from headrace_broker.management.http.administration import Administration
 from headrace_broker.management.http.answer import (
-    PARTIAL_HEADER,
     json_answer,
     not_found,
+    partial,
     unavailable,
 )
+from headrace_broker.management.http.endpoints import Endpoints
 from headrace_broker.management.http.listing import COLUMNS, chosen, columns, listing
-from headrace_broker.management.http.route import MONITORING, Route, got, listed
-from headrace_broker.management.http.status_source import StatusSource
+from headrace_broker.management.http.route import MONITORING, got, listed
 from headrace_broker.management.view.figures import NO_AGES
 from headrace_broker.management.view.node_rendering import render_node
 from headrace_broker.management.view.view import AttemptsView, NodeMemoryView, NodeView
@@ -26,37 +26,18 @@ from headrace_broker.model.status import NodeStatus
 Body = dict[str, Any]
 
 
-class NodeEndpoints:
+class NodeEndpoints(Endpoints):
     """Answers requests about nodes, as they tell of themselves."""
-
-    def __init__(self, node: Administration, source: StatusSource) -> None:
-        self._node = node
-        self._source = source
-
-    def routes(self) -> list[Route]:
-        """Return the route table."""
-        one = "/api/nodes/{node}"
-        return [
-            listed("/api/nodes", self._list, "All nodes.", NodeView, MONITORING),
-            got(one, self._get, "A node.", NodeView, MONITORING, query=COLUMNS),
-            listed(
-                "/api/auth/attempts/{node}",
-                self._attempts,
-                "Log-ins at a node, by protocol.",
-                AttemptsView,
-                MONITORING,
-            ),
-            got(one + "/memory", self._memory, "Memory of a node.", NodeMemoryView, MONITORING),
-        ]
 
     async def _rendered(self) -> tuple[list[Body], dict[str, str]]:
         rows, missing = await self._node.stats.ask(NO_AGES.question(node=True))
         stats = {row.id: row for row in rows if isinstance(row, NodeStats)}
         now_ms = time.time_ns() // 1_000_000
         nodes = sorted(self._source.overview().nodes, key=_number)
-        headers = {PARTIAL_HEADER: f"no answer from {', '.join(missing)}"} if missing else {}
+        headers = partial(missing)
         return [render_node(node, stats.get(node.id), now_ms) for node in nodes], headers
 
+    @listed("/api/nodes", "All nodes.", NodeView, MONITORING)
     async def _list(self, request: web.Request) -> web.Response:
         rows, headers = await self._rendered()
         return await listing(
@@ -71,10 +52,14 @@ class NodeEndpoints:
                 return row, headers
         raise not_found(f"node '{name}'")
 
+    @got("/api/nodes/{node}", "A node.", NodeView, MONITORING, query=COLUMNS)
     async def _get(self, request: web.Request) -> web.Response:
         row, headers = await self._one(request)
         return json_answer(chosen(row, columns(request)), headers=headers)
 
+    @listed(
+        "/api/auth/attempts/{node}", "Log-ins at a node, by protocol.", AttemptsView, MONITORING
+    )
     async def _attempts(self, request: web.Request) -> web.Response:
         name = request.match_info["node"]
         if name not in {node.name for node in self._source.overview().nodes}:
@@ -84,8 +69,9 @@ class NodeEndpoints:
         if not found:
             raise unavailable(f"node '{name}' does not answer")
         shown = [_attempts(*each) for each in found[0].logins.items()]
-        return await listing(request, shown, dict, name=_protocol)
+        return await listing(request, shown, dict, name=itemgetter("protocol"))
 
+    @got("/api/nodes/{node}/memory", "Memory of a node.", NodeMemoryView, MONITORING)
     async def _memory(self, request: web.Request) -> web.Response:
         row, headers = await self._one(request)
         used = row.get("mem_used", 0)
@@ -106,10 +92,6 @@ def _attempts(protocol: str, counts: tuple[int, int]) -> AttemptsView:
         "auth_attempts_succeeded": succeeded,
         "auth_attempts_failed": failed,
     }
-
-
-def _protocol(row: AttemptsView) -> str:
-    return row["protocol"]
 
 
 def _number(node: NodeStatus) -> int:

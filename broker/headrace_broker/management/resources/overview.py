@@ -7,11 +7,10 @@ from typing import Any, Final
 from aiohttp import web
 
 from headrace_broker.management.http.access import caller
-from headrace_broker.management.http.administration import Administration
-from headrace_broker.management.http.answer import PARTIAL_HEADER, json_answer
+from headrace_broker.management.http.answer import json_answer, partial
+from headrace_broker.management.http.endpoints import Endpoints
 from headrace_broker.management.http.listing import COLUMNS, chosen, columns, listing
-from headrace_broker.management.http.route import Route, got, listed
-from headrace_broker.management.http.status_source import StatusSource
+from headrace_broker.management.http.route import got, listed
 from headrace_broker.management.view.feature_flag import FEATURE_FLAGS, FeatureFlagView
 from headrace_broker.management.view.figures import (
     AGES,
@@ -36,6 +35,8 @@ from headrace_broker.model.stats import (
     Samples,
     VhostStats,
 )
+from headrace_broker.runtime.administration.administration import NodeAdministration
+from headrace_broker.runtime.administration.status import NodeStatusSource
 
 CHURN: Final = NODE_FIGURES[7:14]
 MESSAGES: Final = ("publish", "confirm", "deliver_get", "redeliver", "ack")
@@ -44,43 +45,16 @@ OUTCOMES: Final = tuple(name for name in CLIENT_FIGURES if name not in MESSAGES)
 Body = dict[str, Any]
 
 
-class OverviewEndpoints:
-    """Answers requests about the cluster.
+class OverviewEndpoints(Endpoints):
+    """Answers requests about the cluster."""
 
-    Args:
-        node: asks the other nodes.
-        source: what this node tells of itself.
-        meter: rates of this node.
-    """
+    def __init__(
+        self, node: NodeAdministration, source: NodeStatusSource, meter: RateMeter
+    ) -> None:
+        super().__init__(node, source)
+        self._meter = meter  # rates of this node
 
-    def __init__(self, node: Administration, source: StatusSource, meter: RateMeter) -> None:
-        self._node = node
-        self._source = source
-        self._meter = meter
-
-    def routes(self) -> list[Route]:
-        """Return the route table."""
-        return [
-            got(
-                "/api/overview",
-                self._overview,
-                "The cluster in short.",
-                OverviewView,
-                query=(*AGES, *COLUMNS),
-            ),
-            got("/api/cluster-name", self._name, "Name of the cluster.", dict[str, str]),
-            got("/api/extensions", self._extensions, "Extensions of the page; none.", list[Body]),
-            listed(
-                "/api/feature-flags",
-                self._feature_flags,
-                "What clients ask RabbitMQ for by a flag, and is there.",
-                FeatureFlagView,
-            ),
-            listed("/api/deprecated-features", self._nothing, "What will go; nothing.", Body),
-            listed("/api/deprecated-features/used", self._nothing, "Likewise, in use.", Body),
-            got("/api/auth", self._auth, "Ways to log in beside a password.", Body),
-        ]
-
+    @got("/api/overview", "The cluster in short.", OverviewView, query=(*AGES, *COLUMNS))
     async def _overview(self, request: web.Request) -> web.Response:
         ages = asked_ages(request)
         rows, missing = await self._node.stats.ask(ages.question(node=True, vhosts=True))
@@ -112,21 +86,30 @@ class OverviewEndpoints:
         if caller().monitors:
             body["listeners"] = [row for node in nodes for row in render_listeners(node)]
             body["contexts"] = [row for node in nodes for row in render_contexts(node)]
-        headers = {PARTIAL_HEADER: f"no answer from {', '.join(missing)}"} if missing else None
-        return json_answer(chosen(body, columns(request)), headers=headers)
+        return json_answer(chosen(body, columns(request)), headers=partial(missing))
 
+    @got("/api/cluster-name", "Name of the cluster.", dict[str, str])
     async def _name(self, request: web.Request) -> web.Response:
         return json_answer({"name": self._source.overview().cluster_name})
 
+    @got("/api/extensions", "Extensions of the page; none.", list[Body])
     async def _extensions(self, request: web.Request) -> web.Response:
         return json_answer([])
 
+    @listed(
+        "/api/feature-flags",
+        "What clients ask RabbitMQ for by a flag, and is there.",
+        FeatureFlagView,
+    )
     async def _feature_flags(self, request: web.Request) -> web.Response:
         return await listing(request, list(FEATURE_FLAGS), _render_flag)
 
+    @listed("/api/deprecated-features", "What will go; nothing.", Body)
+    @listed("/api/deprecated-features/used", "Likewise, in use.", Body)
     async def _nothing(self, request: web.Request) -> web.Response:
         return await listing(request, [], dict)
 
+    @got("/api/auth", "Ways to log in beside a password.", Body)
     async def _auth(self, request: web.Request) -> web.Response:
         return json_answer({"oauth_enabled": False})
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from operator import itemgetter
 from typing import Any, Final
 
 import msgspec
@@ -17,14 +18,13 @@ from headrace_broker.catalog.command import (
 )
 from headrace_broker.catalog.view import CatalogView
 from headrace_broker.management.http.access import caller, check_enters
-from headrace_broker.management.http.administration import Administration, known_vhost
-from headrace_broker.management.http.answer import bad_request, check, done, json_answer, not_found
+from headrace_broker.management.http.answer import bad_request, done, json_answer, not_found
 from headrace_broker.management.http.body import converted, decode
+from headrace_broker.management.http.endpoints import Endpoints
 from headrace_broker.management.http.listing import listing
 from headrace_broker.management.http.route import (
     ADMINISTRATOR,
     POLICYMAKER,
-    Route,
     deleted,
     got,
     listed,
@@ -86,11 +86,7 @@ def _row(vhost: str, component: str, name: str, value: Any) -> ParameterView:
 
 
 def parameter_command(component: str, vhost: str, name: str, value: Any) -> AnyCommand:
-    """Return the command that sets a parameter.
-
-    Raises:
-        ApiError: 400, there is no such parameter, or the value breaks a rule.
-    """
+    """Return the command that sets a parameter; ApiError 400 where name or value is wrong."""
     if component == VHOST_LIMITS and name == LIMITS:
         return SetVhostLimits(vhost, converted(value, dict[str, int]), replace=True)
     if component == VHOST_LIMITS:
@@ -109,11 +105,7 @@ def global_parameters(view: CatalogView) -> list[GlobalParameterView]:
 
 
 def global_command(name: str, value: Any) -> AnyCommand:
-    """Return the command that sets a global parameter.
-
-    Raises:
-        ApiError: 400, there is no such parameter, or the value is none that can be.
-    """
+    """Return the command that sets a global parameter; ApiError 400 as `parameter_command`."""
     if name not in PARAMETERS:
         raise bad_request(f"name: '{name}' is not known; names are {', '.join(PARAMETERS)}")
     stored = stored_value(value)
@@ -126,53 +118,12 @@ def _no_component(component: str) -> Exception:
     return bad_request(f"component: '{component}' is not one of {', '.join(COMPONENTS)}")
 
 
-class ParameterEndpoints:
+class ParameterEndpoints(Endpoints):
     """Answers requests about parameters."""
-
-    def __init__(self, node: Administration) -> None:
-        self._node = node
-
-    def routes(self) -> list[Route]:
-        """Return the route table."""
-        every, whole = "/api/parameters", "/api/global-parameters"
-        one, value = every + "/{component}/{vhost}/{name}", whole + "/{name}"
-        return [
-            listed(every, self._list, "Parameters.", ParameterView, POLICYMAKER),
-            listed(
-                every + "/{component}", self._list, "Of a component.", ParameterView, POLICYMAKER
-            ),
-            listed(
-                every + "/{component}/{vhost}",
-                self._list,
-                "Of a component in a vhost.",
-                ParameterView,
-                POLICYMAKER,
-            ),
-            got(one, self._get, "A parameter.", ParameterView, POLICYMAKER),
-            put(one, self._put, "Set a parameter.", ValueBody, ADMINISTRATOR, values=_COMPONENT),
-            deleted(one, self._delete, "Remove a parameter.", ADMINISTRATOR, values=_COMPONENT),
-            listed(whole, self._globals, "Of the cluster.", GlobalParameterView, ADMINISTRATOR),
-            got(value, self._global, "One of the cluster.", GlobalParameterView, ADMINISTRATOR),
-            put(
-                value,
-                self._put_global,
-                "Set one of the cluster.",
-                ValueBody,
-                ADMINISTRATOR,
-                values=_NAMES,
-            ),
-            deleted(
-                value,
-                self._delete_global,
-                "Remove one of the cluster.",
-                ADMINISTRATOR,
-                values=_NAMES,
-            ),
-        ]
 
     async def _rows(self, request: web.Request) -> list[ParameterView]:
         who, view = caller(), self._node.view
-        vhost = await known_vhost(self._node, request) if "vhost" in request.match_info else None
+        vhost = await self._known_vhost(request) if "vhost" in request.match_info else None
         component = request.match_info.get("component")
         return [
             row
@@ -180,9 +131,18 @@ class ParameterEndpoints:
             if component in (None, row["component"]) and who.sees(view, row["vhost"])
         ]
 
+    @listed("/api/parameters", "Parameters.", ParameterView, POLICYMAKER)
+    @listed("/api/parameters/{component}", "Of a component.", ParameterView, POLICYMAKER)
+    @listed(
+        "/api/parameters/{component}/{vhost}",
+        "Of a component in a vhost.",
+        ParameterView,
+        POLICYMAKER,
+    )
     async def _list(self, request: web.Request) -> web.Response:
-        return await listing(request, await self._rows(request), dict, name=_name)
+        return await listing(request, await self._rows(request), dict, name=itemgetter("name"))
 
+    @got("/api/parameters/{component}/{vhost}/{name}", "A parameter.", ParameterView, POLICYMAKER)
     async def _get(self, request: web.Request) -> web.Response:
         name = request.match_info["name"]
         for row in await self._rows(request):
@@ -190,33 +150,50 @@ class ParameterEndpoints:
                 return json_answer(row)
         raise not_found(f"parameter '{name}'")
 
+    @put(
+        "/api/parameters/{component}/{vhost}/{name}",
+        "Set a parameter.",
+        ValueBody,
+        ADMINISTRATOR,
+        values=_COMPONENT,
+    )
     async def _put(self, request: web.Request) -> web.Response:
-        vhost = await known_vhost(self._node, request)
+        vhost = await self._known_vhost(request)
         check_enters(caller(), self._node.view, vhost)
         body = await decode(request, ValueBody)
         component, name = request.match_info["component"], request.match_info["name"]
         command = parameter_command(component, vhost, name, body.value)
         known = {(row["component"], row["name"]) for row in parameters(self._node.view, vhost)}
-        check(await self._node.submit(command))
+        await self._submit(command)
         return done(created=(component, name) not in known)
 
+    @deleted(
+        "/api/parameters/{component}/{vhost}/{name}",
+        "Remove a parameter.",
+        ADMINISTRATOR,
+        values=_COMPONENT,
+    )
     async def _delete(self, request: web.Request) -> web.Response:
-        vhost = await known_vhost(self._node, request)
+        vhost = await self._known_vhost(request)
         check_enters(caller(), self._node.view, vhost)
         component, name = request.match_info["component"], request.match_info["name"]
         if component == OPERATOR_POLICY:
-            check(await self._node.submit(DeletePolicy(vhost, name, operator=True)))
+            await self._submit(DeletePolicy(vhost, name, operator=True))
         elif component == VHOST_LIMITS and name == LIMITS and self._node.view.vhost_limits(vhost):
-            check(await self._node.submit(SetVhostLimits(vhost, {}, replace=True)))
+            await self._submit(SetVhostLimits(vhost, {}, replace=True))
         elif component in COMPONENTS:
             raise not_found(f"parameter '{name}' of {component} in vhost '{vhost}'")
         else:
             raise _no_component(component)
         return done()
 
+    @listed("/api/global-parameters", "Of the cluster.", GlobalParameterView, ADMINISTRATOR)
     async def _globals(self, request: web.Request) -> web.Response:
-        return await listing(request, global_parameters(self._node.view), dict, name=_global_name)
+        return await listing(
+            request, global_parameters(self._node.view), dict, name=itemgetter("name")
+        )
 
+    @got("/api/global-parameters/{name}", "One of the cluster.", GlobalParameterView, ADMINISTRATOR)
     async def _global(self, request: web.Request) -> web.Response:
         name = request.match_info["name"]
         for row in global_parameters(self._node.view):
@@ -224,24 +201,26 @@ class ParameterEndpoints:
                 return json_answer(row)
         raise not_found(f"global parameter '{name}'")
 
+    @put(
+        "/api/global-parameters/{name}",
+        "Set one of the cluster.",
+        ValueBody,
+        ADMINISTRATOR,
+        values=_NAMES,
+    )
     async def _put_global(self, request: web.Request) -> web.Response:
         name = request.match_info["name"]
         body = await decode(request, ValueBody)
         created = name not in self._node.view.parameters()
-        check(await self._node.submit(global_command(name, body.value)))
+        await self._submit(global_command(name, body.value))
         return done(created)
 
+    @deleted(
+        "/api/global-parameters/{name}", "Remove one of the cluster.", ADMINISTRATOR, values=_NAMES
+    )
     async def _delete_global(self, request: web.Request) -> web.Response:
         name = request.match_info["name"]
         if name not in self._node.view.parameters():
             raise not_found(f"global parameter '{name}'")
-        check(await self._node.submit(SetParameter(name)))
+        await self._submit(SetParameter(name))
         return done()
-
-
-def _name(row: ParameterView) -> str:
-    return row["name"]
-
-
-def _global_name(row: GlobalParameterView) -> str:
-    return row["name"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from operator import attrgetter
 from typing import NotRequired
 
 import msgspec
@@ -10,12 +11,11 @@ from typing_extensions import TypedDict
 
 from headrace_broker.catalog.command import DeletePermission, PutPermission
 from headrace_broker.catalog.proposal import permission_defect
-from headrace_broker.management.http.access import administrator
-from headrace_broker.management.http.administration import Administration, known_user, known_vhost
-from headrace_broker.management.http.answer import check, done, json_answer, not_found
+from headrace_broker.management.http.answer import done, json_answer, not_found
 from headrace_broker.management.http.body import decode
+from headrace_broker.management.http.endpoints import Endpoints
 from headrace_broker.management.http.listing import listing
-from headrace_broker.management.http.route import ADMINISTRATOR, Route, deleted, got, listed, put
+from headrace_broker.management.http.route import ADMINISTRATOR, deleted, got, listed, put
 from headrace_broker.model.definition import Permission
 
 
@@ -38,104 +38,68 @@ class PermissionView(TypedDict):
     problem: NotRequired[str]
 
 
-class PermissionEndpoints:
+class PermissionEndpoints(Endpoints):
     """Answers requests about what users may."""
 
-    def __init__(self, node: Administration) -> None:
-        self._node = node
-
-    def routes(self) -> list[Route]:
-        """Return the route table."""
-        return [
-            listed(
-                "/api/users/{user}/permissions",
-                self._permissions_of_user,
-                "What a user may do.",
-                PermissionView,
-                ADMINISTRATOR,
-            ),
-            listed(
-                "/api/vhosts/{vhost}/permissions",
-                self._permissions_in_vhost,
-                "What users may do in a vhost.",
-                PermissionView,
-                ADMINISTRATOR,
-            ),
-            listed(
-                "/api/permissions",
-                self._permissions,
-                "What users may do.",
-                PermissionView,
-                ADMINISTRATOR,
-            ),
-            got(
-                "/api/permissions/{vhost}/{user}",
-                self._permission,
-                "What a user may do in a vhost.",
-                PermissionView,
-                ADMINISTRATOR,
-            ),
-            put(
-                "/api/permissions/{vhost}/{user}",
-                self._put_permission,
-                "Say what a user may do in a vhost.",
-                PermissionBody,
-                ADMINISTRATOR,
-            ),
-            deleted(
-                "/api/permissions/{vhost}/{user}",
-                self._delete_permission,
-                "Take away what a user may do in a vhost.",
-                ADMINISTRATOR,
-            ),
-        ]
-
+    @listed("/api/permissions", "What users may do.", PermissionView, ADMINISTRATOR)
     async def _permissions(self, request: web.Request) -> web.Response:
-        administrator()
         return await _permissions_listed(request, self._node.view.permissions())
 
+    @listed("/api/users/{user}/permissions", "What a user may do.", PermissionView, ADMINISTRATOR)
     async def _permissions_of_user(self, request: web.Request) -> web.Response:
-        administrator()
-        user = await known_user(self._node, request)
+        user = await self._known_user(request)
         found = [each for each in self._node.view.permissions() if each.user == user.name]
         return await _permissions_listed(request, found)
 
+    @listed(
+        "/api/vhosts/{vhost}/permissions",
+        "What users may do in a vhost.",
+        PermissionView,
+        ADMINISTRATOR,
+    )
     async def _permissions_in_vhost(self, request: web.Request) -> web.Response:
-        administrator()
-        vhost = await known_vhost(self._node, request)
+        vhost = await self._known_vhost(request)
         return await _permissions_listed(request, self._node.view.permissions(vhost))
 
+    @got(
+        "/api/permissions/{vhost}/{user}",
+        "What a user may do in a vhost.",
+        PermissionView,
+        ADMINISTRATOR,
+    )
     async def _permission(self, request: web.Request) -> web.Response:
-        administrator()
-        vhost = await known_vhost(self._node, request)
-        user = await known_user(self._node, request)
+        vhost = await self._known_vhost(request)
+        user = await self._known_user(request)
         found = self._node.view.permission(user.name, vhost)
         if found is None:
             raise not_found(f"permission of user '{user.name}' in vhost '{vhost}'")
         return json_answer(_described(found))
 
+    @put(
+        "/api/permissions/{vhost}/{user}",
+        "Say what a user may do in a vhost.",
+        PermissionBody,
+        ADMINISTRATOR,
+    )
     async def _put_permission(self, request: web.Request) -> web.Response:
-        administrator()
         body = await decode(request, PermissionBody)
         user, vhost = request.match_info["user"], request.match_info["vhost"]
         created = self._node.view.permission(user, vhost) is None
         permission = Permission(user, vhost, body.configure, body.write, body.read)
-        check(await self._node.submit(PutPermission(permission)))
+        await self._submit(PutPermission(permission))
         return done(created)
 
+    @deleted(
+        "/api/permissions/{vhost}/{user}", "Take away what a user may do in a vhost.", ADMINISTRATOR
+    )
     async def _delete_permission(self, request: web.Request) -> web.Response:
-        administrator()
         user, vhost = request.match_info["user"], request.match_info["vhost"]
-        check(await self._node.submit(DeletePermission(user, vhost)))
+        await self._submit(DeletePermission(user, vhost))
         return done()
 
 
 async def _permissions_listed(request: web.Request, rows: list[Permission]) -> web.Response:
-    return await listing(request, rows, _described, name=_permitted)
-
-
-def _permitted(row: Permission) -> str:
-    return row.user
+    return await listing(request, rows, _described, name=attrgetter("user"))
 
 
 def _described(told: Permission) -> PermissionView:

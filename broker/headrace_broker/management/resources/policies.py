@@ -6,25 +6,18 @@ from typing import Any, NotRequired
 
 import msgspec
 from aiohttp import web
-from typing_extensions import TypedDict
+from typing_extensions import TypedDict, override
 
 from headrace_broker.catalog.command import DeletePolicy, PutPolicy
 from headrace_broker.catalog.proposal import policy_defect
-from headrace_broker.management.http.access import (
-    Caller,
-    administrator,
-    caller,
-    check_enters,
-    check_policy,
-    check_sees,
-    policymaker,
-)
-from headrace_broker.management.http.administration import Administration, known_vhost
-from headrace_broker.management.http.answer import check, done, json_answer, not_found
+from headrace_broker.management.http.access import caller, check_enters, check_policy
+from headrace_broker.management.http.answer import done, json_answer, not_found
 from headrace_broker.management.http.body import decode
+from headrace_broker.management.http.endpoints import Endpoints
 from headrace_broker.management.http.listing import listing
 from headrace_broker.management.http.route import (
     ADMINISTRATOR,
+    MANAGEMENT,
     POLICYMAKER,
     Route,
     deleted,
@@ -58,30 +51,24 @@ PolicyView = TypedDict(
 )
 
 
-class PolicyEndpoints:
-    """Answers requests about policies of one kind.
+class PolicyEndpoints(Endpoints):
+    """Answers requests about policies."""
 
-    Args:
-        node: the node.
-        operator: of operator policies.
-    """
+    _operator = False  # of operator policies
+    _path = "/api/policies"
+    _changer = POLICYMAKER  # role that is needed to change them
 
-    def __init__(self, node: Administration, operator: bool) -> None:
-        self._node = node
-        self._operator = operator
-
+    @override
     def routes(self) -> list[Route]:
-        """Return the route table."""
-        changer = ADMINISTRATOR if self._operator else POLICYMAKER
-        path = "/api/operator-policies" if self._operator else "/api/policies"
         return [
-            listed(path, self._list, "Policies in vhosts that the user sees.", PolicyView),
-            listed(path + "/{vhost}", self._list_vhost, "Policies of a vhost.", PolicyView),
-            got(path + "/{vhost}/{name}", self._get, "A policy.", PolicyView),
-            put(path + "/{vhost}/{name}", self._put, "Set a policy.", PolicyBody, changer),
-            deleted(path + "/{vhost}/{name}", self._delete, "Delete a policy.", changer),
+            row._replace(
+                path=self._path + row.path,
+                role=MANAGEMENT if row.method == "GET" else self._changer,
+            )
+            for row in self.decorated(PolicyEndpoints)
         ]
 
+    @listed("", "Policies in vhosts that the user sees.", PolicyView)
     async def _list(self, request: web.Request) -> web.Response:
         who = caller()
         view = self._node.view
@@ -89,15 +76,15 @@ class PolicyEndpoints:
         shown = [each for each in found if who.sees(view, each.vhost)]
         return await listing(request, shown, _described)
 
+    @listed("/{vhost}", "Policies of a vhost.", PolicyView)
     async def _list_vhost(self, request: web.Request) -> web.Response:
-        vhost = await known_vhost(self._node, request)
-        check_sees(caller(), self._node.view, vhost)
+        vhost = await self._known_vhost(request)
         found = self._node.view.policies(vhost, self._operator)
         return await listing(request, found, _described)
 
+    @got("/{vhost}/{name}", "A policy.", PolicyView)
     async def _get(self, request: web.Request) -> web.Response:
-        vhost = await known_vhost(self._node, request)
-        check_sees(caller(), self._node.view, vhost)
+        vhost = await self._known_vhost(request)
         name = request.match_info["name"]
         if self._find(vhost, name) is None:
             await self._node.catch_up()
@@ -110,17 +97,17 @@ class PolicyEndpoints:
     def _find(self, vhost: str, name: str) -> Policy | None:
         return self._node.view.policy(vhost, name, self._operator)
 
-    async def _changer(self, request: web.Request) -> tuple[Caller, str]:
-        """Return caller and vhost, if the one may change policies in the other."""
-        who = administrator() if self._operator else policymaker()
-        vhost = await known_vhost(self._node, request)
-        check_enters(who, self._node.view, vhost)
-        return who, vhost
+    async def _entered(self, request: web.Request) -> str:
+        """Return the vhost of a path, in which the asker may change something."""
+        vhost = await self._known_vhost(request)
+        check_enters(caller(), self._node.view, vhost)
+        return vhost
 
+    @put("/{vhost}/{name}", "Set a policy.", PolicyBody)
     async def _put(self, request: web.Request) -> web.Response:
-        who, vhost = await self._changer(request)
+        vhost = await self._entered(request)
         body = await decode(request, PolicyBody)
-        check_policy(who, self._node.view, vhost, body.definition)
+        check_policy(caller(), self._node.view, vhost, body.definition)
         policy = Policy(
             vhost,
             request.match_info["name"],
@@ -131,14 +118,23 @@ class PolicyEndpoints:
             self._operator,
         )
         created = self._find(vhost, policy.name) is None
-        check(await self._node.submit(PutPolicy(policy)))
+        await self._submit(PutPolicy(policy))
         return done(created)
 
+    @deleted("/{vhost}/{name}", "Delete a policy.")
     async def _delete(self, request: web.Request) -> web.Response:
-        _, vhost = await self._changer(request)
+        vhost = await self._entered(request)
         command = DeletePolicy(vhost, request.match_info["name"], self._operator)
-        check(await self._node.submit(command))
+        await self._submit(command)
         return done()
+
+
+class OperatorPolicyEndpoints(PolicyEndpoints):
+    """Answers requests about operator policies."""
+
+    _operator = True
+    _path = "/api/operator-policies"
+    _changer = ADMINISTRATOR
 
 
 def render_policy(policy: Policy) -> PolicyView:

@@ -16,31 +16,17 @@ from typing_extensions import TypedDict
 from headrace_broker.catalog.permission import CONFIGURE, READ, WRITE
 from headrace_broker.codecs.method import decode_properties
 from headrace_broker.core.routing.distribution import DistributionError, distribution_keys
-from headrace_broker.management.http.access import (
-    caller,
-    check_allowed,
-    check_enters,
-    check_topic,
-)
-from headrace_broker.management.http.administration import (
-    Administration,
-    exchange_name,
-    known_exchange,
-    known_vhost,
-)
+from headrace_broker.management.http.access import caller, check_allowed, check_enters, check_topic
 from headrace_broker.management.http.answer import bad_request, json_answer, unavailable
 from headrace_broker.management.http.body import LargeBodies, decoded
-from headrace_broker.management.http.route import Route, got, posted
+from headrace_broker.management.http.endpoints import Endpoints, exchange_name
+from headrace_broker.management.http.route import got, posted
 from headrace_broker.management.resources.health import State
 from headrace_broker.management.resources.messages import short_string
-from headrace_broker.model.limits import (
-    MESSAGE_BYTES_MAX,
-    PROPERTIES_OCTETS_MAX,
-    PUBLISHED_PROPERTIES_OCTETS_MAX,
-    REQUEST_BODY_BYTES_MAX,
-    TTL_MS_MAX,
-)
+from headrace_broker.model import limits
 from headrace_broker.model.reply_code import AmqpError
+from headrace_broker.runtime.administration.administration import NodeAdministration
+from headrace_broker.runtime.administration.status import NodeStatusSource
 from headrace_broker.runtime.contract.port import ACCEPT
 
 ALIVENESS_QUEUE: Final = "aliveness-test"  # RabbitMQ's name for it; it stays
@@ -93,29 +79,28 @@ class RoutedView(TypedDict):
     routed: bool
 
 
-class PublishEndpoints:
+class PublishEndpoints(Endpoints):
     """Answers requests to publish."""
 
-    def __init__(self, node: Administration, bodies: LargeBodies) -> None:
-        self._node = node
+    def __init__(
+        self, node: NodeAdministration, source: NodeStatusSource, bodies: LargeBodies
+    ) -> None:
+        super().__init__(node, source)
         self._bodies = bodies
 
-    def routes(self) -> list[Route]:
-        """Return the route table."""
-        publish = "/api/exchanges/{vhost}/{exchange}/publish"
-        alive = "/api/aliveness-test/{vhost}"
-        return [
-            posted(publish, self._publish, "Publish a message.", PublishBody, answer=RoutedView),
-            got(alive, self._alive, "A message goes through a queue of a vhost.", State),
-        ]
-
+    @posted(
+        "/api/exchanges/{vhost}/{exchange}/publish",
+        "Publish a message.",
+        PublishBody,
+        answer=RoutedView,
+    )
     async def _publish(self, request: web.Request) -> web.Response:
-        vhost = await known_vhost(self._node, request)
+        vhost = await self._known_vhost(request)
         who = caller()
         check_enters(who, self._node.view, vhost)
         name = exchange_name(request.match_info["exchange"])
         check_allowed(who, self._node.view, vhost, WRITE, "exchange", name)
-        exchange = await known_exchange(self._node, vhost, name)
+        exchange = await self._known_exchange(vhost, name)
         async with self._bodies.decoded(request, ReceivedBody) as body:
             payload = _payload(body)
             properties = await _encoded(body, who.name)
@@ -126,8 +111,9 @@ class PublishEndpoints:
             routed = await self._node.publisher.publish(vhost, route, properties, payload, who.name)
         return json_answer({"routed": routed})
 
+    @got("/api/aliveness-test/{vhost}", "A message goes through a queue of a vhost.", State)
     async def _alive(self, request: web.Request) -> web.Response:
-        vhost = await known_vhost(self._node, request)
+        vhost = await self._known_vhost(request)
         who, view = caller(), self._node.view
         check_enters(who, view, vhost)
         for operation in (CONFIGURE, READ):
@@ -144,20 +130,16 @@ class PublishEndpoints:
 
 
 async def _encoded(body: ReceivedBody, user: str) -> bytes:
-    """Return property flags and list, large ones without holding the loop up.
-
-    Raises:
-        ApiError: 400, they are too large, or one breaks a rule.
-    """
+    """Return property flags and list, in turns of the loop; ApiError 400 if they are wrong."""
     text = bytes(body.properties)
-    if len(text) > PUBLISHED_PROPERTIES_OCTETS_MAX:
-        rule = f"have {len(text)} octets, at most {PUBLISHED_PROPERTIES_OCTETS_MAX}"
+    if len(text) > limits.PUBLISHED_PROPERTIES_OCTETS_MAX:
+        rule = f"have {len(text)} octets, at most {limits.PUBLISHED_PROPERTIES_OCTETS_MAX}"
         raise bad_request(f"properties: {rule}")
 
     def work() -> bytes:
         return encoded_properties(decoded(text, MessageProperties, "properties"), user)
 
-    is_large = len(text) > REQUEST_BODY_BYTES_MAX
+    is_large = len(text) > limits.REQUEST_BODY_BYTES_MAX
     return await asyncio.to_thread(work) if is_large else work()
 
 
@@ -169,22 +151,18 @@ def _payload(body: ReceivedBody) -> bytes:
             payload = base64.b64decode(body.payload, validate=True)
         except (binascii.Error, ValueError):
             raise bad_request("payload: is not base64") from None
-    if len(payload) > MESSAGE_BYTES_MAX:
-        raise bad_request(f"payload: has {len(payload)} octets, at most {MESSAGE_BYTES_MAX}")
+    if len(payload) > limits.MESSAGE_BYTES_MAX:
+        raise bad_request(f"payload: has {len(payload)} octets, at most {limits.MESSAGE_BYTES_MAX}")
     return payload
 
 
 def encoded_properties(given: MessageProperties, user: str) -> bytes:
-    """Return property flags and list.
-
-    Raises:
-        ApiError: 400, a property breaks a rule.
-    """
+    """Return property flags and list; ApiError 400 where a property breaks a rule."""
     if given.user_id is not None and given.user_id != user:
         raise bad_request(f"properties.user_id: must be '{user}', who publishes")
     expiration = given.expiration
     if expiration is not None and not _is_expiration(expiration):
-        raise bad_request(f"properties.expiration: must be 0 to {TTL_MS_MAX} in digits")
+        raise bad_request(f"properties.expiration: must be 0 to {limits.TTL_MS_MAX} in digits")
     if not _named_shortly(given.headers):
         raise bad_request(f"properties.headers: names must have at most {FIELD_NAME_MAX} letters")
     values = msgspec.structs.asdict(given)
@@ -197,18 +175,14 @@ def encoded_properties(given: MessageProperties, user: str) -> bytes:
         decode_properties(encoded)
     except (TypeError, ValueError, OverflowError, RecursionError, AmqpError) as error:
         raise bad_request(f"properties: cannot be sent: {error}") from None
-    if len(encoded) > PROPERTIES_OCTETS_MAX:
-        rule = f"have {len(encoded)} octets, at most {PROPERTIES_OCTETS_MAX}"
+    if len(encoded) > limits.PROPERTIES_OCTETS_MAX:
+        rule = f"have {len(encoded)} octets, at most {limits.PROPERTIES_OCTETS_MAX}"
         raise bad_request(f"properties: {rule}")
     return encoded
 
 
 def copy_keys(properties: bytes) -> list[str]:
-    """Return the routing keys in the headers CC and BCC.
-
-    Raises:
-        ApiError: 400, one of them is not what it has to be.
-    """
+    """Return the routing keys in the headers CC and BCC; ApiError 400 where one cannot be."""
     try:
         return distribution_keys(properties)
     except DistributionError as error:
@@ -225,4 +199,4 @@ def _named_shortly(value: Any) -> bool:
 
 
 def _is_expiration(text: str) -> bool:
-    return text.isascii() and text.isdigit() and len(text) < 16 and int(text) <= TTL_MS_MAX
+    return text.isascii() and text.isdigit() and len(text) < 16 and int(text) <= limits.TTL_MS_MAX

@@ -18,15 +18,13 @@ from headrace_broker.management.http.access import (
     check_declares,
     check_enters,
     check_not_exclusive,
-    check_sees,
 )
-from headrace_broker.management.http.administration import Administration, known_queue, known_vhost
 from headrace_broker.management.http.answer import done, json_answer, not_found
 from headrace_broker.management.http.body import decode
+from headrace_broker.management.http.endpoints import Endpoints
 from headrace_broker.management.http.listing import COLUMNS, chosen, columns, listing
 from headrace_broker.management.http.query import IF_EMPTY, IF_UNUSED, flag
-from headrace_broker.management.http.route import Route, deleted, got, listed, posted, put
-from headrace_broker.management.http.status_source import StatusSource
+from headrace_broker.management.http.route import deleted, got, listed, posted, put
 from headrace_broker.management.view.figures import (
     AGES,
     LENGTHS,
@@ -65,71 +63,17 @@ class QueueBody(msgspec.Struct):
     arguments: dict[str, Any] = {}
 
 
-class QueueEndpoints:
+class QueueEndpoints(Endpoints):
     """Answers requests about queues."""
 
-    def __init__(self, node: Administration, status: StatusSource) -> None:
-        self._node = node
-        self._status = status
-
-    def routes(self) -> list[Route]:
-        """Return the route table."""
-        return [
-            listed(
-                "/api/queues",
-                self._list,
-                "Queues in vhosts that the user sees.",
-                QueueView,
-                query=AGES,
-            ),
-            listed(
-                "/api/queues/detailed",
-                self._list,
-                "The same: a list lacks nothing.",
-                QueueView,
-                query=AGES,
-            ),
-            listed(
-                "/api/queues/{vhost}",
-                self._list,
-                "Queues in vhosts that the user sees.",
-                QueueView,
-                query=AGES,
-            ),
-            got(
-                "/api/queues/{vhost}/{queue}",
-                self._get,
-                "A queue.",
-                QueueView,
-                query=(*AGES, *COLUMNS),
-            ),
-            put("/api/queues/{vhost}/{queue}", self._put, "Declare a queue.", QueueBody),
-            deleted(
-                "/api/queues/{vhost}/{queue}",
-                self._delete,
-                "Delete a queue.",
-                query=(IF_UNUSED, IF_EMPTY),
-            ),
-            posted(
-                "/api/queues/{vhost}/{queue}/actions",
-                self._act,
-                "Nothing to do: replicas are brought up to date without being asked.",
-                ActionBody,
-                codes=(204,),
-            ),
-            deleted(
-                "/api/queues/{vhost}/{queue}/contents",
-                self._purge,
-                "Drop the ready messages of a queue.",
-            ),
-        ]
-
+    @listed("/api/queues", "Queues in vhosts that the user sees.", QueueView, query=AGES)
+    @listed("/api/queues/detailed", "The same: a list lacks nothing.", QueueView, query=AGES)
+    @listed("/api/queues/{vhost}", "Queues in vhosts that the user sees.", QueueView, query=AGES)
     async def _list(self, request: web.Request) -> web.Response:
         who = caller()
         vhost = None
         if "vhost" in request.match_info:
-            vhost = await known_vhost(self._node, request)
-            check_sees(who, self._node.view, vhost)
+            vhost = await self._known_vhost(request)
         view = self._node.view
         found = [queue for queue in view.queues(vhost) if who.sees(view, queue.vhost)]
         found.sort(key=lambda queue: (queue.vhost, queue.name))
@@ -148,7 +92,7 @@ class QueueEndpoints:
         stats = asyncio.ensure_future(self._stats(queues, ages))
         found: list[QueueStatus] = []
         for at, queue in enumerate(queues, 1):
-            status = self._status.queue(queue.vhost, queue.name)
+            status = self._source.queue(queue.vhost, queue.name)
             if status is not None:
                 found.append(status)
             if at % LISTING_TURN_ROWS == 0:
@@ -226,11 +170,10 @@ class QueueEndpoints:
             archived_octets=counts.archived_octets,
         )
 
+    @got("/api/queues/{vhost}/{queue}", "A queue.", QueueView, query=(*AGES, *COLUMNS))
     async def _get(self, request: web.Request) -> web.Response:
-        vhost = await known_vhost(self._node, request)
-        check_sees(caller(), self._node.view, vhost)
-        queue = await known_queue(self._node, vhost, request.match_info["queue"])
-        status = self._status.queue(queue.vhost, queue.name)
+        queue = await self._path_queue(request)
+        status = self._source.queue(queue.vhost, queue.name)
         if status is None:
             raise not_found(f"queue '{queue.name}' in vhost '{queue.vhost}'")
         ages = asked_ages(request)
@@ -245,8 +188,9 @@ class QueueEndpoints:
         body = _rendered((status, stats), ages, int(self._node.clock.queue_ms()))
         return json_answer(chosen(body, columns(request)))
 
+    @put("/api/queues/{vhost}/{queue}", "Declare a queue.", QueueBody)
     async def _put(self, request: web.Request) -> web.Response:
-        vhost = await known_vhost(self._node, request)
+        vhost = await self._known_vhost(request)
         name = request.match_info["queue"]
         view = self._node.view
         check_enters(caller(), view, vhost)
@@ -260,17 +204,25 @@ class QueueEndpoints:
         )
         return done(created)
 
+    @deleted("/api/queues/{vhost}/{queue}", "Delete a queue.", query=(IF_UNUSED, IF_EMPTY))
     async def _delete(self, request: web.Request) -> web.Response:
         queue = await self._permitted(request, CONFIGURE)
         if_unused, if_empty = flag(request, "if-unused"), flag(request, "if-empty")
         await self._node.topology.delete_queue(queue, if_unused, if_empty)
         return done()
 
+    @deleted("/api/queues/{vhost}/{queue}/contents", "Drop the ready messages of a queue.")
     async def _purge(self, request: web.Request) -> web.Response:
         queue = await self._permitted(request, READ)
         await self._node.purge(queue)
         return done()
 
+    @posted(
+        "/api/queues/{vhost}/{queue}/actions",
+        "Nothing to do: replicas are brought up to date without being asked.",
+        ActionBody,
+        codes=(204,),
+    )
     async def _act(self, request: web.Request) -> web.Response:
         """Do nothing: replicas are brought up to date without being asked."""
         await self._permitted(request, CONFIGURE)
@@ -279,11 +231,11 @@ class QueueEndpoints:
 
     async def _permitted(self, request: web.Request, operation: str) -> Queue:
         """Return the queue of a path; without the right its existence is not disclosed."""
-        vhost, name = await known_vhost(self._node, request), request.match_info["queue"]
+        vhost, name = await self._known_vhost(request), request.match_info["queue"]
         who = caller()
         check_enters(who, self._node.view, vhost)
         check_allowed(who, self._node.view, vhost, operation, "queue", name)
-        queue = await known_queue(self._node, vhost, name)
+        queue = await self._known_queue(vhost, name)
         check_not_exclusive(queue)
         return queue
 

@@ -11,30 +11,14 @@ import msgspec
 from aiohttp import web
 from typing_extensions import TypedDict
 
-from headrace_broker.catalog.command import (
-    DeleteUser,
-    PutUser,
-)
-from headrace_broker.management.http.access import administrator, caller
-from headrace_broker.management.http.administration import Administration, known_user
-from headrace_broker.management.http.answer import bad_request, check, done, json_answer
+from headrace_broker.catalog.command import DeleteUser, PutUser
+from headrace_broker.management.http.access import caller
+from headrace_broker.management.http.answer import bad_request, done, json_answer
 from headrace_broker.management.http.body import decode
+from headrace_broker.management.http.endpoints import Endpoints
 from headrace_broker.management.http.listing import listing
-from headrace_broker.management.http.route import (
-    ADMINISTRATOR,
-    Route,
-    deleted,
-    got,
-    listed,
-    posted,
-    put,
-)
-from headrace_broker.model.definition import (
-    HASHED_SCRYPT,
-    HASHED_SHA256,
-    HASHED_SHA512,
-    User,
-)
+from headrace_broker.management.http.route import ADMINISTRATOR, deleted, got, listed, posted, put
+from headrace_broker.model.definition import HASHED_SCRYPT, HASHED_SHA256, HASHED_SHA512, User
 from headrace_broker.model.limits import BULK_USERS_MAX
 from headrace_broker.runtime.security.password import OCTETS, new_user
 
@@ -84,70 +68,50 @@ class UserView(TypedDict):
     limits: dict[str, int]
 
 
-class UserEndpoints:
+class UserEndpoints(Endpoints):
     """Answers requests about users."""
 
-    def __init__(self, node: Administration) -> None:
-        self._node = node
-
-    def routes(self) -> list[Route]:
-        """Return the route table."""
-        return [
-            got("/api/whoami", self._whoami, "Who asks.", WhoView),
-            listed("/api/users", self._list, "All users.", UserView, ADMINISTRATOR),
-            listed(
-                "/api/users/without-permissions",
-                self._without_permissions,
-                "Users that may enter no vhost.",
-                UserView,
-                ADMINISTRATOR,
-            ),
-            posted(
-                "/api/users/bulk-delete",
-                self._bulk_delete,
-                "Delete users; those that are not there are none.",
-                BulkBody,
-                ADMINISTRATOR,
-                codes=(204,),
-            ),
-            got("/api/users/{user}", self._get, "A user.", UserView, ADMINISTRATOR),
-            put(
-                "/api/users/{user}", self._put, "Create or change a user.", UserBody, ADMINISTRATOR
-            ),
-            deleted("/api/users/{user}", self._delete, "Delete a user.", ADMINISTRATOR),
-        ]
-
+    @got("/api/whoami", "Who asks.", WhoView)
     async def _whoami(self, request: web.Request) -> web.Response:
         who = caller()
         return json_answer({"name": who.name, "tags": list(who.tags)})
 
+    @listed("/api/users", "All users.", UserView, ADMINISTRATOR)
     async def _list(self, request: web.Request) -> web.Response:
-        administrator()
         return await listing(request, self._node.view.users(), self._render)
 
+    @listed(
+        "/api/users/without-permissions", "Users that may enter no vhost.", UserView, ADMINISTRATOR
+    )
     async def _without_permissions(self, request: web.Request) -> web.Response:
         allowed = {each.user for each in self._node.view.permissions()}
         found = [user for user in self._node.view.users() if user.name not in allowed]
         return await listing(request, found, self._render)
 
+    @posted(
+        "/api/users/bulk-delete",
+        "Delete users; those that are not there are none.",
+        BulkBody,
+        ADMINISTRATOR,
+        codes=(204,),
+    )
     async def _bulk_delete(self, request: web.Request) -> web.Response:
-        administrator()
         body = await decode(request, BulkBody)
         await self._node.catch_up()
         for name in body.users:
             if self._node.view.user(name) is not None:
-                check(await self._node.submit(DeleteUser(name)))
+                await self._submit(DeleteUser(name))
         return done()
 
+    @got("/api/users/{user}", "A user.", UserView, ADMINISTRATOR)
     async def _get(self, request: web.Request) -> web.Response:
-        administrator()
-        return json_answer(self._render(await known_user(self._node, request)))
+        return json_answer(self._render(await self._known_user(request)))
 
     def _render(self, user: User) -> UserView:
         return render_user(user, self._node.view.user_limits(user.name))
 
+    @put("/api/users/{user}", "Create or change a user.", UserBody, ADMINISTRATOR)
     async def _put(self, request: web.Request) -> web.Response:
-        administrator()
         body = await decode(request, UserBody)
         name = request.match_info["user"]
         current = self._node.view.user(name)
@@ -163,12 +127,12 @@ class UserEndpoints:
         else:
             proof = given_hash(body.password_hash, body.hashing_algorithm)
             user = proof.user(name, tags, loopback_only)
-        check(await self._node.submit(PutUser(user, end_sessions=body.end_sessions)))
+        await self._submit(PutUser(user, end_sessions=body.end_sessions))
         return done(created=current is None)
 
+    @deleted("/api/users/{user}", "Delete a user.", ADMINISTRATOR)
     async def _delete(self, request: web.Request) -> web.Response:
-        administrator()
-        check(await self._node.submit(DeleteUser(request.match_info["user"])))
+        await self._submit(DeleteUser(request.match_info["user"]))
         return done()
 
 
@@ -199,10 +163,7 @@ class Proof(NamedTuple):
 def given_hash(password_hash: str | None, algorithm: str | None) -> Proof:
     """Return the hash in a body without password; an empty one for no password at all.
 
-    Without an algorithm it is known by its length.
-
-    Raises:
-        ApiError: 400, it is none that this broker can verify.
+    Without an algorithm it is known by its length. ApiError 400 where it cannot be verified.
     """
     if not password_hash:
         return Proof(HASHED_SCRYPT, b"", b"")

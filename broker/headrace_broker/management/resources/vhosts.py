@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from operator import itemgetter
 from typing import Any, Final
 
 import msgspec
@@ -11,21 +12,12 @@ from typing_extensions import TypedDict
 
 from headrace_broker.catalog.command import DeleteVhost, PutVhost, SetVhostLimits
 from headrace_broker.catalog.setting import VHOST_LIMITS
-from headrace_broker.management.http.access import administrator, caller, check_sees
-from headrace_broker.management.http.administration import Administration, known_vhost
-from headrace_broker.management.http.answer import check, done, json_answer, not_found
+from headrace_broker.management.http.access import caller
+from headrace_broker.management.http.answer import done, json_answer, not_found
 from headrace_broker.management.http.body import decode
+from headrace_broker.management.http.endpoints import Endpoints
 from headrace_broker.management.http.listing import COLUMNS, chosen, columns, listing
-from headrace_broker.management.http.route import (
-    ADMINISTRATOR,
-    Route,
-    deleted,
-    got,
-    listed,
-    posted,
-    put,
-)
-from headrace_broker.management.http.status_source import StatusSource
+from headrace_broker.management.http.route import ADMINISTRATOR, deleted, got, listed, posted, put
 from headrace_broker.management.view.figures import (
     AGES,
     ANSWER_SECONDS_MAX,
@@ -78,60 +70,10 @@ class LimitsView(TypedDict, total=False):
     value: dict[str, int]
 
 
-class VhostEndpoints:
+class VhostEndpoints(Endpoints):
     """Answers requests about vhosts."""
 
-    def __init__(self, node: Administration, source: StatusSource) -> None:
-        self._node = node
-        self._source = source
-
-    def routes(self) -> list[Route]:
-        """Return the route table."""
-        return [
-            listed("/api/vhosts", self._list, "Vhosts that the user sees.", VhostView, query=AGES),
-            got("/api/vhosts/{vhost}", self._get, "A vhost.", VhostView, query=(*AGES, *COLUMNS)),
-            put(
-                "/api/vhosts/{vhost}",
-                self._put,
-                "Create or change a vhost.",
-                VhostBody,
-                ADMINISTRATOR,
-            ),
-            deleted(
-                "/api/vhosts/{vhost}", self._delete, "Delete a vhost and all in it.", ADMINISTRATOR
-            ),
-            posted(
-                "/api/vhosts/{vhost}/start/{node}",
-                self._start,
-                "Nothing to do: vhosts are served by every node that runs.",
-                None,
-                ADMINISTRATOR,
-                codes=(204,),
-            ),
-            listed(
-                "/api/vhost-limits",
-                self._all_limits,
-                "Limits of vhosts that the user sees.",
-                LimitsView,
-            ),
-            listed("/api/vhost-limits/{vhost}", self._limits, "Limits of a vhost.", LimitsView),
-            put(
-                "/api/vhost-limits/{vhost}/{limit}",
-                self._put_limit,
-                "Set a limit of a vhost.",
-                LimitBody,
-                ADMINISTRATOR,
-                values=_LIMITS,
-            ),
-            deleted(
-                "/api/vhost-limits/{vhost}/{limit}",
-                self._delete_limit,
-                "Remove a limit of a vhost.",
-                ADMINISTRATOR,
-                values=_LIMITS,
-            ),
-        ]
-
+    @listed("/api/vhosts", "Vhosts that the user sees.", VhostView, query=AGES)
     async def _list(self, request: web.Request) -> web.Response:
         view = self._node.view
         who = caller()
@@ -158,31 +100,39 @@ class VhostEndpoints:
             for vhost in vhosts
         ]
 
+    @got("/api/vhosts/{vhost}", "A vhost.", VhostView, query=(*AGES, *COLUMNS))
     async def _get(self, request: web.Request) -> web.Response:
         view = self._node.view
-        name = await known_vhost(self._node, request)
-        check_sees(caller(), view, name)
+        name = await self._known_vhost(request)
         vhost = view.vhost(name)
         assert vhost is not None
         [row] = await self._rendered([vhost], asked_ages(request))
         return json_answer(chosen(row, columns(request)))
 
+    @put("/api/vhosts/{vhost}", "Create or change a vhost.", VhostBody, ADMINISTRATOR)
     async def _put(self, request: web.Request) -> web.Response:
-        who = administrator()
+        who = caller()
         body = await decode(request, VhostBody)
         name = request.match_info["vhost"]
         current = self._node.view.vhost(name)
         vhost = _changed(current or Vhost(name), body)
-        check(await self._node.submit(PutVhost(vhost, creator=who.name)))
+        await self._submit(PutVhost(vhost, creator=who.name))
         return done(created=current is None)
 
+    @deleted("/api/vhosts/{vhost}", "Delete a vhost and all in it.", ADMINISTRATOR)
     async def _delete(self, request: web.Request) -> web.Response:
-        administrator()
-        check(await self._node.submit(DeleteVhost(request.match_info["vhost"])))
+        await self._submit(DeleteVhost(request.match_info["vhost"]))
         return done()
 
+    @posted(
+        "/api/vhosts/{vhost}/start/{node}",
+        "Nothing to do: vhosts are served by every node that runs.",
+        None,
+        ADMINISTRATOR,
+        codes=(204,),
+    )
     async def _start(self, request: web.Request) -> web.Response:
-        await known_vhost(self._node, request)
+        await self._known_vhost(request)
         name = request.match_info["node"]
         if name not in {node.name for node in self._node.view.nodes()}:
             raise not_found(f"node '{name}'")
@@ -190,41 +140,49 @@ class VhostEndpoints:
 
     # Limits
 
+    @listed("/api/vhost-limits", "Limits of vhosts that the user sees.", LimitsView)
     async def _all_limits(self, request: web.Request) -> web.Response:
         view = self._node.view
         who = caller()
         shown = [vhost.name for vhost in view.vhosts() if who.sees(view, vhost.name)]
         rows = [row for vhost in shown for row in self._render_limits(vhost)]
-        return await listing(request, rows, dict, name=_limited)
+        return await listing(request, rows, dict, name=itemgetter("vhost"))
 
+    @listed("/api/vhost-limits/{vhost}", "Limits of a vhost.", LimitsView)
     async def _limits(self, request: web.Request) -> web.Response:
-        vhost = await known_vhost(self._node, request)
-        check_sees(caller(), self._node.view, vhost)
-        return await listing(request, self._render_limits(vhost), dict, name=_limited)
+        vhost = await self._known_vhost(request)
+        return await listing(request, self._render_limits(vhost), dict, name=itemgetter("vhost"))
 
     def _render_limits(self, vhost: str) -> list[LimitsView]:
         limits = self._node.view.vhost_limits(vhost)
         return [{"vhost": vhost, "value": limits}] if limits else []
 
+    @put(
+        "/api/vhost-limits/{vhost}/{limit}",
+        "Set a limit of a vhost.",
+        LimitBody,
+        ADMINISTRATOR,
+        values=_LIMITS,
+    )
     async def _put_limit(self, request: web.Request) -> web.Response:
-        administrator()
         body = await decode(request, LimitBody)
         vhost, limit = request.match_info["vhost"], request.match_info["limit"]
-        check(await self._node.submit(SetVhostLimits(vhost, {limit: body.value})))
+        await self._submit(SetVhostLimits(vhost, {limit: body.value}))
         return done()
 
+    @deleted(
+        "/api/vhost-limits/{vhost}/{limit}",
+        "Remove a limit of a vhost.",
+        ADMINISTRATOR,
+        values=_LIMITS,
+    )
     async def _delete_limit(self, request: web.Request) -> web.Response:
-        administrator()
-        vhost = await known_vhost(self._node, request)
+        vhost = await self._known_vhost(request)
         limit = request.match_info["limit"]
         if limit not in VHOST_LIMITS:
             raise not_found(f"limit '{limit}' of vhosts")
-        check(await self._node.submit(SetVhostLimits(vhost, {limit: -1})))
+        await self._submit(SetVhostLimits(vhost, {limit: -1}))
         return done()
-
-
-def _limited(row: LimitsView) -> str:
-    return row["vhost"]
 
 
 def _changed(vhost: Vhost, body: VhostBody) -> Vhost:

@@ -8,11 +8,7 @@ from typing import Final
 
 from prometheus_client import CollectorRegistry, GCCollector, ProcessCollector, generate_latest
 from prometheus_client import Metric as Family
-from prometheus_client.core import (
-    CounterMetricFamily,
-    GaugeMetricFamily,
-    HistogramMetricFamily,
-)
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
 from prometheus_client.registry import Collector
 
 from headrace_broker.model.limits import METRIC_TURN_SERIES
@@ -70,12 +66,7 @@ def _escaped(value: str) -> str:
 
 
 def families_of(metrics: dict[str, Metric], samples: Iterable[Sample]) -> list[Family]:
-    """Return samples as families, in the order of their metrics; those without any are left out.
-
-    Args:
-        metrics: by name; all samples are of these.
-        samples: in any order.
-    """
+    """Return samples as families in the order of their metrics, without empty ones."""
     grouped: dict[str, list[Sample]] = {}
     for sample in samples:
         grouped.setdefault(sample.name, []).append(sample)

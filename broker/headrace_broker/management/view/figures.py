@@ -68,11 +68,7 @@ NO_AGES: Final = Ages(0, 0, 0)
 
 
 def asked_ages(request: web.Request) -> Ages:
-    """Return how far back a request looks.
-
-    Raises:
-        ApiError: 400, a parameter is out of its range.
-    """
+    """Return how far back a request looks; ApiError 400 where a parameter is out of its range."""
     ages = [
         1000 * number(request, name, 0, 1, AGE_SECONDS_MAX)
         for name in ("lengths_age", "msg_rates_age")
@@ -92,14 +88,7 @@ def rate(last: Samples, at: int) -> float:
 
 
 def details(last: Samples, samples: Samples, at: int, age_ms: int) -> dict[str, Any]:
-    """Return the field `X_details` of a figure.
-
-    Args:
-        last: the last two samples.
-        samples: the newest first.
-        at: which of the figures.
-        age_ms: how far back it is shown, 0 for not at all.
-    """
+    """Return `X_details` of figure `at`; samples come newest first, an age of 0 shows none."""
     found: dict[str, Any] = {"rate": rate(last, at)}
     if not age_ms:
         return found
@@ -123,13 +112,7 @@ def named(names: Sequence[str], last: Samples, samples: Samples, age_ms: int) ->
 
 
 def counted(names: Sequence[str], counts: Sequence[int], rates: Sequence[float]) -> dict[str, Any]:
-    """Return the fields `X` and `X_details` of figures of which only the last rate is known.
-
-    Args:
-        names: of the figures.
-        counts: of each, none for 0 of all.
-        rates: of each, none where they are not known.
-    """
+    """Return `X` and `X_details` of figures; no counts are 0 of all, no rates unknown ones."""
     found: dict[str, Any] = {}
     for at, name in enumerate(names):
         found[name] = counts[at] if counts else 0
@@ -201,11 +184,7 @@ def summed_last(series: Iterable[Samples]) -> Samples:
 def lengths(names: Sequence[str], last: Samples, samples: Samples, ages: Ages) -> dict[str, Any]:
     """Return all messages, and of them those that are ready and unacknowledged.
 
-    Args:
-        names: of the figures in the samples; the first two are ready and unacknowledged messages.
-        last: the last two samples.
-        samples: the newest first.
-        ages: how far back they are shown.
+    Samples come newest first; their first two figures are ready and unacknowledged messages.
     """
     later = names.index(LATER) + 1
     shown = (_with_sum(last, later), _with_sum(samples, later))
@@ -215,9 +194,7 @@ def lengths(names: Sequence[str], last: Samples, samples: Samples, ages: Ages) -
 def _with_sum(samples: Samples, later: int) -> Samples:
     """Return samples of all, ready and unacknowledged messages.
 
-    Args:
-        samples: of figures that begin with ready and unacknowledged messages.
-        later: where the others stand; samples of an older release end before.
+    Figure `later` is added to the first two; samples of an older release end before it.
     """
     return [(row[0], sum((*row[1:3], *row[later : later + 1])), *row[1:3]) for row in samples]
 

@@ -52,13 +52,7 @@ def render_fetched(
 
 
 def render_page(page: Page, encoding: str, now_ms: int) -> dict[str, Any]:
-    """Return the body of GET /api/queues/V/Q/messages.
-
-    Args:
-        page: what is shown.
-        encoding: ENCODING_AUTO or ENCODING_BASE64.
-        now_ms: Unix time.
-    """
+    """Return the body of GET /api/queues/V/Q/messages at a Unix time; `encoding` is ENCODING_*."""
     return {
         "messages": [_render_waiting(message, encoding, now_ms) for message in page.messages],
         "next_after": page.messages[-1].id if page.more and page.messages else None,

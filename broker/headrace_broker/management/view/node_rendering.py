@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+import msgspec
+
 from headrace_broker.management.view.figures import details
 from headrace_broker.model.definition import EXCHANGE_TYPES
 from headrace_broker.model.stats import NODE_FIGURES, NODE_OWN_FIGURES, NodeStats
@@ -25,13 +27,7 @@ def exchange_types() -> list[dict[str, Any]]:
 
 
 def render_node(status: NodeStatus, stats: NodeStats | None, now_ms: int) -> dict[str, Any]:
-    """Return a row of GET /api/nodes.
-
-    Args:
-        status: as the answering node sees it.
-        stats: what it says of itself, None without an answer.
-        now_ms: Unix time.
-    """
+    """Return a row of GET /api/nodes at a Unix time; `stats` is None without an answer."""
     body: dict[str, Any] = {
         "name": status.name,
         "id": status.id,
@@ -43,10 +39,8 @@ def render_node(status: NodeStatus, stats: NodeStats | None, now_ms: int) -> dic
         "partitions": [],
         "cluster_links": [],
         "rates_mode": "basic",
-        "catalog": [
-            {"node": each.node, "member": each.member, "role": each.role} for each in status.catalog
-        ],
-        "quarantined": [{"what": each.what, "reason": each.reason} for each in status.quarantined],
+        "catalog": msgspec.to_builtins(status.catalog),
+        "quarantined": msgspec.to_builtins(status.quarantined),
     }
     if stats is not None:
         body |= _render_stats(stats, now_ms)
@@ -58,18 +52,8 @@ def render_node(status: NodeStatus, stats: NodeStats | None, now_ms: int) -> dic
             "queue_clock_lead_ms": clock.lead_ms,
             "clock_warning": clock.warning,
         }
-    resources = status.resources
-    if resources is not None:
-        body |= {
-            "mem_used": resources.mem_used,
-            "mem_limit": resources.mem_limit,
-            "mem_total": resources.mem_total,
-            "mem_stage": resources.mem_stage,
-            "mem_alarm": resources.mem_alarm,
-            "disk_free": resources.disk_free,
-            "disk_free_limit": resources.disk_free_limit,
-            "disk_free_alarm": resources.disk_free_alarm,
-        }
+    if status.resources is not None:
+        body |= msgspec.structs.asdict(status.resources)
     return body
 
 

@@ -20,12 +20,7 @@ class RateMeter:
         self._samples: deque[tuple[float, MessageCounters]] = deque(maxlen=SAMPLES_MAX)
 
     def sample(self, now: float, counters: MessageCounters) -> None:
-        """Take a sample.
-
-        Args:
-            now: seconds of a clock that never goes back.
-            counters: as they stand at `now`.
-        """
+        """Take a sample at `now`, seconds of a clock that never goes back."""
         self._samples.append((now, counters))
 
     def rates(self) -> dict[str, float]:

@@ -10,7 +10,7 @@ from headrace_broker.catalog.result import Result
 from headrace_broker.catalog.view import CatalogView
 from headrace_broker.model.definition import Queue
 from headrace_broker.model.limits import LISTING_ROWS_MAX
-from headrace_broker.model.reply_code import INTERNAL_ERROR, NOT_FOUND, AmqpError
+from headrace_broker.model.reply_code import INTERNAL_ERROR, AmqpError
 from headrace_broker.runtime.archive.service import ArchiveService
 from headrace_broker.runtime.clients.client_list import ClientListing
 from headrace_broker.runtime.cluster.catalog_service import CatalogUnavailableError
@@ -22,10 +22,10 @@ from headrace_broker.runtime.explain.flow_report import FlowReport
 from headrace_broker.runtime.inspect.counts import QueueCounts
 from headrace_broker.runtime.inspect.message_service import MessageService
 from headrace_broker.runtime.inspect.publish_service import PublishService
+from headrace_broker.runtime.lease.group_commands import amqp_errors
 from headrace_broker.runtime.lease.listing import LeaseListing
 from headrace_broker.runtime.metrics.source import NodeMetrics
 from headrace_broker.runtime.metrics.stats import StatsBook
-from headrace_broker.runtime.rpc.leader_client import LeaderUnavailableError, QueueGoneError
 from headrace_broker.runtime.security import audit
 from headrace_broker.runtime.security.page_logins import PageLogins
 
@@ -35,48 +35,32 @@ if TYPE_CHECKING:
 
 
 class NodeAdministration:
-    """Passes calls on to the parts of a node.
-
-    Attributes:
-        view: the catalog as applied here.
-        clock: the time by which queues go.
-        topology: declares and deletes queues, exchanges and bindings.
-        message_service: looks at, removes and moves single messages.
-        flow_report: why publishers are slow, and who causes it.
-        operations: moves replicas and leaderships, and drains nodes.
-        page_logins: who is logged in at the web page.
-        standings: what runs for users on this node.
-        stats: figures over time.
-        metrics: what is counted.
-        publisher: publishes single messages.
-        leases: groups that lease messages.
-        archives: what queues keep of settled messages.
-    """
+    """Passes calls on to the parts of a node."""
 
     def __init__(self, node: BrokerNode) -> None:
-        self.view: CatalogView = node.catalog.catalog
-        self.clock: Clock = node.clock
-        self.topology: Topology = node.topology
+        self.view: CatalogView = node.catalog.catalog  # the catalog as applied here
+        self.clock: Clock = node.clock  # the time by which queues go
+        self.topology: Topology = node.topology  # queues, exchanges and bindings
+        # looks at, removes and moves single messages
         self.message_service = MessageService(node.broker, node.router, node.browsing)
-        self.flow_report: FlowReport = node.flow_report
-        self.operations: Operations = node.operations
+        self.flow_report: FlowReport = node.flow_report  # why publishers are slow
+        self.operations: Operations = node.operations  # replicas, leaderships and drains
+        # who is logged in at the web page
         self.page_logins = PageLogins(node.config.node.id, self.view, node.clients.inquiries)
-        self.standings: PermissionWatches = node.broker.standings
-        self.stats = StatsBook(node)
-        self.metrics = NodeMetrics(node, self.stats)
-        self.publisher = PublishService(node.broker)
+        self.standings: PermissionWatches = node.broker.standings  # what runs for users here
+        self.stats = StatsBook(node)  # figures over time
+        self.metrics = NodeMetrics(node, self.stats)  # what is counted
+        self.publisher = PublishService(node.broker)  # publishes single messages
         hosting = node.hosting
         place = (node.config.node.id, node.names, hosting.hosts)
+        # groups that lease messages
         self.leases = LeaseListing(*place, node.clients.inquiries, node.leases, hosting.locate)
+        # what queues keep of settled messages
         self.archives = ArchiveService(node.archives.listing, node.archives.client)
         self._node = node
 
     async def submit(self, command: AnyCommand) -> Result:
-        """Have a command applied and return what the catalog answered.
-
-        Raises:
-            AmqpError: INTERNAL_ERROR, the catalog has no quorum.
-        """
+        """Have a command applied, return the answer; AmqpError INTERNAL_ERROR without a quorum."""
         try:
             return await self._node.catalog.submit(command)
         except CatalogUnavailableError as error:
@@ -91,32 +75,16 @@ class NodeAdministration:
         return self._node.hosting.renewed_members()
 
     async def catch_up(self) -> None:
-        """Wait until everything that was decided before this call is applied here.
-
-        Raises:
-            AmqpError: INTERNAL_ERROR, the catalog has no quorum.
-        """
+        """Wait until all that was decided is applied here; INTERNAL_ERROR without a quorum."""
         await self.topology.catch_up()
 
     async def counts(self, queue: Queue) -> QueueCounts:
-        """Return what a queue's leader says is in it.
-
-        Raises:
-            AmqpError: INTERNAL_ERROR there is no leader, NOT_FOUND the queue is gone.
-        """
-        try:
+        """Return the leader's counts; AmqpError INTERNAL_ERROR leaderless, or NOT_FOUND."""
+        with amqp_errors():
             return await self._node.counts.ask(queue)
-        except LeaderUnavailableError as error:
-            raise AmqpError(INTERNAL_ERROR, str(error)) from error
-        except QueueGoneError as error:
-            raise AmqpError(NOT_FOUND, str(error)) from error
 
     async def purge(self, queue: Queue) -> int:
-        """Drop a queue's ready messages and return how many there were.
-
-        Raises:
-            AmqpError: NOT_FOUND the queue is gone, INTERNAL_ERROR it does not answer.
-        """
+        """Drop a queue's ready messages, return how many; AmqpError NOT_FOUND or INTERNAL_ERROR."""
         broker = self._node.broker
         client = broker.open_queue(queue, _Nobody(), broker.republish_account)
         try:

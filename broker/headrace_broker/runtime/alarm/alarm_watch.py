@@ -18,39 +18,21 @@ Key = tuple[str, str]  # node and resource
 
 
 class Scarcity(NamedTuple):
-    """State of one resource of a node.
+    """State of one resource of a node."""
 
-    Attributes:
-        node: name.
-        resource: "memory", "disk" or CLOCK, whose stage is STAGE_RELIEF and which has no figures.
-        stage: CLEAR, STAGE_RELIEF or STAGE_ALARM of `flow.alarm`.
-        since_ms: Unix time at which this node saw the stage.
-        used: bytes of memory.
-        total: bytes of memory that it may use.
-        free: bytes of disk.
-        mark: bytes of used memory, or of free disk, at which publishers are blocked.
-        reason: for people, "" when it is clear.
-    """
-
-    node: str
-    resource: str
-    stage: int
-    since_ms: int
-    used: int
-    total: int
-    free: int
-    mark: int
-    reason: str
+    node: str  # name
+    resource: str  # "memory", "disk" or CLOCK, whose stage is STAGE_RELIEF and which has no figures
+    stage: int  # CLEAR, STAGE_RELIEF or STAGE_ALARM of `flow.alarm`
+    since_ms: int  # Unix time at which this node saw the stage
+    used: int  # bytes of memory
+    total: int  # bytes of memory that it may use
+    free: int  # bytes of disk
+    mark: int  # bytes of used memory, or of free disk, at which publishers are blocked
+    reason: str  # for people, "" when it is clear
 
 
 class AlarmWatch:
-    """Alarm states, and notification of their changes.
-
-    Args:
-        board: knows what the nodes report.
-        name: returns a node's name by its id.
-        clock_ms: Unix time.
-    """
+    """Alarm states, and notification of their changes."""
 
     def __init__(
         self,
@@ -58,9 +40,9 @@ class AlarmWatch:
         name: Callable[[int], str],
         clock_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
     ) -> None:
-        self._board = board
-        self._name = name
-        self._clock_ms = clock_ms
+        self._board = board  # knows what the nodes report
+        self._name = name  # returns a node's name by its id
+        self._clock_ms = clock_ms  # Unix time
         self._since: dict[Key, tuple[int, int]] = {}  # stage, and when it was first seen
         self._news = asyncio.Event()
         board.watch(self._tell)

@@ -28,37 +28,16 @@ _FIELDS: Final = (
 
 
 class AlarmStatus(NamedTuple):
-    """An alarm for people.
+    """An alarm for people."""
 
-    Attributes:
-        node: name.
-        resource: "memory" or "disk".
-        reason: with figures of the moment.
-        since_us: of this node's monotonic clock.
-    """
-
-    node: str
-    resource: str
-    reason: str
-    since_us: int
+    node: str  # name
+    resource: str  # "memory" or "disk"
+    reason: str  # with figures of the moment
+    since_us: int  # of this node's monotonic clock
 
 
 class AlarmBoard:
-    """Says whether publishers are blocked, and why. Everything that adds data asks here.
-
-    Args:
-        node: this node's id.
-        names: of all nodes by id; they may change.
-        boot: returns this node's boot count.
-        send: carries a payload to a node; False when it did not leave.
-        clocks: measures the nodes' clocks by the reports; None for not.
-
-    Attributes:
-        own: what this node says of itself; its owner changes it and calls `tell`.
-        limit: LIMIT_MEMORY or LIMIT_DISK of the alarm that is on for longest, NO_LIMIT without.
-        reason: what that one says, "" without.
-        node_name: whose it is, "" without.
-    """
+    """Says whether publishers are blocked, and why. Everything that adds data asks here."""
 
     def __init__(
         self,
@@ -69,15 +48,15 @@ class AlarmBoard:
         clock_ns: Callable[[], int] = time.monotonic_ns,
         clocks: ClusterClock | None = None,
     ) -> None:
-        self.clocks = clocks
-        self.own = NodeReport(node, number=1)
-        self.limit = NO_LIMIT
-        self.reason = ""
-        self.node_name = ""
-        self._names = names
+        self.clocks = clocks  # measures the nodes' clocks by the reports; None for not
+        self.own = NodeReport(node, number=1)  # what this node says; call `tell` after changes
+        self.limit = NO_LIMIT  # LIMIT_MEMORY or LIMIT_DISK, on for longest; NO_LIMIT without
+        self.reason = ""  # what that one says, "" without
+        self.node_name = ""  # whose it is, "" without
+        self._names = names  # of all nodes by id; they may change
         self._node = node
-        self._boot = boot
-        self._send = send
+        self._boot = boot  # returns this node's boot count
+        self._send = send  # carries a payload to a node; False when it did not leave
         self._clock_ns = clock_ns
         self._cluster = ClusterAlarms(node)
         self._cluster.take(self.own, 0)
@@ -106,10 +85,7 @@ class AlarmBoard:
         ]
 
     def watch(self, callback: Callable[[], None]) -> None:
-        """Call `callback` whenever `limit`, `reason` or a warning of clocks has changed.
-
-        It may not block.
-        """
+        """Call `callback`, which may not block, at changes of limit, reason or warnings."""
         self._watchers.append(callback)
 
     def start(self) -> None:

@@ -15,20 +15,7 @@ log = logging.getLogger("headrace.alarm")
 
 
 class DiskWatch:
-    """Watch on free disk space, sampled each DISK_SAMPLE_MS.
-
-    Args:
-        directory: data directory.
-        log_is_full: whether the log has met a full disk.
-        changed: called after each look.
-
-    Attributes:
-        alarm: publishers should be blocked.
-        full: the log has met a full disk.
-        free: bytes, 0 before the first look.
-        total: bytes, likewise.
-        limit: bytes below which publishers are blocked; 0 leaves it to the log running full.
-    """
+    """Watch on free disk space, sampled each DISK_SAMPLE_MS."""
 
     def __init__(
         self,
@@ -37,14 +24,14 @@ class DiskWatch:
         changed: Callable[[], None],
         clock_ns: Callable[[], int] = time.monotonic_ns,
     ) -> None:
-        self.alarm = False
-        self.full = False
-        self.free = 0
-        self.total = 0
-        self.limit = 0
+        self.alarm = False  # publishers should be blocked
+        self.full = False  # the log has met a full disk
+        self.free = 0  # bytes, 0 before the first look
+        self.total = 0  # bytes, likewise
+        self.limit = 0  # bytes below which publishers are blocked; 0: when the log runs full
         self._directory = directory
-        self._log_is_full = log_is_full
-        self._changed = changed
+        self._log_is_full = log_is_full  # whether the log has met a full disk
+        self._changed = changed  # called after each look
         self._clock_ns = clock_ns
         self._gauge = Gauge()  # of what is free, below zero: so it rises towards its mark
         self._failed = False

@@ -29,17 +29,11 @@ LIMITS_EVERY: Final = 5  # of so many looks one reads the limits anew; they may 
 
 
 class MemoryReading(NamedTuple):
-    """One look.
+    """One look."""
 
-    Attributes:
-        used: bytes that cannot be taken back.
-        total: bytes that may be used.
-        place: where the limit comes from, for people.
-    """
-
-    used: int
-    total: int
-    place: str
+    used: int  # bytes that cannot be taken back
+    total: int  # bytes that may be used
+    place: str  # where the limit comes from, for people
 
 
 class _Group:
@@ -76,15 +70,7 @@ class _Group:
 
 
 class MemoryMeter:
-    """Reads what the kernel says.
-
-    Args:
-        root: where its file systems are mounted; another directory for tests.
-
-    Raises:
-        OSError: there is no /proc, or it cannot be read.
-        ValueError: it holds what it should not.
-    """
+    """Reads what the kernel says, below `root`; OSError or ValueError without /proc."""
 
     def __init__(self, root: Path = Path("/")) -> None:
         proc = root / "proc"
@@ -94,12 +80,7 @@ class MemoryMeter:
         self._count = 0
 
     def read(self) -> MemoryReading:
-        """Take a sample: of several limits, the one that is nearest.
-
-        Raises:
-            OSError: a file cannot be read.
-            ValueError: it holds what it should not.
-        """
+        """Look now: of several limits, the nearest. Raises OSError or ValueError likewise."""
         if self._count % LIMITS_EVERY == 0:
             for group in self._groups:
                 group.read_limit()

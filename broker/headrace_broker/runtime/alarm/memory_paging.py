@@ -10,16 +10,7 @@ from collections.abc import Callable
 from typing import Final, Protocol
 
 from headrace_broker.flow.alarm import STAGE_ALARM
-from headrace_broker.model.limits import (
-    ALARM_CACHE_BYTES,
-    GARBAGE_GROWN_BYTES,
-    GARBAGE_GROWN_PARTS,
-    GARBAGE_LOOK_SECONDS,
-    GARBAGE_PARTS,
-    GARBAGE_YOUNG_PASSES,
-    RELIEF_CACHE_PERCENT,
-    TRIM_EVERY_MS,
-)
+from headrace_broker.model import limits
 
 NEVER: Final = 1 << 30  # passes over young objects: the interpreter begins no search by itself
 
@@ -54,12 +45,6 @@ class Garbage:
     The interpreter does so whenever a quarter more objects have come to stay. One client that opens
     thousands of channels made it search several times a second, and each time the loop stood still
     for a tenth. It goes on to search among young objects by itself.
-
-    Args:
-        memory: of the process.
-        search: does it.
-        young_passes: returns how many searches among young objects there were since the last one.
-        clock_us: microseconds of a clock that never goes back.
     """
 
     def __init__(
@@ -69,10 +54,10 @@ class Garbage:
         young_passes: Callable[[], int] = _young_passes,
         clock_us: Callable[[], int] = _clock_us,
     ) -> None:
-        self._memory = memory
+        self._memory = memory  # of the process
         self._search = search
-        self._young_passes = young_passes
-        self._clock_us = clock_us
+        self._young_passes = young_passes  # returns searches among young objects since then
+        self._clock_us = clock_us  # microseconds of a clock that never goes back
         self._over_us = clock_us()  # when the last one was over
         self._took_us = 0
         self._used = 0  # bytes of memory then
@@ -85,7 +70,7 @@ class Garbage:
             self._before = gc.get_threshold()
             gc.set_threshold(*self._before[:2], NEVER)
         loop = asyncio.get_running_loop()
-        self._handle = loop.call_later(GARBAGE_LOOK_SECONDS, self.start)
+        self._handle = loop.call_later(limits.GARBAGE_LOOK_SECONDS, self.start)
         self.look()
 
     def stop(self) -> None:
@@ -100,12 +85,12 @@ class Garbage:
     def look(self) -> None:
         """Search if it is time to."""
         used = self._memory.used
-        grown = self._memory.stage > 0 or used - self._used >= GARBAGE_GROWN_BYTES
-        parts = GARBAGE_GROWN_PARTS if grown else GARBAGE_PARTS
+        grown = self._memory.stage > 0 or used - self._used >= limits.GARBAGE_GROWN_BYTES
+        parts = limits.GARBAGE_GROWN_PARTS if grown else limits.GARBAGE_PARTS
         began_us = self._clock_us()
         if began_us - self._over_us < parts * self._took_us:
             return
-        if self._young_passes() < GARBAGE_YOUNG_PASSES:
+        if self._young_passes() < limits.GARBAGE_YOUNG_PASSES:
             return
         self._search()
         self._over_us = self._clock_us()
@@ -140,39 +125,28 @@ class Trimmer:
 
 
 class MemoryPaging:
-    """Lets bodies leave memory while it is scarce, and come back after.
-
-    Args:
-        cache: entries of the log.
-        cache_bytes: of them that may be in memory when nothing is scarce.
-        trim: gives memory that is free within the process back to the system.
-    """
+    """Lets bodies leave memory while it is scarce, and come back after."""
 
     def __init__(self, cache: BodyCache, cache_bytes: int, trim: Callable[[], None]) -> None:
-        self._cache = cache
-        self._cache_bytes = cache_bytes
-        self._trim = trim
+        self._cache = cache  # entries of the log
+        self._cache_bytes = cache_bytes  # of them that may be in memory when nothing is scarce
+        self._trim = trim  # gives memory that is free within the process back to the system
         self._stage = 0
         self._trimmed_ms = 0
 
     def apply(self, stage: int, now_ms: int) -> None:
-        """Do what a stage of memory asks for; called again and again while it lasts.
-
-        Args:
-            stage: as in `MemoryWatch`.
-            now_ms: of a clock that never goes back.
-        """
+        """Do what a stage of memory (`MemoryWatch`) asks for, again and again while it lasts."""
         risen = stage > self._stage
         if stage != self._stage:
             self._stage = stage
             self._cache.set_cache_bytes(self._cache_bytes_now())
-        if risen or (stage and now_ms - self._trimmed_ms >= TRIM_EVERY_MS):
+        if risen or (stage and now_ms - self._trimmed_ms >= limits.TRIM_EVERY_MS):
             self._trimmed_ms = now_ms
             self._trim()
 
     def _cache_bytes_now(self) -> int:
         if self._stage >= STAGE_ALARM:
-            return min(ALARM_CACHE_BYTES, self._cache_bytes)
+            return min(limits.ALARM_CACHE_BYTES, self._cache_bytes)
         if self._stage:
-            return self._cache_bytes * RELIEF_CACHE_PERCENT // 100
+            return self._cache_bytes * limits.RELIEF_CACHE_PERCENT // 100
         return self._cache_bytes

@@ -10,14 +10,8 @@ from typing import Final, Protocol
 
 from headrace_broker.flow.alarm import STAGE_ALARM, STAGE_RELIEF
 from headrace_broker.flow.gauge import Gauge, Mark
+from headrace_broker.model import limits
 from headrace_broker.model.flow_parameter import Value, in_bytes
-from headrace_broker.model.limits import (
-    MEMORY_HIGH_WATERMARK,
-    MEMORY_LOW_PERCENT,
-    MEMORY_PAGING_WATERMARK,
-    MEMORY_SAMPLE_MS,
-    SHARE_MIN,
-)
 from headrace_broker.runtime.alarm.memory_meter import MemoryReading
 
 SHARE_STEP: Final = 5  # percent; smaller changes are not worth telling everybody
@@ -40,34 +34,24 @@ def marks_of(paging: Value, high: Value, total: int) -> tuple[int, int]:
     second = min(in_bytes(high, total), total)
     first = in_bytes(paging, total)
     if first >= second:
-        first = int(second * float(MEMORY_PAGING_WATERMARK) / float(MEMORY_HIGH_WATERMARK))
+        first = int(
+            second * float(limits.MEMORY_PAGING_WATERMARK) / float(limits.MEMORY_HIGH_WATERMARK)
+        )
     return first, second
 
 
 def share_of(used: int, first: int, second: int) -> int:
     """Return the percentage of the limits of flow control that holds between the marks."""
     if used >= second:
-        return SHARE_MIN
+        return limits.SHARE_MIN
     if used <= first:
         return 100
-    left = SHARE_MIN + (100 - SHARE_MIN) * (second - used) // (second - first)
-    return max(left - left % SHARE_STEP, SHARE_MIN)
+    left = limits.SHARE_MIN + (100 - limits.SHARE_MIN) * (second - used) // (second - first)
+    return max(left - left % SHARE_STEP, limits.SHARE_MIN)
 
 
 class MemoryWatch:
-    """Watch on memory, sampled each MEMORY_SAMPLE_MS.
-
-    Args:
-        meter: says what is used; None where that cannot be known, and there is no alarm then.
-        changed: called after each look.
-
-    Attributes:
-        stage: 0, STAGE_RELIEF (bodies leave memory) or STAGE_ALARM (publishers are blocked).
-        share: percentage of the limits of flow control that should hold.
-        used: bytes, 0 before the first look.
-        total: bytes that may be used, likewise.
-        limit: bytes at which the alarm is set, likewise.
-    """
+    """Watch on memory, sampled each MEMORY_SAMPLE_MS."""
 
     def __init__(
         self,
@@ -75,15 +59,15 @@ class MemoryWatch:
         changed: Callable[[], None],
         clock_ns: Callable[[], int] = time.monotonic_ns,
     ) -> None:
-        self.share = 100
-        self.used = 0
-        self.total = 0
-        self.limit = 0
+        self.share = 100  # percentage of the limits of flow control that should hold
+        self.used = 0  # bytes, 0 before the first look
+        self.total = 0  # bytes that may be used, likewise
+        self.limit = 0  # bytes at which the alarm is set, likewise
         self._first = 0
-        self._paging: Value = MEMORY_PAGING_WATERMARK
-        self._high: Value = MEMORY_HIGH_WATERMARK
-        self._meter = meter
-        self._changed = changed
+        self._paging: Value = limits.MEMORY_PAGING_WATERMARK
+        self._high: Value = limits.MEMORY_HIGH_WATERMARK
+        self._meter = meter  # says what is used; None if not known: no alarm then
+        self._changed = changed  # called after each look
         self._clock_ns = clock_ns
         self._gauge = Gauge()
         self._failed = False
@@ -91,7 +75,7 @@ class MemoryWatch:
 
     @property
     def stage(self) -> int:
-        """See the class."""
+        """0, STAGE_RELIEF (bodies leave memory) or STAGE_ALARM (publishers are blocked)."""
         return int(self._gauge.stage)
 
     def set_watermarks(self, paging: Value, high: Value) -> None:
@@ -108,7 +92,7 @@ class MemoryWatch:
         self.look()
         if self._meter is not None:
             loop = asyncio.get_running_loop()
-            self._handle = loop.call_later(MEMORY_SAMPLE_MS / 1000, self.start)
+            self._handle = loop.call_later(limits.MEMORY_SAMPLE_MS / 1000, self.start)
 
     def stop(self) -> None:
         """Stop sampling."""
@@ -149,7 +133,7 @@ class MemoryWatch:
         if self.stage == 0:
             self.share = 100
         elif self.stage == STAGE_ALARM:
-            self.share = SHARE_MIN
+            self.share = limits.SHARE_MIN
         else:
             self.share = share_of(self.used, self._first, self.limit)
         self._changed()
@@ -171,4 +155,4 @@ class MemoryWatch:
 
 
 def _mark(high: int) -> Mark:
-    return Mark(high, high * MEMORY_LOW_PERCENT // 100)
+    return Mark(high, high * limits.MEMORY_LOW_PERCENT // 100)

@@ -17,34 +17,21 @@ from headrace_broker.runtime.lease import archive_wire as wire
 from headrace_broker.runtime.lease.group_commands import GroupCommands
 from headrace_broker.runtime.replica.queue_host import QueueHost
 from headrace_broker.runtime.replica.reading.entries import Entries
-from headrace_broker.runtime.rpc.leader_client import LeaderClient
+from headrace_broker.runtime.rpc.leader_client import LeaderClient, Reach
 from headrace_protos.cluster.v1 import cluster_pb2 as pb
 
 
 class ArchiveClient:
-    """Asks leaders, here or on other nodes, and answers other nodes.
-
-    Args:
-        node: this node's id.
-        hosts: replicas on this node by group.
-        locate: where the leader of a queue is, 0 for unknown.
-        send: carries a payload to a node.
-        exists: whether a queue, this incarnation of it, is in the catalog as applied here.
-        commands: has commands of groups applied.
-    """
+    """Asks leaders, here or on other nodes, and answers other nodes."""
 
     def __init__(
         self,
-        node: int,
-        hosts: dict[int, QueueHost],
-        locate: Callable[[Queue], int],
-        send: Callable[[int, bytes], bool],
-        exists: Callable[[Queue], bool],
+        reach: Reach,
         commands: GroupCommands,
     ) -> None:
-        self._commands = commands
-        self._fetches: LeaderClient[Rows] = LeaderClient(node, hosts, locate, send, exists)
-        self._states: LeaderClient[ArchiveInfo] = LeaderClient(node, hosts, locate, send, exists)
+        self._commands = commands  # has commands of groups applied
+        self._fetches: LeaderClient[Rows] = LeaderClient(*reach)
+        self._states: LeaderClient[ArchiveInfo] = LeaderClient(*reach)
 
     # Commands; all raise what `GroupCommands.ask` does
 

@@ -41,21 +41,13 @@ class Head(NamedTuple):
 
 
 class Rows(NamedTuple):
-    """Some rows of an archive, and which there are.
+    """Some rows of an archive, and which there are."""
 
-    Attributes:
-        since_ms: as `ArchiveInfo`; so are the next two.
-        first: index of the first row that there is.
-        following: index of the next row.
-        heads: of the rows that are here.
-        batch: their messages.
-    """
-
-    since_ms: int
-    first: int
-    following: int
-    heads: bytes
-    batch: bytes
+    since_ms: int  # as `ArchiveInfo`; so are the next two
+    first: int  # index of the first row that there is
+    following: int  # index of the next row
+    heads: bytes  # of the rows that are here
+    batch: bytes  # their messages
 
     @property
     def row_count(self) -> int:
@@ -68,14 +60,7 @@ def cut_rows(host: QueueHost, entries: Entries, start: int, most: int, octets_ma
 
     They end early where more has to be read of the log than CHUNK_ENTRIES_OCTETS_MAX: that is much
     where bodies are left out, or where many entries take turns. And they end before an entry that
-    is missing.
-
-    Args:
-        host: has the queue.
-        entries: of its log.
-        start: index of the first row that is wanted; without it there are none.
-        most: of them.
-        octets_max: in the chunk's batch.
+    is missing. None come without the first.
     """
     info = host.machine.archive()
     heads: list[bytes] = []

@@ -43,13 +43,7 @@ class ArchiveColumns:
         self._messages = MessageColumns()
 
     def of(self, queue: Queue, start: int, rows: Rows) -> list[list[Any]]:
-        """Return the columns of some rows.
-
-        Args:
-            queue: whose archive.
-            start: index of the first row.
-            rows: at least one.
-        """
+        """Return the columns of one or more rows of a queue's archive from `start` on."""
         heads = heads_of(rows)
         count = len(heads)
         octets = [head.octets for head in heads]

@@ -14,17 +14,7 @@ from headrace_broker.runtime.rpc.inquiry import Archives, Inquiries
 
 
 class ArchiveListing:
-    """Lists archives on all nodes.
-
-    Args:
-        node: this node's id.
-        names: of all nodes by id; they may change.
-        hosts: replicas on this node by group.
-        inquiries: asks the other nodes.
-        archives: asks single queues.
-        locate: where a queue's leader is, 0 for unknown.
-        address: HOST:PORT of this node's gRPC listener, "" without one.
-    """
+    """Lists archives on all nodes."""
 
     def __init__(
         self,
@@ -37,12 +27,12 @@ class ArchiveListing:
         address: str = "",
     ) -> None:
         self._node = node
-        self._names = names
-        self._hosts = hosts
-        self._inquiries = inquiries
-        self._archives = archives
-        self._locate = locate
-        self._address = address
+        self._names = names  # of all nodes by id; they may change
+        self._hosts = hosts  # replicas on this node by group
+        self._inquiries = inquiries  # asks the other nodes
+        self._archives = archives  # asks single queues
+        self._locate = locate  # where a queue's leader is, 0 for unknown
+        self._address = address  # HOST:PORT of this node's gRPC listener, "" without one
         inquiries.archive_rows = self._rows
 
     async def everywhere(self) -> tuple[list[ArchiveStatus], tuple[str, ...]]:
@@ -64,9 +54,7 @@ class ArchiveListing:
     async def of(self, queue: Queue) -> ArchiveStatus:
         """Return the archive of a queue; `since_ms` is 0 where it never had one.
 
-        Raises:
-            LeaderUnavailableError: no leader of the queue answered.
-            QueueGoneError: the queue was deleted.
+        Raises LeaderUnavailableError: no answer; QueueGoneError: there never will be one.
         """
         info = await self._archives.describe(queue)
         leader = self._locate(queue)

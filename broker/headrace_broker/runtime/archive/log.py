@@ -52,13 +52,7 @@ from headrace_broker.runtime.rpc.leader_client import LeaderUnavailableError, Qu
 
 
 class ArchiveLog:
-    """Archives as `ExportLog`: a shard's name is the group of its queue.
-
-    Args:
-        view: the catalog as applied here.
-        archives: asks single queues.
-        listing: asks all.
-    """
+    """Archives as `ExportLog`: a shard's name is the group of its queue."""
 
     def __init__(
         self,
@@ -66,9 +60,9 @@ class ArchiveLog:
         archives: ArchiveClient,
         listing: ArchiveListing,
     ) -> None:
-        self._view = view
-        self._archives = archives
-        self._listing = listing
+        self._view = view  # the catalog as applied here
+        self._archives = archives  # asks single queues
+        self._listing = listing  # asks all
 
     def check(self, caller: Caller, shard: str) -> None:
         """Refuse a user who may not read a queue; a request for all shards is filtered instead.
@@ -188,11 +182,7 @@ class ArchiveLog:
         )
 
     async def _group(self, queue: Queue, name: str, answer: ArchiveAnswer) -> Group:
-        """Return the current state of a command's group.
-
-        Raises:
-            ExportError: it was refused.
-        """
+        """Return the group that a command was about; ExportError where it was refused."""
         _check_answer(answer)
         with _errors(queue):
             status = await self._listing.of(queue)
@@ -238,11 +228,7 @@ def _check_rows(rows: Rows, incarnation: int, start: int, end: int) -> None:
 
 
 def _check_answer(answer: ArchiveAnswer) -> None:
-    """Refuse what a queue refused.
-
-    Raises:
-        ExportError: likewise.
-    """
+    """Raise the ExportError that a queue's refusal means."""
     status = answer.status
     if status == ARCHIVE_OFF:
         raise UnknownShardError("the queue never had an archive")

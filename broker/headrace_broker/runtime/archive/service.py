@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-
 from headrace_broker.model.archive import ArchiveStatus
 from headrace_broker.model.definition import Queue
-from headrace_broker.model.reply_code import INTERNAL_ERROR, NOT_FOUND, AmqpError
+from headrace_broker.model.reply_code import NOT_FOUND, AmqpError
 from headrace_broker.runtime.archive.archiving import ArchiveClient
 from headrace_broker.runtime.archive.listing import ArchiveListing
-from headrace_broker.runtime.lease.group_commands import TooEarlyError
-from headrace_broker.runtime.rpc.leader_client import LeaderUnavailableError, QueueGoneError
+from headrace_broker.runtime.lease.group_commands import amqp_errors
 from headrace_broker.runtime.security import audit
 
 
@@ -25,11 +21,9 @@ class ArchiveService:
     async def of(self, queue: Queue) -> ArchiveStatus:
         """Return the archive of a queue.
 
-        Raises:
-            AmqpError: NOT_FOUND it never had one, or the queue is gone, INTERNAL_ERROR it has no
-                leader.
+        Raises AmqpError: NOT_FOUND without archive or queue, INTERNAL_ERROR without leader.
         """
-        with _errors():
+        with amqp_errors():
             status = await self._listing.of(queue)
         if status.since_ms == 0:
             text = f"queue '{queue.name}' in vhost '{queue.vhost}' never had an archive"
@@ -37,24 +31,13 @@ class ArchiveService:
         return status
 
     async def close_group(self, queue: Queue, name: str) -> None:
-        """Close a group of an archive: nothing is kept for it any more.
+        """Have an archive forget a group, for which nothing is kept any more.
 
-        Raises:
-            AmqpError: NOT_FOUND there is no such group or queue, INTERNAL_ERROR there is no leader.
+        Raises AmqpError: NOT_FOUND without group or queue, INTERNAL_ERROR without leader.
         """
         if name not in [group.name for group in (await self.of(queue)).groups]:
             text = f"no group '{name}' reads queue '{queue.name}' in vhost '{queue.vhost}'"
             raise AmqpError(NOT_FOUND, text)
-        with _errors():
+        with amqp_errors():
             await self._archives.close_group(queue, name.encode(), 0)
         audit.record("close_archive_group", name, vhost=queue.vhost, queue=queue.name)
-
-
-@contextmanager
-def _errors() -> Iterator[None]:
-    try:
-        yield
-    except (LeaderUnavailableError, TooEarlyError) as error:
-        raise AmqpError(INTERNAL_ERROR, str(error)) from error
-    except QueueGoneError as error:
-        raise AmqpError(NOT_FOUND, str(error)) from error

@@ -24,29 +24,17 @@ HEAD_OCTETS: Final = _HEAD.size
 
 
 class Head(NamedTuple):
-    """State that a queue had of a message.
+    """State that a queue had of a message."""
 
-    Attributes:
-        id: ascends in the order of arrival, from 1.
-        arrived_ms: Unix time.
-        expires_ms: Unix time at which it expires, 0 for never.
-        due_ms: Unix time at which it becomes or became ready, 0 where it was not delayed.
-        acquired_count: how often it had been acquired.
-        delivery_count: how many of these deliveries had failed.
-        octets: of its body.
-        priority: 0 and above.
-        state: READY, UNSETTLED, DELAYED or DEAD.
-    """
-
-    id: int
-    arrived_ms: int
-    expires_ms: int
-    due_ms: int
-    acquired_count: int
-    delivery_count: int
-    octets: int
-    priority: int
-    state: int
+    id: int  # ascends in the order of arrival, from 1
+    arrived_ms: int  # Unix time
+    expires_ms: int  # Unix time at which it expires, 0 for never
+    due_ms: int  # Unix time at which it becomes or became ready, 0 where it was not delayed
+    acquired_count: int  # how often it had been acquired
+    delivery_count: int  # how many of these deliveries had failed
+    octets: int  # of its body
+    priority: int  # 0 and above
+    state: int  # READY, UNSETTLED, DELAYED or DEAD
 
 
 def read_heads(heads: bytes) -> Iterator[Head]:
@@ -63,19 +51,10 @@ def pack_head(head: Head) -> bytes:
 def cut_frozen(
     entries: Entries, frozen: FrozenQueue, after: int, most: int, octets_max: int
 ) -> tuple[bytes, bytes]:
-    """Return heads and batch of messages behind an id; no heads when there are no more.
+    """Return heads and batch of messages behind an id, to the first that exceeds `octets_max`.
 
-    There are none either where the first one is in an entry that is missing.
-
-    Args:
-        entries: have them.
-        frozen: the queue.
-        after: an id.
-        most: messages.
-        octets_max: the message that exceeds it is the last.
-
-    Raises:
-        KeyError: the log has lost one of them.
+    No heads when there are no more, or the first one is in an entry that is missing. Raises
+    KeyError: the log has lost one of them.
     """
     run = frozen.read(after, most, octets_max)
     count, batch = cut_batch(entries, run.messages, 0, most, octets_max)

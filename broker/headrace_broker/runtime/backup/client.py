@@ -38,16 +38,7 @@ class Opened(NamedTuple):
 
 
 class BackupClient:
-    """Asks this node and others.
-
-    Args:
-        node: this node's id.
-        points: those of this node.
-        hosts: replicas on this node by group.
-        locate: where a queue's leader is, 0 for unknown.
-        send: carries a payload to a node.
-        queue_by_group: returns a queue as the catalog has it now, None for none.
-    """
+    """Asks this node and others."""
 
     def __init__(
         self,
@@ -59,11 +50,11 @@ class BackupClient:
         queue_by_group: Callable[[int], Queue | None],
     ) -> None:
         self._node = node
-        self._points = points
-        self._hosts = hosts
-        self._locate = locate
-        self._send = send
-        self._queue_by_group = queue_by_group
+        self._points = points  # those of this node
+        self._hosts = hosts  # replicas on this node by group
+        self._locate = locate  # where a queue's leader is, 0 for unknown
+        self._send = send  # carries a payload to a node
+        self._queue_by_group = queue_by_group  # returns a queue in the catalog, or None
         self._next = 1
         self._waiting: dict[int, asyncio.Future[BackupAnswer]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
@@ -71,11 +62,8 @@ class BackupClient:
     async def open(self, queue: Queue, ttl_ms: int, user: str) -> Opened:
         """Open a user's point of a queue on one of its nodes, rather not on the one that leads it.
 
-        The answer of the last one that was asked, when none could.
-
-        Raises:
-            QueueGoneError: there is no such queue any more.
-            NodeTooOldError: only nodes could that would let other users read it.
+        The answer of the last one that was asked, when none could. Raises QueueGoneError;
+        NodeTooOldError: only nodes could that would let other users read it.
         """
         question = BackupQuestion(open=BackupOpen(group=queue.group, ttl_ms=ttl_ms, user=user))
         return await self._ask_replicas(queue, question)
@@ -110,9 +98,7 @@ class BackupClient:
     async def read(self, node: int, asked: BackupRead, user: str) -> BackupAnswer:
         """Return messages of a user's point.
 
-        Raises:
-            NodeSilentError: its node does not answer, or its disk does not.
-            NodeTooOldError: its node checks no permissions, and has done nothing.
+        Raises NodeSilentError: no answer; NodeTooOldError: its node judges nobody.
         """
         return await self._use(node, BackupUse(user=user, read=asked))
 

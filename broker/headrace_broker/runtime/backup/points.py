@@ -70,35 +70,21 @@ class NodeSilentError(Exception):
 
 
 class Point:
-    """Point of one reader.
-
-    Attributes:
-        number: its name on this node.
-        owner: the user whose it is, "" where the node that asked for it knows no owners.
-        host: the replica.
-        frozen: its messages.
-        index: position of the queue's log.
-        low: no entry below is read any more.
-        deadline_ms: on the monotonic clock, when it ends without a read.
-        end_ms: when it ends in any case.
-        ttl_ms: time to live.
-        lost: why it is over, "" while it is not.
-        standing: has its owner's permission judged again.
-    """
+    """Point of one reader."""
 
     def __init__(self, number: int, owner: str, host: QueueHost, now_ms: int, ttl_ms: int) -> None:
-        self.number = number
-        self.owner = owner
-        self.host = host
-        self.frozen = host.machine.freeze()
-        self.index = int(host.log.applied_index())
+        self.number = number  # its name on this node
+        self.owner = owner  # user whose it is, "" where the asking node knows no owners
+        self.host = host  # the replica
+        self.frozen = host.machine.freeze()  # its messages
+        self.index = int(host.log.applied_index())  # position of the queue's log
         self.breaks = 0  # of the hold, when it was opened
-        self.low = 0
-        self.ttl_ms = ttl_ms
-        self.deadline_ms = now_ms + ttl_ms
-        self.end_ms = now_ms + BACKUP_POINT_S_MAX * 1000
-        self.lost = ""
-        self.standing: PermissionWatch | None = None
+        self.low = 0  # no entry below is read any more
+        self.ttl_ms = ttl_ms  # time to live
+        self.deadline_ms = now_ms + ttl_ms  # monotonic, when it ends unless it is read
+        self.end_ms = now_ms + BACKUP_POINT_S_MAX * 1000  # when it ends in any case
+        self.lost = ""  # why it is over, "" while it is not
+        self.standing: PermissionWatch | None = None  # has its owner's permission judged again
 
     def used(self, now_ms: int) -> None:
         """Put its end off."""
@@ -106,18 +92,7 @@ class Point:
 
 
 class BackupPoints:
-    """Opens, reads and gives up points.
-
-    Args:
-        hosts: replicas on this node by group.
-        boot: returns how often this node started: numbers of points are never used twice.
-        short_of_disk: returns why nothing may be held on disk now, "" when it may.
-        refusal: returns why a user may not read a queue for a backup now, "" when they may.
-        clock: tells the time.
-
-    Attributes:
-        standings: has what is kept for users judged again, None before the node serves any.
-    """
+    """Opens, reads and gives up points."""
 
     def __init__(
         self,
@@ -127,11 +102,11 @@ class BackupPoints:
         refusal: Callable[[str, Queue], str],
         clock: Clock | None = None,
     ) -> None:
-        self._hosts = hosts
-        self._boot = boot
-        self._short_of_disk = short_of_disk
-        self._refusal = refusal
-        self.standings: PermissionWatches | None = None
+        self._hosts = hosts  # replicas on this node by group
+        self._boot = boot  # returns the boot count: numbers of points are never used twice
+        self._short_of_disk = short_of_disk  # returns why nothing may be held now, ""
+        self._refusal = refusal  # returns why a user may not back a queue up now, "" if they may
+        self.standings: PermissionWatches | None = None  # judges users again, None before
         self._clock = Clock() if clock is None else clock
         self._points: dict[int, Point] = {}
         self._answers = Answers()
@@ -205,11 +180,7 @@ class BackupPoints:
         return answer
 
     async def read(self, asked: BackupRead, user: str = "") -> BackupAnswer:
-        """Return messages of a user's point, "" for one of a node that knows no owners.
-
-        Raises:
-            NodeSilentError: the disk does not give them back in time.
-        """
+        """Return messages of a user's point ("" of an old node); NodeSilentError if too slow."""
         point = self._alive(asked.point, user)
         if isinstance(point, BackupAnswer):
             return point

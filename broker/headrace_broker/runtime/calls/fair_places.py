@@ -17,14 +17,6 @@ class FairPlaces(Generic[T]):
 
     Whoever comes when there is none gets that of another from the address that has the most, of its
     own address where that has its part: the one that has had it the longest.
-
-    Args:
-        places_max: of all addresses.
-        of_address_max: of one.
-        may_lose: returns whether a holder may lose its place; anybody where it is left out.
-
-    Attributes:
-        taken: number of places.
     """
 
     def __init__(
@@ -33,10 +25,10 @@ class FairPlaces(Generic[T]):
         of_address_max: int,
         may_lose: Callable[[T], bool] = lambda holder: True,
     ) -> None:
-        self.taken = 0
-        self._places_max = places_max
-        self._of_address_max = of_address_max
-        self._may_lose = may_lose
+        self.taken = 0  # number of places
+        self._places_max = places_max  # of all addresses
+        self._of_address_max = of_address_max  # of one
+        self._may_lose = may_lose  # returns whether a holder may lose its place
         self._by_address: dict[str, dict[T, None]] = {}  # the oldest first
 
     def of(self, address: str) -> int:
@@ -51,13 +43,7 @@ class FairPlaces(Generic[T]):
     def take(self, address: str, holder: T, besides: int = 0) -> T | None:
         """Take a place; return the holder that lost it, None if there was room.
 
-        Args:
-            address: where the holder comes from.
-            holder: of the place, until it leaves or loses it.
-            besides: places that are taken by what has no address yet.
-
-        Raises:
-            NoPlaceError: everybody keeps theirs.
+        `besides` are taken by what has no address yet. Raises NoPlaceError: everybody keeps theirs.
         """
         loser: T | None = None
         if self.of(address) >= self._of_address_max:
@@ -80,11 +66,7 @@ class FairPlaces(Generic[T]):
         return True
 
     def _push_out(self, addresses: list[str]) -> T:
-        """Take a place away.
-
-        Raises:
-            NoPlaceError: everybody keeps theirs.
-        """
+        """Take a place away; NoPlaceError where everybody keeps theirs."""
         for address in addresses:
             for holder in self._by_address[address]:
                 if self._may_lose(holder):

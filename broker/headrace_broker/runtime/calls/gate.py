@@ -48,30 +48,21 @@ class TooManyCallsError(Exception):
 
 
 class CallGate:
-    """Gate of calls: decides when they begin and continue.
-
-    Args:
-        effort_turns: the budget of a turn of the loop.
-        watch: names calls that keep the loop for long.
-        clock: microseconds of a clock that never goes back.
-        cpu: microseconds of the processor that the loop has had: what a step has to wait for other
-            processes is not its own.
-
-    Attributes:
-        turns: who may go on.
-    """
+    """Gate of calls: decides when they begin and continue."""
 
     def __init__(
         self,
-        effort_turns: EffortTurns | None = None,
+        effort_turns: EffortTurns | None = None,  # the budget of a turn of the loop
         watch: LoopWatch | None = None,
         clock: Callable[[], int] = clock_us,
         cpu: Callable[[], int] = cpu_us,
     ) -> None:
         effort_turns = effort_turns or EffortTurns(_call_soon, cpu)
-        self.turns = CallTurns(effort_turns, _call_soon, _call_later)
-        self.watch = watch or LoopWatch()
-        self.clock = clock
+        self.turns = CallTurns(effort_turns, _call_soon, _call_later)  # who may go on
+        self.watch = watch or LoopWatch()  # names calls that keep the loop for long
+        self.clock = clock  # microseconds of a clock that never goes back
+        # microseconds of the processor that the loop has had: what a step has to wait for other
+        # processes is not its own
         self.cpu = cpu
         self._clients: dict[str, CallClient] = {}
 
@@ -106,25 +97,15 @@ class CallGate:
 
 
 class Turns:
-    """Turns of the event loop in which a call, or a stream, does its work.
-
-    Args:
-        gate: of the node.
-        client: the connection that it came by.
-        name: the call, for the log.
-    """
+    """Turns of the event loop in which a call, or a stream, does its work."""
 
     def __init__(self, gate: CallGate, client: CallClient, name: str) -> None:
         self._gate = gate
-        self._client = client
-        self._name = name
+        self._client = client  # the connection that it came by
+        self._name = name  # the call, for the log
 
     async def begin(self) -> None:
-        """Wait until it may begin.
-
-        Raises:
-            TooManyCallsError: too many wait.
-        """
+        """Wait until it may begin; TooManyCallsError where too many wait."""
         turns, client = self._gate.turns, self._client
         if turns.is_free:
             turns.spend(CALL_UNITS + client.step_units)

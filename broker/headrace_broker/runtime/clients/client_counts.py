@@ -22,23 +22,15 @@ BY_USER: Final = "user"
 
 @final
 class ClientCounts:
-    """Counts of clients, and the limits that they exceed.
-
-    Args:
-        view: the catalog, for the limits.
-        connections: those that are open on this node, by id; kept up by its owner.
-
-    Attributes:
-        refused_connections: since the node's start, by BY_*; streams over gRPC included. Of the
-            node's own bound those of AMQP only: gRPC's library refuses by itself.
-        refused_channels: likewise.
-    """
+    """Counts of clients, and the limits that they exceed."""
 
     def __init__(self, view: CatalogView, connections: dict[str, ConnectionInfo]) -> None:
-        self._view = view
-        self._connections = connections
+        self._view = view  # the catalog, for the limits
+        self._connections = connections  # open ones on this node, by id; kept up by its owner
+        # since the node's start, by BY_*; streams over gRPC included. Of the node's own bound those
+        # of AMQP only: gRPC's library refuses by itself.
         self.refused_connections = {BY_NODE: 0, BY_VHOST: 0, BY_USER: 0}
-        self.refused_channels = 0
+        self.refused_channels = 0  # likewise
 
     def connection_refusal(self, user: str, vhost: str) -> str:
         """Return why one more connection of a user to a vhost is one too many, "" when not."""

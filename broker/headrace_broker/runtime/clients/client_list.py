@@ -30,69 +30,43 @@ def _now_us() -> int:
 
 
 class ClientRow(msgspec.Struct, frozen=True):
-    """A connection, or one of its channels.
+    """A connection, or one of its channels."""
 
-    Attributes:
-        connection: without its client's properties where channels are listed.
-        channel: None where connections are listed.
-    """
-
-    connection: ConnectionStatus
-    channel: ChannelStatus | None = None
+    connection: ConnectionStatus  # without its client's properties where channels are listed
+    channel: ChannelStatus | None = None  # None where connections are listed
 
 
 class ClientListing(msgspec.Struct, frozen=True):
-    """Rows of all nodes that answered.
-
-    Attributes:
-        missing: names of the nodes that did not.
-        left_out: rows that are there and not in the list, at least: there are more than were
-            asked for, or they are too large.
-    """
+    """Rows of all nodes that answered."""
 
     rows: list[ClientRow]
-    missing: tuple[str, ...] = ()
-    left_out: int = 0
+    missing: tuple[str, ...] = ()  # names of the nodes that did not
+    left_out: int = 0  # rows at least that are not in the list: too many, or too large ones
 
 
 class ClientList:
-    """Lists and closes connections on all nodes.
-
-    Args:
-        node_name: of this node.
-        connections: its open connections by id.
-        peers: name by id of the other nodes; they may change.
-        send: carries a payload to a node.
-        clock_us: the clock of activities.
-
-    Attributes:
-        rates: what is added per second at a connection and, unless that is 0, a channel of it.
-    """
+    """Lists and closes connections on all nodes."""
 
     def __init__(
         self,
         node_name: str,
         connections: Callable[[], dict[str, ConnectionInfo]],
         peers: dict[int, str],
-        send: Callable[[int, bytes], bool],
+        send: Callable[[int, bytes], bool],  # carries a payload to a node
         clock_us: Callable[[], int] = _now_us,
     ) -> None:
+        # what is added per second at a connection and, unless that is 0, a channel of it
         self.rates: Callable[[str, int], tuple[float, ...]] = _no_rates
-        self._clock_us = clock_us
+        self._clock_us = clock_us  # the clock of activities
         self._node_name = node_name
-        self._connections = connections
-        self._peers = peers
+        self._connections = connections  # its open connections by id
+        self._peers = peers  # name by id of the other nodes; they may change
         self.inquiries = Inquiries(send, self._rows, self._close)
 
     async def everyone(
         self, channels: bool = False, rows_max: int = LISTING_ROWS_MAX
     ) -> ClientListing:
-        """Return the connections of the cluster, or its channels with their consumers.
-
-        Args:
-            channels: these.
-            rows_max: most rows.
-        """
+        """Return the connections of the cluster, or its channels with their consumers."""
         question = List(channels)
         asked = Asked(question, ClientRow, rows_max + 1)
         found = await ask_everywhere(self.inquiries, self._peers, asked, self._rows(question))
@@ -100,11 +74,7 @@ class ClientList:
         return ClientListing(found.rows[:rows_max], found.missing, left_out)
 
     async def close(self, name: str, reason: str) -> tuple[int, tuple[str, ...]]:
-        """Close the connections with a name or id, wherever they are.
-
-        Returns:
-            How many there were, and the names of the nodes that did not answer.
-        """
+        """Close connections by name or id; return how many, and nodes that did not answer."""
         question = Close(name, reason or DEFAULT_REASON)
         count = self._close(question)
         peers = dict(self._peers)

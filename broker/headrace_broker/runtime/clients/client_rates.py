@@ -8,12 +8,7 @@ from operator import add
 from typing import Final, NamedTuple
 
 from headrace_broker.catalog.view import CatalogView
-from headrace_broker.model.limits import (
-    HISTORY_EXCHANGES_MAX,
-    HISTORY_VHOSTS_MAX,
-    LISTING_TURN_ROWS,
-    RATED_CLIENTS_MAX,
-)
+from headrace_broker.model import limits
 from headrace_broker.model.stats import (
     CONNECTION_FIGURES,
     EXCHANGE_FIGURES,
@@ -41,26 +36,20 @@ class _Sample(NamedTuple):
 
 
 class ClientRates:
-    """Keeps the last sample of each client, and histories of exchanges and vhosts.
-
-    Args:
-        connections: the open ones by id.
-        router: knows what was published to exchanges.
-        view: knows which vhosts there are.
-    """
+    """Keeps the last sample of each client, and histories of exchanges and vhosts."""
 
     def __init__(
         self, connections: Mapping[str, ConnectionInfo], router: Router, view: CatalogView
     ) -> None:
-        self._connections = connections
-        self._router = router
-        self._view = view
+        self._connections = connections  # the open ones by id
+        self._router = router  # knows what was published to exchanges
+        self._view = view  # knows which vhosts there are
         self._clients: dict[tuple[str, int], _Sample] = {}
-        self._room = RATED_CLIENTS_MAX  # for clients that were not there at the last sample
+        self._room = limits.RATED_CLIENTS_MAX  # for clients that were not there at the last sample
         self._over: dict[str, Figures] = {}  # by vhost: what passed connections that are closed
-        self._vhosts: Histories[str] = Histories(len(VHOST_FIGURES), HISTORY_VHOSTS_MAX)
+        self._vhosts: Histories[str] = Histories(len(VHOST_FIGURES), limits.HISTORY_VHOSTS_MAX)
         self._exchanges: Histories[tuple[str, str]] = Histories(
-            len(EXCHANGE_FIGURES), HISTORY_EXCHANGES_MAX, only_grow=True
+            len(EXCHANGE_FIGURES), limits.HISTORY_EXCHANGES_MAX, only_grow=True
         )
 
     def closed(self, info: ConnectionInfo) -> None:
@@ -77,17 +66,12 @@ class ClientRates:
         return sample.rates if sample is not None else ()
 
     async def sample(self, now_ms: int, lengths: Mapping[str, tuple[int, int, int]]) -> None:
-        """Take a sample, in pieces.
-
-        Args:
-            now_ms: Unix time.
-            lengths: ready, unacknowledged and other messages by vhost.
-        """
+        """Take a sample, in pieces; lengths by vhost are ready, unacknowledged and others."""
         vhosts = {vhost.name for vhost in self._view.vhosts()}
         passed = {vhost: each for vhost, each in self._over.items() if vhost in vhosts}
         self._over = dict(passed)
         fresh: dict[tuple[str, int], _Sample] = {}
-        self._room = RATED_CLIENTS_MAX - len(self._clients)
+        self._room = limits.RATED_CLIENTS_MAX - len(self._clients)
         for at, info in enumerate(list(self._connections.values()), 1):
             figures = _passed(info)
             self._note(fresh, (info.id, CONNECTION), figures, now_ms)
@@ -95,7 +79,7 @@ class ClientRates:
                 for number, traffic in info.control.traffic():
                     self._note(fresh, (info.id, number), traffic.counts(), now_ms)
             passed[info.vhost] = tuple(map(add, passed.get(info.vhost, _NOTHING), figures))
-            if at % LISTING_TURN_ROWS == 0:
+            if at % limits.LISTING_TURN_ROWS == 0:
                 await asyncio.sleep(0)
         self._clients = fresh
         for vhost in vhosts:

@@ -37,13 +37,7 @@ def activity_status(activity: Activity, now_us: int) -> ActivityStatus:
 
 
 def state_name(state: str, activity: Activity, now_us: int) -> str:
-    """Return the state to show: an alarm's, FLOW if stopped now or a moment ago, RUNNING.
-
-    Args:
-        state: as the connection says.
-        activity: of it, or of one of its channels.
-        now_us: on the activities' clock.
-    """
+    """Return the state to show: an alarm's, FLOW (now or a moment ago), or RUNNING."""
     if state in (BLOCKED, BLOCKING):
         return state
     return FLOW if activity.in_flow(now_us) else RUNNING

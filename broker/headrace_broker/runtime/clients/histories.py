@@ -15,18 +15,12 @@ Figures = tuple[int, ...]
 
 
 class Histories(Generic[K]):
-    """Keeps the histories of those that moved last; one in which nothing moves costs a look.
-
-    Args:
-        width: how many figures each has; they begin at 0.
-        kept_max: most histories.
-        only_grow: no figure ever becomes less: one that has is of another thing by the same name.
-    """
+    """Keeps the histories of those that moved last; idle ones cost a look. Figures begin at 0."""
 
     def __init__(self, width: int, kept_max: int, only_grow: bool = False) -> None:
         self._nothing: Figures = (0,) * width
-        self._kept_max = kept_max
-        self._only_grow = only_grow
+        self._kept_max = kept_max  # most histories
+        self._only_grow = only_grow  # one with a smaller figure is of another thing
         self._histories: dict[K, History] = {}
         self._quiet: dict[K, Figures] = {}  # where those stand that moved once
 

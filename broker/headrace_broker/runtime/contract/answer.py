@@ -12,11 +12,7 @@ Answer = asyncio.Future[tuple[int, int]]  # status of core.effect, count
 
 
 async def wait_answer(queue: Queue, future: Answer) -> tuple[int, int]:
-    """Return status and count of the answer to a request.
-
-    Raises:
-        AmqpError: the queue is gone, or did not answer within REQUEST_SECONDS_MAX.
-    """
+    """Return status and count of an answer; AmqpError without one within REQUEST_SECONDS_MAX."""
     try:
         async with asyncio.timeout(REQUEST_SECONDS_MAX):
             return await future

@@ -35,69 +35,41 @@ class ConnectionControl:
 
     @abstractmethod
     def channels(self, now_us: int) -> list[Any]:
-        """Return a `model.status.ChannelStatus` of each open channel, by number.
-
-        Args:
-            now_us: on the clock of activities.
-        """
+        """Return a `ChannelStatus` of each open channel, by number, as of the activities' clock."""
 
 
 class ConnectionInfo:
-    """A client connection, for listings.
-
-    Attributes:
-        id: unique in the cluster for ever; also the `owner` of its exclusive queues.
-        name: "peer:port -> local:port".
-        connected_at_ms: Unix time.
-        kind: of its account, CONNECTION or STREAM of `model.flow`.
-        protocol: for people.
-        channels: how many are open now.
-        channels_opened: how many ever were.
-        mechanism: of authentication.
-        session_epoch: `CatalogView.session_epoch` of its user as of the log-in.
-        tls: what the TLS handshake agreed, None in the clear.
-        control: its handle while it is open.
-        state: of `model.flow`: RUNNING, FLOW, BLOCKING or BLOCKED.
-        flow: what stops its publishes.
-        account: what it owes, None before it has any.
-        held_messages: publishes held for it in its channels.
-        held_octets: the same in octets.
-        passed: what has passed its channels that are closed.
-        recv_oct: octets that came from its client.
-        recv_cnt: in how many pieces.
-        send_oct: octets that were written to it.
-        send_cnt: in how many pieces.
-    """
+    """A client connection, for listings."""
 
     def __init__(self, connection_id: str, name: str, peer: str, connected_at_ms: int) -> None:
-        self.id = connection_id
-        self.name = name
+        self.id = connection_id  # unique for ever; also the `owner` of its exclusive queues
+        self.name = name  # "peer:port -> local:port"
         self.peer = peer
-        self.connected_at_ms = connected_at_ms
-        self.kind = CONNECTION
-        self.protocol = AMQP
+        self.connected_at_ms = connected_at_ms  # Unix time
+        self.kind = CONNECTION  # of its account, CONNECTION or STREAM of `model.flow`
+        self.protocol = AMQP  # for people
         self.user = ""
         self.vhost = ""
         self.client_properties: dict[str, Any] = {}
         self.channel_max = 0
         self.frame_max = 0
         self.heartbeat_s = 0
-        self.channels = 0
-        self.channels_opened = 0
-        self.mechanism = ""
-        self.session_epoch = 0
-        self.tls: TlsSession | None = None
-        self.control: ConnectionControl | None = None
-        self.state = RUNNING
-        self.flow = Activity(connected_at_ms * 1000)
-        self.account: Account | None = None
-        self.held_messages = 0
-        self.held_octets = 0
-        self.passed = ClientTraffic()
-        self.recv_oct: i64 = 0
-        self.recv_cnt: i64 = 0
-        self.send_oct: i64 = 0
-        self.send_cnt: i64 = 0
+        self.channels = 0  # how many are open now
+        self.channels_opened = 0  # how many ever were
+        self.mechanism = ""  # of authentication
+        self.session_epoch = 0  # `CatalogView.session_epoch` of its user as of the log-in
+        self.tls: TlsSession | None = None  # what the TLS handshake agreed, None in the clear
+        self.control: ConnectionControl | None = None  # its handle while it is open
+        self.state = RUNNING  # of `model.flow`: RUNNING, FLOW, BLOCKING or BLOCKED
+        self.flow = Activity(connected_at_ms * 1000)  # what stops its publishes
+        self.account: Account | None = None  # what it owes, None before it has any
+        self.held_messages = 0  # publishes held for it in its channels
+        self.held_octets = 0  # the same in octets
+        self.passed = ClientTraffic()  # what has passed its channels that are closed
+        self.recv_oct: i64 = 0  # octets that came from its client
+        self.recv_cnt: i64 = 0  # in how many pieces
+        self.send_oct: i64 = 0  # octets that were written to it
+        self.send_cnt: i64 = 0  # in how many pieces
 
     def client_name(self) -> str:
         """Return what the client calls itself, the beginning of a long name, "" for nothing."""

@@ -16,17 +16,7 @@ from headrace_broker.model.session import tells_deaths
 
 @final
 class DeadLetter:
-    """One message on its way to a dead letter exchange.
-
-    Attributes:
-        message_id: its id in the queue that it leaves.
-        reason: a REASON constant.
-        route: exchange and routing key with which it was published, as in `Publish.route`.
-        properties: flags and list, as the queue had them.
-        body: the payload.
-        trusted: the x-death in `properties` was written by a broker.
-        cause: session that is charged for it, or NO_CAUSE or EXPIRY_CAUSE.
-    """
+    """One message on its way to a dead letter exchange."""
 
     def __init__(
         self,
@@ -37,13 +27,13 @@ class DeadLetter:
         body: bytes,
         trusted: bool,
     ) -> None:
-        self.message_id = message_id
-        self.reason = reason
-        self.route = route
-        self.properties = properties
-        self.body = body
-        self.trusted = trusted
-        self.cause: i64 = NO_CAUSE
+        self.message_id = message_id  # its id in the queue that it leaves
+        self.reason = reason  # a REASON constant
+        self.route = route  # exchange and routing key that it was published with
+        self.properties = properties  # flags and list, as the queue had them
+        self.body = body  # the payload
+        self.trusted = trusted  # the x-death in `properties` was written by a broker
+        self.cause: i64 = NO_CAUSE  # session that is charged for it, or NO_CAUSE or EXPIRY_CAUSE
 
     @property
     def octets(self) -> i64:

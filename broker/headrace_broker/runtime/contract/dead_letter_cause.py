@@ -63,16 +63,7 @@ class DeadLetterCauses:
         self._told.clear()
 
     def of(self, data: bytes, reason: i64, count: i64) -> list[int]:
-        """Return who caused each of so many messages to die.
-
-        Args:
-            data: the entry that was applied, with its stamp.
-            reason: a REASON constant.
-            count: of messages.
-
-        Returns:
-            For each message a session id, NO_CAUSE or EXPIRY_CAUSE.
-        """
+        """Return who caused each of so many messages to die: a session, or a *_CAUSE."""
         kind: i64 = data[STAMP_OCTETS]
         if reason == REASON_EXPIRED or kind in (TICK, CONFIGURE, ACQUIRE, FORGET):
             return [EXPIRY_CAUSE] * count

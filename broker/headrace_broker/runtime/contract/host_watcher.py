@@ -17,19 +17,12 @@ from headrace_broker.runtime.contract.dead_letter import DeadLetter
 
 @final
 class Configuration:
-    """Effective settings of a queue.
-
-    Attributes:
-        version: of its machine: the highest that all its members know.
-        settings: for its machine.
-        arguments: the effective ones, by the names of policies, of which the leader's node acts on
-            some itself.
-    """
+    """Effective settings of a queue."""
 
     def __init__(self, version: i64, settings: QueueSettings, arguments: dict[str, Any]) -> None:
-        self.version = version
-        self.settings = settings
-        self.arguments = arguments
+        self.version = version  # of its machine: the highest that all its members know
+        self.settings = settings  # for its machine
+        self.arguments = arguments  # effective ones; the leader's node acts on some itself
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
@@ -75,13 +68,7 @@ class HostWatcher:
 
     @abstractmethod
     def dead_letters_kept(self, queue: Queue, ids: list[int], causes: list[int]) -> None:
-        """The machine keeps messages until they have arrived where they are to go.
-
-        Args:
-            queue: whose machine.
-            ids: of the messages.
-            causes: of each, as `DeadLetter.cause`.
-        """
+        """The machine keeps messages until they have arrived; causes as of `DeadLetter.cause`."""
 
     @abstractmethod
     def dead_letters_forgotten(self, queue: Queue, ids: list[int]) -> None:

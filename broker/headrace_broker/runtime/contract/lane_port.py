@@ -21,13 +21,9 @@ class HostEnd:
 
     @abstractmethod
     def caused(self, session: int, data: bytes, causes: list[int]) -> None:
-        """As `command`, for dead letters: with the accounts that are charged.
+        """As `command`, of dead letters in an ENQUEUE, with those who are charged for them.
 
-        Args:
-            session: of a node that sends dead letters.
-            data: an ENQUEUE.
-            causes: how many of its messages in a row, by which session (0 for unknown), and so
-                on.
+        Causes are: how many in a row, by which session (0 for nobody knows), and so on.
         """
 
     def large(self, session: int, command: LargeCommand, causes: list[int]) -> None:
@@ -48,29 +44,16 @@ class HostEnd:
         attached: bool,
         filter_table: bytes,
     ) -> bool:
-        """Start a consumer's feed anew at delivery `number` with `window` octets of room.
+        """Start a feed anew at delivery `number` with `window` octets of room; False when lost.
 
-        Args:
-            session: whose consumer.
-            consumer: its number within the session.
-            number: the delivery it expects next.
-            window: octets of bodies.
-            attached: the queue has answered its attach before: if it does not know the consumer
-                now, it has given it up and answers `detached`.
-            filter_table: its filter as in `port.Attachment`, which is not replicated: the leader
-                has it from here. It comes before the consumer's attach.
-
-        Returns:
-            False: it was lost on the way.
+        `attached`: the queue has answered its attach before: if it does not know the consumer now,
+        it has given it up and answers `detached`. The filter is not replicated: the leader has it
+        from here, before the attach.
         """
 
     @abstractmethod
     def ask_withheld(self, session: int) -> bool:
-        """Have `still_withheld` answered; a replica that does not lead says who does.
-
-        Returns:
-            False: it was lost on the way.
-        """
+        """Have `still_withheld` answered, or told who leads; False when lost on the way."""
 
     @abstractmethod
     def window(self, session: int, consumer: i64, octets: i64) -> bool:

@@ -16,37 +16,23 @@ class PendingConfirm:
 
     The runtime calls `refuse`, `hold` and `end_hold`, and hands tickets back; all else is the
     channel's.
-
-    Attributes:
-        first: publish sequence number (the confirm's delivery tag) of the first one, 0 outside of
-            confirm mode.
-        last: of the last one.
-        pending: queues that have not answered yet.
-        refused: numbers of those that a queue refused, None for none.
-        fenced: a queue refused some because their publisher has published under a later epoch.
-        answered: whether the client was told.
-        immediate: the one publish, when it has the flag `immediate`.
-        takers: then, how many queues may still take it.
-        patient: the client waits for confirms, which queues may withhold.
-        holds: of each queue that withholds some, their numbers; None when none does or did.
-        freed: rows (see `Ranges.bounds`) that no queue withholds, once all queues have answered;
-            whoever answers them takes them away.
-        untold: numbers that are not answered, None while that is all of them or none.
     """
 
     def __init__(self, first: i64, last: i64) -> None:
-        self.first = first
-        self.last = last
-        self.pending: i64 = 0
-        self.refused: set[int] | None = None
-        self.fenced = False
-        self.answered = False
-        self.immediate: Publish | None = None
-        self.takers: i64 = 0
-        self.patient = False
-        self.holds: list[Ranges] | None = None
+        self.first = first  # publish sequence number of the first one, 0 without confirms
+        self.last = last  # of the last one
+        self.pending: i64 = 0  # queues that have not answered yet
+        self.refused: set[int] | None = None  # numbers of those that a queue refused, None for none
+        self.fenced = False  # refused by a queue as of an older epoch of their publisher
+        self.answered = False  # whether the client was told
+        self.immediate: Publish | None = None  # the one publish, when it has the flag `immediate`
+        self.takers: i64 = 0  # then, how many queues may still take it
+        self.patient = False  # the client waits for confirms, which queues may withhold
+        self.holds: list[Ranges] | None = None  # what each queue withholds; None: nothing, ever
+        # rows (see `Ranges.bounds`) that no queue withholds, once all queues have answered; whoever
+        # answers them takes them away
         self.freed: list[int] = []
-        self.untold: Ranges | None = None
+        self.untold: Ranges | None = None  # not answered; None for all of them or none
 
     @property
     def held(self) -> bool:
@@ -60,11 +46,7 @@ class PendingConfirm:
         self.holds.append(numbers)
 
     def end_hold(self, numbers: Ranges, first: i64, stop: i64) -> i64:
-        """Note that the queue that withholds `numbers` has completed `first` to `stop` - 1.
-
-        Returns:
-            How many of them it withheld.
-        """
+        """Note that a queue has completed some of what it withholds; return how many."""
         gone = numbers.remove(first, stop)
         if not numbers and self.holds is not None and numbers in self.holds:
             self.holds.remove(numbers)

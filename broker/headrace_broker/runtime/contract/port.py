@@ -54,12 +54,10 @@ class QueueListener:
         raise AssertionError("no ticket is patient")
 
     def on_completed(self, client: QueueClient, tickets: list[PendingConfirm], over: int) -> None:
-        """The queue has completed some publishes of these tickets, that were in `on_withheld`.
+        """The queue has completed publishes of these tickets that were in `on_withheld`.
 
-        Args:
-            client: the queue.
-            tickets: `PendingConfirm.freed` says which need not wait for others.
-            over: of how many tickets the queue withholds nothing any more.
+        `PendingConfirm.freed` says which need not wait for others; of `over` tickets nothing is
+        withheld any more.
         """
         raise AssertionError("no ticket is patient")
 
@@ -88,26 +86,18 @@ class QueueListener:
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class QueueClient:
-    """One channel's conversation with one queue, wherever the queue's leader is.
+    """One channel's conversation with one queue, wherever the queue's leader is."""
 
-    Attributes:
-        queue: the queue's definition; `queue.group` is its identity.
-        gate: where publishes of this node wait for room in the queue.
-    """
-
-    queue: Queue
-    gate: Gate
+    queue: Queue  # the queue's definition; `queue.group` is its identity
+    gate: Gate  # where publishes of this node wait for room in the queue
 
     @abstractmethod
     def publish(self, publishes: list[Publish], ticket: PendingConfirm | None) -> bool:
-        """Hand over publishes, in order; they gather until `flush`.
+        """Hand over publishes, in order, a number each of the ticket; they gather until `flush`.
 
-        A ticket has a number for each of them.
-
-        Returns:
-            False while the queue is above its soft limit for this client: too many calls, or
-            octets, are not applied. The publishes are taken all the same; the channel is given no
-            credit until `QueueListener.on_writable`.
+        Returns False while the queue is above its soft limit for this client: too many calls, or
+        octets, are not applied. The publishes are taken all the same; the channel is given no
+        credit until `QueueListener.on_writable`.
         """
 
     @abstractmethod
@@ -120,40 +110,26 @@ class QueueClient:
     ) -> bool:
         """As `publish`, of what its publisher has numbered: repetitions are dropped and confirmed.
 
-        Args:
-            publishes: none of them immediate.
-            ticket: as in `publish`.
-            publisher: the same one in all calls to this client, which has no other publishes.
-            sequences: of each publish, from 1; they ascend, from call to call too, maybe with gaps.
+        None is immediate, and the client has no other publishes. Sequences ascend from 1, from call
+        to call too, maybe with gaps.
         """
 
     @abstractmethod
     def publish_whole(self, publishes: list[Publish], ticket: PendingConfirm) -> bool:
-        """Send publishes, none of them immediate, in one command: the queue has all or nothing.
+        """Send publishes in one command, after all that gathered: the queue has all or nothing.
 
-        Args:
-            publishes: in order, after all that gathered; of at most `tx_octets_max` octets.
-            ticket: as in `publish`.
-
-        Returns:
-            As `publish`.
+        None is immediate; they have at most `tx_octets_max` octets. Returns as `publish`.
         """
 
     @abstractmethod
     def settle_whole(self, settles: list[tuple[int, int, int, int]]) -> None:
-        """Send settles in one command.
-
-        Args:
-            settles: arguments of `settle`, in order, after all that gathered; TX_OPERATIONS_MAX at
-                most.
-        """
+        """Send settles, TX_OPERATIONS_MAX at most, in one command after all that gathered."""
 
     @abstractmethod
     async def applied(self) -> None:
-        """Wait until the queue has answered all that was sent, or is gone, or this is closed.
+        """Wait until all that was sent is answered, or the queue is gone, or this is closed.
 
-        Raises:
-            AmqpError: INTERNAL_ERROR, it did not answer within REQUEST_SECONDS_MAX.
+        Raises AmqpError: INTERNAL_ERROR, it did not answer within REQUEST_SECONDS_MAX.
         """
 
     @abstractmethod
@@ -162,39 +138,24 @@ class QueueClient:
 
     @abstractmethod
     def settle(self, consumer: int, operation: int, first: int, last: int) -> None:
-        """Settle deliveries of a consumer; gathers until `flush`.
+        """Settle deliveries `first` to `last` of a consumer; gathers until `flush`.
 
-        Args:
-            consumer: its number within this client.
-            first: delivery number of the first one.
-            last: of the last one, inclusive.
-            operation: ACCEPT, RELEASE, REJECT or MODIFY_FAILED.
+        The operation is ACCEPT, RELEASE, REJECT or MODIFY_FAILED.
         """
 
     @abstractmethod
     async def attach(self, consumer: int, attachment: Attachment) -> None:
-        """Start a consumer.
+        """Start a consumer, under a number of 1 or more that is never used twice.
 
-        Args:
-            consumer: its number within this client, 1 or more, never used twice.
-            attachment: how it is to be served.
-
-        Raises:
-            AmqpError: ACCESS_REFUSED exclusive use conflicts, NOT_FOUND the queue is gone.
+        Raises AmqpError: ACCESS_REFUSED exclusive use conflicts, NOT_FOUND the queue is gone.
         """
 
     @abstractmethod
     def set_prefetch(self, prefetches: list[tuple[int, int]]) -> bool:
-        """Change how many deliveries running consumers may have unsettled, soon.
+        """Change how many deliveries running consumers, by number, may have unsettled, soon.
 
-        What a consumer has beyond a lower number stays with it until it is settled.
-
-        Args:
-            prefetches: pairs of a consumer's number and its prefetch, 1 or more; numbers of
-                consumers that have ended are passed over.
-
-        Returns:
-            False when nothing changes, for a node with a replica is too old to know how.
+        What a consumer has beyond a lower number stays with it until it is settled. Returns False
+        when nothing changes, for a node with a replica is too old to know how.
         """
 
     @abstractmethod
@@ -203,11 +164,7 @@ class QueueClient:
 
     @abstractmethod
     async def get(self, message_id: int = 0) -> tuple[DeliveryRun, int] | None:
-        """Take one message, as consumer GET_CONSUMER: that with an id, or for 0 the first.
-
-        Returns:
-            A run of one delivery and how many ready messages are left, or None when there is none.
-        """
+        """Take a message, the first for id 0; return its run and ready ones left, or None."""
 
     @abstractmethod
     async def purge(self) -> int:
@@ -224,10 +181,8 @@ class QueueClient:
     def consumed(self, consumer: int, octets: int) -> None:
         """Deliveries of `octets` left for the socket: opens the delivery byte window again.
 
-        Args:
-            consumer: its number, GET_CONSUMER for what `get` returned.
-            octets: of bodies, counted by `codecs.batch.body_bytes` at both ends, so that the
-                window never drifts.
+        Octets of bodies are counted by `codecs.batch.body_bytes` at both ends, so that the window
+        never drifts.
         """
 
     def abandon(self) -> list[PendingConfirm]:

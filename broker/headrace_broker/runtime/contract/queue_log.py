@@ -36,13 +36,9 @@ COMMAND_OVERHEAD_OCTETS: Final = 128  # reckoned for a command beside its own: o
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class QueueLog:
-    """An ordered log of commands that come back through `apply` of the queue's host.
+    """An ordered log of commands that come back through `apply` of the queue's host."""
 
-    Attributes:
-        hold: dead entries with a reader; None for none.
-    """
-
-    hold: Retention | None = None
+    hold: Retention | None = None  # dead entries that somebody reads; None for nobody
     _pins: dict[int, int] | None = None  # how often each entry is kept
     _pinned_dead: dict[int, None] | None = None  # of these, those that died
 
@@ -55,22 +51,14 @@ class QueueLog:
 
     @abstractmethod
     def entry_at_hand(self, index: i64, done: Callable[[], None]) -> bytes | None:
-        """Return a committed command where that needs no disk; else begin to read it.
+        """Return a committed command where that needs no disk; else None, and begin to read it.
 
-        There is no other way to read one: the event loop never waits for the disk here.
+        There is no other way to read one: the event loop never waits for the disk here. `done` is
+        called in a later turn of the loop, when it was read or could not be, which the next call
+        says; once for several calls. An entry whose record is damaged is waited for likewise: the
+        replica stands still from the next turn of the loop on, until that was put back.
 
-        Args:
-            index: which one.
-            done: called in a later turn of the loop, when it was read or could not be, which the
-                next call says. The same function is called once for several calls.
-
-        Returns:
-            None while it is being read. An entry whose record is damaged is waited for likewise:
-            the replica stands still from the next turn of the loop on, until that was put back.
-
-        Raises:
-            KeyError: the entry was forgotten.
-            OSError: its file cannot be read; the node is being stopped.
+        Raises KeyError: the entry was forgotten; OSError: the node is being stopped.
         """
 
     def give_up(self, done: Callable[[], None]) -> None:
@@ -156,20 +144,15 @@ class QueueLog:
 
 @final
 class RaftQueueLog(QueueLog):
-    """The replicated log of a durable queue.
-
-    Args:
-        node: the node's replicated logs.
-        group: the queue's group.
-        unreadable: stops the node, which cannot read its log; not for what is damaged there, which
-            is put back from the other replicas while the queue is led by one of them.
-    """
+    """The replicated log of a durable queue."""
 
     def __init__(
         self, node: RaftNode, group: int, unreadable: Callable[[BaseException], None]
     ) -> None:
-        self._node = node
-        self._group = group
+        self._node = node  # the node's replicated logs
+        self._group = group  # the queue's group
+        # stops the node, which cannot read its log; not for what is damaged there, which is put
+        # back from the other replicas while the queue is led by one of them
         self._unreadable = unreadable
 
     @override

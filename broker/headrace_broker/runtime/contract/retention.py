@@ -21,31 +21,19 @@ NOTHING: Final = -1  # highest entry without a reader
 
 @final
 class Retention:
-    """Retained log entries of one replica.
-
-    Args:
-        entries_max: that died and are kept.
-        octets_max: of these.
-
-    Attributes:
-        count: entries that died and are kept.
-        octets: of these.
-        breaks: how often everything was released.
-        broken: why it was the last time.
-        released: entries that are held no more and that the log is yet to be told of.
-    """
+    """Retained log entries of one replica."""
 
     def __init__(
         self,
         entries_max: i64 = BACKUP_HELD_ENTRIES_MAX,
         octets_max: i64 = BACKUP_HELD_OCTETS_MAX,
     ) -> None:
-        self._entries_max = entries_max
-        self._octets_max = octets_max
-        self.octets: i64 = 0
-        self.breaks: i64 = 0
-        self.broken = ""
-        self.released: list[array[int]] = []
+        self._entries_max = entries_max  # that died and are kept
+        self._octets_max = octets_max  # of these
+        self.octets: i64 = 0  # of these
+        self.breaks: i64 = 0  # how often everything was let go
+        self.broken = ""  # why it was the last time
+        self.released: list[array[int]] = []  # held no more; the log is yet to be told of
         self._low: i64 = 0
         self._high: i64 = NOTHING
         self._entries: array[int] = array("Q")

@@ -26,24 +26,16 @@ ALONE: Final = 0  # nodes have ids from 1 on
 
 @final
 class ClockReading:
-    """Readings of another node's clock. Offsets are Unix time less this node's boottime.
-
-    Attributes:
-        offset_ms: of its wall clock.
-        bound_ms: by how much that may be wrong: half of the round trip.
-        queue_offset_ms: of the time by which its queues go.
-        settled: it has kept that time for CLOCK_SETTLE_MS.
-        heard_ms: boottime of this node.
-    """
+    """Readings of another node's clock. Offsets are Unix time less this node's boottime."""
 
     def __init__(
         self, offset_ms: i64, bound_ms: i64, queue_offset_ms: i64, settled: bool, heard_ms: i64
     ) -> None:
-        self.offset_ms = offset_ms
-        self.bound_ms = bound_ms
-        self.queue_offset_ms = queue_offset_ms
-        self.settled = settled
-        self.heard_ms = heard_ms
+        self.offset_ms = offset_ms  # of its wall clock
+        self.bound_ms = bound_ms  # by how much that may be wrong: half of the round trip
+        self.queue_offset_ms = queue_offset_ms  # of the time by which its queues go
+        self.settled = settled  # it has kept that time for CLOCK_SETTLE_MS
+        self.heard_ms = heard_ms  # boottime of this node
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
@@ -56,9 +48,6 @@ class SteadyClock(Clock):
     heard for the first time, whose queues have a time already; and forward, as far as both the wall
     clocks and the log of a queue say that it is later. In any, to the time of the queues of most
     nodes: then this machine stood still with all its clocks, or was cut off.
-
-    Attributes:
-        members: number of nodes of the cluster, this one included; 0 while it is not known.
     """
 
     def __init__(self) -> None:
@@ -70,7 +59,7 @@ class SteadyClock(Clock):
         self._witness_ms: i64 = 0
         self._peers: dict[int, ClockReading] = {}
         self._met: set[int] = set()  # nodes that this process has heard, now or before
-        self.members: int = 0
+        self.members: int = 0  # nodes of the cluster, this one included; 0 while not known
 
     @override
     def queue_ms(self) -> i64:
@@ -102,14 +91,7 @@ class SteadyClock(Clock):
         self._follow_most()
 
     def skew_ms(self, node: int) -> tuple[i64, i64] | None:
-        """Return how far a wall clock is from the median, and how far that may be wrong.
-
-        Args:
-            node: another node, or ALONE for this one.
-
-        Returns:
-            Milliseconds, more than 0 for a clock that is ahead; None where it is not known.
-        """
+        """Return by how many ms a clock is ahead of the median, and the bound on that; or None."""
         self._look(self.boottime_us() // 1000)
         median, bound = self._median()
         if node == ALONE:

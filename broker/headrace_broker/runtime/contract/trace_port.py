@@ -64,14 +64,10 @@ class Tracer:
 
 @final
 class TraceSwitch:
-    """Switch of message tracing.
-
-    Attributes:
-        tracer: the tracer, None for none.
-    """
+    """Switch of message tracing."""
 
     def __init__(self) -> None:
-        self.tracer: Tracer | None = None
+        self.tracer: Tracer | None = None  # who does, None for nobody
 
 
 TRACING: Final = TraceSwitch()

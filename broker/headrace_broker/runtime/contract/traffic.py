@@ -13,14 +13,7 @@ from headrace_broker.model.limits import TELEMETRY_PURGES_MAX
 
 @final
 class Traffic:
-    """Counters that only grow; `model.status.MessageCounters` says what each means.
-
-    Attributes:
-        tally: of messages that left queues led here.
-        leases_expired: of groups that lease messages of these.
-        purges: queues that were purged through this node, and how many messages went, until
-            somebody takes them; None where nobody does.
-    """
+    """Counters that only grow; `model.status.MessageCounters` says what each means."""
 
     def __init__(self) -> None:
         self.publish: i64 = 0
@@ -28,8 +21,10 @@ class Traffic:
         self.deliver: i64 = 0
         self.redeliver: i64 = 0
         self.ack: i64 = 0
-        self.tally = Tally()
-        self.leases_expired: i64 = 0
+        self.tally = Tally()  # what the queues led here have let go
+        self.leases_expired: i64 = 0  # of groups that lease messages of these
+        # queues that were purged through this node, and how many messages went, until somebody
+        # takes them; None where nobody does
         self.purges: list[tuple[Queue, int]] | None = None
 
     def delivered(self, redelivered: bytes) -> None:
@@ -46,34 +41,20 @@ class Traffic:
 
 @final
 class ClientTraffic:
-    """Counters of one channel or connection; they only grow.
-
-    Attributes:
-        publish: messages that its client published.
-        confirm: of these, those that were confirmed to it.
-        return_unroutable: of these, those that came back to it because no queue takes them.
-        drop_unroutable: of these, those that were dropped for the same reason.
-        deliver: messages that its consumers were sent, to be acknowledged.
-        deliver_no_ack: likewise, of consumers that acknowledge nothing.
-        get: messages that it fetched singly, to be acknowledged.
-        get_no_ack: likewise, without.
-        get_empty: how often it wanted to fetch one and there was none.
-        redeliver: of what it was sent, that which had been delivered before.
-        ack: messages that it has accepted.
-    """
+    """Counters of one channel or connection; they only grow."""
 
     def __init__(self) -> None:
-        self.publish: i64 = 0
-        self.confirm: i64 = 0
-        self.return_unroutable: i64 = 0
-        self.drop_unroutable: i64 = 0
-        self.deliver: i64 = 0
-        self.deliver_no_ack: i64 = 0
-        self.get: i64 = 0
-        self.get_no_ack: i64 = 0
-        self.get_empty: i64 = 0
-        self.redeliver: i64 = 0
-        self.ack: i64 = 0
+        self.publish: i64 = 0  # messages that its client published
+        self.confirm: i64 = 0  # of these, those that were confirmed to it
+        self.return_unroutable: i64 = 0  # of these, came back: no queue takes them
+        self.drop_unroutable: i64 = 0  # of these, those that were dropped for the same reason
+        self.deliver: i64 = 0  # messages that its consumers were sent, to be acknowledged
+        self.deliver_no_ack: i64 = 0  # likewise, of consumers that acknowledge nothing
+        self.get: i64 = 0  # messages that it fetched singly, to be acknowledged
+        self.get_no_ack: i64 = 0  # likewise, without
+        self.get_empty: i64 = 0  # how often it wanted to fetch one and there was none
+        self.redeliver: i64 = 0  # of what it was sent, that which had been delivered before
+        self.ack: i64 = 0  # messages that it has accepted
 
     def delivered(self, redelivered: bytes, no_ack: bool) -> None:
         """Count a run of deliveries; see `Traffic.delivered`."""
@@ -116,16 +97,11 @@ class ClientTraffic:
 
 @final
 class ExchangeTraffic:
-    """Counters of publishes by clients of this node to an exchange; they only grow.
-
-    Attributes:
-        publish_in: messages.
-        publish_out: messages times the queues that each went to.
-    """
+    """Counters of publishes by clients of this node to an exchange; they only grow."""
 
     def __init__(self) -> None:
-        self.publish_in: i64 = 0
-        self.publish_out: i64 = 0
+        self.publish_in: i64 = 0  # messages
+        self.publish_out: i64 = 0  # messages times the queues that each went to
 
     def routed(self, count: i64, queues: i64) -> None:
         """Count messages that went to so many queues each."""

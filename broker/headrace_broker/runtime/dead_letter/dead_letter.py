@@ -33,34 +33,18 @@ CYCLE: Final = "it would go round in a cycle of queues from which nobody rejecte
 
 
 class Addressed(NamedTuple):
-    """A dead letter in the form in which it is published.
+    """A dead letter in the form in which it is published."""
 
-    Attributes:
-        publish: with the routing key and the headers that it gets.
-        queues: to which it goes.
-        problem: why to none, OFF, NO_EXCHANGE, NO_ROUTE, TOO_COSTLY or CYCLE; "" when there are
-            some.
-        work: steps that it took to find its route; see `Route.work`.
-    """
-
-    publish: Publish
-    queues: tuple[Queue, ...]
-    problem: str
-    work: int = 0
+    publish: Publish  # with the routing key and the headers that it gets
+    queues: tuple[Queue, ...]  # to which it goes
+    problem: str  # why to none: OFF, NO_EXCHANGE, NO_ROUTE, TOO_COSTLY or CYCLE; else ""
+    work: int = 0  # steps that it took to find its route; see `Route.work`
 
 
 def address(
     letter: DeadLetter, source: Queue, arguments: Mapping[str, Any], router: Router, time_s: int
 ) -> Addressed:
-    """Return where a letter goes.
-
-    Args:
-        letter: that left a queue.
-        source: that queue.
-        arguments: its effective ones.
-        router: knows the exchanges.
-        time_s: Unix time of the death.
-    """
+    """Return where a letter of a queue goes, by the queue's effective arguments; Unix time."""
     exchange = text(arguments, DEAD_LETTER_EXCHANGE)
     new_key = text(arguments, DEAD_LETTER_ROUTING_KEY)
     was_exchange, was_key = split_route(letter.route)
@@ -90,11 +74,9 @@ def address(
 
 
 def is_cycle(queue: bytes, deaths: Sequence[tuple[bytes, bytes]]) -> bool:
-    """Return whether a message comes back to a queue without anybody having rejected it since.
+    """Return whether a message comes back to a queue though nobody rejected it since.
 
-    Args:
-        queue: to which it would go.
-        deaths: queue and reason of those it had, the newest first.
+    Its deaths are queue and reason, the newest first.
     """
     for name, reason in deaths:
         if reason == REJECTED:

@@ -26,23 +26,16 @@ class _Waker(AccountOwner):
 
 @final
 class ExpiryAccounts:
-    """One account for each queue: a queue whose dead letters cannot leave delays no other.
-
-    Args:
-        node: name of this node.
-        ledger: its accounts.
-        charges: knows the causes.
-        new_cause: gives a number as sessions have it, by which other nodes tell what is owed there.
-    """
+    """One account for each queue: a queue whose dead letters cannot leave delays no other."""
 
     def __init__(
         self, node: str, ledger: Ledger, charges: Charges, new_cause: Callable[[], int]
     ) -> None:
         self.wake: Callable[[int], None] = _nothing
-        self._node = node
-        self._ledger = ledger
-        self._charges = charges
-        self._new_cause = new_cause
+        self._node = node  # name of this node
+        self._ledger = ledger  # its accounts
+        self._charges = charges  # knows the causes
+        self._new_cause = new_cause  # gives a number as sessions have it, for what is owed
         self._accounts: dict[int, tuple[int, Account]] = {}  # by group: cause and account
 
     def cause(self, queue: Queue) -> int:

@@ -21,22 +21,14 @@ IDLE_SECONDS: Final = 30.0  # a session with nothing under way is kept so long f
 
 
 class DeadLetterPublish:
-    """One letter on its way to one or more queues.
-
-    Attributes:
-        cause: session that is charged for it, or NO_CAUSE.
-        octets: that are charged at each of the queues.
-        waits: queues that have not answered.
-        arrived: groups of queues that have it.
-        failed: groups of queues that refused it or are gone.
-    """
+    """One letter on its way to one or more queues."""
 
     def __init__(self, cause: int, octets: int) -> None:
-        self.cause = cause
-        self.octets = octets
-        self.waits = 0
-        self.arrived: list[int] = []
-        self.failed: list[int] = []
+        self.cause = cause  # session that is charged for it, or NO_CAUSE
+        self.octets = octets  # that are charged at each of the queues
+        self.waits = 0  # queues that have not answered
+        self.arrived: list[int] = []  # groups of queues that have it
+        self.failed: list[int] = []  # groups of queues that refused it or are gone
 
     @abstractmethod
     def done(self) -> None:
@@ -44,17 +36,12 @@ class DeadLetterPublish:
 
 
 class _Line:
-    """The session with one queue.
-
-    Attributes:
-        causes: of its letters.
-        under_way: letters that it has not answered.
-    """
+    """The session with one queue."""
 
     def __init__(self, session: QueueSession, causes: CauseRuns) -> None:
         self.session = session
-        self.causes = causes
-        self.under_way = 0
+        self.causes = causes  # of its letters
+        self.under_way = 0  # letters that it has not answered
 
 
 @final
@@ -62,11 +49,6 @@ class DeadLetterPublisher(QueueListener):
     """Publishes letters and tells their parcels what became of them.
 
     Their causes owe for them at each queue until it has answered.
-
-    Args:
-        open_session: starts a session with a queue whose messages' x-death the broker writes, and
-            whose causes are told to its leader.
-        charges: what is under way on this node.
     """
 
     def __init__(
@@ -74,7 +56,9 @@ class DeadLetterPublisher(QueueListener):
         open_session: Callable[[Queue, QueueListener, CauseRuns], QueueSession],
         charges: Charges,
     ) -> None:
-        self.charges = charges
+        self.charges = charges  # what is under way on this node
+        # starts a session with a queue whose messages' x-death the broker writes, and whose causes
+        # are told to its leader
         self._open_session = open_session
         self._lines: dict[int, _Line] = {}
         self._idle: dict[int, float] = {}  # group -> since when, the longest first

@@ -71,14 +71,10 @@ class Reporter(Protocol):
 
 @final
 class Allowance:
-    """Octets that all keepers of a node may have under way together.
-
-    Attributes:
-        held: octets under way.
-    """
+    """Octets that all keepers of a node may have under way together."""
 
     def __init__(self, octets_max: int) -> None:
-        self.held = 0
+        self.held = 0  # octets under way
         self._octets_max = octets_max
         self._waiting: dict[Callable[[], None], None] = {}
 
@@ -101,15 +97,11 @@ class Allowance:
 
 @final
 class _Flight(DeadLetterPublish):
-    """A letter under way.
-
-    Attributes:
-        item: what is under way; its octets are taken of the allowance.
-    """
+    """A letter under way."""
 
     def __init__(self, keeper: QueueDeadLetters, item: _Stuck, octets: int) -> None:
         super().__init__(item.cause, octets)
-        self.item = item
+        self.item = item  # what is under way; its octets are taken of the allowance
         self._keeper = keeper
 
     @override
@@ -119,22 +111,15 @@ class _Flight(DeadLetterPublish):
 
 @final
 class _Stuck:
-    """A letter that is to be sent, or was and did not arrive everywhere.
-
-    Attributes:
-        message: what the machine keeps.
-        reason: of its death.
-        cause: who is charged for it, a session or NO_CAUSE.
-        before: groups of queues that have it since an earlier attempt.
-        costly_at: version of the routes at which its own took too many steps; -1 for none. It is
-            not looked for again before they change.
-    """
+    """A letter that is to be sent, or was and did not arrive everywhere."""
 
     def __init__(self, message: Acquired, reason: int, cause: int, before: frozenset[int]) -> None:
-        self.message = message
-        self.reason = reason
-        self.cause = cause
-        self.before = before
+        self.message = message  # what the machine keeps
+        self.reason = reason  # of its death
+        self.cause = cause  # who is charged for it, a session or NO_CAUSE
+        self.before = before  # groups of queues that have it since an earlier attempt
+        # version of the routes at which its own took too many steps; -1 for none. It is not looked
+        # for again before they change.
         self.costly_at = -1
 
 

@@ -83,31 +83,19 @@ class DeadLetterService:
 
     While an alarm is on, letters that are sent until they have arrived stay in their queues. Those
     that are sent once wait here, up to half of the room that there is for them; what is more goes
-    out, the oldest first, for it would be lost.
-
-    Args:
-        router: knows the way.
-        carrier: takes letters there.
-        expiries: whom to charge for what time does.
-        alarms: whether letters may go.
-
-    None leaves before `release_all`: sessions can be opened then.
-
-    Attributes:
-        sent_count: letters that arrived in all of their queues.
-        lost_count: letters sent at most once that no queue took or that found no room.
-        congested: a further lot of letters might not find room.
+    out, the oldest first, for it would be lost. None leaves before `release_all`: sessions can be
+    opened then.
     """
 
     def __init__(
         self, router: Router, carrier: DeadLetterPublisher, expiries: ExpiryAccounts, alarms: Alarms
     ) -> None:
-        self.sent_count = 0
-        self.lost_count = 0
-        self._router = router
-        self._carrier = carrier
-        self._expiries = expiries
-        self._alarms = alarms
+        self.sent_count = 0  # letters that arrived in all of their queues
+        self.lost_count = 0  # letters sent at most once that no queue took or that found no room
+        self._router = router  # knows the way
+        self._carrier = carrier  # takes letters there
+        self._expiries = expiries  # whom to charge for what time does
+        self._alarms = alarms  # whether letters may go
         self._waiting: deque[_Waiting] = deque()
         self._waiting_octets = 0
         self._octets = 0  # of letters that wait or are under way, sent at most once
@@ -192,11 +180,7 @@ class DeadLetterService:
         self._send_soon()
 
     def _send(self, waiting: _Waiting) -> int:
-        """Send a letter; its cause owes for as many as it becomes, instead of for this one.
-
-        Returns:
-            Steps that it took to find its route.
-        """
+        """Send a letter, whose cause owes for what it becomes; return the steps of its route."""
         source, arguments, letter, cause, charge = waiting
         addressed = address(letter, source, arguments, self._router, int(time.time()))
         octets = int(letter.octets)

@@ -22,16 +22,11 @@ from headrace_broker.runtime.contract.lane_port import HostEnd, SessionEnd, Sess
 
 @final
 class DeadLetterSession(SessionTransport):
-    """The way to the leaders, for one session.
-
-    Args:
-        reach: for all sessions.
-        causes: of the session's messages.
-    """
+    """The way to the leaders, for one session."""
 
     def __init__(self, reach: SessionTransport, causes: CauseRuns) -> None:
-        self._reach = reach
-        self._causes = causes
+        self._reach = reach  # for all sessions
+        self._causes = causes  # of the session's messages
 
     @override
     def host(self, target: int, group: int) -> HostEnd | None:

@@ -40,27 +40,16 @@ Key = tuple[str, str]  # "connection" and its id, or "queue" and its group
 
 
 class FlowState(NamedTuple):
-    """A connection or queue that is not running.
+    """A connection or queue that is not running."""
 
-    Attributes:
-        state: as `model.flow` names them.
-        limit: that which binds, by name.
-        group: the queue behind it, 0 for none.
-        text: an alarm's reason, "" for none.
-        connection: when it is one.
-        queue: when it is one.
-        stopped_count: connections that wait for a queue, among those that are known.
-        causes: who has loaded the queue behind it.
-    """
-
-    state: str
-    limit: str
-    group: int
-    text: str = ""
-    connection: ConnectionFlow | None = None
-    queue: QueueFlow | None = None
-    stopped_count: int = 0
-    causes: tuple[CauseStatus, ...] = ()
+    state: str  # as `model.flow` names them
+    limit: str  # that which binds, by name
+    group: int  # the queue behind it, 0 for none
+    text: str = ""  # an alarm's reason, "" for none
+    connection: ConnectionFlow | None = None  # when it is one
+    queue: QueueFlow | None = None  # when it is one
+    stopped_count: int = 0  # connections that wait for a queue, among those that are known
+    causes: tuple[CauseStatus, ...] = ()  # who has loaded the queue behind it
 
     @property
     def mark(self) -> tuple[str, str, int, str]:
@@ -70,34 +59,23 @@ class FlowState(NamedTuple):
 
 
 class FlowSnapshot(NamedTuple):
-    """The cluster at one look.
+    """The cluster at one look."""
 
-    Attributes:
-        states: of all that is known not to be running.
-        missing: nodes that did not answer; their states are as they were, for a while.
-        left_out: connections that are stopped and not among the states, at least.
-    """
-
-    states: Mapping[Key, FlowState] = {}
-    missing: tuple[str, ...] = ()
-    left_out: int = 0
+    states: Mapping[Key, FlowState] = {}  # of all that is known not to be running
+    missing: tuple[str, ...] = ()  # nodes that did not answer; their states are old for a while
+    left_out: int = 0  # connections that are stopped and not among the states, at least
 
 
 class FlowCollector:
     """Collector of the flow control of all nodes, one collection after the other.
 
     A node that is slow is not asked twice at once, and delays a look by `patience_s` at most.
-
-    Args:
-        report: asks the nodes.
-        view: the catalog.
-        patience_s: seconds that a look waits for answers, and as long for causes.
     """
 
     def __init__(self, report: FlowReport, view: CatalogView, patience_s: float) -> None:
-        self._report = report
+        self._report = report  # asks the nodes
         self._view = view
-        self._patience_s = patience_s
+        self._patience_s = patience_s  # seconds that a look, and causes, wait for answers
         self._now = asyncio.get_running_loop().time
         self._rows: dict[int, list[FlowRow]] = {}
         self._heard: dict[int, float] = {}
@@ -219,11 +197,9 @@ class FlowCollector:
         return now - known[0] if known is not None else float("inf")
 
     async def _ask_causes(self, group: int, queue: QueueFlow | None) -> None:
-        """Ask the nodes that answer about a queue's accounts; 0 for all, when an alarm is on.
+        """Ask answering nodes about a queue's accounts; 0 for all, when an alarm is on.
 
-        Args:
-            group: the queue's.
-            queue: one that stops publishers by what stands in it, None where its load does.
+        `queue` is one whose contents stop publishers, None where its load does.
         """
         question = Flow((ACCOUNT, BROUGHT) if queue is not None else (ACCOUNT,), group=group)
         peers = [peer for peer in self._report.peers if self._answers(peer)]

@@ -42,23 +42,7 @@ BROUGHT: Final = "brought"
 
 
 class FlowFacts:
-    """Answers questions about this node.
-
-    Args:
-        name: of the node.
-        connections: its open client connections by id.
-        ledger: its accounts.
-        hosts: its replicas by group.
-        view: the catalog.
-        rates: of the queues that it leads.
-        clock_us: the clock of activities.
-
-    Attributes:
-        ledger: its accounts.
-        gate: that of a queue on this node, None if no session here publishes to it.
-        alarms: those that are on, in the whole cluster.
-        figures: of its intake, by name.
-    """
+    """Answers questions about this node."""
 
     def __init__(
         self,
@@ -71,15 +55,15 @@ class FlowFacts:
         clock_us: Callable[[], int],
     ) -> None:
         self.name = name
-        self.gate: Callable[[int], GateFlow | None] = _no_gate
-        self.alarms: Callable[[], Iterable[AlarmStatus]] = tuple
-        self.figures: Callable[[], dict[str, int]] = dict
-        self._connections = connections
+        self.gate: Callable[[int], GateFlow | None] = _no_gate  # of a queue here, or None
+        self.alarms: Callable[[], Iterable[AlarmStatus]] = tuple  # that are on in the cluster
+        self.figures: Callable[[], dict[str, int]] = dict  # of its intake, by name
+        self._connections = connections  # its open client connections by id
         self.ledger = ledger
-        self._hosts = hosts
+        self._hosts = hosts  # its replicas by group
         self._view = view
-        self._rates = rates
-        self._clock_us = clock_us
+        self._rates = rates  # of the queues that it leads
+        self._clock_us = clock_us  # the clock of activities
 
     def rows(self, question: Flow) -> Iterator[FlowRow]:
         """Return this node's rows, in the order of the question's parts."""

@@ -37,11 +37,7 @@ from headrace_broker.model.flow_status import (
     NodeFlow,
     QueueFlow,
 )
-from headrace_broker.model.limits import (
-    FLOW_CANDIDATES_MAX,
-    FLOW_ROWS_MAX,
-    LISTING_ROWS_MAX,
-)
+from headrace_broker.model.limits import FLOW_CANDIDATES_MAX, FLOW_ROWS_MAX, LISTING_ROWS_MAX
 from headrace_broker.runtime.explain.flow_facts import (
     ACCOUNT,
     BROUGHT,
@@ -54,11 +50,7 @@ from headrace_broker.runtime.explain.flow_facts import (
 )
 from headrace_broker.runtime.intake.quotas import PUBLISH_RATE_BYTES, PUBLISH_RATE_MESSAGES
 from headrace_broker.runtime.rpc.everywhere import Asked, ask_everywhere, ask_node
-from headrace_broker.runtime.rpc.inquiry import (
-    ANSWER_SECONDS_MAX,
-    Flow,
-    Inquiries,
-)
+from headrace_broker.runtime.rpc.inquiry import ANSWER_SECONDS_MAX, Flow, Inquiries
 
 T = TypeVar("T")
 
@@ -70,28 +62,19 @@ class UnknownNameError(Exception):
 
 
 class AmbiguousNameError(Exception):
-    """Several things begin with this name.
-
-    Attributes:
-        names: some of them.
-    """
+    """Several things begin with this name."""
 
     def __init__(self, name: str, names: list[str]) -> None:
         super().__init__(f"'{name}' may be {', '.join(names)}: say more of the name")
-        self.names = names
+        self.names = names  # some of them
 
 
 class Listing(msgspec.Struct):
-    """Rows of all nodes that answered.
-
-    Attributes:
-        missing: names of those that did not.
-        left_out: rows that are there and not in the list, at least.
-    """
+    """Rows of all nodes that answered."""
 
     rows: list[FlowRow] = []
-    missing: tuple[str, ...] = ()
-    left_out: int = 0
+    missing: tuple[str, ...] = ()  # names of those that did not
+    left_out: int = 0  # rows that are there and not in the list, at least
 
     def connections(self) -> list[ConnectionFlow]:
         """Return those that are connections."""
@@ -103,14 +86,7 @@ class Listing(msgspec.Struct):
 
 
 class Edge(msgspec.Struct, frozen=True):
-    """Debt of an account at a queue.
-
-    Attributes:
-        load: octets that are owed, and those that came in the last 10 s.
-        limit: that which stops the account's connection at this queue now, "" for none.
-        exchanges: that it came through, and messages per second through each.
-        user_provided_name: what the account's client calls itself, "" for nothing.
-    """
+    """Debt of an account at a queue."""
 
     account: str
     kind: str
@@ -123,32 +99,22 @@ class Edge(msgspec.Struct, frozen=True):
     octets: int
     message_rate: float
     octet_rate: float
-    load: float
-    limit: str
-    exchanges: tuple[tuple[str, float], ...] = ()
-    user_provided_name: str = ""
+    load: float  # octets that are owed, and those that came in the last 10 s
+    limit: str  # that which stops the account's connection at this queue now, "" for none
+    exchanges: tuple[tuple[str, float], ...] = ()  # that it came through, and messages a second
+    user_provided_name: str = ""  # what the account's client calls itself, "" for nothing
 
 
 class FlowReport:
-    """Explains flow control, with the facts of all nodes.
-
-    Args:
-        facts: of this node.
-        view: the catalog.
-        peers: name by id of the other nodes.
-        inquiries: by which they are asked.
-
-    Attributes:
-        facts: of this node.
-    """
+    """Explains flow control, with the facts of all nodes."""
 
     def __init__(
         self, facts: FlowFacts, view: CatalogView, peers: dict[int, str], inquiries: Inquiries
     ) -> None:
         self.facts = facts
         self._view = view
-        self._peers = peers
-        self._inquiries = inquiries
+        self._peers = peers  # name by id of the other nodes
+        self._inquiries = inquiries  # by which they are asked
         inquiries.flow_rows = facts.rows
 
     # What all nodes say
@@ -230,12 +196,7 @@ class FlowReport:
     # Why
 
     async def why(self, name: str, vhost: str, viewer: Viewer = EVERYBODY) -> Explanation:
-        """Explain a named object: a connection, or a queue of a vhost.
-
-        Raises:
-            UnknownNameError: there is neither.
-            AmbiguousNameError: there are several.
-        """
+        """Explain a connection, or a queue of a vhost; UnknownNameError or AmbiguousNameError."""
         queue = self._view.queue(vhost, name) if viewer.sees_vhost(vhost) else None
         if queue is not None:
             return await self.why_queue(queue, viewer)
@@ -261,9 +222,7 @@ class FlowReport:
     async def why_connection(self, name: str, viewer: Viewer = EVERYBODY) -> Explanation:
         """Explain a connection by its name, its id, its client's name for it, or their beginning.
 
-        Raises:
-            UnknownNameError: there is none.
-            AmbiguousNameError: there are several.
+        Raises UnknownNameError: there is none; AmbiguousNameError: there are several.
         """
         connections, facts = await self._named(name, viewer)
         exact = [row for row in connections if _is_named(row, name)]

@@ -13,20 +13,13 @@ ALARM_SUFFIX: Final = "-alarm"  # of the names of alarms' limits
 
 
 class FlowSources:
-    """Asks the parts of a node.
-
-    Args:
-        name: of the node.
-        gates: of queues.
-        intake: of the node.
-        alarms: of the cluster.
-    """
+    """Asks the parts of a node."""
 
     def __init__(self, name: str, gates: QueueGates, intake: Intake, alarms: AlarmBoard) -> None:
         self._name = name
-        self._gates = gates
+        self._gates = gates  # of queues
         self._intake = intake
-        self._alarms = alarms
+        self._alarms = alarms  # of the cluster
 
     def gate(self, group: int) -> GateFlow | None:
         """Return the gate of a queue, None if no session here publishes to it."""

@@ -35,35 +35,20 @@ ALARMS = (LIMIT_NAMES[LIMIT_MEMORY], LIMIT_NAMES[LIMIT_DISK])
 
 
 class FlowTotals(msgspec.Struct):
-    """Sums over a node.
+    """Sums over a node."""
 
-    Attributes:
-        connections: by state.
-        stopped: connections by the limit that stops them now.
-        stopped_seconds: for how long they were stopped since the node's start, by limit.
-        debt_messages: owed, by kind of account.
-        debt_octets: likewise.
-        in_debt: accounts that owe more than they may.
-        dropped: held publishes of lost connections for which there was no room.
-        figures: of the intake.
-        limits: in force.
-        alarms: of this node, 1 for those that are on.
-        saturated: queues led here.
-        withheld: messages whose confirms these withhold.
-    """
-
-    connections: dict[str, float]
-    stopped: dict[str, float]
-    stopped_seconds: dict[str, float]
-    debt_messages: dict[str, float]
-    debt_octets: dict[str, float]
-    in_debt: int
-    dropped: int
-    figures: dict[str, float]
-    limits: dict[str, float]
-    alarms: dict[str, float]
-    saturated: int
-    withheld: int
+    connections: dict[str, float]  # by state
+    stopped: dict[str, float]  # connections by the limit that stops them now
+    stopped_seconds: dict[str, float]  # since the node's start, by limit
+    debt_messages: dict[str, float]  # owed, by kind of account
+    debt_octets: dict[str, float]  # likewise
+    in_debt: int  # accounts that owe more than they may
+    dropped: int  # held publishes of lost connections for which there was no room
+    figures: dict[str, float]  # of the intake
+    limits: dict[str, float]  # in force
+    alarms: dict[str, float]  # of this node, 1 for those that are on
+    saturated: int  # queues led here
+    withheld: int  # messages whose confirms these withhold
 
 
 def flow_totals(facts: FlowFacts) -> FlowTotals:

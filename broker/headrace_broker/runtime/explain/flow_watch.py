@@ -23,22 +23,16 @@ class FlowWatch:
     """The newest picture, collected only while there are watchers.
 
     Watchers compare it with what they have told, so nobody has a backlog, however slow they are.
-
-    Args:
-        report: asks the nodes.
-        view: the catalog.
-        look_ms: milliseconds between looks.
-        patience_ms: milliseconds that a look waits for answers.
     """
 
     def __init__(
         self,
         report: FlowReport,
         view: CatalogView,
-        look_ms: int = WATCH_LOOK_MS,
-        patience_ms: int = WATCH_LOOK_MS,
+        look_ms: int = WATCH_LOOK_MS,  # milliseconds between looks
+        patience_ms: int = WATCH_LOOK_MS,  # milliseconds that a look waits for answers
     ) -> None:
-        self._report = report
+        self._report = report  # asks the nodes
         self._view = view
         self._look_s = look_ms / 1000
         self._patience_s = patience_ms / 1000
@@ -49,11 +43,7 @@ class FlowWatch:
 
     @contextlib.asynccontextmanager
     async def watching(self) -> AsyncIterator[None]:
-        """Have a picture within.
-
-        Raises:
-            WatchFailedError: there cannot be one.
-        """
+        """Have a picture within; WatchFailedError where there cannot be one."""
         self._watchers += 1
         try:
             if self._task is None or self._task.done():
@@ -71,11 +61,7 @@ class FlowWatch:
 
     @property
     def picture(self) -> FlowSnapshot:
-        """The newest picture, while one watches.
-
-        Raises:
-            WatchFailedError: there will be no newer one.
-        """
+        """The newest picture, while one watches; WatchFailedError where no newer one will come."""
         self._check()
         assert self._picture is not None, "only asked within `watching`"
         return self._picture

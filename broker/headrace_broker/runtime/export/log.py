@@ -14,33 +14,19 @@ from headrace_broker.codecs.column_block import ColumnBlock, Schema
 
 
 class Shard(NamedTuple):
-    """Readable part of one shard.
+    """Readable part of one shard."""
 
-    Attributes:
-        name: the same for ever.
-        incarnation: another one when the shard was lost; 1 or more, below 2^63.
-        first_index: of the first row that can be read.
-        next_index: of the row that comes next.
-        octets: on the disk.
-        first_ms: Unix time of the first row, about, 0 where there is none.
-        last_ms: of the last row.
-        node: name of the node that has it.
-        address: HOST:PORT of that node's gRPC listener, "" where it is not known.
-        vhost: of the queue whose it is, "" for none.
-        queue: likewise.
-    """
-
-    name: str
-    incarnation: int
-    first_index: int
-    next_index: int
-    octets: int = 0
-    first_ms: int = 0
-    last_ms: int = 0
-    node: str = ""
-    address: str = ""
-    vhost: str = ""
-    queue: str = ""
+    name: str  # the same for ever
+    incarnation: int  # another one when the shard was lost; 1 or more, below 2^63
+    first_index: int  # of the first row that can be read
+    next_index: int  # of the row that comes next
+    octets: int = 0  # on the disk
+    first_ms: int = 0  # Unix time of the first row, about, 0 where there is none
+    last_ms: int = 0  # of the last row
+    node: str = ""  # name of the node that has it
+    address: str = ""  # HOST:PORT of that node's gRPC listener, "" where it is not known
+    vhost: str = ""  # of the queue whose it is, "" for none
+    queue: str = ""  # likewise
 
 
 class ShardListing(NamedTuple):
@@ -51,21 +37,13 @@ class ShardListing(NamedTuple):
 
 
 class Block(NamedTuple):
-    """Rows that stand one behind the other.
+    """Rows that stand one behind the other."""
 
-    Attributes:
-        first_index: of the first one.
-        schema: of all of them.
-        columns: the rows; while `deflated`, its body is compressed (RFC 1950).
-        body_octets: of the body, uncompressed.
-        deflated: likewise.
-    """
-
-    first_index: int
-    schema: Schema
-    columns: ColumnBlock
-    body_octets: int
-    deflated: bool = False
+    first_index: int  # of the first one
+    schema: Schema  # of all of them
+    columns: ColumnBlock  # the rows; while `deflated`, its body is compressed (RFC 1950)
+    body_octets: int  # of the body, uncompressed
+    deflated: bool = False  # likewise
 
     @property
     def end_index(self) -> int:
@@ -74,21 +52,13 @@ class Block(NamedTuple):
 
 
 class Group(NamedTuple):
-    """A reader of a shard.
+    """A reader of a shard."""
 
-    Attributes:
-        shard: as it is now.
-        name: of the group.
-        epoch: under which it is open.
-        committed: index of the first row that it is not done with.
-        committed_ms: Unix time at which it said so, or was made.
-    """
-
-    shard: Shard
-    name: str
-    epoch: int
-    committed: int
-    committed_ms: int
+    shard: Shard  # as it is now
+    name: str  # of the group
+    epoch: int  # under which it is open
+    committed: int  # index of the first row that it is not done with
+    committed_ms: int  # Unix time at which it said so, or was made
 
 
 class GroupListing(NamedTuple):
@@ -111,39 +81,27 @@ class ShardUnavailableError(ExportError):
 
 
 class OtherIncarnationError(ExportError):
-    """The shard was lost, and began anew.
-
-    Attributes:
-        incarnation: that it has.
-    """
+    """The shard was lost, and began anew."""
 
     def __init__(self, text: str, incarnation: int) -> None:
         super().__init__(text)
-        self.incarnation = incarnation
+        self.incarnation = incarnation  # that it has
 
 
 class DataGoneError(ExportError):
-    """Rows that are asked for were dropped.
-
-    Attributes:
-        first_index: of the first row that can be read.
-    """
+    """Rows that are asked for were dropped."""
 
     def __init__(self, text: str, first_index: int) -> None:
         super().__init__(text)
-        self.first_index = first_index
+        self.first_index = first_index  # of the first row that can be read
 
 
 class NotYetError(ExportError):
-    """There are no such rows yet.
-
-    Attributes:
-        next_index: of the row that comes next.
-    """
+    """There are no such rows yet."""
 
     def __init__(self, text: str, next_index: int) -> None:
         super().__init__(text)
-        self.next_index = next_index
+        self.next_index = next_index  # of the row that comes next
 
 
 class UnknownGroupError(ExportError):
@@ -151,15 +109,11 @@ class UnknownGroupError(ExportError):
 
 
 class FencedError(ExportError):
-    """Another owner has opened the group since.
-
-    Attributes:
-        epoch: under which they have.
-    """
+    """Another owner has opened the group since."""
 
     def __init__(self, text: str, epoch: int) -> None:
         super().__init__(text)
-        self.epoch = epoch
+        self.epoch = epoch  # under which they have
 
 
 class TooManyGroupsError(ExportError):
@@ -173,16 +127,7 @@ class ExportLog(Protocol):
     """
 
     def check(self, caller: Caller, shard: str) -> None:
-        """Refuse a user who may not read a shard, with the rules of `catalog.access`.
-
-        Args:
-            caller: who asks.
-            shard: its name, "" for all shards at once.
-
-        Raises:
-            AmqpError: ACCESS_REFUSED.
-            UnknownShardError: there is none.
-        """
+        """Refuse who may not read a shard ("" for all); UnknownShardError for none."""
 
     async def shards(self, caller: Caller, vhost: str = "", queue: str = "") -> ShardListing:
         """Return what the caller may read, ascending by name; of a vhost or queue where given."""
@@ -203,12 +148,9 @@ class ExportLog(Protocol):
         """
 
     async def open_group(self, shard: str, group: str, opener: bytes) -> Group:
-        """Open a group for an owner called `opener`, and create it if need be.
+        """Open a group for whoever calls itself `opener`; a new one is done with nothing.
 
-        A new group is done with nothing that can be read.
-
-        Raises:
-            TooManyGroupsError: likewise.
+        Raises TooManyGroupsError: likewise.
         """
 
     async def commit(
@@ -216,25 +158,12 @@ class ExportLog(Protocol):
     ) -> Group:
         """Note that a group is done with all rows before `up_to`; it never goes back.
 
-        Raises:
-            OtherIncarnationError: likewise.
-            NotYetError: `up_to` is beyond the last row.
-            UnknownGroupError: likewise.
-            FencedError: likewise.
+        Raises NotYetError: `up_to` is beyond the last row; OtherIncarnationError,
+        UnknownGroupError, FencedError: likewise.
         """
 
     async def groups(self, caller: Caller, shard: str = "", group: str = "") -> GroupListing:
-        """Return groups of shards that the caller may read, ascending by shard and name.
-
-        Args:
-            caller: who asks.
-            shard: "" for all.
-            group: "" for all.
-        """
+        """Return groups that the caller may read, by shard and name; "" stands for all."""
 
     async def close_group(self, shard: str, group: str, epoch: int) -> None:
-        """Forget a group; `epoch` 0 closes whatever is open. One that is not there is closed.
-
-        Raises:
-            FencedError: likewise.
-        """
+        """Forget a group, whatever its epoch for 0; FencedError under another one."""

@@ -75,19 +75,7 @@ class Duties:
 
 @final
 class LeaderDuties(Duties):
-    """Keeps queues to their arguments and policies, wakes them, and sends their dead letters.
-
-    Args:
-        hosts: replicas on this node by queue group.
-        view: the catalog.
-        office: takes dead letters.
-        drop_expired: deletes a queue, unless it is used meanwhile.
-
-    Attributes:
-        on_led: told of each queue that is led here from now on.
-        on_dead_lettered: told of each lot of letters: queue, REASON (0 where the machine keeps them
-            until they have arrived) and how many.
-    """
+    """Keeps queues to their arguments and policies, wakes them, and sends their dead letters."""
 
     def __init__(
         self,
@@ -98,12 +86,14 @@ class LeaderDuties(Duties):
         clock: Clock | None = None,
     ) -> None:
         clock = Clock() if clock is None else clock
-        self.office = office
-        self._hosts = hosts
+        self.office = office  # takes dead letters
+        self._hosts = hosts  # replicas on this node by queue group
         self._view = view
-        self._drop_expired = drop_expired
+        self._drop_expired = drop_expired  # deletes a queue, unless it is used meanwhile
         self._clock = clock
-        self.on_led: Callable[[QueueHost], None] = _nobody_cares
+        self.on_led: Callable[[QueueHost], None] = _nobody_cares  # told of queues led here from now
+        # told of each lot of letters: queue, REASON (0 where the machine keeps them until they have
+        # arrived) and how many
         self.on_dead_lettered: Callable[[Queue, int, int], None] = _nobody_counts
         self._led: set[int] = set()  # of which `on_led` has told
         self._message_bytes = cluster_bytes(view)

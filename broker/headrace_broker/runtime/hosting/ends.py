@@ -129,15 +129,11 @@ class Watcher(HostWatcher):
 
 @final
 class Owner(SessionOwner):
-    """Interface of the node for sessions.
-
-    Attributes:
-        turns: when they send what gathered.
-        closes: when they tell their queues that they end.
-    """
+    """Interface of the node for sessions."""
 
     def __init__(self, hosting: SessionHome) -> None:
-        self.turns = SettleTurns()
+        self.turns = SettleTurns()  # when they send what gathered
+        # when they tell their queues that they end
         self.closes = CloseTurns(lambda callback: asyncio.get_running_loop().call_soon(callback))
         self._copies = CopyTurns(lambda callback: asyncio.get_running_loop().call_soon(callback))
         self._hosting = hosting

@@ -71,27 +71,7 @@ def _cpu_us() -> int:
 
 @final
 class Hosting:
-    """Starts and stops replicas as the catalog says, and keeps sessions in touch with the leaders.
-
-    Attributes:
-        clock: gives the time stamps of commands.
-        switchboard: connects sessions and replicas.
-        hosts: replicas on this node by queue group.
-        traffic: counts what goes through the sessions of clients.
-        ledger: the accounts of these.
-        on_session: called with a session's id and whose it is when it begins.
-        on_session_over: called with its id when its queue has forgotten it.
-        turns: gives each turn of the loop its budget of publishes.
-        intake: what the node holds for publishers, and takes from them.
-        effort_turns: how many methods are handled for each connection in a turn of the loop.
-        queue_gates: what is under way to each queue from here.
-        outflow: bounds what comes into queues that fall behind.
-        duties: what this node does for the queues that it leads.
-        on_group_answer: called with what a queue led here answers to a group.
-        on_unused: called with an auto-delete queue led here whose last consumer has gone.
-        on_unreadable: called when a message that a queue still holds cannot be read; the node
-            must stop.
-    """
+    """Starts and stops replicas by the catalog, and keeps sessions in touch with leaders."""
 
     def __init__(
         self,
@@ -102,27 +82,33 @@ class Hosting:
         clock: Clock | None = None,
         ledger: Ledger | None = None,
     ) -> None:
-        self.clock = Clock() if clock is None else clock
-        self.switchboard = SessionRouter(node, send)
-        self.hosts: dict[int, QueueHost] = {}
-        self.on_unused: Callable[[Queue], None] = ignore
+        self.clock = Clock() if clock is None else clock  # gives the time stamps of commands
+        self.switchboard = SessionRouter(node, send)  # connects sessions and replicas
+        self.hosts: dict[int, QueueHost] = {}  # replicas on this node by queue group
+        self.on_unused: Callable[[Queue], None] = ignore  # an auto-delete queue's last one went
+        # called when a message that a queue still holds cannot be read; the node must stop
         self.on_unreadable: Callable[[BaseException], None] = ignore_failure
-        self.traffic = Traffic()
-        self.ledger = Ledger(FlowLimits()) if ledger is None else ledger
+        self.traffic = Traffic()  # counts what goes through the sessions of clients
+        self.ledger = Ledger(FlowLimits()) if ledger is None else ledger  # the accounts of these
+        # called with a session's id and whose it is when it begins
         self.on_session: Callable[[int, Account], None] = ignore_session
+        # called with its id when its queue has forgotten it
         self.on_session_over: Callable[[int], None] = ignore_end
-        self.turns = IntakeTurns(_call_soon, _cpu_us)
-        self.intake = Intake(self.ledger.limits, self.turns)
+        self.turns = IntakeTurns(_call_soon, _cpu_us)  # budgets of publishes
+        self.intake = Intake(self.ledger.limits, self.turns)  # held for, taken from publishers
         self.turns.intake = self.intake
-        self.effort_turns = EffortTurns(_call_soon, _cpu_us)
+        self.effort_turns = EffortTurns(_call_soon, _cpu_us)  # methods of each in a turn
+        # what is under way to each queue from here
         self.queue_gates = QueueGates(self.ledger.limits, self.intake, self.turns)
         self._peers_up: dict[int, int] = dict.fromkeys(peers, 0)  # boot count, 0 for down
+        # bounds what comes into queues that fall behind
         self.outflow = OutflowWatch(
             self.hosts, self.queue_gates, self._peers_up.keys(), send, _cpu_us
         )
         watch = IntakeWatch(self.intake, self.turns, self.outflow)
         self._looker = IntakePoller(watch, _clock_us, _call_later)
-        self.duties = Duties()
+        self.duties = Duties()  # what this node does for the queues that it leads
+        # called with what a queue led here answers to a group
         self.on_group_answer: Callable[[GroupAnswer], None] = ignore_answer
         self._letter_traffic = Traffic()
         self._letter_account = Account(Cause("", DEAD_LETTERS, "", ""), self.ledger.limits)
@@ -368,11 +354,6 @@ class Hosting:
         """Start a session of the node's own with a queue, by which it sends dead letters.
 
         The sender charges each dead letter to its cause; the session itself charges no account.
-
-        Args:
-            queue: that they go to.
-            listener: who sends.
-            causes: of the letters, told to the queue's leader.
         """
         number = self.new_session_id(deaths=True)
         reach = DeadLetterSession(self.switchboard, causes)

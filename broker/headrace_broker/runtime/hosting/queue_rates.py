@@ -20,20 +20,14 @@ Rate = tuple[float, float, float]
 
 
 class QueueRates:
-    """Takes samples once a second; queues in which nothing moves cost nothing but a look.
-
-    Args:
-        hosts: the replicas of this node by group.
-        ledger: its accounts.
-        clock_us: a time that only goes forward.
-    """
+    """Takes samples once a second; queues in which nothing moves cost nothing but a look."""
 
     def __init__(
         self, hosts: dict[int, QueueHost], ledger: Ledger, clock_us: Callable[[], int]
     ) -> None:
-        self._hosts = hosts
-        self._ledger = ledger
-        self._clock_us = clock_us
+        self._hosts = hosts  # the replicas of this node by group
+        self._ledger = ledger  # its accounts
+        self._clock_us = clock_us  # a time that only goes forward
         self._histories: dict[int, RateHistory] = {}
         self._quiet: dict[int, tuple[int, int, int]] = {}  # where those stand that moved once
         self._sampled_us = clock_us()

@@ -36,30 +36,15 @@ class Replication(Protocol):
 
 
 class NodeState(NamedTuple):
-    """A node's report of itself.
+    """A node's report of itself."""
 
-    Attributes:
-        unfit: returns why it should get no more leaders, "" where it may.
-        unheard: returns the ids of the cluster's nodes that are silent.
-        seconds: a time that only goes forward.
-    """
-
-    unfit: Callable[[], str]
-    unheard: Callable[[], tuple[int, ...]]
-    seconds: Callable[[], float] = time.monotonic
+    unfit: Callable[[], str]  # returns why it should get no more leaders, "" where it may
+    unheard: Callable[[], tuple[int, ...]]  # returns ids of nodes that it does not hear
+    seconds: Callable[[], float] = time.monotonic  # a time that only goes forward
 
 
 class ReplicaReport:
-    """Answers questions about replicas and leaders.
-
-    Args:
-        node: this node's id.
-        hosts: replicas on this node by group.
-        raft: the replicated logs.
-        connections: returns how many clients there are.
-        moves: returns whether something has moved in a queue led here within a minute.
-        state: what this node says of itself.
-    """
+    """Answers questions about replicas and leaders."""
 
     def __init__(
         self,
@@ -70,13 +55,13 @@ class ReplicaReport:
         moves: Callable[[int], bool],
         state: NodeState,
     ) -> None:
-        self._connections = connections
-        self._moves = moves
-        self._state = state
+        self._connections = connections  # returns how many clients there are
+        self._moves = moves  # returns whether something moved in a queue within a minute
+        self._state = state  # what this node says of itself
         self._chosen: dict[int, float] = {}  # groups: until when they are to stay here
         self._node = node
-        self._hosts = hosts
-        self._raft = raft
+        self._hosts = hosts  # replicas on this node by group
+        self._raft = raft  # the replicated logs
 
     def rows(
         self, question: Leads | Load | Replicas

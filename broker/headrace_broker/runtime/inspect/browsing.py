@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import NamedTuple
 
 from headrace_broker.codecs.batch import message_body, message_properties, message_route
@@ -16,7 +15,7 @@ from headrace_broker.model.limits import (
 )
 from headrace_broker.runtime.replica.queue_host import QueueHost
 from headrace_broker.runtime.replica.reading.entries import Entries
-from headrace_broker.runtime.rpc.leader_client import LeaderClient
+from headrace_broker.runtime.rpc.leader_client import LeaderClient, Reach
 from headrace_protos.cluster.v1.cluster_pb2 import (
     BrowsedMessage,
     BrowsedPage,
@@ -26,29 +25,17 @@ from headrace_protos.cluster.v1.cluster_pb2 import (
 
 
 class WaitingMessage(NamedTuple):
-    """A message that waits.
+    """A message that waits."""
 
-    Attributes:
-        id: ascends in the order of arrival at the queue, from 1.
-        arrived_ms: Unix time at which it arrived.
-        priority: 0 and above.
-        octets: of its whole body.
-        acquired_count: how often it was delivered before.
-        delivery_count: how many of these deliveries failed.
-        route: exchange and routing key as in `Publish.route`.
-        properties: property flags and list.
-        body: as much of its body as was asked for.
-    """
-
-    id: int
-    arrived_ms: int
-    priority: int
-    octets: int
-    acquired_count: int
-    delivery_count: int
-    route: bytes
-    properties: bytes
-    body: bytes
+    id: int  # ascends in the order of arrival at the queue, from 1
+    arrived_ms: int  # Unix time at which it arrived
+    priority: int  # 0 and above
+    octets: int  # of its whole body
+    acquired_count: int  # how often it was delivered before
+    delivery_count: int  # how many of these deliveries failed
+    route: bytes  # exchange and routing key as in `Publish.route`
+    properties: bytes  # property flags and list
+    body: bytes  # as much of its body as was asked for
 
 
 class Page(NamedTuple):
@@ -106,20 +93,14 @@ class BrowsingClient:
 
     def __init__(
         self,
-        node: int,
-        hosts: dict[int, QueueHost],
-        locate: Callable[[Queue], int],
-        send: Callable[[int, bytes], bool],
-        exists: Callable[[Queue], bool],
+        reach: Reach,
     ) -> None:
-        self._leaders: LeaderClient[Page] = LeaderClient(node, hosts, locate, send, exists)
+        self._leaders: LeaderClient[Page] = LeaderClient(*reach)
 
     async def ask(self, queue: Queue, after: int, limit: int, body_octets: int) -> Page:
         """Return up to `limit` messages with ids above `after`, bodies cut to `body_octets`.
 
-        Raises:
-            LeaderUnavailableError: no leader of the queue answered.
-            QueueGoneError: the queue was deleted.
+        Raises LeaderUnavailableError: no answer; QueueGoneError: there never will be one.
         """
 
         def here(host: QueueHost, entries: Entries) -> Page:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import NamedTuple
 
 import msgspec
@@ -10,38 +9,23 @@ import msgspec
 from headrace_broker.model.definition import Queue
 from headrace_broker.model.status import WatermarkStatus
 from headrace_broker.runtime.replica.queue_host import QueueHost
-from headrace_broker.runtime.rpc.leader_client import LeaderClient
-from headrace_protos.cluster.v1.cluster_pb2 import (
-    ClusterPayload,
-    Counts,
-    CountsRequest,
-    Watermark,
-)
+from headrace_broker.runtime.rpc.leader_client import LeaderClient, Reach
+from headrace_protos.cluster.v1.cluster_pb2 import ClusterPayload, Counts, CountsRequest, Watermark
 
 
 class QueueCounts(NamedTuple):
-    """Ready messages, unsettled messages and attached consumers of a queue.
-
-    Attributes:
-        oldest_ms: Unix time at which the oldest ready message arrived, 0 without one.
-        watermark: whether it holds too much.
-        leased: those of the unsettled ones that groups hold.
-        archived: settled messages that are kept.
-        archived_octets: of their bodies.
-        delayed: messages that become available later; None where the leader does not tell.
-        dead: dead letters that are kept until they have arrived, likewise.
-    """
+    """Ready messages, unsettled messages and attached consumers of a queue."""
 
     ready: int
     unsettled: int
     consumers: int
-    oldest_ms: int = 0
-    watermark: WatermarkStatus = WatermarkStatus()
-    leased: int = 0
-    archived: int = 0
-    archived_octets: int = 0
-    delayed: int | None = None
-    dead: int | None = None
+    oldest_ms: int = 0  # Unix time at which the oldest ready message arrived, 0 without one
+    watermark: WatermarkStatus = WatermarkStatus()  # whether it holds too much
+    leased: int = 0  # those of the unsettled ones that groups hold
+    archived: int = 0  # settled messages that are kept
+    archived_octets: int = 0  # of their bodies
+    delayed: int | None = None  # available later; None where the leader does not tell
+    dead: int | None = None  # dead letters that are kept until they have arrived, likewise
 
     @property
     def held(self) -> int:
@@ -102,20 +86,14 @@ class CountsClient:
 
     def __init__(
         self,
-        node: int,
-        hosts: dict[int, QueueHost],
-        locate: Callable[[Queue], int],
-        send: Callable[[int, bytes], bool],
-        exists: Callable[[Queue], bool],
+        reach: Reach,
     ) -> None:
-        self._leaders: LeaderClient[QueueCounts] = LeaderClient(node, hosts, locate, send, exists)
+        self._leaders: LeaderClient[QueueCounts] = LeaderClient(*reach)
 
     async def ask(self, queue: Queue, using: bool = False) -> QueueCounts:
         """Return the leader's counts; `using` for who uses the queue by that, and keeps it alive.
 
-        Raises:
-            LeaderUnavailableError: no leader of the queue answered.
-            QueueGoneError: the queue was deleted.
+        Raises LeaderUnavailableError: no answer; QueueGoneError: there never will be one.
         """
 
         def question(number: int) -> ClusterPayload:

@@ -42,46 +42,32 @@ from headrace_broker.runtime.contract.port import (
     QueueListener,
 )
 from headrace_broker.runtime.inspect.browsing import BrowsingClient, Page
+from headrace_broker.runtime.lease.group_commands import amqp_errors
 from headrace_broker.runtime.routing.router import Router
-from headrace_broker.runtime.rpc.leader_client import LeaderUnavailableError, QueueGoneError
 
 _ANY_CHANNEL: Final = 1
 
 
 class FetchedMessage(NamedTuple):
-    """A message that was fetched.
+    """A message that was fetched."""
 
-    Attributes:
-        redelivered: whether it was delivered before.
-        ready_left: how many messages waited behind it.
-        route: exchange and routing key as in `Publish.route`.
-        properties: property flags and list.
-        body: all of it.
-    """
-
-    redelivered: bool
-    ready_left: int
-    route: bytes
-    properties: bytes
-    body: bytes
+    redelivered: bool  # whether it was delivered before
+    ready_left: int  # how many messages waited behind it
+    route: bytes  # exchange and routing key as in `Publish.route`
+    properties: bytes  # property flags and list
+    body: bytes  # all of it
 
 
 @final
 class Moved:
-    """Result of moving messages.
-
-    Attributes:
-        moved: ids of those that are where they were to go, and no more where they were.
-        missing: ids of which none waited.
-        unrouted: ids of those that no queue takes; they wait where they were.
-        refused: ids of those that a queue refused or did not confirm, or that were not taken for
-            that or for an alarm; they wait where they were, and in other queues perhaps.
-    """
+    """Result of moving messages."""
 
     def __init__(self) -> None:
-        self.moved: list[int] = []
-        self.missing: list[int] = []
-        self.unrouted: list[int] = []
+        self.moved: list[int] = []  # ids of those that are at their target only
+        self.missing: list[int] = []  # ids of which none waited
+        self.unrouted: list[int] = []  # ids of those that no queue takes; they wait where they were
+        # ids of those that a queue refused or did not confirm, or that were not taken for that or
+        # for an alarm; they wait where they were, and in other queues perhaps
         self.refused: list[int] = []
 
 
@@ -132,43 +118,23 @@ class Confirms(QueueListener):
 
 @final
 class MessageService:
-    """Does it over sessions of this node, wherever the queue is led.
-
-    Args:
-        broker: opens sessions.
-        router: says where messages go.
-        browsing: looks without taking.
-    """
+    """Does it over sessions of this node, wherever the queue is led."""
 
     def __init__(self, broker: Broker, router: Router, browsing: BrowsingClient) -> None:
-        self._broker = broker
-        self._router = router
-        self._browsing = browsing
+        self._broker = broker  # opens sessions
+        self._router = router  # says where messages go
+        self._browsing = browsing  # looks without taking
         self._moves = 0
 
     async def browse(self, queue: Queue, after: int, limit: int, body_octets: int) -> Page:
-        """Return messages with ids above `after` without taking them; see `BrowsingClient`.
-
-        Raises:
-            AmqpError: the queue is gone or has no leader.
-        """
-        try:
+        """Return messages with ids above `after`, not taken; AmqpError without queue or leader."""
+        with amqp_errors():
             return await self._browsing.ask(queue, after, limit, body_octets)
-        except LeaderUnavailableError as error:
-            raise AmqpError(INTERNAL_ERROR, str(error)) from error
-        except QueueGoneError as error:
-            raise AmqpError(NOT_FOUND, str(error)) from error
 
     async def fetch(self, queue: Queue, count: int, operation: int) -> list[FetchedMessage]:
-        """Take up to `count` of the first messages, as basic.get does, and settle them all.
+        """Take up to `count` of the first messages, as basic.get, and settle them by an operation.
 
-        Args:
-            queue: where from.
-            count: fewer come when fewer wait or they are large.
-            operation: of `QueueClient.settle`, applied to all of them.
-
-        Raises:
-            AmqpError: the queue is gone or does not answer; what was taken goes back to it.
+        Fewer come when they are large. AmqpError without queue or answer: what was taken goes back.
         """
         client = self._broker.open_queue(queue, Confirms(), self._broker.republish_account)
         try:
@@ -177,11 +143,7 @@ class MessageService:
             client.close()
 
     async def remove(self, queue: Queue, message_ids: list[int]) -> int:
-        """Remove waiting messages by their ids; return how many there were.
-
-        Raises:
-            AmqpError: the queue is gone or does not answer.
-        """
+        """Remove waiting messages by id; return how many. AmqpError without queue or leader."""
         client = self._broker.open_queue(queue, Confirms(), self._broker.republish_account)
         try:
             return await client.remove(message_ids)
@@ -355,11 +317,7 @@ class _Move:
 
 
 async def _fetch(client: QueueClient, count: int, operation: int) -> list[FetchedMessage]:
-    """Take messages that wait, until there are enough octets of them.
-
-    Raises:
-        AmqpError: PRECONDITION_FAILED, the first is too large to be held as a whole.
-    """
+    """Take waiting messages up to enough octets; PRECONDITION_FAILED for a first one too large."""
     fetched: list[FetchedMessage] = []
     octets = last = large = 0
     settling = RELEASE

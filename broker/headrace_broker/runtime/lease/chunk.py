@@ -25,18 +25,12 @@ HEAD_OCTETS: Final = 32
 
 @final
 class Chunk:
-    """Some messages of a lease.
-
-    Attributes:
-        count: how many.
-        heads: as above.
-        batch: as above.
-    """
+    """Some messages of a lease."""
 
     def __init__(self, count: i64, heads: bytes, batch: bytes) -> None:
-        self.count = count
-        self.heads = heads
-        self.batch = batch
+        self.count = count  # how many
+        self.heads = heads  # as above
+        self.batch = batch  # as above
 
 
 @final
@@ -63,17 +57,7 @@ def cut_batch(
     """Cut out messages from `offset` on, at most `most`, up to and with one that exceeds a size.
 
     They end early where more has to be read of the log than CHUNK_ENTRIES_OCTETS_MAX, and before
-    an entry that is missing.
-
-    Args:
-        entries: have them.
-        messages: in order.
-        offset: how many of them come before.
-        most: of them.
-        octets_max: in the batch.
-
-    Returns:
-        How many there are, and the batch.
+    an entry that is missing. Returns how many there are, and the batch.
     """
     runs: list[_Run] = []
     run: _Run | None = None

@@ -8,7 +8,8 @@ is answered.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from weakref import WeakValueDictionary
 
 from headrace_broker.core.queue.command.command import ARCHIVE_KINDS
@@ -18,6 +19,7 @@ from headrace_broker.core.queue.state.archive_effect import ArchiveAnswer
 from headrace_broker.core.queue.state.lease_effect import LeaseAnswer
 from headrace_broker.model.definition import Queue
 from headrace_broker.model.limits import LEASE_REQUESTS_MAX
+from headrace_broker.model.reply_code import INTERNAL_ERROR, NOT_FOUND, AmqpError
 from headrace_broker.model.session import session_node
 from headrace_broker.runtime.contract.queue_log import TAKEN
 from headrace_broker.runtime.lease import archive_wire
@@ -29,6 +31,7 @@ from headrace_broker.runtime.rpc.leader_client import (
     PAUSE_SECONDS,
     LeaderUnavailableError,
     QueueGoneError,
+    Reach,
 )
 from headrace_protos.cluster.v1 import cluster_pb2 as pb
 
@@ -37,47 +40,34 @@ class TooEarlyError(Exception):
     """Some replicas of the queue run a release without this command."""
 
 
-class GroupCommands:
-    """Application of group commands, here or on other nodes.
+@contextmanager
+def amqp_errors() -> Iterator[None]:
+    """Tell failures on the way to a queue's leader as AmqpError: INTERNAL_ERROR, NOT_FOUND."""
+    try:
+        yield
+    except (LeaderUnavailableError, TooEarlyError) as error:
+        raise AmqpError(INTERNAL_ERROR, str(error)) from error
+    except QueueGoneError as error:
+        raise AmqpError(NOT_FOUND, str(error)) from error
 
-    Args:
-        node: this node's id.
-        hosts: replicas on this node by group.
-        locate: where the leader of a queue is, 0 for unknown.
-        send: carries a payload to a node.
-        exists: whether a queue, this incarnation of it, is in the catalog as applied here.
-        new_number: returns a session id that was never used, to name a request by.
-    """
+
+class GroupCommands:
+    """Application of group commands, here or on other nodes."""
 
     def __init__(
         self,
-        node: int,
-        hosts: dict[int, QueueHost],
-        locate: Callable[[Queue], int],
-        send: Callable[[int, bytes], bool],
-        exists: Callable[[Queue], bool],
+        reach: Reach,
         new_number: Callable[[], int],
     ) -> None:
-        self._node = node
-        self._hosts = hosts
-        self._locate = locate
-        self._send = send
-        self._exists = exists
-        self._new_number = new_number
+        self._node, self._hosts, self._locate, self._send, self._exists = reach
+        self._new_number = new_number  # returns an unused session id, to name a request by
         self._waiting: dict[int, asyncio.Future[pb.LeaseReply | GroupAnswer]] = {}
         self._slots: WeakValueDictionary[int, asyncio.Semaphore] = WeakValueDictionary()
 
     async def ask(self, queue: Queue, encode: Callable[[int], bytes]) -> GroupAnswer:
-        """Have a command applied and return its answer.
+        """Have a command, encoded with a request number, applied and return its answer.
 
-        Args:
-            queue: to whose groups it belongs.
-            encode: returns the command with a request number.
-
-        Raises:
-            LeaderUnavailableError: no leader of the queue answered.
-            QueueGoneError: the queue was deleted.
-            TooEarlyError: likewise, before the last node is upgraded.
+        Raises LeaderUnavailableError: no answer; QueueGoneError, TooEarlyError: never, or not yet.
         """
         request = self._new_number()
         data = encode(request)

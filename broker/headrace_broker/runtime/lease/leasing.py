@@ -18,33 +18,23 @@ from headrace_broker.core.queue.command.lease_command import (
 )
 from headrace_broker.core.queue.state.lease_effect import GroupInfo, LeaseAnswer
 from headrace_broker.model.definition import Queue
-from headrace_broker.model.limits import (
-    LEASE_CHUNK_MESSAGES_MAX,
-    LEASE_CHUNK_OCTETS_MAX,
-)
+from headrace_broker.model.limits import LEASE_CHUNK_MESSAGES_MAX, LEASE_CHUNK_OCTETS_MAX
 from headrace_broker.runtime.lease import wire
 from headrace_broker.runtime.lease.chunk import HEAD_OCTETS, Chunk, cut_chunk
 from headrace_broker.runtime.lease.group_commands import GroupCommands
 from headrace_broker.runtime.replica.queue_host import QueueHost
 from headrace_broker.runtime.replica.reading.entries import Entries
-from headrace_broker.runtime.rpc.leader_client import LeaderClient
+from headrace_broker.runtime.rpc.leader_client import LeaderClient, Reach
 from headrace_protos.cluster.v1 import cluster_pb2 as pb
 
 
 class Fetched(NamedTuple):
-    """Some messages of a lease, or why there are none.
+    """Some messages of a lease, or why there are none."""
 
-    Attributes:
-        status: LEASE_OK or another LEASE constant.
-        total: messages of the whole lease.
-        heads: of those that are here, as in `lease_chunk`.
-        batch: likewise.
-    """
-
-    status: int
-    total: int
-    heads: bytes
-    batch: bytes
+    status: int  # LEASE_OK or another LEASE constant
+    total: int  # messages of the whole lease
+    heads: bytes  # of those that are here, as in `lease_chunk`
+    batch: bytes  # likewise
 
     @property
     def message_count(self) -> int:
@@ -76,34 +66,17 @@ def fetch(
 
 
 class LeaseClient:
-    """Asks leaders, here or on other nodes, and answers other nodes.
-
-    Args:
-        node: this node's id.
-        hosts: replicas on this node by group.
-        locate: where the leader of a queue is, 0 for unknown.
-        send: carries a payload to a node.
-        exists: whether a queue, this incarnation of it, is in the catalog as applied here.
-        new_number: returns a session id that was never used, to name a request by.
-
-    Attributes:
-        commands: of groups that lease, and of others.
-    """
+    """Asks leaders, here or on other nodes, and answers other nodes."""
 
     def __init__(
         self,
-        node: int,
-        hosts: dict[int, QueueHost],
-        locate: Callable[[Queue], int],
-        send: Callable[[int, bytes], bool],
-        exists: Callable[[Queue], bool],
-        new_number: Callable[[], int],
+        reach: Reach,
+        new_number: Callable[[], int],  # returns an unused session id, for a request
     ) -> None:
-        self.commands = GroupCommands(node, hosts, locate, send, exists, new_number)
-        self._fetches: LeaderClient[Fetched] = LeaderClient(node, hosts, locate, send, exists)
-        self._listings: LeaderClient[list[GroupInfo]] = LeaderClient(
-            node, hosts, locate, send, exists
-        )
+        # of groups that lease, and of others
+        self.commands = GroupCommands(reach, new_number)
+        self._fetches: LeaderClient[Fetched] = LeaderClient(*reach)
+        self._listings: LeaderClient[list[GroupInfo]] = LeaderClient(*reach)
 
     # Commands; all raise what `GroupCommands.ask` does
 

@@ -6,28 +6,18 @@ from collections.abc import Callable, Iterator, Mapping
 
 from headrace_broker.core.queue.state.lease_effect import HELD, GroupInfo
 from headrace_broker.model.definition import Queue
-from headrace_broker.model.reply_code import INTERNAL_ERROR, NOT_FOUND, AmqpError
+from headrace_broker.model.reply_code import NOT_FOUND, AmqpError
 from headrace_broker.model.status import LeaseGroupStatus
-from headrace_broker.runtime.lease.group_commands import TooEarlyError
+from headrace_broker.runtime.lease.group_commands import amqp_errors
 from headrace_broker.runtime.lease.leasing import LeaseClient
 from headrace_broker.runtime.replica.queue_host import QueueHost
 from headrace_broker.runtime.rpc.everywhere import Asked, ask_everywhere
 from headrace_broker.runtime.rpc.inquiry import Inquiries, LeaseGroups
-from headrace_broker.runtime.rpc.leader_client import LeaderUnavailableError, QueueGoneError
 from headrace_broker.runtime.security import audit
 
 
 class LeaseListing:
-    """Lists groups on all nodes, and closes them.
-
-    Args:
-        node: this node's id.
-        names: of all nodes by id; they may change.
-        hosts: replicas on this node by group.
-        inquiries: asks the other nodes.
-        leases: asks single queues.
-        locate: where a queue's leader is, 0 for unknown.
-    """
+    """Lists groups on all nodes, and closes them."""
 
     def __init__(
         self,
@@ -39,11 +29,11 @@ class LeaseListing:
         locate: Callable[[Queue], int],
     ) -> None:
         self._node = node
-        self._names = names
-        self._hosts = hosts
-        self._inquiries = inquiries
-        self._leases = leases
-        self._locate = locate
+        self._names = names  # of all nodes by id; they may change
+        self._hosts = hosts  # replicas on this node by group
+        self._inquiries = inquiries  # asks the other nodes
+        self._leases = leases  # asks single queues
+        self._locate = locate  # where a queue's leader is, 0 for unknown
         inquiries.lease_rows = self._rows
 
     async def everyone(self) -> tuple[list[LeaseGroupStatus], tuple[str, ...]]:
@@ -62,35 +52,22 @@ class LeaseListing:
                     yield status_of(host.queue, group, node)
 
     async def of(self, queue: Queue) -> list[LeaseGroupStatus]:
-        """Return the groups of a queue.
-
-        Raises:
-            AmqpError: NOT_FOUND the queue is gone, INTERNAL_ERROR it has no leader.
-        """
-        try:
+        """Return the groups of a queue; AmqpError NOT_FOUND, or INTERNAL_ERROR leaderless."""
+        with amqp_errors():
             groups = await self._leases.describe(queue)
-        except LeaderUnavailableError as error:
-            raise AmqpError(INTERNAL_ERROR, str(error)) from error
-        except QueueGoneError as error:
-            raise AmqpError(NOT_FOUND, str(error)) from error
         node = self._names.get(self._locate(queue), "")
         return [status_of(queue, group, node) for group in groups]
 
     async def close(self, queue: Queue, name: str) -> int:
         """Have a queue forget a group; return how many messages went back.
 
-        Raises:
-            AmqpError: NOT_FOUND there is no such group or queue, INTERNAL_ERROR there is no leader.
+        Raises AmqpError: NOT_FOUND without group or queue, INTERNAL_ERROR without leader.
         """
         if name not in [group.name for group in await self.of(queue)]:
             text = f"no group '{name}' of queue '{queue.name}' in vhost '{queue.vhost}'"
             raise AmqpError(NOT_FOUND, text)
-        try:
+        with amqp_errors():
             count = int((await self._leases.close_group(queue, name.encode(), 0)).count)
-        except (LeaderUnavailableError, TooEarlyError) as error:
-            raise AmqpError(INTERNAL_ERROR, str(error)) from error
-        except QueueGoneError as error:
-            raise AmqpError(NOT_FOUND, str(error)) from error
         audit.record("close_lease_group", name, vhost=queue.vhost, queue=queue.name, messages=count)
         return count
 

@@ -14,30 +14,23 @@ PREFIX: Final = "headrace_"
 
 
 class Metric(NamedTuple):
-    """A row of the catalogue.
+    """A row of the catalogue."""
 
-    Attributes:
-        name: without PREFIX.
-        kind: COUNTER, GAUGE or HISTOGRAM.
-        text: one sentence.
-        labels: names of what its series are told apart by.
-    """
+    name: str  # without PREFIX
+    text: str  # one sentence
+    labels: tuple[str, ...] = ()  # names of what its series are told apart by
 
-    name: str
-    kind: str
-    text: str
-    labels: tuple[str, ...] = ()
+    @property
+    def kind(self) -> str:
+        """COUNTER, GAUGE or HISTOGRAM: the end of the name says which."""
+        if self.name.endswith("_total"):
+            return COUNTER
+        return HISTOGRAM if self.name.endswith("_duration_seconds") else GAUGE
 
 
 class Sample(NamedTuple):
-    """A value.
+    """A value."""
 
-    Attributes:
-        name: of its metric.
-        value: a figure, or durations.
-        labels: values of the metric's labels.
-    """
-
-    name: str
-    value: float | Histogram
-    labels: tuple[str, ...] = ()
+    name: str  # of its metric
+    value: float | Histogram  # a figure, or durations
+    labels: tuple[str, ...] = ()  # values of the metric's labels

@@ -18,16 +18,11 @@ if TYPE_CHECKING:
 
 
 class NodeSamples:
-    """Metrics of a node that always exist.
-
-    Args:
-        node: which.
-        stats: knows how late its loop is.
-    """
+    """Metrics of a node that always exist."""
 
     def __init__(self, node: BrokerNode, stats: StatsBook) -> None:
         self._node = node
-        self._stats = stats
+        self._stats = stats  # knows how late its loop is
         self._started = time.monotonic()
         self._compiled = str(build_info.compiled()).lower()
         files = {

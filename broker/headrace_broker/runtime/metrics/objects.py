@@ -14,7 +14,7 @@ from headrace_broker.model.limits import METRIC_SERIES_MAX
 from headrace_broker.runtime.contract.connection_info import ConnectionInfo
 from headrace_broker.runtime.contract.traffic import ClientTraffic
 from headrace_broker.runtime.explain.flow_facts import FlowFacts
-from headrace_broker.runtime.metrics.metric import COUNTER, GAUGE, Metric
+from headrace_broker.runtime.metrics.metric import Metric
 from headrace_broker.runtime.replica.queue_host import QueueHost
 
 QUEUE: Final = ("vhost", "queue")
@@ -23,33 +23,26 @@ CHANNEL: Final = (*CONNECTION, "channel")
 
 
 class Detail(NamedTuple):
-    """A metric of each object.
+    """A metric of each object."""
 
-    Attributes:
-        family: by which it is asked for.
-        value: returns it for a `QueueHost`, a `ConnectionInfo`, or a channel's `ClientTraffic`.
-    """
-
-    family: str
+    family: str  # by which it is asked for
     metric: Metric
-    value: Callable[[Any], float]
+    value: Callable[[Any], float]  # of a `QueueHost`, `ConnectionInfo` or `ClientTraffic`
 
 
-def _queue(
-    family: str, name: str, text: str, value: Callable[[QueueHost], float], kind: str = GAUGE
-) -> Detail:
-    return Detail(family, Metric(f"detailed_queue_{name}", kind, text, QUEUE), value)
+def _queue(family: str, name: str, text: str, value: Callable[[QueueHost], float]) -> Detail:
+    return Detail(family, Metric(f"detailed_queue_{name}", text, QUEUE), value)
 
 
 def _connection(
     family: str, name: str, text: str, value: Callable[[ConnectionInfo], float]
 ) -> Detail:
-    metric = Metric(f"detailed_connection_{name}", GAUGE, text, CONNECTION)
+    metric = Metric(f"detailed_connection_{name}", text, CONNECTION)
     return Detail(family, metric, value)
 
 
 def _channel(name: str, text: str, value: Callable[[ClientTraffic], int]) -> Detail:
-    metric = Metric(f"detailed_channel_{name}_total", COUNTER, text, CHANNEL)
+    metric = Metric(f"detailed_channel_{name}_total", text, CHANNEL)
     return Detail(CHANNEL_FINE, metric, value)
 
 
@@ -117,18 +110,14 @@ QUEUE_DETAILS: Final = (
         "arrived_total",
         "Messages in, since led here.",
         lambda each: int(each.moves.arrived),
-        COUNTER,
     ),
     _queue(
         FINE,
         "delivered_total",
         "Messages out, repetitions included.",
         lambda each: int(each.moves.delivered),
-        COUNTER,
     ),
-    _queue(
-        FINE, "settled_total", "Messages settled.", lambda each: int(each.moves.settled), COUNTER
-    ),
+    _queue(FINE, "settled_total", "Messages settled.", lambda each: int(each.moves.settled)),
 )
 
 CONNECTION_DETAILS: Final = (
@@ -172,35 +161,24 @@ FAMILIES: Final = tuple(
 
 # How many objects an answer leaves out for the sake of its bound.
 LEFT_OUT: Final = Metric(
-    "detailed_objects_left_out", GAUGE, "Objects beyond the bound on series.", ("kind",)
+    "detailed_objects_left_out", "Objects beyond the bound on series.", ("kind",)
 )
 
 
 class ObjectTable(NamedTuple):
-    """Metrics of the same objects.
+    """Metrics of the same objects."""
 
-    Attributes:
-        labels: names of what tells the objects apart.
-        keys: of the objects.
-        columns: each metric with its values, in the order of `keys`; made when they are asked for.
-    """
-
-    labels: tuple[str, ...]
-    keys: Sequence[tuple[str, ...]]
-    columns: Iterator[tuple[Metric, list[float]]]
+    labels: tuple[str, ...]  # names of what tells the objects apart
+    keys: Sequence[tuple[str, ...]]  # of the objects
+    columns: Iterator[tuple[Metric, list[float]]]  # with values in the order of `keys`, when asked
 
 
 class ObjectSamples:
-    """Reads the queues that a node leads, and its connections.
-
-    Args:
-        facts: knows them.
-        series_max: of one answer.
-    """
+    """Reads the queues that a node leads, and its connections."""
 
     def __init__(self, facts: FlowFacts, series_max: int = METRIC_SERIES_MAX) -> None:
         self._facts = facts
-        self._series_max = series_max
+        self._series_max = series_max  # of one answer
 
     def tables(
         self, families: Collection[str], vhosts: Collection[str] = ()
@@ -208,11 +186,7 @@ class ObjectSamples:
         """Return metrics of queues, connections and channels, and how many of these are left out.
 
         Where there are too many objects the fullest queues and the connections that hold most go
-        first, and channels in the order of their connections.
-
-        Args:
-            families: of FAMILIES.
-            vhosts: of the objects, none for all.
+        first, and channels in the order of their connections. `families` are of FAMILIES.
         """
         queues = [each for each in QUEUE_DETAILS if each.family in families]
         connections = [each for each in CONNECTION_DETAILS if each.family in families]

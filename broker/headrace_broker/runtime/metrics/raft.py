@@ -11,13 +11,7 @@ from headrace_raftlog.node.queries import RaftFigures
 def raft_samples(
     figures: RaftFigures, counters: Mapping[str, int], names: Mapping[int, str]
 ) -> Iterator[Sample]:
-    """Return what a node's replicas, its log and its streams to other nodes do.
-
-    Args:
-        figures: of the replicas and the log.
-        counters: of the streams: see `RaftNode.counters`.
-        names: of the nodes by id.
-    """
+    """Return what a node's replicas, its log and its streams to other nodes do."""
     yield Sample("raft_groups", figures.groups)
     yield Sample("raft_groups_led", figures.led)
     yield Sample("raft_groups_leaderless", figures.leaderless)

@@ -20,14 +20,7 @@ class HttpMeter:
         self._durations: dict[str, Histogram] = {}
 
     def answered(self, handler: str, method: str, code: int, seconds: float | None) -> None:
-        """Count a request.
-
-        Args:
-            handler: heading of its route, "" where there is none.
-            method: as the client wrote it.
-            code: status.
-            seconds: how long it took, None for a stream.
-        """
+        """Count a request by the heading of its route; no seconds for a stream."""
         key = (handler or OTHER, method if method in METHODS else OTHER, str(code))
         self._counts[key] = self._counts.get(key, 0) + 1
         if seconds is not None:
@@ -55,14 +48,7 @@ class GrpcMeter:
         self._started[key] = self._started.get(key, 0) + 1
 
     def ended(self, service: str, method: str, code: str, seconds: float | None) -> None:
-        """Count the end of a call.
-
-        Args:
-            service: its full name.
-            method: its name.
-            code: name of the status.
-            seconds: how long it took, None for a stream.
-        """
+        """Count the end of a call by its code's name; no seconds for a stream."""
         key = (service, method, code)
         self._ended[key] = self._ended.get(key, 0) + 1
         if seconds is not None:

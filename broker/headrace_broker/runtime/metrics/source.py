@@ -25,22 +25,12 @@ if TYPE_CHECKING:
 
 
 class NodeMetrics:
-    """Metrics of one node.
-
-    Args:
-        node: which.
-        stats: of it.
-
-    Attributes:
-        http: counts its HTTP requests.
-        grpc: counts calls of clients.
-        per_object: whether metrics of single queues and connections are given.
-    """
+    """Metrics of one node."""
 
     def __init__(self, node: BrokerNode, stats: StatsBook) -> None:
-        self.http = HttpMeter()
-        self.grpc = GrpcMeter()
-        self.per_object = node.config.metrics.per_object
+        self.http = HttpMeter()  # counts its HTTP requests
+        self.grpc = GrpcMeter()  # counts calls of clients
+        self.per_object = node.config.metrics.per_object  # metrics of single queues too
         self._node = node
         self._own = NodeSamples(node, stats)
         self._objects = ObjectSamples(node.flow_report.facts)

@@ -16,18 +16,8 @@ from headrace_broker.config.configuration import split_address
 from headrace_broker.core.queue.machine.queue_machine import QueueMachine
 from headrace_broker.flow.history import FINE_MS, History
 from headrace_broker.model import build_info
-from headrace_broker.model.limits import (
-    CONNECTIONS_MAX,
-    HISTORY_QUEUES_MAX,
-    LISTING_TURN_ROWS,
-)
-from headrace_broker.model.stats import (
-    QUEUE_FIGURES,
-    Listener,
-    NodeStats,
-    QueueStats,
-    StatsRow,
-)
+from headrace_broker.model.limits import CONNECTIONS_MAX, HISTORY_QUEUES_MAX, LISTING_TURN_ROWS
+from headrace_broker.model.stats import QUEUE_FIGURES, Listener, NodeStats, QueueStats, StatsRow
 from headrace_broker.model.status import MessageCounters, ObjectTotals
 from headrace_broker.runtime.clients.churn import Churn
 from headrace_broker.runtime.clients.histories import Histories, samples
@@ -46,16 +36,11 @@ def unix_ms() -> int:
 
 
 class StatsBook:
-    """Takes samples, and answers with them.
-
-    Args:
-        node: whose.
-        clock_ms: Unix time.
-    """
+    """Takes samples, and answers with them."""
 
     def __init__(self, node: BrokerNode, clock_ms: Callable[[], int] = unix_ms) -> None:
         self._node = node
-        self._clock_ms = clock_ms
+        self._clock_ms = clock_ms  # Unix time
         self._started_ms = clock_ms()
         self._churn: Churn = node.broker.churn
         self._histories: Histories[int] = Histories(len(QUEUE_FIGURES), HISTORY_QUEUES_MAX)

@@ -15,36 +15,23 @@ from headrace_broker.runtime.rpc.leader_client import Reach
 
 
 class ArchivePart:
-    """The parts that belong together.
-
-    Args:
-        reach: asks the leaders of queues.
-        commands: of groups that read a queue.
-        inquiries: asks the other nodes.
-        names: of all nodes by id; they may change.
-        view: the catalog.
-        address: HOST:PORT of this node's gRPC listener, "" without one.
-
-    Attributes:
-        client: asks single queues.
-        listing: asks all.
-        log: archives as a log that others read.
-    """
+    """The parts that belong together."""
 
     def __init__(
         self,
-        reach: Reach,
-        commands: GroupCommands,
-        inquiries: Inquiries,
-        names: Mapping[int, str],
+        reach: Reach,  # asks the leaders of queues
+        commands: GroupCommands,  # of groups that read a queue
+        inquiries: Inquiries,  # asks the other nodes
+        names: Mapping[int, str],  # of all nodes by id; they may change
         view: CatalogView,
-        address: str,
+        address: str,  # HOST:PORT of this node's gRPC listener, "" without one
     ) -> None:
-        self.client = ArchiveClient(*reach, commands)
+        self.client = ArchiveClient(reach, commands)  # asks single queues
+        # asks all
         self.listing = ArchiveListing(
             reach.node, names, reach.hosts, inquiries, self.client, reach.locate, address
         )
-        self.log = ArchiveLog(view, self.client, self.listing)
+        self.log = ArchiveLog(view, self.client, self.listing)  # archives as a log that others read
 
     def handlers(self) -> dict[str, Callable[[int, Any], None]]:
         """Return who takes which kind of payload of another node."""

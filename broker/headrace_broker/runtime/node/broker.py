@@ -25,7 +25,7 @@ from headrace_broker.model.client_limits import ClientLimits
 from headrace_broker.model.definition import Binding, Exchange, Queue
 from headrace_broker.model.flow import LIMIT_DISK, REPUBLISH, Cause
 from headrace_broker.model.message import Publish
-from headrace_broker.model.reply_code import INTERNAL_ERROR, NOT_FOUND, AmqpError
+from headrace_broker.model.reply_code import INTERNAL_ERROR, AmqpError
 from headrace_broker.runtime.broker_port import Broker, ReplyListener
 from headrace_broker.runtime.calls.gate import CallGate
 from headrace_broker.runtime.clients.churn import Churn
@@ -39,10 +39,10 @@ from headrace_broker.runtime.inspect.counts import CountsClient
 from headrace_broker.runtime.intake.client_flow import ClientFlow
 from headrace_broker.runtime.intake.loop_watch import LoopWatch
 from headrace_broker.runtime.intake.quotas import Quotas
+from headrace_broker.runtime.lease.group_commands import amqp_errors
 from headrace_broker.runtime.lease.leasing import LeaseClient
 from headrace_broker.runtime.node.replies import Replies
 from headrace_broker.runtime.routing.router import Route, Router
-from headrace_broker.runtime.rpc.leader_client import LeaderUnavailableError, QueueGoneError
 from headrace_broker.runtime.security.authenticator import Authenticator, Verdict
 
 
@@ -56,15 +56,7 @@ def _now_us() -> int:
 
 @final
 class NodeBroker(Broker):
-    """Passes each call on to the part that answers it.
-
-    Attributes:
-        connections: open client connections by id.
-        churn: how many came and went.
-        queue_gates: what is under way to each queue from here.
-        calls: lets calls over HTTP and gRPC begin and go on.
-        client_flow: what clients are told of flow control, and how they weigh.
-    """
+    """Passes each call on to the part that answers it."""
 
     def __init__(
         self,
@@ -85,18 +77,18 @@ class NodeBroker(Broker):
         self.permissions = Permissions(view)
         self.standings = PermissionWatches(view, _soon, _now_us)
         self.quotas = Quotas()
-        self.connections: dict[str, ConnectionInfo] = {}
-        self.churn = Churn()
+        self.connections: dict[str, ConnectionInfo] = {}  # open client connections by id
+        self.churn = Churn()  # how many came and went
         self.rates = ClientRates(self.connections, router, view)
         self.client_counts = ClientCounts(view, self.connections)
-        self.client_flow = ClientFlow(view, hosting.ledger)
+        self.client_flow = ClientFlow(view, hosting.ledger)  # what clients are told, and weigh
         self.ledger = hosting.ledger
         self.flow = hosting.ledger.limits
         self.intake = hosting.intake
         self.effort_turns = hosting.effort_turns
         self.loop_watch = LoopWatch()
-        self.calls = CallGate(self.effort_turns, self.loop_watch)
-        self.queue_gates = hosting.queue_gates
+        self.calls = CallGate(self.effort_turns, self.loop_watch)  # turns of HTTP and gRPC calls
+        self.queue_gates = hosting.queue_gates  # what is under way to each queue from here
         cause = Cause(f"{self.node_name}/{REPUBLISH}", REPUBLISH, REPUBLISH, self.node_name)
         self.republish_account = self.ledger.open(cause)
         self.blocked_limit: i64 = LIMIT_DISK
@@ -137,10 +129,7 @@ class NodeBroker(Broker):
     def set_blocked(self, reason: str, limit: int = LIMIT_DISK, node: str = "") -> None:
         """Block publishers for a reason, or unblock them with "", and tell the connections.
 
-        Args:
-            reason: for people; another one while they are blocked is told as well.
-            limit: LIMIT_MEMORY or LIMIT_DISK.
-            node: name of the node that is short of it.
+        Another reason is told as well; the limit is LIMIT_MEMORY or LIMIT_DISK, of a node by name.
         """
         self._blocked = reason
         self.blocked_limit = limit
@@ -210,12 +199,8 @@ class NodeBroker(Broker):
 
     @override
     async def queue_counts(self, queue: Queue) -> tuple[int, int]:
-        try:
+        with amqp_errors():
             counts = await self._counts.ask(queue, using=True)
-        except LeaderUnavailableError as error:
-            raise AmqpError(INTERNAL_ERROR, str(error)) from error
-        except QueueGoneError as error:
-            raise AmqpError(NOT_FOUND, str(error)) from error
         return counts.ready, counts.consumers
 
     @override

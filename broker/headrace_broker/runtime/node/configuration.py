@@ -16,18 +16,12 @@ from headrace_raftlog.storage.disk.options import LogOptions
 
 def raft_options(
     config: Config,
-    certificate: Callable[[], NodeCertificate] | None = None,
-    name_of: Callable[[int], str] = str,
+    certificate: Callable[[], NodeCertificate] | None = None,  # None where nodes prove nothing
+    name_of: Callable[[int], str] = str,  # returns the name of a node, "" for one that is not known
+    # returns what nodes must prove to know, None for nothing
     join_secrets: Callable[[], JoinSecrets | None] = lambda: None,
 ) -> NodeOptions:
-    """Return what the configuration says to the replicated logs.
-
-    Args:
-        config: what the node is told.
-        certificate: returns what it shows to others, None where nodes believe each other.
-        name_of: returns the name of a node, "" for one that is not known.
-        join_secrets: returns what nodes must prove to know, None for nothing.
-    """
+    """Return what the configuration says to the replicated logs."""
     beyond = beyond_plain(config.limits.message_bytes_max)
     return NodeOptions(
         cluster=config.cluster.name,

@@ -35,27 +35,16 @@ def own_message_bytes(config: Config, memory: MemoryWatch) -> int:
 
 
 class Bounded(NamedTuple):
-    """A node with a bound on its clients' messages.
+    """A node with a bound on its clients' messages."""
 
-    Attributes:
-        config: of the node.
-        disk: of the node; see `AnnounceNode`.
-        catalog: cluster metadata.
-        memory: what this node may use.
-        flow_settings: limits that change at run time.
-        limits: of clients; the bound is set there.
-        caught_up: returns whether the node has applied what the catalog decided before its start.
-        limits_changed: tells connections that the bound is another one.
-    """
-
-    config: Config
-    disk: int
-    catalog: CatalogService
-    memory: MemoryWatch
-    flow_settings: FlowSettings
-    limits: ClientLimits
-    caught_up: Callable[[], bool]
-    limits_changed: Callable[[], None]
+    config: Config  # of the node
+    disk: int  # of the node; see `AnnounceNode`
+    catalog: CatalogService  # cluster metadata
+    memory: MemoryWatch  # what this node may use
+    flow_settings: FlowSettings  # limits that change at run time
+    limits: ClientLimits  # of clients; the bound is set there
+    caught_up: Callable[[], bool]  # whether it has applied what was decided before its start
+    limits_changed: Callable[[], None]  # tells connections that the bound is another one
 
 
 class MessageBound:

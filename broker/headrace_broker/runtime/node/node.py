@@ -79,40 +79,7 @@ def _now_us() -> int:
 
 
 class BrokerNode:
-    """Starts the parts in order and carries payloads between nodes to the part they are for.
-
-    Attributes:
-        config: what the node was told.
-        raft: the replicated logs.
-        catalog: cluster metadata.
-        flow_settings: keeps the limits of flow control up to date.
-        alarms: whether publishers are blocked, and why.
-        clock: the time by which queues go here.
-        clocks: how far those of the nodes are apart.
-        resources: memory and disk of this node.
-        hosting: queues on this node and sessions of its gateways.
-        broker: what gateways use.
-        clients: the client connections of the cluster.
-        flow_report: why publishers are slow, and who causes it.
-        duties: what is done for the queues that are led here.
-        letters: their dead letters.
-        flow: limits of flow control.
-        ledger: accounts of what enters through this node.
-        debts: what is owed across nodes.
-        leases: asks queues for groups that lease their messages.
-        archives: what queues keep of settled messages.
-        backup_points: points of queues that are kept here for who reads them.
-        backups: asks nodes for such.
-        peers_up: boot count by node id of the other nodes that are heard, 0 for those that are not.
-        directory: the nodes of the cluster.
-        names: of all of them by id.
-        maintenance: whether this node is drained.
-        operations: moves replicas and leaderships.
-        leader_balance: spreads leaders by itself.
-        telemetry: notes how this node fares.
-        payloads: takes what other nodes send.
-        caught_up: it has applied what the catalog decided before its start.
-    """
+    """Starts the parts in order and carries payloads between nodes to the part they are for."""
 
     def __init__(
         self,
@@ -124,7 +91,7 @@ class BrokerNode:
         self.config = config
         node = config.node.id
         self.flow = FlowLimits()
-        self.ledger = Ledger(self.flow)
+        self.ledger = Ledger(self.flow)  # accounts of what enters through this node
         self.raft = RaftNode(self._raft_options(cluster_tls, join_secret))
         self.raft.on_fatal = on_fatal
         self.raft.part = part_payload
@@ -137,8 +104,8 @@ class BrokerNode:
         )
         self._make_cluster(nodes)
         others = list(self.directory.others)
-        self.clock = SteadyClock()
-        self.clocks = ClusterClock(self.clock, node, self.names)
+        self.clock = SteadyClock()  # the time by which queues go here
+        self.clocks = ClusterClock(self.clock, node, self.names)  # how far clocks are apart
         self.alarms = AlarmBoard(
             node, self.names, lambda: self.raft.boot, self.raft.send, clocks=self.clocks
         )
@@ -152,9 +119,9 @@ class BrokerNode:
             self.flow_settings.watch(look)
         reach = Reach(node, hosting.hosts, hosting.locate, send, self.queue_exists)
         self.router.led.hosts = hosting.hosts
-        self.counts = CountsClient(*reach)
-        self.browsing = BrowsingClient(*reach)
-        self.leases = LeaseClient(*reach, hosting.new_session_id)
+        self.counts = CountsClient(reach)
+        self.browsing = BrowsingClient(reach)
+        self.leases = LeaseClient(reach, hosting.new_session_id)
         hosting.on_group_answer = self.leases.commands.answered
         self.backups = self._make_backups()
         self.topology = Topology(node, self.catalog, self.hosting, self.counts)
@@ -178,20 +145,21 @@ class BrokerNode:
         self.archives = self._make_archives(reach)
         self.rates = QueueRates(self.hosting.hosts, self.ledger, _now_us)
         self.flow_report = self._make_flow_report(self.directory.others)
-        self.operations = self._make_operations()
-        self.leader_balance = self._make_balance()
-        self.telemetry = self._make_telemetry()
+        self.operations = self._make_operations()  # moves replicas and leaderships
+        self.leader_balance = self._make_balance()  # spreads leaders by itself
+        self.telemetry = self._make_telemetry()  # notes how this node fares
         self.payloads = Payloads(self)
         self.raft.on_payload = self.raft.on_parted = self.payloads.receive
 
     def _make_cluster(self, seeds: list[Node]) -> None:
         """Make what follows the nodes of the cluster, and where queues live."""
         config, view = self.config, self.catalog.catalog
-        self.caught_up = False
+        self.caught_up = False  # it has applied what the catalog decided before its start
         self.directory = NodeDirectory(config.node.id, seeds, view, self.raft)
         self.directory.added = self._node_added
         self.directory.removed = self._node_removed
         self.names = self.directory.names
+        # boot count by node id of the other nodes that are heard, 0 for those that are not
         self.peers_up: dict[int, int] = dict.fromkeys(self.directory.others, 0)
         self.catalog.reach.limits, self.catalog.reach.peers_up = self.flow, self.peers_up
         self.maintenance = Maintenance(config.node.id, config.node.name, view, self.raft)
@@ -375,9 +343,7 @@ class BrokerNode:
     async def start(self) -> None:
         """Recover the log and let the other nodes reach this one.
 
-        Raises:
-            RaftLogError: the data directory cannot be used; its text says what to do.
-            OSError: the inter-node address cannot be bound.
+        Raises RaftLogError: the text says what to do; OSError: the address cannot be bound.
         """
         await self.raft.start()
         self.broker = NodeBroker(
@@ -416,10 +382,7 @@ class BrokerNode:
         await self.telemetry.start()
 
     async def join(self) -> None:
-        """Join the cluster, catch up with the catalog, and end former unreplicated queues.
-
-        A node with new data waits for its cluster: see `RaftNode.wait_formed`.
-        """
+        """Belong to the cluster (`RaftNode.wait_formed`), catch up, forget what was in memory."""
         await self.raft.wait_formed()
         self.catalog.start()
         while True:

@@ -35,21 +35,13 @@ def forwarder(raft: RaftNode) -> Callable[[int, bytes], bool]:
 
 
 class Founded(NamedTuple):
-    """A node that may have founded a second cluster.
+    """A node that may have founded a second cluster."""
 
-    Attributes:
-        raft: the replicated logs.
-        catalog: cluster metadata.
-        maintenance: refuses to go on where a person has to decide.
-        names: of the nodes, by id.
-        caught_up: returns whether it has applied what the catalog decided before its start.
-    """
-
-    raft: RaftNode
-    catalog: CatalogService
-    maintenance: Maintenance
-    names: Mapping[int, str]
-    caught_up: Callable[[], bool]
+    raft: RaftNode  # the replicated logs
+    catalog: CatalogService  # cluster metadata
+    maintenance: Maintenance  # refuses to go on where a person has to decide
+    names: Mapping[int, str]  # of the nodes, by id
+    caught_up: Callable[[], bool]  # whether it has applied what was decided before its start
 
 
 def watch_founding(node: Founded) -> None:
@@ -59,12 +51,7 @@ def watch_founding(node: Founded) -> None:
 
 
 def meet_rival(node: Founded, reason: str) -> None:
-    """Give way to the cluster that a node belonged to before it founded a second one.
-
-    Args:
-        node: of the second cluster.
-        reason: which clusters there are, and what to do.
-    """
+    """Give way to the cluster that a node belonged to before it founded a second one."""
     if node.caught_up() and is_untouched(node.catalog.catalog):
         node.raft.set_aside(
             f"{reason}. Nothing was stored here since, so that is done now: the data directory's "
@@ -94,12 +81,7 @@ def is_untouched(view: CatalogView) -> bool:
 
 
 def why_leaderless(raft: RaftNode, names: Mapping[int, str]) -> str:
-    """Return why the catalog has no leader, and will have none; "" where that is not known.
-
-    Args:
-        raft: the replicated logs.
-        names: of the nodes, by id.
-    """
+    """Return why the catalog has no leader, and will have none; "" where that is not known."""
     lost = raft.lost_voters(CATALOG_GROUP)
     if lost:
         gone = ", ".join(names.get(node, f"node {node}") for node in lost)
@@ -129,18 +111,9 @@ def telemetry_sources(
     hosting: Hosting,
     facts: FlowFacts,
     alarms: AlarmBoard,
-    connections: Callable[[], Mapping[str, ConnectionInfo]],
+    connections: Callable[[], Mapping[str, ConnectionInfo]],  # returns those of clients, by id
 ) -> Sources:
-    """Return what telemetry looks at.
-
-    Args:
-        node: its name.
-        view: the catalog.
-        hosting: its queues and sessions.
-        facts: about flow control.
-        alarms: of the cluster.
-        connections: returns those of clients, by id.
-    """
+    """Return what telemetry looks at."""
     return Sources(
         node=node,
         view=view,

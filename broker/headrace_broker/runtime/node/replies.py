@@ -16,28 +16,18 @@ from headrace_broker.model.limits import REPLY_PROBE_SECONDS_MAX
 from headrace_broker.model.message import Publish
 from headrace_broker.model.reply_queue import REPLY_PREFIX
 from headrace_broker.runtime.broker_port import ReplyListener
-from headrace_protos.cluster.v1.cluster_pb2 import (
-    ClusterPayload,
-    Reply,
-    ReplyAlive,
-    ReplyProbe,
-)
+from headrace_protos.cluster.v1.cluster_pb2 import ClusterPayload, Reply, ReplyAlive, ReplyProbe
 
 _TOKEN_OCTETS: Final = 16  # random octets of a name, which cannot be guessed
 NODE_DIGITS_MAX: Final = 4  # of a node id
 
 
 class Replies:
-    """Consumers of replies on this node, and the way to those on others.
-
-    Args:
-        node: id of this node.
-        send: carries a payload to a node; False when it is lost.
-    """
+    """Consumers of replies on this node, and the way to those on others."""
 
     def __init__(self, node: int, send: Callable[[int, bytes], bool]) -> None:
         self._node = node
-        self._send = send
+        self._send = send  # carries a payload to a node; False when it is lost
         self._listeners: dict[str, ReplyListener] = {}
         self._asked: dict[int, asyncio.Future[bool]] = {}  # at most one a channel
         self._next_request = 1

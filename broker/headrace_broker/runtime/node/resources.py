@@ -35,20 +35,7 @@ class Log(BodyCache, Protocol):
 
 
 class Resources:
-    """Ties the watches to the alarms and to the limits of flow control.
-
-    Args:
-        config: of the node.
-        logs: its replicated logs.
-        settings: limits of flow control.
-        alarms: where the node's own are told.
-        root: where the kernel's file systems are; another directory for tests.
-        trim: gives free memory back to the system; None for what the C library offers.
-
-    Attributes:
-        memory: of the process, or of its control group.
-        disk: of the data directory.
-    """
+    """Ties the watches to the alarms and to the limits of flow control."""
 
     def __init__(
         self,
@@ -56,14 +43,16 @@ class Resources:
         logs: Log,
         settings: FlowSettings,
         alarms: AlarmBoard,
-        root: Path = ROOT,
-        trim: Callable[[], None] | None = None,
+        root: Path = ROOT,  # where the kernel's file systems are; another directory for tests
+        trim: Callable[[], None] | None = None,  # gives memory back; None for libc's
     ) -> None:
+        # of the process, or of its control group
         self.memory = MemoryWatch(_meter(root), self._memory_looked)
+        # of the data directory
         self.disk = DiskWatch(config.node.data_dir, lambda: logs.disk_full, self._disk_looked)
         self._logs = logs
-        self._settings = settings
-        self._alarms = alarms
+        self._settings = settings  # limits of flow control
+        self._alarms = alarms  # where the node's own are told
         trim = Trimmer().start if trim is None else trim
         self._relief = MemoryPaging(logs, config.log.cache_bytes, trim)
         settings.watch(self._limits_changed)

@@ -18,24 +18,16 @@ if TYPE_CHECKING:
 
 @final
 class DeadRun:
-    """Messages that died together.
-
-    Attributes:
-        messages: in order.
-        reason: a REASON constant.
-        causes: of each, as `DeadLetter.cause`.
-        arguments: the effective ones of the queue then.
-        at: how many of them are letters already, or lost.
-    """
+    """Messages that died together."""
 
     def __init__(
         self, messages: list[Acquired], reason: i64, causes: list[int], arguments: dict[str, Any]
     ) -> None:
-        self.messages = messages
-        self.reason = reason
-        self.causes = causes
-        self.arguments = arguments
-        self.at: i64 = 0
+        self.messages = messages  # in order
+        self.reason = reason  # a REASON constant
+        self.causes = causes  # of each, as `DeadLetter.cause`
+        self.arguments = arguments  # the effective ones of the queue then
+        self.at: i64 = 0  # how many of them are letters already, or lost
 
 
 @final
@@ -45,14 +37,6 @@ class DeadLetterQueue:
     What is in memory leaves at once. Entries that have to be read first stay in the log meanwhile,
     whatever becomes of the queue's leadership; should the replica go, or the log begin anew with
     the snapshot of another one, their messages are lost.
-
-    Args:
-        log: of the queue.
-        send: takes letters that were cut together, and the arguments.
-        lose: told of a number of messages that are lost.
-
-    Attributes:
-        unread_count: messages that wait for the disk.
     """
 
     def __init__(
@@ -61,10 +45,10 @@ class DeadLetterQueue:
         send: Callable[[dict[str, Any], list[DeadLetter]], None],
         lose: Callable[[int], None],
     ) -> None:
-        self.unread_count: i64 = 0
-        self._log = log
-        self._send = send
-        self._lose = lose
+        self.unread_count: i64 = 0  # messages that wait for the disk
+        self._log = log  # of the queue
+        self._send = send  # takes letters that were cut together, and the arguments
+        self._lose = lose  # told of a number of messages that are lost
         self._waiting: deque[DeadRun] = deque()
 
     def take(self, died: DeadRun) -> None:

@@ -90,19 +90,14 @@ class Feed:
     """Sends deliveries in order while the gateway has room for their bodies.
 
     The window may be overdrawn by one run, so that a message larger than it still passes.
-
-    Attributes:
-        consumer: number of the consumer within its session.
-        window: octets of bodies that the gateway still has room for; negative when overdrawn.
-        ended: nothing is sent any more: the consumer has gone, or is served elsewhere.
     """
 
     def __init__(self, consumer: i64, window: i64, log: QueueLog, machine: QueueMachine) -> None:
-        self.consumer = consumer
-        self.window = window
+        self.consumer = consumer  # number of the consumer within its session
+        self.window = window  # octets of bodies the gateway has room for; negative: overdrawn
         self._log = log
         self._machine = machine
-        self.ended = False
+        self.ended = False  # nothing is sent any more: the consumer has gone or moved
         self._waiting: deque[EntryGroup] = deque()
         self._to: SessionEnd | None = None
         self._reading = False

@@ -28,11 +28,7 @@ def encode_filter(value: Any) -> bytes:
 
 
 def decode_filter(octets: bytes) -> Filter:
-    """Return the filter in what `encode_filter` gave, perhaps on a node of another version.
-
-    Raises:
-        SelectorError: this version knows no such filter.
-    """
+    """Return the filter in what `encode_filter` gave; SelectorError where it is not known."""
     if FieldWalker().table(octets, 0, len(octets)) != len(octets):
         raise SelectorError("the octets are no field table")
     return make_filter(decode.field_table(octets)[1].get(X_FILTER))

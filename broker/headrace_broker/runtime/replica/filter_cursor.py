@@ -29,21 +29,12 @@ _AHEAD_MIN: Final = 16
 
 @final
 class ScanBudget:
-    """Budget of one loop turn for filters.
-
-    Args:
-        clock_ns: time that never goes back.
-
-    Attributes:
-        messages: messages that the queue whose filters look now may still put to them; one that
-            costs much counts as several.
-        octets: of log entries that all queues may still read for that.
-    """
+    """Budget of one loop turn for filters."""
 
     def __init__(self, clock_ns: Callable[[], int]) -> None:
-        self.messages: i64 = FILTER_STEP_MESSAGES
-        self.octets: i64 = FILTER_STEP_OCTETS
-        self._clock_ns = clock_ns
+        self.messages: i64 = FILTER_STEP_MESSAGES  # that the queue may put to filters now
+        self.octets: i64 = FILTER_STEP_OCTETS  # of log entries that all may read for it
+        self._clock_ns = clock_ns  # time that never goes back
         self._until_ns: i64 = clock_ns() + FILTER_STEP_MS * 1_000_000
 
     def spent(self) -> bool:
@@ -61,25 +52,15 @@ class FilterCursor:
 
     Every message is put to the filter once when the cursor passes it, and once more whenever it
     becomes available again behind the cursor.
-
-    Args:
-        wanted: the filter.
-        log: has the messages.
-        on_read: called when the entry that it waited for was read, or could not be.
-
-    Attributes:
-        position: messages with ids up to this one were looked at.
-        consumers: consumers (session, number) that want what the filter wants.
-        reading: the next message has to be read from the disk first.
     """
 
     def __init__(self, wanted: Filter, log: QueueLog, on_read: Callable[[], None]) -> None:
-        self.reading = False
-        self._on_read = on_read
-        self.position: i64 = 0
-        self.consumers: dict[tuple[int, int], None] = {}
-        self._filter = wanted
-        self._log = log
+        self.reading = False  # the next message has to be read from the disk first
+        self._on_read = on_read  # called when the entry it waited for was read, or not
+        self.position: i64 = 0  # messages with ids up to this one were looked at
+        self.consumers: dict[tuple[int, int], None] = {}  # (session, number) that want this
+        self._filter = wanted  # the filter
+        self._log = log  # has the messages
         self._found: list[tuple[int, int]] = []  # heap: higher priorities first, then older ones
         self._returned: dict[int, Acquired] = {}
         self._ahead: i64 = _AHEAD_MIN  # messages to ask for at once: more where few are wanted
@@ -116,11 +97,7 @@ class FilterCursor:
         self._on_read()
 
     def take(self, count: i64) -> list[tuple[int, int]]:
-        """Take up to `count` that were found, the first to be delivered first.
-
-        Returns:
-            Pairs of the negative priority and the message id.
-        """
+        """Take up to `count` that were found, in order, as (negative priority, message id)."""
         return [heappop(self._found) for _ in range(min(count, len(self._found)))]
 
     def put_back(self, taken: list[tuple[int, int]]) -> None:
@@ -131,15 +108,8 @@ class FilterCursor:
     def advance(self, machine: QueueMachine, wanted: i64, budget: ScanBudget) -> i64:
         """Scan until `wanted` messages are found, all were evaluated, or the budget is spent.
 
-        It also ends where the next message has to be read from the disk; see `reading`.
-
-        Args:
-            machine: the queue.
-            wanted: number of messages that consumers could take now.
-            budget: of this loop turn; what is used is taken off.
-
-        Returns:
-            How many messages were put to the filter.
+        It also ends where the next message has to be read from the disk; see `reading`. Returns how
+        many messages were put to the filter.
         """
         before = self._looked_at
         while self._returned and self._looks_on(wanted, budget):

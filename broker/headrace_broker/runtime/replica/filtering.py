@@ -62,15 +62,12 @@ class FilterTurns:
     All its queues share the budget of a turn. Each has an equal part of it, in rotation where that
     does not suffice for all. What a message takes beyond the budget is saved in the turns that
     follow, so that others have the loop meanwhile.
-
-    Attributes:
-        later: runs a step in the next loop turn, or where it is to wait, a little later.
-        clock_ns: time that never goes back.
     """
 
     def __init__(self) -> None:
+        # runs a step in the next loop turn, or where it is to wait, a little later
         self.later: Callable[[Callable[[], None], bool], None] = run_soon
-        self.clock_ns: Callable[[], int] = time.monotonic_ns
+        self.clock_ns: Callable[[], int] = time.monotonic_ns  # time that never goes back
         self._due: dict[Filtering, None] = {}  # the one that waits longest first
         self._called = False
         self._left: i64 = 0  # messages of the last turn's budget, negative where it was exceeded
@@ -110,31 +107,20 @@ class FilterTurns:
 
 @final
 class Filtering:
-    """The filtered consumers of one queue that is led here.
-
-    Args:
-        queue_log: where the messages' octets are.
-        feeds: who is served from here; a consumer without one is forgotten.
-        propose: appends a command, see `QueueLog.propose`.
-        turns: of this node; None for its own.
-
-    Attributes:
-        turns: those in which it looks.
-        messages_read: how often a message was put to a filter, since this object exists.
-    """
+    """The filtered consumers of one queue that is led here."""
 
     def __init__(
         self,
         queue_log: QueueLog,
         feeds: Feeds,
         propose: Callable[[bytes], i64],
-        turns: FilterTurns | None = None,
+        turns: FilterTurns | None = None,  # of this node; None for its own
     ) -> None:
-        self.turns = FilterTurns() if turns is None else turns
-        self.messages_read: i64 = 0
-        self._log = queue_log
-        self._feeds = feeds
-        self._propose = propose
+        self.turns = FilterTurns() if turns is None else turns  # those in which it looks
+        self.messages_read: i64 = 0  # times a message was put to a filter here
+        self._log = queue_log  # where the messages' octets are
+        self._feeds = feeds  # who is served from here; a consumer without one is forgotten
+        self._propose = propose  # appends a command, see `QueueLog.propose`
         self._machine: QueueMachine | None = None
         self._cursors: dict[bytes, FilterCursor] = {}  # by filter, longest without consumer first
         self._filters: dict[Consumer, bytes] = {}
@@ -269,11 +255,7 @@ class Filtering:
         return {each: by_filter[each] for each in self._cursors if each in by_filter}
 
     def _hand_out(self, cursor: FilterCursor, waiting: list[tuple[Consumer, i64]]) -> bool:
-        """Divide the matches between the consumers of a filter, in their rotation.
-
-        Returns:
-            False when the log had no room for it.
-        """
+        """Share what was found between consumers, in rotation; False when the log had no room."""
         left: i64 = len(waiting)
         for key, credit in waiting:
             share = (cursor.found_count + left - 1) // left

@@ -12,11 +12,7 @@ class MachineVersionError(RaftLogError):
 
 
 def check_version(queue: Queue, version: int) -> None:
-    """Do nothing where this code knows the machine version of a queue.
-
-    Raises:
-        MachineVersionError: it does not.
-    """
+    """Raise MachineVersionError where this code does not know the version of a queue."""
     if version > MACHINE_VERSION:
         raise MachineVersionError(
             f"queue '{queue.name}' in vhost '{queue.vhost}' (group {queue.group}) has been"

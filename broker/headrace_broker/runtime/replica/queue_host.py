@@ -76,22 +76,7 @@ NO_ARGUMENTS: Final[dict[str, Any]] = {}  # one for all queues that are led else
 
 @final
 class QueueHost(HostEnd):
-    """A replica of one queue on this node.
-
-    Attributes:
-        queue: its definition.
-        machine: the deterministic state; equal on all replicas at equal positions.
-        log: where its commands stand.
-        leading: this replica leads and has applied everything committed before its term.
-        serving: it leads, and the machine is or is being told what holds now: it takes commands.
-        arguments: the effective ones, as known when they were looked at last; empty when not
-            leading.
-        used_ms: when the queue was used last, on the monotonic clock, as far as this leader knows.
-        moves: messages that came and went while this replica led.
-        meter: of this leadership's commands, None when not leading.
-        time: of the queue, where this replica leads.
-        dying: messages that died while this replica led, and become letters.
-    """
+    """A replica of one queue on this node."""
 
     def __init__(
         self,
@@ -103,28 +88,29 @@ class QueueHost(HostEnd):
         clock: Clock | None = None,
         filter_turns: FilterTurns | None = None,
     ) -> None:
-        self.queue = queue
-        self.machine = QueueMachine()
-        self.leading = False
-        self.serving = False
-        self.arguments: dict[str, Any] = NO_ARGUMENTS
-        self.used_ms: i64 = 0
-        self.moves = Moves()
-        self.meter: QueueMeter | None = None
+        self.queue = queue  # its definition
+        self.machine = QueueMachine()  # deterministic: equal on all replicas
+        self.leading = False  # it leads and has applied all committed before its term
+        self.serving = False  # it leads and is being told what holds now: it takes commands
+        self.arguments: dict[str, Any] = NO_ARGUMENTS  # effective, as of the last look
+        self.used_ms: i64 = 0  # when the queue was used last, monotonic, by this leader
+        self.moves = Moves()  # messages that came and went while this replica led
+        self.meter: QueueMeter | None = None  # of this leadership's commands, None when not leading
         self._node = node
-        self.log = log
+        self.log = log  # where its commands stand
         self._reach = reach
         self._watcher = watcher
         self._clock = Clock() if clock is None else clock
         self._feeds = Feeds()
         self._gets = Gets(log, reach)
         lost = partial(watcher.dead_letters_lost, queue)
+        # messages that died while this replica led, and become letters
         self.dying = DeadLetterQueue(log, partial(watcher.dead_lettered, queue), lost)
         self._filter_turns = filter_turns
         self._filtering: Filtering | None = None
         self._early: dict[int, None] = {}  # sessions that asked before this replica served
         self._configured = b""  # the newest CONFIGURE in the log
-        self.time = QueueTime(self._clock)
+        self.time = QueueTime(self._clock)  # of the queue, where this replica leads
         self._ticking = Ticking(queue, watcher, self.time)
         self._causes = DeadLetterCauses()
         self._rounds = Rounds(self._propose_for)
@@ -258,9 +244,7 @@ class QueueHost(HostEnd):
     def apply_one(self, index: int, data: bytes) -> None:
         """Apply one committed command and, when leading, carry out its effects.
 
-        Raises:
-            MachineVersionError: the log asks for a machine that this code does not have; nothing
-                changed.
+        Raises MachineVersionError: this code does not have that machine; nothing changed.
         """
         kind: i64 = data[STAMP_OCTETS] if len(data) > STAMP_OCTETS else 0
         if kind == CONFIGURE and len(data) > STAMP_OCTETS + 2:
@@ -309,9 +293,7 @@ class QueueHost(HostEnd):
     def restore(self, state: bytes) -> None:
         """Take over a state that `snapshot` gave, here or on another node; never while serving.
 
-        Raises:
-            SnapshotError: the octets are not such a state; nothing changed.
-            MachineVersionError: they are one of a machine that this code does not have.
+        Raises SnapshotError, MachineVersionError: this code cannot; nothing changed.
         """
         assert not self.serving, "a leader has nothing to learn"
         machine = QueueMachine.restore(state)
@@ -346,11 +328,7 @@ class QueueHost(HostEnd):
         self._watcher.queue_leader_changed(self.queue, 0 if leader == self._node else leader)
 
     def configure(self) -> bool:
-        """Have the machine of a queue led here told what holds now, where that is something new.
-
-        Returns:
-            False when the log takes nothing now: to be called again.
-        """
+        """Tell the machine of a queue led here what is new; False when the log is full."""
         if not self.leading:
             return True
         wanted = self._watcher.configuration(self.queue)
@@ -402,11 +380,7 @@ class QueueHost(HostEnd):
     def letters(
         self, messages: list[Acquired], reason: i64, done: Callable[[], None]
     ) -> list[DeadLetter] | None:
-        """Return messages of one entry that the machine keeps, with their bodies.
-
-        Returns:
-            None while they are being read: `done` is called then, as by `QueueLog.entry_at_hand`.
-        """
+        """Return kept messages with bodies, None until `done`: see `entry_at_hand`."""
         entry = self.log.entry_at_hand(messages[0].entry_index, done)
         if entry is None:
             return None
@@ -422,11 +396,7 @@ class QueueHost(HostEnd):
             self._watcher.dead_letters_forgotten(self.queue, command.ids)
 
     def node_down(self, node: int, boot_kept: int) -> bool:
-        """Replicate that a gateway node is gone (0) or back in the boot with mark `boot_kept`.
-
-        Returns:
-            False when that is due and the log takes nothing now: to be called again.
-        """
+        """Replicate that a node is gone (0) or back; False when the log takes nothing now."""
         if not self.serving or not self.machine.has_sessions_of(node, boot_kept):
             return True
         self._rounds.release()

@@ -16,19 +16,12 @@ from headrace_broker.runtime.contract.queue_log import COMMAND_OVERHEAD_OCTETS
 
 
 class Metered(NamedTuple):
-    """Measurements of a meter since the previous query.
+    """Measurements of a meter since the previous query."""
 
-    Attributes:
-        commands: under way now: proposed and not applied.
-        octets: of these, each with what it is reckoned beside.
-        durations_us: from proposal to application, of commands that were timed; ascending.
-        busy_us: for how long consumers had all that they may have, summed over consumers.
-    """
-
-    commands: int
-    octets: int
-    durations_us: list[int]
-    busy_us: int
+    commands: int  # under way now: proposed and not applied
+    octets: int  # of these, each with what it is reckoned beside
+    durations_us: list[int]  # from proposal to application, of commands that were timed; ascending
+    busy_us: int  # for how long consumers had all that they may have, summed over consumers
 
     def percentile_ms(self, percent: int) -> float | None:
         """Return the duration that so many of 100 do not exceed; None where none was timed."""
@@ -40,19 +33,12 @@ class Metered(NamedTuple):
 
 @final
 class QueueMeter:
-    """Measures from the moment at which a replica leads; another leadership has another one.
-
-    Args:
-        clock: of the replica.
-
-    Attributes:
-        commands: as `Metered`; so is octets.
-    """
+    """Measures from the moment at which a replica leads; another leadership has another one."""
 
     def __init__(self, clock: Clock) -> None:
-        self.commands: i64 = 0
+        self.commands: i64 = 0  # as `Metered`; so is octets
         self.octets: i64 = 0
-        self._clock = clock
+        self._clock = clock  # of the replica
         self._timed: bytes | None = None
         self._timed_us: i64 = 0
         self._durations: list[int] = []

@@ -56,13 +56,10 @@ _RETRIES: Final = {"all": RETRY_ALL, "failed": RETRY_FAILED, "returned": RETRY_R
 def queue_settings(
     queue: Queue, arguments: Mapping[str, Any], message_bytes_max: int = 0
 ) -> QueueSettings:
-    """Return the settings of a queue.
+    """Return the settings of a queue from its definition and its effective arguments.
 
-    Args:
-        queue: its definition; the kind decides what holds where nothing is said.
-        arguments: the effective ones by the names of policies, checked by the catalog. A duration
-            or a count that is no number counts as not given.
-        message_bytes_max: octets of the largest message, for watermarks that are not given.
+    A duration or count that is no number counts as not given; watermarks follow the largest
+    message.
     """
     settings = QueueSettings()
     settings.message_ttl_ms = _number(arguments, "message-ttl", UNSET)

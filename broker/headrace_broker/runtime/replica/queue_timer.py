@@ -18,15 +18,11 @@ class QueueTimer:
 
     Times are gathered into steps, so that ten thousand queues that are due within a step cost one
     look at the clock; no more than TIMER_WAKES_MAX of them are woken within one turn of the loop.
-
-    Args:
-        wake: called with a queue's group and the time when it is due; the queue is armed no more.
-        clock: gives the time in milliseconds.
     """
 
     def __init__(self, wake: Callable[[int, int], None], clock: Callable[[], int]) -> None:
-        self._wake = wake
-        self._clock = clock
+        self._wake = wake  # called with a group and its due time; it is armed no more
+        self._clock = clock  # gives the time in milliseconds
         self._steps: list[int] = []  # a heap of the keys of `_queues`, and of some that are gone
         self._queues: dict[int, dict[int, None]] = {}  # step -> groups
         self._armed: dict[int, int] = {}  # group -> step

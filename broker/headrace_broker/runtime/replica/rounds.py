@@ -25,9 +25,6 @@ class Rounds:
     """The rounds of one leadership.
 
     What waits is what its sessions keep until it is answered: nothing is lost with it.
-
-    Args:
-        propose: has a session's command appended, or tells the session that it was refused.
     """
 
     def __init__(self, propose: Callable[[int, bytes], None]) -> None:
@@ -38,11 +35,6 @@ class Rounds:
         """Return whether a command was kept for a later round; otherwise it is to go now.
 
         What goes now does not overtake what waits of its lane: that goes before it.
-
-        Args:
-            session: whose command it is.
-            data: the command, without stamp.
-            saturated: whether the queue withholds confirms.
         """
         kind = _kind(data)
         if kind == SETTLE:
@@ -82,14 +74,10 @@ class Rounds:
 
 @final
 class _Lane:
-    """Commands of one kind.
-
-    Attributes:
-        proposed: how many the log has taken, whether they waited or not.
-    """
+    """Commands of one kind."""
 
     def __init__(self, propose: Callable[[int, bytes], None]) -> None:
-        self.proposed: i64 = 0
+        self.proposed: i64 = 0  # how many the log has taken, whether they waited or not
         self._propose = propose
         self._applied: i64 = 0
         self._ends: deque[int] = deque()  # of rounds under way: how many had been proposed

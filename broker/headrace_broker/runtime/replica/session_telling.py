@@ -20,16 +20,7 @@ from headrace_broker.runtime.contract.lane_port import SessionTransport
 
 
 def tell_session(reach: SessionTransport, effect: Effect, data: bytes) -> bool:
-    """Pass on what an effect says to a session of its commands.
-
-    Args:
-        reach: finds the session.
-        effect: any.
-        data: the entry that brought it about.
-
-    Returns:
-        False: it says something else, or to nobody.
-    """
+    """Pass on what an effect of an entry says to a session; False when to nobody."""
     if isinstance(effect, Enqueued):
         end = reach.session(effect.session)
         if end is not None:

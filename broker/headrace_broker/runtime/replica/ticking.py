@@ -38,11 +38,7 @@ class Ticking:
         self._held_since_ms = 0
 
     def arm(self, due_ms: i64) -> None:
-        """Ask to be called when it is `due_ms` for the queue, or less than a step later.
-
-        Args:
-            due_ms: 0 where nothing is due ever.
-        """
+        """Ask to be called when it is `due_ms` for the queue (0: never), or soon after."""
         if due_ms > 0 and not self._under_way and (self._armed_ms == 0 or due_ms < self._due_ms):
             self._arm(due_ms, self._time.node_ms(due_ms))
 
@@ -53,16 +49,10 @@ class Ticking:
         self._due_ms = due_ms
 
     def is_time(self, due_ms: i64, now_ms: i64, sends_letters: bool, unread: bool) -> bool:
-        """Return whether to propose a TICK in answer to a call of the node.
+        """Return whether to propose a TICK for what is due (0: never) at the node's time.
 
-        Args:
-            due_ms: when something is due, of the queue's time; 0 for never.
-            now_ms: of the node's time.
-            sends_letters: what is due makes dead letters.
-            unread: some that it made before wait for the disk.
-
-        While the dead letters of the queue, or of the node, cannot leave fast enough, what would
-        make more of them waits, but not longer than TICK_HELD_MS_MAX.
+        While the dead letters of the queue, or of the node, cannot leave fast enough, or are
+        unread, what would make more of them waits, but not longer than TICK_HELD_MS_MAX.
         """
         self._armed_ms = 0
         if self._under_way or due_ms == 0:

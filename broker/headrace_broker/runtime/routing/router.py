@@ -38,22 +38,7 @@ ALLOW_IMMEDIATE: Final = "allow-immediate"  # a policy's key
 
 @final
 class Route:
-    """Destinations of messages with one exchange and routing key, or of one message.
-
-    Attributes:
-        exchange: its name.
-        routing_key: octets that are not UTF-8 are kept as surrogates.
-        known: whether the exchange exists.
-        internal: whether it exists and clients may not publish to it.
-        queues: where messages go, in order of their names; of what `needs_message`, without it.
-        replies: names of direct reply-to consumers to which they go.
-        needs_message: the message's properties decide: ask `route_message` for each.
-        needs_headers: its decoded headers are among them.
-        traffic: of its exchange; who publishes counts there.
-        work: steps that it took to find, each some 30 ns; who pays for them sets it to 0.
-        problem: why messages are refused for what their route costs, "" when they are not.
-        stamp: while its version is `stamp_version`, the route holds.
-    """
+    """Destinations of messages with one exchange and routing key, or of one message."""
 
     def __init__(
         self,
@@ -63,18 +48,19 @@ class Route:
         queues: tuple[Queue, ...],
         traffic: ExchangeTraffic,
     ) -> None:
-        self.exchange = exchange
-        self.traffic = traffic
-        self.routing_key = routing_key
-        self.known: bool = resolution.known
-        self.internal: bool = resolution.internal
+        self.exchange = exchange  # its name
+        self.traffic = traffic  # of its exchange; who publishes counts there
+        self.routing_key = routing_key  # octets that are not UTF-8 are kept as surrogates
+        self.known: bool = resolution.known  # whether the exchange exists
+        self.internal: bool = resolution.internal  # it exists, and is not for clients
+        # where messages go, in order of their names; of what `needs_message`, without it
         self.queues = queues
-        self.replies: tuple[str, ...] = resolution.replies
-        self.needs_message: bool = resolution.needs_message
-        self.needs_headers: bool = resolution.needs_headers
-        self.work: i64 = resolution.work
-        self.problem: str = resolution.problem
-        self.stamp: RouteStamp | None = resolution.stamp
+        self.replies: tuple[str, ...] = resolution.replies  # reply-to consumers they go to
+        self.needs_message: bool = resolution.needs_message  # ask `route_message` for each
+        self.needs_headers: bool = resolution.needs_headers  # its decoded headers are among them
+        self.work: i64 = resolution.work  # steps to find it, each some 30 ns, until paid for
+        self.problem: str = resolution.problem  # why their cost is refused, or ""
+        self.stamp: RouteStamp | None = resolution.stamp  # holds while it is `stamp_version`
         self.stamp_version: i64 = resolution.stamp.version if resolution.stamp is not None else 0
 
 
@@ -90,31 +76,19 @@ def split_route(raw_route: bytes) -> tuple[str, str]:
 
 
 class Replica(Protocol):
-    """A replica of a queue on this node.
+    """A replica of a queue on this node."""
 
-    Attributes:
-        leading: whether it leads the queue.
-    """
-
-    leading: bool
+    leading: bool  # whether it leads the queue
 
 
 @final
 class LedQueues(Locality):
-    """The queues that this node leads, for exchanges that deliver to no others.
-
-    Args:
-        queues: those of the catalog, by vhost and name.
-        draw: returns a random number below its argument.
-
-    Attributes:
-        hosts: replicas on this node by queue group.
-    """
+    """The queues that this node leads, for exchanges that deliver to no others."""
 
     def __init__(self, queues: dict[str, dict[str, Queue]], draw: Callable[[int], int]) -> None:
-        self.hosts: Mapping[int, Replica] = {}
-        self._queues = queues
-        self._draw = draw
+        self.hosts: Mapping[int, Replica] = {}  # replicas on this node by queue group
+        self._queues = queues  # those of the catalog, by vhost and name
+        self._draw = draw  # returns a random number below its argument
 
     def is_local(self, vhost: str, queue: str) -> bool:
         """Return whether this node leads a queue."""
@@ -128,16 +102,11 @@ class LedQueues(Locality):
 
 @final
 class PolicyAlternates(Alternates):
-    """The alternate exchanges that policies name.
-
-    Args:
-        view: the catalog, None for no policies.
-        exchanges: those of the catalog, by vhost and name.
-    """
+    """The alternate exchanges that policies name."""
 
     def __init__(self, view: CatalogView | None, exchanges: dict[str, dict[str, Exchange]]) -> None:
-        self._view = view
-        self._exchanges = exchanges
+        self._view = view  # the catalog, None for no policies
+        self._exchanges = exchanges  # those of the catalog, by vhost and name
         self._naming: set[str] = set()  # vhosts of which an exchange may have got one
 
     def of(self, vhost: str, exchange: str) -> str | None:
@@ -166,26 +135,17 @@ class PolicyAlternates(Alternates):
 
 @final
 class Router:
-    """Follows the catalog's events and answers routes.
-
-    Args:
-        view: the catalog whose events these are, for what policies say; None for no policies.
-        draw: returns a random number below its argument, for local random exchanges.
-
-    Attributes:
-        routing: the tables of exchanges and bindings.
-        led: tells which queues this node leads.
-    """
+    """Follows the catalog's events and answers routes; `draw` gives random numbers."""
 
     def __init__(
         self, view: CatalogView | None = None, draw: Callable[[int], int] = random.randrange
     ) -> None:
         self._queues: dict[str, dict[str, Queue]] = {}
         self._exchanges: dict[str, dict[str, Exchange]] = {}
-        self.led = LedQueues(self._queues, draw)
+        self.led = LedQueues(self._queues, draw)  # tells which queues this node leads
         self._alternates = PolicyAlternates(view, self._exchanges)
-        self.routing = Routing(self.led, self._alternates)
-        self._view = view
+        self.routing = Routing(self.led, self._alternates)  # the tables of exchanges and bindings
+        self._view = view  # the catalog of these events, for policies; None for none
         self._effective = EffectiveArguments(view) if view is not None else None
         self._traffic: dict[str, dict[str, ExchangeTraffic]] = {}
         self._cache: dict[str, dict[bytes, Route]] = {}
@@ -321,14 +281,8 @@ class Router:
     def route_message(self, vhost: str, raw_route: bytes, properties: bytes) -> Route:
         """Return where one message goes: its headers, properties, CC and BCC count.
 
-        Args:
-            vhost: where the exchange is.
-            raw_route: as in `route`.
-            properties: the message's property block, well formed.
-
-        Raises:
-            DistributionError: CC or BCC is of a wrong type.
-            AmqpError: SYNTAX_ERROR, headers that matter hold a value that cannot be decoded.
+        Raises DistributionError: CC or BCC is wrong; AmqpError SYNTAX_ERROR: a header that matters
+        is.
         """
         route = self.route(vhost, raw_route)
         more = distribution_keys(properties)

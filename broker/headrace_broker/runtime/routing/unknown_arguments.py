@@ -20,13 +20,7 @@ class UnknownArguments:
         self._full = False
 
     def tell(self, kind: str, where: str, names: list[str]) -> None:
-        """Report unknown arguments, each name once for a kind of object.
-
-        Args:
-            kind: "queue", "exchange" or "consumer".
-            where: the first thing that has them, for people.
-            names: of the arguments.
-        """
+        """Tell of unknown arguments, each once for a "queue", an "exchange" or a "consumer"."""
         for name in names:
             key = kind, name[:SHOWN_LETTERS_MAX]
             if key in self._told or self._full:

@@ -20,19 +20,12 @@ LOG: Final = logging.getLogger("headrace.audit")
 
 
 class Actor(NamedTuple):
-    """Originator of a request.
+    """Originator of a request."""
 
-    Attributes:
-        user: as logged in, or as it says to be while it is logging in.
-        peer: HOST:PORT of the client's end of the connection.
-        protocol: "amqp", "http" or "grpc".
-        request: id of the request or connection.
-    """
-
-    user: str
-    peer: str
-    protocol: str
-    request: str = ""
+    user: str  # as logged in, or as it says to be while it is logging in
+    peer: str  # HOST:PORT of the client's end of the connection
+    protocol: str  # "amqp", "http" or "grpc"
+    request: str = ""  # id of the request or connection
 
 
 # Set by gateways for the task in which they serve a request. Without one the broker acts by itself,
@@ -41,14 +34,7 @@ ACTOR: Final[ContextVar[Actor | None]] = ContextVar("ACTOR", default=None)
 
 
 def record(action: str, target: str, outcome: str = DONE, **details: Any) -> None:
-    """Write a line, if the audit log is on.
-
-    Args:
-        action: what was asked for, a word.
-        target: to what, as people name it.
-        outcome: DONE, or why not.
-        details: more of it, no secrets.
-    """
+    """Write a line, if wanted: an action (a word), its target for people, DONE or why not."""
     actor = ACTOR.get()
     if actor is not None:
         record_by(actor, action, target, outcome, **details)

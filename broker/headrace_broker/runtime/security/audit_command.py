@@ -21,12 +21,7 @@ UNRECORDED: Final = frozenset(
 
 
 def record(command: commands.Command, result: Result) -> None:
-    """Record what became of a command; one that changed nothing, being done already, is left out.
-
-    Args:
-        command: as submitted.
-        result: what the catalog answered.
-    """
+    """Record what became of a command, but for one that was done already."""
     kind = type(command)
     if kind in UNRECORDED or isinstance(result, Exists):
         return

@@ -46,20 +46,14 @@ def _always_first(user: str) -> int:
 
 
 class Verdict:
-    """Result of a log-in; true when it is right.
-
-    Attributes:
-        right: see above.
-        wait_s: it was not looked at, nor will others be for so many seconds: too many have failed.
-        epoch: `CatalogView.session_epoch` as of the password that was looked at.
-    """
+    """Result of a log-in; true when it is right."""
 
     __slots__ = ("epoch", "right", "wait_s")
 
     def __init__(self, right: bool, wait_s: float = 0.0, epoch: int = 0) -> None:
         self.right = right
-        self.wait_s = wait_s
-        self.epoch = epoch
+        self.wait_s = wait_s  # it and others are not looked at for so many seconds, or 0
+        self.epoch = epoch  # `CatalogView.session_epoch` as of the password that was looked at
 
     def __bool__(self) -> bool:
         return self.right
@@ -69,27 +63,20 @@ class Authenticator:
     """Checks passwords in a thread; one that proved right before is known at once.
 
     How long a refusal takes does not tell whether there is such a user.
-
-    Args:
-        user: looks a user up.
-        clock: seconds of a clock that never goes back.
-        epoch: returns the epoch of a user's sessions.
-
-    Attributes:
-        renew: has a user's hash replaced: called with the user and with that as it is to be kept;
-            returns whether that is done.
-        counts: log-ins by protocol and result.
     """
 
     def __init__(
         self,
         user: Callable[[str], User | None],
-        clock: Callable[[], float] = time.monotonic,
+        clock: Callable[[], float] = time.monotonic,  # seconds of a clock that never goes back
         epoch: Callable[[str], int] = _always_first,
     ) -> None:
+        # has a user's hash replaced: called with the user and with that as it is to be kept;
+        # returns whether that is done
         self.renew: Callable[[User, User], Awaitable[bool]] = _renew_nothing
-        self._user = user
-        self._epoch = epoch
+        self._user = user  # looks a user up
+        self._epoch = epoch  # returns the epoch of a user's sessions
+        # log-ins by protocol and result
         self.counts = {(each, result): 0 for each in PROTOCOLS for result in RESULTS}
         self._checker = PasswordChecker()
         self._limit = LoginLimit(clock)
@@ -97,12 +84,7 @@ class Authenticator:
         self._looks: dict[tuple[str, str, bytes], asyncio.Task[Verdict]] = {}
 
     def admits(self, name: str, host: str) -> bool:
-        """Return whether there is such a user and it may come from there.
-
-        Args:
-            name: of a user, proven by other means.
-            host: address of the client.
-        """
+        """Return whether there is such a user and it may come from there."""
         user = self._user(name)
         right = user is not None and (not user.loopback_only or is_loopback(host))
         if not right:
@@ -117,13 +99,7 @@ class Authenticator:
             self.counts[key] += 1
 
     async def check(self, name: str, password: str, host: str) -> Verdict:
-        """Return whether the password is right and the user may come from there.
-
-        Args:
-            name: of the user.
-            password: that shall prove it.
-            host: address of the client.
-        """
+        """Return whether the password is right and the user may come from there."""
         verdict = await self._judge(name, password, host)
         self._count(SUCCEEDED if verdict else DELAYED if verdict.wait_s else REFUSED)
         return verdict

@@ -38,12 +38,7 @@ Name = tuple[tuple[tuple[str, str], ...], ...]
 
 
 def describe(ssl_object: ssl.SSLObject, login_from: str) -> TlsSession:
-    """Return what a finished handshake has agreed.
-
-    Args:
-        ssl_object: of the transport.
-        login_from: COMMON_NAME, DISTINGUISHED_NAME, or NONE: certificates name no users.
-    """
+    """Return what a finished handshake has agreed; `login_from` is NONE, or names the user."""
     cipher = ssl_object.cipher()
     session = TlsSession(ssl_object.version() or "", cipher[0] if cipher is not None else "")
     session.external = login_from != NONE
@@ -58,15 +53,7 @@ def describe(ssl_object: ssl.SSLObject, login_from: str) -> TlsSession:
 def set_client(
     session: TlsSession, subject: Name, issuer: Name, not_after: str, login_from: str
 ) -> None:
-    """Set the owner of the client's verified certificate.
-
-    Args:
-        session: where it is noted.
-        subject: whom the certificate names.
-        issuer: who signed it.
-        not_after: when it ends, as OpenSSL writes it.
-        login_from: see `describe`.
-    """
+    """Note whose verified certificate a client has shown, until when in OpenSSL's words."""
     session.subject = distinguished_name(subject)
     session.issuer = distinguished_name(issuer)
     session.not_after = not_after

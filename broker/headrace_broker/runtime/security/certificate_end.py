@@ -8,12 +8,7 @@ from headrace_broker.runtime.security.tls import stamp
 
 
 def first_end_s(path: str) -> float:
-    """Return when the first certificate of a PEM file ends, in Unix time.
-
-    Raises:
-        OSError: it cannot be read.
-        ValueError: it holds none.
-    """
+    """Return when the first certificate of a PEM file ends, in Unix time; OSError, ValueError."""
     from cryptography import x509  # large, and needed here only
 
     chain = x509.load_pem_x509_certificates(Path(path).read_bytes())
@@ -21,14 +16,10 @@ def first_end_s(path: str) -> float:
 
 
 class CertificateEnd:
-    """Remembers it for as long as the file does not change.
-
-    Args:
-        path: of a PEM file.
-    """
+    """Remembers it for as long as the file does not change."""
 
     def __init__(self, path: str) -> None:
-        self._path = path
+        self._path = path  # of a PEM file
         self._stamp: tuple[int, int, int] | None = None
         self._end_s: float | None = None
 

@@ -21,24 +21,15 @@ from headrace_raftlog.node_certificate import node_names
 class ClusterTls:
     """Reads what a node shows to others and asks of them, anew when a file changes.
 
-    Args:
-        section: from the configuration; names three files, or four.
-        node: this node's name, which its certificate must bear.
-
-    Attributes:
-        certificate: for connections from now on.
-        on_narrowed: called when an authority is no longer believed, another list of revoked
-            certificates counts, or somebody has shown one that was revoked: all must prove
-            themselves anew.
-
-    Raises:
-        ConfigError: a file cannot be read, or does not hold what it should; names key and rule.
+    Raises ConfigError: a file is not as it should be; names key and rule.
     """
 
     def __init__(self, section: ClusterTlsSection, node: str) -> None:
-        self._section = section
-        self._node = node
+        self._section = section  # from the configuration; names three files, or four
+        self._node = node  # this node's name, which its certificate must bear
         self._stamp = self._look()
+        # called when an authority is no longer believed, another list of revoked certificates
+        # counts, or somebody has shown one that was revoked: all must prove themselves anew
         self.on_narrowed: Callable[[], None] = lambda: None
         self._refused: set[int] = set()  # serial numbers that were shown, of this list
         self.certificate, self._authorities, self._revoked = self._load()
@@ -48,11 +39,7 @@ class ClusterTls:
         return self._look() != self._stamp
 
     def renew(self) -> None:
-        """Read the files again.
-
-        Raises:
-            ConfigError: as at the beginning; everything stays as it was.
-        """
+        """Read the files again; ConfigError as at the beginning: everything stays as it was."""
         self._stamp = self._look()
         certificate, authorities, revoked = self._load()
         narrowed = not self._authorities <= authorities or revoked != self._revoked
@@ -127,11 +114,7 @@ class ClusterTls:
             )
 
     def shared_authority(self, clients: TlsSection) -> str:
-        """Return what to do about an authority that signs clients' certificates too, "" for none.
-
-        Args:
-            clients: the section for listeners, whose files are right.
-        """
+        """Return what to do about an authority that signs for clients too, "" for none."""
         if clients.verify != "peer":
             return ""
         signing = x509.load_pem_x509_certificates(Path(clients.ca_file).read_bytes())

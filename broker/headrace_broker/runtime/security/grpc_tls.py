@@ -29,16 +29,10 @@ _Properties = Mapping[str, Iterable[bytes]]
 
 
 class GrpcTls:
-    """TLS settings of gRPC servers.
-
-    Args:
-        section: from the configuration; its files were found right by `tls.load_context`.
-
-    Raises:
-        ConfigError: a file does not hold what gRPC takes; names key and rule.
-    """
+    """TLS credentials of gRPC servers; ConfigError, naming key and rule, for a wrong file."""
 
     def __init__(self, section: TlsSection) -> None:
+        # from the configuration; its files were found right by `tls.load_context`
         self._section = section
         self._known: dict[bytes, PeerCertificate] = {}
         self._lists: RevocationLists | None = None
@@ -47,11 +41,7 @@ class GrpcTls:
         self.renew()
 
     def renew(self) -> None:
-        """Read the files again.
-
-        Raises:
-            ConfigError: as at the beginning; everything stays as it was.
-        """
+        """Read the files again; ConfigError as at the beginning: everything stays as it was."""
         section = self._section
         lists = None
         if section.crl_file:
@@ -86,11 +76,7 @@ class GrpcTls:
         return grpc.dynamic_ssl_server_credentials(self._configuration, fetch, required)  # type: ignore[arg-type]
 
     def describe(self, properties: _Properties) -> TlsSession:
-        """Return what a handshake has agreed.
-
-        Raises:
-            CertificateRefusedError: the client's certificate was revoked.
-        """
+        """Return what a handshake has agreed; CertificateRefusedError for a revoked one."""
         login_from = self._section.login_from
         session = TlsSession(_first(properties, _VERSION), _first(properties, _CIPHER))
         session.external = login_from != NONE

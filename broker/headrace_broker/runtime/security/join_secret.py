@@ -21,23 +21,16 @@ log = logging.getLogger("headrace.security")
 class JoinSecretFile:
     """Reads a node's join secrets, anew when the file changes.
 
-    Args:
-        section: from the configuration; names the file.
-
-    Attributes:
-        secrets: for connections from now on.
-        on_narrowed: called when a secret no longer counts: all must prove themselves anew.
-
-    Raises:
-        ConfigError: the file cannot be read, or does not hold what it should; names key and rule.
+    Raises ConfigError: it cannot be read, or holds something else; names key and rule.
     """
 
     def __init__(self, section: ClusterSection) -> None:
         self._path = section.join_secret_file
         self._required = section.join_secret_required
+        # called when a secret no longer counts: all must prove themselves anew
         self.on_narrowed: Callable[[], None] = lambda: None
         self._stamp = stamp(self._path)
-        self.secrets = self._load()
+        self.secrets = self._load()  # for connections from now on
         if not self._required:
             log.warning(
                 "cluster.join_secret_required is false: nodes without the join secret are let in; "
@@ -49,11 +42,7 @@ class JoinSecretFile:
         return stamp(self._path) != self._stamp
 
     def renew(self) -> None:
-        """Read the file again.
-
-        Raises:
-            ConfigError: as at the beginning; everything stays as it was.
-        """
+        """Read the file again; ConfigError as at the beginning: everything stays as it was."""
         self._stamp = stamp(self._path)
         before, self.secrets = self.secrets, self._load()
         if not set(before.accepted) <= set(self.secrets.accepted):
@@ -83,9 +72,5 @@ class JoinSecretFile:
 
 
 def join_secret_file(section: ClusterSection) -> JoinSecretFile | None:
-    """Return what the configuration names, None where nodes have no join secret.
-
-    Raises:
-        ConfigError: see `JoinSecretFile`.
-    """
+    """Return what the configuration names, None without; ConfigError as `JoinSecretFile`."""
     return JoinSecretFile(section) if section.join_secret_file else None

@@ -12,15 +12,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Hashable
 from typing import Final
 
-from headrace_broker.model.limits import (
-    LOGIN_FAILURES_OF_ADDRESS,
-    LOGIN_FAILURES_OF_USER,
-    LOGIN_FORGET_SECONDS,
-    LOGIN_GLANCES_MAX,
-    LOGIN_GLANCES_PER_SECOND,
-    LOGIN_PLACES_MAX,
-    LOGIN_WAIT_SECONDS_MAX,
-)
+from headrace_broker.model import limits
 
 _DOUBLINGS_MAX: Final = 30
 _IPV6_SITE_BITS: Final = 64  # what one site has at least: its addresses count as one
@@ -47,7 +39,7 @@ class _Failures:
 
     def find(self, key: Hashable, now: float) -> _Record | None:
         record = self._records.get(key)
-        if record is not None and now - record.used > LOGIN_FORGET_SECONDS:
+        if record is not None and now - record.used > limits.LOGIN_FORGET_SECONDS:
             del self._records[key]
             return None
         return record
@@ -57,7 +49,7 @@ class _Failures:
         record = self.find(key, now)
         if record is None:
             record = self._records[key] = _Record(now)
-            if len(self._records) > LOGIN_PLACES_MAX:
+            if len(self._records) > limits.LOGIN_PLACES_MAX:
                 self._records.popitem(last=False)
         record.used = now
         self._records.move_to_end(key)
@@ -65,7 +57,7 @@ class _Failures:
         over = record.failures - self._free
         if over <= 0:
             return 0.0
-        wait_s = min(float(1 << min(over - 1, _DOUBLINGS_MAX)), LOGIN_WAIT_SECONDS_MAX)
+        wait_s = min(float(1 << min(over - 1, _DOUBLINGS_MAX)), limits.LOGIN_WAIT_SECONDS_MAX)
         record.until = now + wait_s
         return wait_s
 
@@ -83,41 +75,32 @@ class _Glances:
 
     def __init__(self, now: float) -> None:
         self.at = now
-        self.left = float(LOGIN_GLANCES_MAX)
+        self.left = float(limits.LOGIN_GLANCES_MAX)
 
     def take(self, now: float) -> bool:
-        more = (now - self.at) * LOGIN_GLANCES_PER_SECOND
+        more = (now - self.at) * limits.LOGIN_GLANCES_PER_SECOND
         self.at = now
-        self.left = min(self.left + more, LOGIN_GLANCES_MAX)
+        self.left = min(self.left + more, limits.LOGIN_GLANCES_MAX)
         if self.left < 1:
             return False
         self.left -= 1
         return True
 
     def give_back(self) -> None:
-        self.left = min(self.left + 1, LOGIN_GLANCES_MAX)
+        self.left = min(self.left + 1, limits.LOGIN_GLANCES_MAX)
 
 
 class LoginLimit:
-    """Delay of log-ins after failures.
-
-    Args:
-        clock: seconds of a clock that never goes back.
-    """
+    """Delay of log-ins after failures."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
-        self._clock = clock
-        self._users = _Failures(LOGIN_FAILURES_OF_USER)
-        self._addresses = _Failures(LOGIN_FAILURES_OF_ADDRESS)
+        self._clock = clock  # seconds of a clock that never goes back
+        self._users = _Failures(limits.LOGIN_FAILURES_OF_USER)
+        self._addresses = _Failures(limits.LOGIN_FAILURES_OF_ADDRESS)
         self._right: OrderedDict[Hashable, _Glances] = OrderedDict()
 
     def wait_s(self, user: str, host: str) -> float:
-        """Return the delay in seconds for log-ins of a user from a host, 0 for none.
-
-        Args:
-            user: who it says to be.
-            host: address of the client.
-        """
+        """Return for how many seconds log-ins of a user from a host are throttled, 0 for none."""
         now = self._clock()
         mine = self._users.find((user, site(host)), now)
         return max(mine.until - now, 0.0) if mine is not None else 0.0
@@ -137,7 +120,7 @@ class LoginLimit:
     def is_suspect(self, host: str) -> bool:
         """Return whether so many log-ins failed at an address that guessing is to be supposed."""
         found = self._addresses.find(site(host), self._clock())
-        return found is not None and found.failures > LOGIN_FAILURES_OF_ADDRESS
+        return found is not None and found.failures > limits.LOGIN_FAILURES_OF_ADDRESS
 
     def failed(self, user: str, host: str) -> float:
         """Count a failure; return the delay in seconds of the user's next log-in."""
@@ -161,7 +144,7 @@ class LoginLimit:
         key = (user, site(host))
         if key not in self._right:
             self._right[key] = _Glances(self._clock())
-            if len(self._right) > LOGIN_PLACES_MAX:
+            if len(self._right) > limits.LOGIN_PLACES_MAX:
                 self._right.popitem(last=False)
         self._right.move_to_end(key)
 

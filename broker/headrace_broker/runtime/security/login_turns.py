@@ -59,14 +59,10 @@ class _Served:
 
 
 class LoginTurns:
-    """Turns of password checks, LOGINS_CHECKED_MAX at once.
-
-    Args:
-        clock: seconds of a clock that never goes back.
-    """
+    """Turns of password checks, LOGINS_CHECKED_MAX at once."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
-        self._clock = clock
+        self._clock = clock  # seconds of a clock that never goes back
         self._free = LOGINS_CHECKED_MAX
         self._waiting: dict[int, _Waiter] = {}
         self._networks = _Served()
@@ -80,16 +76,9 @@ class LoginTurns:
     async def turn(
         self, network: str, user: str, before: bool = False, suspect: bool = False
     ) -> AsyncIterator[None]:
-        """Wait for a turn, and have it until the end of the block.
+        """Wait for a turn, and have it until the end of the block; CrowdedError if too many wait.
 
-        Args:
-            network: where it comes from.
-            user: who it says to be.
-            before: this user has logged in from there before.
-            suspect: many log-ins failed there.
-
-        Raises:
-            CrowdedError: too many wait already.
+        `before`: the user has logged in from the network before; `suspect`: many failed there.
         """
         self._check_room(network, before, suspect)
         self._number += 1

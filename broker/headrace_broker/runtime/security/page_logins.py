@@ -42,17 +42,12 @@ class LoginsBusyError(Exception):
 
 
 class LoginRow(msgspec.Struct, frozen=True):
-    """A log-in that counts.
+    """A log-in that counts."""
 
-    Attributes:
-        user: the name.
-        proof: a digest of what the user's password is checked by, so that another one ends it.
-        epoch: `CatalogView.session_epoch` as of the log-in. Older nodes neither send nor read it;
-            none is other than 0 before all nodes know session epochs.
-    """
-
-    user: str
-    proof: bytes
+    user: str  # the name
+    proof: bytes  # a digest of what the user's password is checked by, so that another one ends it
+    # `CatalogView.session_epoch` as of the log-in. Older nodes neither send nor read it; none is
+    # other than 0 before all nodes know session epochs.
     epoch: int = 0
 
 
@@ -77,14 +72,7 @@ class _Kept:
 
 
 class PageLogins:
-    """Opens, finds and ends log-ins.
-
-    Args:
-        node: this node's id.
-        view: the catalog, for what is a user now.
-        inquiries: by which other nodes are asked.
-        clock: seconds of a clock that never goes back.
-    """
+    """Opens, finds and ends log-ins."""
 
     def __init__(
         self,
@@ -94,9 +82,9 @@ class PageLogins:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._node = node
-        self._view = view
-        self._inquiries = inquiries
-        self._clock = clock
+        self._view = view  # the catalog, for what is a user now
+        self._inquiries = inquiries  # by which other nodes are asked
+        self._clock = clock  # seconds of a clock that never goes back
         self._kept: dict[bytes, _Kept] = {}  # the one unused longest first
         self._heard: dict[bytes, _Word] = {}  # the oldest first
         self._over: dict[bytes, None] = {}  # logged out of, wherever they are kept; oldest first
@@ -124,11 +112,7 @@ class PageLogins:
         return token
 
     async def find(self, token: str) -> User | None:
-        """Return who a token's log-in is of, None where there is none that counts.
-
-        Raises:
-            LoginsBusyError: nothing is known of it, and its node cannot be asked now.
-        """
+        """Return the log-in of a token, None if unknown; LoginsBusyError while not known."""
         node = _node(token)
         digest = _digest(token)
         if node is None or digest in self._over:

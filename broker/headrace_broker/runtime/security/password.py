@@ -17,12 +17,7 @@ import secrets
 from collections import OrderedDict
 from typing import Final, final
 
-from headrace_broker.model.definition import (
-    HASHED_SCRYPT,
-    HASHED_SHA256,
-    HASHED_SHA512,
-    User,
-)
+from headrace_broker.model.definition import HASHED_SCRYPT, HASHED_SHA256, HASHED_SHA512, User
 from headrace_broker.model.limits import PASSWORDS_REMEMBERED_MAX
 
 SCRYPT_COST: Final = 1 << 14  # N: 128 * N * r octets of memory, 16 MiB
@@ -40,12 +35,7 @@ OCTETS: Final = {
 
 
 def hash_password(password: str, salt: bytes) -> bytes:
-    """Return the hash of a password, HASH_OCTETS long.
-
-    Args:
-        password: any text; lone surrogates are taken as the octets they stand for.
-        salt: SALT_OCTETS random octets.
-    """
+    """Return a password's hash, HASH_OCTETS long; lone surrogates stand for octets."""
     return hashlib.scrypt(
         _octets(password),
         salt=salt,

@@ -36,16 +36,7 @@ _LONG_NAMES: Final = {
 
 
 class PeerCertificate:
-    """Fields of a verified certificate.
-
-    Attributes:
-        subject: whom it names, as `ssl` gives it.
-        issuer: who signed it, likewise.
-        not_after: when it ends, as OpenSSL writes it.
-
-    Raises:
-        CertificateRefusedError: it cannot be read.
-    """
+    """Names in a verified certificate; CertificateRefusedError where it cannot be read."""
 
     def __init__(self, pem: bytes) -> None:
         try:
@@ -54,34 +45,23 @@ class PeerCertificate:
             self.issuer = _name(self._certificate.issuer)
         except ValueError as error:
             raise CertificateRefusedError(f"it cannot be read: {error}") from error
+        # when it ends, as OpenSSL writes it
         self.not_after = self._certificate.not_valid_after_utc.strftime("%b %e %H:%M:%S %Y GMT")
 
     def check(self, lists: RevocationLists) -> None:
-        """Refuse a certificate that was revoked, or of which that cannot be said.
-
-        Raises:
-            CertificateRefusedError: see above.
-        """
+        """Refuse, by CertificateRefusedError, what was revoked or may have been."""
         lists.check(self._certificate)
 
 
 class RevocationLists:
-    """The revocation lists in a file, each by its issuer.
-
-    Args:
-        pem: the file's octets; the file is trusted, whoever signed its lists.
-        now: the time of day.
-
-    Raises:
-        ValueError: there is something else in it, or nothing.
-    """
+    """The revocation lists in a file, each by its issuer; ValueError for anything else."""
 
     def __init__(
         self,
-        pem: bytes,
+        pem: bytes,  # the file's octets; the file is believed, whoever signed its lists
         now: Callable[[], datetime.datetime] = lambda: datetime.datetime.now(datetime.UTC),
     ) -> None:
-        self._now = now
+        self._now = now  # the time of day
         end = b"-----END X509 CRL-----"
         pieces = [piece + end for piece in pem.split(end)[:-1]]
         lists = [x509.load_pem_x509_crl(piece) for piece in pieces]

@@ -30,30 +30,16 @@ log = logging.getLogger("headrace.security")
 
 
 class ServerTls:
-    """TLS settings of listeners.
-
-    Args:
-        section: from the configuration.
-
-    Attributes:
-        context: for handshakes from now on; connections keep the one they began with.
-
-    Raises:
-        ConfigError: a file cannot be read, or does not hold what it should; names key and rule.
-    """
+    """TLS context of listeners; ConfigError, naming key and rule, for a wrong file."""
 
     def __init__(self, section: TlsSection) -> None:
         self._section = section
         self._stamp = self._look()
         self._grpc: GrpcTls | None = None
-        self.context = load_context(section)
+        self.context = load_context(section)  # of handshakes; connections keep theirs
 
     def renew(self) -> None:
-        """Read the files again.
-
-        Raises:
-            ConfigError: as at the beginning; everything stays as it was.
-        """
+        """Read the files again; ConfigError as at the beginning: everything stays as it was."""
         self._stamp = self._look()
         context = load_context(self._section)
         if self._grpc is not None:
@@ -75,14 +61,7 @@ class ServerTls:
         return self._of_grpc().credentials()
 
     def describe_grpc(self, properties: Mapping[str, Iterable[bytes]]) -> TlsSession:
-        """Return what a gRPC connection's handshake has agreed.
-
-        Args:
-            properties: `ServicerContext.auth_context()`.
-
-        Raises:
-            CertificateRefusedError: the client's certificate was revoked; its text says so.
-        """
+        """Return what a gRPC handshake has agreed; CertificateRefusedError if revoked."""
         return self._of_grpc().describe(properties)
 
     def _of_grpc(self) -> GrpcTls:
@@ -115,12 +94,7 @@ class Renewable(Protocol):
 
 
 async def renew_forever(hang_up: asyncio.Event, *found: Renewable) -> None:
-    """Renew changed files every now and then, and all at each hang-up; runs until cancelled.
-
-    Args:
-        hang_up: set to have the files read now; cleared here.
-        found: what to renew.
-    """
+    """Renew what has changed now and then, and all at each hang-up (cleared here), for ever."""
     while True:
         asked = True
         try:
@@ -146,15 +120,7 @@ def _renew(found: Renewable) -> None:
 
 
 def load_context(section: TlsSection, name: str = "tls") -> ssl.SSLContext:
-    """Return a context as the configuration says.
-
-    Args:
-        section: which files, and what is asked of clients.
-        name: of the section in refusals.
-
-    Raises:
-        ConfigError: see `ServerTls`.
-    """
+    """Return a context as the configuration says; ConfigError as `ServerTls`."""
     try:
         return _load(section)
     except _FileError as error:

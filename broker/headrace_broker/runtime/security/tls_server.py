@@ -14,11 +14,7 @@ from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import Any, Final
 
-from headrace_broker.model.limits import (
-    CLOSE_SECONDS_MAX,
-    HANDSHAKE_SECONDS_MAX,
-    LISTEN_BACKLOG,
-)
+from headrace_broker.model.limits import CLOSE_SECONDS_MAX, HANDSHAKE_SECONDS_MAX, LISTEN_BACKLOG
 from headrace_broker.runtime.contract.receive_buffer import bound_receive_buffer
 from headrace_broker.runtime.security.tls import ServerTls
 from headrace_broker.runtime.security.unproven_log import unproven
@@ -30,13 +26,7 @@ _LOG: Final = logging.getLogger("headrace.security")
 
 
 class TlsServer:
-    """Accepts sockets and hands them over to protocols after the handshake.
-
-    Args:
-        tls: what to show and ask for, looked at for each client.
-        protocol: makes the protocol for a client, None to refuse it.
-        failed: told of a protocol whose client did not get through the handshake.
-    """
+    """Accepts sockets and hands them over to protocols after the handshake."""
 
     def __init__(
         self,
@@ -44,12 +34,11 @@ class TlsServer:
         protocol: Callable[[], asyncio.BaseProtocol | None],
         failed: Callable[[asyncio.BaseProtocol], None],
     ) -> None:
-        self._tls = tls
-        self._protocol = protocol
-        self._failed = failed
+        self._tls = tls  # what to show and ask for, looked at for each client
+        self._protocol = protocol  # makes the protocol for a client, None to refuse it
+        self._failed = failed  # told of a protocol whose client did not get through the handshake
         self._sockets: list[socket.socket] = []
-        # One for each socket, and one for each handshake, the oldest first.
-        self._tasks: dict[asyncio.Task[None], None] = {}
+        self._tasks: dict[asyncio.Task[None], None] = {}  # by socket and handshake, oldest first
 
     @property
     def handshakes(self) -> int:
@@ -64,11 +53,7 @@ class TlsServer:
             oldest.cancel()
 
     async def start(self, host: str, port: int) -> int:
-        """Begin to accept; returns the bound port.
-
-        Raises:
-            OSError: the address cannot be bound; nothing is left open.
-        """
+        """Begin to accept; returns the bound port. Raises OSError: nothing is left open."""
         loop = asyncio.get_running_loop()
         found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
         try:

@@ -10,11 +10,7 @@ from typing import Final
 import msgspec
 
 from headrace_broker.model.limits import EXPORT_GROUPS_MAX, EXPORT_OPENERS_KEPT_MAX
-from headrace_broker.runtime.export.log import (
-    FencedError,
-    TooManyGroupsError,
-    UnknownGroupError,
-)
+from headrace_broker.runtime.export.log import FencedError, TooManyGroupsError, UnknownGroupError
 from headrace_raftlog.storage.disk.files import Files
 
 NAME: Final = "groups.json"
@@ -24,19 +20,12 @@ log = logging.getLogger("headrace.node")
 
 
 class GroupEntry(msgspec.Struct):
-    """A group.
+    """A group."""
 
-    Attributes:
-        epoch: under which it is open; above all that were given in this log before.
-        committed: index of the first row that it is not done with.
-        committed_ms: Unix time at which it said so, or was made.
-        openers: who opened it lately, with their epochs.
-    """
-
-    epoch: int
-    committed: int
-    committed_ms: int
-    openers: list[tuple[bytes, int]] = []
+    epoch: int  # under which it is open; above all that were given in this log before
+    committed: int  # index of the first row that it is not done with
+    committed_ms: int  # Unix time at which it said so, or was made
+    openers: list[tuple[bytes, int]] = []  # who opened it lately, with their epochs
 
 
 class _Page(msgspec.Struct):
@@ -46,29 +35,17 @@ class _Page(msgspec.Struct):
 
 
 class GroupBook:
-    """Keeps groups on the disk.
-
-    Args:
-        files: the file system.
-        directory: of the log.
-
-    Attributes:
-        groups: by name.
-    """
+    """Keeps groups on the disk."""
 
     def __init__(self, files: Files, directory: str) -> None:
-        self.groups: dict[str, GroupEntry] = {}
+        self.groups: dict[str, GroupEntry] = {}  # by name
         self._files = files
-        self._directory = directory
+        self._directory = directory  # of the log
         self._incarnation = 0
         self._epochs = 0  # the last one that was given, also to groups that are closed
 
     def load(self, incarnation: int) -> None:
-        """Read the file; groups of another incarnation are gone with it, as is a damaged file.
-
-        Raises:
-            OSError: it cannot be read.
-        """
+        """Read the file; a damaged one, or another incarnation's, is empty. Raises OSError."""
         self._incarnation = incarnation
         if NAME not in self._files.names(self._directory):
             return
@@ -97,9 +74,7 @@ class GroupBook:
     def open(self, name: str, opener: bytes, first_index: int, now_ms: int) -> GroupEntry:
         """Open a group, see `ExportLog.open_group`; a new one begins at `first_index`.
 
-        Raises:
-            TooManyGroupsError: likewise.
-            OSError: it cannot be written; nothing changed.
+        Raises TooManyGroupsError: likewise; OSError: it cannot be written; nothing changed.
         """
         known = self.groups.get(name)
         epoch = self._epochs + 1
@@ -121,10 +96,7 @@ class GroupBook:
     def commit(self, name: str, epoch: int, up_to: int, now_ms: int) -> GroupEntry:
         """Note how far a group has come; it never goes back.
 
-        Raises:
-            UnknownGroupError: likewise.
-            FencedError: likewise.
-            OSError: it cannot be written; nothing changed.
+        Raises UnknownGroupError, FencedError: likewise; OSError: nothing changed.
         """
         known = self._known(name, epoch)
         if up_to <= known.committed:
@@ -134,12 +106,7 @@ class GroupBook:
         return entry
 
     def close(self, name: str, epoch: int) -> None:
-        """Forget a group, whatever its epoch where 0 is given.
-
-        Raises:
-            FencedError: likewise.
-            OSError: it cannot be written; nothing changed.
-        """
+        """Forget a group, whatever its epoch for 0; FencedError, or OSError and nothing changed."""
         if name not in self.groups:
             return
         self._known(name, epoch or self.groups[name].epoch)

@@ -28,30 +28,21 @@ log = logging.getLogger("headrace.node")
 
 
 class TelemetryClient:
-    """Asks other nodes, and answers them.
-
-    Args:
-        send: carries a payload to a node; False when it did not leave.
-        answer: answers a question about this node's logs.
-    """
+    """Asks other nodes, and answers them."""
 
     def __init__(
         self,
         send: Callable[[int, bytes], bool],
         answer: Callable[[Question], Awaitable[Result]],
     ) -> None:
-        self._send = send
-        self._answer = answer
+        self._send = send  # carries a payload to a node; False when it did not leave
+        self._answer = answer  # answers a question about this node's logs
         self._next = 1
         self._waiting: dict[int, asyncio.Future[Answer]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def ask(self, node: int, question: Question) -> Any:
-        """Return what a node answers, as `question.result_of`.
-
-        Raises:
-            ExportError: that which it answers; ShardUnavailableError where it does not.
-        """
+        """Return a node's answer, as `question.result_of`, or ShardUnavailableError."""
         number = self._next
         self._next += 1
         future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
@@ -69,11 +60,7 @@ class TelemetryClient:
         return result_of(question, answer)
 
     def receive_question(self, source: int, data: bytes) -> None:
-        """Answer another node, soon.
-
-        Raises:
-            msgspec.DecodeError: it asks what this node does not understand.
-        """
+        """Answer another node, soon; msgspec.DecodeError where the question is not understood."""
         envelope = decode_question(data)
         if len(self._tasks) >= EXPORT_QUESTIONS_MAX:
             busy = ShardUnavailableError("its node answers as many questions as it may")
@@ -97,11 +84,7 @@ class TelemetryClient:
             log.info("answer to node %d dropped: it is down or its outbox is full", source)
 
     def receive_answer(self, data: bytes) -> None:
-        """Receive another node's answer; drop it if the request was given up.
-
-        Raises:
-            msgspec.DecodeError: it is no answer.
-        """
+        """Take another node's answer, unless it is late; msgspec.DecodeError where it is none."""
         answer = decode_answer(data)
         future = self._waiting.get(answer.request)
         if future is not None and not future.done():

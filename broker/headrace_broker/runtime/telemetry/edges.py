@@ -12,34 +12,20 @@ from headrace_broker.runtime.telemetry.sources import Moment, Sources
 
 
 class Brought(NamedTuple):
-    """Arrivals of an account at all queues.
+    """Arrivals of an account at all queues."""
 
-    Attributes:
-        messages: copies of messages, one for each queue.
-        octets: of these.
-    """
-
-    messages: int
-    octets: int
+    messages: int  # copies of messages, one for each queue
+    octets: int  # of these
 
 
 class EdgeTaker:
-    """Takes what accounts have not told yet.
-
-    Args:
-        sources: of the figures.
-        rows_max: most rows of a look, the largest ones.
-
-    Attributes:
-        brought: at the last look, by account.
-        left_out: rows that there was no room for.
-    """
+    """Takes what accounts have not told yet."""
 
     def __init__(self, sources: Sources, rows_max: int) -> None:
-        self.brought: dict[str, Brought] = {}
-        self.left_out = 0
-        self._sources = sources
-        self._rows_max = rows_max
+        self.brought: dict[str, Brought] = {}  # at the last look, by account
+        self.left_out = 0  # rows that there was no room for
+        self._sources = sources  # what is looked at
+        self._rows_max = rows_max  # most rows of a look, the largest ones
         sources.ledger.leaving = []
 
     def take(self, moment: Moment) -> list[DebtEdge]:

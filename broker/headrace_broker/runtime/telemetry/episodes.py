@@ -41,34 +41,20 @@ assert WINDOWS_S[_WINDOW] == 1
 
 
 class _Open(msgspec.Struct):
-    """A state that began and has not ended.
+    """A state that began and has not ended."""
 
-    Attributes:
-        beginning: the row that said so.
-        blocked_us: for how long a connection was stopped since.
-        seen: it was there at this look.
-    """
-
-    beginning: FlowEvent
-    blocked_us: int = 0
-    seen: bool = True
+    beginning: FlowEvent  # the row that said so
+    blocked_us: int = 0  # for how long a connection was stopped since
+    seen: bool = True  # it was there at this look
 
 
 class Episodes:
-    """Pairs beginnings and ends.
-
-    Args:
-        sources: of the figures.
-        boot: returns how many times the node was started; with it, episodes are told apart.
-
-    Attributes:
-        left_out: beginnings that there was no room for, at the last look.
-    """
+    """Pairs beginnings and ends."""
 
     def __init__(self, sources: Sources, boot: Callable[[], int]) -> None:
-        self.left_out = 0
-        self._sources = sources
-        self._boot = boot
+        self.left_out = 0  # beginnings that there was no room for, at the last look
+        self._sources = sources  # what is looked at
+        self._boot = boot  # returns the node's boot count, by which episodes are told apart
         self._number = 0
         self._open: dict[tuple[str, str], _Open] = {}
         self._redelivered = int(sources.traffic.redeliver)

@@ -30,14 +30,7 @@ from headrace_broker.runtime.telemetry.question import (
 
 
 class Nodes:
-    """Puts questions to nodes by their names.
-
-    Args:
-        own: name of this node.
-        names: of all nodes by id; they may change.
-        answer: answers a question about this node's logs.
-        courier: carries questions to the others.
-    """
+    """Puts questions to nodes by their names."""
 
     def __init__(
         self,
@@ -46,21 +39,17 @@ class Nodes:
         answer: Callable[[Question], Awaitable[Result]],
         courier: TelemetryClient,
     ) -> None:
-        self._own = own
-        self._names = names
-        self._answer = answer
-        self._courier = courier
+        self._own = own  # name of this node
+        self._names = names  # of all nodes by id; they may change
+        self._answer = answer  # answers a question about this node's logs
+        self._courier = courier  # carries questions to the others
 
     def all(self) -> list[str]:
         """Return the names of all nodes, ascending."""
         return sorted({self._own, *self._names.values()})
 
     async def ask(self, name: str, question: Question) -> Any:
-        """Return what a node answers.
-
-        Raises:
-            ExportError: that which it answers, UnknownShardError where there is no such node.
-        """
+        """Return a node's answer; ExportError, also UnknownShardError for an unknown node."""
         if name == self._own:
             return await self._answer(question)
         for node, each in self._names.items():
@@ -87,23 +76,14 @@ class Nodes:
 
 
 class NodeLog:
-    """See `ExportLog`; a shard has the name of its node.
-
-    Args:
-        log: its name in stores.
-        nodes: that have its shards.
-    """
+    """See `ExportLog`; a shard has the name of its node."""
 
     def __init__(self, log: str, nodes: Nodes) -> None:
-        self._log = log
-        self._nodes = nodes
+        self._log = log  # its name in stores
+        self._nodes = nodes  # that have its shards
 
     def check(self, caller: Caller, shard: str) -> None:
-        """Refuse a user who may not view everything.
-
-        Raises:
-            AmqpError: ACCESS_REFUSED.
-        """
+        """Refuse, by ACCESS_REFUSED, who may not look at everything."""
         del shard  # all are alike
         check_monitors(caller)
 

@@ -126,21 +126,13 @@ class Envelope(msgspec.Struct, frozen=True):
 
 
 class Answer(msgspec.Struct, frozen=True):
-    """Answer of a node.
+    """Answer of a node."""
 
-    Attributes:
-        request: number of the question.
-        result: of it, as its kind says.
-        error: name of the error's class, "" for none.
-        text: of the error.
-        number: that it carries.
-    """
-
-    request: int
-    result: msgspec.Raw = msgspec.Raw(b"\xc0")
-    error: str = ""
-    text: str = ""
-    number: int = 0
+    request: int  # number of the question
+    result: msgspec.Raw = msgspec.Raw(b"\xc0")  # of it, as its kind says
+    error: str = ""  # name of the error's class, "" for none
+    text: str = ""  # of the error
+    number: int = 0  # that it carries
 
 
 _ENCODER: Final = msgspec.msgpack.Encoder()
@@ -162,11 +154,7 @@ def encode_question(request: int, question: Question) -> bytes:
 
 
 def decode_question(data: bytes) -> Envelope:
-    """Return a question of another node.
-
-    Raises:
-        msgspec.DecodeError: it asks what this node does not understand.
-    """
+    """Return a question of another node; msgspec.DecodeError where it is not understood."""
     return _QUESTIONS.decode(data)
 
 
@@ -187,21 +175,12 @@ def encode_error(request: int, error: ExportError) -> bytes:
 
 
 def decode_answer(data: bytes) -> Answer:
-    """Return another node's answer.
-
-    Raises:
-        msgspec.DecodeError: it is none.
-    """
+    """Return another node's answer; msgspec.DecodeError where it is none."""
     return _ANSWERS.decode(data)
 
 
 def result_of(question: Question, answer: Answer) -> Any:
-    """Return what a node answers to a question.
-
-    Raises:
-        ExportError: that which it answers.
-        msgspec.DecodeError: it answers something else.
-    """
+    """Return the answer to a question; ExportError, or DecodeError where it does not fit."""
     if not answer.error:
         found = msgspec.msgpack.decode(answer.result, type=_RESULTS[type(question)])
         return [each.block() for each in found] if isinstance(question, AskRows) else found

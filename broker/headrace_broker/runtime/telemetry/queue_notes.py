@@ -30,17 +30,7 @@ PURGED: Final = "purged"
 
 
 class QueueNotes:
-    """Rows of queue events, gathered until they are taken.
-
-    Args:
-        node: name of this node.
-        records: whether this node is the one that notes what the catalog decides.
-        name_of: returns the name of a node.
-        clock_ms: Unix time.
-
-    Attributes:
-        left_out: rows that there was no room for, since they were last taken.
-    """
+    """Rows of queue events, gathered until they are taken."""
 
     def __init__(
         self,
@@ -49,11 +39,11 @@ class QueueNotes:
         name_of: Callable[[int], str],
         clock_ms: Callable[[], int],
     ) -> None:
-        self.left_out = 0
-        self._node = node
-        self._records = records
-        self._name_of = name_of
-        self._clock_ms = clock_ms
+        self.left_out = 0  # rows that there was no room for, since they were last taken
+        self._node = node  # name of this node
+        self._records = records  # whether this node is the one that notes what the catalog decides
+        self._name_of = name_of  # returns the name of a node
+        self._clock_ms = clock_ms  # Unix time
         self._members: dict[int, tuple[int, ...]] = {}
         self._rows: list[QueueEvent] = []
 

@@ -65,30 +65,19 @@ CHANNEL_FIELDS: Final[Fields] = (
 
 
 class Part(NamedTuple):
-    """Rows of one kind.
+    """Rows of one kind."""
 
-    Attributes:
-        kind: likewise.
-        fields: that they have, in this order.
-        rows: of the values.
-    """
-
-    kind: str
-    fields: Fields
-    rows: list[tuple[Any, ...]]
+    kind: str  # likewise
+    fields: Fields  # that they have, in this order
+    rows: list[tuple[Any, ...]]  # of the values
 
 
 class SampleTaker:
-    """Sampler of active objects; inactive ones cost nothing but a comparison.
-
-    Args:
-        sources: of the figures.
-        rows_max: most rows of a look.
-    """
+    """Sampler of active objects; inactive ones cost nothing but a comparison."""
 
     def __init__(self, sources: Sources, rows_max: int) -> None:
-        self._sources = sources
-        self._rows_max = rows_max
+        self._sources = sources  # what is looked at
+        self._rows_max = rows_max  # most rows of a look
         self._counts: dict[int, Moves] = {}
         self._moved: frozenset[int] = frozenset()
         self._traffic = self._traffic_now()
@@ -99,11 +88,7 @@ class SampleTaker:
     ) -> Iterator[list[Part]]:
         """Return rows in pieces of a few ms each, between which others may have their turn.
 
-        Args:
-            moment: when.
-            brought: what accounts have brought since the last look.
-            lag_ms: by how much the look is late.
-            left_out: rows of other logs that there was no room for.
+        `lag_ms` is how late the look is, `left_out` how many rows had no room.
         """
         queues = self._moving_queues()
         connections = self._moving_connections(moment, brought)
@@ -342,12 +327,7 @@ def _busy(host: QueueHost) -> int:
 
 
 def _metered(host: QueueHost, busy_ms_max: int) -> tuple[Any, ...]:
-    """Return what a queue's leader has measured of its commands and consumers.
-
-    Args:
-        host: the leader's.
-        busy_ms_max: that consumers may have been busy; it may not have been asked for a while.
-    """
+    """Return what a leader has measured of its commands, and of consumers up to a time."""
     meter = host.meter
     if meter is None:
         return (None,) * 6

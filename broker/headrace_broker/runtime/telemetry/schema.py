@@ -86,8 +86,7 @@ class Sample(NamedTuple):
     channels: int | None = None
     queues: int | None = None
     left_out: int | None = None
-    # Since version 2
-    pending_commands: int | None = None
+    pending_commands: int | None = None  # since version 2
     pending_command_octets: int | None = None
     pending_command_octets_max: int | None = None
     commit_ms_p50: float | None = None

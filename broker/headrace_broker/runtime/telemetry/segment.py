@@ -43,35 +43,21 @@ class SegmentError(Exception):
 
 
 class Header(NamedTuple):
-    """Header of a file.
+    """Header of a file."""
 
-    Attributes:
-        incarnation: of the log.
-        first_index: of the first row that it may have.
-        schema: of all rows in it.
-    """
-
-    incarnation: int
-    first_index: int
-    schema: Schema
+    incarnation: int  # of the log
+    first_index: int  # of the first row that it may have
+    schema: Schema  # of all rows in it
 
 
 class Record(NamedTuple):
-    """Position of a block.
+    """Position of a block."""
 
-    Attributes:
-        first_index: of its first row.
-        rows: how many.
-        at_ms: Unix time at which it was made.
-        offset: in the file.
-        octets: of the whole record.
-    """
-
-    first_index: int
-    rows: int
-    at_ms: int
-    offset: int
-    octets: int
+    first_index: int  # of its first row
+    rows: int  # how many
+    at_ms: int  # Unix time at which it was made
+    offset: int  # in the file
+    octets: int  # of the whole record
 
 
 def segment_name(first_index: int) -> str:
@@ -93,15 +79,7 @@ def encode_header(header: Header) -> bytes:
 
 
 def decode_header(path: str, data: bytes) -> tuple[Header, int]:
-    """Return what a file says of itself, and where its first record begins.
-
-    Args:
-        path: for the error.
-        data: the file.
-
-    Raises:
-        SegmentError: likewise.
-    """
+    """Return what a file says of itself, and where records begin; SegmentError if damaged."""
     try:
         magic, checksum = _LEAD.unpack_from(data)
         incarnation, first_index, version, length = _HEAD.unpack_from(data, _LEAD.size)
@@ -131,13 +109,7 @@ def encode_record(first_index: int, at_ms: int, columns: ColumnBlock) -> bytes:
 
 
 def decode_record(data: bytes, offset: int, schema: Schema) -> tuple[Block, int] | None:
-    """Return the block of a record and where the next one begins; None where there is no whole one.
-
-    Args:
-        data: some records.
-        offset: where it begins.
-        schema: of the file.
-    """
+    """Return the block of a record and the offset of the next one; None where it is cut off."""
     rest = _checked(data, offset)
     if rest is None:
         return None
@@ -187,26 +159,16 @@ def _checked(data: bytes, offset: int) -> bytes | None:
 
 
 class Segment:
-    """A file, and where its blocks are.
-
-    Attributes:
-        path: of the file.
-        schema: of its rows.
-        first_index: of its first row.
-        next_index: of the row behind its last one.
-        octets: of the file.
-        first_ms: Unix time of the first block, 0 without one.
-        last_ms: of the last block.
-    """
+    """A file, and where its blocks are."""
 
     def __init__(self, path: str, schema: Schema, first_index: int, octets: int) -> None:
-        self.path = path
-        self.schema = schema
-        self.first_index = first_index
-        self.next_index = first_index
-        self.octets = octets
-        self.first_ms = 0
-        self.last_ms = 0
+        self.path = path  # of the file
+        self.schema = schema  # of its rows
+        self.first_index = first_index  # of its first row
+        self.next_index = first_index  # of the row behind its last one
+        self.octets = octets  # of the file
+        self.first_ms = 0  # Unix time of the first block, 0 without one
+        self.last_ms = 0  # of the last block
         self._indexes = array("Q")
         self._offsets = array("Q")
 
@@ -241,12 +203,9 @@ class Segment:
         self.next_index = min(self.next_index, index)
 
     def place(self, start: int, end: int, octets_max: int) -> tuple[int, int]:
-        """Return where the blocks of rows stand: offset and octets; at least of the first one.
+        """Return offset and octets of the blocks of rows `start` to `end` - 1, one at least.
 
-        Args:
-            start: index of a row in this file.
-            end: of the row behind the last one that is wanted.
-            octets_max: the block that exceeds it is left out, unless it is the first.
+        A later block that exceeds `octets_max` is left out.
         """
         first = bisect_right(self._indexes, start) - 1
         offset = self._offsets[first]

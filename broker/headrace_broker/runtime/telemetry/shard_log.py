@@ -50,15 +50,10 @@ log = logging.getLogger("headrace.node")
 
 
 class Bounds(NamedTuple):
-    """Retention bounds, for read and unread rows alike.
+    """Retention bounds, for read and unread rows alike."""
 
-    Attributes:
-        octets_max: on the disk, about: the file that is written may be too much.
-        age_ms_max: since it was noted, likewise.
-    """
-
-    octets_max: int
-    age_ms_max: int
+    octets_max: int  # on the disk, about: the file that is written may be too much
+    age_ms_max: int  # since it was noted, likewise
 
 
 class Summary(NamedTuple):
@@ -73,18 +68,7 @@ class Summary(NamedTuple):
 
 
 class ShardLog:
-    """Keeps rows of one schema.
-
-    Args:
-        files: the file system.
-        directory: where its files are, and no others.
-        schema: of the rows that are appended.
-        bounds: how much is kept.
-        clock_ms: Unix time.
-
-    Attributes:
-        summary: what can be read.
-    """
+    """Keeps rows of one schema."""
 
     def __init__(
         self,
@@ -94,12 +78,12 @@ class ShardLog:
         bounds: Bounds,
         clock_ms: Callable[[], int],
     ) -> None:
-        self.summary = Summary(0, 0, 0, 0, 0, 0)
+        self.summary = Summary(0, 0, 0, 0, 0, 0)  # what can be read
         self._files = files
-        self._directory = directory
-        self._schema = schema
-        self._bounds = bounds
-        self._clock_ms = clock_ms
+        self._directory = directory  # where its files are, and no others
+        self._schema = schema  # of the rows that are appended
+        self._bounds = bounds  # how much is kept
+        self._clock_ms = clock_ms  # Unix time
         self._book = GroupBook(files, directory)
         self._segments: list[Segment] = []
         self._incarnation = 0
@@ -109,9 +93,7 @@ class ShardLog:
     def open(self) -> None:
         """Find existing files, and prepare to append.
 
-        Raises:
-            OSError: the directory cannot be used; or there is no room for another file, and what
-                was found can be read all the same.
+        Raises OSError: no directory; or no room for another file, and what was found can be read.
         """
         self.close()
         self._segments, self._incarnation = [], 0  # of an attempt that failed
@@ -148,11 +130,7 @@ class ShardLog:
     # What is there
 
     def _recover(self, path: str) -> None:
-        """Take a file in, which is newer than those before; older incarnations go.
-
-        Raises:
-            SegmentError: it is none, or its beginning is damaged.
-        """
+        """Take in a file newer than those before; older incarnations go. Raises SegmentError."""
         data = self._contents(path)
         header, start = decode_header(path, data)
         if header.incarnation != self._incarnation:
@@ -194,11 +172,7 @@ class ShardLog:
     # Appending
 
     def append(self, at_ms: int, blocks: list[ColumnBlock]) -> None:
-        """Note rows, durably: they can be read when this returns.
-
-        Raises:
-            OSError: the disk is full, or fails; none of the rows are noted.
-        """
+        """Note rows, durably: they can be read when this returns; OSError where none is noted."""
         if not self.summary.incarnation:
             self.open()  # what is there was not found at the start: nothing of it may be replaced
         if self._fd < 0:
@@ -263,9 +237,8 @@ class ShardLog:
     def trim(self) -> None:
         """Drop rows that all groups are done with, and those that are too many or too old.
 
-        Raises:
-            OSError: a file cannot be removed, which counts no more all the same; or there is no
-                room for another one, so that the last one stays.
+        Raises OSError: a file, which counts no more, is not removed; or the last one stays, for
+        room.
         """
         if not self.summary.incarnation:
             return  # what is there is not known
@@ -312,17 +285,8 @@ class ShardLog:
     def read(self, incarnation: int, start: int, end: int, octets_max: int) -> list[Block]:
         """Return the first blocks that hold rows `start` to `end` - 1, one at least for one row.
 
-        Args:
-            incarnation: of the shard, as the reader knows it.
-            start: at most `end`.
-            end: likewise.
-            octets_max: the block that exceeds it is left out, unless it is the first.
-
-        Raises:
-            OtherIncarnationError: likewise.
-            DataGoneError: likewise.
-            NotYetError: `end` is beyond the last row.
-            OSError: the disk fails.
+        A later block that exceeds `octets_max` is left out. Raises OtherIncarnationError,
+        DataGoneError, NotYetError beyond the last row, and OSError.
         """
         self.check(incarnation)
         summary = self.summary
@@ -359,11 +323,7 @@ class ShardLog:
         return self._segments[at]
 
     def _lose(self, segment: Segment, start: int, offset: int) -> None:
-        """Give up a block that fails its checksum, and all before it.
-
-        Raises:
-            DataGoneError: always.
-        """
+        """Give up a block that fails its checksum, and all before it, by a DataGoneError."""
         lost = segment.end_of_block(start)
         log.error("%s is damaged at byte %d: rows before %d are lost", segment.path, offset, lost)
         at = self._segments.index(segment)
@@ -377,11 +337,7 @@ class ShardLog:
     # Groups; a group's changes are durable when these return, and raise OSError otherwise
 
     def check(self, incarnation: int) -> None:
-        """Refuse a request about rows of another incarnation.
-
-        Raises:
-            OtherIncarnationError: likewise.
-        """
+        """Refuse what is about rows of another incarnation, by an OtherIncarnationError."""
         if incarnation != self._incarnation:
             raise OtherIncarnationError("the log was lost and began anew", self._incarnation)
 

@@ -19,33 +19,19 @@ from headrace_broker.runtime.replica.queue_host import QueueHost
 
 
 class Sources(NamedTuple):
-    """Parts of a node.
+    """Parts of a node."""
 
-    Attributes:
-        node: its name.
-        view: the catalog.
-        ledger: accounts of what enters through this node.
-        limits: of flow control.
-        hosts: replicas on this node by group.
-        traffic: messages through this node's clients.
-        connections: of clients, by id.
-        gate: what is under way to a queue from here, None if no session here publishes to it.
-        alarms: that are on in the cluster.
-        report: what this node says of its memory and disk.
-        clock_us: the clock of activities.
-    """
-
-    node: str
-    view: CatalogView
-    ledger: Ledger
-    limits: FlowLimits
-    hosts: Mapping[int, QueueHost]
-    traffic: Traffic
-    connections: Callable[[], Mapping[str, ConnectionInfo]]
-    gate: Callable[[int], GateFlow | None]
-    alarms: Callable[[], Iterable[AlarmStatus]]
-    report: Callable[[], NodeReport]
-    clock_us: Callable[[], int]
+    node: str  # its name
+    view: CatalogView  # the catalog
+    ledger: Ledger  # accounts of what enters through this node
+    limits: FlowLimits  # of flow control
+    hosts: Mapping[int, QueueHost]  # replicas on this node by group
+    traffic: Traffic  # messages through this node's clients
+    connections: Callable[[], Mapping[str, ConnectionInfo]]  # of clients, by id
+    gate: Callable[[int], GateFlow | None]  # of what is under way to a queue, None for nothing
+    alarms: Callable[[], Iterable[AlarmStatus]]  # that are on in the cluster
+    report: Callable[[], NodeReport]  # what this node says of its memory and disk
+    clock_us: Callable[[], int]  # the clock of activities
 
     def place(self, group: int) -> tuple[str | None, str | None]:
         """Return vhost and name of a queue, None if it does not exist (any more)."""
@@ -61,38 +47,21 @@ class LeaderNews(Protocol):
 
 
 class Around(NamedTuple):
-    """Access to the node that telemetry is about.
+    """Access to the node that telemetry is about."""
 
-    Attributes:
-        data_dir: directory of its log.
-        address: HOST:PORT of its gRPC listener, "" without one.
-        send: sends a payload to another node; False when it is dropped.
-        names: of all nodes by id; they may change.
-        boot: returns its boot count.
-        leads: returns whether it leads the catalog and has caught up with it.
-        subscribe: has a function called with events of the catalog.
-        duties: told when a queue is led here, and when messages die.
-    """
-
-    data_dir: str
-    address: str
-    send: Callable[[int, bytes], bool]
-    names: Mapping[int, str]
-    boot: Callable[[], int]
-    leads: Callable[[], bool]
-    subscribe: Callable[[Callable[[list[Event]], None]], None]
-    duties: LeaderNews
+    data_dir: str  # directory of its log
+    address: str  # HOST:PORT of its gRPC listener, "" without one
+    send: Callable[[int, bytes], bool]  # sends a payload to another node; False when it is dropped
+    names: Mapping[int, str]  # of all nodes by id; they may change
+    boot: Callable[[], int]  # returns its boot count
+    leads: Callable[[], bool]  # returns whether it leads the catalog and has caught up with it
+    subscribe: Callable[[Callable[[list[Event]], None]], None]  # called with events of the catalog
+    duties: LeaderNews  # told when a queue is led here, and when messages die
 
 
 class Moment(NamedTuple):
-    """When a look at the node is taken.
+    """When a look at the node is taken."""
 
-    Attributes:
-        at_ms: Unix time.
-        elapsed_ms: since the look before.
-        now_us: on the clock of activities.
-    """
-
-    at_ms: int
-    elapsed_ms: int
-    now_us: int
+    at_ms: int  # Unix time
+    elapsed_ms: int  # since the look before
+    now_us: int  # on the clock of activities

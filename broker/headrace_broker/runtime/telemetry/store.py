@@ -43,39 +43,25 @@ def unix_ms() -> int:
 
 
 class Place(NamedTuple):
-    """Location of this node's shards.
+    """Location of this node's shards."""
 
-    Attributes:
-        node: its name.
-        address: HOST:PORT of its gRPC listener, "" without one.
-    """
-
-    node: str
-    address: str
+    node: str  # its name
+    address: str  # HOST:PORT of its gRPC listener, "" without one
 
 
 class TelemetryStore:
-    """Keeps logs below a directory; a disk that fails makes them unavailable and nothing else.
-
-    Args:
-        place: where this is.
-        directory: theirs alone.
-        schemas: of the rows of each log, by its name.
-        bounds: of each log.
-        files: the file system.
-        clock_ms: Unix time.
-    """
+    """Keeps logs below a directory; a disk that fails makes them unavailable and nothing else."""
 
     def __init__(
         self,
         place: Place,
-        directory: str,
-        schemas: Mapping[str, Schema],
-        bounds: Mapping[str, Bounds],
+        directory: str,  # theirs alone
+        schemas: Mapping[str, Schema],  # of the rows of each log, by its name
+        bounds: Mapping[str, Bounds],  # of each log
         files: Files | None = None,
-        clock_ms: Callable[[], int] = unix_ms,
+        clock_ms: Callable[[], int] = unix_ms,  # Unix time
     ) -> None:
-        self._place = place
+        self._place = place  # where this is
         system = Files() if files is None else files
         self._logs = {
             name: ShardLog(system, os.path.join(directory, name), schema, bounds[name], clock_ms)
@@ -114,12 +100,7 @@ class TelemetryStore:
         self._failures[name] = text
 
     async def note(self, at_ms: int, make: Callable[[], Mapping[str, list[ColumnBlock]]]) -> None:
-        """Append rows to logs, and drop what need not be kept; rows that the disk refuses are lost.
-
-        Args:
-            at_ms: Unix time of the rows.
-            make: returns blocks by log; called in the thread.
-        """
+        """Append rows made in the thread, and drop others; what the disk refuses is lost."""
         await self._run(lambda: self._note(at_ms, make()))
 
     def _note(self, at_ms: int, blocks: Mapping[str, list[ColumnBlock]]) -> None:
@@ -139,11 +120,7 @@ class TelemetryStore:
     # Questions
 
     async def answer(self, question: Question) -> Result:
-        """Answer a question about this node's logs.
-
-        Raises:
-            ExportError: as the question's kind says in `ExportLog`.
-        """
+        """Answer a question about this node's logs; ExportError as its kind in `ExportLog`."""
         return await self._run(lambda: self._answer(question))
 
     def _answer(self, question: Question) -> Result:

@@ -51,15 +51,10 @@ def now_us() -> int:
 
 
 class Seen(NamedTuple):
-    """Result of one sample.
+    """Result of one sample."""
 
-    Attributes:
-        parts: of samples.
-        rows: of the other logs, by name.
-    """
-
-    parts: list[Part]
-    rows: dict[str, Sequence[Row]]
+    parts: list[Part]  # of samples
+    rows: dict[str, Sequence[Row]]  # of the other logs, by name
 
 
 class Takers(NamedTuple):
@@ -72,22 +67,12 @@ class Takers(NamedTuple):
 
 
 class Telemetry:
-    """Notes how a node fares, and answers other nodes that ask for it.
-
-    Args:
-        section: of the configuration.
-        sources: parts of the node that keep figures; it is not started yet.
-        around: the node.
-
-    Attributes:
-        logs: by name, of all nodes.
-        courier: takes what other nodes ask and answer.
-    """
+    """Notes how a node fares, and answers other nodes that ask for it."""
 
     def __init__(self, section: TelemetrySection, sources: Sources, around: Around) -> None:
-        self._sources = sources
+        self._sources = sources  # parts of the node that keep figures; it is not started yet
         self._around = around
-        self._section = section
+        self._section = section  # of the configuration
         self._name = sources.node
         octets = section.bytes_max
         age_ms = section.age_hours_max * 3_600_000
@@ -97,8 +82,10 @@ class Telemetry:
             SCHEMAS if section.enabled else {},
             {name: Bounds(int(octets * part), age_ms) for name, part in PARTS.items()},
         )
+        # takes what other nodes ask and answer
         self.courier = TelemetryClient(around.send, self._store.answer)
         nodes = Nodes(self._name, around.names, self._store.answer, self.courier)
+        # by name, of all nodes
         self.logs: Mapping[str, ExportLog] = {name: NodeLog(name, nodes) for name in SCHEMAS}
         cause = Cause(f"{self._name}/{TELEMETRY}", TELEMETRY, TELEMETRY, self._name)
         self._account = sources.ledger.open(cause)

@@ -22,15 +22,10 @@ _SAMPLED: Final = 1
 
 
 class TraceContext(NamedTuple):
-    """Headers as they stand in a message.
+    """Headers as they stand in a message."""
 
-    Attributes:
-        parent: the header `traceparent`, well formed.
-        state: the header `tracestate`, "" without one.
-    """
-
-    parent: str
-    state: str = ""
+    parent: str  # the header `traceparent`, well formed
+    state: str = ""  # the header `tracestate`, "" without one
 
 
 def sampling_bound(ratio: float) -> int:
@@ -39,12 +34,7 @@ def sampling_bound(ratio: float) -> int:
 
 
 class ContextReader:
-    """Finds the contexts of messages that are to be traced.
-
-    Args:
-        ratio: share of the sampled traces that are, 0 to 1. It goes by the trace's id, so that
-            all nodes take the same ones.
-    """
+    """Finds the contexts of messages to trace; `ratio`, 0 to 1, goes by the trace's id."""
 
     def __init__(self, ratio: float) -> None:
         self._bound = sampling_bound(ratio)

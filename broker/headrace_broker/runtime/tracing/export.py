@@ -23,12 +23,7 @@ from headrace_broker.runtime.tracing.tracing import Value
 
 
 class Exporter:
-    """Hands spans to the SDK.
-
-    Args:
-        config: names node, cluster and collector.
-        processor: what spans go through; None for batches to the collector.
-    """
+    """Hands spans to the SDK."""
 
     def __init__(self, config: Config, processor: SpanProcessor | None = None) -> None:
         resource = Resource.create(

@@ -19,11 +19,7 @@ log = logging.getLogger("headrace.node")
 
 
 def trace(config: Config, stack: contextlib.AsyncExitStack) -> None:
-    """Have messages traced from now on, until the stack is closed.
-
-    Raises:
-        ConfigError: there is to be tracing, and what it needs is not installed.
-    """
+    """Trace messages until the stack is closed; ConfigError where a package is not installed."""
     endpoint = config.tracing.endpoint
     if not endpoint:
         return

@@ -56,42 +56,26 @@ class SpanSink(Protocol):
 
     def emit(
         self,
-        kind: str,
+        kind: str,  # of KINDS
         context: TraceContext,
-        start_ns: int,
+        start_ns: int,  # Unix time
         end_ns: int,
         attributes: dict[str, Value],
     ) -> None:
-        """Take a span that is over; never blocks.
-
-        Args:
-            kind: of KINDS.
-            context: of the publisher.
-            start_ns: Unix time.
-            end_ns: likewise.
-            attributes: by their names in OpenTelemetry's conventions.
-        """
+        """Take a span that is over; never blocks."""
 
 
 class _Open(NamedTuple):
-    """A span that is not over.
+    """A span that is not over."""
 
-    Attributes:
-        number: by which its end is told.
-    """
-
-    number: int
+    number: int  # by which its end is told
     context: TraceContext
     start_ns: int
     attributes: dict[str, Value]
 
 
 class _Taken:
-    """A delivered message, whose context stands in an entry of the log.
-
-    Attributes:
-        waits: the entry is being read, and the span counts as pending.
-    """
+    """A delivered message, whose context stands in an entry of the log."""
 
     def __init__(
         self, tracer: SpanTracer, queue: Queue, message: Acquired, log: QueueLog, now_ns: int
@@ -99,7 +83,7 @@ class _Taken:
         self.queue = queue
         self.message = message
         self.now_ns = now_ns
-        self.waits = False
+        self.waits = False  # the entry is being read, and the span counts as pending
         self._tracer = tracer
         self._log = log
 
@@ -121,19 +105,7 @@ class _Taken:
 
 
 class SpanTracer(Tracer):
-    """Maker of spans.
-
-    Args:
-        sink: takes them.
-        reader: says which messages are traced.
-        clock_ns: Unix time.
-        pending_max: spans that may be open; others are left out.
-
-    Attributes:
-        counts: spans that were made, by kind.
-        dropped: spans for which there was no room.
-        pending: spans that are open.
-    """
+    """Maker of spans."""
 
     def __init__(
         self,
@@ -142,13 +114,13 @@ class SpanTracer(Tracer):
         clock_ns: Callable[[], int] = time.time_ns,
         pending_max: int = TRACE_PENDING_MAX,
     ) -> None:
-        self.counts = dict.fromkeys(KINDS, 0)
-        self.dropped = 0
-        self.pending = 0
-        self._sink = sink
-        self._reader = reader
-        self._clock_ns = clock_ns
-        self._pending_max = pending_max
+        self.counts = dict.fromkeys(KINDS, 0)  # spans that were made, by kind
+        self.dropped = 0  # spans for which there was no room
+        self.pending = 0  # spans that are open
+        self._sink = sink  # takes them
+        self._reader = reader  # says which messages are traced
+        self._clock_ns = clock_ns  # Unix time
+        self._pending_max = pending_max  # spans that may be open; others are left out
         self._commits: dict[int, deque[_Open]] = {}  # by session, ascending
         self._deliveries: dict[int, dict[int, dict[int, _Open]]] = {}  # session, consumer, number
         self._settles: dict[int, deque[_Open]] = {}  # by session, ascending

@@ -18,6 +18,7 @@ from headrace_broker.runtime.contract.host_watcher import Configuration, HostWat
 from headrace_broker.runtime.contract.queue_log import MemoryQueueLog
 from headrace_broker.runtime.lease.leasing import LeaseClient
 from headrace_broker.runtime.replica.queue_host import QueueHost
+from headrace_broker.runtime.rpc.leader_client import Reach
 from headrace_broker.runtime.session.wire import SessionRouter
 from headrace_protos.broker.v1 import lease_pb2 as pb
 
@@ -100,11 +101,13 @@ class World:
         self.exists = True
         numbers = iter(range(1, 1 << 20))
         self.watcher.leases = served.broker.leases = LeaseClient(
-            1,
-            {self.queue.group: self.host},
-            lambda queue: 1,
-            lambda node, payload: False,
-            lambda queue: self.exists,
+            Reach(
+                1,
+                {self.queue.group: self.host},
+                lambda queue: 1,
+                lambda node, payload: False,
+                lambda queue: self.exists,
+            ),
             lambda: session_id(1, 1, next(numbers)),
         )
         self.published = 0

@@ -32,7 +32,7 @@ from headrace_broker.runtime.explain.flow_facts import FlowFacts
 from headrace_broker.runtime.hosting.queue_rates import QueueRates
 from headrace_broker.runtime.metrics.catalogue import METRICS
 from headrace_broker.runtime.metrics.flow import flow_samples
-from headrace_broker.runtime.metrics.metric import GAUGE, Metric, Sample
+from headrace_broker.runtime.metrics.metric import Metric, Sample
 from headrace_broker.runtime.metrics.objects import FAMILIES, ObjectSamples, ObjectTable
 from headrace_broker.runtime.metrics.queues import queue_samples
 from headrace_raftlog.model.histogram import Histogram
@@ -361,7 +361,7 @@ def test_a_family_that_is_missing_or_not_known_is_refused(node: Any, query: str)
 
 
 def test_many_series_are_written_in_pieces_under_one_head() -> None:
-    metric = Metric("x", GAUGE, "Text.", ("n",))
+    metric = Metric("x", "Text.", ("n",))
     keys = [(str(number),) for number in range(1201)]
     columns = iter([(metric, [float(number) for number in range(1201)])])
     pieces = list(pieces_of(ObjectTable(("n",), keys, columns)))
@@ -375,7 +375,7 @@ def test_many_series_are_written_in_pieces_under_one_head() -> None:
     "name", ["", "a b", 'q"uote', "back\\slash", "line\nbreak", '\\"\n', "ü{}="]
 )
 def test_names_of_objects_are_escaped(name: str) -> None:
-    metric = Metric("x", GAUGE, "Text.", ("n", "m"))
+    metric = Metric("x", "Text.", ("n", "m"))
     table = ObjectTable(("n", "m"), [(name, "z")], iter([(metric, [1.5])]))
     [family] = text_string_to_metric_families("".join(pieces_of(table)))
     assert [(each.labels, each.value) for each in family.samples] == [({"n": name, "m": "z"}, 1.5)]

@@ -42,6 +42,7 @@ from headrace_broker.runtime.lease.group_commands import GroupCommands
 from headrace_broker.runtime.replica.reading.entries import Entries
 from headrace_broker.runtime.rpc import leader_client
 from headrace_broker.runtime.rpc.inquiry import Inquiries
+from headrace_broker.runtime.rpc.leader_client import Reach
 from headrace_protos.cluster.v1.cluster_pb2 import ClusterPayload
 
 EVERYWHERE = pytest.mark.parametrize("node", [1, 2, 3], ids=["leader", "replica", "elsewhere"])
@@ -86,8 +87,8 @@ class Nodes:
         for node in NAMES:
             send = self._sender(node)
             reach = (node, hosts[node], lambda queue: world.leader, send, self._exists)
-            self.commands[node] = GroupCommands(*reach, self._numberer(node))
-            self.clients[node] = ArchiveClient(*reach, self.commands[node])
+            self.commands[node] = GroupCommands(Reach(*reach), self._numberer(node))
+            self.clients[node] = ArchiveClient(Reach(*reach), self.commands[node])
             self.inquiries[node] = Inquiries(send, lambda question: iter(()), lambda question: 0)
             listing = ArchiveListing(
                 node,

@@ -15,7 +15,7 @@ from headrace_broker.model.limits import (
 from headrace_broker.runtime.inspect.browsing import BrowsingClient, page_of
 from headrace_broker.runtime.replica.reading.entries import Entries
 from headrace_broker.runtime.rpc import leader_client
-from headrace_broker.runtime.rpc.leader_client import LeaderUnavailableError
+from headrace_broker.runtime.rpc.leader_client import LeaderUnavailableError, Reach
 from headrace_protos.cluster.v1.cluster_pb2 import BrowsedPage, BrowseRequest, ClusterPayload
 
 QUEUE = Queue("/", "work", QUEUE_QUORUM, 7, (1, 2))
@@ -117,7 +117,9 @@ def test_another_node_asks_the_leader(world, fill):
 
     for node in (1, 2):
         hosts = {7: world.hosts[node]}
-        clients[node] = BrowsingClient(node, hosts, lambda q: 1, sender(node), lambda q: True)
+        clients[node] = BrowsingClient(
+            Reach(node, hosts, lambda q: 1, sender(node), lambda q: True)
+        )
     here = asyncio.run(clients[1].ask(QUEUE, 1, 1, 100))
     there = asyncio.run(clients[2].ask(QUEUE, 1, 1, 100))
     assert here == there
@@ -131,7 +133,7 @@ def test_a_node_that_does_not_lead_says_so(world):
         sent.append((target, ClusterPayload.FromString(data).browsed_page))
         return True
 
-    client = BrowsingClient(2, {7: world.hosts[2]}, lambda q: 0, send, lambda q: True)
+    client = BrowsingClient(Reach(2, {7: world.hosts[2]}, lambda q: 0, send, lambda q: True))
     client.receive_request(1, BrowseRequest(group=7, request=5, limit=1))
     assert sent == [(1, BrowsedPage(request=5, serving=False))]
 
@@ -156,7 +158,9 @@ def test_a_page_on_a_slow_disk_is_whole_once_it_was_read(world, fill, node):
 
     for each in (1, 2):
         hosts = {7: world.hosts[each]}
-        clients[each] = BrowsingClient(each, hosts, lambda q: 1, sender(each), lambda q: True)
+        clients[each] = BrowsingClient(
+            Reach(each, hosts, lambda q: 1, sender(each), lambda q: True)
+        )
 
     async def scenario():
         task = asyncio.ensure_future(clients[node].ask(QUEUE, 0, 10, 100))
@@ -174,7 +178,7 @@ def test_a_page_of_a_hung_disk_is_refused_with_the_reason(world, fill, monkeypat
     monkeypatch.setattr(leader_client, "ANSWER_SECONDS_MAX", 0.01)
     fill(b"a")
     world.disk_is_slow = True
-    client = BrowsingClient(1, {7: world.hosts[1]}, lambda q: 1, _refuse, lambda q: True)
+    client = BrowsingClient(Reach(1, {7: world.hosts[1]}, lambda q: 1, _refuse, lambda q: True))
     with pytest.raises(LeaderUnavailableError, match="the disk does not give back messages"):
         asyncio.run(client.ask(QUEUE, 0, 10, 100))
     assert [waiting for waiting in world.reading.values() if waiting] == []

@@ -17,7 +17,7 @@ from headrace_broker.core.queue.messages.settings import (
 from headrace_broker.model.definition import QUEUE_QUORUM, Queue
 from headrace_broker.runtime.inspect.counts import CountsClient
 from headrace_broker.runtime.rpc import leader_client as module
-from headrace_broker.runtime.rpc.leader_client import LeaderUnavailableError, QueueGoneError
+from headrace_broker.runtime.rpc.leader_client import LeaderUnavailableError, QueueGoneError, Reach
 from headrace_protos.cluster.v1.cluster_pb2 import ClusterPayload, Counts, CountsRequest
 
 QUEUE = Queue("/", "work", QUEUE_QUORUM, 7, (1, 2))
@@ -34,9 +34,9 @@ class Pair:
         self.deleted = []
         hosts = world.hosts
         self.clients = {
-            1: CountsClient(1, {7: hosts[1]}, lambda queue: 0, self.sender(1), self.exists),
+            1: CountsClient(Reach(1, {7: hosts[1]}, lambda queue: 0, self.sender(1), self.exists)),
             2: CountsClient(
-                2, {7: hosts[2]}, lambda queue: self.located[0], self.sender(2), self.exists
+                Reach(2, {7: hosts[2]}, lambda queue: self.located[0], self.sender(2), self.exists)
             ),
         }
 
@@ -183,7 +183,7 @@ def test_request_for_an_unknown_queue_is_answered():
         sent.append((target, ClusterPayload.FromString(data).counts))
         return True
 
-    client = CountsClient(1, {}, lambda queue: 0, send, lambda queue: True)
+    client = CountsClient(Reach(1, {}, lambda queue: 0, send, lambda queue: True))
     client.receive_request(2, CountsRequest(group=8, request=5))
     assert sent == [(2, Counts(request=5, serving=False))]
 

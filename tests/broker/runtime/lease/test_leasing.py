@@ -26,7 +26,7 @@ from headrace_broker.runtime.lease.group_commands import TooEarlyError
 from headrace_broker.runtime.lease.leasing import LeaseClient, fetch
 from headrace_broker.runtime.replica.reading.entries import Entries
 from headrace_broker.runtime.rpc import leader_client
-from headrace_broker.runtime.rpc.leader_client import LeaderUnavailableError, QueueGoneError
+from headrace_broker.runtime.rpc.leader_client import LeaderUnavailableError, QueueGoneError, Reach
 from headrace_protos.cluster.v1.cluster_pb2 import ClusterPayload
 
 EVERYWHERE = pytest.mark.parametrize("node", [1, 2, 3], ids=["leader", "replica", "elsewhere"])
@@ -50,11 +50,13 @@ class Nodes:
         hosts = {node: {7: world.hosts[node]} if node in world.hosts else {} for node in (1, 2, 3)}
         self.clients = {
             node: LeaseClient(
-                node,
-                hosts[node],
-                lambda queue: world.leader,
-                self._sender(node),
-                lambda queue: self.exists,
+                Reach(
+                    node,
+                    hosts[node],
+                    lambda queue: world.leader,
+                    self._sender(node),
+                    lambda queue: self.exists,
+                ),
                 self._numberer(node),
             )
             for node in (1, 2, 3)

@@ -15,6 +15,7 @@ from headrace_broker.runtime.lease.leasing import LeaseClient
 from headrace_broker.runtime.lease.listing import LeaseListing
 from headrace_broker.runtime.rpc import leader_client
 from headrace_broker.runtime.rpc.inquiry import Inquiries
+from headrace_broker.runtime.rpc.leader_client import Reach
 from headrace_protos.cluster.v1.cluster_pb2 import ClusterPayload
 
 
@@ -33,11 +34,7 @@ class Nodes:
             send = self._sender(node)
             self.inquiries[node] = Inquiries(send, lambda question: iter(()), lambda question: 0)
             self.leases[node] = LeaseClient(
-                node,
-                hosts,
-                self._locate,
-                send,
-                lambda queue: self.exists,
+                Reach(node, hosts, self._locate, send, lambda queue: self.exists),
                 self._numberer(node, numbers),
             )
             self.listings[node] = LeaseListing(

@@ -33,15 +33,11 @@ class ArchiveCommand(GroupCommand):
 
 @final
 class OpenArchive(ArchiveCommand):
-    """Give who opens a group an epoch above all others; the same one when it is repeated.
-
-    Attributes:
-        opener: tells this request from every other.
-    """
+    """Give who opens a group an epoch above all others; the same one when it is repeated."""
 
     def __init__(self, request: i64, name: bytes, opener: bytes) -> None:
         super().__init__(request, name, 0)
-        self.opener = opener
+        self.opener = opener  # tells this request from every other
 
 
 @final

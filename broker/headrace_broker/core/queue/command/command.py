@@ -94,20 +94,13 @@ PREFETCH_ITEM_OCTETS: Final = 8
 
 @final
 class SettleItem:
-    """Outcome of one range of deliveries.
-
-    Attributes:
-        consumer: number of the consumer within its session, 0 for what GET acquired.
-        operation: ACCEPT, RELEASE, REJECT or MODIFY_FAILED.
-        first: first delivery number, from 1.
-        last: last delivery number, inclusive. Numbers that are not unsettled are passed over.
-    """
+    """Outcome of one range of deliveries."""
 
     def __init__(self, consumer: i64, operation: i64, first: i64, last: i64) -> None:
-        self.consumer = consumer
-        self.operation = operation
-        self.first = first
-        self.last = last
+        self.consumer = consumer  # number of the consumer in its session, 0 for what GET acquired
+        self.operation = operation  # ACCEPT, RELEASE, REJECT or MODIFY_FAILED
+        self.first = first  # first delivery number, from 1
+        self.last = last  # last delivery number, inclusive; settled ones are passed over
 
 
 class Command:
@@ -124,17 +117,7 @@ class Malformed(Command):
 
 @final
 class Enqueue(Command):
-    """A batch whose first message has number `seq` on the session's publish lane.
-
-    Attributes:
-        session: who publishes.
-        seq: number of the first message.
-        batch_offset: where the batch begins in the entry.
-        sizes: of its bodies, and what is remarkable in its properties.
-        now: refuse what no consumer can take at once.
-        patient: its publisher waits for confirms, which the queue may withhold.
-        named: who publishes it under which numbers, None where that is not said.
-    """
+    """A batch whose first message has number `seq` on the session's publish lane."""
 
     def __init__(
         self,
@@ -145,13 +128,13 @@ class Enqueue(Command):
         now: bool,
         patient: bool = False,
     ) -> None:
-        self.session = session
-        self.seq = seq
-        self.batch_offset = batch_offset
-        self.sizes = sizes
-        self.now = now
-        self.patient = patient
-        self.named: Named | None = None
+        self.session = session  # who publishes
+        self.seq = seq  # number of the first message
+        self.batch_offset = batch_offset  # where the batch begins in the entry
+        self.sizes = sizes  # of its bodies, and what is remarkable in its properties
+        self.now = now  # refuse what no consumer can take at once
+        self.patient = patient  # its publisher waits for confirms, which the queue may withhold
+        self.named: Named | None = None  # who publishes it under which numbers, None if not said
 
 
 class Control(Command):
@@ -173,44 +156,29 @@ class Settle(Control):
 
 @final
 class Attach(Control):
-    """Add a consumer with credit for `prefetch` unsettled messages.
-
-    Attributes:
-        consumer: its number within the session, from 1.
-        prefetch: most unsettled messages, from 1.
-        tag: for listings.
-        exclusive: be the only consumer.
-        filtered: get only what ACQUIRE names.
-        priority: higher ones are served first, any 32-bit number.
-        prefetch_octets: most octets unsettled (one message may exceed it), 0 for no limit.
-        timeout_ms: most time that a delivery may stay unsettled, 0 for the queue's.
-    """
+    """Add a consumer with credit for `prefetch` unsettled messages."""
 
     def __init__(
         self, session: i64, seq: i64, consumer: i64, prefetch: i64, flags: i64, tag: bytes
     ) -> None:
         super().__init__(session, seq)
-        self.consumer = consumer
-        self.prefetch = prefetch
-        self.exclusive: bool = flags & FLAG_EXCLUSIVE != 0
-        self.filtered: bool = flags & FLAG_FILTERED != 0
-        self.tag = tag
-        self.priority: i64 = 0
-        self.prefetch_octets: i64 = 0
-        self.timeout_ms: i64 = 0
+        self.consumer = consumer  # its number within the session, from 1
+        self.prefetch = prefetch  # most unsettled messages, from 1
+        self.exclusive: bool = flags & FLAG_EXCLUSIVE != 0  # be the only consumer
+        self.filtered: bool = flags & FLAG_FILTERED != 0  # get only what ACQUIRE names
+        self.tag = tag  # for listings
+        self.priority: i64 = 0  # higher ones are served first, any 32-bit number
+        self.prefetch_octets: i64 = 0  # most octets unsettled (but for one message), 0 for any
+        self.timeout_ms: i64 = 0  # most time that a delivery may stay unsettled, 0 for the queue's
 
 
 @final
 class SetPrefetch(Control):
-    """Change how many unsettled messages attached consumers may have.
-
-    Attributes:
-        items: pairs of a consumer's number, from 1, and its prefetch, from 1.
-    """
+    """Change how many unsettled messages attached consumers may have."""
 
     def __init__(self, session: i64, seq: i64, items: list[tuple[int, int]]) -> None:
         super().__init__(session, seq)
-        self.items = items
+        self.items = items  # pairs of a consumer's number, from 1, and its prefetch, from 1
 
 
 @final
@@ -321,25 +289,15 @@ def named_ends(
 
 
 def encode_enqueue_named(
-    session: i64,
-    seq: i64,
+    session: i64,  # as in `encode_enqueue`, and so are `seq`, `batch` and `patient`
+    seq: i64,  # on the session's publish lane, of the first message
     batch: bytes,
     publisher: bytes,
     epoch: i64,
-    rows: list[int],
+    rows: list[int],  # a number for each message, ascending, as in `Ranges.bounds`
     patient: bool = False,
 ) -> bytes:
-    """Encode ENQUEUE of a batch whose publisher gives its messages numbers.
-
-    Args:
-        session: as in `encode_enqueue`, and so are `seq`, `batch` and `patient`.
-        seq: on the session's publish lane, of the first message.
-        batch: encoded.
-        publisher: its id.
-        epoch: of its numbers.
-        rows: a number for each message, ascending, as in `Ranges.bounds`.
-        patient: the publisher waits for confirms.
-    """
+    """Encode ENQUEUE of a batch whose publisher gives its messages numbers."""
     head, tail = named_ends(session, seq, publisher, epoch, rows, patient)
     return b"".join((head, batch, tail))
 
@@ -374,11 +332,7 @@ def encode_attach(
     prefetch_octets: i64 = 0,
     timeout_ms: i64 = 0,
 ) -> bytes:
-    """Encode ATTACH of consumer number `consumer` (from 1); see `Attach` for the rest.
-
-    Raises:
-        ValueError: `tag` is longer than a short string may be.
-    """
+    """Encode ATTACH of consumer number `consumer` (from 1); ValueError for too long a tag."""
     if len(tag) > TAG_OCTETS_MAX:
         raise ValueError(f"consumer tag of {len(tag)} octets, at most {TAG_OCTETS_MAX}")
     extended = filtered or priority != 0 or prefetch_octets != 0 or timeout_ms != 0

@@ -15,18 +15,12 @@ from headrace_broker.core.queue.command.command import COMMAND_VERSION, Command
 
 
 class GroupCommand(Command):
-    """Base of the commands of groups.
-
-    Attributes:
-        request: who waits for the answer.
-        name: of the group.
-        epoch: of who works for it.
-    """
+    """Base of the commands of groups."""
 
     def __init__(self, request: i64, name: bytes, epoch: i64) -> None:
-        self.request = request
-        self.name = name
-        self.epoch = epoch
+        self.request = request  # who waits for the answer
+        self.name = name  # of the group
+        self.epoch = epoch  # of who works for it
 
 
 def begin_command(kind: int, request: i64, name: bytes) -> BytesWriter:

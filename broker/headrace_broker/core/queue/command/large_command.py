@@ -21,16 +21,11 @@ class LargeCommand:
 
     Attributes:
         head: the first octets, HEAD_OCTETS or fewer, with the number of the first message.
-        size: octets of all.
-
-    Args:
-        pieces: in order, not assembled yet; the first of them holds at least what `head` is for.
-        assembly: all of it, behind room for a stamp, instead of pieces.
     """
 
     def __init__(self, pieces: list[Octets], assembly: Assembly | None = None) -> None:
-        self._pieces = pieces
-        self._assembly = assembly
+        self._pieces = pieces  # in order, not assembled; the first holds at least `head`
+        self._assembly = assembly  # all of it, behind room for a stamp, instead of pieces
         self._copied: i64 = 0  # of the first piece that is left
         if assembly is None:
             self.head = bytes(pieces[0][:HEAD_OCTETS])
@@ -39,7 +34,7 @@ class LargeCommand:
         size: i64 = 0 if assembly is None else assembly.size - STAMP_OCTETS
         for piece in pieces:
             size += len(piece)
-        self.size = size
+        self.size = size  # octets of all
 
     @property
     def assembled(self) -> bool:

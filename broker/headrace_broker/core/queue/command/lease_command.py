@@ -31,11 +31,7 @@ from headrace_broker.core.queue.command.command import (
 )
 from headrace_broker.core.queue.command.group_command import GroupCommand, begin_command
 from headrace_broker.core.queue.messages.octet_reader import OctetReader
-from headrace_broker.model.limits import (
-    LEASE_OPENER_OCTETS_MAX,
-    LEASE_TTL_MS_MAX,
-    NAME_OCTETS_MAX,
-)
+from headrace_broker.model.limits import LEASE_OPENER_OCTETS_MAX, LEASE_TTL_MS_MAX, NAME_OCTETS_MAX
 
 
 class LeaseCommand(GroupCommand):
@@ -44,29 +40,17 @@ class LeaseCommand(GroupCommand):
 
 @final
 class OpenGroup(LeaseCommand):
-    """Give who opens a group an epoch above all others; the same one when it is repeated.
-
-    Attributes:
-        ttl_ms: the group's leases live at least so long from now on.
-        opener: tells this request from every other.
-    """
+    """Give who opens a group an epoch above all others; the same one when it is repeated."""
 
     def __init__(self, request: i64, name: bytes, ttl_ms: i64, opener: bytes) -> None:
         super().__init__(request, name, 0)
-        self.ttl_ms = ttl_ms
-        self.opener = opener
+        self.ttl_ms = ttl_ms  # the group's leases live at least so long from now on
+        self.opener = opener  # tells this request from every other
 
 
 @final
 class TakeLease(LeaseCommand):
-    """Acquire messages that are ready, as the group's lease of that number.
-
-    Attributes:
-        number: the next one, or an earlier one to be told of it.
-        messages: the most.
-        octets: of their bodies, the most; one message may exceed it.
-        ttl_ms: the group's leases live at least so long from now on.
-    """
+    """Acquire messages that are ready, as the group's lease of that number."""
 
     def __init__(
         self,
@@ -79,10 +63,10 @@ class TakeLease(LeaseCommand):
         ttl_ms: i64,
     ) -> None:
         super().__init__(request, name, epoch)
-        self.number = number
-        self.messages = messages
-        self.octets = octets
-        self.ttl_ms = ttl_ms
+        self.number = number  # the next one, or an earlier one to be told of it
+        self.messages = messages  # the most
+        self.octets = octets  # of their bodies, the most; one message may exceed it
+        self.ttl_ms = ttl_ms  # the group's leases live at least so long from now on
 
 
 @final

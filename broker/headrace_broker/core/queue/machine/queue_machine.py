@@ -69,12 +69,7 @@ from headrace_broker.core.queue.state.archive_row import ArchiveRow
 from headrace_broker.core.queue.state.fair_lanes import FairValue
 from headrace_broker.core.queue.state.lease_effect import GroupInfo
 from headrace_broker.core.queue.state.queue_state import QueueState
-from headrace_broker.core.queue.state.session import (
-    ATTACHED,
-    DETACHED,
-    Consumer,
-    ConsumerInfo,
-)
+from headrace_broker.core.queue.state.session import ATTACHED, DETACHED, Consumer, ConsumerInfo
 from headrace_broker.core.queue.state.tally import Tally
 from headrace_broker.model.session import session_boot, session_node
 
@@ -301,11 +296,10 @@ class QueueMachine:
         return self._state.leases.count
 
     def leased(self, name: bytes, epoch: i64, number: i64) -> tuple[i64, list[Acquired]]:
-        """Return the messages of a group's lease, not to be changed, or why there are none.
+        """Return a group's lease: LEASE_OK and its messages in ready order, not to be changed.
 
-        Returns:
-            LEASE_OK and the messages in the order in which they were ready, or LEASE_FENCED,
-            LEASE_UNKNOWN_GROUP, LEASE_OUT_OF_ORDER, LEASE_GONE or LEASE_SETTLED and none.
+        Else LEASE_FENCED, LEASE_UNKNOWN_GROUP, LEASE_OUT_OF_ORDER, LEASE_GONE or LEASE_SETTLED, and
+        none.
         """
         return look(self._state, name, epoch, number)
 
@@ -352,11 +346,7 @@ class QueueMachine:
 
     @staticmethod
     def restore(snapshot: bytes) -> QueueMachine:
-        """Return a machine with the state of the one that gave `snapshot`.
-
-        Raises:
-            SnapshotError: `snapshot` is malformed or of an unknown version.
-        """
+        """Return a machine that goes on as that of `snapshot`; SnapshotError if malformed."""
         machine = QueueMachine()
         machine._state = read_snapshot(snapshot)
         return machine
@@ -366,14 +356,10 @@ class QueueMachine:
         return hashlib.blake2b(write_state(self._state), digest_size=16).digest()
 
     def apply(self, index: i64, data: bytes) -> list[Effect]:
-        """Apply the committed entry `index` (ascending from call to call) and return what follows.
+        """Apply the committed entry `index` (ascending from call to call); return effects in order.
 
-        Args:
-            index: its log position.
-            data: u64 time in ms and a command, see `core.queue.command.command`.
-
-        Returns:
-            The effects in order. An entry that makes no sense gives Rejected and changes nothing.
+        It is a u64 time in ms and a command; one that makes no sense gives Rejected and changes
+        nothing.
         """
         effects: list[Effect] = []
         state = self._state

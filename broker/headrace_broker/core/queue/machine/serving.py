@@ -111,12 +111,9 @@ def acquire(state: QueueState, consumer: Consumer, ids: list[int], effects: list
 
 
 def get(state: QueueState, consumer: Consumer, message_id: i64) -> i64:
-    """Acquire one message; return its delivery number, 0 when there is none.
+    """Acquire message `message_id`, 0 for the first; return its delivery number, 0 for none.
 
-    Args:
-        state: the queue.
-        consumer: the session's consumer 0.
-        message_id: which one, 0 for the first. One whose group is another consumer's is not given.
+    One whose group is another consumer's is not given.
     """
     ready = state.ready
     if message_id == 0:

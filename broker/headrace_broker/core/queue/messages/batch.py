@@ -14,17 +14,7 @@ _PACKED_OCTETS: Final = 12
 
 @final
 class Batch:
-    """Messages at consecutive positions of an entry that were never acquired.
-
-    Attributes:
-        entry_index: its log position.
-        id_base: message id of position p is `id_base` + p.
-        next: position of the first that waits.
-        stop: position after the last that waits.
-        sizes: body sizes of the entry's messages, of these at least.
-        arrived_ms: time stamp of the entry.
-        expires_ms: when they stop waiting, 0 for never.
-    """
+    """Messages at consecutive positions of an entry that were never acquired."""
 
     def __init__(
         self,
@@ -36,13 +26,13 @@ class Batch:
         arrived_ms: i64,
         expires_ms: i64,
     ) -> None:
-        self.entry_index = entry_index
-        self.id_base = id_base
-        self.next = start
-        self.stop = stop
-        self.sizes = sizes
-        self.arrived_ms = arrived_ms
-        self.expires_ms = expires_ms
+        self.entry_index = entry_index  # its log position
+        self.id_base = id_base  # message id of position p is `id_base` + p
+        self.next = start  # position of the first that waits
+        self.stop = stop  # position after the last that waits
+        self.sizes = sizes  # body sizes of the entry's messages, of these at least
+        self.arrived_ms = arrived_ms  # time stamp of the entry
+        self.expires_ms = expires_ms  # when they stop waiting, 0 for never
 
     @property
     def count(self) -> i64:

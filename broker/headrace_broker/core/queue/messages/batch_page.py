@@ -62,11 +62,7 @@ def encode_batches(batches: list[Batch]) -> bytes:
 
 
 def decode_batches(data: bytes) -> list[Batch]:
-    """Decode what `encode_batches` gave.
-
-    Raises:
-        LookupError: it is something else.
-    """
+    """Decode what `encode_batches` gave; LookupError for anything else."""
     reader = OctetReader(data, 0)
     entries = _entries(reader)
     batches: list[Batch] = []

@@ -15,20 +15,13 @@ PROPERTIES_OCTETS_MIN: Final = 2
 
 @final
 class BatchSizes:
-    """Body sizes of a batch's messages: one number where they are equal, else 4 octets each.
-
-    Attributes:
-        count: number of messages.
-        size: octets of every body, or UNEQUAL.
-        table: `count` x u32 when unequal, else empty.
-        flags: property flags that any of the messages has; known only on arrival.
-    """
+    """Body sizes of a batch's messages: one number where they are equal, else 4 octets each."""
 
     def __init__(self, count: i64, size: i64, table: bytes) -> None:
-        self.count = count
-        self.size = size
-        self.table = table
-        self.flags: i64 = 0
+        self.count = count  # number of messages
+        self.size = size  # octets of every body, or UNEQUAL
+        self.table = table  # `count` x u32 when unequal, else empty
+        self.flags: i64 = 0  # property flags that any of the messages has; known only on arrival
 
     def octets(self, position: i64) -> i64:
         """Return the body size of the message at `position`."""
@@ -47,13 +40,7 @@ class BatchSizes:
 
 
 def measure_batch(blob: bytes, base: i64, end: i64 = -1) -> BatchSizes | None:
-    """Check the batch that fills `blob` from `base` to `end`; None where it is malformed.
-
-    Args:
-        blob: octets that hold the batch.
-        base: where it begins.
-        end: where it ends, at most the end of `blob`; -1 for that.
-    """
+    """Check the batch in `blob[base:end]` (-1: to the blob's end); None if malformed."""
     blob_octets = end if end >= 0 else len(blob)
     if base + 4 > blob_octets:
         return None

@@ -11,16 +11,11 @@ from headrace_broker.model.limits import EXPIRE_MESSAGES_MAX, EXPIRE_OCTETS_MAX
 
 @final
 class Budget:
-    """Rest of the bound; the message that exceeds it is the last.
-
-    Attributes:
-        messages: that many.
-        octets: of their bodies.
-    """
+    """Rest of the bound; the message that exceeds it is the last."""
 
     def __init__(self) -> None:
-        self.messages: i64 = EXPIRE_MESSAGES_MAX
-        self.octets: i64 = EXPIRE_OCTETS_MAX
+        self.messages: i64 = EXPIRE_MESSAGES_MAX  # that many
+        self.octets: i64 = EXPIRE_OCTETS_MAX  # of their bodies
 
     def renew(self) -> None:
         """Begin with another command."""

@@ -13,12 +13,6 @@ STATUS_OK: Final = 0
 STATUS_EXCLUSIVE_IN_USE: Final = 1  # this or another consumer is to be the only one
 STATUS_ALREADY: Final = 2  # the session has a consumer of that number
 
-STATUS_NAMES: Final = {
-    STATUS_OK: "ok",
-    STATUS_EXCLUSIVE_IN_USE: "exclusive_in_use",
-    STATUS_ALREADY: "already",
-}
-
 LANE_PUBLISH: Final = 1
 LANE_CONTROL: Final = 2
 
@@ -41,22 +35,7 @@ REFUSED_FENCED: Final = 3  # its publisher has published under a later epoch sin
 
 @final
 class Acquired:
-    """One message that is told apart from its batch: taken out of it, or waiting on its own.
-
-    Attributes:
-        message_id: ascends in the order of arrival at the queue, from 1.
-        entry_index: log position of the ENQUEUE command that holds its bytes.
-        position: which message of that command's batch, from 0.
-        octets: size of its body.
-        acquired_count: how often it was acquired before this time.
-        delivery_count: how many of those deliveries failed (modify-failed, or the session closed).
-        arrived_ms: time stamp of its ENQUEUE.
-        expires_ms: when it stops waiting, 0 for never.
-        priority: 0 to PRIORITY_MAX.
-        acquired_ms: when it was acquired last, 0 for never.
-        due_ms: when it is to become available, 0 for when it came.
-        key: octets of the header by which it is kept apart (see `QueueSettings`), b"" for none.
-    """
+    """One message that is told apart from its batch: taken out of it, or waiting on its own."""
 
     def __init__(
         self,
@@ -67,18 +46,18 @@ class Acquired:
         acquired_count: i64,
         delivery_count: i64,
     ) -> None:
-        self.message_id = message_id
-        self.entry_index = entry_index
-        self.position = position
-        self.octets = octets
-        self.acquired_count = acquired_count
-        self.delivery_count = delivery_count
-        self.arrived_ms: i64 = 0
-        self.expires_ms: i64 = 0
-        self.priority: i64 = 0
-        self.acquired_ms: i64 = 0
-        self.due_ms: i64 = 0
-        self.key = b""
+        self.message_id = message_id  # ascends in the order of arrival at the queue, from 1
+        self.entry_index = entry_index  # log position of the ENQUEUE command that holds its bytes
+        self.position = position  # which message of that command's batch, from 0
+        self.octets = octets  # size of its body
+        self.acquired_count = acquired_count  # how often it was acquired before this time
+        self.delivery_count = delivery_count  # how many of those deliveries failed
+        self.arrived_ms: i64 = 0  # time stamp of its ENQUEUE
+        self.expires_ms: i64 = 0  # when it stops waiting, 0 for never
+        self.priority: i64 = 0  # 0 to PRIORITY_MAX
+        self.acquired_ms: i64 = 0  # when it was acquired last, 0 for never
+        self.due_ms: i64 = 0  # when it is to become available, 0 for when it came
+        self.key = b""  # of the header by which it is kept apart (`QueueSettings`), or b""
 
     def __repr__(self) -> str:
         return (
@@ -108,15 +87,11 @@ class ConfirmsDeferred(Effect):
     """Defer confirms of these publishes, which the next Enqueued covers: they are in the queue.
 
     The queue holds too much. Each of them is completed by a Completed, or when the session asks.
-
-    Attributes:
-        session: whose publishes.
-        rows: their numbers as in `Ranges.bounds`, at least one row.
     """
 
     def __init__(self, session: i64, rows: list[int]) -> None:
-        self.session = session
-        self.rows = rows
+        self.session = session  # whose publishes
+        self.rows = rows  # their numbers as in `Ranges.bounds`, at least one row
 
     def __repr__(self) -> str:
         return f"ConfirmsDeferred({self.session}, {self.rows})"
@@ -124,16 +99,11 @@ class ConfirmsDeferred(Effect):
 
 @final
 class Completed(Effect):
-    """Publishes that were withheld are complete: they left the queue, or it has drained.
-
-    Attributes:
-        session: whose publishes.
-        rows: their numbers, as of ConfirmsDeferred but in any order.
-    """
+    """Publishes that were withheld are complete: they left the queue, or it has drained."""
 
     def __init__(self, session: i64, rows: list[int]) -> None:
-        self.session = session
-        self.rows = rows
+        self.session = session  # whose publishes
+        self.rows = rows  # their numbers, as of ConfirmsDeferred but in any order
 
     def __repr__(self) -> str:
         return f"Completed({self.session}, {self.rows})"
@@ -144,19 +114,13 @@ class PublishRejected(Effect):
     """Messages `first` to `last` of the session's publish lane were refused and are not here.
 
     Comes before the Enqueued that covers them, again when their command is repeated.
-
-    Attributes:
-        session: whose publishes.
-        first: number of the first one.
-        last: of the last one, inclusive.
-        why: a REFUSED constant.
     """
 
     def __init__(self, session: i64, first: i64, last: i64, why: i64) -> None:
-        self.session = session
-        self.first = first
-        self.last = last
-        self.why = why
+        self.session = session  # whose publishes
+        self.first = first  # number of the first one
+        self.last = last  # of the last one, inclusive
+        self.why = why  # a REFUSED constant
 
     def __repr__(self) -> str:
         return f"PublishRejected({self.session}, {self.first}, {self.last}, {self.why})"
@@ -167,15 +131,11 @@ class DeadLettered(Effect):
     """Messages leave the queue for its dead-letter exchange, at most once.
 
     Their bodies are to be read now: an EntryDead may follow.
-
-    Attributes:
-        messages: at least one.
-        reason: a REASON constant.
     """
 
     def __init__(self, messages: list[Acquired], reason: i64) -> None:
-        self.messages = messages
-        self.reason = reason
+        self.messages = messages  # at least one
+        self.reason = reason  # a REASON constant
 
     def __repr__(self) -> str:
         return f"DeadLettered({self.messages!r}, {REASON_NAMES[int(self.reason)]})"
@@ -210,20 +170,14 @@ class TimedOut(Effect):
 
 @final
 class Controlled(Effect):
-    """A control command is applied.
-
-    Attributes:
-        session: whose command.
-        seq: its number on the control lane; 0 for CLOSE, which has none.
-        status: one of the STATUS constants.
-        count: SETTLE: messages settled; CANCEL: messages still unsettled; PURGE: messages removed;
-            CLOSE: messages released; otherwise 0. For a repeated SETTLE, ATTACH or CANCEL: 0.
-    """
+    """A control command is applied."""
 
     def __init__(self, session: i64, seq: i64, status: i64, count: i64) -> None:
-        self.session = session
-        self.seq = seq
-        self.status = status
+        self.session = session  # whose command
+        self.seq = seq  # its number on the control lane; 0 for CLOSE, which has none
+        self.status = status  # one of the STATUS constants
+        # SETTLE: messages settled; CANCEL: messages still unsettled; PURGE: messages removed;
+        # CLOSE: messages released; otherwise 0. For a repeated SETTLE, ATTACH or CANCEL: 0.
         self.count = count
 
     def __repr__(self) -> str:
@@ -246,24 +200,16 @@ class Deliver(Effect):
 
 @final
 class Got(Effect):
-    """The answer to a GET.
-
-    Attributes:
-        session: who asked.
-        seq: number of the GET on the control lane.
-        message: what was acquired for consumer 0 of the session, or None.
-        delivery: its delivery number, 0 for none.
-        ready_left: messages left in the ready list.
-    """
+    """The answer to a GET."""
 
     def __init__(
         self, session: i64, seq: i64, message: Acquired | None, delivery: i64, ready_left: i64
     ) -> None:
-        self.session = session
-        self.seq = seq
-        self.message = message
-        self.delivery = delivery
-        self.ready_left = ready_left
+        self.session = session  # who asked
+        self.seq = seq  # number of the GET on the control lane
+        self.message = message  # what was acquired for consumer 0 of the session, or None
+        self.delivery = delivery  # its delivery number, 0 for none
+        self.ready_left = ready_left  # messages left in the ready list
 
     def __repr__(self) -> str:
         return (
@@ -308,14 +254,10 @@ class EntryDead(Effect):
 
 
 class GroupAnswer(Effect):
-    """Base of what a queue answers to groups.
-
-    Attributes:
-        request: of the command, names who asked.
-    """
+    """Base of what a queue answers to groups."""
 
     def __init__(self, request: i64) -> None:
-        self.request = request
+        self.request = request  # of the command, names who asked
 
 
 @final

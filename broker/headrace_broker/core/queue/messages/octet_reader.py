@@ -10,18 +10,13 @@ from mypy_extensions import i64
 
 @final
 class OctetReader:
-    """A cursor over big-endian fields.
-
-    Attributes:
-        data: what is read.
-        position: offset of the next field.
-        failed: a field reached beyond the end or its top bit was set where no number may be that
-            large; from then on every field reads as zero or empty.
-    """
+    """A cursor over big-endian fields."""
 
     def __init__(self, data: bytes, position: i64) -> None:
-        self.data = data
-        self.position = position
+        self.data = data  # what is read
+        self.position = position  # offset of the next field
+        # a field reached beyond the end or its top bit was set where no number may be that large;
+        # from then on every field reads as zero or empty
         self.failed = position > len(data)
 
     def _advance(self, octets: i64) -> bool:

@@ -21,11 +21,7 @@ from mypy_extensions import i32, i64
 
 from headrace_broker.core.queue.messages.batch_page import write_varint
 from headrace_broker.core.queue.messages.octet_reader import OctetReader
-from headrace_broker.model.limits import (
-    PUBLISHER_HOLES_MAX,
-    PUBLISHER_OCTETS_MAX,
-    PUBLISHERS_MAX,
-)
+from headrace_broker.model.limits import PUBLISHER_HOLES_MAX, PUBLISHER_OCTETS_MAX, PUBLISHERS_MAX
 from headrace_broker.model.ranges import Ranges, count_rows
 
 SEQUENCE_MAX: Final = (1 << 62) - 1  # of sequence numbers and epochs
@@ -35,27 +31,19 @@ _PATIENT: Final = 1
 
 @final
 class Named:
-    """Publisher of a batch, and its numbers.
-
-    Attributes:
-        publisher: its id.
-        epoch: of its numbers; those of an older one are refused, and were dropped and confirmed
-            before FENCING_VERSION.
-        rows: the numbers as in `Ranges.bounds`.
-        count: how many there are.
-        patient: it waits for confirms.
-        batch_end: where the batch ends in the entry.
-    """
+    """Publisher of a batch, and its numbers."""
 
     def __init__(
         self, publisher: bytes, epoch: i64, rows: list[int], patient: bool, batch_end: i64
     ) -> None:
-        self.publisher = publisher
+        self.publisher = publisher  # its id
+        # of its numbers; those of an older one are refused, and were dropped and confirmed before
+        # FENCING_VERSION
         self.epoch = epoch
-        self.rows = rows
-        self.count: i64 = count_rows(rows)
-        self.patient = patient
-        self.batch_end = batch_end
+        self.rows = rows  # the numbers as in `Ranges.bounds`
+        self.count: i64 = count_rows(rows)  # how many there are
+        self.patient = patient  # it waits for confirms
+        self.batch_end = batch_end  # where the batch ends in the entry
 
 
 def write_named(
@@ -112,20 +100,13 @@ def read_named(data: bytes, base: i64) -> Named | None:
 
 @final
 class Publisher:
-    """State of a publisher at a queue.
-
-    Attributes:
-        epoch: of `last`.
-        last: the highest number that came.
-        used_ms: when it published last.
-        holes: numbers up to `last` that the queue refused and would take.
-    """
+    """State of a publisher at a queue."""
 
     def __init__(self, epoch: i64) -> None:
-        self.epoch = epoch
-        self.last: i64 = 0
-        self.used_ms: i64 = 0
-        self.holes = Ranges()
+        self.epoch = epoch  # of `last`
+        self.last: i64 = 0  # the highest number that came
+        self.used_ms: i64 = 0  # when it published last
+        self.holes = Ranges()  # numbers up to `last` that the queue refused and would take
 
     def had(self, named: Named) -> list[int]:
         """Return which positions of a batch the queue has had, as in `Ranges.bounds`."""
@@ -178,14 +159,10 @@ class Publisher:
 
 @final
 class Publishers:
-    """Most recent publishers, within a bound of number and time.
-
-    Attributes:
-        known: by id; who published last comes last.
-    """
+    """Most recent publishers, within a bound of number and time."""
 
     def __init__(self) -> None:
-        self.known: OrderedDict[bytes, Publisher] = OrderedDict()
+        self.known: OrderedDict[bytes, Publisher] = OrderedDict()  # by id; the last publisher last
 
     def had(self, named: Named, now_ms: i64, keep_ms: i64) -> list[int]:
         """Return which positions of a batch the queue has had, as in `Ranges.bounds`."""

@@ -52,72 +52,40 @@ ARCHIVE_FULL: Final = 2
 
 PRIORITY_MAX: Final = 255  # what the property of a message can carry
 PRIORITY_MAX_OF_QUORUM: Final = 31  # where nothing is said; and the most before version 5
-KEY_NAME_OCTETS_MAX: Final = 255  # a header's name is a short string
 
 
 @final
 class QueueSettings:
-    """Settings of a queue; those of a new one change nothing about first in, first out.
-
-    Attributes:
-        message_ttl_ms: most time that a message waits, UNSET for ever.
-        max_length: most messages that wait, UNSET for no limit.
-        max_length_octets: the same in octets of bodies.
-        overflow: an OVERFLOW constant.
-        delivery_limit: failed deliveries that a message survives, UNSET for no limit.
-        dead_letter: a DEAD_LETTER constant.
-        single_active: only one consumer at a time gets deliveries.
-        consumer_timeout_ms: most time that a delivery may stay unsettled, UNSET for ever.
-        priority_max: highest priority told apart, 0 to PRIORITY_MAX.
-        deduplicate: drop publishes whose x-deduplication-header is remembered.
-        dedup_count: most values remembered.
-        dedup_ms: how long a value is remembered, UNSET for as long as there is room.
-        retry_type: a RETRY constant: what comes back is held for a while.
-        retry_min_ms: for how long after the first time.
-        retry_max_ms: the longest.
-        last_value_key: header of which only the newest message with each value waits, b"" none.
-        group_key: header whose equal values go to one consumer at a time, b"" none.
-        high_watermark_octets: octets of bodies held past which confirms are withheld, 0 for never.
-        low_watermark_octets: octets at which they are given again, at most the high one.
-        high_watermark: as high_watermark_octets, in messages.
-        low_watermark: likewise.
-        fairness_key: header whose values take turns, b"" none; without effect beside another key.
-        publisher_retention_ms: how long the numbers of a publisher are remembered after it
-            published last, 0 for not at all.
-        archive: an ARCHIVE constant: what is kept of a message that was settled.
-        archive_max_messages: most of these.
-        archive_max_octets: octets of their bodies.
-        archive_max_age_ms: most time after they were settled, UNSET for any.
-    """
+    """Settings of a queue; those of a new one change nothing about first in, first out."""
 
     def __init__(self) -> None:
-        self.message_ttl_ms: i64 = UNSET
-        self.max_length: i64 = UNSET
-        self.max_length_octets: i64 = UNSET
-        self.overflow: i64 = OVERFLOW_DROP_HEAD
-        self.delivery_limit: i64 = UNSET
-        self.dead_letter: i64 = DEAD_LETTER_NONE
-        self.single_active = False
-        self.consumer_timeout_ms: i64 = UNSET
-        self.priority_max: i64 = 0
-        self.deduplicate = False
-        self.dedup_count: i64 = 0
-        self.dedup_ms: i64 = UNSET
-        self.retry_type: i64 = RETRY_DISABLED
-        self.retry_min_ms: i64 = 0
-        self.retry_max_ms: i64 = 0
-        self.last_value_key = b""
-        self.group_key = b""
-        self.high_watermark_octets: i64 = 0
-        self.low_watermark_octets: i64 = 0
-        self.high_watermark: i64 = 0
-        self.low_watermark: i64 = 0
-        self.fairness_key = b""
-        self.publisher_retention_ms: i64 = PUBLISHER_RETENTION_MS
-        self.archive: i64 = ARCHIVE_NONE
-        self.archive_max_messages: i64 = ARCHIVE_MESSAGES
-        self.archive_max_octets: i64 = ARCHIVE_OCTETS
-        self.archive_max_age_ms: i64 = ARCHIVE_AGE_MS
+        self.message_ttl_ms: i64 = UNSET  # most time that a message waits, UNSET for ever
+        self.max_length: i64 = UNSET  # most messages that wait, UNSET for no limit
+        self.max_length_octets: i64 = UNSET  # the same in octets of bodies
+        self.overflow: i64 = OVERFLOW_DROP_HEAD  # an OVERFLOW constant
+        self.delivery_limit: i64 = UNSET  # failed deliveries that a message survives, or UNSET
+        self.dead_letter: i64 = DEAD_LETTER_NONE  # a DEAD_LETTER constant
+        self.single_active = False  # only one consumer at a time gets deliveries
+        self.consumer_timeout_ms: i64 = UNSET  # most time unsettled, UNSET for ever
+        self.priority_max: i64 = 0  # highest priority told apart, 0 to PRIORITY_MAX
+        self.deduplicate = False  # drop publishes whose x-deduplication-header is remembered
+        self.dedup_count: i64 = 0  # most values remembered
+        self.dedup_ms: i64 = UNSET  # how long a value is remembered, UNSET while there is room
+        self.retry_type: i64 = RETRY_DISABLED  # RETRY constant: what comes back is held
+        self.retry_min_ms: i64 = 0  # for how long after the first time
+        self.retry_max_ms: i64 = 0  # the longest
+        self.last_value_key = b""  # header: of each value the newest message waits; b"" none
+        self.group_key = b""  # header whose equal values go to one consumer at a time, b"" none
+        self.high_watermark_octets: i64 = 0  # of bodies, past which confirms are withheld; 0 never
+        self.low_watermark_octets: i64 = 0  # at which they are given again, at most the high one
+        self.high_watermark: i64 = 0  # as high_watermark_octets, in messages
+        self.low_watermark: i64 = 0  # likewise
+        self.fairness_key = b""  # header whose values take turns, b"" none; not with another key
+        self.publisher_retention_ms: i64 = PUBLISHER_RETENTION_MS  # after the last message
+        self.archive: i64 = ARCHIVE_NONE  # ARCHIVE constant: what is kept of settled messages
+        self.archive_max_messages: i64 = ARCHIVE_MESSAGES  # most of these
+        self.archive_max_octets: i64 = ARCHIVE_OCTETS  # octets of their bodies
+        self.archive_max_age_ms: i64 = ARCHIVE_AGE_MS  # since they were settled, UNSET for any
 
     @property
     def reads_headers(self) -> bool:
@@ -167,13 +135,7 @@ _FIELDS: Final = sorted([*_PLAIN_NUMBERS, *_PLAIN_NAMES])
 
 
 def encode_settings(settings: QueueSettings, machine_version: i64 = NEWEST) -> bytes:
-    """Encode settings; equal ones give equal octets.
-
-    Args:
-        settings: of a queue.
-        machine_version: fields that such a machine does not know are left out, and a priority that
-            it does not tell apart is the highest one that it does.
-    """
+    """Encode settings, without what a machine of that version does not know; equal ones alike."""
     out = BytesWriter()
     out.append(SETTINGS_VERSION)
     numbers = _numbers(settings)

@@ -37,16 +37,11 @@ _BLOCK_MESSAGES: Final = 256  # messages on their own that are written down toge
 
 @final
 class FrozenRun:
-    """Messages that follow one another, by their ids.
-
-    Attributes:
-        messages: which ones.
-        states: of each, READY, UNSETTLED, DELAYED or DEAD.
-    """
+    """Messages that follow one another, by their ids."""
 
     def __init__(self) -> None:
-        self.messages: list[Acquired] = []
-        self.states: list[int] = []
+        self.messages: list[Acquired] = []  # which ones
+        self.states: list[int] = []  # of each, READY, UNSETTLED, DELAYED or DEAD
 
     def heads(self, count: i64) -> bytes:
         """Return what the queue knows of the first `count` messages; see `runtime.backup.chunk`."""
@@ -69,15 +64,11 @@ class FrozenRun:
 
 @final
 class _Source:
-    """Messages of one state and kind in blocks, by their ids.
-
-    Attributes:
-        next_id: no message that is left has a lower one; 0 when none is left.
-    """
+    """Messages of one state and kind in blocks, by their ids."""
 
     def __init__(self, state: i64, priority: i64, key: bytes, batches: bool) -> None:
         self.state = state
-        self.next_id: i64 = 0
+        self.next_id: i64 = 0  # no message that is left has a lower one; 0 when none is left
         self._priority = priority
         self._key = key
         self._in_batches = batches
@@ -159,18 +150,12 @@ class _Source:
 
 @final
 class FrozenQueue:
-    """The messages of a queue at one moment.
-
-    Attributes:
-        count: how many there are.
-        octets: of their bodies.
-        last_id: id of the newest message that the queue ever had.
-    """
+    """The messages of a queue at one moment."""
 
     def __init__(self, last_id: i64) -> None:
-        self.count: i64 = 0
-        self.octets: i64 = 0
-        self.last_id = last_id
+        self.count: i64 = 0  # how many there are
+        self.octets: i64 = 0  # of their bodies
+        self.last_id = last_id  # id of the newest message that the queue ever had
         self._sources: list[_Source] = []
         self._heap: list[tuple[int, int]] = []  # (next id, index of the source)
         self._after: i64 = -1  # where it stands

@@ -47,11 +47,7 @@ class SnapshotError(ValueError):
 
 
 def read_snapshot(data: bytes) -> QueueState:
-    """Decode a queue's state.
-
-    Raises:
-        SnapshotError: it is not what `write_snapshot` gives.
-    """
+    """Decode a queue's state; SnapshotError for what `write_snapshot` does not give."""
     reader = OctetReader(data, 0)
     version = reader.u8()
     if version not in (SNAPSHOT_VERSION, SECTIONS_VERSION):

@@ -33,20 +33,13 @@ PAGE_ROWS: Final = 1024  # a page ends before an index that this divides
 
 @final
 class ArchivePage:
-    """Consecutive rows: a list, or octets.
-
-    Attributes:
-        start: index of the first row.
-        count: of the rows.
-        rows: those of an open page.
-        packed: octets of the rows when the page is packed, else b"".
-    """
+    """Consecutive rows: a list, or octets."""
 
     def __init__(self, start: i64) -> None:
-        self.start = start
-        self.count: i64 = 0
-        self.rows: list[ArchiveRow] = []
-        self.packed = b""
+        self.start = start  # index of the first row
+        self.count: i64 = 0  # of the rows
+        self.rows: list[ArchiveRow] = []  # those of an open page
+        self.packed = b""  # octets of the rows when the page is packed, else b""
 
     def open(self) -> None:
         """Turn the octets back into rows."""
@@ -66,22 +59,14 @@ class ArchivePage:
 
 @final
 class ArchiveGroup:
-    """Reader of an archive.
-
-    Attributes:
-        name: unique in the archive.
-        epoch: that of who opened it last.
-        openers: the newest requests by which it was opened, and the epoch that each was given.
-        committed: index of the first row that it is not done with.
-        committed_ms: when it said so, or was opened.
-    """
+    """Reader of an archive."""
 
     def __init__(self, name: bytes) -> None:
-        self.name = name
-        self.epoch: i64 = 0
-        self.openers: dict[bytes, int] = {}
-        self.committed: i64 = 0
-        self.committed_ms: i64 = 0
+        self.name = name  # unique in the archive
+        self.epoch: i64 = 0  # that of who opened it last
+        self.openers: dict[bytes, int] = {}  # newest requests that opened it -> epoch
+        self.committed: i64 = 0  # index of the first row that it is not done with
+        self.committed_ms: i64 = 0  # when it said so, or was opened
 
     def open(self, opener: bytes, epoch: i64) -> None:
         """Fence the group's previous owner."""
@@ -97,46 +82,27 @@ class ArchiveGroup:
 
 @final
 class Archive:
-    """The archived rows, and their readers.
-
-    Attributes:
-        mode: an ARCHIVE constant: what becomes of messages that are settled from now on.
-        since_ms: when the queue was told first to have an archive, 0 for never: tells it from any
-            other queue's of that name, even in a cluster that was made anew.
-        now_ms: time of the command that is carried out.
-        first: index of the first row that there is.
-        following: index of the next row.
-        octets: of the bodies of the messages that have rows.
-        first_ms: when the message of the first row was settled, 0 without rows.
-        last_ms: and of the last.
-        appended: rows that this command has added.
-        pages: of rows; the first one is open, from which they go.
-        living: entries with rows of which messages are needed for something else -> index of their
-            last row.
-        ended: index of a row -> entry that ends with it, where the row does not say so.
-        delivered: ids of messages that came back -> when they were delivered first.
-        groups: by name, in the order in which they were made.
-        epochs: the last epoch that was given.
-        floor: no group needs rows before this index.
-    """
+    """The archived rows, and their readers."""
 
     def __init__(self) -> None:
-        self.mode: i64 = ARCHIVE_NONE
+        self.mode: i64 = ARCHIVE_NONE  # ARCHIVE constant, for what is settled from now on
+        # when the queue was told first to have an archive, 0 for never: tells it from any other
+        # queue's of that name, even in a cluster that was made anew
         self.since_ms: i64 = 0
-        self.now_ms: i64 = 0
-        self.first: i64 = 0
-        self.following: i64 = 0
-        self.octets: i64 = 0
-        self.first_ms: i64 = 0
-        self.last_ms: i64 = 0
-        self.appended: i64 = 0
-        self.pages: deque[ArchivePage] = deque()
-        self.living: dict[int, int] = {}
-        self.ended: dict[int, int] = {}
-        self.delivered: dict[int, int] = {}
-        self.groups: dict[bytes, ArchiveGroup] = {}
-        self.epochs: i64 = 0
-        self.floor: i64 = 0
+        self.now_ms: i64 = 0  # time of the command that is carried out
+        self.first: i64 = 0  # index of the first row that there is
+        self.following: i64 = 0  # index of the next row
+        self.octets: i64 = 0  # of the bodies of the messages that have rows
+        self.first_ms: i64 = 0  # when the message of the first row was settled, 0 without rows
+        self.last_ms: i64 = 0  # and of the last
+        self.appended: i64 = 0  # rows that this command has added
+        self.pages: deque[ArchivePage] = deque()  # of rows, which leave the first, open one
+        self.living: dict[int, int] = {}  # entries needed otherwise -> index of their last row
+        self.ended: dict[int, int] = {}  # row -> entry that ends with it, if the row does not say
+        self.delivered: dict[int, int] = {}  # ids that came back -> when delivered first
+        self.groups: dict[bytes, ArchiveGroup] = {}  # by name, in the order in which they were made
+        self.epochs: i64 = 0  # the last epoch that was given
+        self.floor: i64 = 0  # no group needs rows before this index
 
     @property
     def count(self) -> i64:
@@ -159,13 +125,7 @@ class Archive:
             self.delivered[message.message_id] = message.acquired_ms
 
     def append(self, message: Acquired, outcome: i64, last: bool) -> None:
-        """Add the row of a message that was settled.
-
-        Args:
-            message: as it was when that happened.
-            outcome: an OUTCOME constant.
-            last: nothing else of its entry is needed.
-        """
+        """Add the row of a settled message; `last` if its entry is not needed otherwise."""
         row = ArchiveRow(message, outcome, self.mode == ARCHIVE_FULL)
         row.settled_ms = self.now_ms
         row.last = last
@@ -321,16 +281,7 @@ class Archive:
         ]
 
     def restore(self, first: i64, pages: list[bytes], alive: dict[int, int]) -> None:
-        """Take over the rows of a snapshot.
-
-        Args:
-            first: index of the first one.
-            pages: as of `packed_pages`.
-            alive: entries of which messages are needed otherwise.
-
-        Raises:
-            LookupError: they are not such pages.
-        """
+        """Take over `packed_pages` from index `first`; LookupError for malformed ones."""
         self.first = first
         self.following = first
         open_rows: dict[int, int] = {}  # entry -> its last row, which does not say that it ends

@@ -27,20 +27,13 @@ ARCHIVE_STATUS_NAMES: Final = {
 
 @final
 class ArchiveGroupInfo:
-    """Group of an archive, as effects carry it.
-
-    Attributes:
-        name: unique in the archive.
-        epoch: who opened it last has this one.
-        committed: index of the first row that it is not done with.
-        committed_ms: when it said so, or was opened (Unix time in ms).
-    """
+    """Group of an archive, as effects carry it."""
 
     def __init__(self, name: bytes, epoch: i64, committed: i64, committed_ms: i64) -> None:
-        self.name = name
-        self.epoch = epoch
-        self.committed = committed
-        self.committed_ms = committed_ms
+        self.name = name  # unique in the archive
+        self.epoch = epoch  # who opened it last has this one
+        self.committed = committed  # index of the first row that it is not done with
+        self.committed_ms = committed_ms  # when it said so, or was opened (Unix time in ms)
 
     def __repr__(self) -> str:
         return (
@@ -50,18 +43,7 @@ class ArchiveGroupInfo:
 
 @final
 class ArchiveInfo:
-    """Archive, as effects carry it.
-
-    Attributes:
-        mode: an ARCHIVE constant: what becomes of messages that are settled now.
-        since_ms: when the queue had an archive first, 0 for never.
-        first: index of the first row that there is; `following` where there is none.
-        following: index of the next row.
-        octets: of the bodies of the messages whose rows there are.
-        first_ms: when the first of them was settled, 0 for none.
-        last_ms: and the last.
-        groups: that read it, in the order in which they were made.
-    """
+    """Archive, as effects carry it."""
 
     def __init__(
         self,
@@ -74,14 +56,14 @@ class ArchiveInfo:
         last_ms: i64,
         groups: list[ArchiveGroupInfo],
     ) -> None:
-        self.mode = mode
-        self.since_ms = since_ms
-        self.first = first
-        self.following = following
-        self.octets = octets
-        self.first_ms = first_ms
-        self.last_ms = last_ms
-        self.groups = groups
+        self.mode = mode  # an ARCHIVE constant: what becomes of messages that are settled now
+        self.since_ms = since_ms  # when the queue had an archive first, 0 for never
+        self.first = first  # index of the first row that there is; `following` where there is none
+        self.following = following  # index of the next row
+        self.octets = octets  # of the bodies of the messages whose rows there are
+        self.first_ms = first_ms  # when the first of them was settled, 0 for none
+        self.last_ms = last_ms  # and the last
+        self.groups = groups  # that read it, in the order in which they were made
 
     def __repr__(self) -> str:
         return (
@@ -92,15 +74,7 @@ class ArchiveInfo:
 
 @final
 class ArchiveAnswer(GroupAnswer):
-    """A command of a group was applied, or may not be.
-
-    Attributes:
-        request: of the command.
-        status: one of the ARCHIVE constants.
-        group: as it is now, None where there is none.
-        first: index of the first row, before the command drops any.
-        following: index of the next row.
-    """
+    """A command of a group was applied, or may not be."""
 
     def __init__(
         self,
@@ -111,10 +85,10 @@ class ArchiveAnswer(GroupAnswer):
         following: i64,
     ) -> None:
         super().__init__(request)
-        self.status = status
-        self.group = group
-        self.first = first
-        self.following = following
+        self.status = status  # one of the ARCHIVE constants
+        self.group = group  # as it is now, None where there is none
+        self.first = first  # index of the first row that there is, before what the command lets go
+        self.following = following  # index of the next row
 
     def __repr__(self) -> str:
         return (

@@ -72,36 +72,21 @@ def outcome_of(reason: i64) -> i64:
 
 @final
 class ArchiveRow:
-    """Archived message; the rest stands in its log entry.
-
-    Attributes:
-        entry_index: log position of the ENQUEUE command that holds its bytes.
-        position: which message of that command's batch, from 0.
-        message_id: the queue's.
-        octets: of its body.
-        arrived_ms: when it became available first.
-        first_ms: when it was delivered first, 0 for never or not known.
-        settled_ms: when it was settled.
-        acquired: how often it was delivered.
-        failed: how many of these deliveries failed.
-        outcome: an OUTCOME constant.
-        full: the row's readers may have the body.
-        last: the last row of its entry, of which nothing else is needed.
-    """
+    """Archived message; the rest stands in its log entry."""
 
     def __init__(self, message: Acquired, outcome: i64, full: bool) -> None:
-        self.entry_index = message.entry_index
-        self.position = message.position
-        self.message_id = message.message_id
-        self.octets = message.octets
-        self.arrived_ms = message.arrived_ms
-        self.first_ms: i64 = 0
-        self.settled_ms: i64 = 0
-        self.acquired = message.acquired_count
-        self.failed = message.delivery_count
-        self.outcome = outcome
-        self.full = full
-        self.last = False
+        self.entry_index = message.entry_index  # log position of its ENQUEUE command
+        self.position = message.position  # which message of that command's batch, from 0
+        self.message_id = message.message_id  # the queue's
+        self.octets = message.octets  # of its body
+        self.arrived_ms = message.arrived_ms  # when it became available first
+        self.first_ms: i64 = 0  # when it was delivered first, 0 for never or not known
+        self.settled_ms: i64 = 0  # when it was settled
+        self.acquired = message.acquired_count  # how often it was delivered
+        self.failed = message.delivery_count  # how many of these deliveries failed
+        self.outcome = outcome  # an OUTCOME constant
+        self.full = full  # whoever reads the row may have the body
+        self.last = False  # the last row of its entry, of which nothing else is needed
 
     def is_followed_by(self, row: ArchiveRow) -> bool:
         """Return whether one item stands for both rows."""
@@ -172,11 +157,7 @@ def _write_item(out: BytesWriter, row: ArchiveRow, last: ArchiveRow, before: Arc
 
 
 def decode_rows(data: bytes, rows_max: i64) -> list[ArchiveRow]:
-    """Decode what `encode_rows` gave.
-
-    Raises:
-        LookupError: it is something else, or of more rows than there may be.
-    """
+    """Decode what `encode_rows` gave, at most `rows_max`; LookupError for anything else."""
     reader = OctetReader(data, 0)
     rows: list[ArchiveRow] = []
     before = _nothing()

@@ -13,26 +13,14 @@ _NAME_OCTETS_MAX: Final = 16  # longer names are remembered by a digest of as ma
 
 @final
 class Deduplication:
-    """Names of messages within a window of number and time.
-
-    Attributes:
-        seen: name -> when it came, in that order.
-        order: the names in that order: a dict is slow to say which of its keys is the first.
-    """
+    """Names of messages within a window of number and time."""
 
     def __init__(self) -> None:
-        self.seen: dict[bytes, int] = {}
-        self.order: deque[bytes] = deque()
+        self.seen: dict[bytes, int] = {}  # name -> when it came, in that order
+        self.order: deque[bytes] = deque()  # in order: a dict is slow to find its first key
 
     def is_new(self, name: bytes, now_ms: i64, most: i64, keep_ms: i64) -> bool:
-        """Return whether a name is not remembered, and remember it.
-
-        Args:
-            name: header value, see `property_reader.header_key`.
-            now_ms: time of the command.
-            most: how many names may be remembered, 0 or more.
-            keep_ms: for how long, negative for as long as there is room.
-        """
+        """Return whether a name is new and remember it: `most` names, for ever if negative."""
         if len(name) > _NAME_OCTETS_MAX:
             name = hashlib.blake2b(name, digest_size=_NAME_OCTETS_MAX).digest()
         self._forget(now_ms, keep_ms)

@@ -14,16 +14,11 @@ _SLACK: Final = 64  # places of messages that left, kept in the heap before it i
 
 @final
 class DelayedMessages:
-    """Delayed messages, ordered by due time.
-
-    Attributes:
-        messages: by id.
-        octets: of their bodies.
-    """
+    """Delayed messages, ordered by due time."""
 
     def __init__(self) -> None:
-        self.messages: dict[int, Acquired] = {}
-        self.octets: i64 = 0
+        self.messages: dict[int, Acquired] = {}  # by id
+        self.octets: i64 = 0  # of their bodies
         self._due: list[tuple[int, int]] = []  # a heap of (time, id); some messages may have left
 
     @property

@@ -13,16 +13,7 @@ from headrace_broker.core.queue.messages.effect import Acquired
 
 @final
 class EntryGroup:
-    """Consecutive deliveries whose messages stand in one entry.
-
-    Attributes:
-        entry_index: log position of the entry.
-        first: delivery number of the first message; the rest follow without a gap.
-        positions: which messages of the entry's batch, in delivery order.
-        redelivered: one octet per position, 1 when the message was acquired before.
-        counts: u32 failed deliveries and u32 acquisitions before this one per position, b"" when
-            all of them are 0.
-    """
+    """Consecutive deliveries whose messages stand in one entry."""
 
     def __init__(
         self,
@@ -32,10 +23,12 @@ class EntryGroup:
         redelivered: bytes,
         counts: bytes = b"",
     ) -> None:
-        self.entry_index = entry_index
-        self.first = first
-        self.positions = positions
-        self.redelivered = redelivered
+        self.entry_index = entry_index  # log position of the entry
+        self.first = first  # delivery number of the first message; the rest follow without a gap
+        self.positions = positions  # which messages of the entry's batch, in delivery order
+        self.redelivered = redelivered  # one octet per position, 1 if it was acquired before
+        # u32 failed deliveries and u32 acquisitions before this one per position, b"" when all of
+        # them are 0
         self.counts = counts
 
 

@@ -43,22 +43,15 @@ _LOOK_FIRST: Final = 8  # messages looked at in a lane before more are
 
 @final
 class FairValue:
-    """Ready messages of one value.
-
-    Attributes:
-        value: of the header, see `property_reader.header_key` (a longer one is cut, and a digest
-            stands for the rest); b"" for messages without it; for values that share a lane the
-            lane's number.
-        shared: it stands for several values.
-        waiting: messages.
-        octets: of their bodies.
-    """
+    """Ready messages of one value."""
 
     def __init__(self, value: bytes, shared: bool) -> None:
+        # of the header, see `property_reader.header_key` (a longer one is cut, and a digest stands
+        # for the rest); b"" for messages without it; for values that share a lane the lane's number
         self.value = value
-        self.shared = shared
-        self.waiting: i64 = 0
-        self.octets: i64 = 0
+        self.shared = shared  # it stands for several values
+        self.waiting: i64 = 0  # messages
+        self.octets: i64 = 0  # of their bodies
 
 
 def fair_key(value: bytes) -> bytes:
@@ -80,14 +73,10 @@ def _shared_key(key: bytes) -> bytes:
 
 @final
 class FairLanes:
-    """The lanes of all values, by priority, and the turns that they take.
-
-    Attributes:
-        count: lanes of values, without the plain ones that take turns with them.
-    """
+    """The lanes of all values, by priority, and the turns that they take."""
 
     def __init__(self, entries: LiveEntries) -> None:
-        self.count: i64 = 0
+        self.count: i64 = 0  # lanes of values, without the plain ones that take turns with them
         self._entries = entries
         self._shared: i64 = 0  # those of `count` that have several values
         self._rings: list[Ring | None] = [None] * (PRIORITY_MAX + 1)
@@ -97,13 +86,7 @@ class FairLanes:
     # In
 
     def lane(self, key: bytes, priority: i64, plain: Lane | None) -> Lane:
-        """Return the lane for messages with a fair key, for adding some there.
-
-        Args:
-            key: of the messages; that of the lane may be another.
-            priority: theirs.
-            plain: the plain lane of that priority.
-        """
+        """Return the lane for messages with a fair key, for adding some there."""
         ring = self._ring(priority)
         lane = ring.lanes.get(key)
         if lane is not None:
@@ -133,11 +116,7 @@ class FairLanes:
                 self._shared += 1
 
     def restore(self, lane: Lane) -> None:
-        """Let a lane that a snapshot held take turns, after those before it.
-
-        Raises:
-            LookupError: there is nothing in it, or its key has one.
-        """
+        """Let a lane of a snapshot take turns; LookupError for an empty or second one."""
         ring = self._ring(lane.priority)
         if lane.count == 0 or lane.key in ring.lanes or (lane.key and not is_fair(lane.key)):
             raise LookupError(f"lane {lane.key!r} of priority {lane.priority}")
@@ -146,11 +125,7 @@ class FairLanes:
             self._list(lane)
 
     def check(self, plain: list[Lane]) -> None:
-        """Make sure that plain lanes take turns where values do, and only there.
-
-        Raises:
-            LookupError: a snapshot did not say so.
-        """
+        """Check that plain lanes take turns where values do; LookupError if they do not."""
         for lane in plain:
             ring = self._rings[lane.priority]
             if ring is None or lane.count == 0:

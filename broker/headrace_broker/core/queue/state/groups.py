@@ -23,38 +23,24 @@ Place = tuple[int, bytes]  # a group's lowest id and its key
 
 @final
 class Group:
-    """One group.
-
-    Attributes:
-        key: what its messages have in common.
-        ids: of its available messages, and of some that left; a heap.
-        owner: the consumer with unsettled messages of it, None for none.
-        out: how many those are.
-        waiting: its available messages.
-        refused: ids that ACQUIRE named in vain since it has its owner; no part of the state.
-    """
+    """One group."""
 
     def __init__(self, key: bytes) -> None:
-        self.key = key
-        self.ids: list[int] = []
-        self.owner: Consumer | None = None
-        self.out: i64 = 0
-        self.waiting: i64 = 0
-        self.refused: list[int] = []
+        self.key = key  # what its messages have in common
+        self.ids: list[int] = []  # of its available messages, and of some that left; a heap
+        self.owner: Consumer | None = None  # that has messages of it unsettled
+        self.out: i64 = 0  # how many those are
+        self.waiting: i64 = 0  # its available messages
+        self.refused: list[int] = []  # ids that ACQUIRE named in vain since; no part of the state
 
 
 @final
 class Groups:
-    """The available messages of all groups.
-
-    Attributes:
-        loose: the messages.
-        groups: by key, those with messages available or unsettled.
-    """
+    """The available messages of all groups."""
 
     def __init__(self) -> None:
-        self.loose = LooseMessages()
-        self.groups: dict[bytes, Group] = {}
+        self.loose = LooseMessages()  # the messages
+        self.groups: dict[bytes, Group] = {}  # by key, those with messages available or unsettled
         self._free: list[Place] = []  # a heap of groups without owner; some are outdated
 
     @property
@@ -85,11 +71,7 @@ class Groups:
             self._offer(group)
 
     def settled(self, message: Acquired) -> list[Acquired]:
-        """Note that a message of a group was settled or returned.
-
-        Returns:
-            What ACQUIRE named in vain and may be had now.
-        """
+        """Note that a message of a group is settled; return what ACQUIRE may have now."""
         group = self.groups[message.key]
         group.out -= 1
         if group.out > 0:

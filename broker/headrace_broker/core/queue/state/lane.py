@@ -17,32 +17,19 @@ from headrace_broker.core.queue.state.page import PAGE_BATCHES, Page
 
 @final
 class Lane:
-    """Batches never acquired and messages on their own.
-
-    Attributes:
-        priority: of all its messages.
-        key: of all its messages that wait in batches, b"" for those that are not kept apart.
-        count: of messages, in batches and loose.
-        octets: of their bodies.
-        pages: of batches, oldest first; none is empty.
-        loose: the others.
-        expires_ms: nothing expires before, 0 when nothing does; may be too early.
-        behind: the lane that has its turn after this one, while lanes take turns; see `ring`.
-        ahead: the one that has it before.
-        listed_ms: its place among the lanes that are searched for expiry, 0 for none.
-    """
+    """Batches never acquired and messages on their own."""
 
     def __init__(self, priority: i64, key: bytes, entries: LiveEntries) -> None:
-        self.priority = priority
-        self.key = key
-        self.count: i64 = 0
-        self.octets: i64 = 0
-        self.pages: deque[Page] = deque()
-        self.loose = LooseMessages()
-        self.expires_ms: i64 = 0
-        self.behind: Lane | None = None
-        self.ahead: Lane | None = None
-        self.listed_ms: i64 = 0
+        self.priority = priority  # of all its messages
+        self.key = key  # of its messages in batches, b"" for those that are not kept apart
+        self.count: i64 = 0  # of messages, in batches and loose
+        self.octets: i64 = 0  # of their bodies
+        self.pages: deque[Page] = deque()  # of batches, oldest first; none is empty
+        self.loose = LooseMessages()  # the others
+        self.expires_ms: i64 = 0  # nothing expires before, 0 when nothing does; may be too early
+        self.behind: Lane | None = None  # the lane that has its turn after this one; see `ring`
+        self.ahead: Lane | None = None  # the one that has it before
+        self.listed_ms: i64 = 0  # its place among lanes looked at for expiry, 0 for none
         self._entries = entries
         self._spare: Page | None = Page()  # for when a page is wanted
         self._opened: Page | None = None  # the one that was opened last, behind the first
@@ -89,10 +76,9 @@ class Lane:
     # Out
 
     def take(self, wanted: i64, into: list[Acquired], now_ms: i64) -> i64:
-        """Move the oldest `wanted` messages (at most `count`) to the end of `into`.
+        """Move up to `wanted` messages to `into`, the oldest first; return how many.
 
-        Returns:
-            How many: it ends before a message that should not wait any more at `now_ms`.
+        It ends before a message that should not wait any more at `now_ms`.
         """
         left = wanted
         while left > 0:

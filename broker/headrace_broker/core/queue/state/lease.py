@@ -49,35 +49,22 @@ class Lease:
 
 @final
 class LeaseGroup:
-    """One group.
-
-    Attributes:
-        name: unique in the queue.
-        epoch: that of who opened it last.
-        holder: stands for it where messages are told apart by who holds them; its number is the
-            epoch under which the group was made.
-        openers: the newest requests by which it was opened, and the epoch that each was given.
-        next_number: of its next lease.
-        settled: everything up to this lease is settled.
-        settled_before: the same before the last step, which may be asked for again.
-        settled_count: messages that the last step settled.
-        deadline_ms: when its leases expire, 0 when it holds none.
-        leases: those that it holds, by number.
-        gone: those beyond `settled_before` that went back, by number.
-    """
+    """One group."""
 
     def __init__(self, name: bytes, number: i64) -> None:
-        self.name = name
-        self.epoch = number
+        self.name = name  # unique in the queue
+        self.epoch = number  # that of who opened it last
+        # stands for it where messages are told apart by who holds them; its number is the epoch
+        # under which the group was made
         self.holder = Consumer(HOLDERS, number)
-        self.openers: dict[bytes, int] = {}
-        self.next_number: i64 = 1
-        self.settled: i64 = 0
-        self.settled_before: i64 = 0
-        self.settled_count: i64 = 0
-        self.deadline_ms: i64 = 0
-        self.leases: dict[int, Lease] = {}
-        self.gone: dict[int, LeaseInfo] = {}
+        self.openers: dict[bytes, int] = {}  # newest requests that opened it -> epoch
+        self.next_number: i64 = 1  # of its next lease
+        self.settled: i64 = 0  # everything up to this lease is settled
+        self.settled_before: i64 = 0  # the same before the last step, which may be asked for again
+        self.settled_count: i64 = 0  # messages that the last step settled
+        self.deadline_ms: i64 = 0  # when its leases expire, 0 when it holds none
+        self.leases: dict[int, Lease] = {}  # those that it holds, by number
+        self.gone: dict[int, LeaseInfo] = {}  # beyond `settled_before`, by number
 
     def open(self, opener: bytes, epoch: i64) -> None:
         """Fence the group's previous owner."""
@@ -102,40 +89,25 @@ class LeaseGroup:
 
 @final
 class Leaving:
-    """Messages of a lease that ended, until the last of them has gone.
-
-    Attributes:
-        holder: of the group.
-        operation: ACCEPT, RELEASE or MODIFY_FAILED: what becomes of them.
-        messages: all of them.
-        next: index of the first that is still here.
-    """
+    """Messages of a lease that ended, until the last of them has gone."""
 
     def __init__(self, holder: Consumer, operation: i64, messages: list[Acquired]) -> None:
-        self.holder = holder
-        self.operation = operation
-        self.messages = messages
-        self.next: i64 = 0
+        self.holder = holder  # of the group
+        self.operation = operation  # ACCEPT, RELEASE or MODIFY_FAILED: what becomes of them
+        self.messages = messages  # all of them
+        self.next: i64 = 0  # index of the first that is still here
 
 
 @final
 class Leases:
-    """All groups of a queue.
-
-    Attributes:
-        groups: by name, in the order in which they were made.
-        epochs: the last epoch that was given; those of groups that are closed count.
-        count: messages that are leased, and of leases that ended while they are on their way.
-        leaving: of the latter.
-        due_ms: the soonest deadline, 0 for none.
-    """
+    """All groups of a queue."""
 
     def __init__(self) -> None:
-        self.groups: dict[bytes, LeaseGroup] = {}
-        self.epochs: i64 = 0
-        self.count: i64 = 0
-        self.leaving: deque[Leaving] = deque()
-        self.due_ms: i64 = 0
+        self.groups: dict[bytes, LeaseGroup] = {}  # by name, in the order in which they were made
+        self.epochs: i64 = 0  # the last epoch that was given; those of groups that are closed count
+        self.count: i64 = 0  # leased messages, and those of ended leases on their way
+        self.leaving: deque[Leaving] = deque()  # of the latter
+        self.due_ms: i64 = 0  # the soonest deadline, 0 for none
 
     def make(self, name: bytes) -> LeaseGroup:
         """Add a group whose name is not there."""

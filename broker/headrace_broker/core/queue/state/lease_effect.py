@@ -37,23 +37,14 @@ RELEASED: Final = 3  # its group gave it back
 
 @final
 class LeaseInfo:
-    """Lease, as effects carry it.
-
-    Attributes:
-        number: from 1 within its group.
-        state: HELD, EXPIRED or RELEASED.
-        count: of its messages.
-        octets: of their bodies.
-        rows: of a lease that went back, the ids of its messages as in `Ranges.bounds`, the first
-            LEASE_ROWS_MAX rows.
-    """
+    """Lease, as effects carry it."""
 
     def __init__(self, number: i64, state: i64, count: i64, octets: i64, rows: list[int]) -> None:
-        self.number = number
-        self.state = state
-        self.count = count
-        self.octets = octets
-        self.rows = rows
+        self.number = number  # from 1 within its group
+        self.state = state  # HELD, EXPIRED or RELEASED
+        self.count = count  # of its messages
+        self.octets = octets  # of their bodies
+        self.rows = rows  # ids of a lease that went back, as `Ranges.bounds`, LEASE_ROWS_MAX rows
 
     def __repr__(self) -> str:
         return f"LeaseInfo({self.number}, {self.state}, {self.count}, {self.octets}, {self.rows})"
@@ -61,16 +52,7 @@ class LeaseInfo:
 
 @final
 class GroupInfo:
-    """Group of leases, as effects carry it.
-
-    Attributes:
-        name: unique in the queue.
-        epoch: who opened it last has this one.
-        next_number: of its next lease.
-        settled: everything up to this lease is settled.
-        deadline_ms: when its leases expire (Unix time in ms), 0 when it holds none.
-        leases: those that it holds, and those that are gone and not settled, by number.
-    """
+    """Group of leases, as effects carry it."""
 
     def __init__(
         self,
@@ -81,12 +63,12 @@ class GroupInfo:
         deadline_ms: i64,
         leases: list[LeaseInfo],
     ) -> None:
-        self.name = name
-        self.epoch = epoch
-        self.next_number = next_number
-        self.settled = settled
-        self.deadline_ms = deadline_ms
-        self.leases = leases
+        self.name = name  # unique in the queue
+        self.epoch = epoch  # who opened it last has this one
+        self.next_number = next_number  # of its next lease
+        self.settled = settled  # everything up to this lease is settled
+        self.deadline_ms = deadline_ms  # when its leases expire (Unix time in ms), 0 without any
+        self.leases = leases  # that it holds, or that are gone and not settled, by number
 
     def __repr__(self) -> str:
         return (
@@ -97,17 +79,7 @@ class GroupInfo:
 
 @final
 class LeaseAnswer(GroupAnswer):
-    """A command of a group was applied, or may not be.
-
-    Attributes:
-        request: of the command.
-        status: one of the LEASE constants.
-        group: as it is now, None where there is none.
-        count: messages that the command leased, settled or gave back.
-        octets: of the bodies of what it leased.
-        ready: messages that it left available.
-        gone: of what it is about, leases that went back.
-    """
+    """A command of a group was applied, or may not be."""
 
     def __init__(
         self,
@@ -120,12 +92,12 @@ class LeaseAnswer(GroupAnswer):
         gone: list[LeaseInfo] | None = None,
     ) -> None:
         super().__init__(request)
-        self.status = status
-        self.group = group
-        self.count = count
-        self.octets = octets
-        self.ready = ready
-        self.gone: list[LeaseInfo] = [] if gone is None else gone
+        self.status = status  # one of the LEASE constants
+        self.group = group  # as it is now, None where there is none
+        self.count = count  # messages that the command leased, settled or gave back
+        self.octets = octets  # of the bodies of what it leased
+        self.ready = ready  # messages that it left available
+        self.gone: list[LeaseInfo] = [] if gone is None else gone  # leases that went back
 
     def __repr__(self) -> str:
         return (
@@ -136,16 +108,11 @@ class LeaseAnswer(GroupAnswer):
 
 @final
 class LeaseGone(Effect):
-    """A lease ended otherwise than by being settled: its messages go back.
-
-    Attributes:
-        name: of its group.
-        lease: what is remembered of it.
-    """
+    """A lease ended otherwise than by being settled: its messages go back."""
 
     def __init__(self, name: bytes, lease: LeaseInfo) -> None:
-        self.name = name
-        self.lease = lease
+        self.name = name  # of its group
+        self.lease = lease  # what is remembered of it
 
     def __repr__(self) -> str:
         return f"LeaseGone({self.name!r}, {self.lease})"

@@ -19,17 +19,12 @@ class LiveEntries:
     """Counts messages by entry, for entries of which not all messages wait in one batch.
 
     An entry that is not counted is held by a single batch alone, or by rows of the archive.
-
-    Attributes:
-        counts: log position -> messages that are needed, wherever they are; at least one.
-        watermark: told of messages that leave the queue, while it waits for that.
-        archived: what is kept of messages that have left.
     """
 
     def __init__(self) -> None:
-        self.counts: dict[int, int] = {}
-        self.watermark = Watermark()
-        self.archived = Archive()
+        self.counts: dict[int, int] = {}  # log position -> messages that are needed, 1 or more
+        self.watermark = Watermark()  # hears of what leaves the queue, while it waits for that
+        self.archived = Archive()  # what is kept of messages that have left
 
     def open(self, batch: Batch) -> None:
         """Count an entry before some of a batch's messages leave it."""

@@ -15,16 +15,11 @@ _SLACK: Final = 64  # ids of messages that left, kept in a heap before it is mad
 
 @final
 class LooseMessages:
-    """Single messages: returned ones, and ones that were never part of a batch.
-
-    Attributes:
-        messages: by id.
-        octets: of their bodies.
-    """
+    """Single messages: returned ones, and ones that were never part of a batch."""
 
     def __init__(self) -> None:
-        self.messages: dict[int, Acquired] = {}
-        self.octets: i64 = 0
+        self.messages: dict[int, Acquired] = {}  # by id
+        self.octets: i64 = 0  # of their bodies
         self._ids: list[int] = []  # a heap with all ids, and of some that left
         self._sorted: list[int] = []  # the same in order during a scan; else empty
         self._expiring: list[tuple[int, int]] = []  # a heap of (time, id); some messages left

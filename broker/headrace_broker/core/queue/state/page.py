@@ -14,28 +14,17 @@ PAGE_BATCHES: Final = 256  # batches gathered in a page before it is packed
 
 @final
 class Page:
-    """Consecutive batches: a list, or the octets that `batch_page` makes of them.
-
-    Attributes:
-        batches: those of an open page; what is drained stays in it before `head`.
-        head: index of the first one that may not be drained.
-        packed: octets of the batches when the page is packed, else b"".
-        first_id: no waiting message has a lower id.
-        last_id: no waiting message has a higher id.
-        count: messages that wait.
-        expires_ms: none of them expires before, 0 when none does.
-        size: number of batches that were ever put in.
-    """
+    """Consecutive batches: a list, or the octets that `batch_page` makes of them."""
 
     def __init__(self) -> None:
-        self.batches: list[Batch] = []
-        self.head: i64 = 0
-        self.packed = b""
-        self.first_id: i64 = 0
-        self.last_id: i64 = 0
-        self.count: i64 = 0
-        self.expires_ms: i64 = 0
-        self.size: i64 = 0
+        self.batches: list[Batch] = []  # of an open page; drained ones stay in it before `head`
+        self.head: i64 = 0  # index of the first one that may not be drained
+        self.packed = b""  # octets of the batches when the page is packed, else b""
+        self.first_id: i64 = 0  # no waiting message has a lower id
+        self.last_id: i64 = 0  # no waiting message has a higher id
+        self.count: i64 = 0  # messages that wait
+        self.expires_ms: i64 = 0  # none of them expires before, 0 when none does
+        self.size: i64 = 0  # number of batches that were ever put in
 
     def clear(self) -> None:
         """Clear the page."""

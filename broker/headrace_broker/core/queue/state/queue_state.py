@@ -23,80 +23,45 @@ from headrace_broker.core.queue.state.tally import Tally
 
 @final
 class DeadMessage:
-    """A message that is kept until it has arrived at its dead-letter exchange.
-
-    Attributes:
-        message: what it was.
-        reason: a REASON constant.
-    """
+    """A message that is kept until it has arrived at its dead-letter exchange."""
 
     def __init__(self, message: Acquired, reason: i64) -> None:
-        self.message = message
-        self.reason = reason
+        self.message = message  # what it was
+        self.reason = reason  # a REASON constant
 
 
 @final
 class QueueState:
-    """A message is available, delayed, unsettled at a consumer or group, or dead and kept.
-
-    Attributes:
-        version: of the machine: what commands mean.
-        settings: of the queue.
-        now_ms: the latest time stamp of any command.
-        ready: available messages, and which entries are alive.
-        delayed: messages that become available later.
-        dead: by id, in the order in which they died.
-        dead_octets: of their bodies.
-        seen: names of messages that came, for queues that tell repetitions.
-        refusing: the queue was full and has not drained enough since.
-        sessions: by id, in the order of their first command.
-        rotation: the consumers that have credit, next to be served first.
-        active: the single active consumer of queues that have one.
-        arrivals: number of attachments there were.
-        attached_count: consumers in state ATTACHED.
-        detached_count: consumers in state DETACHED.
-        filtered_count: those of them that are filtered.
-        exclusive: the only attached consumer is exclusive.
-        unsettled_count: messages acquired by consumers and groups and not settled.
-        unsettled_octets: of their bodies.
-        overdue_ms: no delivery is overdue before, 0 when none will be; may be too early.
-        reader: looks through property blocks; holds nothing between commands.
-        budget: of the command that is carried out.
-        watermark: whose confirms are withheld.
-        archived: what is kept of messages that were settled.
-        leases: groups that hold messages without a consumer.
-        publishers: which publishes with a number came before.
-        tally: counts messages that leave, None unless this replica leads; not part of the state.
-    """
+    """A message is available, delayed, unsettled at a consumer or group, or dead and kept."""
 
     def __init__(self) -> None:
-        self.version: i64 = 1
-        self.settings = QueueSettings()
-        self.now_ms: i64 = 0
-        self.ready = ReadyList()
-        self.delayed = DelayedMessages()
-        self.dead: dict[int, DeadMessage] = {}
-        self.dead_octets: i64 = 0
-        self.seen = Deduplication()
-        self.refusing = False
-        self.sessions: dict[int, Session] = {}
-        self.rotation = Rotation()
-        self.active: Consumer | None = None
-        self.arrivals: i64 = 0
-        self.attached_count: i64 = 0
-        self.filtered_count: i64 = 0
-        self.detached_count: i64 = 0
-        self.exclusive = False
-        self.unsettled_count: i64 = 0
-        self.unsettled_octets: i64 = 0
-        self.overdue_ms: i64 = 0
-        self.reader = PropertyReader()
-        self.budget = Budget()
-        self.watermark = self.ready.entries.watermark
-        self.archived = self.ready.entries.archived
-        self.leases = Leases()
-        self.publishers = Publishers()
-        self.tally: Tally | None = None
+        self.version: i64 = 1  # of the machine: what commands mean
+        self.settings = QueueSettings()  # of the queue
+        self.now_ms: i64 = 0  # the latest time stamp of any command
+        self.ready = ReadyList()  # available messages, and which entries are alive
+        self.delayed = DelayedMessages()  # messages that become available later
+        self.dead: dict[int, DeadMessage] = {}  # by id, in the order in which they died
+        self.dead_octets: i64 = 0  # of their bodies
+        self.seen = Deduplication()  # names of messages that came, for queues that tell repetitions
+        self.refusing = False  # the queue was full and has not drained enough since
+        self.sessions: dict[int, Session] = {}  # by id, in the order of their first command
+        self.rotation = Rotation()  # the consumers that have credit, next to be served first
+        self.active: Consumer | None = None  # the single active consumer of queues that have one
+        self.arrivals: i64 = 0  # number of attachments there were
+        self.attached_count: i64 = 0  # consumers in state ATTACHED
+        self.filtered_count: i64 = 0  # those of them that are filtered
+        self.detached_count: i64 = 0  # consumers in state DETACHED
+        self.exclusive = False  # the only attached consumer is exclusive
+        self.unsettled_count: i64 = 0  # messages acquired by consumers and groups and not settled
+        self.unsettled_octets: i64 = 0  # of their bodies
+        self.overdue_ms: i64 = 0  # nothing is overdue before, 0 for never; may be too early
+        self.reader = PropertyReader()  # looks through blocks; holds nothing between commands
+        self.budget = Budget()  # of the command that is carried out
+        self.watermark = self.ready.entries.watermark  # whose confirms are withheld
+        self.archived = self.ready.entries.archived  # what is kept of messages that were settled
+        self.leases = Leases()  # groups that hold messages without a consumer
+        self.publishers = Publishers()  # which publishes with a number came before
+        self.tally: Tally | None = None  # counts what is let go on leaders; no part of the state
 
     @property
     def length(self) -> i64:
@@ -286,13 +251,7 @@ class QueueState:
             consumer.octets -= octets
 
     def archive(self, messages: list[Acquired], outcome: i64, effects: list[Effect]) -> None:
-        """Drop messages that have left the queue, entry by entry, or keep rows of them.
-
-        Args:
-            messages: any.
-            outcome: how they ended, an OUTCOME constant.
-            effects: for what follows.
-        """
+        """Forget messages that ended with an OUTCOME, entry by entry, or keep rows of them."""
         if not messages:
             return
         entries = self.ready.entries

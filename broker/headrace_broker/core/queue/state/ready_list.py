@@ -26,33 +26,19 @@ _LAST_VALUE: Final = 0x4C
 
 @final
 class ReadyList:
-    """Available messages, and which log entries still hold anything that is needed.
-
-    Attributes:
-        count: available messages.
-        octets: of their bodies.
-        next_id: id of the next message to arrive.
-        entries: log entries that are held by more than one waiting batch.
-        lanes: those that there are of messages that wait by age, in ascending order of their
-            priorities.
-        fair: the lanes of messages that wait by the value of a header.
-        purged: pages of batches that wait no more, and hold their entries for a while.
-        groups: messages that belong to a group; they know no priority.
-        last_values: key -> id of the one available message with that key.
-        returned: messages that became available otherwise than by their arrival, while watched.
-    """
+    """Available messages, and which log entries still hold anything that is needed."""
 
     def __init__(self) -> None:
-        self.count: i64 = 0
-        self.octets: i64 = 0
-        self.next_id: i64 = 1
-        self.entries = LiveEntries()
-        self.fair = FairLanes(self.entries)
-        self.lanes: list[Lane] = []
-        self.purged: deque[Page] = deque()
-        self.groups = Groups()
-        self.last_values: dict[bytes, int] = {}
-        self.returned: list[Acquired] = []
+        self.count: i64 = 0  # available messages
+        self.octets: i64 = 0  # of their bodies
+        self.next_id: i64 = 1  # id of the next message to arrive
+        self.entries = LiveEntries()  # log entries that are held by more than one waiting batch
+        self.fair = FairLanes(self.entries)  # messages that wait by a header's value
+        self.lanes: list[Lane] = []  # of messages that wait by age, by ascending priority
+        self.purged: deque[Page] = deque()  # pages that hold entries of no waiting messages
+        self.groups = Groups()  # messages that belong to a group; they know no priority
+        self.last_values: dict[bytes, int] = {}  # key -> id of its one available message
+        self.returned: list[Acquired] = []  # that became available otherwise than by arrival
         self.watched = False
         self._top: i64 = -1  # highest priority with messages, -1 when there is none
         self._slots: list[Lane | None] = [None] * (PRIORITY_MAX + 1)  # the lanes by priority
@@ -130,10 +116,9 @@ class ReadyList:
     # Out
 
     def take(self, wanted: i64, into: list[Acquired], now_ms: i64) -> i64:
-        """Move up to `wanted` messages without a group, the first ones first, to `into`.
+        """Move up to `wanted` ungrouped messages to `into`, in order; return how many.
 
-        Returns:
-            How many: it ends before a message that should not wait any more at `now_ms`.
+        It ends before a message that should not wait any more at `now_ms`.
         """
         left = wanted
         while left > 0 and self._top >= 0:

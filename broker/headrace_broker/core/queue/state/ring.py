@@ -22,16 +22,11 @@ _SLACK: Final = 64  # outdated sizes in a heap before it is made anew
 
 @final
 class Ring:
-    """Lanes that are not empty, each with a key of its own.
-
-    Attributes:
-        lanes: by key; b"" is that of the messages that have no value.
-        first: whose turn is next, None when there is none.
-    """
+    """Lanes that are not empty, each with a key of its own."""
 
     def __init__(self) -> None:
-        self.lanes: dict[bytes, Lane] = {}
-        self.first: Lane | None = None
+        self.lanes: dict[bytes, Lane] = {}  # by key; b"" is that of the messages that have no value
+        self.first: Lane | None = None  # whose turn is next, None when there is none
         self._most_messages: _Longest | None = None  # from when it is asked for
         self._most_octets: _Longest | None = None
 

@@ -21,14 +21,10 @@ class Line:
 
 @final
 class Rotation:
-    """Lines by priority, the highest first; a consumer stands in its line at most once.
-
-    Attributes:
-        waiting: number of consumers that stand in line.
-    """
+    """Lines by priority, the highest first; a consumer stands in its line at most once."""
 
     def __init__(self) -> None:
-        self.waiting: i64 = 0
+        self.waiting: i64 = 0  # number of consumers that stand in line
         self._lines: list[Line] = []  # also of consumers that are not waiting just now
 
     def add(self, consumer: Consumer) -> None:

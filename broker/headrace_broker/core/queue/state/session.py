@@ -22,46 +22,27 @@ GET_CONSUMER: Final = 0
 
 @final
 class Consumer:
-    """A receiver of deliveries, which are numbered 1, 2, 3 and so on.
-
-    Attributes:
-        session: id of its session.
-        number: within the session, from 1; GET_CONSUMER for the holder of what GET acquired.
-        tag: for listings.
-        prefetch: most unsettled messages it may have.
-        exclusive: no other consumer may attach.
-        state: ATTACHED, DETACHED, CANCELLED or GETTER.
-        next_delivery: number of its next delivery; goes on where it was after a detachment.
-        unsettled: delivery number -> message, ascending.
-        waiting: has its place in the rotation.
-        fresh: what the current command acquired for it; empty between commands.
-        filtered: gets only what ACQUIRE names; never stands in the rotation.
-        priority: those with a higher one are served first.
-        prefetch_octets: most octets it may have unsettled (one message may exceed it), 0 for any.
-        octets: of the bodies that it has unsettled.
-        timeout_ms: most time that a delivery may stay unsettled, 0 for the queue's.
-        arrival: counts the queue's attachments; decides who becomes the single active consumer.
-        places: groups that are its own, see `groups`; a heap.
-    """
+    """A receiver of deliveries, which are numbered 1, 2, 3 and so on."""
 
     def __init__(self, session: i64, number: i64) -> None:
-        self.session = session
-        self.number = number
-        self.tag = b""
-        self.prefetch: i64 = 0
-        self.exclusive = False
+        self.session = session  # id of its session
+        self.number = number  # in the session, from 1; GET_CONSUMER holds what GET acquired
+        self.tag = b""  # for listings
+        self.prefetch: i64 = 0  # most unsettled messages it may have
+        self.exclusive = False  # no other consumer may attach
+        # ATTACHED, DETACHED, CANCELLED or GETTER
         self.state: i64 = GETTER if number == GET_CONSUMER else CANCELLED
-        self.next_delivery: i64 = 1
-        self.unsettled: dict[int, Acquired] = {}
-        self.waiting = False
-        self.fresh: list[Acquired] = []
-        self.filtered = False
-        self.priority: i64 = 0
-        self.prefetch_octets: i64 = 0
-        self.octets: i64 = 0
-        self.timeout_ms: i64 = 0
-        self.arrival: i64 = 0
-        self.places: list[tuple[int, bytes]] = []
+        self.next_delivery: i64 = 1  # number of its next delivery; goes on after a detachment
+        self.unsettled: dict[int, Acquired] = {}  # delivery number -> message, ascending
+        self.waiting = False  # has its place in the rotation
+        self.fresh: list[Acquired] = []  # that the current command acquired for it
+        self.filtered = False  # gets only what ACQUIRE names; never stands in the rotation
+        self.priority: i64 = 0  # those with a higher one are served first
+        self.prefetch_octets: i64 = 0  # most octets unsettled (but for one message), 0 for any
+        self.octets: i64 = 0  # of the bodies that it has unsettled
+        self.timeout_ms: i64 = 0  # most time that a delivery may stay unsettled, 0 for the queue's
+        self.arrival: i64 = 0  # number of its attachment; decides who becomes the active one
+        self.places: list[tuple[int, bytes]] = []  # groups that are its own, see `groups`; a heap
 
     def credit(self) -> i64:
         """Return how many messages it may get now, 0 or more."""
@@ -88,60 +69,37 @@ class ConsumerInfo:
 
 @final
 class Answer:
-    """Answer to a control command, kept for its repetition.
-
-    Attributes:
-        seq: number on the control lane.
-        status: one of the STATUS constants.
-        count: as in `Controlled`.
-        delivery: GET: the delivery number, else 0.
-    """
+    """Answer to a control command, kept for its repetition."""
 
     def __init__(self, seq: i64, status: i64, count: i64, delivery: i64) -> None:
-        self.seq = seq
-        self.status = status
-        self.count = count
-        self.delivery = delivery
+        self.seq = seq  # number on the control lane
+        self.status = status  # one of the STATUS constants
+        self.count = count  # as in `Controlled`
+        self.delivery = delivery  # GET: the delivery number, else 0
 
 
 @final
 class WithheldCommand:
-    """Messages of one ENQUEUE that wait for their completion.
-
-    Attributes:
-        session: whose publishes.
-        base: number on its publish lane of the message at position 0.
-        seqs: their numbers.
-    """
+    """Messages of one ENQUEUE that wait for their completion."""
 
     def __init__(self, session: Session, base: i64) -> None:
-        self.session = session
-        self.base = base
-        self.seqs = Ranges()
+        self.session = session  # whose publishes
+        self.base = base  # number on its publish lane of the message at position 0
+        self.seqs = Ranges()  # their numbers
 
 
 @final
 class Session:
-    """One channel's conversation with the queue.
-
-    Attributes:
-        number: the session id.
-        publish_seq: number of the last message enqueued.
-        control_seq: number of the last control command applied.
-        consumers: by number, in the order of their first attachment.
-        answers: the newest that say more than "ok"; at most ANSWERS_KEPT_MAX.
-        refusals: the newest ranges of publishes that were refused; at most REFUSALS_KEPT_MAX.
-        withheld: those of its commands, by log position, of which confirms are withheld.
-    """
+    """One channel's conversation with the queue."""
 
     def __init__(self, number: i64) -> None:
-        self.number = number
-        self.publish_seq: i64 = 0
-        self.control_seq: i64 = 0
-        self.consumers: dict[int, Consumer] = {}
-        self.answers: deque[Answer] = deque()
-        self.refusals: deque[PublishRejected] = deque()
-        self.withheld: dict[int, WithheldCommand] = {}
+        self.number = number  # the session id
+        self.publish_seq: i64 = 0  # number of the last message enqueued
+        self.control_seq: i64 = 0  # number of the last control command applied
+        self.consumers: dict[int, Consumer] = {}  # by number, in order of attachment
+        self.answers: deque[Answer] = deque()  # newest that say more than "ok"
+        self.refusals: deque[PublishRejected] = deque()  # newest, REFUSALS_KEPT_MAX at most
+        self.withheld: dict[int, WithheldCommand] = {}  # its commands with withheld confirms
 
     def withheld_from(self, first: i64) -> list[int]:
         """Return deferred confirms from publish `first` on, in rows (see `Ranges.bounds`)."""

@@ -11,16 +11,11 @@ from headrace_broker.core.queue.messages.effect import REASON_NAMES
 
 @final
 class Tally:
-    """Counts of messages, one for all queues that a node leads. No part of any queue's state.
-
-    Attributes:
-        lettered: messages that were to go to a dead-letter exchange, by REASON.
-        dropped: those of queues that have none, likewise.
-    """
+    """Counts of messages, one for all queues that a node leads. No part of any queue's state."""
 
     def __init__(self) -> None:
-        self.lettered: dict[int, int] = dict.fromkeys(REASON_NAMES, 0)
-        self.dropped: dict[int, int] = dict.fromkeys(REASON_NAMES, 0)
+        self.lettered: dict[int, int] = dict.fromkeys(REASON_NAMES, 0)  # to a dead-letter exchange
+        self.dropped: dict[int, int] = dict.fromkeys(REASON_NAMES, 0)  # of queues without one
 
     def note(self, reason: i64, lettered: bool, count: i64) -> None:
         """Count messages that left a queue."""

@@ -23,18 +23,12 @@ class Watermark:
     A message is here at most as long as the queue holds it. Past WITHHELD_COMMANDS_MAX or
     WITHHELD_MESSAGES_MAX the oldest are completed though the queue is saturated: they have waited
     longest, and their publishers' windows move on slowly.
-
-    Attributes:
-        saturated: the queue held more than its high watermark, and has not been down at the low
-            one since.
-        commands: by log position, in the order in which they came.
-        count: messages in them.
     """
 
     def __init__(self) -> None:
-        self.saturated = False
-        self.commands: dict[int, WithheldCommand] = {}
-        self.count: i64 = 0
+        self.saturated = False  # over its high watermark since, and not down at the low one
+        self.commands: dict[int, WithheldCommand] = {}  # by log position, in order of arrival
+        self.count: i64 = 0  # messages in them
         self._fresh: WithheldCommand | None = None  # of the current command: not reported yet
         self._fresh_at: i64 = 0
         self._told: Session | None = None  # to be told its deferred confirms
@@ -50,14 +44,9 @@ class Watermark:
     # While a command is carried out
 
     def withhold(self, index: i64, session: Session, base: i64, start: i64, stop: i64) -> None:
-        """Withhold the positions `start` to `stop` - 1 of an entry, unless it proves too early.
+        """Withhold positions `start` to `stop` - 1 of an entry, unless it proves too early.
 
-        Args:
-            index: position of the entry in the log.
-            session: whose publishes.
-            base: their number on its publish lane is this and their position.
-            start: first position.
-            stop: position after the last one.
+        `base` plus a position is its number on the session's publish lane.
         """
         fresh = WithheldCommand(session, base)
         fresh.seqs.append(base + start, base + stop)

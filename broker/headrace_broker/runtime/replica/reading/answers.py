@@ -16,14 +16,10 @@ A = TypeVar("A")
 
 @final
 class Answers:
-    """Cuts answers to one kind of question, and reads for a few of them at a time.
-
-    Attributes:
-        turns: who reads, and who waits for that.
-    """
+    """Cuts answers to one kind of question, and reads for a few of them at a time."""
 
     def __init__(self) -> None:
-        self.turns = ReadTurns(ANSWERS_READ_MAX)
+        self.turns = ReadTurns(ANSWERS_READ_MAX)  # who reads, and who waits for that
 
     async def cut(
         self,
@@ -34,19 +30,8 @@ class Answers:
     ) -> A | None:
         """Return an answer; it is shorter than it might be where reading takes long.
 
-        Args:
-            log: of the queue.
-            group: of the queue.
-            cut: makes the answer of entries, or as much of it as stands before what is missing.
-            alive: whether there is still an answer here.
-
-        Returns:
-            None where there is none any more.
-
-        Raises:
-            KeyError: the log has lost an entry.
-            CorruptLogError: what is stored of one is damaged.
-            OSError: a file cannot be read.
+        `cut` makes as much of it as stands before what is missing; None where `alive` says that
+        there is none any more. Raises KeyError, CorruptLogError or OSError for an entry.
         """
         entries = Entries(log)
         answer = cut(entries)

@@ -44,13 +44,7 @@ class _Read:
 
 
 async def read_entry(log: QueueLog, index: int) -> bytes:
-    """Return an entry once it is there.
-
-    Raises:
-        KeyError: it was forgotten.
-        CorruptLogError: what is stored of it is damaged.
-        OSError: its file cannot be read.
-    """
+    """Return an entry once it is there; KeyError, CorruptLogError or OSError if it cannot be."""
     found: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
     read = _Read(log, index, found)
     read.look()
@@ -63,16 +57,11 @@ async def read_entry(log: QueueLog, index: int) -> bytes:
 
 @final
 class Entries:
-    """Entries for one answer.
-
-    Attributes:
-        missing: what the cut under way would have needed, in the order in which it did.
-        used: how often it had what it needed before that.
-    """
+    """Entries for one answer."""
 
     def __init__(self, log: QueueLog) -> None:
-        self.missing: dict[int, None] = {}
-        self.used = 0
+        self.missing: dict[int, None] = {}  # needed by the cut under way, in order
+        self.used = 0  # how often it had what it needed before that
         self._log = log
         self._read: dict[int, bytes] = {}
 
@@ -82,13 +71,7 @@ class Entries:
         self.used = 0
 
     def get(self, index: int) -> bytes | None:
-        """Return an entry, None where it or one before it is missing: nothing goes behind a gap.
-
-        Raises:
-            KeyError: it was forgotten.
-            CorruptLogError: what is stored of it is damaged.
-            OSError: its file cannot be read.
-        """
+        """Return an entry, None behind a gap; raises what `read_entry` does."""
         data = self._read.get(index)
         if data is None and not self.missing:
             data = self._log.entry_at_hand(index, self._landed)
@@ -114,14 +97,7 @@ class Entries:
         """Read the missing entries, one after the other; when it is late, the first one alone.
 
         One is read in any case: what was read before may be needed no more, and whoever cuts again
-        and again would keep the event loop.
-
-        Args:
-            until: time of the loop.
-
-        Raises:
-            CorruptLogError: what is stored of one is damaged.
-            OSError: a file cannot be read.
+        and again would keep the event loop. Raises CorruptLogError or OSError.
         """
         loop = asyncio.get_running_loop()
         for at, index in enumerate(self.missing):

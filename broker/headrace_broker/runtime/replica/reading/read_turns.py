@@ -11,18 +11,11 @@ from typing import final
 
 @final
 class ReadTurns:
-    """Turns of those who hold entries in memory until all that they need are read.
-
-    Args:
-        places: how many may at a time.
-
-    Attributes:
-        taken: places that are taken.
-    """
+    """Turns of those who hold entries in memory until all that they need are read."""
 
     def __init__(self, places: int) -> None:
-        self.taken = 0
-        self._places = places
+        self.taken = 0  # places that are taken
+        self._places = places  # how many may at a time
         self._waiting: dict[int, deque[asyncio.Future[None]]] = {}  # by group, in rotation
 
     @property
