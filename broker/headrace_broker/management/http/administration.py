@@ -30,7 +30,8 @@ from headrace_broker.runtime.inspect.message_service import FetchedMessage, Move
 from headrace_broker.runtime.metrics.metric import Sample
 from headrace_broker.runtime.metrics.objects import ObjectTable
 from headrace_broker.runtime.metrics.requests import HttpMeter
-from headrace_broker.runtime.rpc.inquiry import ANSWER_SECONDS_MAX, Stats
+from headrace_broker.runtime.rpc.correlator import ANSWER_SECONDS_MAX
+from headrace_broker.runtime.rpc.question import Stats
 from headrace_broker.runtime.security.page_logins import PageLogins
 
 

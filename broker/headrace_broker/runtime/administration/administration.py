@@ -25,7 +25,7 @@ from headrace_broker.runtime.inspect.publish_service import PublishService
 from headrace_broker.runtime.lease.listing import LeaseListing
 from headrace_broker.runtime.metrics.source import NodeMetrics
 from headrace_broker.runtime.metrics.stats import StatsBook
-from headrace_broker.runtime.rpc.leader_client import LeaderUnavailableError, QueueGoneError
+from headrace_broker.runtime.rpc.leader import LeaderUnavailableError, QueueGoneError
 from headrace_broker.runtime.security import audit
 from headrace_broker.runtime.security.page_logins import PageLogins
 
@@ -60,14 +60,14 @@ class NodeAdministration:
         self.message_service = MessageService(node.broker, node.router, node.browsing)
         self.flow_report: FlowReport = node.flow_report
         self.operations: Operations = node.operations
-        self.page_logins = PageLogins(node.config.node.id, self.view, node.clients.inquiries)
+        self.page_logins = PageLogins(node.config.node.id, self.view, node.rpc)
         self.standings: PermissionWatches = node.broker.standings
         self.stats = StatsBook(node)
         self.metrics = NodeMetrics(node, self.stats)
         self.publisher = PublishService(node.broker)
         hosting = node.hosting
         place = (node.config.node.id, node.names, hosting.hosts)
-        self.leases = LeaseListing(*place, node.clients.inquiries, node.leases, hosting.locate)
+        self.leases = LeaseListing(*place, node.rpc, node.leases, hosting.locate)
         self.archives = ArchiveService(node.archives.listing, node.archives.client)
         self._node = node
 

@@ -9,8 +9,9 @@ from headrace_broker.model.archive import ArchiveGroupStatus, ArchiveStatus
 from headrace_broker.model.definition import Queue
 from headrace_broker.runtime.archive.archiving import ArchiveClient
 from headrace_broker.runtime.replica.queue_host import QueueHost
-from headrace_broker.runtime.rpc.everywhere import Asked, ask_everywhere
-from headrace_broker.runtime.rpc.inquiry import Archives, Inquiries
+from headrace_broker.runtime.rpc.correlator import Rpc
+from headrace_broker.runtime.rpc.listing import Asked, ask_everywhere, serve_rows
+from headrace_broker.runtime.rpc.question import Archives
 
 
 class ArchiveListing:
@@ -20,7 +21,7 @@ class ArchiveListing:
         node: this node's id.
         names: of all nodes by id; they may change.
         hosts: replicas on this node by group.
-        inquiries: asks the other nodes.
+        rpc: asks the other nodes.
         archives: asks single queues.
         locate: where a queue's leader is, 0 for unknown.
         address: HOST:PORT of this node's gRPC listener, "" without one.
@@ -31,7 +32,7 @@ class ArchiveListing:
         node: int,
         names: Mapping[int, str],
         hosts: Mapping[int, QueueHost],
-        inquiries: Inquiries,
+        rpc: Rpc,
         archives: ArchiveClient,
         locate: Callable[[Queue], int],
         address: str = "",
@@ -39,18 +40,18 @@ class ArchiveListing:
         self._node = node
         self._names = names
         self._hosts = hosts
-        self._inquiries = inquiries
+        self._rpc = rpc
         self._archives = archives
         self._locate = locate
         self._address = address
-        inquiries.archive_rows = self._rows
+        serve_rows(rpc, Archives, self._rows)
 
     async def everywhere(self) -> tuple[list[ArchiveStatus], tuple[str, ...]]:
         """Return the archives of all queues, and the names of the nodes that did not answer."""
         others = {peer: name for peer, name in self._names.items() if peer != self._node}
         question = Archives()
         asked = Asked(question, ArchiveStatus)
-        found = await ask_everywhere(self._inquiries, others, asked, self._rows(question))
+        found = await ask_everywhere(self._rpc, others, asked, self._rows(question))
         return found.rows, found.missing
 
     def _rows(self, _question: Archives) -> Iterator[ArchiveStatus]:

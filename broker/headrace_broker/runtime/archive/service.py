@@ -11,7 +11,7 @@ from headrace_broker.model.reply_code import INTERNAL_ERROR, NOT_FOUND, AmqpErro
 from headrace_broker.runtime.archive.archiving import ArchiveClient
 from headrace_broker.runtime.archive.listing import ArchiveListing
 from headrace_broker.runtime.lease.group_commands import TooEarlyError
-from headrace_broker.runtime.rpc.leader_client import LeaderUnavailableError, QueueGoneError
+from headrace_broker.runtime.rpc.leader import LeaderUnavailableError, QueueGoneError
 from headrace_broker.runtime.security import audit
 
 

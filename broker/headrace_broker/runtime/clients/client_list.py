@@ -15,8 +15,9 @@ from headrace_broker.model.status import ChannelStatus, ConnectionStatus, TlsSta
 from headrace_broker.runtime.clients.flow_state import activity_status, state_name
 from headrace_broker.runtime.contract.json_value import json_table
 from headrace_broker.runtime.contract.port import ConnectionInfo
-from headrace_broker.runtime.rpc.everywhere import Asked, ask_everywhere
-from headrace_broker.runtime.rpc.inquiry import Close, Inquiries, List, NoAnswerError
+from headrace_broker.runtime.rpc.correlator import NoAnswerError, Rpc
+from headrace_broker.runtime.rpc.listing import Asked, ask_everywhere, serve_rows
+from headrace_broker.runtime.rpc.question import Close, List
 
 DEFAULT_REASON: Final = "Closed via management API"
 
@@ -62,7 +63,7 @@ class ClientList:
         node_name: of this node.
         connections: its open connections by id.
         peers: name by id of the other nodes; they may change.
-        send: carries a payload to a node.
+        rpc: asks them.
         clock_us: the clock of activities.
 
     Attributes:
@@ -74,7 +75,7 @@ class ClientList:
         node_name: str,
         connections: Callable[[], dict[str, ConnectionInfo]],
         peers: dict[int, str],
-        send: Callable[[int, bytes], bool],
+        rpc: Rpc,
         clock_us: Callable[[], int] = _now_us,
     ) -> None:
         self.rates: Callable[[str, int], tuple[float, ...]] = _no_rates
@@ -82,7 +83,9 @@ class ClientList:
         self._node_name = node_name
         self._connections = connections
         self._peers = peers
-        self.inquiries = Inquiries(send, self._rows, self._close)
+        self._rpc = rpc
+        serve_rows(rpc, List, self._rows)
+        rpc.serve(Close, lambda _, question: self._close(question))
 
     async def everyone(
         self, channels: bool = False, rows_max: int = LISTING_ROWS_MAX
@@ -95,7 +98,7 @@ class ClientList:
         """
         question = List(channels)
         asked = Asked(question, ClientRow, rows_max + 1)
-        found = await ask_everywhere(self.inquiries, self._peers, asked, self._rows(question))
+        found = await ask_everywhere(self._rpc, self._peers, asked, self._rows(question))
         left_out = found.left_out + max(len(found.rows) - rows_max, 0)
         return ClientListing(found.rows[:rows_max], found.missing, left_out)
 
@@ -119,7 +122,7 @@ class ClientList:
 
     async def _closed(self, peer: int, question: Close) -> int | None:
         try:
-            return await self.inquiries.close(peer, question)
+            return await self._rpc.ask(peer, question)
         except NoAnswerError:
             return None
 

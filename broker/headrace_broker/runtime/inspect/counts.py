@@ -2,21 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import NamedTuple
-
-import msgspec
 
 from headrace_broker.model.definition import Queue
 from headrace_broker.model.status import WatermarkStatus
 from headrace_broker.runtime.replica.queue_host import QueueHost
-from headrace_broker.runtime.rpc.leader_client import LeaderClient
-from headrace_protos.cluster.v1.cluster_pb2 import (
-    ClusterPayload,
-    Counts,
-    CountsRequest,
-    Watermark,
-)
+from headrace_broker.runtime.rpc.leader import LeaderQuestion, Leaders
 
 
 class QueueCounts(NamedTuple):
@@ -91,24 +82,22 @@ def watermark_of(host: QueueHost) -> WatermarkStatus:
     )
 
 
-def used_counts_of(host: QueueHost) -> QueueCounts:
-    """Return what a replica holds to a client, for whom asking is using."""
-    host.use()
-    return counts_of(host)
+class AskCounts(LeaderQuestion[QueueCounts], frozen=True, tag="counts"):
+    """How much is in the queue?
+
+    Attributes:
+        using: who asks uses the queue by that, so that it does not expire.
+    """
+
+    using: bool = False
 
 
 class CountsClient:
-    """Asks leaders, here or on other nodes; see `LeaderClient`."""
+    """Asks leaders, here or on other nodes."""
 
-    def __init__(
-        self,
-        node: int,
-        hosts: dict[int, QueueHost],
-        locate: Callable[[Queue], int],
-        send: Callable[[int, bytes], bool],
-        exists: Callable[[Queue], bool],
-    ) -> None:
-        self._leaders: LeaderClient[QueueCounts] = LeaderClient(node, hosts, locate, send, exists)
+    def __init__(self, leaders: Leaders) -> None:
+        self._leaders = leaders
+        leaders.serve(AskCounts, _answer)
 
     async def ask(self, queue: Queue, using: bool = False) -> QueueCounts:
         """Return the leader's counts; `using` for who uses the queue by that, and keeps it alive.
@@ -117,49 +106,10 @@ class CountsClient:
             LeaderUnavailableError: nobody who leads the queue answered.
             QueueGoneError: nobody ever will.
         """
+        return await self._leaders.ask(queue, AskCounts(queue.group, using))
 
-        def question(number: int) -> ClusterPayload:
-            request = CountsRequest(group=queue.group, request=number, using=using)
-            return ClusterPayload(counts_request=request)
 
-        return await self._leaders.ask(queue, used_counts_of if using else counts_of, question)
-
-    def receive_request(self, source: int, request: CountsRequest) -> None:
-        """Answer another node."""
-        answer = Counts(request=request.request)
-        host = self._leaders.serving_host(request.group)
-        if host is not None:
-            answer.serving = True
-            counts = used_counts_of(host) if request.using else counts_of(host)
-            answer.ready, answer.unsettled, answer.consumers, answer.oldest_ms = counts[:4]
-            answer.leased, answer.archived, answer.archived_octets = counts[5:8]
-            if counts.delayed is not None and counts.dead is not None:
-                answer.delayed, answer.dead = counts.delayed, counts.dead
-            answer.watermark.CopyFrom(Watermark(**msgspec.structs.asdict(counts.watermark)))
-        self._leaders.answer(source, ClusterPayload(counts=answer))
-
-    def receive_answer(self, answer: Counts) -> None:
-        """Take another node's answer."""
-        mark = answer.watermark
-        watermark = WatermarkStatus(
-            mark.saturated,
-            mark.withheld,
-            mark.octets,
-            mark.high,
-            mark.low,
-            mark.high_octets,
-            mark.low_octets,
-        )
-        counts = QueueCounts(
-            answer.ready,
-            answer.unsettled,
-            answer.consumers,
-            answer.oldest_ms,
-            watermark,
-            answer.leased,
-            answer.archived,
-            answer.archived_octets,
-            answer.delayed if answer.HasField("delayed") else None,
-            answer.dead if answer.HasField("dead") else None,
-        )
-        self._leaders.receive(answer.request, counts if answer.serving else None)
+def _answer(host: QueueHost, question: AskCounts) -> QueueCounts:
+    if question.using:
+        host.use()
+    return counts_of(host)

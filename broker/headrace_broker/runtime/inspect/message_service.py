@@ -43,7 +43,7 @@ from headrace_broker.runtime.contract.port import (
 )
 from headrace_broker.runtime.inspect.browsing import BrowsingClient, Page
 from headrace_broker.runtime.routing.router import Router
-from headrace_broker.runtime.rpc.leader_client import LeaderUnavailableError, QueueGoneError
+from headrace_broker.runtime.rpc.leader import LeaderUnavailableError, QueueGoneError
 
 _ANY_CHANNEL: Final = 1
 

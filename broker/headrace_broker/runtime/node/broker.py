@@ -42,7 +42,7 @@ from headrace_broker.runtime.intake.quotas import Quotas
 from headrace_broker.runtime.lease.leasing import LeaseClient
 from headrace_broker.runtime.node.replies import Replies
 from headrace_broker.runtime.routing.router import Route, Router
-from headrace_broker.runtime.rpc.leader_client import LeaderUnavailableError, QueueGoneError
+from headrace_broker.runtime.rpc.leader import LeaderUnavailableError, QueueGoneError
 from headrace_broker.runtime.security.authenticator import Authenticator, Verdict
 
 

@@ -16,6 +16,7 @@ from headrace_broker.runtime.alarm.alarms import AlarmStatus
 from headrace_broker.runtime.contract.connection_info import ConnectionInfo
 from headrace_broker.runtime.contract.traffic import Traffic
 from headrace_broker.runtime.replica.queue_host import QueueHost
+from headrace_broker.runtime.rpc.correlator import Rpc
 
 
 class Sources(NamedTuple):
@@ -66,7 +67,7 @@ class Around(NamedTuple):
     Attributes:
         data_dir: directory of its log.
         address: HOST:PORT of its gRPC listener, "" without one.
-        send: sends a payload to another node; False when it is dropped.
+        rpc: asks other nodes.
         names: of all nodes by id; they may change.
         boot: returns its boot count.
         leads: returns whether it leads the catalog and has caught up with it.
@@ -76,7 +77,7 @@ class Around(NamedTuple):
 
     data_dir: str
     address: str
-    send: Callable[[int, bytes], bool]
+    rpc: Rpc
     names: Mapping[int, str]
     boot: Callable[[], int]
     leads: Callable[[], bool]

@@ -39,7 +39,7 @@ from headrace_broker.model.status import WatermarkStatus
 from headrace_broker.runtime.cluster.catalog_service import CatalogUnavailableError
 from headrace_broker.runtime.cluster.topology import Topology
 from headrace_broker.runtime.inspect.counts import QueueCounts
-from headrace_broker.runtime.rpc.leader_client import LeaderUnavailableError, QueueGoneError
+from headrace_broker.runtime.rpc.leader import LeaderUnavailableError, QueueGoneError
 
 QUEUE = Queue("/", "work", QUEUE_QUORUM, 7, (1, 2, 3))
 BINDING = Binding("/", "logs", "queue", "work", "k")

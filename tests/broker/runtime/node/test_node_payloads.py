@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from headrace_broker.config.configuration import load_config
+from headrace_broker.runtime.contract.payload import encode
+from headrace_broker.runtime.intake.outflow_watch import Claims, Outflows
 from headrace_broker.runtime.node.node import BrokerNode
-from headrace_protos.cluster.v1.cluster_pb2 import Claims, ClusterPayload, Outflows
 
 
 class Watch:
@@ -36,11 +37,8 @@ def test_what_queues_let_in_and_who_waits_for_them_comes_with_its_sender(tmp_pat
     async def work() -> Watch:
         node: Any = BrokerNode(load_config(path, {}), lambda error: None)
         watch = node.hosting.outflow = Watch()
-        for payload in (
-            ClusterPayload(outflows=Outflows(rows=[7, 100])),
-            ClusterPayload(claims=Claims(rows=[7, 3])),
-        ):
-            node.payloads.receive(2, payload.SerializeToString())
+        for payload in (Outflows([7, 100]), Claims([7, 3])):
+            node.payloads.receive(2, encode(payload))
         return watch
 
     assert asyncio.run(work()).told == [("outflows", 2, [7, 100]), ("claims", 2, [7, 3])]
