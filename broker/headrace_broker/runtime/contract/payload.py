@@ -17,3 +17,6 @@ class Payload(msgspec.Struct, array_like=True, gc=False):
 
 
 encode: Final[Callable[[Payload], bytes]] = msgspec.msgpack.Encoder().encode
+
+# Errors of a decoder that is given what is no MessagePack, or another type.
+MALFORMED: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)

@@ -19,8 +19,8 @@ class QueueCounts(NamedTuple):
         leased: those of the unsettled ones that groups hold.
         archived: settled messages that are kept.
         archived_octets: of their bodies.
-        delayed: messages that become available later; None where the leader does not tell.
-        dead: dead letters that are kept until they have arrived, likewise.
+        delayed: messages that become available later.
+        dead: dead letters that are kept until they have arrived.
     """
 
     ready: int
@@ -31,22 +31,17 @@ class QueueCounts(NamedTuple):
     leased: int = 0
     archived: int = 0
     archived_octets: int = 0
-    delayed: int | None = None
-    dead: int | None = None
+    delayed: int = 0
+    dead: int = 0
 
     @property
     def held(self) -> int:
-        """Messages that have not left for good, as far as the leader tells."""
-        return self.ready + self.unsettled + (self.delayed or 0) + (self.dead or 0)
+        """Messages that have not left for good."""
+        return self.ready + self.unsettled + self.delayed + self.dead
 
     @property
     def is_empty(self) -> bool:
-        """True if a delete with `if-empty` passes: as in RabbitMQ, unsettled messages do not count.
-
-        Where a leader of an older release does not tell what is delayed, the octets held do.
-        """
-        if self.delayed is None and not self.unsettled and self.watermark.octets:
-            return False
+        """True if a delete with `if-empty` passes; unsettled messages do not count in RabbitMQ."""
         return self.held == self.unsettled
 
 

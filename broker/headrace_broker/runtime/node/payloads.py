@@ -12,6 +12,7 @@ import msgspec
 from headrace_broker.runtime.alarm.alarms import AlarmBoard, AlarmReport
 from headrace_broker.runtime.cluster.catalog_service import CatalogService
 from headrace_broker.runtime.cluster.maintenance import Maintenance
+from headrace_broker.runtime.contract.payload import MALFORMED
 from headrace_broker.runtime.hosting.hosting import Hosting
 from headrace_broker.runtime.intake.outflow_watch import Claims, Outflows
 from headrace_broker.runtime.intake.remote_debt import DebtHeard, DebtReport, RemoteDebts
@@ -59,7 +60,7 @@ class Payloads:
             elif not self._router.receive_large(data):
                 payload = self._decoder.decode(data)
                 self._handlers[type(payload)](peer, payload)
-        except msgspec.DecodeError as error:
+        except MALFORMED as error:
             text = str(error)
             if self._told.get(peer) != text:
                 log.warning("a payload of node %d is not understood: %s", peer, text)

@@ -76,7 +76,10 @@ def value_of(kind: type, fields: Any) -> Any:
     Raises:
         msgspec.ValidationError: they are not its fields.
     """
-    return kind(*msgspec.convert(fields, _TYPES[kind], dec_hook=value_of))
+    try:
+        return kind(*msgspec.convert(fields, _TYPES[kind], dec_hook=value_of))
+    except OverflowError as error:  # which a decoder would let through
+        raise ValueError(f"a number of {kind.__name__} is too large") from error
 
 
 ENCODER: Final = msgspec.msgpack.Encoder(enc_hook=fields_of)

@@ -27,7 +27,7 @@ from headrace_broker.model.limits import (
     RPC_QUESTION_OCTETS_MAX,
     RPC_SECONDS_MAX,
 )
-from headrace_broker.runtime.contract.payload import Payload
+from headrace_broker.runtime.contract.payload import MALFORMED, Payload
 from headrace_broker.runtime.rpc.codec import ENCODER, decoder_of
 from headrace_raftlog.model.limits import PAYLOAD_BYTES_MAX
 
@@ -42,7 +42,12 @@ BUSY: Final = "busy"  # it answers as many questions as it may
 UNKNOWN: Final = "unknown"  # it does not understand the question, or this node not the answer
 TOO_LARGE: Final = "too_large"  # question or answer is larger than may be sent
 FAILED: Final = "failed"  # the handler met a bug, or a disk that fails
-NO_ANSWER: Final = frozenset((UNREACHABLE, SILENT, GONE, BUSY, UNKNOWN, TOO_LARGE, FAILED))
+NO_ANSWER: Final = (UNREACHABLE, SILENT, GONE, BUSY, UNKNOWN, TOO_LARGE, FAILED)
+
+ANSWERED: Final = "answered"
+REFUSED: Final = "refused"  # by a handler
+LATE: Final = "late"  # an answer that nobody waited for
+OUTCOMES: Final = (ANSWERED, REFUSED, LATE, *NO_ANSWER)
 
 LOG: Final = logging.getLogger("headrace.cluster")
 
@@ -123,8 +128,7 @@ class Rpc:
         caller: returns the client on whose behalf the current task asks, "" for the node itself.
 
     Attributes:
-        counts: questions asked by outcome: "answered", "refused" or a kind of `NO_ANSWER`; and
-            "late", answers that nobody waited for.
+        counts: questions to other nodes by outcome, since the start.
     """
 
     def __init__(
@@ -261,14 +265,14 @@ class Rpc:
         if answer.failure:
             if answer.failure in NO_ANSWER:
                 raise NoAnswerError(answer.failure, answer.text)
-            self.counts["refused"] += 1
+            self.counts[REFUSED] += 1
             raise RpcError(answer.failure, answer.text, answer.detail)
         try:
             found: A = _answers(kind).decode(answer.result)
-        except msgspec.DecodeError as error:
+        except MALFORMED as error:
             text = f"the answer of node {node} is not understood: {error}"
             raise NoAnswerError(UNKNOWN, text) from error
-        self.counts["answered"] += 1
+        self.counts[ANSWERED] += 1
         return found
 
     def _expect_late(self, number: int, late: _Late) -> None:
@@ -282,7 +286,7 @@ class Rpc:
         if waiting is not None and waiting.node == peer and not waiting.future.done():
             waiting.future.set_result(answer)
             return
-        self.counts["late"] += 1
+        self.counts[LATE] += 1
         late = self._late.get(answer.number)
         if waiting is None and late is not None and late.node == peer:
             del self._late[answer.number]
@@ -357,7 +361,7 @@ class Rpc:
             self._questions = msgspec.msgpack.Decoder(Union[tuple(self._handlers)])  # noqa: UP007
         try:
             found: Question[Any] = self._questions.decode(question)
-        except msgspec.DecodeError as error:
+        except MALFORMED as error:
             text = f"node {self.node} does not understand the question: {error}"
             raise RpcError(UNKNOWN, text) from error
         return found

@@ -10,8 +10,9 @@ from typing import Any, NamedTuple, TypeVar
 import msgspec
 
 from headrace_broker.model.limits import ANSWER_OCTETS_MAX, LISTING_ROWS_MAX, LISTING_TURN_ROWS
+from headrace_broker.runtime.contract.payload import MALFORMED
 from headrace_broker.runtime.rpc.codec import ENCODER
-from headrace_broker.runtime.rpc.correlator import NoAnswerError, Question, Rpc
+from headrace_broker.runtime.rpc.correlator import UNKNOWN, NoAnswerError, Question, Rpc
 
 
 class Page(msgspec.Struct, frozen=True):
@@ -120,7 +121,11 @@ async def rows_of(
     while len(found) < rows_max:
         following = msgspec.structs.replace(question, skip=len(found) + left_out)
         page = await rpc.ask(node, following)
-        found += [msgspec.msgpack.decode(row, type=kind) for row in page.rows]
+        try:
+            found += [msgspec.msgpack.decode(row, type=kind) for row in page.rows]
+        except MALFORMED as error:
+            text = f"a row of node {node} is not understood: {error}"
+            raise NoAnswerError(UNKNOWN, text) from error
         left_out += page.left_out
         if not page.more or not (page.rows or page.left_out):
             break

@@ -23,7 +23,7 @@ from headrace_broker.model.limits import LARGE_OCTETS
 from headrace_broker.model.message import DeliveryRun
 from headrace_broker.model.session import session_node
 from headrace_broker.runtime.contract.lane_port import HostEnd, SessionEnd, SessionTransport
-from headrace_broker.runtime.contract.payload import Payload, encode
+from headrace_broker.runtime.contract.payload import MALFORMED, Payload, encode
 from headrace_broker.runtime.session.frame import (
     AskWithheld,
     Command,
@@ -114,7 +114,7 @@ def part_payload(head: bytes, size: int) -> tuple[int, int]:
         return 0, 0
     try:
         whole = isinstance(_HEADS.decode(head[MARK_OCTETS:start]), Command)
-    except msgspec.DecodeError:
+    except MALFORMED:
         whole = False  # it is refused once it is all there
     return (start, STAMP_OCTETS) if whole else (0, 0)
 
@@ -313,7 +313,7 @@ class SessionRouter(SessionTransport):
         """Carry out a large payload that came whole; False for every other one.
 
         Raises:
-            msgspec.DecodeError: it is none.
+            MALFORMED: it is none.
         """
         start = body_start(payload)
         if start == 0:

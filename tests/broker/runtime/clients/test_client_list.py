@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
 import pytest
 from tests.broker.runtime.rpc_links import Links
 
@@ -18,6 +19,8 @@ from headrace_broker.runtime.clients.client_list import ClientList
 from headrace_broker.runtime.contract.port import ConnectionControl, ConnectionInfo
 from headrace_broker.runtime.rpc import correlator
 from headrace_broker.runtime.rpc import listing as listings
+from headrace_broker.runtime.rpc.listing import serve_rows
+from headrace_broker.runtime.rpc.question import List
 
 
 class Control(ConnectionControl):
@@ -191,3 +194,17 @@ def test_a_long_listing_lets_others_have_their_turns(world: World) -> None:
     world.links.down = {2, 3}
     assert asyncio.run(talk()) == count
     assert turns >= 4
+
+
+def test_a_node_whose_rows_are_not_understood_is_named(world: World) -> None:
+    class Odd(msgspec.Struct):
+        connection: int = 5
+
+    world.connect(1, 5000)
+    world.connect(3, 5000)
+    rpc = world.links.rpcs[2]
+    rpc._handlers.clear()
+    serve_rows(rpc, List, lambda question: iter([Odd()]))
+    listing = run(world, ClientList.everyone)
+    assert listing.missing == ("n2",)
+    assert [row.connection.node for row in listing.rows] == ["n1", "n3"]
