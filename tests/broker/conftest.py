@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 from e2e.harness.authority import Authority, Pair
-from msgspec import Struct
 
 from headrace_broker.catalog.command import (
     AnyCommand,
@@ -52,8 +51,9 @@ from headrace_broker.runtime.intake.flow_settings import FlowSettings, Setting
 from headrace_broker.runtime.metrics.metric import Sample
 from headrace_broker.runtime.metrics.objects import ObjectTable
 from headrace_broker.runtime.metrics.requests import HttpMeter
-from headrace_broker.runtime.rpc.inquiry import ANSWER_SECONDS_MAX, Close, Inquiries, List, Stats
-from headrace_broker.runtime.rpc.leader_client import LeaderUnavailableError
+from headrace_broker.runtime.rpc.correlator import ANSWER_SECONDS_MAX, Rpc
+from headrace_broker.runtime.rpc.leader import LeaderUnavailableError
+from headrace_broker.runtime.rpc.question import Stats
 from headrace_broker.runtime.security.authenticator import Verdict
 from headrace_broker.runtime.security.page_logins import PageLogins
 
@@ -119,18 +119,6 @@ class FakeFlowReport:
 
     async def queue(self, queue: Queue) -> QueueFlow | None:
         return self.flows.get(queue.group)
-
-
-def _unheard(node: int, payload: bytes) -> bool:
-    return False
-
-
-def _no_rows(question: List) -> Iterator[Struct]:
-    return iter(())
-
-
-def _no_close(question: Close) -> int:
-    return 0
 
 
 class FakePublisher:
@@ -285,7 +273,7 @@ class FakeNode:
         self.standings = PermissionWatches(
             self.catalog, lambda call: asyncio.get_running_loop().call_soon(call), lambda: 0
         )
-        self.page_logins = PageLogins(1, self.catalog, Inquiries(_unheard, _no_rows, _no_close))
+        self.page_logins = PageLogins(1, self.catalog, Rpc(1, lambda peer, data: False))
         self.stats = FakeStats()
         self.metrics = FakeMetrics()
         self.leases = FakeLeases()

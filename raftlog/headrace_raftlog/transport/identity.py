@@ -17,7 +17,7 @@ from headrace_raftlog.model.limits import (
 )
 from headrace_raftlog.model.mark import Starts
 
-PROTOCOL_VERSION: Final = 3
+PROTOCOL_VERSION: Final = 4  # raised with each change of what nodes send each other
 
 CLUSTER_KEY: Final = "headrace-cluster"
 NODE_KEY: Final = "headrace-node"
@@ -215,7 +215,9 @@ class StreamIdentity:
         protocol = _number(fields, PROTOCOL_KEY)
         if protocol != PROTOCOL_VERSION:
             raise StreamRefusedError(
-                f"protocol version {protocol} is not spoken here, only {PROTOCOL_VERSION}"
+                f"a node of protocol version {protocol} reached one of version {PROTOCOL_VERSION}: "
+                "they belong to different releases; stop all nodes to upgrade, and start them "
+                "with the same one"
             )
         cluster = unquote(fields.get(CLUSTER_KEY, ""))
         if cluster != self.cluster:

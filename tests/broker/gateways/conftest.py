@@ -56,6 +56,7 @@ from headrace_broker.runtime.intake.loop_watch import LoopWatch
 from headrace_broker.runtime.intake.quotas import Quotas
 from headrace_broker.runtime.node.replies import Replies
 from headrace_broker.runtime.routing.router import Route, Router
+from headrace_broker.runtime.rpc.correlator import Rpc
 from headrace_broker.runtime.security.authenticator import Verdict, is_loopback
 
 WINDOW_BYTES = 256 << 10
@@ -103,7 +104,7 @@ class FakeBroker(Broker):
         self.lost = False  # no quorum
         self.log: list[str] = []  # topology operations in the order in which they were applied
         self.router = Router()
-        self.replies = Replies(1, lambda node, payload: False)
+        self.replies = Replies(Rpc(1, lambda node, data: False), lambda node, payload: False)
         self.immediate = False
         self.not_immediate: set[str] = set()
         self.tags: tuple[str, ...] = ()

@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Coroutine, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Union
 
+import msgspec
 import pytest
 from e2e.harness.ports import free_ports
 
 from headrace_broker.codecs.batch import message_body
+from headrace_broker.codecs.large_payload import MARK_OCTETS, body_start
 from headrace_broker.config.configuration import Config, load_config
 from headrace_broker.core.queue.messages.effect import GroupAnswer
 from headrace_broker.core.queue.messages.settings import QueueSettings
@@ -32,12 +34,13 @@ from headrace_broker.runtime.contract.queue_log import BUSY, NOT_LEADING, TAKEN,
 from headrace_broker.runtime.contract.traffic import Traffic
 from headrace_broker.runtime.intake.queue_gates import QueueGates
 from headrace_broker.runtime.replica.queue_host import QueueHost
+from headrace_broker.runtime.session.frame import FRAMES
 from headrace_broker.runtime.session.session import QueueSession
 from headrace_broker.runtime.session.wire import SessionRouter, part_payload
-from headrace_protos.cluster.v1.cluster_pb2 import ClusterPayload
 from headrace_raftlog.model.entry import ENTRY_NORMAL, Entry
 from headrace_raftlog.model.pieces import Assembly, Parted, Pieces
 
+FRAME_DECODER: msgspec.msgpack.Decoder[Any] = msgspec.msgpack.Decoder(Union[FRAMES])  # noqa: UP007
 PART_HEAD_OCTETS = 64  # of a payload that the transport asks about
 
 
@@ -264,6 +267,13 @@ class Owner(SessionOwner):
         self.copying = [each for each in self.copying if each.copy_some()]
 
 
+def kind_of(payload: bytes) -> str:
+    """Return the tag of a payload."""
+    start = body_start(payload)
+    head = payload[MARK_OCTETS:start] if start else payload
+    return str(FRAME_DECODER.decode(head).__struct_config__.tag)
+
+
 def arrive(board: SessionRouter, payload: bytes) -> None:
     """Hand over a payload as the transport does large ones."""
     cut, room = 0, 0
@@ -274,7 +284,7 @@ def arrive(board: SessionRouter, payload: bytes) -> None:
         tail.add(payload, cut)
         board.receive_parted(Parted(payload[:cut], tail))
     elif not board.receive_large(payload):
-        board.receive(ClusterPayload.FromString(payload))
+        board.receive(FRAME_DECODER.decode(payload))
 
 
 class World:
@@ -329,8 +339,7 @@ class World:
 
     def _send(self, node: int, payload: bytes | Pieces) -> bool:
         octets = payload.joined() if isinstance(payload, Pieces) else payload
-        kind = ClusterPayload.FromString(octets).WhichOneof("body")
-        self.sent.append((node, str(kind)))
+        self.sent.append((node, kind_of(octets)))
         if self.cut or node in self.full:
             return False
         self._wire.append((node, octets))

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from tests.broker.runtime.rpc_links import Links
+
 from headrace_broker.catalog.command import (
     Bootstrap,
     DeclareQueue,
@@ -28,7 +30,6 @@ from headrace_broker.runtime.explain.flow_report import (
     FlowReport,
 )
 from headrace_broker.runtime.hosting.queue_rates import QueueRates
-from headrace_protos.cluster.v1.cluster_pb2 import ClusterPayload
 
 NAMES = {1: "n1", 2: "n2", 3: "n3"}
 NOW = 1_000 * SECOND_US
@@ -89,15 +90,13 @@ class FlowNode:
         self.rates = QueueRates(self.hosts, self.ledger, clock)
         peers = {peer: name for peer, name in NAMES.items() if peer != number}
 
-        def send(target: int, payload: bytes) -> bool:
-            return world.carry(number, target, payload)
-
-        self.clients = ClientList(self.name, lambda: self.connections, peers, send)
+        rpc = world.links.rpcs[number]
+        self.clients = ClientList(self.name, lambda: self.connections, peers, rpc)
         view = world.catalog
         self.facts = FlowFacts(
             self.name, lambda: self.connections, self.ledger, self.hosts, view, self.rates, clock
         )
-        self.report = FlowReport(self.facts, view, peers, self.clients.inquiries)
+        self.report = FlowReport(self.facts, view, peers, rpc)
 
 
 class World:
@@ -105,7 +104,7 @@ class World:
 
     def __init__(self, catalog: Catalog | None = None) -> None:
         self.now = NOW
-        self.down: set[int] = set()
+        self.links = Links(NAMES)
         self.catalog = catalog if catalog is not None else Catalog()
         if catalog is None:
             nodes = tuple(Node(number, name, "h:1") for number, name in NAMES.items())
@@ -119,17 +118,6 @@ class World:
 
     def clock_us(self) -> int:
         return self.now
-
-    def carry(self, source: int, target: int, payload: bytes) -> bool:
-        if target in self.down:
-            return False
-        body = ClusterPayload.FromString(payload)
-        inquiries = self.nodes[target].clients.inquiries
-        if body.WhichOneof("body") == "question":
-            inquiries.receive_question(source, body.question)
-        else:
-            inquiries.receive_answer(body.answer)
-        return True
 
     def connect(self, node: int, number: int, user: str = "app") -> ConnectionInfo:
         name = f"10.0.0.{number}:4711 -> 10.0.1.{node}:5672"

@@ -42,7 +42,7 @@ def test_right_metadata_names_the_other_end() -> None:
         (TARGET_KEY, "3", "node 3 was meant, but this is node 2"),
         (BOOT_KEY, "", "headrace-boot is '', not a number"),
         (BOOT_KEY, "9" * 30, "headrace-boot"),
-        (PROTOCOL_KEY, "1", "protocol version 1 is not spoken here, only 3"),
+        (PROTOCOL_KEY, "3", "version 3 reached one of version 4: .*; stop all nodes to upgrade"),
         (DISK_KEY, "0", "headrace-disk is 0, out of range"),
         (DISK_KEY, str(1 << 32), "out of range"),
         (GENERATION_KEY, "5", "headrace-generation is 5, not 0"),

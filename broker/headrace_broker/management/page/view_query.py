@@ -29,7 +29,7 @@ from headrace_broker.runtime.explain.flow_report import (
     UnknownNameError,
     of_kind,
 )
-from headrace_broker.runtime.rpc.inquiry import Flow, Stats
+from headrace_broker.runtime.rpc.question import Flow, Stats
 
 T = TypeVar("T")
 Values = Mapping[str, Any]

@@ -16,7 +16,7 @@ from headrace_broker.flow.history import FINE_MS
 from headrace_broker.management.http.query import number
 from headrace_broker.management.http.route import Parameter
 from headrace_broker.model.stats import LATER, QUEUE_FIGURES, QUEUE_MOVES, Samples
-from headrace_broker.runtime.rpc.inquiry import Stats
+from headrace_broker.runtime.rpc.question import Stats
 
 DELIVERIES: Final = ("deliver", "deliver_no_ack", "get", "get_no_ack")  # deliver_get is their sum
 LENGTHS: Final = ("messages", "messages_ready", "messages_unacknowledged")

@@ -43,19 +43,16 @@ class NodeAdministration:
         self.topology: Topology = node.topology  # queues, exchanges and bindings
         # looks at, removes and moves single messages
         self.message_service = MessageService(node.broker, node.router, node.browsing)
-        self.flow_report: FlowReport = node.flow_report  # why publishers are slow
-        self.operations: Operations = node.operations  # replicas, leaderships and drains
-        # who is logged in at the web page
-        self.page_logins = PageLogins(node.config.node.id, self.view, node.clients.inquiries)
-        self.standings: PermissionWatches = node.broker.standings  # what runs for users here
-        self.stats = StatsBook(node)  # figures over time
-        self.metrics = NodeMetrics(node, self.stats)  # what is counted
-        self.publisher = PublishService(node.broker)  # publishes single messages
+        self.flow_report: FlowReport = node.flow_report
+        self.operations: Operations = node.operations
+        self.page_logins = PageLogins(node.config.node.id, self.view, node.rpc)
+        self.standings: PermissionWatches = node.broker.standings
+        self.stats = StatsBook(node)
+        self.metrics = NodeMetrics(node, self.stats)
+        self.publisher = PublishService(node.broker)
         hosting = node.hosting
         place = (node.config.node.id, node.names, hosting.hosts)
-        # groups that lease messages
-        self.leases = LeaseListing(*place, node.clients.inquiries, node.leases, hosting.locate)
-        # what queues keep of settled messages
+        self.leases = LeaseListing(*place, node.rpc, node.leases, hosting.locate)
         self.archives = ArchiveService(node.archives.listing, node.archives.client)
         self._node = node
 

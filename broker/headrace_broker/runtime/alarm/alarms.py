@@ -18,13 +18,35 @@ from headrace_broker.logs.log_event import (
 )
 from headrace_broker.model.flow import NO_LIMIT
 from headrace_broker.model.limits import ALARM_LEASE_MS, ALARM_RENEW_MS
-from headrace_broker.runtime.cluster.cluster_clock import ClusterClock
-from headrace_protos.cluster.v1.cluster_pb2 import AlarmReport, ClusterPayload
+from headrace_broker.runtime.cluster.cluster_clock import ClusterClock, WireReading
+from headrace_broker.runtime.contract.payload import Payload, encode
 
 _FIELDS: Final = (
     *("memory_stage", "memory_used", "memory_limit", "memory_total"),
     *("disk_alarm", "disk_full", "disk_free", "disk_limit"),
 )
+
+
+class AlarmReport(Payload, tag="alarm"):
+    """From any node to all others, now and then and when its alarms change; see `NodeReport`.
+
+    Reports are numbered within a boot; one that is not newer than the last is passed over.
+
+    Attributes:
+        clock: None where the sender does not measure clocks.
+    """
+
+    boot: int
+    number: int
+    memory_stage: int
+    memory_used: int
+    memory_limit: int
+    memory_total: int
+    disk_alarm: bool
+    disk_full: bool
+    disk_free: int
+    disk_limit: int
+    clock: WireReading | None = None
 
 
 class AlarmStatus(NamedTuple):
@@ -129,8 +151,8 @@ class AlarmBoard:
             setattr(report, field, getattr(message, field))
         if not self._cluster.take(report, self._now_us()):
             return
-        clocks = self.clocks if message.HasField("clock") else None
-        if clocks is not None and clocks.receive(peer, message.clock):
+        clocks, reading = self.clocks, message.clock
+        if clocks is not None and reading is not None and clocks.receive(peer, reading):
             self._report(peer)
         self._look()
 
@@ -139,12 +161,10 @@ class AlarmBoard:
 
     def _report(self, peer: int) -> None:
         self._number += 1
-        message = AlarmReport(boot=self._boot(), number=self._number)
-        for field in _FIELDS:
-            setattr(message, field, getattr(self.own, field))
-        if self.clocks is not None:
-            message.clock.CopyFrom(self.clocks.reading(peer))
-        self._send(peer, ClusterPayload(alarm=message).SerializeToString())
+        clock = None if self.clocks is None else self.clocks.reading(peer)
+        fields = {field: getattr(self.own, field) for field in _FIELDS}
+        report = AlarmReport(boot=self._boot(), number=self._number, clock=clock, **fields)
+        self._send(peer, encode(report))
 
     def _look(self) -> None:
         """Compare with the previous state, and notify listeners."""

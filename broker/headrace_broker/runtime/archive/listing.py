@@ -9,38 +9,49 @@ from headrace_broker.model.archive import ArchiveGroupStatus, ArchiveStatus
 from headrace_broker.model.definition import Queue
 from headrace_broker.runtime.archive.archiving import ArchiveClient
 from headrace_broker.runtime.replica.queue_host import QueueHost
-from headrace_broker.runtime.rpc.everywhere import Asked, ask_everywhere
-from headrace_broker.runtime.rpc.inquiry import Archives, Inquiries
+from headrace_broker.runtime.rpc.correlator import Rpc
+from headrace_broker.runtime.rpc.listing import Asked, ask_everywhere, serve_rows
+from headrace_broker.runtime.rpc.question import Archives
 
 
 class ArchiveListing:
-    """Lists archives on all nodes."""
+    """Lists archives on all nodes.
+
+    Args:
+        node: this node's id.
+        names: of all nodes by id; they may change.
+        hosts: replicas on this node by group.
+        rpc: asks the other nodes.
+        archives: asks single queues.
+        locate: where a queue's leader is, 0 for unknown.
+        address: HOST:PORT of this node's gRPC listener, "" without one.
+    """
 
     def __init__(
         self,
         node: int,
         names: Mapping[int, str],
         hosts: Mapping[int, QueueHost],
-        inquiries: Inquiries,
+        rpc: Rpc,
         archives: ArchiveClient,
         locate: Callable[[Queue], int],
         address: str = "",
     ) -> None:
         self._node = node
-        self._names = names  # of all nodes by id; they may change
-        self._hosts = hosts  # replicas on this node by group
-        self._inquiries = inquiries  # asks the other nodes
-        self._archives = archives  # asks single queues
-        self._locate = locate  # where a queue's leader is, 0 for unknown
-        self._address = address  # HOST:PORT of this node's gRPC listener, "" without one
-        inquiries.archive_rows = self._rows
+        self._names = names
+        self._hosts = hosts
+        self._rpc = rpc
+        self._archives = archives
+        self._locate = locate
+        self._address = address
+        serve_rows(rpc, Archives, self._rows)
 
     async def everywhere(self) -> tuple[list[ArchiveStatus], tuple[str, ...]]:
         """Return the archives of all queues, and the names of the nodes that did not answer."""
         others = {peer: name for peer, name in self._names.items() if peer != self._node}
         question = Archives()
         asked = Asked(question, ArchiveStatus)
-        found = await ask_everywhere(self._inquiries, others, asked, self._rows(question))
+        found = await ask_everywhere(self._rpc, others, asked, self._rows(question))
         return found.rows, found.missing
 
     def _rows(self, _question: Archives) -> Iterator[ArchiveStatus]:

@@ -48,7 +48,7 @@ from headrace_broker.runtime.export.log import (
     UnknownShardError,
 )
 from headrace_broker.runtime.lease.group_commands import TooEarlyError
-from headrace_broker.runtime.rpc.leader_client import LeaderUnavailableError, QueueGoneError
+from headrace_broker.runtime.rpc.leader import LeaderUnavailableError, QueueGoneError
 
 
 class ArchiveLog:

@@ -1,33 +1,25 @@
-"""Asks nodes for points of queues, and for what stands there: see `backup_points`."""
+"""Asks nodes for points of queues, and for what stands there: see `backup.points`."""
 
 from __future__ import annotations
 
-import asyncio
-import logging
 from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple
 
 from headrace_broker.model.definition import Queue
 from headrace_broker.model.limits import BACKUP_ANSWER_S, BACKUP_CATCH_UP_S
-from headrace_broker.runtime.backup.points import NO_REPLICA, OK, BackupPoints, NodeSilentError
-from headrace_broker.runtime.replica.queue_host import QueueHost
-from headrace_broker.runtime.rpc.leader_client import QueueGoneError
-from headrace_protos.cluster.v1.cluster_pb2 import (
+from headrace_broker.runtime.backup.points import NO_REPLICA, OK, BackupPoints
+from headrace_broker.runtime.backup.question import (
     BackupAnswer,
-    BackupKeep,
-    BackupOpen,
-    BackupProbe,
-    BackupQuestion,
-    BackupRead,
-    BackupUse,
-    ClusterPayload,
+    ClosePoint,
+    KeepPoint,
+    OpenPoint,
+    Probe,
+    ReadPoint,
 )
+from headrace_broker.runtime.rpc.correlator import NoAnswerError, Rpc
+from headrace_broker.runtime.rpc.leader import QueueGoneError
 
-LOG: Final = logging.getLogger("headrace.queue")
-
-
-class NodeTooOldError(Exception):
-    """A node does not judge who uses its points: it has to be upgraded first."""
+LINK_FACTOR: Final = 1.2  # of the time for an answer: a node says itself that its disk hangs
 
 
 class Opened(NamedTuple):
@@ -38,165 +30,84 @@ class Opened(NamedTuple):
 
 
 class BackupClient:
-    """Asks this node and others."""
+    """Asks this node and others.
+
+    Args:
+        rpc: asks them.
+        points: those of this node.
+        locate: where a queue's leader is, 0 for unknown.
+        queue_by_group: returns a queue as the catalog has it now, None for none.
+    """
 
     def __init__(
         self,
-        node: int,
+        rpc: Rpc,
         points: BackupPoints,
-        hosts: dict[int, QueueHost],
         locate: Callable[[Queue], int],
-        send: Callable[[int, bytes], bool],
         queue_by_group: Callable[[int], Queue | None],
     ) -> None:
-        self._node = node
-        self._points = points  # those of this node
-        self._hosts = hosts  # replicas on this node by group
-        self._locate = locate  # where a queue's leader is, 0 for unknown
-        self._send = send  # carries a payload to a node
-        self._queue_by_group = queue_by_group  # returns a queue in the catalog, or None
-        self._next = 1
-        self._waiting: dict[int, asyncio.Future[BackupAnswer]] = {}
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._rpc = rpc
+        self._locate = locate
+        self._queue_by_group = queue_by_group
+        rpc.serve(OpenPoint, lambda _, asked: points.open(asked))
+        rpc.serve(ReadPoint, lambda _, asked: points.read(asked))
+        rpc.serve(KeepPoint, lambda _, asked: points.keep(asked))
+        rpc.serve(ClosePoint, lambda _, asked: points.close(asked))
+        rpc.serve(Probe, lambda _, asked: points.probe(asked))
 
     async def open(self, queue: Queue, ttl_ms: int, user: str) -> Opened:
         """Open a user's point of a queue on one of its nodes, rather not on the one that leads it.
 
-        The answer of the last one that was asked, when none could. Raises QueueGoneError;
-        NodeTooOldError: only nodes could that would let other users read it.
+        The answer of the last one that was asked, when none could.
+
+        Raises:
+            QueueGoneError: there is no such queue any more.
         """
-        question = BackupQuestion(open=BackupOpen(group=queue.group, ttl_ms=ttl_ms, user=user))
-        return await self._ask_replicas(queue, question)
+        return await self._ask_replicas(queue, OpenPoint(queue.group, ttl_ms, user))
 
     async def probe(self, queue: Queue, publisher: bytes) -> BackupAnswer:
         """Ask for a queue's content, and a publisher's state there; as `open`."""
-        question = BackupQuestion(probe=BackupProbe(group=queue.group, publisher=publisher))
-        return (await self._ask_replicas(queue, question)).answer
+        return (await self._ask_replicas(queue, Probe(queue.group, publisher))).answer
 
-    async def _ask_replicas(self, queue: Queue, question: BackupQuestion) -> Opened:
+    async def _ask_replicas(self, queue: Queue, question: OpenPoint | Probe) -> Opened:
         found = self._queue_by_group(queue.group)
         if found is None:
             raise QueueGoneError(f"no queue '{queue.name}' in vhost '{queue.vhost}'")
-        opened = Opened(0, BackupAnswer(status=NO_REPLICA, text="no node with a replica answers"))
-        too_old = 0
+        opened = Opened(0, BackupAnswer(NO_REPLICA, "no node with a replica answers"))
         for node in self._candidates(found):
             try:
-                answer = await self._ask(node, question, BACKUP_CATCH_UP_S + BACKUP_ANSWER_S)
-            except NodeSilentError:
-                continue
-            if answer.status == OK and answer.owner != question.open.user:
-                self._withdraw(node, answer)
-                too_old = node
+                answer = await self._ask_replica(node, question)
+            except NoAnswerError:
                 continue
             opened = Opened(node, answer)
             if answer.status == OK:
-                return opened
-        if too_old:
-            raise _too_old(too_old)
+                break
         return opened
 
-    async def read(self, node: int, asked: BackupRead, user: str) -> BackupAnswer:
-        """Return messages of a user's point.
+    async def _ask_replica(self, node: int, question: OpenPoint | Probe) -> BackupAnswer:
+        def withdraw(late: BackupAnswer) -> None:
+            """Give up a point that nobody was told of."""
+            if late.point and isinstance(question, OpenPoint):
+                self._rpc.tell(node, ClosePoint(late.point, question.user))
 
-        Raises NodeSilentError: no answer; NodeTooOldError: its node judges nobody.
+        seconds = BACKUP_CATCH_UP_S + BACKUP_ANSWER_S
+        return await self._rpc.ask(node, question, seconds, late=withdraw)
+
+    async def ask(self, node: int, question: ReadPoint | KeepPoint | ClosePoint) -> BackupAnswer:
+        """Return what a node answers about a user's point.
+
+        Raises:
+            NoAnswerError: it does not answer, or its disk does not.
         """
-        return await self._use(node, BackupUse(user=user, read=asked))
-
-    async def keep(self, node: int, asked: BackupKeep, user: str) -> BackupAnswer:
-        """Put the end of a user's point off; raises as `read`."""
-        return await self._use(node, BackupUse(user=user, keep=asked))
-
-    async def close(self, node: int, point: int, user: str) -> BackupAnswer:
-        """Give a user's point up; raises as `read`."""
-        return await self._use(node, BackupUse(user=user, close=point))
-
-    async def _use(self, node: int, asked: BackupUse) -> BackupAnswer:
-        answer = await self._ask(node, BackupQuestion(use=asked), BACKUP_ANSWER_S)
-        if answer.owner != asked.user:
-            raise _too_old(node)
-        return answer
-
-    def _withdraw(self, node: int, opened: BackupAnswer) -> None:
-        """Give up a point that no client knows of, without waiting for the answer."""
-        question = BackupQuestion(close=opened.point)  # of an older node
-        if opened.owner:
-            question = BackupQuestion(use=BackupUse(close=opened.point))
-        if node == self._node:
-            self._points.withdraw(opened.point)
-        else:
-            self._send(node, ClusterPayload(backup_question=question).SerializeToString())
+        return await self._rpc.ask(node, question, BACKUP_ANSWER_S * LINK_FACTOR)
 
     def _candidates(self, queue: Queue) -> Iterator[int]:
         """Return the nodes to ask: this one first, the leader last."""
+        own = self._rpc.node
         leader = self._locate(queue) if queue.logged else queue.members[0]
         followers = [node for node in queue.members if node != leader]
-        if self._node in followers:
-            yield self._node
-        yield from (node for node in followers if node != self._node)
+        if own in followers:
+            yield own
+        yield from (node for node in followers if node != own)
         if leader:
             yield leader
-
-    async def _ask(self, node: int, question: BackupQuestion, seconds: float) -> BackupAnswer:
-        if node == self._node:
-            return await self._answer(question)
-        number = question.request = self._next
-        self._next += 1
-        future: asyncio.Future[BackupAnswer] = asyncio.get_running_loop().create_future()
-        self._waiting[number] = future
-        try:
-            payload = ClusterPayload(backup_question=question).SerializeToString()
-            async with asyncio.timeout(seconds):
-                if not self._send(node, payload):
-                    raise NodeSilentError(f"node {node} cannot be reached")
-                return await future
-        except TimeoutError:
-            raise NodeSilentError(f"node {node} does not answer within {seconds:.0f} s") from None
-        finally:
-            del self._waiting[number]
-
-    async def _answer(self, question: BackupQuestion) -> BackupAnswer:
-        kind = question.WhichOneof("kind")
-        if kind == "open":
-            return await self._points.open(question.open)
-        if kind == "read":
-            return await self._points.read(question.read)
-        if kind == "keep":
-            return self._points.keep(question.keep)
-        if kind == "probe":
-            return await self._points.probe(question.probe)
-        if kind == "use":
-            return await self._points.use(question.use)
-        return self._points.close(question.close)
-
-    # From other nodes
-
-    def receive_question(self, source: int, question: BackupQuestion) -> None:
-        """Answer another node; it asks again if that is lost."""
-        task = asyncio.get_running_loop().create_task(self._reply(source, question))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-
-    async def _reply(self, source: int, question: BackupQuestion) -> None:
-        try:
-            answer = await self._answer(question)
-        except NodeSilentError as error:  # it has waited as long without an answer
-            LOG.warning("backup request of node %d not answered: %s", source, error)
-            return
-        except Exception:
-            LOG.exception("backup request of node %d failed", source)
-            return
-        answer.request = question.request
-        self._send(source, ClusterPayload(backup_answer=answer).SerializeToString())
-
-    def receive_answer(self, source: int, answer: BackupAnswer) -> None:
-        """Take another node's answer; a late one is dropped, and its point closed."""
-        future = self._waiting.get(answer.request)
-        if future is not None and not future.done():
-            future.set_result(answer)
-        elif answer.point:
-            self._withdraw(source, answer)
-
-
-def _too_old(node: int) -> NodeTooOldError:
-    text = "runs an older version, which does not judge who uses its points: upgrade it first"
-    return NodeTooOldError(f"node {node} {text}")

@@ -38,19 +38,20 @@ from headrace_broker.model.limits import (
 )
 from headrace_broker.model.reply_code import AmqpError
 from headrace_broker.runtime.backup.chunk import cut_frozen
+from headrace_broker.runtime.backup.question import (
+    BackupAnswer,
+    ClosePoint,
+    KeepPoint,
+    OpenPoint,
+    Probe,
+    ReadPoint,
+)
 from headrace_broker.runtime.contract.clock import Clock
 from headrace_broker.runtime.contract.retention import NOTHING, Retention
 from headrace_broker.runtime.replica.queue_host import QueueHost
 from headrace_broker.runtime.replica.reading.answers import Answers
 from headrace_broker.runtime.replica.reading.entries import Entries
-from headrace_protos.cluster.v1.cluster_pb2 import (
-    BackupAnswer,
-    BackupKeep,
-    BackupOpen,
-    BackupProbe,
-    BackupRead,
-    BackupUse,
-)
+from headrace_broker.runtime.rpc.correlator import SILENT, NoAnswerError
 from headrace_raftlog.model.errors import RaftLogError
 
 OK: Final = 1
@@ -65,12 +66,22 @@ NO_MESSAGES: Final = FrozenQueue(0)
 log: Final = logging.getLogger("headrace.queue")
 
 
-class NodeSilentError(Exception):
-    """The node that has a point does not answer, or not in time."""
-
-
 class Point:
-    """Point of one reader."""
+    """Point of one reader.
+
+    Attributes:
+        number: its name on this node.
+        owner: the user whose it is.
+        host: the replica.
+        frozen: its messages.
+        index: position of the queue's log.
+        low: no entry below is read any more.
+        deadline_ms: on the monotonic clock, when it ends without a read.
+        end_ms: when it ends in any case.
+        ttl_ms: time to live.
+        lost: why it is over, "" while it is not.
+        standing: has its owner's permission judged again.
+    """
 
     def __init__(self, number: int, owner: str, host: QueueHost, now_ms: int, ttl_ms: int) -> None:
         self.number = number  # its name on this node
@@ -127,7 +138,7 @@ class BackupPoints:
 
     # What is asked
 
-    async def open(self, asked: BackupOpen) -> BackupAnswer:
+    async def open(self, asked: OpenPoint) -> BackupAnswer:
         """Freeze a queue once everything is applied here that is committed now."""
         host = await self._caught_up(asked.group)
         if isinstance(host, BackupAnswer):
@@ -136,7 +147,7 @@ class BackupPoints:
             return _refusal(TOO_MANY, f"{BACKUP_POINTS_MAX} points are open, the maximum of a node")
         return self._open(host, asked.ttl_ms, asked.user)
 
-    async def probe(self, asked: BackupProbe) -> BackupAnswer:
+    async def probe(self, asked: Probe) -> BackupAnswer:
         """Return a queue's content, and a publisher's state there."""
         host = await self._caught_up(asked.group)
         if isinstance(host, BackupAnswer):
@@ -147,7 +158,7 @@ class BackupPoints:
             holes = known.holes.bounds
             number = int(holes[0] if holes else known.last + 1)
         held = int(host.machine.held_count)
-        return BackupAnswer(status=OK, messages=held, next_number=number)
+        return BackupAnswer(OK, messages=held, next_number=number)
 
     async def _caught_up(self, group: int) -> QueueHost | BackupAnswer:
         """Return a replica once everything is applied that is committed now, or why not."""
@@ -162,26 +173,13 @@ class BackupPoints:
             return _refusal(NO_REPLICA, "no replica of the queue is there")
         return host
 
-    async def use(self, asked: BackupUse) -> BackupAnswer:
-        """Do what a user asks of a point.
+    async def read(self, asked: ReadPoint) -> BackupAnswer:
+        """Return messages of a user's point.
 
-        The answer names the checked user, unlike those of nodes that check none.
+        Raises:
+            NoAnswerError: the disk does not give them back in time.
         """
-        kind, user = asked.WhichOneof("kind"), asked.user
-        if kind == "read":
-            answer = await self.read(asked.read, user)
-        elif kind == "keep":
-            answer = self.keep(asked.keep, user)
-        elif user:
-            answer = self.close(asked.close, user)
-        else:
-            answer = self.withdraw(asked.close)
-        answer.owner = user
-        return answer
-
-    async def read(self, asked: BackupRead, user: str = "") -> BackupAnswer:
-        """Return messages of a user's point ("" of an old node); NodeSilentError if too slow."""
-        point = self._alive(asked.point, user)
+        point = self._alive(asked.point, asked.user)
         if isinstance(point, BackupAnswer):
             return point
         most = min(asked.messages, BACKUP_CHUNK_MESSAGES_MAX)
@@ -198,21 +196,21 @@ class BackupPoints:
                 )
         except TimeoutError:
             text = f"the disk does not give back messages of queue '{host.queue.name}'"
-            raise NodeSilentError(f"{text} within {BACKUP_ANSWER_S:.0f} s") from None
+            raise NoAnswerError(SILENT, f"{text} within {BACKUP_ANSWER_S:.0f} s") from None
         except KeyError as error:
             if not point.lost:
                 self._lose(point, f"the log has not kept it: {error}")
-        again = self._alive(asked.point, user)
+        again = self._alive(asked.point, asked.user)
         if isinstance(again, BackupAnswer):  # it ended while it was read
             return again
         assert found is not None, "the point is there"
         heads, batch = found
         point.used(int(self._clock.monotonic_ms()))
-        return BackupAnswer(status=OK, heads=heads, batch=batch)
+        return BackupAnswer(OK, heads=heads, batch=batch)
 
-    def keep(self, asked: BackupKeep, user: str = "") -> BackupAnswer:
+    def keep(self, asked: KeepPoint) -> BackupAnswer:
         """Extend a user's point, and release what is read and safe."""
-        point = self._alive(asked.point, user)
+        point = self._alive(asked.point, asked.user)
         if isinstance(point, BackupAnswer):
             return point
         if asked.ttl_ms:
@@ -223,29 +221,24 @@ class BackupPoints:
             if low > point.low:
                 point.low = low
                 self._cover(point.host)
-        return BackupAnswer(status=OK)
+        return BackupAnswer(OK)
 
-    def close(self, number: int, user: str = "") -> BackupAnswer:
+    def close(self, asked: ClosePoint) -> BackupAnswer:
         """Give a user's point up; one that is not there, or another user's, is no error."""
-        point = self._owned(number, user)
-        if isinstance(point, Point):
-            return self.withdraw(number)
-        return point if point.status == DENIED else BackupAnswer(status=OK)
-
-    def withdraw(self, number: int) -> BackupAnswer:
-        """Give a point up, whoever owns it."""
-        point = self._points.pop(number, None)
-        if point is not None:
-            self._stand_down(point)
-            self._cover(point.host)
-        return BackupAnswer(status=OK)
+        point = self._owned(asked.point, asked.user)
+        if isinstance(point, BackupAnswer):
+            return point if point.status == DENIED else BackupAnswer(OK)
+        del self._points[asked.point]
+        self._stand_down(point)
+        self._cover(point.host)
+        return BackupAnswer(OK)
 
     # Inner
 
     def _stand(self, point: Point) -> None:
         """Give a point up when its owner may not read the queue any more."""
         queue, owner = point.host.queue, point.owner
-        if self.standings is None or not owner:
+        if self.standings is None:
             return
 
         def judge() -> None:
@@ -284,14 +277,13 @@ class BackupPoints:
         if self._handle is None:
             self._later()
         return BackupAnswer(
-            status=OK,
+            OK,
             point=point.number,
             applied_index=point.index,
             messages=int(frozen.count),
             octets=int(frozen.octets),
             last_id=int(frozen.last_id),
             time_ms=int(self._clock.unix_ms()),
-            owner=owner,
         )
 
     def _cover(self, host: QueueHost) -> None:
@@ -316,7 +308,7 @@ class BackupPoints:
         if point is None or point.owner != user:
             text = "there is no such point: it was closed, or the node has started anew"
             return _refusal(UNKNOWN_POINT, text)
-        denied = self._refusal(user, point.host.queue) if user else ""
+        denied = self._refusal(user, point.host.queue)
         return _refusal(DENIED, denied) if denied else point
 
     def _alive(self, number: int, user: str) -> Point | BackupAnswer:
@@ -387,4 +379,4 @@ class BackupPoints:
 
 
 def _refusal(status: int, text: str) -> BackupAnswer:
-    return BackupAnswer(status=status, text=text)
+    return BackupAnswer(status, text)

@@ -15,8 +15,9 @@ from headrace_broker.model.status import ChannelStatus, ConnectionStatus, TlsSta
 from headrace_broker.runtime.clients.flow_state import activity_status, state_name
 from headrace_broker.runtime.contract.json_value import json_table
 from headrace_broker.runtime.contract.port import ConnectionInfo
-from headrace_broker.runtime.rpc.everywhere import Asked, ask_everywhere
-from headrace_broker.runtime.rpc.inquiry import Close, Inquiries, List, NoAnswerError
+from headrace_broker.runtime.rpc.correlator import NoAnswerError, Rpc
+from headrace_broker.runtime.rpc.listing import Asked, ask_everywhere, serve_rows
+from headrace_broker.runtime.rpc.question import Close, List
 
 DEFAULT_REASON: Final = "Closed via management API"
 
@@ -45,23 +46,36 @@ class ClientListing(msgspec.Struct, frozen=True):
 
 
 class ClientList:
-    """Lists and closes connections on all nodes."""
+    """Lists and closes connections on all nodes.
+
+    Args:
+        node_name: of this node.
+        connections: its open connections by id.
+        peers: name by id of the other nodes; they may change.
+        rpc: asks them.
+        clock_us: the clock of activities.
+
+    Attributes:
+        rates: what is added per second at a connection and, unless that is 0, a channel of it.
+    """
 
     def __init__(
         self,
         node_name: str,
         connections: Callable[[], dict[str, ConnectionInfo]],
         peers: dict[int, str],
-        send: Callable[[int, bytes], bool],  # carries a payload to a node
+        rpc: Rpc,
         clock_us: Callable[[], int] = _now_us,
     ) -> None:
         # what is added per second at a connection and, unless that is 0, a channel of it
         self.rates: Callable[[str, int], tuple[float, ...]] = _no_rates
         self._clock_us = clock_us  # the clock of activities
         self._node_name = node_name
-        self._connections = connections  # its open connections by id
-        self._peers = peers  # name by id of the other nodes; they may change
-        self.inquiries = Inquiries(send, self._rows, self._close)
+        self._connections = connections
+        self._peers = peers
+        self._rpc = rpc
+        serve_rows(rpc, List, self._rows)
+        rpc.serve(Close, lambda _, question: self._close(question))
 
     async def everyone(
         self, channels: bool = False, rows_max: int = LISTING_ROWS_MAX
@@ -69,7 +83,7 @@ class ClientList:
         """Return the connections of the cluster, or its channels with their consumers."""
         question = List(channels)
         asked = Asked(question, ClientRow, rows_max + 1)
-        found = await ask_everywhere(self.inquiries, self._peers, asked, self._rows(question))
+        found = await ask_everywhere(self._rpc, self._peers, asked, self._rows(question))
         left_out = found.left_out + max(len(found.rows) - rows_max, 0)
         return ClientListing(found.rows[:rows_max], found.missing, left_out)
 
@@ -89,7 +103,7 @@ class ClientList:
 
     async def _closed(self, peer: int, question: Close) -> int | None:
         try:
-            return await self.inquiries.close(peer, question)
+            return await self._rpc.ask(peer, question)
         except NoAnswerError:
             return None
 

@@ -19,7 +19,7 @@ from headrace_broker.model.stats import (
 from headrace_broker.runtime.clients.histories import Figures, Histories, samples
 from headrace_broker.runtime.contract.port import ConnectionInfo
 from headrace_broker.runtime.routing.router import Router
-from headrace_broker.runtime.rpc.inquiry import Stats
+from headrace_broker.runtime.rpc.question import Stats
 
 CONNECTION: Final = 0  # stands for the connection itself among the numbers of its channels
 _NOTHING: Final[Figures] = (0,) * len(CONNECTION_FIGURES)

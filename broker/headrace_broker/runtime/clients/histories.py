@@ -7,7 +7,7 @@ from operator import lt
 from typing import Generic, TypeVar
 
 from headrace_broker.flow.history import FINE_MS, History
-from headrace_broker.runtime.rpc.inquiry import Stats
+from headrace_broker.runtime.rpc.question import Stats
 
 K = TypeVar("K", bound=Hashable)
 

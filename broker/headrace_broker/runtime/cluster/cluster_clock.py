@@ -7,10 +7,33 @@ from collections.abc import Mapping
 
 from headrace_broker.model.limits import CLOCK_ROUND_MS_MAX, CLOCK_SETTLE_MS, CLOCK_SKEW_MS_MAX
 from headrace_broker.model.status import ClockStatus
+from headrace_broker.runtime.contract.payload import Payload
 from headrace_broker.runtime.contract.steady_clock import ALONE, ClockReading, SteadyClock
-from headrace_protos.cluster.v1.cluster_pb2 import ClockReading as WireReading
 
 log = logging.getLogger("headrace.alarm")
+
+
+class WireReading(Payload):
+    """Travels with alarm reports.
+
+    The reading that a node got last from another goes back to that, so that both know a round trip,
+    and by it how far their clocks are apart.
+
+    Attributes:
+        wall_ms: Unix time by the sender's wall clock, in ms.
+        queue_ms: Unix time by which its queues go, in ms.
+        age_ms: for how long it has kept that.
+        sent_us: when it was sent, in us of a clock of the sender's.
+        echo_us: `sent_us` of the receiver's last reading, 0 without one.
+        held_us: how long ago the sender got that.
+    """
+
+    wall_ms: int
+    queue_ms: int
+    age_ms: int
+    sent_us: int
+    echo_us: int = 0
+    held_us: int = 0
 
 
 class ClusterClock:

@@ -27,7 +27,7 @@ from headrace_broker.catalog.movement import (
 from headrace_broker.catalog.result import Exists, NotFound, Ok, Result, UpgradePending
 from headrace_broker.catalog.view import CatalogView
 from headrace_broker.model.definition import Node, Queue
-from headrace_broker.model.limits import HANDOVERS_AT_ONCE, LISTING_ROWS_MAX
+from headrace_broker.model.limits import HANDOVERS_AT_ONCE
 from headrace_broker.model.reply_code import (
     INTERNAL_ERROR,
     NOT_FOUND,
@@ -40,14 +40,9 @@ from headrace_broker.runtime.cluster.catalog_service import CatalogUnavailableEr
 from headrace_broker.runtime.cluster.leader_balance import AutomaticBalance
 from headrace_broker.runtime.cluster.node_directory import address_problem, takeover_problem
 from headrace_broker.runtime.hosting.replica_report import ReplicaReport
-from headrace_broker.runtime.rpc.inquiry import (
-    Inquiries,
-    Leads,
-    Load,
-    NoAnswerError,
-    Replicas,
-    Transfer,
-)
+from headrace_broker.runtime.rpc.correlator import NoAnswerError, Rpc
+from headrace_broker.runtime.rpc.listing import rows_of, serve_rows
+from headrace_broker.runtime.rpc.question import Leads, Load, Replicas, Transfer
 
 TRANSFER_SECONDS_MAX: Final = 10.0  # until a leadership has to be where it was to go
 LOOK_SECONDS: Final = 0.1  # between looks whether it is
@@ -124,7 +119,7 @@ class Operations:
 
     Args:
         around: the cluster.
-        inquiries: asks other nodes.
+        rpc: asks other nodes.
         report: answers for this one.
 
     Attributes:
@@ -132,15 +127,17 @@ class Operations:
         automatic: what is shown of leaders being spread by themselves; see `show`.
     """
 
-    def __init__(self, around: ClusterFacts, inquiries: Inquiries, report: ReplicaReport) -> None:
+    def __init__(self, around: ClusterFacts, rpc: Rpc, report: ReplicaReport) -> None:
         self.automatic = AutomaticBalance()
         self.balance = RebalanceStatus()
         self._around = around
-        self._inquiries = inquiries
+        self._rpc = rpc
         self._report = report
         self._task: asyncio.Task[None] | None = None
-        inquiries.replica_rows = report.rows
-        inquiries.transfer = report.transfer
+        serve_rows(rpc, Leads, report.rows)
+        serve_rows(rpc, Load, report.rows)
+        serve_rows(rpc, Replicas, report.rows)
+        rpc.serve(Transfer, lambda _, question: report.transfer(question))
 
     def show(self, automatic: AutomaticBalance) -> None:
         """Show with each rebalance what leaders being spread by themselves is at."""
@@ -175,7 +172,7 @@ class Operations:
 
     async def _asked(self, node: int, question: Replicas) -> list[MemberStatus]:
         try:
-            rows, _ = await self._inquiries.rows(node, question, MemberStatus, LISTING_ROWS_MAX)
+            rows, _ = await rows_of(self._rpc, node, question, MemberStatus)
         except NoAnswerError:
             return []
         return rows
@@ -222,7 +219,7 @@ class Operations:
 
     async def _load_of(self, node: int) -> list[NodeLoad]:
         try:
-            rows, _ = await self._inquiries.rows(node, Load(), NodeLoad, 1)
+            rows, _ = await rows_of(self._rpc, node, Load(), NodeLoad, 1)
         except NoAnswerError:
             return []
         return rows
@@ -337,11 +334,8 @@ class Operations:
             return False
 
     async def _begin(self, node: int, question: Transfer) -> None:
-        if node == self._around.node:
-            self._report.transfer(question)
-            return
         try:
-            await self._inquiries.hand_over(node, question)
+            await self._rpc.ask(node, question)
         except NoAnswerError as error:
             log.info("leadership transfer skipped: %s", error)
 
@@ -372,7 +366,7 @@ class Operations:
 
     async def _leads_of(self, node: int) -> list[LedQueue] | None:
         try:
-            rows, _ = await self._inquiries.rows(node, Leads(), LedQueue, LISTING_ROWS_MAX)
+            rows, _ = await rows_of(self._rpc, node, Leads(), LedQueue)
         except NoAnswerError:
             return None
         return rows

@@ -47,7 +47,7 @@ from headrace_broker.runtime.cluster.catalog_service import CatalogService, Cata
 from headrace_broker.runtime.hosting.hosting import Hosting
 from headrace_broker.runtime.inspect.counts import CountsClient, QueueCounts
 from headrace_broker.runtime.routing.unknown_arguments import UNKNOWN_ARGUMENTS
-from headrace_broker.runtime.rpc.leader_client import LeaderUnavailableError, QueueGoneError
+from headrace_broker.runtime.rpc.leader import LeaderUnavailableError, QueueGoneError
 
 LEADER_SECONDS_MAX: Final = 10.0  # a declare waits so long for its queue's first leader
 

@@ -30,7 +30,7 @@ from headrace_broker.model.limits import (
 )
 from headrace_broker.runtime.explain.flow_facts import ACCOUNT, BROUGHT, CONNECTION, QUEUE
 from headrace_broker.runtime.explain.flow_report import FlowReport, of_kind
-from headrace_broker.runtime.rpc.inquiry import Flow
+from headrace_broker.runtime.rpc.question import Flow
 
 OWN: Final = 0  # stands for this node among the ids of the others
 ROWS_MAX: Final = 2 * (FLOW_ROWS_MAX + 1)  # of a node: connections and queues, and one more of each

@@ -31,7 +31,7 @@ from headrace_broker.runtime.contract.port import ConnectionInfo
 from headrace_broker.runtime.hosting.queue_rates import QueueRates
 from headrace_broker.runtime.replica.fairness_report import fairness_rows
 from headrace_broker.runtime.replica.queue_host import QueueHost
-from headrace_broker.runtime.rpc.inquiry import Flow
+from headrace_broker.runtime.rpc.question import Flow
 
 ACCOUNT: Final = "account"
 CONNECTION: Final = "connection"

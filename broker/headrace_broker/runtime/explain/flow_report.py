@@ -49,8 +49,9 @@ from headrace_broker.runtime.explain.flow_facts import (
     blocked_rank,
 )
 from headrace_broker.runtime.intake.quotas import PUBLISH_RATE_BYTES, PUBLISH_RATE_MESSAGES
-from headrace_broker.runtime.rpc.everywhere import Asked, ask_everywhere, ask_node
-from headrace_broker.runtime.rpc.inquiry import ANSWER_SECONDS_MAX, Flow, Inquiries
+from headrace_broker.runtime.rpc.correlator import ANSWER_SECONDS_MAX, Rpc
+from headrace_broker.runtime.rpc.listing import Asked, ask_everywhere, ask_node, serve_rows
+from headrace_broker.runtime.rpc.question import Flow
 
 T = TypeVar("T")
 
@@ -106,16 +107,26 @@ class Edge(msgspec.Struct, frozen=True):
 
 
 class FlowReport:
-    """Explains flow control, with the facts of all nodes."""
+    """Explains flow control, with the facts of all nodes.
+
+    Args:
+        facts: of this node.
+        view: the catalog.
+        peers: name by id of the other nodes.
+        rpc: asks them.
+
+    Attributes:
+        facts: of this node.
+    """
 
     def __init__(
-        self, facts: FlowFacts, view: CatalogView, peers: dict[int, str], inquiries: Inquiries
+        self, facts: FlowFacts, view: CatalogView, peers: dict[int, str], rpc: Rpc
     ) -> None:
         self.facts = facts
         self._view = view
-        self._peers = peers  # name by id of the other nodes
-        self._inquiries = inquiries  # by which they are asked
-        inquiries.flow_rows = facts.rows
+        self._peers = peers
+        self._rpc = rpc
+        serve_rows(rpc, Flow, facts.rows)
 
     # What all nodes say
 
@@ -127,7 +138,7 @@ class FlowReport:
     async def rows_of(self, peer: int, question: Flow, most: int) -> list[FlowRow] | None:
         """Return another node's rows, at most so many, None when it does not answer."""
         asked = Asked(question, FlowRow, most, ANSWER_SECONDS_MAX)
-        answer = await ask_node(self._inquiries, peer, asked)
+        answer = await ask_node(self._rpc, peer, asked)
         return answer[0] if answer is not None else None
 
     async def ask(self, question: Flow, seconds: float = ANSWER_SECONDS_MAX) -> Listing:
@@ -135,7 +146,7 @@ class FlowReport:
         most = min(question.rows_max * len(question.parts) + 1, LISTING_ROWS_MAX)
         asked = Asked(question, FlowRow, most, seconds)
         rows = self.facts.rows(question)
-        return Listing(*await ask_everywhere(self._inquiries, self._peers, asked, rows))
+        return Listing(*await ask_everywhere(self._rpc, self._peers, asked, rows))
 
     # Listings
 

@@ -9,7 +9,7 @@ from typing import Final, NamedTuple, Protocol
 from headrace_broker.model.limits import BALANCE_HAND_SECONDS
 from headrace_broker.model.status import LedQueue, MemberStatus, NodeLoad
 from headrace_broker.runtime.replica.queue_host import QueueHost
-from headrace_broker.runtime.rpc.inquiry import Leads, Load, Replicas, Transfer
+from headrace_broker.runtime.rpc.question import Leads, Load, Replicas, Transfer
 from headrace_raftlog.model.membership import Membership, member_node, name_of
 from headrace_raftlog.node.queries import MemberProgress
 

@@ -15,13 +15,7 @@ from headrace_broker.model.limits import (
 )
 from headrace_broker.runtime.replica.queue_host import QueueHost
 from headrace_broker.runtime.replica.reading.entries import Entries
-from headrace_broker.runtime.rpc.leader_client import LeaderClient, Reach
-from headrace_protos.cluster.v1.cluster_pb2 import (
-    BrowsedMessage,
-    BrowsedPage,
-    BrowseRequest,
-    ClusterPayload,
-)
+from headrace_broker.runtime.rpc.leader import LeaderQuestion, Leaders
 
 
 class WaitingMessage(NamedTuple):
@@ -88,59 +82,29 @@ def _cut(acquired: Acquired, entry: bytes, body_octets: int) -> WaitingMessage:
     )
 
 
-class BrowsingClient:
-    """Asks leaders, here or on other nodes; see `LeaderClient`."""
+class Browse(LeaderQuestion[Page], frozen=True, tag="browse"):
+    """Which messages wait in the queue? See `page_of`."""
 
-    def __init__(
-        self,
-        reach: Reach,
-    ) -> None:
-        self._leaders: LeaderClient[Page] = LeaderClient(*reach)
+    after: int
+    limit: int
+    body_octets: int
+
+
+class BrowsingClient:
+    """Asks leaders, here or on other nodes."""
+
+    def __init__(self, leaders: Leaders) -> None:
+        self._leaders = leaders
+        leaders.serve_reading(
+            Browse,
+            lambda host, entries, asked: page_of(
+                host, entries, asked.after, asked.limit, asked.body_octets
+            ),
+        )
 
     async def ask(self, queue: Queue, after: int, limit: int, body_octets: int) -> Page:
         """Return up to `limit` messages with ids above `after`, bodies cut to `body_octets`.
 
         Raises LeaderUnavailableError: no answer; QueueGoneError: there never will be one.
         """
-
-        def here(host: QueueHost, entries: Entries) -> Page:
-            return page_of(host, entries, after, limit, body_octets)
-
-        def question(number: int) -> ClusterPayload:
-            request = BrowseRequest(
-                group=queue.group,
-                request=number,
-                after=after,
-                limit=limit,
-                body_octets=body_octets,
-            )
-            return ClusterPayload(browse_request=request)
-
-        return await self._leaders.ask_reading(queue, here, question)
-
-    def receive_request(self, source: int, request: BrowseRequest) -> None:
-        """Answer another node."""
-
-        def here(host: QueueHost, entries: Entries) -> Page:
-            return page_of(host, entries, request.after, request.limit, request.body_octets)
-
-        def payload(page: Page | None) -> ClusterPayload:
-            answer = BrowsedPage(request=request.request)
-            if page is not None:
-                answer.serving = True
-                answer.more = page.more
-                answer.messages.extend(BrowsedMessage(**each._asdict()) for each in page.messages)
-            return ClusterPayload(browsed_page=answer)
-
-        self._leaders.answer_reading(source, request.group, here, payload)
-
-    def receive_answer(self, answer: BrowsedPage) -> None:
-        """Take another node's answer."""
-        page = None
-        if answer.serving:
-            messages = [
-                WaitingMessage(*(getattr(each, name) for name in WaitingMessage._fields))
-                for each in answer.messages
-            ]
-            page = Page(messages, answer.more)
-        self._leaders.receive(answer.request, page)
+        return await self._leaders.ask(queue, Browse(queue.group, after, limit, body_octets))

@@ -4,42 +4,44 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import msgspec
-
 from headrace_broker.model.definition import Queue
 from headrace_broker.model.status import WatermarkStatus
 from headrace_broker.runtime.replica.queue_host import QueueHost
-from headrace_broker.runtime.rpc.leader_client import LeaderClient, Reach
-from headrace_protos.cluster.v1.cluster_pb2 import ClusterPayload, Counts, CountsRequest, Watermark
+from headrace_broker.runtime.rpc.leader import LeaderQuestion, Leaders
 
 
 class QueueCounts(NamedTuple):
-    """Ready messages, unsettled messages and attached consumers of a queue."""
+    """Ready messages, unsettled messages and attached consumers of a queue.
+
+    Attributes:
+        oldest_ms: Unix time at which the oldest ready message arrived, 0 without one.
+        watermark: whether it holds too much.
+        leased: those of the unsettled ones that groups hold.
+        archived: settled messages that are kept.
+        archived_octets: of their bodies.
+        delayed: messages that become available later.
+        dead: dead letters that are kept until they have arrived.
+    """
 
     ready: int
     unsettled: int
     consumers: int
-    oldest_ms: int = 0  # Unix time at which the oldest ready message arrived, 0 without one
-    watermark: WatermarkStatus = WatermarkStatus()  # whether it holds too much
-    leased: int = 0  # those of the unsettled ones that groups hold
-    archived: int = 0  # settled messages that are kept
-    archived_octets: int = 0  # of their bodies
-    delayed: int | None = None  # available later; None where the leader does not tell
-    dead: int | None = None  # dead letters that are kept until they have arrived, likewise
+    oldest_ms: int = 0
+    watermark: WatermarkStatus = WatermarkStatus()
+    leased: int = 0
+    archived: int = 0
+    archived_octets: int = 0
+    delayed: int = 0
+    dead: int = 0
 
     @property
     def held(self) -> int:
-        """Messages that have not left for good, as far as the leader tells."""
-        return self.ready + self.unsettled + (self.delayed or 0) + (self.dead or 0)
+        """Messages that have not left for good."""
+        return self.ready + self.unsettled + self.delayed + self.dead
 
     @property
     def is_empty(self) -> bool:
-        """True if a delete with `if-empty` passes: as in RabbitMQ, unsettled messages do not count.
-
-        Where a leader of an older release does not tell what is delayed, the octets held do.
-        """
-        if self.delayed is None and not self.unsettled and self.watermark.octets:
-            return False
+        """True if a delete with `if-empty` passes; unsettled messages do not count in RabbitMQ."""
         return self.held == self.unsettled
 
 
@@ -75,69 +77,32 @@ def watermark_of(host: QueueHost) -> WatermarkStatus:
     )
 
 
-def used_counts_of(host: QueueHost) -> QueueCounts:
-    """Return what a replica holds to a client, for whom asking is using."""
-    host.use()
-    return counts_of(host)
+class AskCounts(LeaderQuestion[QueueCounts], frozen=True, tag="counts"):
+    """How much is in the queue?
+
+    Attributes:
+        using: who asks uses the queue by that, so that it does not expire.
+    """
+
+    using: bool = False
 
 
 class CountsClient:
-    """Asks leaders, here or on other nodes; see `LeaderClient`."""
+    """Asks leaders, here or on other nodes."""
 
-    def __init__(
-        self,
-        reach: Reach,
-    ) -> None:
-        self._leaders: LeaderClient[QueueCounts] = LeaderClient(*reach)
+    def __init__(self, leaders: Leaders) -> None:
+        self._leaders = leaders
+        leaders.serve(AskCounts, _answer)
 
     async def ask(self, queue: Queue, using: bool = False) -> QueueCounts:
         """Return the leader's counts; `using` for who uses the queue by that, and keeps it alive.
 
         Raises LeaderUnavailableError: no answer; QueueGoneError: there never will be one.
         """
+        return await self._leaders.ask(queue, AskCounts(queue.group, using))
 
-        def question(number: int) -> ClusterPayload:
-            request = CountsRequest(group=queue.group, request=number, using=using)
-            return ClusterPayload(counts_request=request)
 
-        return await self._leaders.ask(queue, used_counts_of if using else counts_of, question)
-
-    def receive_request(self, source: int, request: CountsRequest) -> None:
-        """Answer another node."""
-        answer = Counts(request=request.request)
-        host = self._leaders.serving_host(request.group)
-        if host is not None:
-            answer.serving = True
-            counts = used_counts_of(host) if request.using else counts_of(host)
-            answer.ready, answer.unsettled, answer.consumers, answer.oldest_ms = counts[:4]
-            answer.leased, answer.archived, answer.archived_octets = counts[5:8]
-            if counts.delayed is not None and counts.dead is not None:
-                answer.delayed, answer.dead = counts.delayed, counts.dead
-            answer.watermark.CopyFrom(Watermark(**msgspec.structs.asdict(counts.watermark)))
-        self._leaders.answer(source, ClusterPayload(counts=answer))
-
-    def receive_answer(self, answer: Counts) -> None:
-        """Take another node's answer."""
-        mark = answer.watermark
-        watermark = WatermarkStatus(
-            mark.saturated,
-            mark.withheld,
-            mark.octets,
-            mark.high,
-            mark.low,
-            mark.high_octets,
-            mark.low_octets,
-        )
-        counts = QueueCounts(
-            answer.ready,
-            answer.unsettled,
-            answer.consumers,
-            answer.oldest_ms,
-            watermark,
-            answer.leased,
-            answer.archived,
-            answer.archived_octets,
-            answer.delayed if answer.HasField("delayed") else None,
-            answer.dead if answer.HasField("dead") else None,
-        )
-        self._leaders.receive(answer.request, counts if answer.serving else None)
+def _answer(host: QueueHost, question: AskCounts) -> QueueCounts:
+    if question.using:
+        host.use()
+    return counts_of(host)

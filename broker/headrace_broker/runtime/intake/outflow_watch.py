@@ -10,8 +10,8 @@ from mypy_extensions import i64
 from headrace_broker.flow.outflow import RATE_MAX, Outflow
 from headrace_broker.flow.outflow_claims import OutflowClaims
 from headrace_broker.model.limits import TURN_US_BUSY
+from headrace_broker.runtime.contract.payload import Payload, encode
 from headrace_broker.runtime.intake.queue_gates import QueueGates
-from headrace_protos.cluster.v1.cluster_pb2 import Claims, ClusterPayload, Outflows
 
 if TYPE_CHECKING:
     from headrace_broker.core.queue.machine.queue_machine import QueueMachine
@@ -20,6 +20,28 @@ if TYPE_CHECKING:
 HERE: Final = 0  # this node among its peers
 IDLE_LOOKS: Final = 20  # without being busy after which queues are not sampled
 BUSY_PERCENT: Final = 80  # of the time the loop computes: more is hardly to be had
+
+
+class Outflows(Payload, tag="outflows"):
+    """How many messages a second a node may let into queues that fall behind.
+
+    It counts for a while; queues that are not named have no bound, or keep the one they have.
+
+    Attributes:
+        rows: group, messages a second (0: any number), and so on.
+    """
+
+    rows: list[int]
+
+
+class Claims(Payload, tag="claims"):
+    """The answer: how much weight the publishers have that wait there.
+
+    Attributes:
+        rows: group, weight, and so on; 1 where nothing is said.
+    """
+
+    rows: list[int]
 
 
 @final
@@ -85,8 +107,7 @@ class OutflowWatch:
         self._take(rows, now_us)
         claims = self._gates.claims(rows[::2])
         if claims:
-            payload = ClusterPayload(claims=Claims(rows=claims))
-            self._send(peer, payload.SerializeToString())
+            self._send(peer, encode(Claims(claims)))
 
     def hear_claims(self, node: int, rows: list[int], now_us: int) -> None:
         """Note waiting publishers of a node for queues led here: a group, a weight, and so on."""
@@ -161,4 +182,4 @@ class OutflowWatch:
                 rows[node] += (group, part)
         self._take(rows.pop(HERE), now_us)
         for peer, told in rows.items():
-            self._send(peer, ClusterPayload(outflows=Outflows(rows=told)).SerializeToString())
+            self._send(peer, encode(Outflows(told)))

@@ -19,8 +19,29 @@ from headrace_broker.flow.debt_report import (
 )
 from headrace_broker.model.flow import DEAD_LETTERS, Cause
 from headrace_broker.runtime.contract.clock import Clock
-from headrace_protos.cluster.v1.cluster_pb2 import ClusterPayload, DebtHeard, DebtReport
-from headrace_protos.cluster.v1.cluster_pb2 import Debt as DebtLine
+from headrace_broker.runtime.contract.payload import Payload, encode
+
+
+class DebtReport(Payload, tag="debt_report"):
+    """What the receiver's sessions owe for work that waits at the sender.
+
+    It is all of it; what is not named is repaid.
+
+    Attributes:
+        boot: the sender's; reports of a later boot, and of a higher number, are newer.
+        debts: cause, group, messages and octets of each `Debt`.
+    """
+
+    boot: int
+    number: int
+    debts: list[tuple[int, int, int, int]]
+
+
+class DebtHeard(Payload, tag="debt_heard"):
+    """The answer to a report."""
+
+    boot: int
+    number: int
 
 
 class Owed(NamedTuple):
@@ -143,19 +164,17 @@ class RemoteDebts:
         self, home: int, telling: DebtAnnouncement, owed: list[Charge], now_ms: int
     ) -> None:
         telling.number += 1
-        lines = [_line(charge) for charge in owed]
-        report = DebtReport(boot=self._boot(), number=telling.number, debts=lines)
-        if self._send(home, ClusterPayload(debt_report=report).SerializeToString()):
+        report = DebtReport(self._boot(), telling.number, [_line(charge) for charge in owed])
+        if self._send(home, encode(report)):
             telling.told(now_ms, not owed)  # else it is as changed as before
 
     # Other nodes
 
     def receive_report(self, peer: int, report: DebtReport) -> None:
         """Take over what clients of this node owe at another, and say that it was heard."""
-        debts = [Debt(each.cause, each.group, each.messages, each.octets) for each in report.debts]
+        debts = [Debt(*each) for each in report.debts]
         self.reported.receive(peer, report.boot, report.number, debts)
-        heard = DebtHeard(boot=report.boot, number=report.number)
-        self._send(peer, ClusterPayload(debt_heard=heard).SerializeToString())
+        self._send(peer, encode(DebtHeard(report.boot, report.number)))
 
     def receive_heard(self, peer: int, heard: DebtHeard) -> None:
         """A node has heard a report."""
@@ -198,11 +217,9 @@ class RemoteDebts:
         return owed
 
 
-def _line(charge: Charge) -> DebtLine:
+def _line(charge: Charge) -> tuple[int, int, int, int]:
     loan = charge.loan
-    return DebtLine(
-        cause=charge.cause, group=loan.group, messages=loan.messages, octets=loan.octets
-    )
+    return int(charge.cause), int(loan.group), int(loan.messages), int(loan.octets)
 
 
 def _nothing() -> None:

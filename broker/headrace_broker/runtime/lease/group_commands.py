@@ -1,8 +1,8 @@
 """Commands of groups, which lease a queue's messages or read its archive, to wherever it is led.
 
-They go through the queue's log and are answered by the queue's leader when they are applied:
-the request number says which node asked. Each may be repeated, so a request is sent again until it
-is answered.
+They go through the queue's log. The leader that proposes one answers when it is applied; a leader
+that loses its office meanwhile does not. Each may be repeated, so it is asked again until it is
+answered.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any, Final, TypeVar
 from weakref import WeakValueDictionary
 
 from headrace_broker.core.queue.command.command import ARCHIVE_KINDS
@@ -20,20 +21,20 @@ from headrace_broker.core.queue.state.lease_effect import LeaseAnswer
 from headrace_broker.model.definition import Queue
 from headrace_broker.model.limits import LEASE_REQUESTS_MAX
 from headrace_broker.model.reply_code import INTERNAL_ERROR, NOT_FOUND, AmqpError
-from headrace_broker.model.session import session_node
 from headrace_broker.runtime.contract.queue_log import TAKEN
-from headrace_broker.runtime.lease import archive_wire
-from headrace_broker.runtime.lease import wire as lease_wire
 from headrace_broker.runtime.replica.queue_host import QueueHost
-from headrace_broker.runtime.rpc.leader_client import (
-    ANSWER_SECONDS_MAX,
-    ATTEMPT_SECONDS,
-    PAUSE_SECONDS,
+from headrace_broker.runtime.rpc.correlator import RpcError
+from headrace_broker.runtime.rpc.leader import (
+    NOT_NOW,
+    LeaderQuestion,
+    Leaders,
     LeaderUnavailableError,
     QueueGoneError,
-    Reach,
 )
-from headrace_protos.cluster.v1 import cluster_pb2 as pb
+
+_TOO_EARLY: Final = "too_early"  # a refusal: a replica runs a release without such commands
+
+A = TypeVar("A")
 
 
 class TooEarlyError(Exception):
@@ -51,124 +52,90 @@ def amqp_errors() -> Iterator[None]:
         raise AmqpError(NOT_FOUND, str(error)) from error
 
 
+class GroupCommand(LeaderQuestion[A], frozen=True):
+    """Apply a command."""
+
+    request: int  # a session id that was never used, which is in the command as well
+    data: bytes  # the command
+
+
+class LeaseCommand(GroupCommand[LeaseAnswer], frozen=True, tag="lease_command"):
+    """Of a group that leases messages."""
+
+
+class ArchiveCommand(GroupCommand[ArchiveAnswer], frozen=True, tag="archive_command"):
+    """Of a group that reads the archive."""
+
+
 class GroupCommands:
-    """Application of group commands, here or on other nodes."""
+    """Application of group commands, here or on other nodes.
 
-    def __init__(
-        self,
-        reach: Reach,
-        new_number: Callable[[], int],
-    ) -> None:
-        self._node, self._hosts, self._locate, self._send, self._exists = reach
-        self._new_number = new_number  # returns an unused session id, to name a request by
-        self._waiting: dict[int, asyncio.Future[pb.LeaseReply | GroupAnswer]] = {}
+    Args:
+        leaders: asks them.
+        new_number: returns a session id that was never used, to name a request by.
+    """
+
+    def __init__(self, leaders: Leaders, new_number: Callable[[], int]) -> None:
+        self._leaders = leaders
+        self._new_number = new_number
+        self._applied: dict[int, asyncio.Future[GroupAnswer]] = {}  # by request
         self._slots: WeakValueDictionary[int, asyncio.Semaphore] = WeakValueDictionary()
+        leaders.serve(LeaseCommand, self._apply)
+        leaders.serve(ArchiveCommand, self._apply)
 
-    async def ask(self, queue: Queue, encode: Callable[[int], bytes]) -> GroupAnswer:
-        """Have a command, encoded with a request number, applied and return its answer.
+    async def ask(
+        self, queue: Queue, kind: type[GroupCommand[A]], encode: Callable[[int], bytes]
+    ) -> A:
+        """Have a command applied and return its answer.
 
-        Raises LeaderUnavailableError: no answer; QueueGoneError, TooEarlyError: never, or not yet.
+        Args:
+            queue: to whose groups it belongs.
+            kind: of command.
+            encode: returns the command with a request number.
+
+        Raises:
+            LeaderUnavailableError: no leader of the queue answered.
+            QueueGoneError: the queue was deleted.
+            TooEarlyError: likewise, before the last node is upgraded.
         """
         request = self._new_number()
-        data = encode(request)
+        question = kind(queue.group, request, encode(request))
         slots = self._slots.get(queue.group)  # each queue its own: one may have no leader
         if slots is None:
             slots = self._slots[queue.group] = asyncio.Semaphore(LEASE_REQUESTS_MAX)
         try:
-            async with asyncio.timeout(ANSWER_SECONDS_MAX), slots:
-                while True:
-                    answer = await self._attempt(queue, request, data)
-                    if answer is not None:
-                        return answer
-                    await asyncio.sleep(PAUSE_SECONDS)
-        except TimeoutError:
-            text = f"no leader of queue '{queue.name}' answers"
-            raise LeaderUnavailableError(text) from None
-        finally:
-            self._waiting.pop(request, None)
+            async with slots:
+                return await self._leaders.ask(queue, question)
+        except RpcError as error:
+            if error.failure != _TOO_EARLY:
+                raise
+            text = f"queue '{queue.name}': not all of its replicas run a release that knows this"
+            raise TooEarlyError(text) from error
 
-    async def _attempt(self, queue: Queue, request: int, data: bytes) -> GroupAnswer | None:
-        """Send a command once; None when there is no answer to it yet, for whatever reason."""
-        if not self._exists(queue):
-            raise QueueGoneError(f"no queue '{queue.name}' in vhost '{queue.vhost}'")
-        future: asyncio.Future[pb.LeaseReply | GroupAnswer]
-        future = asyncio.get_running_loop().create_future()
-        self._waiting[request] = future
-        host = self._hosts.get(queue.group)
-        if host is not None and host.serving:
-            refusal = _propose(host, request, data)
-            if refusal is not None:
-                future.set_result(refusal)
-        else:
-            target = self._locate(queue)
-            command = pb.LeaseCommand(group=queue.group, request=request, data=data)
-            payload = pb.ClusterPayload(lease_command=command).SerializeToString()
-            if target in (0, self._node) or not self._send(target, payload):
-                return None
+    async def _apply(self, host: QueueHost, question: GroupCommand[Any]) -> GroupAnswer:
+        """Have a replica that leads replicate a command, and return its answer.
+
+        Raises:
+            RpcError: it does not.
+        """
+        request, data = question.request, question.data
+        reads = len(data) > 0 and data[0] in ARCHIVE_KINDS
+        if host.machine.version < (ARCHIVE_VERSION if reads else LEASES_VERSION):
+            raise RpcError(_TOO_EARLY, "a replica runs an older release")
+        answer: asyncio.Future[GroupAnswer] = asyncio.get_running_loop().create_future()
+        self._applied[request] = answer
         try:
-            async with asyncio.timeout(ATTEMPT_SECONDS):
-                answer = await future
-        except TimeoutError:
-            return None
-        return _judge(queue, answer)
-
-    # From the queues that are led here
+            if not reads:  # who reads the archive does not use the queue
+                host.use()
+            if host.propose(data) != TAKEN:
+                raise RpcError(NOT_NOW, "the log takes no more now")
+            return await answer
+        finally:
+            if self._applied.get(request) is answer:  # else it was asked again
+                del self._applied[request]
 
     def answered(self, answer: GroupAnswer) -> None:
-        """Pass on what a queue led here answers to the node that asked."""
-        node = session_node(int(answer.request))
-        if node == self._node:
-            self._receive(int(answer.request), answer)
-            return
-        if isinstance(answer, ArchiveAnswer):
-            reply = archive_wire.reply_of(answer)
-        else:
-            assert isinstance(answer, LeaseAnswer)
-            reply = lease_wire.reply_of(answer)
-        payload = pb.ClusterPayload(lease_reply=reply)
-        self._send(node, payload.SerializeToString())  # without an answer it is asked again
-
-    # From other nodes
-
-    def receive_command(self, source: int, command: pb.LeaseCommand) -> None:
-        """Take a command that another node asks for."""
-        host = self._hosts.get(command.group)
-        refusal: pb.LeaseReply | None = pb.LeaseReply(request=command.request, refused=True)
-        if host is not None and host.serving:
-            refusal = _propose(host, command.request, command.data)
-        if refusal is not None:
-            self._send(source, pb.ClusterPayload(lease_reply=refusal).SerializeToString())
-
-    def receive_reply(self, reply: pb.LeaseReply) -> None:
-        """Take another node's answer; a late one is dropped."""
-        self._receive(reply.request, reply)
-
-    def _receive(self, request: int, answer: pb.LeaseReply | GroupAnswer) -> None:
-        future = self._waiting.get(request)
+        """Take what a queue that is led here answers; nobody may wait for it any more."""
+        future = self._applied.get(int(answer.request))
         if future is not None and not future.done():
             future.set_result(answer)
-
-
-def _judge(queue: Queue, answer: pb.LeaseReply | GroupAnswer) -> GroupAnswer | None:
-    if isinstance(answer, GroupAnswer):
-        return answer
-    if answer.too_early:
-        text = f"queue '{queue.name}': not all of its replicas run a release that knows this"
-        raise TooEarlyError(text)
-    if answer.refused:
-        return None
-    if answer.HasField("archive_reply"):
-        return archive_wire.answer_of(answer)
-    return lease_wire.answer_of(answer)
-
-
-def _propose(host: QueueHost, request: int, data: bytes) -> pb.LeaseReply | None:
-    """Have a leading replica replicate a command; return why not, None when it does."""
-    reads = len(data) > 0 and data[0] in ARCHIVE_KINDS
-    if host.machine.version < (ARCHIVE_VERSION if reads else LEASES_VERSION):
-        return pb.LeaseReply(request=request, refused=True, too_early=True)
-    if not reads:  # who reads the archive does not use the queue
-        host.use()
-    if host.propose(data) != TAKEN:
-        return pb.LeaseReply(request=request, refused=True)
-    return None

@@ -1,6 +1,6 @@
 """Interface of lease groups for gateways, wherever the queue is led.
 
-Commands go by `GroupCommands`. Reading is asked of the leader, as `LeaderClient` does.
+Commands go by `GroupCommands`.
 """
 
 from __future__ import annotations
@@ -18,14 +18,15 @@ from headrace_broker.core.queue.command.lease_command import (
 )
 from headrace_broker.core.queue.state.lease_effect import GroupInfo, LeaseAnswer
 from headrace_broker.model.definition import Queue
-from headrace_broker.model.limits import LEASE_CHUNK_MESSAGES_MAX, LEASE_CHUNK_OCTETS_MAX
-from headrace_broker.runtime.lease import wire
+from headrace_broker.model.limits import (
+    LEASE_CHUNK_MESSAGES_MAX,
+    LEASE_CHUNK_OCTETS_MAX,
+)
 from headrace_broker.runtime.lease.chunk import HEAD_OCTETS, Chunk, cut_chunk
-from headrace_broker.runtime.lease.group_commands import GroupCommands
+from headrace_broker.runtime.lease.group_commands import GroupCommands, LeaseCommand
 from headrace_broker.runtime.replica.queue_host import QueueHost
 from headrace_broker.runtime.replica.reading.entries import Entries
-from headrace_broker.runtime.rpc.leader_client import LeaderClient, Reach
-from headrace_protos.cluster.v1 import cluster_pb2 as pb
+from headrace_broker.runtime.rpc.leader import LeaderQuestion, Leaders
 
 
 class Fetched(NamedTuple):
@@ -45,38 +46,54 @@ class Fetched(NamedTuple):
 _GONE: Final = Chunk(0, b"", b"")
 
 
-def fetch(
-    host: QueueHost,
-    entries: Entries,
-    name: bytes,
-    epoch: int,
-    number: int,
-    offset: int,
-    most: int,
-    octets: int,
-) -> Fetched:
+class Fetch(LeaderQuestion[Fetched], frozen=True, tag="lease_fetch"):
+    """Messages of a lease.
+
+    Attributes:
+        name: of the group.
+        epoch: likewise.
+        number: of the lease.
+        offset: how many of its messages come before.
+        messages: most messages.
+        octets: most octets, but for one message.
+    """
+
+    name: bytes
+    epoch: int
+    number: int
+    offset: int
+    messages: int
+    octets: int
+
+
+class Describe(LeaderQuestion[list[GroupInfo]], frozen=True, tag="lease_describe"):
+    """Which groups lease messages?"""
+
+
+def fetch(host: QueueHost, entries: Entries, asked: Fetch) -> Fetched:
     """Return messages of a lease as a replica has them, those before an entry that is missing."""
-    status, messages = host.machine.leased(name, epoch, number)
-    most = max(1, min(most, LEASE_CHUNK_MESSAGES_MAX))
-    octets = max(1, min(octets, LEASE_CHUNK_OCTETS_MAX))
+    status, messages = host.machine.leased(asked.name, asked.epoch, asked.number)
+    most = max(1, min(asked.messages, LEASE_CHUNK_MESSAGES_MAX))
+    octets = max(1, min(asked.octets, LEASE_CHUNK_OCTETS_MAX))
     chunk = _GONE
-    if offset < len(messages):
-        chunk = cut_chunk(entries, messages, offset, most, octets)
+    if asked.offset < len(messages):
+        chunk = cut_chunk(entries, messages, asked.offset, most, octets)
     return Fetched(int(status), len(messages), chunk.heads, chunk.batch)
 
 
 class LeaseClient:
-    """Asks leaders, here or on other nodes, and answers other nodes."""
+    """Asks leaders, here or on other nodes.
 
-    def __init__(
-        self,
-        reach: Reach,
-        new_number: Callable[[], int],  # returns an unused session id, for a request
-    ) -> None:
-        # of groups that lease, and of others
-        self.commands = GroupCommands(reach, new_number)
-        self._fetches: LeaderClient[Fetched] = LeaderClient(*reach)
-        self._listings: LeaderClient[list[GroupInfo]] = LeaderClient(*reach)
+    Args:
+        leaders: asks them.
+        commands: has commands of groups applied.
+    """
+
+    def __init__(self, leaders: Leaders, commands: GroupCommands) -> None:
+        self._leaders = leaders
+        self._commands = commands
+        leaders.serve_reading(Fetch, fetch)
+        leaders.serve(Describe, lambda host, _: host.machine.lease_groups())
 
     # Commands; all raise what `GroupCommands.ask` does
 
@@ -125,13 +142,7 @@ class LeaseClient:
 
     async def describe(self, queue: Queue) -> list[GroupInfo]:
         """List the groups of a queue."""
-
-        def question(number: int) -> pb.ClusterPayload:
-            return pb.ClusterPayload(
-                lease_describe=pb.LeaseDescribe(group=queue.group, request=number)
-            )
-
-        return await self._listings.ask(queue, _groups, question)
+        return await self._leaders.ask(queue, Describe(queue.group))
 
     async def fetch(
         self,
@@ -144,91 +155,9 @@ class LeaseClient:
         octets: int,
     ) -> Fetched:
         """Return messages of a lease from `offset` on, within the bounds of a chunk."""
-
-        def here(host: QueueHost, entries: Entries) -> Fetched:
-            return fetch(host, entries, name, epoch, number, offset, messages, octets)
-
-        def question(request: int) -> pb.ClusterPayload:
-            asked = pb.LeaseFetch(
-                group=queue.group,
-                request=request,
-                name=name,
-                epoch=epoch,
-                number=number,
-                offset=offset,
-                messages=messages,
-                octets=octets,
-            )
-            return pb.ClusterPayload(lease_fetch=asked)
-
-        return await self._fetches.ask_reading(queue, here, question)
-
-    # Inner
+        asked = Fetch(queue.group, name, epoch, number, offset, messages, octets)
+        return await self._leaders.ask(queue, asked)
 
     async def _ask(self, queue: Queue, encode: Callable[[int], bytes]) -> LeaseAnswer:
         """Have a command applied and return its answer."""
-        answer = await self.commands.ask(queue, encode)
-        assert isinstance(answer, LeaseAnswer), "it answers what was asked"
-        return answer
-
-    # From other nodes
-
-    def receive(self, source: int, kind: str | None, payload: pb.ClusterPayload) -> bool:
-        """Take a payload of another node; return False where it does not concern leases."""
-        if kind == "lease_command":
-            self.commands.receive_command(source, payload.lease_command)
-        elif kind == "lease_reply":
-            self.commands.receive_reply(payload.lease_reply)
-        elif kind == "lease_fetch":
-            self._receive_fetch(source, payload.lease_fetch)
-        elif kind == "lease_chunk":
-            self._receive_chunk(payload.lease_chunk)
-        elif kind == "lease_describe":
-            self._receive_describe(source, payload.lease_describe)
-        elif kind == "lease_groups":
-            self._receive_groups(payload.lease_groups)
-        else:
-            return False
-        return True
-
-    def _receive_fetch(self, source: int, asked: pb.LeaseFetch) -> None:
-        def here(host: QueueHost, entries: Entries) -> Fetched:
-            return fetch(
-                host,
-                entries,
-                asked.name,
-                asked.epoch,
-                asked.number,
-                asked.offset,
-                asked.messages,
-                asked.octets,
-            )
-
-        def payload(found: Fetched | None) -> pb.ClusterPayload:
-            chunk = pb.LeaseChunk(request=asked.request)
-            if found is not None:
-                chunk.serving = True
-                chunk.status, chunk.total, chunk.heads, chunk.batch = found
-            return pb.ClusterPayload(lease_chunk=chunk)
-
-        self._fetches.answer_reading(source, asked.group, here, payload)
-
-    def _receive_chunk(self, chunk: pb.LeaseChunk) -> None:
-        found = Fetched(chunk.status, chunk.total, chunk.heads, chunk.batch)
-        self._fetches.receive(chunk.request, found if chunk.serving else None)
-
-    def _receive_describe(self, source: int, asked: pb.LeaseDescribe) -> None:
-        answer = pb.LeaseGroups(request=asked.request)
-        host = self._listings.serving_host(asked.group)
-        if host is not None:
-            answer.serving = True
-            answer.lease_groups.extend(wire.group_message(group) for group in _groups(host))
-        self._listings.answer(source, pb.ClusterPayload(lease_groups=answer))
-
-    def _receive_groups(self, answer: pb.LeaseGroups) -> None:
-        groups = [wire.group_of(group) for group in answer.lease_groups]
-        self._listings.receive(answer.request, groups if answer.serving else None)
-
-
-def _groups(host: QueueHost) -> list[GroupInfo]:
-    return host.machine.lease_groups()
+        return await self._commands.ask(queue, LeaseCommand, encode)

@@ -11,37 +11,47 @@ from headrace_broker.model.status import LeaseGroupStatus
 from headrace_broker.runtime.lease.group_commands import amqp_errors
 from headrace_broker.runtime.lease.leasing import LeaseClient
 from headrace_broker.runtime.replica.queue_host import QueueHost
-from headrace_broker.runtime.rpc.everywhere import Asked, ask_everywhere
-from headrace_broker.runtime.rpc.inquiry import Inquiries, LeaseGroups
+from headrace_broker.runtime.rpc.correlator import Rpc
+from headrace_broker.runtime.rpc.listing import Asked, ask_everywhere, serve_rows
+from headrace_broker.runtime.rpc.question import LeaseGroups
 from headrace_broker.runtime.security import audit
 
 
 class LeaseListing:
-    """Lists groups on all nodes, and closes them."""
+    """Lists groups on all nodes, and closes them.
+
+    Args:
+        node: this node's id.
+        names: of all nodes by id; they may change.
+        hosts: replicas on this node by group.
+        rpc: asks the other nodes.
+        leases: asks single queues.
+        locate: where a queue's leader is, 0 for unknown.
+    """
 
     def __init__(
         self,
         node: int,
         names: Mapping[int, str],
         hosts: Mapping[int, QueueHost],
-        inquiries: Inquiries,
+        rpc: Rpc,
         leases: LeaseClient,
         locate: Callable[[Queue], int],
     ) -> None:
         self._node = node
-        self._names = names  # of all nodes by id; they may change
-        self._hosts = hosts  # replicas on this node by group
-        self._inquiries = inquiries  # asks the other nodes
-        self._leases = leases  # asks single queues
-        self._locate = locate  # where a queue's leader is, 0 for unknown
-        inquiries.lease_rows = self._rows
+        self._names = names
+        self._hosts = hosts
+        self._rpc = rpc
+        self._leases = leases
+        self._locate = locate
+        serve_rows(rpc, LeaseGroups, self._rows)
 
     async def everyone(self) -> tuple[list[LeaseGroupStatus], tuple[str, ...]]:
         """Return the groups of all queues, and the names of the nodes that did not answer."""
         others = {peer: name for peer, name in self._names.items() if peer != self._node}
         question = LeaseGroups()
         asked = Asked(question, LeaseGroupStatus)
-        found = await ask_everywhere(self._inquiries, others, asked, self._rows(question))
+        found = await ask_everywhere(self._rpc, others, asked, self._rows(question))
         return found.rows, found.missing
 
     def _rows(self, _question: LeaseGroups) -> Iterator[LeaseGroupStatus]:

@@ -46,6 +46,8 @@ NODE: Final = (
     Metric("clock_warning", "1 while one of the two is too far away.", ("node",)),
     Metric("catalog_has_leader", "1 while the catalog has a leader: a quorum of nodes."),
     Metric("catalog_leader", "1 on the node that leads the catalog."),
+    Metric("rpc_questions_total", "Questions to other nodes, by outcome.", ("outcome",)),
+    Metric("rpc_questions_pending", "Questions to other nodes that wait for an answer."),
 )
 
 CLIENTS: Final = (

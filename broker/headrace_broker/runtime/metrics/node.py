@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from headrace_broker.model import build_info
 from headrace_broker.runtime.cluster.node_directory import CATALOG_GROUP
 from headrace_broker.runtime.metrics.metric import Sample
+from headrace_broker.runtime.rpc.correlator import OUTCOMES
 from headrace_broker.runtime.security.certificate_end import CertificateEnd
 
 if TYPE_CHECKING:
@@ -71,3 +72,6 @@ class NodeSamples:
         leader = node.raft.leader(CATALOG_GROUP)
         yield Sample("catalog_has_leader", leader != 0)
         yield Sample("catalog_leader", leader == own)
+        for outcome in OUTCOMES:
+            yield Sample("rpc_questions_total", node.rpc.counts[outcome], (outcome,))
+        yield Sample("rpc_questions_pending", node.rpc.outstanding)

@@ -22,8 +22,9 @@ from headrace_broker.model.status import MessageCounters, ObjectTotals
 from headrace_broker.runtime.clients.churn import Churn
 from headrace_broker.runtime.clients.histories import Histories, samples
 from headrace_broker.runtime.replica.queue_host import QueueHost
-from headrace_broker.runtime.rpc.everywhere import Asked, ask_everywhere
-from headrace_broker.runtime.rpc.inquiry import ANSWER_SECONDS_MAX, Stats
+from headrace_broker.runtime.rpc.correlator import ANSWER_SECONDS_MAX
+from headrace_broker.runtime.rpc.listing import Asked, ask_everywhere, serve_rows
+from headrace_broker.runtime.rpc.question import Stats
 from headrace_broker.runtime.security.authenticator import DELAYED, PROTOCOLS, REFUSED, SUCCEEDED
 
 if TYPE_CHECKING:
@@ -46,7 +47,7 @@ class StatsBook:
         self._histories: Histories[int] = Histories(len(QUEUE_FIGURES), HISTORY_QUEUES_MAX)
         self._own: History | None = None
         self._lag_ms = 0
-        node.clients.inquiries.stats_rows = self.rows
+        serve_rows(node.rpc, Stats, self.rows)
         node.catalog.subscribe(partial(self._churn.on_events, node.config.node.id))
 
     @property
@@ -205,8 +206,7 @@ class StatsBook:
         own = self._node.config.node.id
         others = {each: name for each, name in self._node.names.items() if each != own}
         asked = Asked(question, StatsRow, seconds=seconds)
-        inquiries = self._node.clients.inquiries
-        found = await ask_everywhere(inquiries, others, asked, self.rows(question))
+        found = await ask_everywhere(self._node.rpc, others, asked, self.rows(question))
         return found.rows, found.missing
 
 

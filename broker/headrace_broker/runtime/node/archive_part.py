@@ -2,42 +2,45 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Mapping
 
 from headrace_broker.catalog.view import CatalogView
 from headrace_broker.runtime.archive.archiving import ArchiveClient
 from headrace_broker.runtime.archive.listing import ArchiveListing
 from headrace_broker.runtime.archive.log import ArchiveLog
 from headrace_broker.runtime.lease.group_commands import GroupCommands
-from headrace_broker.runtime.rpc.inquiry import Inquiries
-from headrace_broker.runtime.rpc.leader_client import Reach
+from headrace_broker.runtime.rpc.correlator import Rpc
+from headrace_broker.runtime.rpc.leader import Leaders
 
 
 class ArchivePart:
-    """The parts that belong together."""
+    """The parts that belong together.
+
+    Args:
+        rpc: asks the other nodes.
+        leaders: asks those of queues.
+        commands: of groups that read a queue.
+        names: of all nodes by id; they may change.
+        view: the catalog.
+        address: HOST:PORT of this node's gRPC listener, "" without one.
+
+    Attributes:
+        client: asks single queues.
+        listing: asks all.
+        log: archives as a log that others read.
+    """
 
     def __init__(
         self,
-        reach: Reach,  # asks the leaders of queues
-        commands: GroupCommands,  # of groups that read a queue
-        inquiries: Inquiries,  # asks the other nodes
-        names: Mapping[int, str],  # of all nodes by id; they may change
+        rpc: Rpc,
+        leaders: Leaders,
+        commands: GroupCommands,
+        names: Mapping[int, str],
         view: CatalogView,
         address: str,  # HOST:PORT of this node's gRPC listener, "" without one
     ) -> None:
-        self.client = ArchiveClient(reach, commands)  # asks single queues
-        # asks all
+        self.client = ArchiveClient(leaders, commands)
         self.listing = ArchiveListing(
-            reach.node, names, reach.hosts, inquiries, self.client, reach.locate, address
+            rpc.node, names, leaders.hosts, rpc, self.client, leaders.locate, address
         )
-        self.log = ArchiveLog(view, self.client, self.listing)  # archives as a log that others read
-
-    def handlers(self) -> dict[str, Callable[[int, Any], None]]:
-        """Return who takes which kind of payload of another node."""
-        return {
-            "archive_fetch": self.client.receive_fetch,
-            "archive_chunk": self.client.receive_chunk,
-            "archive_question": self.client.receive_question,
-            "archive_state": self.client.receive_state,
-        }
+        self.log = ArchiveLog(view, self.client, self.listing)

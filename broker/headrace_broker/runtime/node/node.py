@@ -32,6 +32,7 @@ from headrace_broker.runtime.cluster.operations import ClusterFacts, Operations
 from headrace_broker.runtime.cluster.reaper import Reaper
 from headrace_broker.runtime.cluster.rehashing import Rehashing
 from headrace_broker.runtime.cluster.topology import Topology
+from headrace_broker.runtime.contract.payload import encode
 from headrace_broker.runtime.contract.steady_clock import SteadyClock
 from headrace_broker.runtime.dead_letter.expiry_account import ExpiryAccounts
 from headrace_broker.runtime.dead_letter.publisher import DeadLetterPublisher
@@ -47,6 +48,7 @@ from headrace_broker.runtime.inspect.browsing import BrowsingClient
 from headrace_broker.runtime.inspect.counts import CountsClient
 from headrace_broker.runtime.intake.flow_settings import FlowSettings
 from headrace_broker.runtime.intake.remote_debt import RemoteDebts
+from headrace_broker.runtime.lease.group_commands import GroupCommands
 from headrace_broker.runtime.lease.leasing import LeaseClient
 from headrace_broker.runtime.node import parts
 from headrace_broker.runtime.node.archive_part import ArchivePart
@@ -57,11 +59,11 @@ from headrace_broker.runtime.node.payloads import Payloads
 from headrace_broker.runtime.node.replies import Replies
 from headrace_broker.runtime.node.resources import Resources
 from headrace_broker.runtime.routing.router import Router
-from headrace_broker.runtime.rpc.leader_client import Reach
+from headrace_broker.runtime.rpc.correlator import Rpc
+from headrace_broker.runtime.rpc.leader import Leaders
 from headrace_broker.runtime.session.wire import part_payload
 from headrace_broker.runtime.telemetry.sources import Around
 from headrace_broker.runtime.telemetry.telemetry import Telemetry
-from headrace_protos.cluster.v1.cluster_pb2 import ClusterPayload
 from headrace_raftlog.model.membership import member_node
 from headrace_raftlog.node.node import NodeOptions, RaftNode
 
@@ -79,7 +81,41 @@ def _now_us() -> int:
 
 
 class BrokerNode:
-    """Starts the parts in order and carries payloads between nodes to the part they are for."""
+    """Starts the parts in order and carries payloads between nodes to the part they are for.
+
+    Attributes:
+        config: what the node was told.
+        raft: the replicated logs.
+        catalog: cluster metadata.
+        flow_settings: keeps the limits of flow control up to date.
+        alarms: whether publishers are blocked, and why.
+        clock: the time by which queues go here.
+        clocks: how far those of the nodes are apart.
+        resources: memory and disk of this node.
+        hosting: queues on this node and sessions of its gateways.
+        broker: what gateways use.
+        clients: the client connections of the cluster.
+        flow_report: why publishers are slow, and who causes it.
+        duties: what is done for the queues that are led here.
+        letters: their dead letters.
+        flow: limits of flow control.
+        ledger: accounts of what enters through this node.
+        debts: what is owed across nodes.
+        rpc: asks other nodes, and answers them.
+        leases: asks queues for groups that lease their messages.
+        archives: what queues keep of settled messages.
+        backup_points: points of queues that are kept here for who reads them.
+        backups: asks nodes for such.
+        peers_up: boot count by node id of the other nodes that are heard, 0 for those that are not.
+        directory: the nodes of the cluster.
+        names: of all of them by id.
+        maintenance: whether this node is drained.
+        operations: moves replicas and leaderships.
+        leader_balance: spreads leaders by itself.
+        telemetry: notes how this node fares.
+        payloads: takes what other nodes send.
+        caught_up: it has applied what the catalog decided before its start.
+    """
 
     def __init__(
         self,
@@ -103,51 +139,52 @@ class BrokerNode:
             self.raft, node, nodes, parts.forwarder(self.raft), default_user=first_user
         )
         self._make_cluster(nodes)
-        others = list(self.directory.others)
-        self.clock = SteadyClock()  # the time by which queues go here
-        self.clocks = ClusterClock(self.clock, node, self.names)  # how far clocks are apart
+        self.clock = SteadyClock()
+        self.clocks = ClusterClock(self.clock, node, self.names)
         self.alarms = AlarmBoard(
             node, self.names, lambda: self.raft.boot, self.raft.send, clocks=self.clocks
         )
         self.resources = Resources(config, self.raft, self.flow_settings, self.alarms)
         self.router = Router(self.catalog.catalog)
         self.catalog.binding_problem = self.router.routing.load_problem
-        self.replies = Replies(node, self.raft.send)
-        send = self.raft.send
+        send, others = self.raft.send, list(self.directory.others)
+        self.rpc = Rpc(node, send, parts.caller)
+        self.replies = Replies(self.rpc, send)
         hosting = self.hosting = Hosting(self.raft, node, others, send, self.clock, self.ledger)
         for look in (self.ledger.look, self.hosting.queue_gates.look, self.hosting.intake.look):
             self.flow_settings.watch(look)
-        reach = Reach(node, hosting.hosts, hosting.locate, send, self.queue_exists)
+        leaders = Leaders(self.rpc, hosting.hosts, hosting.locate, self.queue_exists)
         self.router.led.hosts = hosting.hosts
-        self.counts = CountsClient(reach)
-        self.browsing = BrowsingClient(reach)
-        self.leases = LeaseClient(reach, hosting.new_session_id)
-        hosting.on_group_answer = self.leases.commands.answered
+        self.counts, self.browsing = CountsClient(leaders), BrowsingClient(leaders)
+        commands = GroupCommands(leaders, hosting.new_session_id)
+        self.leases = LeaseClient(leaders, commands)
+        hosting.on_group_answer = commands.answered
         self.backups = self._make_backups()
         self.topology = Topology(node, self.catalog, self.hosting, self.counts)
-        self.reaper = Reaper(self.topology, self.hosting.hosts)
-        here = (node, config.node.name)
-        self.debts = RemoteDebts(here, self.ledger, lambda: self.raft.boot, send)
-        charges = self.debts.charges
-        hosting.on_session, hosting.on_session_over = charges.register, charges.end
+        self.reaper = Reaper(self.topology, hosting.hosts)
+        self.debts = RemoteDebts(
+            (node, config.node.name), self.ledger, lambda: self.raft.boot, send
+        )
+        hosting.on_session = self.debts.charges.register
+        hosting.on_session_over = self.debts.charges.end
         expiries = self._make_letters()
         self.duties = hosting.duties = LeaderDuties(
             hosting.hosts, self.catalog.catalog, self.letters, self.reaper.drop_expired, self.clock
         )
         expiries.wake = self.duties.tick_soon
-        self.hosting.on_unused = self.reaper.drop_unused
-        self.hosting.on_unreadable = on_fatal
+        hosting.on_unused, hosting.on_unreadable = self.reaper.drop_unused, on_fatal
         self.catalog.subscribe(self.router.on_events)
         self.catalog.subscribe(self._on_events)
-        self.clients: ClientList = ClientList(
-            config.node.name, lambda: self.broker.connections, self.directory.others, send
+        name, peers = config.node.name, self.directory.others
+        self.clients = ClientList(name, lambda: self.broker.connections, peers, self.rpc)
+        self.archives = ArchivePart(
+            self.rpc, leaders, commands, self.names, self.catalog.catalog, config.grpc_address
         )
-        self.archives = self._make_archives(reach)
         self.rates = QueueRates(self.hosting.hosts, self.ledger, _now_us)
-        self.flow_report = self._make_flow_report(self.directory.others)
-        self.operations = self._make_operations()  # moves replicas and leaderships
-        self.leader_balance = self._make_balance()  # spreads leaders by itself
-        self.telemetry = self._make_telemetry()  # notes how this node fares
+        self.flow_report = self._make_flow_report(peers)
+        self.operations = self._make_operations()
+        self.leader_balance = self._make_balance()
+        self.telemetry = self._make_telemetry()
         self.payloads = Payloads(self)
         self.raft.on_payload = self.raft.on_parted = self.payloads.receive
 
@@ -200,12 +237,7 @@ class BrokerNode:
             lambda group: self.rates.moves(group),
             NodeState(lambda: self.resources.unfit(), self._nodes_unheard),
         )
-        return Operations(around, self.clients.inquiries, report)
-
-    def _make_archives(self, reach: Reach) -> ArchivePart:
-        commands, inquiries = self.leases.commands, self.clients.inquiries
-        view, address = self.catalog.catalog, self.config.grpc_address
-        return ArchivePart(reach, commands, inquiries, self.names, view, address)
+        return Operations(around, self.rpc, report)
 
     def _make_balance(self) -> LeaderBalance:
         around = BalanceAround(
@@ -232,7 +264,7 @@ class BrokerNode:
         around = Around(
             config.node.data_dir,
             config.grpc_address,
-            raft.send,
+            self.rpc,
             self.names,
             lambda: raft.boot,
             lambda: self.caught_up and raft.leader(CATALOG_GROUP) == config.node.id,
@@ -257,11 +289,9 @@ class BrokerNode:
             partial(backup_refusal, self.catalog.catalog),
         )
         return BackupClient(
-            self.config.node.id,
+            self.rpc,
             self.backup_points,
-            hosting.hosts,
             hosting.locate,
-            self.raft.send,
             self.catalog.catalog.queue_by_group,
         )
 
@@ -334,7 +364,7 @@ class BrokerNode:
         )
         facts.gate, facts.figures, facts.alarms = sources.gate, sources.figures, sources.alarms
         view = self.catalog.catalog
-        return FlowReport(facts, view, others, self.clients.inquiries)
+        return FlowReport(facts, view, others, self.rpc)
 
     def queue_exists(self, queue: Queue) -> bool:
         """Return whether a queue, this incarnation of it, is in the catalog as applied here."""
@@ -409,13 +439,14 @@ class BrokerNode:
 
     async def hand_over(self) -> None:
         """Have other nodes lead what this one leads, as far as they can, because it stops."""
-        payload = ClusterPayload(stopping=True).SerializeToString()
+        payload = encode(parts.Stopping())
         for peer in self.directory.others:
             self.raft.send(peer, payload)
         await self.maintenance.hand_over()
 
     async def stop(self) -> None:
         """Stop all parts; durable state stays."""
+        await self.rpc.stop()
         await self.telemetry.stop()
         await self.maintenance.stop()
         await self.leader_balance.stop()
@@ -457,6 +488,7 @@ class BrokerNode:
             self.peers_up[peer] = boot if up else 0
         self.catalog.reach.look()
         self.maintenance.stopping.discard(peer)
+        self.rpc.peer_changed(peer, up, boot)
         self.debts.peer_changed(peer, up)
         self.hosting.peer_changed(peer, up, boot)
         if up:

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, NamedTuple
 from headrace_broker.model.definition import Permission
 from headrace_broker.runtime.cluster.leader_balance import BalanceAround, LeaderBalance
 from headrace_broker.runtime.cluster.node_directory import CATALOG_GROUP
+from headrace_broker.runtime.contract.payload import Payload, encode
+from headrace_broker.runtime.security.audit import ACTOR
 from headrace_broker.runtime.telemetry.sources import Sources
 from headrace_broker.runtime.telemetry.telemetry import now_us
-from headrace_protos.cluster.v1.cluster_pb2 import ClusterPayload
 
 if TYPE_CHECKING:
     from headrace_broker.catalog.view import CatalogView
@@ -25,11 +26,27 @@ if TYPE_CHECKING:
     from headrace_raftlog.node.node import RaftNode
 
 
+class CatalogForward(Payload, tag="catalog_forward"):
+    """A catalog command on its way to the leader of group 0."""
+
+    data: bytes
+
+
+class Stopping(Payload, tag="stopping"):
+    """From any node to all others: I am being stopped; let me lead nothing new."""
+
+
+def caller() -> str:
+    """Return the user and address on whose behalf a task works, "" for the node itself."""
+    actor = ACTOR.get()
+    return "" if actor is None else f"{actor.user}@{actor.peer.rpartition(':')[0]}"
+
+
 def forwarder(raft: RaftNode) -> Callable[[int, bytes], bool]:
     """Return what sends a command of the catalog to the node that leads it."""
 
     def forward(peer: int, data: bytes) -> bool:
-        return raft.send(peer, ClusterPayload(catalog_forward=data).SerializeToString())
+        return raft.send(peer, encode(CatalogForward(data)))
 
     return forward
 

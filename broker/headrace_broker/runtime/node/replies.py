@@ -7,7 +7,6 @@ channel has ended, its client does not read, or the link between the nodes is do
 
 from __future__ import annotations
 
-import asyncio
 import secrets
 from collections.abc import Callable
 from typing import Final
@@ -16,21 +15,42 @@ from headrace_broker.model.limits import REPLY_PROBE_SECONDS_MAX
 from headrace_broker.model.message import Publish
 from headrace_broker.model.reply_queue import REPLY_PREFIX
 from headrace_broker.runtime.broker_port import ReplyListener
-from headrace_protos.cluster.v1.cluster_pb2 import ClusterPayload, Reply, ReplyAlive, ReplyProbe
+from headrace_broker.runtime.contract.payload import Payload, encode
+from headrace_broker.runtime.rpc.correlator import Question, Rpc, RpcError
 
 _TOKEN_OCTETS: Final = 16  # random octets of a name, which cannot be guessed
 NODE_DIGITS_MAX: Final = 4  # of a node id
 
 
-class Replies:
-    """Consumers of replies on this node, and the way to those on others."""
+class Reply(Payload, tag="reply"):
+    """A message for a direct reply-to consumer of the node that it is sent to."""
 
-    def __init__(self, node: int, send: Callable[[int, bytes], bool]) -> None:
-        self._node = node
-        self._send = send  # carries a payload to a node; False when it is lost
+    token: str
+    route: bytes
+    properties: bytes
+    body: bytes
+
+
+class Listens(Question[bool], frozen=True, tag="listens"):
+    """Does this direct reply-to consumer still listen?"""
+
+    token: str
+
+
+class Replies:
+    """Consumers of replies on this node, and the way to those on others.
+
+    Args:
+        rpc: asks nodes.
+        send: carries a payload to a node; False when it is lost.
+    """
+
+    def __init__(self, rpc: Rpc, send: Callable[[int, bytes], bool]) -> None:
+        self._rpc = rpc
+        self._node = rpc.node
+        self._send = send
         self._listeners: dict[str, ReplyListener] = {}
-        self._asked: dict[int, asyncio.Future[bool]] = {}  # at most one a channel
-        self._next_request = 1
+        rpc.serve(Listens, lambda _, question: question.token in self._listeners)
 
     def open(self, listener: ReplyListener) -> str:
         """Register a listener under a unique name."""
@@ -47,7 +67,8 @@ class Replies:
         token = name.removeprefix(REPLY_PREFIX)
         node = _node_of(token)
         if node != self._node:
-            return node > 0 and self._put(node, ClusterPayload(reply=_encode(token, publish)))
+            reply = Reply(token, publish.route, publish.properties, publish.body)
+            return node > 0 and self._send(node, encode(reply))
         return self._deliver(token, publish)
 
     def _deliver(self, token: str, publish: Publish) -> bool:
@@ -61,24 +82,12 @@ class Replies:
         """Return whether the consumer that a name belongs to is there; False without an answer."""
         token = name.removeprefix(REPLY_PREFIX)
         node = _node_of(token)
-        if node == self._node:
-            return token in self._listeners
         if node == 0:
             return False
-        request = self._next_request
-        self._next_request += 1
-        answer: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
-        self._asked[request] = answer
         try:
-            probe = ReplyProbe(request=request, token=token)
-            if not self._put(node, ClusterPayload(reply_probe=probe)):
-                return False
-            async with asyncio.timeout(REPLY_PROBE_SECONDS_MAX):
-                return await answer
-        except TimeoutError:
+            return await self._rpc.ask(node, Listens(token), REPLY_PROBE_SECONDS_MAX)
+        except RpcError:
             return False
-        finally:
-            del self._asked[request]
 
     # From other nodes
 
@@ -86,24 +95,6 @@ class Replies:
         """Deliver a reply from another node."""
         publish = Publish(0, reply.route, False, False, reply.properties, reply.body)
         self._deliver(reply.token, publish)
-
-    def receive_probe(self, peer: int, probe: ReplyProbe) -> None:
-        """Answer whether a consumer is there."""
-        alive = ReplyAlive(request=probe.request, alive=probe.token in self._listeners)
-        self._put(peer, ClusterPayload(reply_alive=alive))
-
-    def receive_alive(self, answer: ReplyAlive) -> None:
-        """Receive the answer to a question; drop it if the question was given up."""
-        waiting = self._asked.get(answer.request)
-        if waiting is not None and not waiting.done():
-            waiting.set_result(answer.alive)
-
-    def _put(self, node: int, payload: ClusterPayload) -> bool:
-        return self._send(node, payload.SerializeToString())
-
-
-def _encode(token: str, publish: Publish) -> Reply:
-    return Reply(token=token, route=publish.route, properties=publish.properties, body=publish.body)
 
 
 def _node_of(token: str) -> int:

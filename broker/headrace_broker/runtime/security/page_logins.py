@@ -14,7 +14,7 @@ import hashlib
 import hmac
 import secrets
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Final, NamedTuple
 
 import msgspec
@@ -31,7 +31,7 @@ from headrace_broker.model.limits import (
     PAGE_SESSIONS_MAX,
     PAGE_USER_SESSIONS_MAX,
 )
-from headrace_broker.runtime.rpc.inquiry import Inquiries, Login, NoAnswerError
+from headrace_broker.runtime.rpc.correlator import NoAnswerError, Question, Rpc
 
 TOKEN_BYTES: Final = 32  # random octets
 TOKEN_CHARACTERS_MAX: Final = 64
@@ -44,11 +44,16 @@ class LoginsBusyError(Exception):
 class LoginRow(msgspec.Struct, frozen=True):
     """A log-in that counts."""
 
-    user: str  # the name
+    user: str
     proof: bytes  # a digest of what the user's password is checked by, so that another one ends it
-    # `CatalogView.session_epoch` as of the log-in. Older nodes neither send nor read it; none is
-    # other than 0 before all nodes know session epochs.
-    epoch: int = 0
+    epoch: int  # `CatalogView.session_epoch` as of the log-in
+
+
+class Login(Question[LoginRow | None], frozen=True, tag="login"):
+    """Request the owner of a log-in at the node's web page."""
+
+    digest: bytes  # SHA-256 of its token
+    end: bool = False  # and it ends now
 
 
 class _Word(NamedTuple):
@@ -72,26 +77,33 @@ class _Kept:
 
 
 class PageLogins:
-    """Opens, finds and ends log-ins."""
+    """Opens, finds and ends log-ins.
+
+    Args:
+        node: this node's id.
+        view: the catalog, for what is a user now.
+        rpc: asks other nodes.
+        clock: seconds of a clock that never goes back.
+    """
 
     def __init__(
         self,
         node: int,
         view: CatalogView,
-        inquiries: Inquiries,
+        rpc: Rpc,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._node = node
-        self._view = view  # the catalog, for what is a user now
-        self._inquiries = inquiries  # by which other nodes are asked
-        self._clock = clock  # seconds of a clock that never goes back
+        self._view = view
+        self._rpc = rpc
+        self._clock = clock
         self._kept: dict[bytes, _Kept] = {}  # the one unused longest first
         self._heard: dict[bytes, _Word] = {}  # the oldest first
         self._over: dict[bytes, None] = {}  # logged out of, wherever they are kept; oldest first
         self._watchers: dict[bytes, list[Callable[[], None]]] = {}
         self._asking: dict[bytes, asyncio.Task[None]] = {}
         self._strange: set[bytes] = set()  # among these: no node has confirmed them yet
-        inquiries.login_rows = self._rows
+        rpc.serve(Login, lambda _, question: self._answer(question))
 
     def __len__(self) -> int:
         return len(self._kept)
@@ -141,7 +153,7 @@ class PageLogins:
         self._end_here(digest)
         others = [each.id for each in self._view.nodes() if each.id != self._node]
         question = Login(digest, end=True)
-        asked = [self._inquiries.login(other, question, LoginRow) for other in others]
+        asked = [self._rpc.ask(other, question) for other in others]
         for outcome in await asyncio.gather(*asked, return_exceptions=True):
             if isinstance(outcome, BaseException) and not isinstance(outcome, NoAnswerError):
                 raise outcome
@@ -223,7 +235,7 @@ class PageLogins:
         """Note what a node says of a log-in; nothing where it does not answer."""
         now = self._clock()  # it may have ended since, on the answer's way
         try:
-            row: LoginRow | None = await self._inquiries.login(node, Login(digest), LoginRow)
+            row = await self._rpc.ask(node, Login(digest))
         except NoAnswerError:
             return
         self._heard.pop(digest, None)
@@ -233,13 +245,12 @@ class PageLogins:
             del self._heard[next(iter(self._heard))]
         self._heard[digest] = _Word(row, now)
 
-    def _rows(self, question: Login) -> Iterator[msgspec.Struct]:
+    def _answer(self, question: Login) -> LoginRow | None:
         """Answer another node."""
         row = self._own(question.digest)
         if question.end:
             self._end_here(question.digest)
-        if row is not None:
-            yield row
+        return row
 
 
 def _node(token: str) -> int | None:

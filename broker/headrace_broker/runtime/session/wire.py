@@ -8,48 +8,45 @@ A payload that cannot be sent is dropped. Whoever depends on it sends again when
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Final, final
 
+import msgspec
 from mypy_extensions import i64
 from typing_extensions import override
 
 from headrace_broker.codecs.batch import body_bytes, slice_batch, slices_batch
-from headrace_broker.codecs.large_payload import Found, find, wrap
+from headrace_broker.codecs.large_payload import MARK_OCTETS, body_start, wrap
 from headrace_broker.core.queue.command.command import STAMP_OCTETS, is_enqueue
 from headrace_broker.core.queue.command.large_command import LargeCommand
 from headrace_broker.model.limits import LARGE_OCTETS
 from headrace_broker.model.message import DeliveryRun
 from headrace_broker.model.session import session_node
 from headrace_broker.runtime.contract.lane_port import HostEnd, SessionEnd, SessionTransport
-from headrace_protos.cluster.v1.cluster_pb2 import (
+from headrace_broker.runtime.contract.payload import MALFORMED, Payload, encode
+from headrace_broker.runtime.session.frame import (
     AskWithheld,
-    ClusterPayload,
+    Command,
     Completed,
     Controlled,
     Detached,
     Enqueued,
     Gap,
     Got,
-    QueueCommand,
     Refused,
     Resync,
     Run,
     StillWithheld,
     TimedOut,
+    ToHost,
+    ToSession,
     Window,
 )
 from headrace_raftlog.model.pieces import Octets, Parted, Pieces
 
 Send = Callable[[int, bytes | Pieces], bool]
 
-# Numbers of fields in cluster.proto.
-_COMMAND: Final = 2
-_COMMAND_DATA: Final = 3
-_RUN: Final = 7
-_RUN_BATCH: Final = 4
-_GOT: Final = 8
-_GOT_RUN: Final = 3
+_HEADS: Final = msgspec.msgpack.Decoder(Command | Run | Got)
 
 
 @final
@@ -61,18 +58,16 @@ class RemoteHost(HostEnd):
         self._group = group
         self._send = send
 
-    def _put(self, payload: ClusterPayload) -> bool:
-        return self._send(self._node, payload.SerializeToString())
+    def _put(self, payload: Payload) -> bool:
+        return self._send(self._node, encode(payload))
 
     @override
     def command(self, session: int, data: bytes) -> None:
-        command = QueueCommand(group=self._group, session=session, data=data)
-        self._put(ClusterPayload(command=command))
+        self._put(Command(self._group, session, data))
 
     @override
     def caused(self, session: int, data: bytes, causes: list[int]) -> None:
-        command = QueueCommand(group=self._group, session=session, data=data, causes=causes)
-        self._put(ClusterPayload(command=command))
+        self._put(Command(self._group, session, data, causes))
 
     @override
     def is_far(self) -> bool:
@@ -80,9 +75,8 @@ class RemoteHost(HostEnd):
 
     @override
     def large(self, session: int, command: LargeCommand, causes: list[int]) -> None:
-        fields = QueueCommand(group=self._group, session=session, causes=causes)
-        data = wrap(fields.SerializeToString(), _COMMAND_DATA, command.pieces())
-        self._send(self._node, Pieces(wrap(b"", _COMMAND, data)))
+        head = encode(Command(self._group, session, b"", causes))
+        self._send(self._node, Pieces(wrap(head, command.pieces())))
 
     @override
     def resync(
@@ -94,26 +88,18 @@ class RemoteHost(HostEnd):
         attached: bool,
         filter_table: bytes,
     ) -> bool:
-        resync = Resync(
-            group=self._group,
-            session=session,
-            consumer=consumer,
-            next=number,
-            window_octets=window,
-            attached=attached,
-            filter_table=filter_table,
+        sync = Resync(
+            self._group, session, int(consumer), int(number), int(window), attached, filter_table
         )
-        return self._put(ClusterPayload(resync=resync))
+        return self._put(sync)
 
     @override
     def ask_withheld(self, session: int) -> bool:
-        ask = AskWithheld(group=self._group, session=session)
-        return self._put(ClusterPayload(ask_withheld=ask))
+        return self._put(AskWithheld(self._group, session))
 
     @override
     def window(self, session: int, consumer: i64, octets: i64) -> bool:
-        window = Window(group=self._group, session=session, consumer=consumer, octets=octets)
-        return self._put(ClusterPayload(window=window))
+        return self._put(Window(self._group, session, int(consumer), int(octets)))
 
 
 def part_payload(head: bytes, size: int) -> tuple[int, int]:
@@ -123,25 +109,14 @@ def part_payload(head: bytes, size: int) -> tuple[int, int]:
         head: its first octets.
         size: octets of it.
     """
-    command = find(head, _COMMAND, 0, size)
-    if command is None or command.fields or command.stop != size:
+    start = body_start(head)
+    if start == 0 or start >= size:
         return 0, 0
-    data = find(head, _COMMAND_DATA, command.start, size)
-    if data is None or data.stop != size or data.start > len(head):
-        return 0, 0
-    return int(data.start), STAMP_OCTETS
-
-
-def _run_pieces(session: int, run: DeliveryRun) -> list[Octets]:
-    """Return what `encode_run` does, encoded, the messages uncopied."""
-    fields = Run(
-        session=session,
-        consumer=run.consumer,
-        first=run.first,
-        redelivered=run.redelivered,
-        counts=run.counts,
-    ).SerializeToString()
-    return wrap(fields, _RUN_BATCH, slices_batch(run.blob, run.base, run.positions))
+    try:
+        whole = isinstance(_HEADS.decode(head[MARK_OCTETS:start]), Command)
+    except MALFORMED:
+        whole = False  # it is refused once it is all there
+    return (start, STAMP_OCTETS) if whole else (0, 0)
 
 
 def _is_large(run: DeliveryRun) -> bool:
@@ -151,35 +126,15 @@ def _is_large(run: DeliveryRun) -> bool:
     return body_bytes(run.blob, run.base, run.positions) >= LARGE_OCTETS
 
 
-def _found_run(payload: bytes, found: Found) -> tuple[int, DeliveryRun] | None:
-    """Return session and run of a message in a payload; its batch is not copied."""
-    batch = find(payload, _RUN_BATCH, found.start, found.stop)
-    if batch is None:
-        return None
-    run = Run.FromString(batch.fields)
-    positions = list(range(len(run.redelivered)))
-    return run.session, DeliveryRun(
-        run.consumer, run.first, payload, batch.start, positions, run.redelivered, run.counts
-    )
+def _run_head(session: int, run: DeliveryRun) -> Run:
+    """Return a run without its messages."""
+    return Run(session, int(run.consumer), int(run.first), run.redelivered, run.counts)
 
 
 def encode_run(session: int, run: DeliveryRun) -> Run:
     """Return a run with its messages cut out of the entry they stand in."""
-    return Run(
-        session=session,
-        consumer=run.consumer,
-        first=run.first,
-        batch=slice_batch(run.blob, run.base, run.positions),
-        redelivered=run.redelivered,
-        counts=run.counts,
-    )
-
-
-def decode_run(run: Run) -> DeliveryRun:
-    """Return the run that `encode_run` was given, with a batch of its own."""
-    positions = list(range(len(run.redelivered)))
-    redelivered = run.redelivered
-    return DeliveryRun(run.consumer, run.first, run.batch, 0, positions, redelivered, run.counts)
+    batch = slice_batch(run.blob, run.base, run.positions)
+    return Run(session, int(run.consumer), int(run.first), run.redelivered, run.counts, batch)
 
 
 @final
@@ -216,12 +171,14 @@ class RemoteSession(SessionEnd):
         self._missed = missed
         self._remarks = remarks
 
-    def _put(self, payload: ClusterPayload) -> None:
-        if not self._send(self._node, payload.SerializeToString()):
+    def _put(self, payload: Payload) -> None:
+        if not self._send(self._node, encode(payload)):
             self._missed.add(self._session)
 
-    def _put_pieces(self, pieces: list[Octets]) -> None:
-        if not self._send(self._node, Pieces(pieces)):
+    def _put_large(self, head: Payload, run: DeliveryRun) -> None:
+        """Send a run whose messages follow its head, uncopied."""
+        pieces: list[Octets] = slices_batch(run.blob, run.base, run.positions)
+        if not self._send(self._node, Pieces(wrap(encode(head), pieces))):
             self._missed.add(self._session)
 
     @override
@@ -235,82 +192,56 @@ class RemoteSession(SessionEnd):
 
     @override
     def completed(self, rows: list[int]) -> None:
-        self._put(ClusterPayload(completed=Completed(session=self._session, rows=rows)))
+        self._put(Completed(self._session, rows))
 
     @override
     def still_withheld(self, last: i64, rows: list[int]) -> None:
-        answer = StillWithheld(session=self._session, last=last, rows=rows)
-        self._put(ClusterPayload(still_withheld=answer))
+        self._put(StillWithheld(self._session, int(last), rows))
 
     @override
     def enqueued(self, first: i64, last: i64) -> None:
-        refused = self._remarks.refused.pop(self._session, None)
-        fenced = self._remarks.fenced.pop(self._session, None)
-        withheld = self._remarks.withheld.pop(self._session, None)
-        answer = Enqueued(
-            session=self._session,
-            seq=last,
-            first=first,
-            refused=refused,
-            fenced=fenced,
-            withheld=withheld,
-        )
-        self._put(ClusterPayload(enqueued=answer))
+        refused = self._remarks.refused.pop(self._session, [])
+        fenced = self._remarks.fenced.pop(self._session, [])
+        withheld = self._remarks.withheld.pop(self._session, [])
+        self._put(Enqueued(self._session, int(first), int(last), refused, fenced, withheld))
 
     @override
     def controlled(self, number: i64, status: i64, count: i64) -> None:
-        answer = Controlled(session=self._session, seq=number, status=status, count=count)
-        self._put(ClusterPayload(controlled=answer))
+        self._put(Controlled(self._session, int(number), int(status), int(count)))
 
     @override
     def run(self, run: DeliveryRun) -> None:
         if _is_large(run):
-            self._put_pieces(wrap(b"", _RUN, _run_pieces(self._session, run)))
+            self._put_large(_run_head(self._session, run), run)
         else:
-            self._put(ClusterPayload(run=encode_run(self._session, run)))
+            self._put(encode_run(self._session, run))
 
     @override
     def got(self, number: i64, run: DeliveryRun | None, ready_left: i64) -> None:
-        answer = Got(session=self._session, seq=number, ready_left=ready_left)
-        if run is not None and _is_large(run):
-            pieces = wrap(answer.SerializeToString(), _GOT_RUN, _run_pieces(self._session, run))
-            self._put_pieces(wrap(b"", _GOT, pieces))
-            return
-        if run is not None:
-            answer.run.CopyFrom(encode_run(self._session, run))
-        self._put(ClusterPayload(got=answer))
+        if run is None:
+            self._put(Got(self._session, int(number), int(ready_left), None))
+        elif _is_large(run):
+            head = _run_head(self._session, run)
+            self._put_large(Got(self._session, int(number), int(ready_left), head), run)
+        else:
+            whole = encode_run(self._session, run)
+            self._put(Got(self._session, int(number), int(ready_left), whole))
 
     @override
     def gap(self, lane: i64, expected: i64) -> None:
-        self._put(ClusterPayload(gap=Gap(session=self._session, lane=lane, expected=expected)))
+        self._put(Gap(self._session, int(lane), int(expected)))
 
     @override
     def refused(self, leader: int, busy: bool, unknown: bool) -> None:
-        answer = Refused(session=self._session, leader=leader, busy=busy, unknown=unknown)
-        self._put(ClusterPayload(refused=answer))
+        self._put(Refused(self._session, leader, busy, unknown))
 
     @override
     def detached(self, consumer: i64) -> None:
-        self._put(ClusterPayload(detached=Detached(session=self._session, consumer=consumer)))
+        self._put(Detached(self._session, int(consumer)))
 
     @override
     def timed_out(self, consumer: i64) -> None:
-        self._put(ClusterPayload(timed_out=TimedOut(session=self._session, consumer=consumer)))
-
-
-def _tell_enqueued(end: SessionEnd, answer: Enqueued) -> None:
-    for rows, fenced in ((answer.refused, False), (answer.fenced, True)):
-        for at in range(0, len(rows) - 1, 2):
-            end.rejected(rows[at], rows[at + 1], fenced)
-    if answer.withheld:
-        end.withheld(_rows(answer.withheld))
-    end.enqueued(answer.first, answer.seq)
-
-
-def _rows(numbers: Iterable[int]) -> list[int]:
-    """Return received numbers as rows; a number without its end is dropped."""
-    rows = list(numbers)
-    return rows[: len(rows) // 2 * 2]
+        self._put(TimedOut(self._session, int(consumer)))
 
 
 @final
@@ -352,126 +283,52 @@ class SessionRouter(SessionTransport):
         """Take note that a node came or went: its sessions start over by themselves."""
         self._missed = {each for each in self._missed if session_node(each) != node}
 
-    def receive(self, payload: ClusterPayload) -> None:
+    def receive(self, payload: Payload) -> None:
         """Run a call from another node; calls to missing sessions or queues are dropped."""
-        kind = payload.WhichOneof("body")
-        if kind in ("command", "resync", "window", "ask_withheld"):
-            self._to_host(kind, payload)
-        else:
-            self._to_session(kind, payload)
+        if isinstance(payload, ToHost):
+            host = self.hosts.get(payload.group)
+            if host is not None:
+                payload.call(host)
+            elif not isinstance(payload, Window):
+                self._unknown(payload.session)
+        elif isinstance(payload, ToSession):
+            end = self.sessions.get(payload.session)
+            if end is not None:
+                payload.call(end)
 
     def receive_parted(self, payload: Parted) -> None:
         """Carry out a command that was parted as it came."""
-        size = len(payload.head) + payload.tail.size - STAMP_OCTETS
-        whole = find(payload.head, _COMMAND, 0, size)
-        assert whole is not None, "it was parted where a command begins"
-        data = find(payload.head, _COMMAND_DATA, whole.start, size)
-        assert data is not None
-        call = QueueCommand.FromString(data.fields)
-        host = self.hosts.get(call.group)
+        call = _HEADS.decode(payload.head[MARK_OCTETS:])
+        assert isinstance(call, Command), "it was parted where a command begins"
         command = LargeCommand([], payload.tail)
+        host = self.hosts.get(call.group)
         if host is None:
             self._unknown(call.session)
         elif is_enqueue(command.head):
-            host.large(call.session, command, list(call.causes))
+            host.large(call.session, command, call.causes)
         else:
             host.command(call.session, b"".join(command.pieces()))
 
     def receive_large(self, payload: bytes) -> bool:
-        """Carry out a large delivery that came whole; False for every other payload."""
-        if len(payload) < LARGE_OCTETS:
+        """Carry out a large payload that came whole; False for every other one.
+
+        Raises:
+            MALFORMED: it is none.
+        """
+        start = body_start(payload)
+        if start == 0:
             return False
-        run = find(payload, _RUN, 0, len(payload))
-        if run is not None:
-            found = _found_run(payload, run)
-            if found is None:
-                return False
-            end = self.sessions.get(found[0])
-            if end is not None:
-                end.run(found[1])
+        head = _HEADS.decode(payload[MARK_OCTETS:start])
+        if isinstance(head, Command):
+            self.receive(msgspec.structs.replace(head, data=payload[start:]))
             return True
-        got = find(payload, _GOT, 0, len(payload))
-        return got is not None and self._receive_got(payload, got)
-
-    def _receive_got(self, payload: bytes, got: Found) -> bool:
-        run = find(payload, _GOT_RUN, got.start, got.stop)
-        found = None if run is None else _found_run(payload, run)
-        if run is None or found is None:
-            return False
-        answer = Got.FromString(run.fields)
-        end = self.sessions.get(answer.session)
+        end = self.sessions.get(head.session)
         if end is not None:
-            end.got(answer.seq, found[1], answer.ready_left)
+            head.call_with(end, payload, start)
         return True
-
-    def _to_host(self, kind: str, payload: ClusterPayload) -> None:
-        if kind == "command":
-            call = payload.command
-            host = self.hosts.get(call.group)
-            if host is None:
-                self._unknown(call.session)
-            elif call.causes:
-                host.caused(call.session, call.data, list(call.causes))
-            else:
-                host.command(call.session, call.data)
-        elif kind == "resync":
-            sync = payload.resync
-            host = self.hosts.get(sync.group)
-            if host is None:
-                self._unknown(sync.session)
-            else:
-                host.resync(
-                    sync.session,
-                    sync.consumer,
-                    sync.next,
-                    sync.window_octets,
-                    sync.attached,
-                    sync.filter_table,
-                )
-        elif kind == "ask_withheld":
-            ask = payload.ask_withheld
-            host = self.hosts.get(ask.group)
-            if host is None:
-                self._unknown(ask.session)
-            else:
-                host.ask_withheld(ask.session)
-        else:
-            window = payload.window
-            host = self.hosts.get(window.group)
-            if host is not None:
-                host.window(window.session, window.consumer, window.octets)
 
     def _unknown(self, session: int) -> None:
         self._remote(session).refused(0, False, True)
 
     def _remote(self, session: int) -> RemoteSession:
         return RemoteSession(session, self._send, self._missed, self._remarks)
-
-    def _to_session(self, kind: str | None, payload: ClusterPayload) -> None:
-        if kind is None:
-            return
-        body = getattr(payload, kind)
-        end = self.sessions.get(body.session)
-        if end is None:
-            return
-        if kind == "run":
-            end.run(decode_run(body))
-        elif kind == "enqueued":
-            _tell_enqueued(end, body)
-        elif kind == "completed":
-            end.completed(_rows(body.rows))
-        elif kind == "still_withheld":
-            end.still_withheld(body.last, _rows(body.rows))
-        elif kind == "controlled":
-            end.controlled(body.seq, body.status, body.count)
-        elif kind == "got":
-            run = decode_run(body.run) if body.HasField("run") else None
-            end.got(body.seq, run, body.ready_left)
-        elif kind == "gap":
-            end.gap(body.lane, body.expected)
-        elif kind == "refused":
-            end.refused(body.leader, body.busy, body.unknown)
-        elif kind == "detached":
-            end.detached(body.consumer)
-        elif kind == "timed_out":
-            end.timed_out(body.consumer)

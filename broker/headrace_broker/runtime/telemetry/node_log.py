@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
-from typing import Any
+from typing import Any, Final, get_args
 
 from headrace_broker.catalog.access import Caller, check_monitors
 from headrace_broker.runtime.export.log import (
     Block,
+    ExportError,
     Group,
     GroupListing,
     Shard,
@@ -16,7 +17,7 @@ from headrace_broker.runtime.export.log import (
     ShardUnavailableError,
     UnknownShardError,
 )
-from headrace_broker.runtime.telemetry.client import TelemetryClient
+from headrace_broker.runtime.rpc.correlator import Rpc, RpcError
 from headrace_broker.runtime.telemetry.question import (
     AskClose,
     AskCommit,
@@ -24,40 +25,71 @@ from headrace_broker.runtime.telemetry.question import (
     AskOpen,
     AskRows,
     AskShard,
-    Question,
+    LogQuestion,
     Result,
+    WireBlock,
+    error_of,
+    refusal_of,
 )
+
+ANSWER_SECONDS_MAX: Final = 10.0  # then a node counts as not answering; a slow disk takes seconds
 
 
 class Nodes:
-    """Puts questions to nodes by their names."""
+    """Puts questions to nodes by their names, and answers theirs.
+
+    Args:
+        own: name of this node.
+        names: of all nodes by id; they may change.
+        answer: answers a question about this node's logs.
+        rpc: asks the others.
+    """
 
     def __init__(
         self,
         own: str,
         names: Mapping[int, str],
-        answer: Callable[[Question], Awaitable[Result]],
-        courier: TelemetryClient,
+        answer: Callable[[LogQuestion], Awaitable[Result]],
+        rpc: Rpc,
     ) -> None:
-        self._own = own  # name of this node
-        self._names = names  # of all nodes by id; they may change
-        self._answer = answer  # answers a question about this node's logs
-        self._courier = courier  # carries questions to the others
+        self._own = own
+        self._names = names
+        self._answer = answer
+        self._rpc = rpc
+        for kind in get_args(LogQuestion):
+            rpc.serve(kind, lambda _, question: self._answered(question))
+
+    async def _answered(self, question: LogQuestion) -> Any:
+        try:
+            found = await self._answer(question)
+        except ExportError as error:
+            raise refusal_of(error) from error
+        if isinstance(found, list):
+            return [WireBlock.of(each) if isinstance(each, Block) else each for each in found]
+        return found
 
     def all(self) -> list[str]:
         """Return the names of all nodes, ascending."""
         return sorted({self._own, *self._names.values()})
 
-    async def ask(self, name: str, question: Question) -> Any:
-        """Return a node's answer; ExportError, also UnknownShardError for an unknown node."""
-        if name == self._own:
-            return await self._answer(question)
-        for node, each in self._names.items():
-            if each == name:
-                return await self._courier.ask(node, question)
-        raise UnknownShardError(f"there is no node '{name}'")
+    async def ask(self, name: str, question: LogQuestion) -> Any:
+        """Return what a node answers.
 
-    async def ask_all(self, question: Question) -> tuple[list[Any], tuple[str, ...]]:
+        Raises:
+            ExportError: that which it answers, UnknownShardError where there is no such node.
+        """
+        node = self._rpc.node
+        if name != self._own:
+            node = next((each for each, other in self._names.items() if other == name), 0)
+        if not node:
+            raise UnknownShardError(f"there is no node '{name}'")
+        try:
+            found: Any = await self._rpc.ask(node, question, ANSWER_SECONDS_MAX)
+        except RpcError as error:
+            raise error_of(error) from error
+        return [each.block() for each in found] if isinstance(question, AskRows) else found
+
+    async def ask_all(self, question: LogQuestion) -> tuple[list[Any], tuple[str, ...]]:
         """Return what those nodes answer that do, and the names of the others."""
         names = self.all()
         answers = await asyncio.gather(*(self._asked(name, question) for name in names))
@@ -65,7 +97,7 @@ class Nodes:
         silent = [name for name, each in zip(names, answers, strict=True) if each is None]
         return found, tuple(silent)
 
-    async def _asked(self, name: str, question: Question) -> list[Any] | None:
+    async def _asked(self, name: str, question: LogQuestion) -> list[Any] | None:
         """Return the answer, nothing of a node without such a log, None of one that is silent."""
         try:
             return [await self.ask(name, question)]

@@ -21,54 +21,7 @@ from headrace_broker.runtime.export.log import (
     UnknownGroupError,
     UnknownShardError,
 )
-
-
-class AskShard(msgspec.Struct, frozen=True, tag="shard"):
-    """Request the readable range of a log."""
-
-    log: str
-
-
-class AskRows(msgspec.Struct, frozen=True, tag="rows"):
-    """Which blocks hold these rows? The first ones of them will do."""
-
-    log: str
-    incarnation: int
-    start: int
-    end: int
-
-
-class AskOpen(msgspec.Struct, frozen=True, tag="open"):
-    """Open a group."""
-
-    log: str
-    group: str
-    opener: bytes
-
-
-class AskCommit(msgspec.Struct, frozen=True, tag="commit"):
-    """Note how far a group has come."""
-
-    log: str
-    group: str
-    epoch: int
-    incarnation: int
-    up_to: int
-
-
-class AskGroups(msgspec.Struct, frozen=True, tag="groups"):
-    """Request the positions of groups, or of one if named."""
-
-    log: str
-    group: str
-
-
-class AskClose(msgspec.Struct, frozen=True, tag="close"):
-    """Forget a group."""
-
-    log: str
-    group: str
-    epoch: int
+from headrace_broker.runtime.rpc.correlator import NO_ANSWER, Question, RpcError
 
 
 class WireBlock(msgspec.Struct, frozen=True, array_like=True):
@@ -105,39 +58,57 @@ class WireBlock(msgspec.Struct, frozen=True, array_like=True):
         return Block(self.first_index, schema, columns, self.body_octets, self.deflated)
 
 
-Question = AskShard | AskRows | AskOpen | AskCommit | AskGroups | AskClose
+class AskShard(Question[Shard], frozen=True, tag="telemetry_shard"):
+    """Request the readable range of a log."""
+
+    log: str
+
+
+class AskRows(Question[list[WireBlock]], frozen=True, tag="telemetry_rows"):
+    """Which blocks hold these rows? The first ones of them will do."""
+
+    log: str
+    incarnation: int
+    start: int
+    end: int
+
+
+class AskOpen(Question[Group], frozen=True, tag="telemetry_open"):
+    """Open a group."""
+
+    log: str
+    group: str
+    opener: bytes
+
+
+class AskCommit(Question[Group], frozen=True, tag="telemetry_commit"):
+    """Note how far a group has come."""
+
+    log: str
+    group: str
+    epoch: int
+    incarnation: int
+    up_to: int
+
+
+class AskGroups(Question[list[Group]], frozen=True, tag="telemetry_groups"):
+    """Request the positions of groups, or of one if named."""
+
+    log: str
+    group: str
+
+
+class AskClose(Question[None], frozen=True, tag="telemetry_close"):
+    """Forget a group."""
+
+    log: str
+    group: str
+    epoch: int
+
+
+LogQuestion = AskShard | AskRows | AskOpen | AskCommit | AskGroups | AskClose
 Result = Shard | list[Block] | Group | list[Group] | None
 
-_RESULTS: Final[dict[type[Question], Any]] = {
-    AskShard: Shard,
-    AskRows: list[WireBlock],
-    AskOpen: Group,
-    AskCommit: Group,
-    AskGroups: list[Group],
-    AskClose: type(None),
-}
-
-
-class Envelope(msgspec.Struct, frozen=True):
-    """A question on its way."""
-
-    request: int
-    question: Question
-
-
-class Answer(msgspec.Struct, frozen=True):
-    """Answer of a node."""
-
-    request: int  # number of the question
-    result: msgspec.Raw = msgspec.Raw(b"\xc0")  # of it, as its kind says
-    error: str = ""  # name of the error's class, "" for none
-    text: str = ""  # of the error
-    number: int = 0  # that it carries
-
-
-_ENCODER: Final = msgspec.msgpack.Encoder()
-_QUESTIONS: Final = msgspec.msgpack.Decoder(Envelope)
-_ANSWERS: Final = msgspec.msgpack.Decoder(Answer)
 _NUMBERS: Final = {
     OtherIncarnationError: "incarnation",
     DataGoneError: "first_index",
@@ -148,41 +119,18 @@ _PLAIN: Final = (UnknownShardError, ShardUnavailableError, TooManyGroupsError, U
 _BY_NAME: Final = {each.__name__: each for each in (*_PLAIN, *_NUMBERS)}
 
 
-def encode_question(request: int, question: Question) -> bytes:
-    """Return a question as octets."""
-    return _ENCODER.encode(Envelope(request, question))
-
-
-def decode_question(data: bytes) -> Envelope:
-    """Return a question of another node; msgspec.DecodeError where it is not understood."""
-    return _QUESTIONS.decode(data)
-
-
-def encode_result(request: int, result: Result) -> bytes:
-    """Return an answer as octets."""
-    if isinstance(result, list):
-        wired = [WireBlock.of(each) if isinstance(each, Block) else each for each in result]
-        return _ENCODER.encode(Answer(request, msgspec.Raw(_ENCODER.encode(wired))))
-    return _ENCODER.encode(Answer(request, msgspec.Raw(_ENCODER.encode(result))))
-
-
-def encode_error(request: int, error: ExportError) -> bytes:
-    """Return a refusal as octets."""
+def refusal_of(error: ExportError) -> RpcError:
+    """Return an error as it travels."""
     number = int(getattr(error, _NUMBERS.get(type(error), ""), 0))
-    return _ENCODER.encode(
-        Answer(request, error=type(error).__name__, text=str(error), number=number)
+    return RpcError(type(error).__name__, str(error), number)
+
+
+def error_of(refusal: RpcError) -> ExportError:
+    """Return an error that has travelled; a node that does not answer has no shard now."""
+    if refusal.failure in NO_ANSWER:
+        return ShardUnavailableError(f"its node gives no answer: {refusal}")
+    kind: Any = _BY_NAME.get(refusal.failure, ShardUnavailableError)
+    found: ExportError = (
+        kind(str(refusal), refusal.detail) if kind in _NUMBERS else kind(str(refusal))
     )
-
-
-def decode_answer(data: bytes) -> Answer:
-    """Return another node's answer; msgspec.DecodeError where it is none."""
-    return _ANSWERS.decode(data)
-
-
-def result_of(question: Question, answer: Answer) -> Any:
-    """Return the answer to a question; ExportError, or DecodeError where it does not fit."""
-    if not answer.error:
-        found = msgspec.msgpack.decode(answer.result, type=_RESULTS[type(question)])
-        return [each.block() for each in found] if isinstance(question, AskRows) else found
-    kind: Any = _BY_NAME.get(answer.error, ShardUnavailableError)
-    raise kind(answer.text, answer.number) if kind in _NUMBERS else kind(answer.text)
+    return found

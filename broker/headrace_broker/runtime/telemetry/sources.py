@@ -16,6 +16,7 @@ from headrace_broker.runtime.alarm.alarms import AlarmStatus
 from headrace_broker.runtime.contract.connection_info import ConnectionInfo
 from headrace_broker.runtime.contract.traffic import Traffic
 from headrace_broker.runtime.replica.queue_host import QueueHost
+from headrace_broker.runtime.rpc.correlator import Rpc
 
 
 class Sources(NamedTuple):
@@ -51,11 +52,11 @@ class Around(NamedTuple):
 
     data_dir: str  # directory of its log
     address: str  # HOST:PORT of its gRPC listener, "" without one
-    send: Callable[[int, bytes], bool]  # sends a payload to another node; False when it is dropped
+    rpc: Rpc  # asks other nodes
     names: Mapping[int, str]  # of all nodes by id; they may change
     boot: Callable[[], int]  # returns its boot count
     leads: Callable[[], bool]  # returns whether it leads the catalog and has caught up with it
-    subscribe: Callable[[Callable[[list[Event]], None]], None]  # called with events of the catalog
+    subscribe: Callable[[Callable[[list[Event]], None]], None]  # to events of the catalog
     duties: LeaderNews  # told when a queue is led here, and when messages die
 
 

@@ -26,7 +26,7 @@ from headrace_broker.runtime.telemetry.question import (
     AskOpen,
     AskRows,
     AskShard,
-    Question,
+    LogQuestion,
     Result,
 )
 from headrace_broker.runtime.telemetry.shard_log import Bounds, ShardLog
@@ -119,11 +119,15 @@ class TelemetryStore:
 
     # Questions
 
-    async def answer(self, question: Question) -> Result:
-        """Answer a question about this node's logs; ExportError as its kind in `ExportLog`."""
+    async def answer(self, question: LogQuestion) -> Result:
+        """Answer a question about this node's logs.
+
+        Raises:
+            ExportError: as the question's kind says in `ExportLog`.
+        """
         return await self._run(lambda: self._answer(question))
 
-    def _answer(self, question: Question) -> Result:
+    def _answer(self, question: LogQuestion) -> Result:
         found = self._logs.get(question.log)
         if found is None:
             raise UnknownShardError(f"node {self._place.node} has no such log")
@@ -134,7 +138,7 @@ class TelemetryStore:
         except OSError as error:
             raise ShardUnavailableError(f"its disk fails: {error}") from error
 
-    def _answer_of(self, found: ShardLog, question: Question) -> Result:
+    def _answer_of(self, found: ShardLog, question: LogQuestion) -> Result:
         if isinstance(question, AskShard):
             return self._shard(found)
         if isinstance(question, AskRows):

@@ -18,7 +18,6 @@ from headrace_broker.model.flow import TELEMETRY, Cause
 from headrace_broker.model.limits import TELEMETRY_BLOCK_ROWS as BLOCK_ROWS
 from headrace_broker.runtime.export.log import ExportLog
 from headrace_broker.runtime.replica.queue_host import QueueHost
-from headrace_broker.runtime.telemetry.client import TelemetryClient
 from headrace_broker.runtime.telemetry.edges import EdgeTaker
 from headrace_broker.runtime.telemetry.episodes import Episodes
 from headrace_broker.runtime.telemetry.node_log import NodeLog, Nodes
@@ -67,7 +66,16 @@ class Takers(NamedTuple):
 
 
 class Telemetry:
-    """Notes how a node fares, and answers other nodes that ask for it."""
+    """Notes how a node fares, and answers other nodes that ask for it.
+
+    Args:
+        section: of the configuration.
+        sources: parts of the node that keep figures; it is not started yet.
+        around: the node.
+
+    Attributes:
+        logs: by name, of all nodes.
+    """
 
     def __init__(self, section: TelemetrySection, sources: Sources, around: Around) -> None:
         self._sources = sources  # parts of the node that keep figures; it is not started yet
@@ -82,10 +90,7 @@ class Telemetry:
             SCHEMAS if section.enabled else {},
             {name: Bounds(int(octets * part), age_ms) for name, part in PARTS.items()},
         )
-        # takes what other nodes ask and answer
-        self.courier = TelemetryClient(around.send, self._store.answer)
-        nodes = Nodes(self._name, around.names, self._store.answer, self.courier)
-        # by name, of all nodes
+        nodes = Nodes(self._name, around.names, self._store.answer, around.rpc)
         self.logs: Mapping[str, ExportLog] = {name: NodeLog(name, nodes) for name in SCHEMAS}
         cause = Cause(f"{self._name}/{TELEMETRY}", TELEMETRY, TELEMETRY, self._name)
         self._account = sources.ledger.open(cause)
@@ -110,7 +115,6 @@ class Telemetry:
                 await self._task
             self._task = None
             await self._try_to_note(0)
-        await self.courier.stop()
         await self._store.stop()
 
     def _make_takers(self) -> Takers:

@@ -21,6 +21,7 @@ from headrace_broker.runtime.backup.client import BackupClient
 from headrace_broker.runtime.backup.points import BackupPoints
 from headrace_broker.runtime.contract.queue_log import MemoryQueueLog
 from headrace_broker.runtime.replica.queue_host import QueueHost
+from headrace_broker.runtime.rpc.correlator import Rpc
 from headrace_broker.runtime.session.wire import SessionRouter
 from headrace_protos.broker.v1 import backup_pb2 as pb
 from headrace_protos.broker.v1.backup_pb2_grpc import BackupStub
@@ -44,11 +45,9 @@ class BackupWorld(World):
         refusal = partial(backup_refusal, rules)
         self.points = BackupPoints(self.hosts, lambda: 1, lambda: self.short, refusal, self.clock)
         self.client = BackupClient(
-            1,
+            Rpc(1, lambda node, payload: False),
             self.points,
-            self.hosts,
             lambda queue: 1,
-            lambda node, payload: False,
             self._queue_by_group,
         )
         admission = Admission(self.broker, lambda: "")

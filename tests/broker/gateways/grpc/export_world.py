@@ -7,19 +7,19 @@ from functools import partial
 from typing import Any
 
 import grpc
+from tests.broker.runtime.rpc_links import Links
 
 from headrace_broker.codecs.column_block import INT64, UTF8, Schema, encode_columns
 from headrace_broker.gateways.grpc.export.exporting import ExportService
 from headrace_broker.gateways.grpc.server.call import Admission
 from headrace_broker.gateways.grpc.server.server import GrpcServer
 from headrace_broker.model.limits import MESSAGE_BYTES_MAX
-from headrace_broker.runtime.telemetry.client import TelemetryClient
 from headrace_broker.runtime.telemetry.node_log import NodeLog, Nodes
+from headrace_broker.runtime.telemetry.question import LogQuestion, Result
 from headrace_broker.runtime.telemetry.shard_log import Bounds
 from headrace_broker.runtime.telemetry.store import Place, TelemetryStore
 from headrace_protos.broker.v1 import export_pb2 as pb
 from headrace_protos.broker.v1.export_pb2_grpc import ExportStub
-from headrace_protos.cluster.v1.cluster_pb2 import ClusterPayload
 from headrace_simulation.memory_files import MemoryFiles
 
 LOG = pb.EXPORT_LOG_FLOW_SAMPLES
@@ -37,12 +37,14 @@ class World:
         self.clock_ms = 1_000_000
         self.disks = {node: MemoryFiles() for node in NAMES}
         self.stores = {node: self._store(node) for node in NAMES}
-        self.couriers = {node: self._courier(node) for node in NAMES}
-        self.cut = False
+        self.links = Links(NAMES, soon=True)
         self.rows = dict.fromkeys(NAMES, 0)
-        nodes = Nodes("n1", NAMES, self.stores[1].answer, self.couriers[1])
+        nodes = {
+            node: Nodes(NAMES[node], NAMES, partial(self._answer, node), rpc)
+            for node, rpc in self.links.rpcs.items()
+        }
         admission = Admission(broker, lambda: "")
-        self.service = ExportService({LOG: NodeLog("samples", nodes)}, admission)
+        self.service = ExportService({LOG: NodeLog("samples", nodes[1])}, admission)
         self.server = GrpcServer([self.service], lambda: "", MESSAGE_BYTES_MAX, admission)
 
     def _store(self, node: int) -> TelemetryStore:
@@ -51,20 +53,8 @@ class World:
         files = self.disks[node]
         return TelemetryStore(place, "/t", schemas, bounds, files, lambda: self.clock_ms)
 
-    def _courier(self, node: int) -> TelemetryClient:
-        def send(peer: int, data: bytes) -> bool:
-            if not self.cut:
-                asyncio.get_running_loop().call_soon(self._deliver, node, peer, data)
-            return not self.cut
-
-        return TelemetryClient(send, lambda question: self.stores[node].answer(question))
-
-    def _deliver(self, source: int, target: int, data: bytes) -> None:
-        payload = ClusterPayload.FromString(data)
-        if payload.HasField("export_question"):
-            self.couriers[target].receive_question(source, payload.export_question)
-        else:
-            self.couriers[target].receive_answer(payload.export_answer)
+    async def _answer(self, node: int, question: LogQuestion) -> Result:
+        return await self.stores[node].answer(question)
 
     async def __aenter__(self) -> World:
         for store in self.stores.values():
@@ -77,8 +67,8 @@ class World:
     async def __aexit__(self, *_: object) -> None:
         await self.channel.close(None)
         await self.server.stop()
-        for courier in self.couriers.values():
-            await courier.stop()
+        for rpc in self.links.rpcs.values():
+            await rpc.stop()
         for store in self.stores.values():
             await store.stop()
 

@@ -16,9 +16,11 @@ from headrace_broker.model.session import session_id
 from headrace_broker.runtime.contract.clock import Clock
 from headrace_broker.runtime.contract.host_watcher import Configuration, HostWatcher
 from headrace_broker.runtime.contract.queue_log import MemoryQueueLog
+from headrace_broker.runtime.lease.group_commands import GroupCommands
 from headrace_broker.runtime.lease.leasing import LeaseClient
 from headrace_broker.runtime.replica.queue_host import QueueHost
-from headrace_broker.runtime.rpc.leader_client import Reach
+from headrace_broker.runtime.rpc.correlator import Rpc
+from headrace_broker.runtime.rpc.leader import Leaders
 from headrace_broker.runtime.session.wire import SessionRouter
 from headrace_protos.broker.v1 import lease_pb2 as pb
 
@@ -31,7 +33,7 @@ class Watcher(HostWatcher):
 
     def __init__(self) -> None:
         self.version = MACHINE_VERSION
-        self.leases: LeaseClient | None = None
+        self.commands: GroupCommands | None = None
         self.gone: list[LeaseGone] = []
 
     def configuration(self, queue: Any) -> Configuration:
@@ -62,8 +64,8 @@ class Watcher(HostWatcher):
         raise AssertionError(ids)
 
     def group_answered(self, queue: Any, answer: GroupAnswer) -> None:
-        assert self.leases is not None
-        self.leases.commands.answered(answer)
+        assert self.commands is not None
+        self.commands.answered(answer)
 
     def lease_gone(self, queue: Any, gone: LeaseGone) -> None:
         self.gone.append(gone)
@@ -100,16 +102,12 @@ class World:
         self.host.leadership(1, 1, True)
         self.exists = True
         numbers = iter(range(1, 1 << 20))
-        self.watcher.leases = served.broker.leases = LeaseClient(
-            Reach(
-                1,
-                {self.queue.group: self.host},
-                lambda queue: 1,
-                lambda node, payload: False,
-                lambda queue: self.exists,
-            ),
-            lambda: session_id(1, 1, next(numbers)),
-        )
+        rpc = Rpc(1, lambda node, payload: False)
+        hosts = {self.queue.group: self.host}
+        leaders = Leaders(rpc, hosts, lambda queue: 1, lambda queue: self.exists)
+        commands = GroupCommands(leaders, lambda: session_id(1, 1, next(numbers)))
+        self.watcher.commands = commands
+        served.broker.leases = LeaseClient(leaders, commands)
         self.published = 0
 
     async def publish(self, *bodies: bytes, properties: bytes = b"\x00\x00") -> None:

@@ -10,7 +10,7 @@ from headrace_broker.catalog.command import AdmitNode, DeclareQueue, SettleMembe
 from headrace_broker.model.definition import Node
 from headrace_broker.runtime.cluster.operations import ClusterFacts, Operations
 from headrace_broker.runtime.hosting.replica_report import NodeState, ReplicaReport
-from headrace_broker.runtime.rpc.inquiry import Inquiries
+from headrace_broker.runtime.rpc.correlator import Rpc
 
 
 class Raft:
@@ -39,7 +39,7 @@ def cluster(node: Any) -> Any:
         node.do(AdmitNode(Node(number, f"n{number}", f"h:{number}", disk=number)))
     node.do(DeclareQueue("/", "q", "quorum", replicas=3, preferred_node=1))
     node.up = {1, 2, 3}
-    inquiries = Inquiries(lambda peer, data: False, lambda question: iter(()), lambda close: 0)
+    rpc = Rpc(1, lambda peer, data: False)
     around = ClusterFacts(
         1,
         node.view,
@@ -52,7 +52,7 @@ def cluster(node: Any) -> Any:
     raft: Any = Raft()
     state = NodeState(lambda: "", lambda: ())
     report = ReplicaReport(1, {}, raft, lambda: 4, lambda group: False, state)
-    node.operations = Operations(around, inquiries, report)
+    node.operations = Operations(around, rpc, report)
     return node
 
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator
 
+import msgspec
 import pytest
 
 from headrace_broker.flow.alarm import STAGE_ALARM
 from headrace_broker.model.flow import LIMIT_DISK, LIMIT_MEMORY, NO_LIMIT
 from headrace_broker.model.limits import ALARM_LEASE_MS
-from headrace_broker.runtime.alarm.alarms import AlarmBoard
-from headrace_protos.cluster.v1.cluster_pb2 import ClusterPayload
+from headrace_broker.runtime.alarm.alarms import AlarmBoard, AlarmReport
 
 NAMES = {1: "n1", 2: "n2", 3: "n3"}
 MIB = 1 << 20
@@ -50,9 +50,8 @@ class World:
         return True
 
     def deliver(self, source: int, target: int, payload: bytes) -> None:
-        message = ClusterPayload.FromString(payload)
-        assert message.WhichOneof("body") == "alarm"
-        self.boards[target].receive(source, message.alarm)
+        report = msgspec.msgpack.decode(payload, type=AlarmReport)
+        self.boards[target].receive(source, report)
 
     def memory(self, node: int, on: bool) -> None:
         own = self.boards[node].own

@@ -6,6 +6,7 @@ import asyncio
 from typing import Any
 
 import pytest
+from tests.broker.runtime.rpc_links import Links
 
 from headrace_broker.catalog.access import Caller
 from headrace_broker.codecs.column_block import decode_columns
@@ -37,13 +38,10 @@ from headrace_broker.runtime.export.log import (
     UnknownGroupError,
     UnknownShardError,
 )
-from headrace_broker.runtime.lease import group_commands
 from headrace_broker.runtime.lease.group_commands import GroupCommands
 from headrace_broker.runtime.replica.reading.entries import Entries
-from headrace_broker.runtime.rpc import leader_client
-from headrace_broker.runtime.rpc.inquiry import Inquiries
-from headrace_broker.runtime.rpc.leader_client import Reach
-from headrace_protos.cluster.v1.cluster_pb2 import ClusterPayload
+from headrace_broker.runtime.rpc import leader
+from headrace_broker.runtime.rpc.leader import Leaders
 
 EVERYWHERE = pytest.mark.parametrize("node", [1, 2, 3], ids=["leader", "replica", "elsewhere"])
 NAMES = {1: "n1", 2: "n2", 3: "n3"}
@@ -80,25 +78,15 @@ class Nodes:
         self.world = world
         self.view = catalog_with(world.queue)
         self.requests = 0
-        self.lost = []  # kinds of payloads of which the next one is lost
-        self._payloads = []
-        hosts = {node: {7: world.hosts[node]} if node in world.hosts else {} for node in NAMES}
-        self.commands, self.clients, self.logs, self.inquiries = {}, {}, {}, {}
-        for node in NAMES:
-            send = self._sender(node)
-            reach = (node, hosts[node], lambda queue: world.leader, send, self._exists)
-            self.commands[node] = GroupCommands(Reach(*reach), self._numberer(node))
-            self.clients[node] = ArchiveClient(Reach(*reach), self.commands[node])
-            self.inquiries[node] = Inquiries(send, lambda question: iter(()), lambda question: 0)
-            listing = ArchiveListing(
-                node,
-                NAMES,
-                hosts[node],
-                self.inquiries[node],
-                self.clients[node],
-                reach[2],
-                f"{NAMES[node]}:7672",
-            )
+        self.links = Links(NAMES, held=True)
+        self.commands, self.clients, self.logs = {}, {}, {}
+        for node, rpc in self.links.rpcs.items():
+            hosts = {7: world.hosts[node]} if node in world.hosts else {}
+            leaders = Leaders(rpc, hosts, lambda queue: world.leader, self._exists)
+            self.commands[node] = GroupCommands(leaders, self._numberer(node))
+            client = self.clients[node] = ArchiveClient(leaders, self.commands[node])
+            address = f"{NAMES[node]}:7672"
+            listing = ArchiveListing(node, NAMES, hosts, rpc, client, leaders.locate, address)
             self.logs[node] = ArchiveLog(self.view, self.clients[node], listing)
         world.watcher.version = version
         world.watcher.group_answered = lambda queue, answer: self.commands[world.leader].answered(
@@ -122,33 +110,8 @@ class Nodes:
 
         return number
 
-    def _sender(self, source):
-        def send(target, data):
-            self._payloads.append((source, target, data))
-            return True
-
-        return send
-
     def carry(self):
-        payloads, self._payloads = self._payloads, []
-        for source, target, data in payloads:
-            payload = ClusterPayload.FromString(data)
-            kind = str(payload.WhichOneof("body"))
-            if kind in self.lost:
-                self.lost.remove(kind)
-                continue
-            client = self.clients[target]
-            handlers: dict[str, Any] = {
-                "lease_command": self.commands[target].receive_command,
-                "lease_reply": lambda _, reply, to=target: self.commands[to].receive_reply(reply),
-                "archive_fetch": client.receive_fetch,
-                "archive_chunk": client.receive_chunk,
-                "archive_question": client.receive_question,
-                "archive_state": client.receive_state,
-                "question": self.inquiries[target].receive_question,
-                "answer": lambda _, answer, to=target: self.inquiries[to].receive_answer(answer),
-            }
-            handlers[kind](source, getattr(payload, kind))
+        self.links.carry()
         self.world.settle_down()
 
     def run(self, work):
@@ -203,9 +166,8 @@ def nodes(world, listener, publishes):
 @pytest.fixture
 def at_once(monkeypatch):
     """Ask again without a pause."""
-    for module in (group_commands, leader_client):
-        monkeypatch.setattr(module, "ATTEMPT_SECONDS", 0.01)
-        monkeypatch.setattr(module, "PAUSE_SECONDS", 0.0)
+    monkeypatch.setattr(leader, "ATTEMPT_SECONDS", 0.01)
+    monkeypatch.setattr(leader, "PAUSE_SECONDS", 0.0)
 
 
 @EVERYWHERE
@@ -313,7 +275,7 @@ def test_a_queue_that_is_gone_has_no_leader_or_no_archive_is_said_so(world, at_o
     assert nodes.run(nodes.logs[1].shards(GUEST)).shards == []
     world.leader = 0
     with monkeypatch.context() as patched:
-        patched.setattr(group_commands, "ANSWER_SECONDS_MAX", 0.05)
+        patched.setattr(leader, "ANSWER_SECONDS_MAX", 0.05)
         with pytest.raises(ShardUnavailableError, match="no leader"):
             nodes.run(nodes.logs[3].open_group("7", "lake", b"a"))
     nodes.view.queue = None
@@ -328,9 +290,9 @@ def test_before_all_replicas_know_archives_groups_wait(world, at_once):
 
 
 def test_an_answer_that_is_lost_is_asked_for_again_and_fences_nobody(nodes, at_once):
-    nodes.lost = ["lease_reply", "lease_command"]
+    nodes.links.lost = ["answer", "archive_command"]
     first = nodes.run(nodes.clients[3].open_group(nodes.world.queue, b"lake", b"a"))
-    assert nodes.lost == []
+    assert nodes.links.lost == []
     again = nodes.run(nodes.clients[2].open_group(nodes.world.queue, b"lake", b"a"))
     assert first.status == again.status == ARCHIVE_OK
     assert first.group.epoch == again.group.epoch == 1

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from tests.broker.gateways.grpc.lease_world import StoppedClock, Watcher
+from tests.broker.runtime.rpc_links import Links
 
 from headrace_broker.catalog.event import PermissionChanged
 from headrace_broker.catalog.permission_watch import PermissionWatches
@@ -21,10 +22,7 @@ from headrace_broker.model.message import Publish
 from headrace_broker.model.session import session_id
 from headrace_broker.runtime.backup import client as module
 from headrace_broker.runtime.backup import points as points_module
-from headrace_broker.runtime.backup.client import (
-    BackupClient,
-    NodeTooOldError,
-)
+from headrace_broker.runtime.backup.client import BackupClient
 from headrace_broker.runtime.backup.points import (
     DENIED,
     LOST,
@@ -32,19 +30,13 @@ from headrace_broker.runtime.backup.points import (
     OK,
     UNKNOWN_POINT,
     BackupPoints,
-    NodeSilentError,
 )
+from headrace_broker.runtime.backup.question import ClosePoint, KeepPoint, ReadPoint
 from headrace_broker.runtime.contract.queue_log import MemoryQueueLog, QueueLog
 from headrace_broker.runtime.replica.queue_host import QueueHost
-from headrace_broker.runtime.rpc.leader_client import QueueGoneError
+from headrace_broker.runtime.rpc.correlator import NoAnswerError
+from headrace_broker.runtime.rpc.leader import QueueGoneError
 from headrace_broker.runtime.session.wire import SessionRouter
-from headrace_protos.cluster.v1.cluster_pb2 import (
-    BackupKeep,
-    BackupOpen,
-    BackupQuestion,
-    BackupRead,
-    ClusterPayload,
-)
 from headrace_raftlog.model.errors import RaftLogError
 
 QUEUE = Queue("/", "work", QUEUE_QUORUM, 7, (1, 2, 3))
@@ -65,12 +57,11 @@ class Node:
         self.points = BackupPoints(
             self.hosts, lambda: 5, lambda: self.short, world.refusal, self.clock
         )
+        self.rpc = world.links.rpcs[number]
         self.client = BackupClient(
-            number,
+            self.rpc,
             self.points,
-            self.hosts,
             lambda queue: world.leader,
-            self.send,
             lambda group: QUEUE if world.exists else None,
         )
         if has_replica:
@@ -85,33 +76,6 @@ class Node:
     @property
     def host(self) -> QueueHost:
         return self.hosts[QUEUE.group]
-
-    def send(self, target: int, data: bytes) -> bool:
-        world = self.world
-        world.asked.append((self.number, target))
-        if target in world.down:
-            return False
-        if self.number in world.late:
-            world.kept.append((target, self.number, data))
-        elif target not in world.deaf:
-            asyncio.get_running_loop().call_soon(world.nodes[target].receive, self.number, data)
-        return True
-
-    def receive(self, source: int, data: bytes) -> None:
-        payload = ClusterPayload.FromString(data)
-        if payload.WhichOneof("body") == "backup_question":
-            if self.number in self.world.old:
-                forget_owners(payload.backup_question)
-            self.client.receive_question(source, payload.backup_question)
-        else:
-            self.client.receive_answer(source, payload.backup_answer)
-
-
-def forget_owners(question: BackupQuestion) -> None:
-    """Leave what a node of a version without owners reads of a question."""
-    if question.WhichOneof("kind") == "open":
-        question.open.ClearField("user")
-    question.ClearField("use")
 
 
 class Hung(QueueLog):
@@ -147,13 +111,8 @@ class World:
     def __init__(self) -> None:
         self.leader = 1
         self.exists = True
-        self.down: set[int] = set()
-        self.deaf: set[int] = set()
-        self.old: set[int] = set()  # know no owners of points
+        self.links = Links((1, 2, 3, 4), soon=True)
         self.denied = ""  # why nobody may read the queue
-        self.late: set[int] = set()  # what they send arrives when it is let go
-        self.kept: list[tuple[int, int, bytes]] = []
-        self.asked: list[tuple[int, int]] = []
         self.nodes = {number: Node(self, number, number < 4) for number in (1, 2, 3, 4)}
 
     def publish(self, host: QueueHost) -> None:
@@ -195,9 +154,9 @@ def test_point_is_opened_on_a_follower_and_read_through_any_node(run) -> None:
             node, answer = await world.nodes[asking].client.open(QUEUE, TTL, ANN)
             assert (node, answer.status, answer.messages) == (wanted, OK, 2)
             for reading in world.nodes.values():
-                asked = BackupRead(point=answer.point, **READ)
-                assert bodies(await reading.client.read(node, asked, ANN)) == [b"1", b"2"]
-            closed = await world.nodes[4].client.close(node, answer.point, ANN)
+                asked = ReadPoint(answer.point, ANN, **READ)
+                assert bodies(await reading.client.ask(node, asked)) == [b"1", b"2"]
+            closed = await world.nodes[4].client.ask(node, ClosePoint(answer.point, ANN))
             assert closed.status == OK
 
     run(scenario)
@@ -210,18 +169,18 @@ def test_nodes_that_are_down_or_silent_are_passed_over_and_the_leader_comes_last
     monkeypatch.setattr(module, "BACKUP_CATCH_UP_S", 0.1)
 
     async def scenario(world: World) -> None:
-        world.down = {2}
+        world.links.down = {2}
         assert (await world.nodes[4].client.open(QUEUE, TTL, ANN)).node == 3
-        world.deaf = {3}
+        world.links.deaf = {3}
         assert (await world.nodes[4].client.open(QUEUE, TTL, ANN)).node == 1
-        assert [target for source, target in world.asked if source == 4] == [2, 3, 2, 3, 1]
-        world.down = {1, 2}
+        assert [to for by, to, _ in world.links.sent if by == 4] == [3, 3, 1]
+        world.links.down = {1, 2}
         node, answer = await world.nodes[4].client.open(QUEUE, TTL, ANN)
         assert (node, answer.status) == (0, NO_REPLICA)
-        with pytest.raises(NodeSilentError, match="node 2 cannot be reached"):
-            await world.nodes[4].client.read(2, BackupRead(point=1, **READ), ANN)
-        with pytest.raises(NodeSilentError, match="node 3 does not answer"):
-            await world.nodes[4].client.read(3, BackupRead(point=1, **READ), ANN)
+        with pytest.raises(NoAnswerError, match="node 2 cannot be reached"):
+            await world.nodes[4].client.ask(2, ReadPoint(1, ANN, **READ))
+        with pytest.raises(NoAnswerError, match="node 3 does not answer"):
+            await world.nodes[4].client.ask(3, ReadPoint(1, ANN, **READ))
 
     run(scenario)
 
@@ -231,19 +190,18 @@ def test_point_of_which_nobody_was_told_in_time_is_closed(run, monkeypatch) -> N
     monkeypatch.setattr(module, "BACKUP_CATCH_UP_S", 0.1)
 
     async def scenario(world: World) -> None:
-        world.late = {2}
+        world.links.late = {2}
         node, answer = await world.nodes[4].client.open(QUEUE, TTL, ANN)
         assert (node, answer.status) == (3, OK)
-        [(target, source, data)] = world.kept
         [forgotten] = world.nodes[2].points._points
-        world.late = set()
-        world.nodes[target].receive(source, data)
+        world.links.late = set()
+        world.links.carry()
         while world.nodes[2].points._points:  # noqa: ASYNC110  (it tells nobody)
             await asyncio.sleep(0)
         monkeypatch.undo()
-        over = await world.nodes[4].client.read(2, BackupRead(point=forgotten, **READ), ANN)
+        over = await world.nodes[4].client.ask(2, ReadPoint(forgotten, ANN, **READ))
         assert over.status != OK
-        kept = await world.nodes[4].client.read(3, BackupRead(point=answer.point, **READ), ANN)
+        kept = await world.nodes[4].client.ask(3, ReadPoint(answer.point, ANN, **READ))
         assert bodies(kept) == [b"1", b"2"]
 
     run(scenario)
@@ -258,20 +216,18 @@ def test_disk_that_hangs_is_waited_for_within_a_time_and_holds_no_place(
         opened, answer = await world.nodes[4].client.open(QUEUE, TTL, ANN)
         assert opened == 2
         log, node.host.log = node.host.log, Hung(node.host.log)
-        asked = BackupRead(point=answer.point, **READ)
-        monkeypatch.setattr(module, "BACKUP_ANSWER_S", 0.01)
+        asked = ReadPoint(answer.point, ANN, **READ)
         monkeypatch.setattr(points_module, "BACKUP_ANSWER_S", 0.01)
-        reads = [world.nodes[asking].client.read(2, asked, ANN) for _ in range(ANSWERS_READ_MAX)]
+        reads = [world.nodes[asking].client.ask(2, asked) for _ in range(ANSWERS_READ_MAX)]
         for failure in await asyncio.gather(*reads, return_exceptions=True):
-            assert isinstance(failure, NodeSilentError)
-            wanted = f"messages of queue '{QUEUE.name}'" if asking == 2 else "node 2 does not"
-            assert wanted in str(failure)
-        await asyncio.gather(*node.client._tasks)
+            assert isinstance(failure, NoAnswerError)
+            assert f"messages of queue '{QUEUE.name}'" in str(failure)
+        await asyncio.gather(*node.rpc._work.get(asking, ()))
         assert node.points._answers.turns.taken == 0
         assert node.host.log.waiting == []
         node.host.log = log
         monkeypatch.undo()
-        found = await world.nodes[asking].client.read(2, asked, ANN)
+        found = await world.nodes[asking].client.ask(2, asked)
         assert bodies(found) == [b"1", b"2"]
 
     run(scenario)
@@ -323,11 +279,11 @@ def test_what_died_is_held_until_the_last_point_is_over_and_then_forgotten(run) 
         assert node.host.machine.held_count == 0
         assert node.host.snapshot()[1] == array("Q")  # which travels, and names what lives
         [entry] = node.host.held()
-        await node.client.close(2, one.point, ANN)
-        asked = BackupRead(point=two.point, **READ)
-        assert bodies(await node.client.read(2, asked, ANN)) == [b"1", b"2"]
+        await node.client.ask(2, ClosePoint(one.point, ANN))
+        asked = ReadPoint(two.point, ANN, **READ)
+        assert bodies(await node.client.ask(2, asked)) == [b"1", b"2"]
         assert node.host.log.entry_at_hand(entry, print)
-        await node.client.keep(2, BackupKeep(point=two.point, done=2), ANN)
+        await node.client.ask(2, KeepPoint(two.point, ANN, done=2))
         node.points.sweep()
         assert node.host.held() == array("Q")
         with pytest.raises(KeyError):
@@ -342,12 +298,12 @@ def test_disk_that_runs_short_ends_points_that_hold_something(run) -> None:
         _, point = await node.client.open(QUEUE, TTL, ANN)
         node.short = "the disk of the node is nearly full"
         node.points.sweep()
-        asked = BackupRead(point=point.point, **READ)
-        assert (await node.client.read(2, asked, ANN)).status == OK
+        asked = ReadPoint(point.point, ANN, **READ)
+        assert (await node.client.ask(2, asked)).status == OK
         node.host.propose(encode_purge(PUBLISHER, 1))
         await asyncio.sleep(0)
         node.points.sweep()
-        answer = await node.client.read(2, asked, ANN)
+        answer = await node.client.ask(2, asked)
         assert (answer.status, answer.text) == (LOST, node.short)
         assert node.host.held() == array("Q")
 
@@ -360,8 +316,8 @@ def test_point_that_is_over_is_remembered_for_a_while(run) -> None:
         _, point = await node.client.open(QUEUE, TTL, ANN)
         node.clock.ms += TTL
         node.points.sweep()
-        asked = BackupRead(point=point.point, **READ)
-        assert (await node.client.read(2, asked, ANN)).text == f"nobody read it for {TTL} ms"
+        asked = ReadPoint(point.point, ANN, **READ)
+        assert (await node.client.ask(2, asked)).text == f"nobody read it for {TTL} ms"
         assert node.points.count == 1
         node.clock.ms += TTL
         node.points.sweep()
@@ -377,19 +333,17 @@ def test_a_point_of_somebody_else_is_answered_like_one_that_is_not_there(run) ->
         taken, absent = point.point, point.point + 1
         for asking in (client, world.nodes[node].client):
             answers = [
-                await asking.read(node, BackupRead(point=each, **READ), BOB)
-                for each in (taken, absent)
+                await asking.ask(node, ReadPoint(each, BOB, **READ)) for each in (taken, absent)
             ]
             answers += [
-                await asking.keep(node, BackupKeep(point=each, done=2), BOB)
-                for each in (taken, absent)
+                await asking.ask(node, KeepPoint(each, BOB, done=2)) for each in (taken, absent)
             ]
             assert {(each.status, each.text) for each in answers} == {
                 (UNKNOWN_POINT, answers[0].text)
             }
             for each in (taken, absent):
-                assert (await asking.close(node, each, BOB)).status == OK
-        assert bodies(await client.read(node, BackupRead(point=taken, **READ), ANN)) == [b"1", b"2"]
+                assert (await asking.ask(node, ClosePoint(each, BOB))).status == OK
+        assert bodies(await client.ask(node, ReadPoint(taken, ANN, **READ))) == [b"1", b"2"]
 
     run(scenario)
 
@@ -398,13 +352,13 @@ def test_an_owner_is_judged_at_each_question(run) -> None:
     async def scenario(world: World) -> None:
         client = world.nodes[4].client
         node, point = await client.open(QUEUE, TTL, ANN)
-        one = BackupRead(point=point.point, **(READ | {"messages": 1}))
-        assert bodies(await client.read(node, one, ANN)) == [b"1"]
+        one = ReadPoint(point.point, ANN, **(READ | {"messages": 1}))
+        assert bodies(await client.ask(node, one)) == [b"1"]
         world.denied = "read access to queue 'work' in vhost '/' refused for user 'ann'"
         for answer in (
-            await client.read(node, one, ANN),
-            await client.keep(node, BackupKeep(point=point.point), ANN),
-            await client.close(node, point.point, ANN),
+            await client.ask(node, one),
+            await client.ask(node, KeepPoint(point.point, ANN)),
+            await client.ask(node, ClosePoint(point.point, ANN)),
         ):
             assert (answer.status, answer.text) == (DENIED, world.denied)
         assert world.nodes[node].points.count == 1
@@ -427,58 +381,20 @@ def test_a_point_is_given_up_when_its_owner_may_not_read_the_queue_any_more(run)
         client = world.nodes[2].client
         node, point = await client.open(QUEUE, TTL, ANN)
         assert node == 2
-        await client.close(node, point.point, ANN)
+        await client.ask(node, ClosePoint(point.point, ANN))
         assert len(points.standings) == 0
         _, point = await client.open(QUEUE, TTL, ANN)
         world.denied = "read access to queue 'work' in vhost '/' refused for user 'ann'"
         points.standings.on_events([PermissionChanged(ANN, "/", None)])
         for turn in turns:
             turn()
-        world.denied, given = "", BackupRead(point=point.point, **READ)
-        answer = await client.read(2, given, ANN)
+        world.denied, given = "", ReadPoint(point.point, ANN, **READ)
+        answer = await client.ask(2, given)
         assert (answer.status, answer.text) == (
             LOST,
             "read access to queue 'work' in vhost '/' refused for user 'ann': "
             "the permission was taken away",
         )
         assert len(points.standings) == 0
-
-    run(scenario)
-
-
-def test_a_node_that_knows_no_owners_has_no_point_of_anybody(run) -> None:
-    async def scenario(world: World) -> None:
-        client = world.nodes[4].client
-        world.old = {2, 3}
-        assert (await client.open(QUEUE, TTL, ANN)).node == 1
-        world.old = {1, 2, 3}
-        with pytest.raises(NodeTooOldError, match="node 1 runs an older version"):
-            await client.open(QUEUE, TTL, ANN)
-        while world.nodes[2].points.count or world.nodes[3].points.count:  # noqa: ASYNC110
-            await asyncio.sleep(0)
-        with pytest.raises(NodeTooOldError, match="node 2 runs an older version"):
-            await client.read(2, BackupRead(point=1, **READ), ANN)
-
-    run(scenario)
-
-
-def test_a_node_that_knows_no_owners_reads_what_it_has_opened_and_nothing_else(run) -> None:
-    async def scenario(world: World) -> None:
-        points = world.nodes[2].points
-        old = world.nodes[4].client
-        opened = await old._ask(
-            2, BackupQuestion(open=BackupOpen(group=QUEUE.group, ttl_ms=TTL)), 5.0
-        )
-        asked = BackupQuestion(read=BackupRead(point=opened.point, **READ))
-        assert bodies(await old._ask(2, asked, 5.0)) == [b"1", b"2"]
-        read = BackupRead(point=opened.point, **READ)
-        assert (await world.nodes[3].client.read(2, read, ANN)).status == UNKNOWN_POINT
-        await old._ask(2, BackupQuestion(close=opened.point), 5.0)
-        assert points.count == 0
-        node, point = await world.nodes[2].client.open(QUEUE, TTL, ANN)
-        asked = BackupQuestion(read=BackupRead(point=point.point, **READ))
-        assert (await old._ask(node, asked, 5.0)).status == UNKNOWN_POINT
-        await old._ask(node, BackupQuestion(close=point.point), 5.0)
-        assert points.count == 1
 
     run(scenario)

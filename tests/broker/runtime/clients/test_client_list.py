@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from tests.broker.runtime.rpc_links import Links
 
 from headrace_broker.catalog.event import VhostRemoved
 from headrace_broker.model.definition import Vhost
@@ -16,9 +17,10 @@ from headrace_broker.model.status import ChannelStatus
 from headrace_broker.model.tls import TlsSession
 from headrace_broker.runtime.clients.client_list import ClientList
 from headrace_broker.runtime.contract.port import ConnectionControl, ConnectionInfo
-from headrace_broker.runtime.rpc import inquiry
-from headrace_broker.runtime.rpc.inquiry import Answer, Close, Inquiries
-from headrace_protos.cluster.v1.cluster_pb2 import ClusterPayload
+from headrace_broker.runtime.rpc import correlator
+from headrace_broker.runtime.rpc import listing as listings
+from headrace_broker.runtime.rpc.listing import serve_rows
+from headrace_broker.runtime.rpc.question import List
 
 
 class Control(ConnectionControl):
@@ -40,33 +42,14 @@ class World:
 
     def __init__(self) -> None:
         self.names = {1: "n1", 2: "n2", 3: "n3"}
-        self.down: set[int] = set()
-        self.deaf: set[int] = set()  # payloads leave for them and are not answered
         self.connections: dict[int, dict[str, ConnectionInfo]] = {1: {}, 2: {}, 3: {}}
-        self.sent = 0
+        self.links = Links(self.names)
         self.nodes = {node: self._node(node) for node in self.names}
 
     def _node(self, node: int) -> ClientList:
         peers = {peer: name for peer, name in self.names.items() if peer != node}
-
-        def send(target: int, payload: bytes) -> bool:
-            return self._carry(node, target, payload)
-
-        return ClientList(self.names[node], lambda: self.connections[node], peers, send)
-
-    def _carry(self, source: int, target: int, payload: bytes) -> bool:
-        if target in self.down:
-            return False
-        if target in self.deaf:
-            return True
-        self.sent += 1
-        body = ClusterPayload.FromString(payload)
-        inquiries = self.nodes[target].inquiries
-        if body.WhichOneof("body") == "question":
-            inquiries.receive_question(source, body.question)
-        else:
-            inquiries.receive_answer(body.answer)
-        return True
+        rpc = self.links.rpcs[node]
+        return ClientList(self.names[node], lambda: self.connections[node], peers, rpc)
 
     def connect(self, node: int, number: int, channels: int = 1) -> Control:
         info = ConnectionInfo(
@@ -119,16 +102,16 @@ def test_channels_come_one_by_one_and_without_their_clients_properties(world):
 
 
 def test_a_long_listing_comes_in_pages(world, monkeypatch):
-    monkeypatch.setattr(inquiry, "ANSWER_OCTETS_MAX", 2000)
+    monkeypatch.setattr(listings, "ANSWER_OCTETS_MAX", 2000)
     for number in range(30):
         world.connect(2, number)
     rows = run(world, ClientList.everyone).rows
     assert [row.connection.peer[1] for row in rows] == list(range(30))
-    assert world.sent == 12  # one page of n3, five of n2, and the questions
+    assert len(world.links.sent) == 12  # one page of n3, five of n2, and the questions
 
 
 def test_a_row_that_is_too_large_is_left_out_and_counted(world, monkeypatch):
-    monkeypatch.setattr(inquiry, "ANSWER_OCTETS_MAX", 2000)
+    monkeypatch.setattr(listings, "ANSWER_OCTETS_MAX", 2000)
     for number in range(20):
         world.connect(2, number)
     for number in (0, 7, 19):
@@ -150,11 +133,11 @@ def test_a_listing_is_bounded_and_says_how_much_it_lacks(world):
 
 
 def test_nodes_that_are_down_or_silent_are_named(world, monkeypatch):
-    monkeypatch.setattr(inquiry, "ANSWER_SECONDS_MAX", 0.01)
+    monkeypatch.setattr(correlator, "ANSWER_SECONDS_MAX", 0.01)
     for node in (1, 2, 3):
         world.connect(node, 5000)
-    world.down.add(2)
-    world.deaf.add(3)
+    world.links.down.add(2)
+    world.links.deaf.add(3)
     listing = run(world, ClientList.everyone)
     assert listing.missing == ("n2", "n3")
     assert [row.connection.node for row in listing.rows] == ["n1"]
@@ -191,48 +174,6 @@ def test_without_a_reason_there_is_one(world):
     assert control.reasons == ["Closed via management API"]
 
 
-def test_an_answer_that_comes_too_late_and_one_that_is_none_change_nothing():
-    inquiries = Inquiries(lambda node, payload: True, lambda question: iter(()), lambda question: 0)
-    inquiries.receive_answer(msgspec.msgpack.encode(Answer(7)))
-    for octets in (b"", b"\xff", msgspec.msgpack.encode([1])):
-        with pytest.raises(msgspec.DecodeError):
-            inquiries.receive_answer(octets)
-        with pytest.raises(msgspec.DecodeError):
-            inquiries.receive_question(2, octets)
-
-
-def test_questions_beyond_the_bound_wait_for_their_turn(monkeypatch):
-    monkeypatch.setattr(inquiry, "QUESTIONS_MAX", 1)
-    sent: list[int] = []
-
-    async def session() -> None:
-        left = asyncio.Event()
-
-        def send(node: int, payload: bytes) -> bool:
-            sent.append(node)
-            if len(sent) == 2:
-                left.set()
-            return True
-
-        async with asyncio.timeout(20):
-            inquiries = Inquiries(
-                send,
-                lambda question: iter(()),
-                lambda question: 0,
-            )
-            first = asyncio.create_task(inquiries.close(2, Close("a", "")))
-            second = asyncio.create_task(inquiries.close(3, Close("b", "")))
-            await asyncio.sleep(0)
-            assert sent == [2]
-            inquiries.receive_answer(msgspec.msgpack.encode(Answer(1, count=4)))
-            assert await first == 4
-            await left.wait()
-            inquiries.receive_answer(msgspec.msgpack.encode(Answer(2)))
-            assert await second == 0
-
-    asyncio.run(session())
-
-
 def test_a_long_listing_lets_others_have_their_turns(world: World) -> None:
     count = 4 * LISTING_TURN_ROWS
     world.connect(1, 1, channels=count)
@@ -250,6 +191,20 @@ def test_a_long_listing_lets_others_have_their_turns(world: World) -> None:
         beside.cancel()
         return len(listing.rows)
 
-    world.down = {2, 3}
+    world.links.down = {2, 3}
     assert asyncio.run(talk()) == count
     assert turns >= 4
+
+
+def test_a_node_whose_rows_are_not_understood_is_named(world: World) -> None:
+    class Odd(msgspec.Struct):
+        connection: int = 5
+
+    world.connect(1, 5000)
+    world.connect(3, 5000)
+    rpc = world.links.rpcs[2]
+    rpc._handlers.clear()
+    serve_rows(rpc, List, lambda question: iter([Odd()]))
+    listing = run(world, ClientList.everyone)
+    assert listing.missing == ("n2",)
+    assert [row.connection.node for row in listing.rows] == ["n1", "n3"]

@@ -23,7 +23,7 @@ from headrace_broker.runtime.clients.client_rates import ClientRates
 from headrace_broker.runtime.contract.port import ConnectionControl, ConnectionInfo
 from headrace_broker.runtime.contract.traffic import ClientTraffic, ExchangeTraffic
 from headrace_broker.runtime.routing.router import Router
-from headrace_broker.runtime.rpc.inquiry import Stats
+from headrace_broker.runtime.rpc.question import Stats
 
 TO_X = b"\x01x\x00"
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from headrace_broker.flow.history import FINE_MS
 from headrace_broker.runtime.clients.histories import Histories, samples
-from headrace_broker.runtime.rpc.inquiry import Stats
+from headrace_broker.runtime.rpc.question import Stats
 
 HOUR_MS = 3_600_000
 

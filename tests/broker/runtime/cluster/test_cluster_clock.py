@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from functools import partial
 
+import msgspec
 import pytest
 
 from headrace_broker.flow.alarm import STAGE_RELIEF
@@ -15,10 +16,9 @@ from headrace_broker.model.limits import (
     CLOCK_SKEW_MS_MAX,
 )
 from headrace_broker.runtime.alarm.alarm_watch import CLEAR, CLOCK, AlarmWatch
-from headrace_broker.runtime.alarm.alarms import AlarmBoard
+from headrace_broker.runtime.alarm.alarms import AlarmBoard, AlarmReport
 from headrace_broker.runtime.cluster.cluster_clock import ClusterClock
 from headrace_broker.runtime.contract.steady_clock import SteadyClock
-from headrace_protos.cluster.v1.cluster_pb2 import ClusterPayload
 
 NOW = 1_700_000_000_000
 NAMES = {1: "n1", 2: "n2", 3: "n3"}
@@ -84,7 +84,9 @@ class World:
             due = [each for each in self.wire if each[0] <= self.ms]
             self.wire = [each for each in self.wire if each[0] > self.ms]
             for _, source, target, payload in due:
-                self.boards[target].receive(source, ClusterPayload.FromString(payload).alarm)
+                self.boards[target].receive(
+                    source, msgspec.msgpack.decode(payload, type=AlarmReport)
+                )
 
     def run(self, rounds: int) -> None:
         """Let the nodes report so often."""

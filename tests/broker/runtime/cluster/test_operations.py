@@ -15,6 +15,7 @@ from headrace_broker.model.definition import Node
 from headrace_broker.model.reply_code import PRECONDITION_FAILED, AmqpError
 from headrace_broker.runtime.cluster.node_directory import address_problem
 from headrace_broker.runtime.cluster.operations import ClusterFacts, Operations
+from headrace_broker.runtime.rpc.correlator import Rpc
 
 
 class Around:
@@ -43,7 +44,8 @@ class Around:
             lambda: self.voters,
         )
         ends: Any = SimpleNamespace(rows=None, transfer=None)
-        self.operations = Operations(surroundings, ends, ends)
+        rpc = Rpc(1, lambda node, data: False)
+        self.operations = Operations(surroundings, rpc, ends)
 
     async def _submit(self, command: Any) -> Ok:
         self.done.append(command)

@@ -35,11 +35,10 @@ from headrace_broker.model.reply_code import (
     RESOURCE_LOCKED,
     AmqpError,
 )
-from headrace_broker.model.status import WatermarkStatus
 from headrace_broker.runtime.cluster.catalog_service import CatalogUnavailableError
 from headrace_broker.runtime.cluster.topology import Topology
 from headrace_broker.runtime.inspect.counts import QueueCounts
-from headrace_broker.runtime.rpc.leader_client import LeaderUnavailableError, QueueGoneError
+from headrace_broker.runtime.rpc.leader import LeaderUnavailableError, QueueGoneError
 
 QUEUE = Queue("/", "work", QUEUE_QUORUM, 7, (1, 2, 3))
 BINDING = Binding("/", "logs", "queue", "work", "k")
@@ -205,8 +204,6 @@ def test_delete_names_the_incarnation_and_counts_ready(parts):
 def test_delete_of_an_empty_queue_passes_over_what_consumers_hold(parts):
     parts.counts = QueueCounts(0, 1, 0, delayed=0, dead=0)
     assert parts.run("delete_queue", QUEUE, False, True) == 0
-    parts.counts = QueueCounts(0, 1, 0, 0, WatermarkStatus(octets=9))  # of an older release
-    assert parts.run("delete_queue", QUEUE, False, True) == 0
 
 
 @pytest.mark.parametrize(
@@ -218,8 +215,6 @@ def test_delete_of_an_empty_queue_passes_over_what_consumers_hold(parts):
         (QueueCounts(1, 1, 0), (False, True), "not empty"),
         (QueueCounts(0, 0, 0, delayed=1, dead=0), (False, True), "not empty"),
         (QueueCounts(0, 0, 0, delayed=0, dead=1), (False, True), "not empty"),
-        # A leader of an older release tells octets, and not what is delayed.
-        (QueueCounts(0, 0, 0, 0, WatermarkStatus(octets=9)), (False, True), "not empty"),
     ],
 )
 def test_conditions_of_delete(parts, counts, flags, text):

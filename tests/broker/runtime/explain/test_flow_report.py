@@ -36,7 +36,7 @@ from headrace_broker.runtime.explain.flow_report import (
     FlowReport,
     UnknownNameError,
 )
-from headrace_broker.runtime.rpc import inquiry
+from headrace_broker.runtime.rpc import listing as listings
 
 
 @pytest.fixture
@@ -128,7 +128,7 @@ def test_a_name_that_is_nowhere_or_in_several_places_is_refused(
     monkeypatch.setattr(flow_report, "FLOW_CANDIDATES_MAX", 1)
     with pytest.raises(AmbiguousNameError, match=r"5672', 2 more: say"):
         ask(world, 1, lambda report: report.why("10.0", "/"))
-    world.down = {2, 3}
+    world.links.down = {2, 3}
     with pytest.raises(UnknownNameError, match=r"begins with '10.9'; no answer from n2, n3"):
         ask(world, 1, lambda report: report.why_connection("10.9"))
 
@@ -144,7 +144,7 @@ def test_a_queue_is_explained_by_its_name_or_the_beginning_of_it(slow: Any) -> N
 
 def test_without_its_leader_a_queue_is_explained_as_far_as_that_goes(slow: Any) -> None:
     world, victim, _, _ = slow
-    world.down = {2}
+    world.links.down = {2}
     found = ask(world, 1, lambda report: report.why_connection(victim.id))
     assert found.missing == ("n2",)
     assert found.sentence.startswith(
@@ -317,7 +317,7 @@ def test_a_node_names_as_many_as_the_bound_says(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(flow_report, "FLOW_ROWS_MAX", 3)
-    monkeypatch.setattr(inquiry, "ANSWER_OCTETS_MAX", 1500)  # some answers need pages
+    monkeypatch.setattr(listings, "ANSWER_OCTETS_MAX", 1500)  # some answers need pages
     host = world.lead(1, "q")
     for number in range(7):
         bring(world.connect(2, number), host, 1, 100 + number, kept=1)

@@ -161,14 +161,14 @@ def test_a_node_that_does_not_answer_is_named_and_forgotten_after_a_while(
         now = 0.0
         monkeypatch.setattr(lookout, "_now", lambda: now)
         assert (await lookout.look()).missing == ()
-        world.down = {2, 3}
+        world.links.down = {2, 3}
         now = 2.0
         picture = await lookout.look()
         assert picture.missing == ("n2", "n3")
         assert ("connection", stopped.id) in picture.states  # as it was
         now = limits.WATCH_STALE_MS / 1000 + 0.1
         assert (await lookout.look()).states == {}
-        world.down = set()
+        world.links.down = set()
         picture = await lookout.look()
         assert (picture.missing, len(picture.states)) == ((), 1)
 

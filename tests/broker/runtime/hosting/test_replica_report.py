@@ -9,7 +9,7 @@ from headrace_broker.model.definition import QUEUE_CLASSIC, QUEUE_QUORUM, Queue
 from headrace_broker.model.limits import BALANCE_HAND_SECONDS
 from headrace_broker.model.status import LedQueue, MemberStatus
 from headrace_broker.runtime.hosting.replica_report import NodeState, ReplicaReport
-from headrace_broker.runtime.rpc.inquiry import Leads, Replicas, Transfer
+from headrace_broker.runtime.rpc.question import Leads, Replicas, Transfer
 from headrace_raftlog.model.membership import Membership
 from headrace_raftlog.node.queries import MemberProgress
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 
 import pytest
+from tests.broker.runtime.rpc_links import Links
 
 from headrace_broker.model.definition import QUEUE_QUORUM, Queue
 from headrace_broker.model.limits import (
@@ -12,11 +13,11 @@ from headrace_broker.model.limits import (
     BROWSED_OCTETS_MAX,
     BROWSED_READ_OCTETS_MAX,
 )
-from headrace_broker.runtime.inspect.browsing import BrowsingClient, page_of
+from headrace_broker.runtime.inspect.browsing import Browse, BrowsingClient, page_of
 from headrace_broker.runtime.replica.reading.entries import Entries
-from headrace_broker.runtime.rpc import leader_client
-from headrace_broker.runtime.rpc.leader_client import LeaderUnavailableError, Reach
-from headrace_protos.cluster.v1.cluster_pb2 import BrowsedPage, BrowseRequest, ClusterPayload
+from headrace_broker.runtime.rpc import leader
+from headrace_broker.runtime.rpc.correlator import RpcError
+from headrace_broker.runtime.rpc.leader import NOT_LEADING, Leaders, LeaderUnavailableError
 
 QUEUE = Queue("/", "work", QUEUE_QUORUM, 7, (1, 2))
 
@@ -97,29 +98,19 @@ def test_a_page_ends_where_enough_was_read(world, fill):
     assert (len(page.messages), page.more) == (2, True)
 
 
+def browsers(world, links):
+    """Return clients on both nodes, of which the first leads."""
+    return {
+        node: BrowsingClient(
+            Leaders(links.rpcs[node], {7: world.hosts[node]}, lambda q: 1, lambda q: True)
+        )
+        for node in (1, 2)
+    }
+
+
 def test_another_node_asks_the_leader(world, fill):
     fill(b"a", b"b", b"c")
-    clients: dict[int, BrowsingClient] = {}
-
-    def sender(source):
-        def send(target, data):
-            asyncio.get_running_loop().call_soon(receive, source, target, data)
-            return True
-
-        return send
-
-    def receive(source, target, data):
-        payload = ClusterPayload.FromString(data)
-        if payload.WhichOneof("body") == "browse_request":
-            clients[target].receive_request(source, payload.browse_request)
-        else:
-            clients[target].receive_answer(payload.browsed_page)
-
-    for node in (1, 2):
-        hosts = {7: world.hosts[node]}
-        clients[node] = BrowsingClient(
-            Reach(node, hosts, lambda q: 1, sender(node), lambda q: True)
-        )
+    clients = browsers(world, Links((1, 2), soon=True))
     here = asyncio.run(clients[1].ask(QUEUE, 1, 1, 100))
     there = asyncio.run(clients[2].ask(QUEUE, 1, 1, 100))
     assert here == there
@@ -127,15 +118,11 @@ def test_another_node_asks_the_leader(world, fill):
 
 
 def test_a_node_that_does_not_lead_says_so(world):
-    sent = []
-
-    def send(target, data):
-        sent.append((target, ClusterPayload.FromString(data).browsed_page))
-        return True
-
-    client = BrowsingClient(Reach(2, {7: world.hosts[2]}, lambda q: 0, send, lambda q: True))
-    client.receive_request(1, BrowseRequest(group=7, request=5, limit=1))
-    assert sent == [(1, BrowsedPage(request=5, serving=False))]
+    links = Links((1, 2))
+    browsers(world, links)
+    with pytest.raises(RpcError) as refused:
+        asyncio.run(links.rpcs[1].ask(2, Browse(7, 0, 1, 0)))
+    assert refused.value.failure == NOT_LEADING
 
 
 @pytest.mark.parametrize("node", [1, 2], ids=["here", "elsewhere"])
@@ -143,24 +130,7 @@ def test_a_page_on_a_slow_disk_is_whole_once_it_was_read(world, fill, node):
     for body in (b"a", b"b", b"c"):
         fill(body)
     world.disk_is_slow = True
-    clients: dict[int, BrowsingClient] = {}
-
-    def sender(source):
-        def send(target, data):
-            payload = ClusterPayload.FromString(data)
-            if payload.WhichOneof("body") == "browse_request":
-                clients[target].receive_request(source, payload.browse_request)
-            else:
-                clients[target].receive_answer(payload.browsed_page)
-            return True
-
-        return send
-
-    for each in (1, 2):
-        hosts = {7: world.hosts[each]}
-        clients[each] = BrowsingClient(
-            Reach(each, hosts, lambda q: 1, sender(each), lambda q: True)
-        )
+    clients = browsers(world, Links((1, 2)))
 
     async def scenario():
         task = asyncio.ensure_future(clients[node].ask(QUEUE, 0, 10, 100))
@@ -175,14 +145,12 @@ def test_a_page_on_a_slow_disk_is_whole_once_it_was_read(world, fill, node):
 
 
 def test_a_page_of_a_hung_disk_is_refused_with_the_reason(world, fill, monkeypatch):
-    monkeypatch.setattr(leader_client, "ANSWER_SECONDS_MAX", 0.01)
+    monkeypatch.setattr(leader, "ANSWER_SECONDS_MAX", 0.01)
     fill(b"a")
     world.disk_is_slow = True
-    client = BrowsingClient(Reach(1, {7: world.hosts[1]}, lambda q: 1, _refuse, lambda q: True))
+    links = Links((1, 2))
+    client = browsers(world, links)[1]
     with pytest.raises(LeaderUnavailableError, match="the disk does not give back messages"):
         asyncio.run(client.ask(QUEUE, 0, 10, 100))
+    assert links.sent == []
     assert [waiting for waiting in world.reading.values() if waiting] == []
-
-
-def _refuse(target, data):
-    raise AssertionError("nobody else is asked")

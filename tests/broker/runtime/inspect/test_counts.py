@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 
 import pytest
+from tests.broker.runtime.rpc_links import Links
 
 from headrace_broker.core.queue.command.leader_command import encode_tick
 from headrace_broker.core.queue.command.lease_command import encode_lease, encode_open_group
@@ -15,10 +16,15 @@ from headrace_broker.core.queue.messages.settings import (
     QueueSettings,
 )
 from headrace_broker.model.definition import QUEUE_QUORUM, Queue
-from headrace_broker.runtime.inspect.counts import CountsClient
-from headrace_broker.runtime.rpc import leader_client as module
-from headrace_broker.runtime.rpc.leader_client import LeaderUnavailableError, QueueGoneError, Reach
-from headrace_protos.cluster.v1.cluster_pb2 import ClusterPayload, Counts, CountsRequest
+from headrace_broker.runtime.inspect.counts import AskCounts, CountsClient
+from headrace_broker.runtime.rpc import leader as module
+from headrace_broker.runtime.rpc.correlator import RpcError
+from headrace_broker.runtime.rpc.leader import (
+    NOT_LEADING,
+    Leaders,
+    LeaderUnavailableError,
+    QueueGoneError,
+)
 
 QUEUE = Queue("/", "work", QUEUE_QUORUM, 7, (1, 2))
 
@@ -29,36 +35,26 @@ class Pair:
     def __init__(self, world):
         self.world = world
         self.located = [1]
-        self.requests = 0
-        self.lost = False
         self.deleted = []
-        hosts = world.hosts
-        self.clients = {
-            1: CountsClient(Reach(1, {7: hosts[1]}, lambda queue: 0, self.sender(1), self.exists)),
-            2: CountsClient(
-                Reach(2, {7: hosts[2]}, lambda queue: self.located[0], self.sender(2), self.exists)
-            ),
-        }
+        self.links = Links((1, 2), soon=True)
+        self.leaders = {node: self._leaders(node) for node in (1, 2)}
+        self.clients = {node: CountsClient(each) for node, each in self.leaders.items()}
+
+    def _leaders(self, node):
+        hosts = {7: self.world.hosts[node]}
+        locate = (lambda queue: 0) if node == 1 else (lambda queue: self.located[0])
+        return Leaders(self.links.rpcs[node], hosts, locate, self.exists)
 
     def exists(self, queue):
         return queue not in self.deleted
 
-    def sender(self, source):
-        def send(target, data):
-            if self.lost:
-                return False
-            asyncio.get_running_loop().call_soon(self.receive, source, target, data)
-            return True
+    @property
+    def requests(self):
+        return [kind for _, _, kind in self.links.sent].count("counts")
 
-        return send
-
-    def receive(self, source, target, data):
-        payload = ClusterPayload.FromString(data)
-        if payload.WhichOneof("body") == "counts_request":
-            self.requests += 1
-            self.clients[target].receive_request(source, payload.counts_request)
-        else:
-            self.clients[target].receive_answer(payload.counts)
+    @property
+    def outstanding(self):
+        return self.links.rpcs[2].outstanding
 
 
 @pytest.fixture
@@ -87,7 +83,7 @@ def test_leader_here_answers_at_once(pair):
 def test_leader_elsewhere_is_asked(pair):
     assert asyncio.run(pair.clients[2].ask(QUEUE))[:3] == (2, 0, 0)
     assert pair.requests == 1
-    assert pair.clients[2]._leaders._waiting == {}
+    assert pair.outstanding == 0
 
 
 @pytest.mark.parametrize("node", [1, 2])
@@ -128,14 +124,6 @@ def test_what_is_delayed_or_dead_keeps_a_queue_from_being_empty(pair, node, list
     assert not counts.is_empty
 
 
-def test_leader_of_an_older_release_does_not_tell_what_is_delayed(pair):
-    answers = []
-    client = pair.clients[2]
-    client._leaders.receive = lambda number, counts: answers.append(counts)
-    client.receive_answer(Counts(request=1, serving=True, unsettled=1))
-    assert (answers[0].delayed, answers[0].dead, answers[0].held) == (None, None, 1)
-
-
 def test_election_is_waited_for_with_pauses(pair, monkeypatch):
     pauses = []
     sleep = asyncio.sleep
@@ -146,7 +134,7 @@ def test_election_is_waited_for_with_pauses(pair, monkeypatch):
             pair.world.hosts[1].leadership(1, 2, True)
         await sleep(0)
 
-    monkeypatch.setattr("headrace_broker.runtime.rpc.leader_client.asyncio.sleep", pause)
+    monkeypatch.setattr("headrace_broker.runtime.rpc.leader.asyncio.sleep", pause)
     pair.world.hosts[1].leadership(0, 1, False)
     assert asyncio.run(pair.clients[2].ask(QUEUE))[:3] == (2, 0, 0)
     assert pauses == [module.PAUSE_SECONDS] * 20
@@ -155,10 +143,10 @@ def test_election_is_waited_for_with_pauses(pair, monkeypatch):
 @pytest.mark.parametrize("located", [0, 2, 1], ids=["unknown", "itself", "unreachable"])
 def test_nobody_answers(pair, hurried, located):
     pair.located = [located]
-    pair.lost = True
+    pair.links.down = {1}
     with pytest.raises(LeaderUnavailableError, match="'work'"):
         asyncio.run(pair.clients[2].ask(QUEUE))
-    assert pair.clients[2]._leaders._waiting == {}
+    assert pair.outstanding == 0
 
 
 def test_only_who_uses_a_queue_keeps_it_alive(pair):
@@ -171,21 +159,43 @@ def test_only_who_uses_a_queue_keeps_it_alive(pair):
         assert host.used_ms > 0
 
 
-def test_late_answer_is_dropped(pair):
-    pair.clients[2].receive_answer(Counts(request=99, serving=True))
-    assert pair.clients[2]._leaders._waiting == {}
+def test_request_for_a_queue_that_is_led_elsewhere_names_the_leader(pair):
+    asked = pair.links.rpcs[1].ask
+
+    def refusal(group):
+        with pytest.raises(RpcError) as refused:
+            asyncio.run(asked(2, AskCounts(group)))
+        return refused.value.failure, refused.value.detail
+
+    assert refusal(7) == (NOT_LEADING, 1)
+    assert refusal(8) == (NOT_LEADING, 0)
 
 
-def test_request_for_an_unknown_queue_is_answered():
-    sent = []
+def test_leader_that_is_named_is_asked_at_once_and_only_once(world, pair, monkeypatch):
+    pauses = []
 
-    def send(target, data):
-        sent.append((target, ClusterPayload.FromString(data).counts))
-        return True
+    sleep = asyncio.sleep
 
-    client = CountsClient(Reach(1, {}, lambda queue: 0, send, lambda queue: True))
-    client.receive_request(2, CountsRequest(group=8, request=5))
-    assert sent == [(2, Counts(request=5, serving=False))]
+    async def pause(seconds):
+        pauses.append(seconds)
+        await sleep(0)
+
+    monkeypatch.setattr("headrace_broker.runtime.rpc.leader.asyncio.sleep", pause)
+    pair.links = Links((1, 2, 3), soon=True)
+    for node in (1, 2):
+        hosts = {7: world.hosts[node]}
+        CountsClient(Leaders(pair.links.rpcs[node], hosts, lambda q: world.leader, pair.exists))
+    client = CountsClient(Leaders(pair.links.rpcs[3], {}, lambda q: 2, pair.exists))
+    assert asyncio.run(client.ask(QUEUE))[:3] == (2, 0, 0)
+    assert [target for source, target, _ in pair.links.sent if source == 3] == [2, 1]
+    assert pauses == []
+    world.hosts[1].leadership(0, 2, False)  # now the first of them still names itself
+    monkeypatch.setattr(module, "ANSWER_SECONDS_MAX", 0.05)
+    with pytest.raises(LeaderUnavailableError):
+        asyncio.run(client.ask(QUEUE))
+    asked = [target for source, target, _ in pair.links.sent if source == 3][2:]
+    assert asked[:4] == [2, 1, 2, 1]
+    assert len(pauses) >= len(asked) // 2 - 1
 
 
 def test_deleted_queue_is_not_waited_for(pair, monkeypatch):
@@ -195,8 +205,8 @@ def test_deleted_queue_is_not_waited_for(pair, monkeypatch):
         assert QUEUE not in pair.deleted, "a pause after the delete was applied"
         pair.deleted.append(QUEUE)
 
-    monkeypatch.setattr("headrace_broker.runtime.rpc.leader_client.asyncio.sleep", pause)
+    monkeypatch.setattr("headrace_broker.runtime.rpc.leader.asyncio.sleep", pause)
     pair.world.hosts[1].leadership(0, 1, False)
     with pytest.raises(QueueGoneError, match="no queue 'work' in vhost '/'"):
         asyncio.run(pair.clients[2].ask(QUEUE))
-    assert pair.clients[2]._leaders._waiting == {}
+    assert pair.outstanding == 0

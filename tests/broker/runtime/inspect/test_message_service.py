@@ -25,7 +25,7 @@ from headrace_broker.runtime.inspect import message_service as module
 from headrace_broker.runtime.inspect.browsing import Page, page_of
 from headrace_broker.runtime.inspect.message_service import MessageService
 from headrace_broker.runtime.replica.reading.entries import Entries
-from headrace_broker.runtime.rpc.leader_client import LeaderUnavailableError, QueueGoneError
+from headrace_broker.runtime.rpc.leader import LeaderUnavailableError, QueueGoneError
 
 WORK = b"\x00\x04work"
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, cast
 
+import msgspec
 import pytest
 
 from headrace_broker.flow.account import Account
@@ -13,9 +14,8 @@ from headrace_broker.flow.intake import Intake
 from headrace_broker.flow.outflow import STILL_LOOKS
 from headrace_broker.model.flow import CONNECTION, LIMIT_OUTFLOW, Cause
 from headrace_broker.model.limits import OUTFLOW_LEASE_US, TURN_US_BUSY
-from headrace_broker.runtime.intake.outflow_watch import OutflowWatch
+from headrace_broker.runtime.intake.outflow_watch import Claims, Outflows, OutflowWatch
 from headrace_broker.runtime.intake.queue_gates import QueueGates
-from headrace_protos.cluster.v1.cluster_pb2 import ClusterPayload
 
 LOOK_US = 100_000
 GROUP, OTHER = 7, 8
@@ -59,11 +59,9 @@ class Node:
         self.watch = OutflowWatch(hosts, self.gates, [2, 3], self._send, lambda: self.cpu_us)
 
     def _send(self, peer: int, data: bytes) -> bool:
-        payload = ClusterPayload.FromString(data)
-        if payload.HasField("claims"):
-            self.claimed.append((peer, list(payload.claims.rows)))
-        else:
-            self.sent.append((peer, list(payload.outflows.rows)))
+        payload = msgspec.msgpack.decode(data, type=Claims | Outflows)
+        told = self.claimed if isinstance(payload, Claims) else self.sent
+        told.append((peer, payload.rows))
         return True
 
     def look(self, turn_us: int = 2 * TURN_US_BUSY) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
+import msgspec
 import pytest
 
 from headrace_broker.flow.account import Ledger
@@ -12,8 +13,7 @@ from headrace_broker.model.flow import CONNECTION, Cause
 from headrace_broker.model.session import session_id
 from headrace_broker.runtime.contract.clock import Clock
 from headrace_broker.runtime.intake import remote_debt as module
-from headrace_broker.runtime.intake.remote_debt import RemoteDebts
-from headrace_protos.cluster.v1.cluster_pb2 import ClusterPayload
+from headrace_broker.runtime.intake.remote_debt import DebtHeard, DebtReport, RemoteDebts
 
 GROUP = 7
 
@@ -67,14 +67,13 @@ class Cluster:
     def send(self, sender: int, to: int, data: bytes) -> bool:
         if self.full:
             return False
-        payload = ClusterPayload.FromString(data)
-        kind = str(payload.WhichOneof("body"))
-        self.said.append(kind)
+        payload = msgspec.msgpack.decode(data, type=DebtReport | DebtHeard)
+        self.said.append(str(payload.__struct_config__.tag))
         debts = self.nodes[to].debts
-        if kind == "debt_report":
-            debts.receive_report(sender, payload.debt_report)
+        if isinstance(payload, DebtReport):
+            debts.receive_report(sender, payload)
         else:
-            debts.receive_heard(sender, payload.debt_heard)
+            debts.receive_heard(sender, payload)
         return True
 
     def stop(self) -> None:

@@ -8,6 +8,7 @@ import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.broker.runtime.rpc_links import Links
 
 from headrace_broker.codecs.batch import batch_count, check_batch, message_body, message_route
 from headrace_broker.core.queue.machine.queue_machine import MACHINE_VERSION
@@ -22,12 +23,11 @@ from headrace_broker.model.session import session_id
 from headrace_broker.runtime.contract.port import PendingConfirm
 from headrace_broker.runtime.lease import group_commands
 from headrace_broker.runtime.lease.chunk import HEAD_OCTETS, cut_chunk
-from headrace_broker.runtime.lease.group_commands import TooEarlyError
-from headrace_broker.runtime.lease.leasing import LeaseClient, fetch
+from headrace_broker.runtime.lease.group_commands import GroupCommands, TooEarlyError
+from headrace_broker.runtime.lease.leasing import Fetch, LeaseClient, fetch
 from headrace_broker.runtime.replica.reading.entries import Entries
-from headrace_broker.runtime.rpc import leader_client
-from headrace_broker.runtime.rpc.leader_client import LeaderUnavailableError, QueueGoneError, Reach
-from headrace_protos.cluster.v1.cluster_pb2 import ClusterPayload
+from headrace_broker.runtime.rpc import leader
+from headrace_broker.runtime.rpc.leader import Leaders, LeaderUnavailableError, QueueGoneError
 
 EVERYWHERE = pytest.mark.parametrize("node", [1, 2, 3], ids=["leader", "replica", "elsewhere"])
 TTL = 60_000
@@ -35,7 +35,7 @@ TTL = 60_000
 
 def here(host, *asked):
     """Fetch from a replica that has all in memory."""
-    return fetch(host, Entries(host.log), *asked)
+    return fetch(host, Entries(host.log), Fetch(7, *asked))
 
 
 class Nodes:
@@ -44,27 +44,20 @@ class Nodes:
     def __init__(self, world, version=MACHINE_VERSION):
         self.world = world
         self.exists = True
-        self.lost = set()  # kinds of payloads that are lost on their way
         self.requests = 0
-        self._payloads = []
-        hosts = {node: {7: world.hosts[node]} if node in world.hosts else {} for node in (1, 2, 3)}
-        self.clients = {
-            node: LeaseClient(
-                Reach(
-                    node,
-                    hosts[node],
-                    lambda queue: world.leader,
-                    self._sender(node),
-                    lambda queue: self.exists,
-                ),
-                self._numberer(node),
+        self.links = Links((1, 2, 3), held=True)
+        self.commands, self.clients = {}, {}
+        for node in (1, 2, 3):
+            hosts = {7: world.hosts[node]} if node in world.hosts else {}
+            leaders = Leaders(
+                self.links.rpcs[node], hosts, lambda queue: world.leader, lambda queue: self.exists
             )
-            for node in (1, 2, 3)
-        }
+            self.commands[node] = GroupCommands(leaders, self._numberer(node))
+            self.clients[node] = LeaseClient(leaders, self.commands[node])
         world.watcher.version = version
-        world.watcher.group_answered = lambda queue, answer: self.clients[
-            world.leader
-        ].commands.answered(answer)
+        world.watcher.group_answered = lambda queue, answer: self.commands[world.leader].answered(
+            answer
+        )
         world.hosts[1].configure()
         world.settle_down()
 
@@ -75,21 +68,9 @@ class Nodes:
 
         return number
 
-    def _sender(self, source):
-        def send(target, data):
-            self._payloads.append((source, target, data))
-            return True
-
-        return send
-
     def carry(self):
         """Carry payloads between the nodes, and apply new entries."""
-        payloads, self._payloads = self._payloads, []
-        for source, target, data in payloads:
-            payload = ClusterPayload.FromString(data)
-            kind = str(payload.WhichOneof("body"))
-            if kind not in self.lost:
-                assert self.clients[target].receive(source, kind, payload)
+        self.links.carry()
         self.world.settle_down()
 
     def run(self, work):
@@ -120,10 +101,8 @@ def nodes(world, listener, publishes):
 @pytest.fixture
 def at_once(monkeypatch):
     """Ask again without a pause, and give up soon."""
-    monkeypatch.setattr(group_commands, "ATTEMPT_SECONDS", 0.01)
-    monkeypatch.setattr(group_commands, "PAUSE_SECONDS", 0.0)
-    monkeypatch.setattr(leader_client, "ATTEMPT_SECONDS", 0.01)
-    monkeypatch.setattr(leader_client, "PAUSE_SECONDS", 0.0)
+    monkeypatch.setattr(leader, "ATTEMPT_SECONDS", 0.01)
+    monkeypatch.setattr(leader, "PAUSE_SECONDS", 0.0)
 
 
 def bodies(fetched):
@@ -210,10 +189,7 @@ def test_command_that_is_lost_with_its_leader_is_asked_again(nodes, node, at_onc
         task = asyncio.ensure_future(client.lease(queue, b"g", 1, 1, 4, 1 << 20, TTL))
         while len(world.log) == before:
             await asyncio.sleep(0)
-            payloads, nodes._payloads = nodes._payloads, []
-            for source, target, data in payloads:
-                payload = ClusterPayload.FromString(data)
-                nodes.clients[target].receive(source, payload.WhichOneof("body"), payload)
+            nodes.links.carry()
         world.lose_uncommitted()
         world.lead(2)
         while not task.done():
@@ -233,18 +209,15 @@ def test_answer_that_is_lost_is_asked_for_again_and_nothing_is_done_twice(nodes,
     nodes.run(client.open_group(queue, b"g", TTL, b"a"))
 
     async def scenario():
-        nodes.lost = {"lease_reply"}
+        nodes.links.lost = ["answer"] * 3
         task = asyncio.ensure_future(client.lease(queue, b"g", 1, 1, 4, 1 << 20, TTL))
-        while world.hosts[1].machine.leased_count == 0:
-            await asyncio.sleep(0)
-            nodes.carry()
-        nodes.lost = set()
         while not task.done():
             await asyncio.sleep(0)
             nodes.carry()
         return await task
 
     leased = asyncio.run(scenario())
+    assert nodes.links.lost == []
     assert (leased.status, leased.count) == (LEASE_OK, 4)
     assert world.hosts[1].machine.leased_count == 4
 
@@ -270,8 +243,7 @@ def test_log_without_room_is_asked_again(nodes, node, at_once):
 
 
 def test_queue_that_is_gone_or_without_leader_is_said_so(nodes, at_once, monkeypatch):
-    monkeypatch.setattr(group_commands, "ANSWER_SECONDS_MAX", 0.05)
-    monkeypatch.setattr(leader_client, "ANSWER_SECONDS_MAX", 0.05)
+    monkeypatch.setattr(leader, "ANSWER_SECONDS_MAX", 0.05)
     queue, client = nodes.world.queue, nodes.clients[3]
     nodes.world.leader = 0
     with pytest.raises(LeaderUnavailableError):
@@ -287,7 +259,7 @@ def test_queue_that_is_gone_or_without_leader_is_said_so(nodes, at_once, monkeyp
 
 def test_requests_that_wait_at_one_queue_hold_up_no_other(world, at_once, monkeypatch):
     monkeypatch.setattr(group_commands, "LEASE_REQUESTS_MAX", 1)
-    monkeypatch.setattr(group_commands, "ANSWER_SECONDS_MAX", 1.0)
+    monkeypatch.setattr(leader, "ANSWER_SECONDS_MAX", 1.0)
     nodes = Nodes(world)
     queue, client = world.queue, nodes.clients[3]
     led_by_nobody = msgspec.structs.replace(queue, name="other", group=8)
@@ -313,10 +285,6 @@ def test_queue_with_a_replica_of_an_earlier_release_takes_no_groups(world, node)
     with pytest.raises(TooEarlyError, match="not all of its replicas"):
         nodes.run(nodes.clients[node].open_group(world.queue, b"g", TTL, b"a"))
     assert world.watcher.rejected == []
-
-
-def test_payloads_that_do_not_concern_leases_are_left(nodes):
-    assert not nodes.clients[1].receive(2, "counts", ClusterPayload())
 
 
 # Chunks

@@ -5,18 +5,17 @@ from __future__ import annotations
 import asyncio
 
 import pytest
+from tests.broker.runtime.rpc_links import Links
 
 from headrace_broker.core.queue.command.lease_command import encode_lease, encode_open_group
 from headrace_broker.core.queue.machine.queue_machine import MACHINE_VERSION
 from headrace_broker.model.reply_code import INTERNAL_ERROR, NOT_FOUND, AmqpError
 from headrace_broker.model.session import session_id
-from headrace_broker.runtime.lease import group_commands
+from headrace_broker.runtime.lease.group_commands import GroupCommands
 from headrace_broker.runtime.lease.leasing import LeaseClient
 from headrace_broker.runtime.lease.listing import LeaseListing
-from headrace_broker.runtime.rpc import leader_client
-from headrace_broker.runtime.rpc.inquiry import Inquiries
-from headrace_broker.runtime.rpc.leader_client import Reach
-from headrace_protos.cluster.v1.cluster_pb2 import ClusterPayload
+from headrace_broker.runtime.rpc import leader
+from headrace_broker.runtime.rpc.leader import Leaders
 
 
 class Nodes:
@@ -25,25 +24,18 @@ class Nodes:
     def __init__(self, world):
         self.world = world
         self.names = {1: "n1", 2: "n2"}
-        self.down = set()
+        self.links = Links(self.names)
         self.exists = True
         numbers = iter(range(1, 1000))
-        self.leases, self.inquiries, self.listings = {}, {}, {}
-        for node in self.names:
+        commands, self.listings = {}, {}
+        for node, rpc in self.links.rpcs.items():
             hosts = {7: world.hosts[node]}
-            send = self._sender(node)
-            self.inquiries[node] = Inquiries(send, lambda question: iter(()), lambda question: 0)
-            self.leases[node] = LeaseClient(
-                Reach(node, hosts, self._locate, send, lambda queue: self.exists),
-                self._numberer(node, numbers),
-            )
-            self.listings[node] = LeaseListing(
-                node, self.names, hosts, self.inquiries[node], self.leases[node], self._locate
-            )
+            leaders = Leaders(rpc, hosts, self._locate, lambda queue: self.exists)
+            commands[node] = GroupCommands(leaders, self._numberer(node, numbers))
+            leases = LeaseClient(leaders, commands[node])
+            self.listings[node] = LeaseListing(node, self.names, hosts, rpc, leases, self._locate)
         world.watcher.version = MACHINE_VERSION
-        world.watcher.group_answered = lambda queue, answer: self.leases[1].commands.answered(
-            answer
-        )
+        world.watcher.group_answered = lambda queue, answer: commands[1].answered(answer)
         world.hosts[1].configure()
         for encoded in (
             encode_open_group(session_id(1, 1, 1000), b"job", 60_000, b"a"),
@@ -58,22 +50,6 @@ class Nodes:
     @staticmethod
     def _numberer(node, numbers):
         return lambda: session_id(node, 1, next(numbers))
-
-    def _sender(self, source):
-        def send(target, data):
-            if target in self.down:
-                return False
-            payload = ClusterPayload.FromString(data)
-            kind = payload.WhichOneof("body")
-            if kind == "question":
-                self.inquiries[target].receive_question(source, payload.question)
-            elif kind == "answer":
-                self.inquiries[target].receive_answer(payload.answer)
-            else:
-                assert self.leases[target].receive(source, kind, payload)
-            return True
-
-        return send
 
     def run(self, work):
         async def drive():
@@ -109,7 +85,7 @@ def test_groups_of_all_nodes_are_listed(nodes, node):
 
 
 def test_node_that_does_not_answer_is_named(nodes):
-    nodes.down = {1}
+    nodes.links.down = {1}
     assert nodes.run(nodes.listings[2].everyone()) == ([], ("n1",))
 
 
@@ -124,8 +100,7 @@ def test_group_is_closed_and_what_it_held_goes_back(nodes, node):
 
 
 def test_queue_that_is_gone_or_has_no_leader(nodes, monkeypatch):
-    for module in (group_commands, leader_client):
-        monkeypatch.setattr(module, "ANSWER_SECONDS_MAX", 0.01)
+    monkeypatch.setattr(leader, "ANSWER_SECONDS_MAX", 0.01)
     nodes.world.leader = 0
     with pytest.raises(AmqpError) as refused:
         nodes.run(nodes.listings[2].of(nodes.world.queue))

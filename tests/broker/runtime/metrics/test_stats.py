@@ -22,7 +22,7 @@ from headrace_broker.runtime.inspect.publish_service import PublishService
 from headrace_broker.runtime.metrics.source import NodeMetrics
 from headrace_broker.runtime.metrics.stats import StatsBook
 from headrace_broker.runtime.node.node import BrokerNode
-from headrace_broker.runtime.rpc.inquiry import Stats
+from headrace_broker.runtime.rpc.question import Stats
 
 PLAIN = b"\x00\x00"
 DELAYED: bytes = frame_properties.Properties(headers={"x-delay": 3_600_000}).marshal()

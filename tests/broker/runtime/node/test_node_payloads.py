@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from pathlib import Path
 from typing import Any
 
+import msgspec
+import pytest
+
 from headrace_broker.config.configuration import load_config
+from headrace_broker.runtime.contract.payload import encode
+from headrace_broker.runtime.intake.outflow_watch import Claims, Outflows
 from headrace_broker.runtime.node.node import BrokerNode
-from headrace_protos.cluster.v1.cluster_pb2 import Claims, ClusterPayload, Outflows
+from headrace_broker.runtime.node.payloads import payload_handlers
 
 
 class Watch:
@@ -26,21 +32,57 @@ class Watch:
         self.told.append(("claims", node, rows))
 
 
-def test_what_queues_let_in_and_who_waits_for_them_comes_with_its_sender(tmp_path: Path) -> None:
+def node_at(tmp_path: Path) -> Any:
+    """Return a node that was not started."""
     path = tmp_path / "node.toml"
     nodes = '[{ id = 1, name = "n1", address = "127.0.0.1:1" }]'
     path.write_text(
         f'[node]\nid = 1\nname = "n1"\ndata_dir = "{tmp_path}"\n[cluster]\nnodes = {nodes}\n'
     )
+    return BrokerNode(load_config(path, {}), lambda error: None)
 
+
+def test_what_queues_let_in_and_who_waits_for_them_comes_with_its_sender(tmp_path: Path) -> None:
     async def work() -> Watch:
-        node: Any = BrokerNode(load_config(path, {}), lambda error: None)
+        node = node_at(tmp_path)
         watch = node.hosting.outflow = Watch()
-        for payload in (
-            ClusterPayload(outflows=Outflows(rows=[7, 100])),
-            ClusterPayload(claims=Claims(rows=[7, 3])),
-        ):
-            node.payloads.receive(2, payload.SerializeToString())
+        for payload in (Outflows([7, 100]), Claims([7, 3])):
+            node.payloads.receive(2, encode(payload))
         return watch
 
     assert asyncio.run(work()).told == [("outflows", 2, [7, 100]), ("claims", 2, [7, 3])]
+
+
+def test_payloads_that_are_not_understood_are_logged_once_and_hurt_no_other(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def work() -> Watch:
+        node = node_at(tmp_path)
+        watch = node.hosting.outflow = Watch()
+        for wrong in (
+            b"",
+            b"\x0a\x00",
+            msgspec.msgpack.encode(["later", 1]),
+            b"\xa1\x80",
+            b"\xc1\0\0\0\1x",
+        ):
+            for _ in range(3):
+                node.payloads.receive(2, wrong)
+                node.payloads.receive(3, encode(Outflows([7, 1])))
+        return watch
+
+    with caplog.at_level(logging.WARNING):
+        assert len(asyncio.run(work()).told) == 15
+    texts = [each.getMessage() for each in caplog.records if each.name == "headrace.node"]
+    assert len(texts) == 5
+    assert all(text.startswith("a payload of node 2 is not understood: ") for text in texts)
+    assert "Invalid value 'later'" in texts[2]
+
+
+def test_every_kind_of_payload_has_a_tag_of_its_own(tmp_path: Path) -> None:
+    async def work() -> list[str]:
+        handlers: Any = payload_handlers(node_at(tmp_path))
+        return [str(kind.__struct_config__.tag) for kind in handlers]
+
+    tags = asyncio.run(work())
+    assert len(set(tags)) == len(tags) == 24

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from functools import partial
 
+import msgspec
 import pytest
 
 from headrace_broker.model.message import Publish
 from headrace_broker.model.reply_queue import REPLY_PREFIX
 from headrace_broker.runtime.broker_port import ReplyListener
 from headrace_broker.runtime.node import replies
-from headrace_broker.runtime.node.replies import Replies
-from headrace_protos.cluster.v1.cluster_pb2 import ClusterPayload
+from headrace_broker.runtime.node.replies import Replies, Reply
+from headrace_broker.runtime.rpc.correlator import Answer, Ask, Rpc
 
 
 class Listener(ReplyListener):
@@ -29,10 +31,12 @@ class Pair:
     def __init__(self) -> None:
         self.up = True
         self.under_way: deque[tuple[int, int, bytes]] = deque()
-        self.nodes = {
-            node: Replies(node, lambda to, data, node=node: self._send(node, to, data))  # type: ignore[misc]
-            for node in (1, 2)
-        }
+        self.nodes: dict[int, Replies] = {}
+        self.rpcs: dict[int, Rpc] = {}
+        for node in (1, 2):
+            send = partial(self._send, node)
+            self.rpcs[node] = Rpc(node, send)
+            self.nodes[node] = Replies(self.rpcs[node], send)
 
     def _send(self, origin: int, to: int, data: bytes) -> bool:
         if not self.up or to not in self.nodes:
@@ -43,16 +47,13 @@ class Pair:
     def carry(self) -> None:
         while self.under_way:
             origin, to, data = self.under_way.popleft()
-            payload = ClusterPayload.FromString(data)
-            node = self.nodes[to]
-            kind = payload.WhichOneof("body")
-            if kind == "reply":
-                node.receive_reply(payload.reply)
-            elif kind == "reply_probe":
-                node.receive_probe(origin, payload.reply_probe)
+            payload = msgspec.msgpack.decode(data, type=Reply | Ask | Answer)
+            if isinstance(payload, Reply):
+                self.nodes[to].receive_reply(payload)
+            elif isinstance(payload, Ask):
+                self.rpcs[to].receive_ask(origin, payload)
             else:
-                assert kind == "reply_alive"
-                node.receive_alive(payload.reply_alive)
+                self.rpcs[to].receive_answer(origin, payload)
 
 
 @pytest.fixture
@@ -132,7 +133,7 @@ def test_other_node_is_asked_whether_somebody_listens(pair: Pair) -> None:
     pair.nodes[1].close(name)
     assert not asyncio.run(ask(pair, name))
     assert not asyncio.run(ask(pair, REPLY_PREFIX + "1.made-up"))
-    assert pair.nodes[2]._asked == {}
+    assert pair.rpcs[2].outstanding == 0
 
 
 def test_own_node_needs_not_be_asked(pair: Pair) -> None:
@@ -145,7 +146,7 @@ def test_node_that_is_down_counts_as_nobody(pair: Pair) -> None:
     name = pair.nodes[1].open(Listener())
     pair.up = False
     assert not asyncio.run(pair.nodes[2].exists(name))
-    assert pair.nodes[2]._asked == {}
+    assert pair.rpcs[2].outstanding == 0
 
 
 def test_no_answer_counts_as_nobody_and_a_late_one_is_dropped(
@@ -155,4 +156,4 @@ def test_no_answer_counts_as_nobody_and_a_late_one_is_dropped(
     name = pair.nodes[1].open(Listener())
     assert not asyncio.run(pair.nodes[2].exists(name))
     pair.carry()
-    assert pair.nodes[2]._asked == {}
+    assert pair.rpcs[2].outstanding == 0

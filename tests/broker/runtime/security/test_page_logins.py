@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
 from typing import Any
 
-import msgspec
 import pytest
+from tests.broker.runtime.rpc_links import Links
 
 from headrace_broker.catalog.command import Bootstrap, DeleteUser, PutUser, encode_request
 from headrace_broker.catalog.machine import Catalog
@@ -24,18 +23,8 @@ from headrace_broker.model.limits import (
     PAGE_SESSIONS_MAX,
     PAGE_USER_SESSIONS_MAX,
 )
-from headrace_broker.runtime.rpc.inquiry import Close, Inquiries, List
 from headrace_broker.runtime.security import page_logins as module
-from headrace_broker.runtime.security.page_logins import LoginRow, LoginsBusyError, PageLogins
-from headrace_protos.cluster.v1.cluster_pb2 import ClusterPayload
-
-
-def no_rows(question: List) -> Iterator[msgspec.Struct]:
-    return iter(())
-
-
-def no_close(question: Close) -> int:
-    return 0
+from headrace_broker.runtime.security.page_logins import LoginsBusyError, PageLogins
 
 
 class World:
@@ -43,18 +32,36 @@ class World:
 
     def __init__(self) -> None:
         self.now = 1000.0
-        self.cut = False
-        self.mute = False
-        self.asked = 0
+        # Payloads arrive in another turn: all who ask in one wait for the same answer.
+        self.links = Links((1, 2), soon=True)
         self.catalog = Catalog()
         nodes = (Node(1, "n1", "h:1"), Node(2, "n2", "h:2"))
         self.do(Bootstrap(nodes, "/", User("guest", b"s", b"h", ("administrator",)), grant=True))
         self.guest = self.user("guest")
-        self.inquiries = {node: self._inquiries(node) for node in (1, 2)}
         self.nodes = {
-            node: PageLogins(node, self.catalog, self.inquiries[node], lambda: self.now)
-            for node in (1, 2)
+            node: PageLogins(node, self.catalog, rpc, lambda: self.now)
+            for node, rpc in self.links.rpcs.items()
         }
+
+    @property
+    def cut(self) -> bool:
+        return bool(self.links.down)
+
+    @cut.setter
+    def cut(self, cut: bool) -> None:
+        self.links.down = {1, 2} if cut else set()
+
+    @property
+    def mute(self) -> bool:
+        return bool(self.links.deaf)
+
+    @mute.setter
+    def mute(self, mute: bool) -> None:
+        self.links.deaf = {1, 2} if mute else set()
+
+    @property
+    def asked(self) -> int:
+        return [kind for _, _, kind in self.links.sent].count("login")
 
     def do(self, command: Any) -> None:
         index = self.catalog.applied_index + 1
@@ -64,24 +71,6 @@ class World:
         found = self.catalog.user(name)
         assert found is not None
         return found
-
-    def _inquiries(self, source: int) -> Inquiries:
-        def send(target: int, data: bytes) -> bool:
-            if self.cut:
-                return False
-            payload = ClusterPayload.FromString(data)
-            other = self.inquiries[target]
-            if payload.WhichOneof("body") == "question":
-                self.asked += 1
-                if not self.mute:
-                    # In another turn: all who ask in this one wait for it.
-                    loop = asyncio.get_running_loop()
-                    loop.call_soon(other.receive_question, source, payload.question)
-            else:
-                other.receive_answer(payload.answer)
-            return True
-
-        return Inquiries(send, no_rows, no_close)
 
 
 @pytest.fixture
@@ -160,11 +149,6 @@ def test_a_log_in_ends_with_the_sessions_of_its_user(world, anew):
     assert find(world, 1, token) == find(world, 2, token) == world.guest
 
 
-def test_a_log_in_of_a_node_that_knows_no_epochs_is_of_epoch_0():
-    data = msgspec.msgpack.encode({"user": "guest", "proof": b"p"})
-    assert msgspec.msgpack.decode(data, type=LoginRow) == LoginRow("guest", b"p", 0)
-
-
 def test_other_tags_count_at_once(world):
     token = world.nodes[1].open(world.guest)
     world.do(PutUser(User("guest", b"s", b"h", ())))
@@ -236,7 +220,10 @@ def test_the_last_word_of_a_silent_node_counts_for_some_seconds(world):
     assert find(world, 2, token) is None
     world.cut = False
     assert find(world, 2, token) == world.guest
-    world.nodes[1] = PageLogins(1, world.catalog, world.inquiries[1], lambda: world.now)
+    again = Links((1,), soon=True).rpcs[1]
+    world.nodes[1] = PageLogins(1, world.catalog, again, lambda: world.now)
+    world.links.rpcs[1].receive_ask = again.receive_ask
+    again._send = world.links.rpcs[1]._send
     world.now += PAGE_REMOTE_S
     assert find(world, 2, token) is None  # it has begun anew, and says that there is none
     assert find(world, 2, other) is None
@@ -314,7 +301,7 @@ def test_made_up_tokens_ask_another_node_so_many_times_and_keep_nobody_off(world
     token = world.nodes[1].open(world.guest)
     assert find(world, 2, token) == world.guest
     world.now += PAGE_REMOTE_UNHEARD_S
-    world.asked = 0
+    world.links.sent.clear()
     world.mute = True
 
     async def flood() -> None:

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
+
+import msgspec
 import pytest
-from tests.broker.runtime.conftest import arrive
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.broker.runtime.conftest import FRAME_DECODER, arrive
 
 from headrace_broker.codecs.batch import encode_batch, message_body, single_head
 from headrace_broker.core.queue.command.command import SETTLE, enqueue_head, stamp_command
@@ -12,8 +17,9 @@ from headrace_broker.model.limits import LARGE_OCTETS
 from headrace_broker.model.message import DeliveryRun, Publish
 from headrace_broker.model.session import session_id
 from headrace_broker.runtime.contract.lane_port import HostEnd, SessionEnd
+from headrace_broker.runtime.contract.payload import MALFORMED, encode
+from headrace_broker.runtime.session.frame import Completed
 from headrace_broker.runtime.session.wire import SessionRouter, encode_run, part_payload
-from headrace_protos.cluster.v1.cluster_pb2 import ClusterPayload
 from headrace_raftlog.model.pieces import Pieces
 
 SESSION = session_id(1, 1, 1)  # of node 1
@@ -107,7 +113,7 @@ class Wire:
     def _send(self, node, payload):
         self.sent += 1
         if not self.lost:
-            self.boards[node].receive(ClusterPayload.FromString(payload))
+            self.boards[node].receive(FRAME_DECODER.decode(payload))
         return not self.lost
 
 
@@ -206,11 +212,6 @@ def test_session_that_is_gone_hears_nothing(wire):
     assert wire.session.calls == []
 
 
-def test_payload_without_a_body_is_dropped(wire):
-    wire.boards[1].receive(ClusterPayload())
-    assert (wire.session.calls, wire.host.calls) == ([], [])
-
-
 def test_sender_learns_that_a_resync_or_window_did_not_leave(wire):
     assert wire.to_host.resync(SESSION, 1, 1, 1, True, b"")
     assert wire.to_host.window(SESSION, 1, 1)
@@ -241,14 +242,14 @@ def test_nothing_is_owed_to_a_node_that_went(wire):
     assert wire.session.calls == []
 
 
-# What is on the wire, octet for octet: nodes of different versions talk to each other
+# What is on the wire, octet for octet: a change of it is a change of the transport's version
 
 
 def test_payloads_keep_their_octets(publishes):
     sent = []
 
     def send(node, payload):
-        sent.append(payload.hex())
+        sent.append(payload)
         return True
 
     board = SessionRouter(2, send)
@@ -261,20 +262,31 @@ def test_payloads_keep_their_octets(publishes):
     blob = encode_batch(publishes(b"a"))
     to_session.run(DeliveryRun(4, 9, blob, 0, [0], b"\x01", bytes((0, 0, 0, 1, 0, 0, 0, 2))))
     to_host.resync(SESSION, 3, 5, 6, True, b"ab")
-    assert sent == [
-        "2a110881808080908080081002180122020202",
-        "720b0881808080908080081003",
-        "3a31088180808090808008100418092215000000010000000d0004776f726b000000020000612a010132080000000100000002",
-        "1a17080710818080809080800818032005280630013a026162",
+    assert [msgspec.msgpack.decode(each) for each in sent] == [
+        ["enqueued", SESSION, 1, 2, [2, 2], [], []],
+        ["timed_out", SESSION, 3],
+        ["run", SESSION, 4, 9, b"\x01", bytes((0, 0, 0, 1, 0, 0, 0, 2)), blob],
+        ["resync", GROUP, SESSION, 3, 5, 6, True, b"ab"],
     ]
 
 
-def test_answer_of_an_older_leader_covers_all_before_it(wire):
-    old = ClusterPayload()
-    old.enqueued.session = SESSION
-    old.enqueued.seq = 7
-    wire.boards[1].receive(old)
-    assert wire.session.calls == [("enqueued", 0, 7)]
+def test_fields_of_a_later_release_are_passed_over_and_kinds_are_refused(wire):
+    more = msgspec.msgpack.encode(["timed_out", SESSION, 3, "more"])
+    wire.boards[1].receive(FRAME_DECODER.decode(more))
+    assert wire.session.calls == [("timed_out", 3)]
+    with pytest.raises(msgspec.ValidationError, match="Invalid value 'later'"):
+        FRAME_DECODER.decode(msgspec.msgpack.encode(["later", SESSION]))
+
+
+@given(st.binary(max_size=60), st.booleans())
+def test_any_octets_are_read_or_refused(octets, large):
+    board = SessionRouter(1, lambda node, payload: True)
+    payload = b"\xc1\0\0\0" + octets if large else octets
+    cut, room = part_payload(payload, len(payload))
+    assert cut == 0 or room > 0
+    with contextlib.suppress(*MALFORMED):
+        if not board.receive_large(payload):
+            board.receive(FRAME_DECODER.decode(payload))
 
 
 LARGE = bytes(range(256)) * (2 * LARGE_OCTETS // 256)
@@ -321,13 +333,20 @@ def test_large_command_arrives_as_it_was_and_its_body_leaves_uncopied(pieces, ca
     assert any(piece is LARGE for piece in pieces.payloads[0].pieces)
 
 
-def test_large_command_of_a_node_that_copies_is_read_alike(pieces):
+def test_large_command_with_a_long_head_is_read_as_a_whole(pieces):
+    whole = b"".join(large_command().pieces())
+    causes = list(range(2 * 64))
+    pieces.to_host.large(SESSION, large_command(), causes)
+    assert pieces.host.calls == [("caused", SESSION, whole, causes)]
+
+
+def test_command_that_is_sent_whole_is_read_as_a_whole(pieces):
     whole = b"".join(large_command().pieces())
     pieces.to_host.command(SESSION, whole)
     pieces.to_host.caused(SESSION, whole, [1, 7])
     assert pieces.host.calls == [
-        ("large", SESSION, stamp_command(5, whole), []),
-        ("caused", SESSION, whole, [1, 7]),  # which stands behind, so that it is read as a whole
+        ("command", SESSION, whole),
+        ("caused", SESSION, whole, [1, 7]),
     ]
 
 
@@ -362,14 +381,13 @@ def test_large_run_arrives_as_it_was_and_its_messages_leave_uncopied(pieces, bod
         assert [view.obj is run.blob for view in views] == [True] * len(bodies)
 
 
-def test_large_run_of_a_node_that_copies_is_read_alike(pieces):
+def test_large_run_that_is_sent_whole_is_read_alike(pieces):
     run = a_large_run([b"small", LARGE])
-    payload = ClusterPayload(run=encode_run(SESSION, run))
-    assert pieces.boards[1].receive_large(payload.SerializeToString())
+    arrive(pieces.boards[1], encode(encode_run(SESSION, run)))
     assert pieces.session.calls == [("run", 3, 9, [b"small", LARGE], b"\0\0", b"")]
 
 
-def test_other_large_payloads_are_left_to_protobuf(pieces):
-    payload = ClusterPayload(answer=bytes(2 * LARGE_OCTETS)).SerializeToString()
+def test_other_large_payloads_are_left_alone(pieces):
+    payload = encode(Completed(SESSION, [LARGE_OCTETS] * LARGE_OCTETS))
     assert not pieces.boards[1].receive_large(payload)
     assert part_payload(payload[:64], len(payload)) == (0, 0)

@@ -12,6 +12,7 @@ import pytest
 from headrace_broker.config.telemetry import TelemetrySection
 from headrace_broker.flow.account import Ledger
 from headrace_broker.flow.flow_limits import FlowLimits
+from headrace_broker.runtime.rpc.correlator import Rpc
 from headrace_broker.runtime.telemetry import telemetry as module
 from headrace_broker.runtime.telemetry.telemetry import Telemetry
 
@@ -22,7 +23,7 @@ def test_a_look_that_fails_takes_nothing_but_itself(
     monkeypatch.setattr(module, "LOOK_SECONDS", 0.001)
     sources: Any = SimpleNamespace(node="n1", ledger=Ledger(FlowLimits()))
     around: Any = SimpleNamespace(
-        data_dir=str(tmp_path), address="", send=lambda peer, data: False, names={1: "n1"}
+        data_dir=str(tmp_path), address="", rpc=Rpc(1, lambda peer, data: False), names={1: "n1"}
     )
     looks = 0
     enough = asyncio.Event()

@@ -32,7 +32,6 @@ from headrace_broker.gateways.grpc.server.errors import (
     Context,
     bad_field,
     check_chunk,
-    upgrade_pending,
 )
 from headrace_broker.gateways.grpc.server.request_parser import parsed_opening
 from headrace_broker.model.definition import Queue
@@ -47,7 +46,7 @@ from headrace_broker.model.limits import (
 )
 from headrace_broker.model.reply_code import NOT_FOUND, AmqpError
 from headrace_broker.runtime.backup.chunk import HEAD_OCTETS, last_id
-from headrace_broker.runtime.backup.client import BackupClient, NodeTooOldError
+from headrace_broker.runtime.backup.client import BackupClient
 from headrace_broker.runtime.backup.points import (
     DENIED,
     LOST,
@@ -55,18 +54,23 @@ from headrace_broker.runtime.backup.points import (
     OK,
     TOO_MANY,
     UNKNOWN_POINT,
-    NodeSilentError,
+)
+from headrace_broker.runtime.backup.question import (
+    BackupAnswer,
+    ClosePoint,
+    KeepPoint,
+    ReadPoint,
 )
 from headrace_broker.runtime.broker_port import Broker
 from headrace_broker.runtime.contract.port import ConnectionInfo
-from headrace_broker.runtime.rpc.leader_client import QueueGoneError
+from headrace_broker.runtime.rpc.correlator import NoAnswerError
+from headrace_broker.runtime.rpc.leader import QueueGoneError
 from headrace_broker.runtime.security import audit
 from headrace_protos.broker.v1 import backup_pb2 as pb
 from headrace_protos.broker.v1.backup_pb2_grpc import (
     BackupServicer,
     add_BackupServicer_to_server,
 )
-from headrace_protos.cluster.v1.cluster_pb2 import BackupAnswer, BackupKeep, BackupRead
 
 STALL_SECONDS_MAX: Final = 60.0  # a client may leave a chunk unread for so long
 NUMBER_MAX: Final = (1 << 62) - 1  # of ids and numbers
@@ -173,8 +177,8 @@ class BackupService(BackupServicer):
             ttl_ms = _ttl(request.ttl_ms) if request.ttl_ms else 0
             done = _number("done_id", request.done_id)
             with _errors():
-                asked = BackupKeep(point=point, ttl_ms=ttl_ms, done=done)
-                _checked(await self._client.keep(node, asked, caller.user))
+                asked = KeepPoint(point, caller.user, ttl_ms, done)
+                _checked(await self._client.ask(node, asked))
             return pb.KeepPointResponse()
         raise AssertionError("the call was ended")
 
@@ -186,7 +190,7 @@ class BackupService(BackupServicer):
             _check_caller(caller)
             node, point = _point(request.point)
             with _errors():
-                _checked(await self._client.close(node, point, caller.user))
+                _checked(await self._client.ask(node, ClosePoint(point, caller.user)))
             return pb.ClosePointResponse()
         raise AssertionError("the call was ended")
 
@@ -278,8 +282,8 @@ class BackupService(BackupServicer):
         octets = request.chunk_octets or BACKUP_CHUNK_OCTETS
         await context.send_initial_metadata(())  # else a first write that stalls cannot be ended
         while left > 0:
-            asked = BackupRead(point=point, after=after, messages=min(most, left), octets=octets)
-            answer = _checked(await self._client.read(node, asked, user))
+            asked = ReadPoint(point, user, after, min(most, left), octets)
+            answer = _checked(await self._client.ask(node, asked))
             if not answer.heads:
                 return
             check_chunk(len(answer.batch))
@@ -302,10 +306,8 @@ def _errors() -> Iterator[None]:
     """Translate errors between nodes into errors of the call."""
     try:
         yield
-    except NodeSilentError as error:
+    except NoAnswerError as error:
         raise CallError(_CODE.UNAVAILABLE, "NODE_SILENT", str(error), retry_ms=RETRY_MS) from error
-    except NodeTooOldError as error:
-        raise upgrade_pending(str(error)) from error
     except QueueGoneError as error:
         raise AmqpError(NOT_FOUND, str(error), "queue") from error
 

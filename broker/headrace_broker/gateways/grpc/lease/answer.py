@@ -28,7 +28,7 @@ from headrace_broker.core.queue.state.lease_effect import (
 from headrace_broker.gateways.grpc.server.errors import RETRY_MS, CallError, upgrade_pending
 from headrace_broker.model.limits import LEASE_GROUPS_MAX, LEASES_MAX
 from headrace_broker.runtime.lease.group_commands import TooEarlyError
-from headrace_broker.runtime.rpc.leader_client import LeaderUnavailableError, QueueGoneError
+from headrace_broker.runtime.rpc.leader import LeaderUnavailableError, QueueGoneError
 from headrace_protos.broker.v1 import lease_pb2 as pb
 from headrace_protos.broker.v1.message_pb2 import Range
 

@@ -116,7 +116,7 @@ def test_top_lists_the_stopped_and_what_stops_them(slow: Any, serve: Any, world:
         [queue] = top.queues
         assert (queue.name, queue.node, queue.saturated) == ("orders", "n2", True)
         assert queue.messages_withheld == 40
-        world.down = {3}
+        world.links.down = {3}
         assert list((await client.call("Top", flow.TopRequest())).missing_nodes) == ["n3"]
 
     serve(scenario)

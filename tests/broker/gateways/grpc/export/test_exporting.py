@@ -228,7 +228,7 @@ def test_node_that_does_not_answer_is_named(export) -> None:
     async def scenario(world: World) -> None:
         await world.note(2, 3)
         incarnation = (await world.shard(2)).incarnation
-        world.cut = True
+        world.links.down = {1, 2}
         listed = await world.call("ListShards", pb.ListShardsRequest(log=LOG))
         assert [shard.shard for shard in listed.shards] == ["n1"]
         assert list(listed.missing_nodes) == ["n2"]

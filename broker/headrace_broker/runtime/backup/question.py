@@ -1,0 +1,89 @@
+"""What a node is asked about points of queues: see `backup.points`."""
+
+from __future__ import annotations
+
+import msgspec
+
+from headrace_broker.runtime.rpc.correlator import Question
+
+
+class BackupAnswer(msgspec.Struct, frozen=True):
+    """What a node answers.
+
+    Attributes:
+        status: OK and others, as in `backup.points`.
+        text: why not, for people.
+        point: number of the point that was opened.
+        applied_index: of the queue's log there.
+        messages: in it, or in the queue that was probed.
+        octets: of their bodies.
+        last_id: of the last of them.
+        time_ms: Unix time of the point.
+        heads: of messages that were read, as in `backup.chunk`; none at the end.
+        batch: likewise.
+        next_number: first number of a publisher that the queue that was probed has not had.
+    """
+
+    status: int
+    text: str = ""
+    point: int = 0
+    applied_index: int = 0
+    messages: int = 0
+    octets: int = 0
+    last_id: int = 0
+    time_ms: int = 0
+    heads: bytes = b""
+    batch: bytes = b""
+    next_number: int = 0
+
+
+class OpenPoint(Question[BackupAnswer], frozen=True, tag="backup_open"):
+    """Freeze the queue's messages as they stand when all that is committed now is applied.
+
+    Attributes:
+        group: of the queue.
+        ttl_ms: time to live.
+        user: whose the point is.
+    """
+
+    group: int
+    ttl_ms: int
+    user: str
+
+
+class ReadPoint(Question[BackupAnswer], frozen=True, tag="backup_read"):
+    """Messages of a user's point with ids above `after`."""
+
+    point: int
+    user: str
+    after: int
+    messages: int
+    octets: int
+
+
+class KeepPoint(Question[BackupAnswer], frozen=True, tag="backup_keep"):
+    """Put the end of a user's point off, and give up what comes first in it.
+
+    Attributes:
+        ttl_ms: a new time to live, 0 for the one that it has.
+        done: messages with ids up to this one are not read again.
+    """
+
+    point: int
+    user: str
+    ttl_ms: int = 0
+    done: int = 0
+
+
+class ClosePoint(Question[BackupAnswer], frozen=True, tag="backup_close"):
+    """Give a user's point up."""
+
+    point: int
+    user: str
+
+
+class Probe(Question[BackupAnswer], frozen=True, tag="backup_probe"):
+    """What does the queue hold, and what has it had of a publisher?"""
+
+    group: int
+    publisher: bytes

@@ -1,0 +1,160 @@
+"""Questions to whoever leads a queue, here or on another node, until somebody answers."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any, Final, Generic, TypeVar
+
+from headrace_broker.model.definition import Queue
+from headrace_broker.runtime.replica.queue_host import QueueHost
+from headrace_broker.runtime.replica.reading.answers import Answers
+from headrace_broker.runtime.replica.reading.entries import Entries
+from headrace_broker.runtime.rpc.correlator import NO_ANSWER, Question, Rpc, RpcError
+
+ATTEMPT_SECONDS: Final = 1.0  # wait for one node's answer before the leader is looked up again
+PAUSE_SECONDS: Final = 0.1  # between attempts: an election takes some of them
+ANSWER_SECONDS_MAX: Final = 10.0  # then the queue counts as not available
+
+NOT_LEADING: Final = "not_leading"  # a refusal; its detail is the leader, 0 for unknown
+NOT_NOW: Final = "not_now"  # a refusal of a leader that cannot take more now
+
+A = TypeVar("A")
+
+
+class LeaderUnavailableError(Exception):
+    """No leader of the queue answered: too few of its replicas are running."""
+
+
+class QueueGoneError(Exception):
+    """The queue was deleted before it answered."""
+
+
+class LeaderQuestion(Question[A], Generic[A], frozen=True):
+    """What a queue's leader is asked.
+
+    Attributes:
+        group: of the queue.
+    """
+
+    group: int
+
+
+Q = TypeVar("Q", bound=LeaderQuestion[Any])
+
+
+class Leaders:
+    """Asks leaders of queues, and answers for those that are led here.
+
+    Args:
+        rpc: asks nodes.
+        hosts: replicas on this node by group.
+        locate: where the leader of a queue is, 0 for unknown.
+        exists: whether a queue, this incarnation of it, is in the catalog as applied here.
+    """
+
+    def __init__(
+        self,
+        rpc: Rpc,
+        hosts: dict[int, QueueHost],
+        locate: Callable[[Queue], int],
+        exists: Callable[[Queue], bool],
+    ) -> None:
+        self.hosts = hosts
+        self.locate = locate
+        self._rpc = rpc
+        self._exists = exists
+        self._reading: set[type] = set()  # questions for which entries may have to be read
+
+    def serve(self, kind: type[Q], here: Callable[[QueueHost, Q], Any]) -> None:
+        """Answer one kind of question; `here` gets the replica that leads, as `Rpc.serve` says."""
+        self._rpc.serve(kind, lambda _, question: here(self._leading(question.group), question))
+
+    def serve_reading(self, kind: type[Q], cut: Callable[[QueueHost, Entries, Q], Any]) -> None:
+        """Answer one kind of question, for which entries of the log may have to be read.
+
+        Args:
+            kind: of question.
+            cut: answers as far as the entries are at hand, as `Answers.cut` says.
+        """
+        answers = Answers()
+        self._reading.add(kind)
+
+        def here(host: QueueHost, question: Q) -> Any:
+            entries = Entries(host.log)
+            found = cut(host, entries, question)
+            return found if not entries.missing else read(host, question, entries)
+
+        async def read(host: QueueHost, question: Q, entries: Entries) -> Any:
+            group = question.group
+            found = await answers.read(
+                entries,
+                group,
+                lambda some: cut(host, some, question),
+                lambda: self._serving(group) is host,
+            )
+            return self._leading(group) if found is None else found
+
+        self.serve(kind, here)
+
+    def _serving(self, group: int) -> QueueHost | None:
+        host = self.hosts.get(group)
+        return host if host is not None and host.serving else None
+
+    def _leading(self, group: int) -> QueueHost:
+        """Return the replica that leads here.
+
+        Raises:
+            RpcError: NOT_LEADING.
+        """
+        host = self._serving(group)
+        if host is None:
+            known = self.hosts.get(group)
+            leader = 0 if known is None else self.locate(known.queue)
+            raise RpcError(NOT_LEADING, f"node {self._rpc.node} does not lead it", leader)
+        return host
+
+    async def ask(self, queue: Queue, question: LeaderQuestion[A]) -> A:
+        """Return the leader's answer.
+
+        Raises:
+            LeaderUnavailableError: no leader of the queue answered.
+            QueueGoneError: the queue was deleted.
+            RpcError: the leader refuses.
+        """
+        redirected = 0
+        try:
+            async with asyncio.timeout(ANSWER_SECONDS_MAX):
+                while True:
+                    target, seconds = self._target(queue, question, redirected)
+                    before, redirected = redirected, 0
+                    if target:
+                        try:
+                            return await self._rpc.ask(target, question, seconds)
+                        except RpcError as error:
+                            if error.failure == NOT_LEADING and error.detail != target:
+                                redirected = error.detail
+                            elif error.failure not in (NOT_NOW, NOT_LEADING, *NO_ANSWER):
+                                raise
+                    if not redirected or before:  # else the one that was named is asked at once
+                        await asyncio.sleep(PAUSE_SECONDS)
+        except TimeoutError:
+            text = f"no leader of queue '{queue.name}' answers"
+            if type(question) in self._reading and self._serving(queue.group) is not None:
+                text = f"the disk does not give back messages of queue '{queue.name}' in time"
+            raise LeaderUnavailableError(text) from None
+
+    def _target(self, queue: Queue, question: Question[Any], redirected: int) -> tuple[int, float]:
+        """Return who is to be asked, 0 for nobody, and for how many seconds.
+
+        Raises:
+            QueueGoneError: nobody will ever answer.
+        """
+        own = self._rpc.node
+        if not self._exists(queue):
+            raise QueueGoneError(f"no queue '{queue.name}' in vhost '{queue.vhost}'")
+        if self._serving(queue.group) is not None:
+            reads = type(question) in self._reading
+            return own, ANSWER_SECONDS_MAX if reads else ATTEMPT_SECONDS
+        target = redirected or self.locate(queue)
+        return 0 if target == own else target, ATTEMPT_SECONDS

@@ -1,0 +1,170 @@
+"""Rows of one node, page by page, and of all nodes of the cluster."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import islice
+from typing import Any, NamedTuple, TypeVar
+
+import msgspec
+
+from headrace_broker.model.limits import ANSWER_OCTETS_MAX, LISTING_ROWS_MAX, LISTING_TURN_ROWS
+from headrace_broker.runtime.contract.payload import MALFORMED
+from headrace_broker.runtime.rpc.codec import ENCODER
+from headrace_broker.runtime.rpc.correlator import UNKNOWN, NoAnswerError, Question, Rpc
+
+
+class Page(msgspec.Struct, frozen=True):
+    """Some rows of a node.
+
+    Attributes:
+        rows: one after the other, encoded.
+        left_out: rows among these that are too large to be sent.
+        more: there are rows after these.
+    """
+
+    rows: list[msgspec.Raw] = []
+    left_out: int = 0
+    more: bool = False
+
+
+class Listing(Question[Page], frozen=True, kw_only=True):
+    """A question about rows.
+
+    Attributes:
+        skip: rows that the asker has already.
+    """
+
+    skip: int = 0
+
+
+class Found(NamedTuple):
+    """Rows of all nodes that answered.
+
+    Attributes:
+        rows: this node's, then the others'.
+        missing: names of the nodes that did not answer.
+        left_out: rows that were too large to be sent.
+    """
+
+    rows: list[Any]
+    missing: tuple[str, ...]
+    left_out: int
+
+
+class Asked(NamedTuple):
+    """Question to other nodes.
+
+    Attributes:
+        question: about all rows.
+        kind: type of a row.
+        rows_max: most rows of each node, and of this one.
+        seconds: for a node's whole answer; None for as long as each piece of it may take.
+    """
+
+    question: Listing
+    kind: Any
+    rows_max: int = LISTING_ROWS_MAX
+    seconds: float | None = None
+
+
+L = TypeVar("L", bound=Listing)
+
+
+def serve_rows(rpc: Rpc, kind: type[L], rows: Callable[[L], Iterator[msgspec.Struct]]) -> None:
+    """Answer one kind of listing.
+
+    Args:
+        rpc: answers other nodes.
+        kind: of listing.
+        rows: this node's rows, one after the other as they are needed.
+    """
+    rpc.serve(kind, lambda _, question: _page(islice(rows(question), question.skip, None)))
+
+
+def _page(rows: Iterable[msgspec.Struct]) -> Page:
+    """Return the first rows, as many as fit into an answer."""
+    taken: list[msgspec.Raw] = []
+    octets = left_out = 0
+    for row in rows:
+        encoded = ENCODER.encode(row)
+        if len(encoded) > ANSWER_OCTETS_MAX:
+            left_out += 1
+            continue
+        octets += len(encoded)
+        if octets > ANSWER_OCTETS_MAX:
+            return Page(taken, left_out, True)
+        taken.append(msgspec.Raw(encoded))
+    return Page(taken, left_out)
+
+
+async def rows_of(
+    rpc: Rpc, node: int, question: Listing, kind: Any, rows_max: int = LISTING_ROWS_MAX
+) -> tuple[list[Any], int]:
+    """Return a node's rows, at most `rows_max`, and how many were too large to be sent.
+
+    Rows come and go meanwhile: one may be missed, or be in the list twice.
+
+    Args:
+        rpc: asks.
+        node: who is asked.
+        question: about all rows.
+        kind: type of a row.
+        rows_max: most rows.
+
+    Raises:
+        NoAnswerError: it did not answer.
+    """
+    found: list[Any] = []
+    left_out = 0
+    while len(found) < rows_max:
+        following = msgspec.structs.replace(question, skip=len(found) + left_out)
+        page = await rpc.ask(node, following)
+        try:
+            found += [msgspec.msgpack.decode(row, type=kind) for row in page.rows]
+        except MALFORMED as error:
+            text = f"a row of node {node} is not understood: {error}"
+            raise NoAnswerError(UNKNOWN, text) from error
+        left_out += page.left_out
+        if not page.more or not (page.rows or page.left_out):
+            break
+    return found[:rows_max], left_out
+
+
+async def ask_everywhere(
+    rpc: Rpc, peers: Mapping[int, str], asked: Asked, own: Iterable[Any]
+) -> Found:
+    """Return the rows of all nodes that answer; other work has its turn meanwhile.
+
+    Args:
+        rpc: asks the other nodes.
+        peers: names of these by id; they may change meanwhile.
+        asked: what they are asked.
+        own: this node's rows.
+    """
+    rows: list[Any] = []
+    for row in islice(own, asked.rows_max):
+        rows.append(row)
+        if len(rows) % LISTING_TURN_ROWS == 0:
+            await asyncio.sleep(0)
+    others = dict(peers)
+    answers = await asyncio.gather(*(ask_node(rpc, peer, asked) for peer in others))
+    missing: list[str] = []
+    left_out = 0
+    for name, answer in zip(others.values(), answers, strict=True):
+        if answer is None:
+            missing.append(name)
+        else:
+            rows += answer[0]
+            left_out += answer[1]
+    return Found(rows, tuple(missing), left_out)
+
+
+async def ask_node(rpc: Rpc, peer: int, asked: Asked) -> tuple[list[Any], int] | None:
+    """Return another node's rows, and how many were too large; None when it does not answer."""
+    try:
+        async with asyncio.timeout(asked.seconds):
+            return await rows_of(rpc, peer, asked.question, asked.kind, asked.rows_max)
+    except (NoAnswerError, TimeoutError):
+        return None
