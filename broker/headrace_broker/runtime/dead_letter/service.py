@@ -6,8 +6,8 @@ import asyncio
 import logging
 import time
 from collections import deque
-from collections.abc import Callable, Iterable
-from typing import Any, Final, NamedTuple, Protocol, final
+from collections.abc import Iterable
+from typing import Any, Final, NamedTuple, final
 
 from typing_extensions import override
 
@@ -18,6 +18,7 @@ from headrace_broker.catalog.event import (
     PolicyChanged,
     QueueAdded,
 )
+from headrace_broker.flow.blocked import Blocked, BlockedState
 from headrace_broker.flow.charges import NO_CAUSE, Charge
 from headrace_broker.model.definition import Queue
 from headrace_broker.model.limits import (
@@ -67,17 +68,6 @@ class _Once(DeadLetterPublish):
         self._office.sent_once(self)
 
 
-class Alarms(Protocol):
-    """Says whether the cluster may take in data."""
-
-    @property
-    def blocked(self) -> bool:
-        """Whether publishers are blocked."""
-
-    def watch(self, callback: Callable[[], None]) -> None:
-        """Have a function called whenever that has changed."""
-
-
 class DeadLetterService:
     """Takes what queues let go and sees to it that it gets where it is to go.
 
@@ -89,7 +79,7 @@ class DeadLetterService:
         router: knows the way.
         carrier: takes letters there.
         expiries: whom to charge for what time does.
-        alarms: whether letters may go.
+        blocked: says whether an alarm is on.
 
     None leaves before `release_all`: sessions can be opened then.
 
@@ -100,14 +90,18 @@ class DeadLetterService:
     """
 
     def __init__(
-        self, router: Router, carrier: DeadLetterPublisher, expiries: ExpiryAccounts, alarms: Alarms
+        self,
+        router: Router,
+        carrier: DeadLetterPublisher,
+        expiries: ExpiryAccounts,
+        blocked: BlockedState,
     ) -> None:
         self.sent_count = 0
         self.lost_count = 0
         self._router = router
         self._carrier = carrier
         self._expiries = expiries
-        self._alarms = alarms
+        self._blocked = blocked
         self._waiting: deque[_Waiting] = deque()
         self._waiting_octets = 0
         self._octets = 0  # of letters that wait or are under way, sent at most once
@@ -121,7 +115,7 @@ class DeadLetterService:
         self._keepers: dict[int, QueueDeadLetters] = {}
         self._causes: dict[int, dict[int, int]] = {}  # group -> message id -> cause, of kept ones
         self._cause_count = 0
-        alarms.watch(self.go_on)
+        blocked.watch(self._blocked_changed)
 
     @property
     def congested(self) -> bool:
@@ -178,7 +172,7 @@ class DeadLetterService:
 
     def _may_send_once(self) -> bool:
         room_is_short = self._waiting_octets > DEAD_LETTER_OCTETS_MAX // 2
-        return self._may_leave and (not self._alarms.blocked or room_is_short)
+        return self._may_leave and (not self._blocked.now.is_on or room_is_short)
 
     def _send_some(self) -> None:
         """Send a bounded number, and the others in the next turn of the loop."""
@@ -274,12 +268,16 @@ class DeadLetterService:
 
     def may_send(self) -> bool:
         """Return whether letters that are kept may go."""
-        return self._may_leave and not self._alarms.blocked
+        return self._may_leave and not self._blocked.now.is_on
 
     def release_all(self) -> None:
         """Release dead letters from now on."""
         self._may_leave = True
         self.go_on()
+
+    def _blocked_changed(self, before: Blocked, now: Blocked) -> None:
+        if before is not now:
+            self.go_on()
 
     def go_on(self) -> None:
         """See whether letters may go that had to wait: an alarm is over, a debt is repaid."""
@@ -291,7 +289,7 @@ class DeadLetterService:
 
     def is_congested(self, queue: Queue) -> bool:
         """Return whether a queue's messages had better not expire now."""
-        held_up = not self._may_leave or self._alarms.blocked
+        held_up = not self._may_leave or self._blocked.now.is_on
         return self.congested or held_up or self._expiries.in_debt(queue.group)
 
     def forgotten(self, group: int, ids: list[int]) -> None:

@@ -13,6 +13,7 @@ from mypy_extensions import i64
 from typing_extensions import override
 
 from headrace_broker.flow.activity import Activity
+from headrace_broker.flow.blocked import NOT_BLOCKED, Blocked
 from headrace_broker.flow.stream_window import StreamWindow
 from headrace_broker.gateways.grpc.messaging.stream_confirms import StreamConfirms
 from headrace_broker.gateways.publishing.admission_control import BlockedNotifier
@@ -24,7 +25,7 @@ from headrace_broker.gateways.publishing.publisher import Publisher
 from headrace_broker.gateways.publishing.shell import Shell
 from headrace_broker.gateways.publishing.timers import TIMER_TELL
 from headrace_broker.gateways.publishing.unreachable import refuse_unreachable
-from headrace_broker.model.flow import NO_LIMIT
+from headrace_broker.model.flow import LIMIT_NAMES, NO_LIMIT
 from headrace_broker.model.limits import STREAM_TELL_MS, STREAM_WINDOW_MESSAGES
 from headrace_broker.model.message import DeliveryRun, Publish
 from headrace_broker.model.message import Publisher as PublisherName
@@ -133,7 +134,7 @@ class PublishStream(QueueListener, BufferOwner, BlockedNotifier):
         flow: what stops it.
         refusals: not told yet, of messages that were not handed to queues.
         is_told: the client knows the window; otherwise it is to be told.
-        stopped_by: the limit that the client is told of with the window, and the queue behind it.
+        told: what the client is told of with the window.
         crashed: a fault of the broker: the stream is to end.
     """
 
@@ -155,17 +156,24 @@ class PublishStream(QueueListener, BufferOwner, BlockedNotifier):
         self.window = StreamWindow()
         self.refusals: list[Refusal] = []
         self.is_told = True
-        self.stopped_by: tuple[int, int] = (NO_LIMIT, 0)
+        self.told = NOT_BLOCKED
         self.crashed = False
         self._broker = broker
         self._busy = False
         self._open = True
-        self._shut = False
+        self._shut = False  # the window
         self._tell = self._tell_stop  # one object
+        self._watcher = self.blocked_changed  # one object
         admission = self.output.admission
         admission.notifier = self
         admission.publisher = True
         self._open_window()
+
+    def begin(self) -> None:
+        """Hear of alarms from now on, until it is closed."""
+        blocked = self._broker.blocked
+        blocked.watch(self._watcher)
+        self.blocked_changed(NOT_BLOCKED, blocked.now)
 
     # From the client
 
@@ -210,11 +218,13 @@ class PublishStream(QueueListener, BufferOwner, BlockedNotifier):
         """Whether the next batch may be read."""
         return self.output.pauses == 0 and not self.window.exceeded
 
-    def block(self, blocked: bool) -> None:
-        """Publishers are blocked by an alarm, or no longer; the client is told at once."""
-        self.output.admission.block(blocked)
-        if blocked:
-            self._show_stop(self._broker.blocked_limit, 0, True)
+    def blocked_changed(self, before: Blocked, now: Blocked) -> None:
+        """Tell the client of an alarm, another alarm, or its end, at once."""
+        if before is now:
+            return
+        self.output.admission.blocked_changed()
+        if now.is_on:
+            self._show_stop(now, True)
         elif self.buffer.is_holding:
             self._tell_later()
         else:
@@ -224,6 +234,7 @@ class PublishStream(QueueListener, BufferOwner, BlockedNotifier):
         """The stream is over: what is held is handed over where there is room, else dropped."""
         if not self._open:
             return
+        self._broker.blocked.unwatch(self._watcher)
         self.buffer.let_go()
         self._open = False
         self.output.flush_links()
@@ -262,17 +273,17 @@ class PublishStream(QueueListener, BufferOwner, BlockedNotifier):
     def _open_window(self) -> None:
         """Nothing stops the stream, or not for long yet."""
         self._shut = False
-        self.stopped_by = (NO_LIMIT, 0)
+        self.told = NOT_BLOCKED
         size, octets = self._sizes()
         self.window.open(size, octets, self.buffer.messages, self.buffer.octets)
         self.is_told = False
         self.output.wake()
 
-    def _show_stop(self, limit: i64, group: i64, shut: bool) -> None:
+    def _show_stop(self, blocked: Blocked, shut: bool) -> None:
         self._shut = shut
         if shut:
             self.window.shut()
-        self.stopped_by = (int(limit), int(group))
+        self.told = blocked
         self.is_told = False
         self.output.wake()
 
@@ -283,18 +294,24 @@ class PublishStream(QueueListener, BufferOwner, BlockedNotifier):
     @override
     def going(self) -> None:
         self.output.admission.timers.cancel(TIMER_TELL)
-        if self._shut and not self._broker.blocked_reason():
+        if self._shut and not self._broker.blocked.now.is_on:
             self._open_window()
 
     def _tell_later(self) -> None:
-        if not self._shut or not self._broker.blocked_reason():
+        if not self._broker.blocked.now.is_on:
             self.output.admission.timers.set(TIMER_TELL, STREAM_TELL_MS / 1000, self._tell)
 
     def _tell_stop(self) -> None:
         """It was stopped for so long without a pause, or confirms are withheld."""
         flow = self.flow
-        if flow.limit != NO_LIMIT and self._open:
-            self._show_stop(flow.limit, flow.group, self.buffer.is_holding)
+        if flow.limit == NO_LIMIT or not self._open or self._broker.blocked.now.is_on:
+            return
+        queue = self._broker.queue_by_group(int(flow.group))
+        of = f" of queue '{queue.name}'" if queue is not None else ""
+        reason = f"the limit '{LIMIT_NAMES[int(flow.limit)]}'{of} holds the stream back"
+        node = self._broker.node_name
+        blocked = Blocked(reason, flow.limit, flow.group, flow.since_us, node)
+        self._show_stop(blocked, self.buffer.is_holding)
 
     def _look_at_withheld(self) -> None:
         """Confirms are withheld, or no longer: that is told, but does not shut the window."""
@@ -302,9 +319,9 @@ class PublishStream(QueueListener, BufferOwner, BlockedNotifier):
         if self.buffer.is_holding or self._shut:
             return
         if self.buffer.withheld_by != 0:
-            if self.stopped_by[0] == NO_LIMIT:
+            if not self.told.is_on:
                 self._tell_later()
-        elif self.stopped_by[0] != NO_LIMIT:
+        elif self.told.is_on:
             self.output.admission.timers.cancel(TIMER_TELL)
             self._open_window()
 
