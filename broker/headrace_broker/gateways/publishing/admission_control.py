@@ -95,11 +95,12 @@ class WaitingPublisher(Waiter):
 class AdmissionControl(AccountOwner):
     """Admits the publishes of a connection, or stops them at alarms, rates and debts.
 
-    These limits concern all channels; each `PublishBuffer` asks here before it passes on any.
+    These limits concern all channels; each `PublishAdmission` asks here before it passes on any.
 
     Attributes:
         account: what the connection owes.
         intake: the node's.
+        flow_limits: in force on the node.
         too_fast: the user or the vhost has published too fast.
         publisher: the connection has published.
         notifier: tells the client, None before it is open.
@@ -125,7 +126,8 @@ class AdmissionControl(AccountOwner):
         self._turn = turn
         cause = Cause(info.id, info.kind, info.name, self._broker.node_name)
         self.account = self._broker.ledger.open(cause, self)
-        self.intake = self._broker.intake
+        self.intake = broker.intake
+        self.flow_limits = broker.flow
         self.too_fast = False
         self.publisher = False
         self.notifier: BlockedNotifier | None = None

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from headrace_broker.gateways.publishing.confirming import Confirms
-from headrace_broker.gateways.publishing.links import Links
+from headrace_broker.gateways.publishing.publish_admission import PublishAdmission
 from headrace_broker.runtime.contract.port import QueueClient, QueueListener
 
 
 def refuse_unreachable(
-    listener: QueueListener, links: Links, confirms: Confirms, client: QueueClient
+    listener: QueueListener, admission: PublishAdmission, confirms: Confirms, client: QueueClient
 ) -> bool:
     """Refuse what a queue has not confirmed, and forget the session.
 
@@ -17,6 +17,7 @@ def refuse_unreachable(
     Returns:
         False where the session is needed for something else: nothing was done.
     """
+    links = admission.publisher.links
     link = links.find(client)
     if link is None:
         return True
@@ -28,4 +29,5 @@ def refuse_unreachable(
     if tickets:
         listener.on_rejected(client, tickets)
     links.forget(link)
+    admission.relieve(link)
     return True

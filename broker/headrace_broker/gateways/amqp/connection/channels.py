@@ -145,5 +145,5 @@ def _retire(channel: Channel) -> None:
     It is freed at once then, and not by the garbage collector: that stops the loop for some
     milliseconds each time that a client has opened and closed a few hundred channels.
     """
-    if not channel.is_busy and channel.buffer.retire():
+    if not channel.is_busy and channel.admission.retire():
         channel.links.retire()

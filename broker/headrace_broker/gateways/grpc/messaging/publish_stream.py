@@ -12,7 +12,6 @@ from typing import Final, NamedTuple, final
 from mypy_extensions import i64
 from typing_extensions import override
 
-from headrace_broker.flow.activity import Activity
 from headrace_broker.flow.blocked import NOT_BLOCKED, Blocked
 from headrace_broker.flow.stream_window import StreamWindow
 from headrace_broker.gateways.grpc.messaging.stream_confirms import StreamConfirms
@@ -20,8 +19,8 @@ from headrace_broker.gateways.publishing.admission_control import BlockedNotifie
 from headrace_broker.gateways.publishing.command import BufferedInput
 from headrace_broker.gateways.publishing.links import Links
 from headrace_broker.gateways.publishing.output_buffer import OutputBuffer
-from headrace_broker.gateways.publishing.publish_buffer import BufferOwner, PublishBuffer
-from headrace_broker.gateways.publishing.publisher import Publisher
+from headrace_broker.gateways.publishing.publish_admission import InputOwner, PublishAdmission
+from headrace_broker.gateways.publishing.publisher import Publisher, Run
 from headrace_broker.gateways.publishing.shell import Shell
 from headrace_broker.gateways.publishing.timers import TIMER_TELL
 from headrace_broker.gateways.publishing.unreachable import refuse_unreachable
@@ -72,6 +71,7 @@ class StreamPublisher(Publisher):
 
     Attributes:
         returned: not told yet.
+        refusals: not told yet, of messages that were not handed to queues.
         target: where all messages go whatever their routes say, None for where those lead.
     """
 
@@ -85,17 +85,40 @@ class StreamPublisher(Publisher):
         super().__init__(output, links, confirms)
         self._name = name
         self.returned: list[Return] = []
+        self.refusals: list[Refusal] = []
         self.target: Route | None = None
         self._stream_output = output
+        self._numbers = confirms
 
     @override
-    def publish(
-        self, publishes: list[Publish], current: bool, served: bool = False, force: bool = False
-    ) -> list[Publish]:
+    def prepare(self, publishes: list[Publish], at: i64, current: bool) -> Run:
         target = self.target
         if target is None:
-            return super().publish(publishes, current, served, force)
-        return self.publish_to(publishes, target, served, force)
+            return super().prepare(publishes, at, current)
+        return Run(target, publishes, len(publishes))
+
+    @override
+    def hand_out(self, run: Run) -> None:
+        self._numbers.start_at(run.ready[0].channel)
+        super().hand_out(run)
+
+    @override
+    def refuse(self, run: Run) -> None:
+        """Note what is at fault; other than on an AMQP channel, those behind are as good."""
+        assert run.error is not None, "something is wrong with it"
+        last = run.ready[len(run.ready) - 1].channel
+        self.refuse_range(run.ready[0].channel, last, run.error.code, run.error.text)
+
+    def refuse_range(self, first: i64, last: i64, code: int, text: str) -> None:
+        """Answer messages that are not published."""
+        refusals = self.refusals
+        self._stream_output.wake()
+        if refusals:
+            before = refusals[len(refusals) - 1]
+            if before.last + 1 == first and before.code == code and before.text == text:
+                refusals[len(refusals) - 1] = Refusal(before.first, int(last), code, text)
+                return
+        refusals.append(Refusal(int(first), int(last), code, text))
 
     @override
     def return_publish(self, publish: Publish, code: int, text: bytes) -> None:
@@ -115,7 +138,7 @@ class StreamPublisher(Publisher):
 
 
 @final
-class PublishStream(QueueListener, BufferOwner, BlockedNotifier):
+class PublishStream(QueueListener, InputOwner, BlockedNotifier):
     """One stream from its opening to its end. `Publish.channel` holds the sequence.
 
     Args:
@@ -129,10 +152,10 @@ class PublishStream(QueueListener, BufferOwner, BlockedNotifier):
         output: what stops its reading, and its turn's end.
         confirms: answers of queues.
         publisher: hands its publishes out.
-        holding: what waits.
+        admission: says which of them pass.
+        buffer: what waits.
         window: what its client may send.
         flow: what stops it.
-        refusals: not told yet, of messages that were not handed to queues.
         is_told: the client knows the window; otherwise it is to be told.
         told: what the client is told of with the window.
         crashed: a fault of the broker: the stream is to end.
@@ -148,13 +171,13 @@ class PublishStream(QueueListener, BufferOwner, BlockedNotifier):
     ) -> None:
         self.output = OutputBuffer(broker, shell, info)
         self.output.vhost = info.vhost
-        self.flow = Activity(broker.clock_us())
         self.links = Links(self.output, self)
         self.confirms = StreamConfirms(confirms, self.links.traffic)
         self.publisher = StreamPublisher(self.output, self.links, self.confirms, name)
-        self.buffer = PublishBuffer(self.output.admission, self, self.flow)
+        self.admission = PublishAdmission(self.output.admission, self, self.publisher)
+        self.buffer = self.admission.buffer
+        self.flow = self.admission.flow
         self.window = StreamWindow()
-        self.refusals: list[Refusal] = []
         self.is_told = True
         self.told = NOT_BLOCKED
         self.crashed = False
@@ -186,7 +209,7 @@ class PublishStream(QueueListener, BufferOwner, BlockedNotifier):
         if self._busy:
             self.buffer.wait(publishes)
         elif self.buffer.is_holding:
-            self.buffer.hold(publishes)
+            self.admission.hold(publishes)
         else:
             self._publish(publishes, False, False)
 
@@ -194,18 +217,6 @@ class PublishStream(QueueListener, BufferOwner, BlockedNotifier):
         """All of a batch was taken."""
         self.output.flush_links()
         self._renew()
-
-    def refuse(self, first: i64, last: i64, code: int, text: str) -> None:
-        """Answer messages that are not published."""
-        refusals = self.refusals
-        if refusals:
-            before = refusals[len(refusals) - 1]
-            if before.last + 1 == first and before.code == code and before.text == text:
-                refusals[len(refusals) - 1] = Refusal(before.first, int(last), code, text)
-                self.output.wake()
-                return
-        refusals.append(Refusal(int(first), int(last), code, text))
-        self.output.wake()
 
     @property
     def is_done(self) -> bool:
@@ -235,11 +246,11 @@ class PublishStream(QueueListener, BufferOwner, BlockedNotifier):
         if not self._open:
             return
         self._broker.blocked.unwatch(self._watcher)
-        self.buffer.let_go()
+        self.admission.let_go()
         self._open = False
         self.output.flush_links()
-        self.buffer.clear()
-        self.buffer.withhold(0)
+        self.admission.clear()
+        self.admission.withhold(0)
         self.confirms.discard()
         self.links.close()
         self.output.admission.timers.cancel(TIMER_TELL)
@@ -248,7 +259,7 @@ class PublishStream(QueueListener, BufferOwner, BlockedNotifier):
     @override
     def on_unreachable(self, client: QueueClient, text: str) -> None:
         """Refuse what a queue without a leader has not confirmed; the stream goes on."""
-        refuse_unreachable(self, self.links, self.confirms, client)
+        refuse_unreachable(self, self.admission, self.confirms, client)
         self.output.admission.wake()
 
     # The window
@@ -315,10 +326,10 @@ class PublishStream(QueueListener, BufferOwner, BlockedNotifier):
 
     def _look_at_withheld(self) -> None:
         """Confirms are withheld, or no longer: that is told, but does not shut the window."""
-        self.buffer.withhold(self.confirms.withheld_by())
+        self.admission.withhold(self.confirms.withheld_by())
         if self.buffer.is_holding or self._shut:
             return
-        if self.buffer.withheld_by != 0:
+        if self.admission.withheld_by != 0:
             if not self.told.is_on:
                 self._tell_later()
         elif self.told.is_on:
@@ -328,42 +339,11 @@ class PublishStream(QueueListener, BufferOwner, BlockedNotifier):
     # Publishing
 
     def _publish(self, publishes: list[Publish], served: bool, current: bool) -> None:
-        """Publish, hold what a limit stops, and refuse what is wrong."""
-        while publishes:
-            limit = self.buffer.limit(self.links, served)
-            if limit != NO_LIMIT:
-                self.buffer.put_back(publishes, limit, self.links)
-                return
-            self.confirms.start_at(publishes[0].channel)
-            try:
-                left = self.publisher.publish(publishes, current, served)
-            except AmqpError as error:
-                publishes = self._refuse_failed(publishes, error)
-                continue
-            if not left:
-                return
-            gate = self.publisher.closed
-            if gate is None:
-                self._busy = True
-                self.output.flush_links()
-                self.output.shell.start(self._publish_left(left))
-            else:
-                self.buffer.put_back_at(left, gate)
-            return
-
-    def _refuse_failed(self, publishes: list[Publish], error: AmqpError) -> list[Publish]:
-        """Refuse what is at fault and return what comes behind it; what came before is on its way.
-
-        Other than on an AMQP channel, which would close, those behind are as good as before.
-        """
-        at = self.publisher.failed_at
-        if at < 0:
-            last = publishes[len(publishes) - 1].channel
-            self.refuse(publishes[0].channel, last, error.code, error.text)
-            return []
-        sequence = publishes[at].channel
-        self.refuse(sequence, sequence, error.code, error.text)
-        return publishes[at + 1 :]
+        left = self.admission.publish(publishes, served, current)
+        if left:
+            self._busy = True
+            self.output.flush_links()
+            self.output.shell.start(self._publish_left(left))
 
     async def _publish_left(self, publishes: list[Publish]) -> None:
         """Publish what found no queue once this node knows of all that was declared before."""
@@ -383,14 +363,14 @@ class PublishStream(QueueListener, BufferOwner, BlockedNotifier):
                 self._publish(publishes, False, True)
             else:
                 last = publishes[len(publishes) - 1].channel
-                self.refuse(publishes[0].channel, last, failure.code, failure.text)
+                self.publisher.refuse_range(publishes[0].channel, last, failure.code, failure.text)
             self._drain()
         except Exception:  # noqa: BLE001 - only this stream ends
             self.crash()
 
     def _drain(self) -> None:
         """Go on with what waited: with what is held, which is older, first."""
-        self.buffer.go_on()
+        self.admission.go_on()
         while not self._busy:
             event = self.buffer.take_behind()
             if event is None:
@@ -415,11 +395,6 @@ class PublishStream(QueueListener, BufferOwner, BlockedNotifier):
         """Publish what was held."""
         assert isinstance(waiting, list), "a stream has nothing but publishes"
         self._publish(waiting, served, False)
-
-    def force(self, publishes: list[Publish]) -> bool:
-        """Publish whatever stops it."""
-        self.confirms.start_at(publishes[0].channel)
-        return not self.publisher.publish(publishes, True, force=True)
 
     def crash(self) -> None:
         """End the stream for the exception being handled."""
@@ -465,7 +440,7 @@ class PublishStream(QueueListener, BufferOwner, BlockedNotifier):
     def on_writable(self, client: QueueClient) -> None:
         link = self.links.find(client)
         if link is not None:
-            self.links.relieve(link)
+            self.admission.relieve(link)
 
     @override
     def on_delivery(self, client: QueueClient, run: DeliveryRun) -> None:

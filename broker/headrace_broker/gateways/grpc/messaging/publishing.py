@@ -171,7 +171,7 @@ class PublishCall(Shell):
         stream = self._stream
         confirms = stream.confirms
         answers = len(confirms.confirmed) + len(confirms.refused) + len(confirms.fenced)
-        answers += len(stream.refusals) + len(stream.publisher.returned)
+        answers += len(stream.publisher.refusals) + len(stream.publisher.returned)
         return stream.may_read and answers < STREAM_ANSWERS_MAX
 
     def _take(self, request: PublishRequest) -> None:
@@ -191,7 +191,9 @@ class PublishCall(Shell):
         if faults:
             for fault in faults:
                 code = CONTENT_TOO_LARGE if fault.too_large else SYNTAX_ERROR
-                stream.refuse(fault.sequence, fault.sequence, code, fault.text.lstrip("."))
+                stream.publisher.refuse_range(
+                    fault.sequence, fault.sequence, code, fault.text.lstrip(".")
+                )
         for group in groups:
             stream.take(group)
         stream.end_batch()
@@ -239,7 +241,7 @@ class PublishCall(Shell):
         stream = self._stream
         confirms = stream.confirms
         answers = confirms.confirmed or confirms.refused or confirms.fenced
-        return bool(answers or stream.refusals or stream.publisher.returned)
+        return bool(answers or stream.publisher.refusals or stream.publisher.returned)
 
     def _responses(self) -> Iterator[PublishResponse]:
         """Take what is to be told: what comes back before its confirm, as in AMQP."""
@@ -249,7 +251,7 @@ class PublishCall(Shell):
         for each in returned:
             told = Returned(sequence=each.sequence, code=each.code, text=each.text)
             yield PublishResponse(returned=told)
-        refusals, stream.refusals = stream.refusals, []
+        refusals, stream.publisher.refusals = stream.publisher.refusals, []
         for refusal in refusals:
             yield PublishResponse(refused=refused(refusal))
         rows, confirms.fenced = confirms.fenced, []
