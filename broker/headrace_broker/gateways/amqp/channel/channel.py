@@ -8,7 +8,7 @@ from mypy_extensions import i64
 from pamqp import base, commands
 
 from headrace_broker.codecs.event import Acked, Method, Rejected
-from headrace_broker.codecs.frame import BASIC_ACK, BASIC_PUBLISH
+from headrace_broker.codecs.frame import BASIC_PUBLISH
 from headrace_broker.codecs.method import channel_open_ok, decode_method, method_name
 from headrace_broker.gateways.amqp.channel import channel_port
 from headrace_broker.gateways.amqp.channel.command_order import (
@@ -35,6 +35,7 @@ from headrace_broker.model.reply_code import (
     AmqpError,
 )
 from headrace_broker.runtime.contract.port import (
+    ACCEPT,
     GET_CONSUMER,
     RELEASE,
     PendingConfirm,
@@ -69,13 +70,6 @@ class Channel(MethodChannel, Deferred):
             self.admission.hold(wrap(event))
         else:
             self._handle(event, False)
-
-    def end_chunk(self) -> None:
-        """Settle the acks that have gathered."""
-        try:
-            self.deliveries.apply_acks()
-        except AmqpError as error:
-            self.fail(error, BASIC_ACK)
 
     def start(
         self,
@@ -119,8 +113,6 @@ class Channel(MethodChannel, Deferred):
         self._release()
 
     def _handle(self, event: channel_port.Input, served: bool) -> None:
-        if self.state == states.CHANNEL_OPEN and not isinstance(event, Acked):
-            self.end_chunk()
         if self.state != states.CHANNEL_OPEN:
             self._transition(event)
             return
@@ -130,21 +122,19 @@ class Channel(MethodChannel, Deferred):
                 if left:
                     self.start(self._publish_left(left), BASIC_PUBLISH)
             elif isinstance(event, Acked):
-                self.deliveries.ack(event.delivery_tag, event.multiple)
+                self.deliveries.settle(event.first, event.delivery_tag, event.multiple, ACCEPT)
             elif isinstance(event, Rejected):
                 self.output.effort.spend(REJECT_UNITS)
-                self.deliveries.settle(
-                    event.delivery_tag, event.multiple, channel_port.settle_operation(event)
-                )
+                tag = event.delivery_tag
+                operation = channel_port.settle_operation(event)
+                self.deliveries.settle(tag, tag, event.multiple, operation)
             elif isinstance(event, Method):
                 self._method(event, served)
             else:
                 text = self.output.broker.limits.too_large(event.size)
                 raise AmqpError(PRECONDITION_FAILED, text)
         except AmqpError as error:
-            self.fail(
-                error, BASIC_ACK if isinstance(event, Acked) else channel_port.input_index(event)
-            )
+            self.fail(error, channel_port.input_index(event))
 
     def _method(self, method: Method, served: bool) -> None:
         if channel_port.input_kind(method) != states.CHANNEL_INPUT_METHOD:
@@ -295,7 +285,6 @@ class Channel(MethodChannel, Deferred):
             if waiting is None:
                 break
             self._owner.dispatch(self.number, unwrap(waiting))
-        self.end_chunk()
 
     # From the queues
 
