@@ -15,8 +15,7 @@ from headrace_broker.gateways.publishing.admission_control import AdmissionContr
 from headrace_broker.gateways.publishing.command import BufferedInput
 from headrace_broker.gateways.publishing.link import Link
 from headrace_broker.gateways.publishing.publish_buffer import PublishBuffer
-from headrace_broker.gateways.publishing.publisher import Publisher, Run
-from headrace_broker.model.definition import Queue
+from headrace_broker.gateways.publishing.publisher import NOTHING, Publisher, Run
 from headrace_broker.model.flow import (
     LIMIT_ACCOUNT,
     LIMIT_COMMANDS,
@@ -132,14 +131,15 @@ class PublishAdmission(WaitingPublisher):
         Raises:
             AmqpError: as `Publisher.refuse`; those before what it refuses have passed.
         """
-        if not self.publisher.collects and not self.admits(publishes, served):
-            return []
-        left = self._pass_runs(publishes, served, current, False)
+        collects = self.publisher.collects
+        if not collects and not self.admits(publishes, served):
+            return NOTHING
+        left = self._pass_runs(publishes, served, current, collects)
         gate = self._closed
         if gate is None:
             return left
         self._wait_at(left, gate)
-        return []
+        return NOTHING
 
     def admits(self, event: BufferedInput, served: bool) -> bool:
         """Return whether no limit but those of queues stops an input; one that is stopped is kept.
@@ -172,48 +172,58 @@ class PublishAdmission(WaitingPublisher):
         self.buffer.hold(event)
 
     def _pass_runs(
-        self, publishes: list[Publish], served: bool, current: bool, force: bool
+        self,
+        publishes: list[Publish],
+        served: bool,
+        current: bool,
+        collects: bool,
+        force: bool = False,
     ) -> list[Publish]:
         """Pass on publishes run by run, and return what is left.
 
         That waits at `_closed`, or where this is None, for the catalog.
+
+        Args:
+            publishes: see `publish`, as for `served` and `current`.
+            served: see there.
+            current: see there.
+            collects: a transaction keeps what passes.
+            force: they cannot wait; only gates that are overdrawn stop them.
         """
         self._closed = None
         publisher = self.publisher
+        run = publisher.run
         at: i64 = 0
         count: i64 = len(publishes)
-        while at < count:
-            if at > 0 and self._is_spent(force):
-                break
-            run = publisher.prepare(publishes, at, current)
-            if run.lost:
-                break
-            verdict = self._judge(run, served, force)
-            if verdict == WAIT:
-                break
-            if verdict == PASS:
-                self._pass(run)
-            else:
-                publisher.refuse(run)
-            at = run.stop
+        try:
+            while at < count:
+                if at > 0 and not (collects or force) and self._is_spent():
+                    break
+                publisher.prepare(publishes, at, current)
+                if run.lost:
+                    break
+                verdict = PASS if collects and run.error is None else self._judge(served, force)
+                if verdict == WAIT:
+                    break
+                if verdict == REFUSE:
+                    publisher.refuse(run)
+                else:
+                    self._pass(run, collects)
+                at = run.stop
+        finally:
+            run.forget()
+        if at == count:
+            return NOTHING
         return publishes[at:] if at > 0 else publishes
 
-    def _judge(self, run: Run, served: bool, force: bool) -> i64:
-        """Return PASS, WAIT (at `_closed`) or REFUSE.
-
-        Args:
-            run: where it goes is known.
-            served: it stood at a gate, and that has called.
-            force: it cannot wait; only gates that are overdrawn stop it.
-        """
+    def _judge(self, served: bool, force: bool) -> i64:
+        """Return whether the run that is prepared is to PASS, WAIT (at `_closed`), or REFUSE."""
+        publisher = self.publisher
+        run = publisher.run
         if run.error is not None:
             return REFUSE
-        publisher = self.publisher
-        queues: tuple[Queue, ...] = run.route.queues
-        if not queues or publisher.collects:
-            return PASS
         try:
-            for queue in queues:
+            for queue in run.route.queues:
                 gate = publisher.links.open(queue).client.gate
                 if gate.is_open or (served and gate.room) or (force and not gate.overdrawn):
                     continue
@@ -224,20 +234,20 @@ class PublishAdmission(WaitingPublisher):
             return REFUSE
         return PASS
 
-    def _is_spent(self, force: bool) -> bool:
+    def _is_spent(self) -> bool:
         """Return whether the turn's budget is spent: a run may be compared with many bindings."""
         gate = self._control.intake.gate
-        if gate.room or force or self.publisher.collects:
+        if gate.room:
             return False
         self._closed = gate
         return True
 
-    def _pass(self, run: Run) -> None:
+    def _pass(self, run: Run, collects: bool) -> None:
         """Hand a run to its queues, and charge for it."""
         control = self._control
         publisher = self.publisher
         control.published(run.ready)
-        if publisher.collects:
+        if collects:
             publisher.hand_out(run)
             return
         count: i64 = len(run.ready)
@@ -426,6 +436,6 @@ class PublishAdmission(WaitingPublisher):
             event = buffer.first()
             if not isinstance(event, list) or not owner.is_open or self.publisher.collects:
                 break
-            if self._pass_runs(event, False, True, True):
+            if self._pass_runs(event, False, True, False, force=True):
                 break
             buffer.take_first()

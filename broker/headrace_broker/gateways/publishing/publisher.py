@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, final
+from typing import TYPE_CHECKING, Final, final
 
 from mypy_extensions import i64
 
@@ -45,9 +45,12 @@ if TYPE_CHECKING:
     from headrace_broker.runtime.routing.router import Route
 
 
+NOTHING: Final[list[Publish]] = []
+
+
 @final
 class Run:
-    """Publishes of a batch that go the same way.
+    """Publishes of a batch that go the same way. A publisher has one, and prepares it anew.
 
     Attributes:
         route: where they go.
@@ -57,12 +60,26 @@ class Run:
         error: why they are refused, None where they are not.
     """
 
-    def __init__(self, route: Route, ready: list[Publish], stop: i64) -> None:
+    route: Route
+
+    def __init__(self) -> None:
+        self.ready = NOTHING
+        self.stop: i64 = 0
+        self.lost = False
+        self.error: AmqpError | None = None
+
+    def begin(self, route: Route, ready: list[Publish], stop: i64) -> None:
+        """Let it be these publishes, of which nothing else is known."""
         self.route = route
         self.ready = ready
         self.stop = stop
         self.lost = False
-        self.error: AmqpError | None = None
+        self.error = None
+
+    def forget(self) -> None:
+        """Keep no publishes, which may be large, and no error."""
+        self.ready = NOTHING
+        self.error = None
 
 
 class Publisher:
@@ -71,6 +88,8 @@ class Publisher:
     Attributes:
         screen: what is checked of their properties.
         links: the sessions.
+        confirms: answers to them.
+        run: the one that was prepared last.
         full: those whose queues asked for a pause, until this is emptied.
     """
 
@@ -79,18 +98,19 @@ class Publisher:
         self.links = links
         self.full: list[Link] = []
         self._output = output
-        self._confirms = confirms
+        self.confirms = confirms
         # The exchange that the user may write to, as of this version of the permissions.
         self._permitted: str | None = None
         self._permitted_version = 0
         self._narrowed = False  # a topic permission of the user says which routing keys there
         self._allowed: Route | None = None  # then, the route that was asked about last
         self._batch_route: Route | None = None  # of the batch that is prepared
+        self.run = Run()
 
     # Where they go
 
-    def prepare(self, publishes: list[Publish], at: i64, current: bool) -> Run:
-        """Return the next run of a batch with one route and the same flags.
+    def prepare(self, publishes: list[Publish], at: i64, current: bool) -> None:
+        """Set `run` to the next one of a batch with one route and the same flags.
 
         Args:
             publishes: the batch.
@@ -99,13 +119,15 @@ class Publisher:
         """
         if at > 0:
             assert self._batch_route is not None, "set by the run before"
-            return self._look(publishes, at, self._batch_route, current)
+            self._look(publishes, at, self._batch_route, current)
+            return
         output = self._output
         route = output.broker.route(output.vhost, publishes[0].route)
         self._batch_route = route
         if route.work > 0:
             self._charge(route)
-        run = Run(route, publishes, len(publishes))
+        run = self.run
+        run.begin(route, publishes, len(publishes))
         try:
             version = output.broker.permissions.version
             if route.exchange != self._permitted or version != self._permitted_version:
@@ -116,15 +138,15 @@ class Publisher:
             lost = not (route.queues or route.needs_message or route.replies or route.problem)
             if lost and not current and not route.internal:
                 run.lost = True
-                return run
+                return
             if not route.known or route.internal:
                 self._refuse_route(route)
             if route.needs_message or worth_a_look(publishes):
-                return self._look(publishes, 0, route, current)
+                self._look(publishes, 0, route, current)
+                return
             _check_cost(route)
         except AmqpError as error:
             run.error = error
-        return run
 
     def _check_exchange(self, route: Route, version: int) -> None:
         output = self._output
@@ -140,8 +162,8 @@ class Publisher:
         self._output.admission.intake.charge(route.work // ROUTING_STEPS_OF_MESSAGE)
         route.work = 0
 
-    def _look(self, publishes: list[Publish], at: i64, route: Route, current: bool) -> Run:
-        """Look at each message; consecutive ones that take the common way stay together."""
+    def _look(self, publishes: list[Publish], at: i64, route: Route, current: bool) -> None:
+        """Look at each message; consecutive ones that take the common way are one run."""
         together: list[Publish] = []
         done = at
         count: i64 = len(publishes)
@@ -154,19 +176,20 @@ class Publisher:
                     break
                 checked = self.screen.check(publish, marks)
                 if own_way:
-                    return self._run_of_one(checked, route, done + 1, current)
+                    self._prepare_one(checked, route, done + 1, current)
+                    return
                 _check_cost(route)
                 together.append(checked)
                 done += 1
         except AmqpError as error:
             if not together:
-                run = Run(route, [publishes[done]], done + 1)
-                run.error = error
-                return run
-        return Run(route, together, done)
+                self.run.begin(route, [publishes[done]], done + 1)
+                self.run.error = error
+                return
+        self.run.begin(route, together, done)
 
-    def _run_of_one(self, publish: Publish, route: Route, stop: i64, current: bool) -> Run:
-        """Return the run of a message whose headers decide where it goes.
+    def _prepare_one(self, publish: Publish, route: Route, stop: i64, current: bool) -> None:
+        """Set `run` to a message whose headers decide where it goes.
 
         Raises:
             AmqpError: it is refused.
@@ -174,15 +197,15 @@ class Publisher:
         if self._narrowed:
             self.check_copies(route, publish)
         found = self._route_message(publish)
-        run = Run(found, [publish], stop)
+        run = self.run
+        run.begin(found, [publish], stop)
         if not (current or found.queues or found.replies or found.problem):
             run.lost = True
-            return run  # paid for when it is looked at again
+            return  # paid for when it is looked at again
         self._charge(found)
         _check_cost(found)
         if not self.collects:  # whose commit looks at blind copies again
             run.ready = [without_blind_copies(publish)]
-        return run
 
     def check_copies(self, route: Route, publish: Publish) -> None:
         """Refuse what the headers CC and BCC name; a table that cannot be read is refused later."""
@@ -254,7 +277,7 @@ class Publisher:
 
     def _distribute(self, publishes: list[Publish], route: Route) -> None:
         output = self._output
-        confirms = self._confirms
+        confirms = self.confirms
         queues = route.queues
         account = output.admission.account
         ticket = confirms.issue(len(publishes), len(queues)) if confirms.enabled else None
@@ -293,7 +316,7 @@ class Publisher:
         if not output.broker.allows_immediate(output.vhost, queues):
             raise AmqpError(NOT_IMPLEMENTED, "immediate=true")
         for publish in publishes:
-            ticket = self._confirms.issue_immediate(publish, len(queues))
+            ticket = self.confirms.issue_immediate(publish, len(queues))
             if route.replies:
                 self.reply([publish], route)
             elif not queues and publish.mandatory:
@@ -301,7 +324,7 @@ class Publisher:
             elif not queues:
                 self.return_publish(publish, NO_CONSUMERS, b"NO_CONSUMERS")
             if not queues:
-                output.confirm(self._confirms)
+                output.confirm(self.confirms)
             for queue in queues:
                 self._hand_over([publish], queue, ticket)
                 account.tab(queue.group).came_through(route.exchange, 1)

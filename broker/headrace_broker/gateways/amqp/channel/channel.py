@@ -24,7 +24,6 @@ from headrace_broker.gateways.amqp.methods.handler_port import Handler, Operatio
 from headrace_broker.gateways.amqp.methods.method_channel import ChannelOverError, MethodChannel
 from headrace_broker.gateways.amqp.model import states
 from headrace_broker.gateways.publishing.command import BufferedInput
-from headrace_broker.gateways.publishing.unreachable import refuse_unreachable
 from headrace_broker.model.limits import CHANNEL_UNITS, METHOD_UNITS, REJECT_UNITS
 from headrace_broker.model.message import DeliveryRun, Publish
 from headrace_broker.model.reply_code import (
@@ -38,7 +37,6 @@ from headrace_broker.runtime.contract.port import (
     ACCEPT,
     GET_CONSUMER,
     RELEASE,
-    PendingConfirm,
     QueueClient,
 )
 
@@ -288,45 +286,13 @@ class Channel(MethodChannel, Deferred):
 
     # From the queues
 
-    def on_confirmed(self, client: QueueClient, tickets: list[PendingConfirm]) -> None:
-        """Confirm publishes at the end of the turn."""
-        link = self.links.find(client)
-        if link is not None:
-            link.tickets -= len(tickets)
-            self.confirms.settle(tickets)
-            self._confirm()
-
-    def on_rejected(self, client: QueueClient, tickets: list[PendingConfirm]) -> None:
-        """Refuse publishes at the end of the turn, or return those that are immediate."""
-        link = self.links.find(client)
-        if link is not None:
-            link.tickets -= len(tickets)
-            self.confirms.refuse(tickets)
-            self._confirm()
-
-    def on_withheld(self, client: QueueClient, tickets: list[PendingConfirm]) -> None:
-        """Confirm what the queue does not withhold; the others are still under way to it."""
-        if self.links.find(client) is not None:
-            self.confirms.withhold(client.queue.group, tickets)
-            self.admission.withhold(self.confirms.withheld_by())
-            self._confirm()
-
-    def on_completed(self, client: QueueClient, tickets: list[PendingConfirm], over: int) -> None:
-        """Confirm more of what a queue withheld."""
-        link = self.links.find(client)
-        if link is not None:
-            link.tickets -= over
-            self.confirms.complete(client.queue.group, tickets, over)
-            self.admission.withhold(self.confirms.withheld_by())
-            self._confirm()
-
     def on_unreachable(self, client: QueueClient, text: str) -> None:
         """Refuse publishes that wait for confirms, and go on with those that are held.
 
         Without confirms, or where the session has deliveries as well, the channel closes.
         """
         whole = self.deliveries.unsettled.count > 0
-        if whole or not refuse_unreachable(self, self.admission, self.confirms, client):
+        if whole or not self.refuse_unreachable(client):
             self.fail(AmqpError(PRECONDITION_FAILED, text), BASIC_PUBLISH)
         else:
             self.output.admission.wake()
@@ -372,13 +338,12 @@ class Channel(MethodChannel, Deferred):
             return
         self.fail(channel_port.timed_out(self.number), 0)
 
-    def on_writable(self, client: QueueClient) -> None:
-        """Go on with publishes, if this was the last congested queue."""
-        link = self.links.find(client)
-        if link is not None:
-            self.admission.relieve(link)
+    def withheld_changed(self) -> None:
+        """Show the queue that withholds confirms."""
+        self.admission.withhold(self.confirms.withheld_by())
 
-    def _confirm(self) -> None:
+    def confirm(self) -> None:
+        """Return immediate publishes that no queue took, and answer at the end of the turn."""
         for publish in self.confirms.take_returned():
             self.publisher.return_publish(publish, NO_CONSUMERS, b"NO_CONSUMERS")
         self.output.confirm(self.confirms)

@@ -14,16 +14,16 @@ from headrace_broker.gateways.amqp.messages.delivering import Deliveries
 from headrace_broker.gateways.amqp.messages.reply_consumer import ReplyConsumer
 from headrace_broker.gateways.amqp.messages.transaction import Transaction
 from headrace_broker.gateways.amqp.model.states import CHANNEL_CLOSED, CHANNEL_OPEN
-from headrace_broker.gateways.publishing.publish_admission import InputOwner, PublishAdmission
+from headrace_broker.gateways.publishing.publish_admission import PublishAdmission
+from headrace_broker.gateways.publishing.publish_listener import PublishListener
 from headrace_broker.model.reply_code import AmqpError
-from headrace_broker.runtime.contract.port import QueueListener
 
 
 class ChannelOverError(Exception):
     """A channel has ended while one of its operations waited; there is nothing more to do."""
 
 
-class MethodChannel(QueueListener, InputOwner):
+class MethodChannel(PublishListener):
     """Parts of a channel, and its consumers by tag.
 
     Attributes:
@@ -33,7 +33,6 @@ class MethodChannel(QueueListener, InputOwner):
         confirms: answers to its publishes.
         transaction: what waits for tx.commit.
         publisher: hands out its publishes.
-        admission: says which of them pass, and keeps the others.
         flow: what stops its publishes.
         deliveries: to its client.
         consumers: by tag.

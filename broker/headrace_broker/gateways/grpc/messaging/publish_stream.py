@@ -19,11 +19,11 @@ from headrace_broker.gateways.publishing.admission_control import BlockedNotifie
 from headrace_broker.gateways.publishing.command import BufferedInput
 from headrace_broker.gateways.publishing.links import Links
 from headrace_broker.gateways.publishing.output_buffer import OutputBuffer
-from headrace_broker.gateways.publishing.publish_admission import InputOwner, PublishAdmission
+from headrace_broker.gateways.publishing.publish_admission import PublishAdmission
+from headrace_broker.gateways.publishing.publish_listener import PublishListener
 from headrace_broker.gateways.publishing.publisher import Publisher, Run
 from headrace_broker.gateways.publishing.shell import Shell
 from headrace_broker.gateways.publishing.timers import TIMER_TELL
-from headrace_broker.gateways.publishing.unreachable import refuse_unreachable
 from headrace_broker.model.flow import LIMIT_NAMES, NO_LIMIT
 from headrace_broker.model.limits import STREAM_TELL_MS, STREAM_WINDOW_MESSAGES
 from headrace_broker.model.message import DeliveryRun, Publish
@@ -34,7 +34,6 @@ from headrace_broker.runtime.contract.port import (
     ConnectionInfo,
     PendingConfirm,
     QueueClient,
-    QueueListener,
 )
 from headrace_broker.runtime.routing.router import Route
 
@@ -91,11 +90,12 @@ class StreamPublisher(Publisher):
         self._numbers = confirms
 
     @override
-    def prepare(self, publishes: list[Publish], at: i64, current: bool) -> Run:
+    def prepare(self, publishes: list[Publish], at: i64, current: bool) -> None:
         target = self.target
         if target is None:
-            return super().prepare(publishes, at, current)
-        return Run(target, publishes, len(publishes))
+            super().prepare(publishes, at, current)
+        else:
+            self.run.begin(target, publishes, len(publishes))
 
     @override
     def hand_out(self, run: Run) -> None:
@@ -138,7 +138,7 @@ class StreamPublisher(Publisher):
 
 
 @final
-class PublishStream(QueueListener, InputOwner, BlockedNotifier):
+class PublishStream(PublishListener, BlockedNotifier):
     """One stream from its opening to its end. `Publish.channel` holds the sequence.
 
     Args:
@@ -152,7 +152,6 @@ class PublishStream(QueueListener, InputOwner, BlockedNotifier):
         output: what stops its reading, and its turn's end.
         confirms: answers of queues.
         publisher: hands its publishes out.
-        admission: says which of them pass.
         buffer: what waits.
         window: what its client may send.
         flow: what stops it.
@@ -259,7 +258,7 @@ class PublishStream(QueueListener, InputOwner, BlockedNotifier):
     @override
     def on_unreachable(self, client: QueueClient, text: str) -> None:
         """Refuse what a queue without a leader has not confirmed; the stream goes on."""
-        refuse_unreachable(self, self.admission, self.confirms, client)
+        self.refuse_unreachable(client)
         self.output.admission.wake()
 
     # The window
@@ -324,7 +323,8 @@ class PublishStream(QueueListener, InputOwner, BlockedNotifier):
         blocked = Blocked(reason, flow.limit, flow.group, flow.since_us, node)
         self._show_stop(blocked, self.buffer.is_holding)
 
-    def _look_at_withheld(self) -> None:
+    @override
+    def withheld_changed(self) -> None:
         """Confirms are withheld, or no longer: that is told, but does not shut the window."""
         self.admission.withhold(self.confirms.withheld_by())
         if self.buffer.is_holding or self._shut:
@@ -405,42 +405,8 @@ class PublishStream(QueueListener, InputOwner, BlockedNotifier):
     # From the queues
 
     @override
-    def on_confirmed(self, client: QueueClient, tickets: list[PendingConfirm]) -> None:
-        link = self.links.find(client)
-        if link is not None:
-            link.tickets -= len(tickets)
-            self.confirms.settle(tickets)
-            self.output.confirm(self.confirms)
-
-    @override
-    def on_rejected(self, client: QueueClient, tickets: list[PendingConfirm]) -> None:
-        link = self.links.find(client)
-        if link is not None:
-            link.tickets -= len(tickets)
-            self.confirms.refuse(tickets)
-            self.output.confirm(self.confirms)
-
-    @override
-    def on_withheld(self, client: QueueClient, tickets: list[PendingConfirm]) -> None:
-        if self.links.find(client) is not None:
-            self.confirms.withhold(client.queue.group, tickets)
-            self._look_at_withheld()
-            self.output.confirm(self.confirms)
-
-    @override
-    def on_completed(self, client: QueueClient, tickets: list[PendingConfirm], over: int) -> None:
-        link = self.links.find(client)
-        if link is not None:
-            link.tickets -= over
-            self.confirms.complete(client.queue.group, tickets, over)
-            self._look_at_withheld()
-            self.output.confirm(self.confirms)
-
-    @override
-    def on_writable(self, client: QueueClient) -> None:
-        link = self.links.find(client)
-        if link is not None:
-            self.admission.relieve(link)
+    def confirm(self) -> None:
+        self.output.confirm(self.confirms)
 
     @override
     def on_delivery(self, client: QueueClient, run: DeliveryRun) -> None:
