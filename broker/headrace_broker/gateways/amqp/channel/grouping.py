@@ -21,17 +21,19 @@ def group_events(events: list[Event]) -> list[Step]:
     """
     steps: list[Step] = []
     group: list[Publish] = []
-    acks: dict[int, Acked] = {}  # by channel, where that came last
+    acks: dict[int, Acked] | None = None  # by channel, where that came last
     for event in events:
         if not isinstance(event, Publish):
             if isinstance(event, Acked) and not event.multiple:
+                if acks is None:
+                    acks = {}
                 before = acks.get(int(event.channel))
                 if before is not None and before.delivery_tag == event.delivery_tag - 1:
                     before.delivery_tag = event.delivery_tag
                     continue
                 acks[int(event.channel)] = event
-            elif acks:
-                acks = {}
+            else:
+                acks = None
             if group:
                 group = []
             steps.append(event)
@@ -48,6 +50,6 @@ def group_events(events: list[Event]) -> list[Step]:
                 continue
         group = [event]
         steps.append(group)
-        if acks:
+        if acks is not None:
             acks.pop(int(event.channel), None)
     return steps
