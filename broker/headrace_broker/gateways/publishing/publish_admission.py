@@ -181,14 +181,8 @@ class PublishAdmission(WaitingPublisher):
     ) -> list[Publish]:
         """Pass on publishes run by run, and return what is left.
 
-        That waits at `_closed`, or where this is None, for the catalog.
-
-        Args:
-            publishes: see `publish`, as for `served` and `current`.
-            served: see there.
-            current: see there.
-            collects: a transaction keeps what passes.
-            force: they cannot wait; only gates that are overdrawn stop them.
+        That waits at `_closed`, or where this is None, for the catalog. Where a transaction
+        `collects`, no gate stops them; with `force` only those that are overdrawn do.
         """
         self._closed = None
         publisher = self.publisher

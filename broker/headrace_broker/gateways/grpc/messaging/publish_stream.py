@@ -26,7 +26,7 @@ from headrace_broker.gateways.publishing.shell import Shell
 from headrace_broker.gateways.publishing.timers import TIMER_TELL
 from headrace_broker.model.flow import LIMIT_NAMES, NO_LIMIT
 from headrace_broker.model.limits import STREAM_TELL_MS, STREAM_WINDOW_MESSAGES
-from headrace_broker.model.message import DeliveryRun, Publish
+from headrace_broker.model.message import Publish
 from headrace_broker.model.message import Publisher as PublisherName
 from headrace_broker.model.reply_code import AmqpError
 from headrace_broker.runtime.broker_port import Broker
@@ -407,15 +407,3 @@ class PublishStream(PublishListener, BlockedNotifier):
     @override
     def confirm(self) -> None:
         self.output.confirm(self.confirms)
-
-    @override
-    def on_delivery(self, client: QueueClient, run: DeliveryRun) -> None:
-        raise AssertionError("a publish stream consumes nothing")
-
-    @override
-    def on_cancelled(self, client: QueueClient, consumer: int, reason: str) -> None:
-        raise AssertionError("a publish stream consumes nothing")
-
-    @override
-    def on_timed_out(self, client: QueueClient, consumer: int) -> None:
-        raise AssertionError("a publish stream consumes nothing")
