@@ -1,4 +1,4 @@
-"""What the Python clients cost: `headrace perf` next to the C load generator.
+"""Cost of the Python clients: `headrace perf` next to the C load generator.
 
     python bench/client_cost.py [--rounds 3] [--seconds 8] [--base-port 20772] [--write]
 
@@ -68,7 +68,7 @@ Samples = dict[tuple[Scenario, str], list[Sample]]
 
 
 def timed(command: Sequence[str], seconds: float) -> tuple[str, float]:
-    """Run a load generator; return what it printed, and its processor time in seconds.
+    """Run a load generator; return its output, and its processor time in seconds.
 
     Raises:
         PeerError: it failed, or did not end.

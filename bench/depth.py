@@ -1,4 +1,4 @@
-"""What a deep queue costs: memory for each message, restart, and how fast it drains.
+"""Cost of a deep queue: memory for each message, restart, and draining.
 
     python bench/depth.py [--only "3 nodes;..."] [--share 1.0] [--base-port 20972] [--write]
 
@@ -134,7 +134,7 @@ class Bench:
         )
 
     def kill(self) -> None:
-        """Kill all nodes at once and have the system forget what it cached of their files."""
+        """Kill all nodes at once and make the system drop its cache of their files."""
         for pid in self.pids():
             os.kill(pid, signal.SIGKILL)
         while self.pids():

@@ -1,4 +1,4 @@
-"""What a log for export costs in each of three forms, in the broker and in who reads it.
+"""Cost of a log for export in each of three forms, in the broker and in the reader.
 
     python -m bench.export_format
 

@@ -1,4 +1,4 @@
-"""How much processor time and memory a node takes for idle replicated queues.
+"""Processor time and memory of a node for idle replicated queues.
 
 python bench/idle.py [--queues 1000] [--seconds 20] [--message-ttl MS] [--write]
 

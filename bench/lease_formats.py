@@ -1,4 +1,4 @@
-"""What messages of a lease cost in each of its three formats: in the broker, and in who reads them.
+"""Cost of leased messages in each of three formats, in the broker and in the reader.
 
     python -m bench.lease_formats [--octets 100]
 

@@ -1,4 +1,4 @@
-"""How much processor time a scrape of /metrics costs a node with many queues and connections.
+"""Processor time of a scrape of /metrics on a node with many queues and connections.
 
 python bench/metrics.py [--queues 1000] [--connections 1000] [--scrapes 10] [--port 12672] [--write]
 

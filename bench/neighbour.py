@@ -39,13 +39,14 @@ def row(title: str, during: Latencies, after: Latencies) -> Row:
     return [title, *figures, f"{1000 * worst:.0f}", f"{late.p99_ms:.0f}"]
 
 
-def measure(broker: Headrace, case: Case | None, seconds: float) -> Row:
+def measure(broker: Headrace, case: Case | None, seconds: float, equal: bool) -> Row:
     """Run one case on a cluster."""
     healthy = Healthy(broker.ports[0])
     healthy.start()
     hostile = None
     if case is not None:
-        hostile = multiprocessing.Process(target=serve, args=(case, broker.ports[0]), daemon=True)
+        arguments = (case, broker.ports[0], equal)
+        hostile = multiprocessing.Process(target=serve, args=arguments, daemon=True)
         hostile.start()
     time.sleep(SETTLE_SECONDS)
     begin = time.monotonic()
@@ -78,6 +79,9 @@ def main() -> int:
     parser.add_argument("--case", default="", help="names of cases, by commas; all by default")
     parser.add_argument("--seconds", type=float, default=6.0, help="measured in each case")
     parser.add_argument("--port", type=int, default=PORT, help="AMQP port of the first node")
+    parser.add_argument(
+        "--equal", action="store_true", help="let hostile clients compete for processors"
+    )
     parser.add_argument("--write", action="store_true", help="write bench/RESULTS.md")
     options = parser.parse_args()
     names = [name for name in options.case.split(",") if name]
@@ -94,15 +98,17 @@ def main() -> int:
                 version = broker.version()
                 broker.start()
                 try:
-                    rows.append(measure(broker, case, options.seconds))
+                    rows.append(measure(broker, case, options.seconds, options.equal))
                 finally:
                     broker.stop()
             except PeerError as error:
                 print(error, file=sys.stderr)
                 return 1
         print(" | ".join(rows[-1]), flush=True)
+    shared = "at equal priority" if options.equal else "on processor time that nodes leave idle"
     text = (
-        f"{version}, three nodes on {machine()}, clients included; milliseconds of a client that "
+        f"{version}, three nodes on {machine()}, clients included, "
+        f"hostile ones {shared}; milliseconds of a client that "
         f"publishes 50 messages a second and consumes them, beside others at the same node. "
         f"The goal is a p99 below {GOAL_MS:.0f} ms in each row.\n\n{table(HEADS, rows)}"
     )

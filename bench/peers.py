@@ -24,11 +24,11 @@ RABBIT_BIN: Final = Path("/usr/lib/rabbitmq/bin")
 
 
 class PeerError(Exception):
-    """A broker could not be started or stopped; the text says what it printed."""
+    """A broker could not be started or stopped; the text has its output."""
 
 
 def run(args: list[str], env: dict[str, str], seconds: int = START_SECONDS_MAX) -> str:
-    """Run a command to its end and return what it printed.
+    """Run a command to its end and return its output.
 
     Raises:
         PeerError: it failed or took too long.
@@ -70,14 +70,23 @@ def is_erlang(pid: int) -> bool:
 
 
 class Headrace:
-    """Three Headrace nodes, driven by the project's own `headrace cluster`."""
+    """Three Headrace nodes, driven by the project's own `headrace cluster`.
+
+    Args:
+        directory: for their data.
+        base_port: AMQP port of the first node.
+        command: `headrace` of another build; of this environment by default.
+    """
 
     name = "headrace"
 
-    def __init__(self, directory: Path, base_port: int = HEADRACE_PORT) -> None:
+    def __init__(
+        self, directory: Path, base_port: int = HEADRACE_PORT, command: Path | None = None
+    ) -> None:
         self.directory = directory
         self.ports = [base_port + number for number in range(NODE_COUNT)]
-        self._command = [str(Path(sys.executable).with_name("headrace")), "cluster"]
+        command = command or Path(sys.executable).with_name("headrace")
+        self._command = [str(command), "cluster"]
         self._env = dict(os.environ)
 
     def start(self) -> None:

@@ -1,4 +1,4 @@
-"""What the Spark pipeline carries: rows a second between brokers, tables and DataFrames.
+"""Throughput of the Spark pipeline: rows a second between brokers, tables and DataFrames.
 
     python bench/pipeline_bench.py [--rows 100000] [--rounds 3] [--base-port 20872] [--write]
 
@@ -82,7 +82,7 @@ class Bench:
         self._frame(rows, THREADS).write.parquet(self._parquet)
 
     def close(self) -> None:
-        """Close what it has opened."""
+        """Close the opened files."""
         self._client.close()
 
     def _frame(self, rows: int, partitions: int) -> DataFrame:
@@ -160,7 +160,7 @@ class Bench:
     def depths(self, rounds: int) -> Iterator[tuple[str, Sample]]:
         """The first messages of one queue, which more and more others wait behind.
 
-        They are looked at and given back, so that each round finds the queue as deep as the others.
+        They are read and returned, so that each round finds the queue as deep as the others.
         """
         name, there = self._queue(), 0
         reader = self._spark.read.format("headrace_queue").option("endpoints", self.endpoints)
@@ -269,7 +269,7 @@ def collect(bench: Bench, rounds: int) -> Samples:
 
 
 def show(word: str, name: str, sample: Sample) -> None:
-    """Print what was measured at once, for it takes minutes until all is."""
+    """Print measurements at once, because all of them take minutes."""
     spent = f"{sample.spark_us:8.1f} + {sample.nodes_us:6.1f} us"
     print(f"{word} {name:45} {sample.rate:10,.0f}/s {spent}", flush=True)
 

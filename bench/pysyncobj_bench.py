@@ -57,7 +57,7 @@ Samples = dict[tuple[str, Load], list[Outcome]]
 
 
 class Collected(NamedTuple):
-    """What came of all rounds.
+    """Results of all rounds.
 
     Attributes:
         samples: outcomes by system and load, one a round.
@@ -69,7 +69,7 @@ class Collected(NamedTuple):
 
 
 def loads(size: int, seconds: float) -> list[Load]:
-    """Return what is measured with commands of one size: one in flight, then many."""
+    """Return the measurements with commands of one size: one in flight, then many."""
     return [
         Load(size, 1, seconds),
         Load(size, min(WINDOW, IN_FLIGHT_BYTES_MAX // size), seconds),

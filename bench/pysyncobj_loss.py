@@ -63,7 +63,7 @@ class NumberedNode(Node):  # type: ignore[misc]  # the package has no types
 
 
 class Replica(SyncObj):  # type: ignore[misc]
-    """A replicated list of numbers, each with a payload that nobody needs."""
+    """A replicated list of numbers, each with an unused payload."""
 
     def __init__(self, own: Node, others: list[Node], conf: SyncObjConf, link: Transport) -> None:
         self.numbers: list[int] = []
@@ -91,7 +91,7 @@ class Replica(SyncObj):  # type: ignore[misc]
 
 
 class Link(Transport):  # type: ignore[misc]
-    """What a node sends through: messages arrive later, those to one node in order."""
+    """Outgoing link of a node: messages arrive later, those to one node in order."""
 
     def __init__(self, world: World, own: int) -> None:
         super().__init__(None, None, [])
@@ -149,7 +149,7 @@ class World:
         self._tick(number, self._life[number])
 
     def crash(self, number: int) -> None:
-        """End a node; what it sent and was not delivered, and what is on its way to it, is lost."""
+        """End a node; undelivered messages from it and to it are lost."""
         del self.alive[number]
         self._life[number] += 1
         for peer in self.alive:

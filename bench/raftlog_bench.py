@@ -1,4 +1,4 @@
-"""How fast the replicated log is on this machine: three nodes, three processes, one disk.
+"""Speed of the replicated log on this machine: three nodes, three processes, one disk.
 
     python bench/raftlog_bench.py [--rounds 3] [--only latency,...] [--write]
 

@@ -1,4 +1,4 @@
-"""What telemetry costs a node: processor time of one look, by its parts.
+"""Cost of telemetry for a node: processor time of one sample, by its parts.
 
     python -m bench.telemetry_cost [--queues 1000] [--connections 1000] [--moving 1.0]
 
@@ -78,7 +78,7 @@ class Node:
         return info
 
     def sources(self) -> Sources:
-        """What telemetry looks at."""
+        """Return the sources of telemetry."""
         by_group = {queue.group: queue for queue in self.queues}
         return Sources(
             node="n1",

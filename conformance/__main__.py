@@ -67,7 +67,7 @@ def main(
 
 
 def tell(console: Console, verdict: Verdict) -> None:
-    """Print what is not as it should be."""
+    """Print unexpected results."""
     for outcome in verdict.failed:
         console.print(f"FAILED {outcome.test}", markup=False, style="red")
         console.print(outcome.detail, markup=False, highlight=False)

@@ -38,11 +38,11 @@ def headrace_hosts(lane: int) -> tuple[str, str, str]:
 
 
 class BrokerError(Exception):
-    """A broker did not start or stop; the text says what it printed."""
+    """A broker did not start or stop; the text has its output."""
 
 
 class Address(Struct, frozen=True):
-    """Where clients find a broker."""
+    """Address of a broker for clients."""
 
     host: str
     port: int

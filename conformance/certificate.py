@@ -15,7 +15,7 @@ STRANGER: Final = "stranger"  # a client whose authority the broker does not kno
 
 
 class Certificates(Struct, frozen=True):
-    """Files of a TLS listener: whom it trusts, and what it shows."""
+    """Files of a TLS listener: its authorities, and its certificate."""
 
     authority: Path
     server: Path
@@ -23,7 +23,7 @@ class Certificates(Struct, frozen=True):
 
 
 def openssl(*arguments: str) -> None:
-    """Run openssl; what it says on failure is in the exception."""
+    """Run openssl; its output is in the exception."""
     subprocess.run(["openssl", *arguments], check=True, capture_output=True, text=True)
 
 

@@ -23,7 +23,7 @@ CONTROLS: Final = ("stop_app", "start_app")
 
 
 class Daemon:
-    """Keeps the containers, and serves the API at a host as long as it is entered.
+    """Keeps the containers, and serves the API at a host while the context is entered.
 
     Args:
         host: where to listen; suites look for the containers' ports at the same host.
@@ -63,7 +63,7 @@ class Daemon:
         return name
 
     def remove(self, name: str) -> None:
-        """Remove a container and what it holds."""
+        """Remove a container and its content."""
         self.brokers.pop(name).remove()
 
     def inspect(self, name: str) -> dict[str, Any]:

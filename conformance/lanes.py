@@ -20,14 +20,14 @@ from conformance.verdict import Verdict
 
 
 class Verdicts(Struct, frozen=True):
-    """What came out of a suite: at first, and where that was in doubt once more."""
+    """Results of a suite: the first, and a second where the first was in doubt."""
 
     first: Verdict
     again: Verdict | None = None
 
     @property
     def last(self) -> Verdict:
-        """What counts."""
+        """Return the verdict that counts."""
         return self.first if self.again is None else self.first.after(self.again)
 
 
@@ -37,7 +37,7 @@ def end_when_told() -> None:
 
 
 def judge_suite(suite: Suite, run: Run) -> Verdicts:
-    """Run a suite, and what is in doubt once more."""
+    """Run a suite, and doubtful tests once more."""
     first = run_suite(suite, run)
     if not (run.ci and first.doubtful) or suite.runner == "node":
         return Verdicts(first)
@@ -93,7 +93,7 @@ def _taken(channel: Connection, suite: Suite) -> Verdicts:
 
 
 def _run_lane(channel: Connection, run: Run) -> None:
-    """Run suites as they are given, and tell what came of each, until there are no more."""
+    """Run the given suites, and report each outcome, until there are no more."""
     end_when_told()
     while (suite := channel.recv()) is not None:
         try:

@@ -1,4 +1,4 @@
-"""What is run: the suites as data, read from suites.toml."""
+"""Suites as data, read from suites.toml."""
 
 from __future__ import annotations
 

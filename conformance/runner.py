@@ -26,7 +26,7 @@ RAN: Final = (0, 1)  # exit status of pytest and node when they got to the end
 
 
 class Run(Struct, frozen=True):
-    """What is common to the suites of a run.
+    """Common settings of the suites of a run.
 
     Attributes:
         broker: its name.
@@ -46,14 +46,14 @@ class Run(Struct, frozen=True):
 
     @property
     def hosts(self) -> tuple[str, str]:
-        """Where clients meet the broker, and where they meet it too."""
+        """Return the broker's address for clients, and its alternative."""
         if self.broker == RabbitMQ.name:
             return RABBIT_HOST, RABBIT_HOST
         return headrace_hosts(self.lane)[:2]
 
     @property
     def results(self) -> Path:
-        """Where the suites' outcomes and outputs are written."""
+        """Return the folder of the suites' outcomes and outputs."""
         return self.cache / "results" / self.broker
 
     def selection(self, suite: Suite) -> tuple[str, ...]:
@@ -62,7 +62,7 @@ class Run(Struct, frozen=True):
 
 
 def run_suite(suite: Suite, run: Run) -> Verdict:
-    """Run a suite against a fresh broker and judge what came out."""
+    """Run a suite against a fresh broker and return its verdict."""
     sources = unpack(suite, run.cache)
     made = run.cache / "certificates" / str(run.lane)
     certificates = prepare_certificates(suite, sources, made, run.hosts[0])

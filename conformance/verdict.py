@@ -1,4 +1,4 @@
-"""What a suite's outcomes mean, given what was expected."""
+"""Meaning of a suite's outcomes, given the expected ones."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from msgspec.structs import replace
 PASSED: Final = "passed"
 FAILED: Final = "failed"
 SKIPPED: Final = "skipped"
-SECOND_LOOKS_MAX: Final = 3  # failures of a suite that are looked at again; more are no accident
+SECOND_LOOKS_MAX: Final = 3  # failures of a suite that are run again; more are no accident
 
 
 class Outcome(Struct, frozen=True):
-    """One test: what came of it, and its last words if it failed."""
+    """Outcome of one test, with its last output if it failed."""
 
     test: str
     outcome: str
@@ -47,7 +47,7 @@ class Verdict(Struct, frozen=True):
 
     @property
     def good(self) -> bool:
-        """Whether all is as it should be."""
+        """Return whether everything is as expected."""
         return not (self.failed or self.surprising or self.problem)
 
     @property
@@ -84,7 +84,7 @@ def read_outcomes(path: Path) -> list[Outcome]:
 
 
 def covers(expected: str, test: str) -> bool:
-    """Tell whether an expected failure means this test, one of its parameters or its class."""
+    """Return whether an expected failure means this test, one of its parameters or its class."""
     return test == expected or test.startswith((expected + "[", expected + "::"))
 
 
@@ -95,7 +95,7 @@ def judge(
     seconds: float,
     complete: bool,
 ) -> Verdict:
-    """Compare outcomes with what was expected.
+    """Compare outcomes with the expected ones.
 
     Args:
         outcomes: one for each test that ran.

@@ -78,7 +78,7 @@ class World:
             self.fill(vhost)
 
     def fill(self, vhost: str) -> None:
-        """Make a vhost and what is in it."""
+        """Create a vhost and its objects."""
         self.put("vhosts", vhost)
         self.put("permissions", vhost, "guest", **dict.fromkeys(RIGHTS, ".*"))
         for name, kind in USERS.items():

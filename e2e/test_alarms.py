@@ -18,7 +18,7 @@ NODES = ("n1", "n2", "n3")
 
 
 class Watcher:
-    """A connection that has published once, and what it is told of being blocked."""
+    """A connection that has published once, and its notifications of being blocked."""
 
     def __init__(self, port: int) -> None:
         self.told: list[str] = []

@@ -1,4 +1,4 @@
-"""What programs that know RabbitMQ's API do with ours: rabbitmqadmin and KEDA."""
+"""Clients of RabbitMQ's API against ours: rabbitmqadmin and KEDA."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from e2e.harness.debian import NotToBeHadError, program
 
 @pytest.fixture(scope="module")
 def rabbitmqadmin() -> Path:
-    """The script of RabbitMQ, which is no part of what is tested."""
+    """The script of RabbitMQ, which is not under test."""
     try:
         return program("rabbitmq-server", "usr/bin/rabbitmqadmin")
     except NotToBeHadError as error:

@@ -47,14 +47,14 @@ LONG_SECONDS: Final = 180  # of each of the eight runs of the full form, 24 minu
 
 @pytest.fixture(scope="module")
 def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    """A node of its own: what is done to it at random may be anything."""
+    """A node of its own, since random requests may do anything to it."""
     with Cluster(tmp_path_factory.mktemp("fuzz") / "data", base_port=19400, count=1) as cluster:
         yield cluster.node("n1")
 
 
 @pytest.fixture(params=["random", "there"])
 def config(request: pytest.FixtureRequest, node: Any, tmp_path: Path) -> Path:
-    """What requests are about: anything, or what is there."""
+    """Subjects of requests: random names, or existing objects."""
     file = tmp_path / "schemathesis.toml"
     file.write_text(RULES + (THERE if request.param == "there" else ""), encoding="utf-8")
     for path, body in (
@@ -69,7 +69,7 @@ def config(request: pytest.FixtureRequest, node: Any, tmp_path: Path) -> Path:
 
 
 def fuzz(node: Any, config: Path, *words: str) -> None:
-    """Have requests made, and fail with what is wrong."""
+    """Run generated requests, and fail with their errors."""
     command = [
         *(sys.executable, "-m", "schemathesis.cli", "--config-file", str(config), "run"),
         *(f"http://{node.http}/api/openapi.json", "--auth", "guest:guest", "--no-color"),

@@ -1,4 +1,4 @@
-"""Arguments of queues, exchanges and consumers: what is wrong is refused by name."""
+"""Arguments of queues, exchanges and consumers: wrong ones are refused by name."""
 
 from __future__ import annotations
 

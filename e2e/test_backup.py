@@ -29,7 +29,7 @@ SLOWLY = ["--rate", "1M", "--file-size", "200k"]
 
 @pytest.fixture
 def small_logs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Cluster]:
-    """Three nodes that cut their logs all the time: what nobody needs is gone soon."""
+    """Three nodes that compact their logs all the time: dead entries are gone soon."""
     monkeypatch.setenv("HEADRACE_LOG_SEGMENT_BYTES", str(4 << 20))
     monkeypatch.setenv("HEADRACE_LOG_SNAPSHOT_EVERY_BYTES", str(64 << 10))
     monkeypatch.setenv("HEADRACE_LIMITS_MESSAGE_BYTES_MAX", str(1 << 20))

@@ -1,4 +1,4 @@
-"""What wrong input gets: the specification's reply code, a text that names the thing, no harm."""
+"""Wrong input gets the specified reply code, a text that names the cause, and does no harm."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What one node has declared or deleted, every other node knows at once."""
+"""Declarations and deletions through one node are known to every other node at once."""
 
 from __future__ import annotations
 

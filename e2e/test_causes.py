@@ -1,4 +1,4 @@
-"""Work is charged to who caused it, wherever in the cluster it waits."""
+"""Work is charged to its cause, wherever in the cluster it waits."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def row(cluster: Cluster) -> dict[str, Any]:
 
 
 def causes(cluster: Cluster, node: str, queue: str) -> list[dict[str, Any]]:
-    """Who is behind what waits for a queue, asked through any node."""
+    """Return the accounts behind a queue's backlog, asked through any node."""
     path = f"/api/flow/why?queue={quote(queue, safe='')}"
     answer = cluster.node(node).api.request("GET", path, seconds=ANSWER_SECONDS)
     assert answer.status == 200, answer.body
@@ -36,7 +36,7 @@ def causes(cluster: Cluster, node: str, queue: str) -> list[dict[str, Any]]:
 
 
 def leader(cluster: Cluster, node: str, name: str) -> str:
-    """Who leads a queue, as a node that may lead it knows."""
+    """Return the leader of a queue, as a node that may lead it knows."""
     return str((cluster.queue(name, node) or {}).get("leader", ""))
 
 
@@ -94,13 +94,13 @@ def test_who_rejects_owes_for_the_letters_that_wait_on_another_node(
 
 
 def blamed(cluster: Cluster, node: str) -> list[tuple[str, int, str]]:
-    """Node, messages and kind of whoever a node blames for what waits for "dead"."""
+    """Node, messages and kind of the accounts that a node blames for the backlog of "dead"."""
     rows = causes(cluster, node, "dead")
     return [(row["node"], row["messages"], row["kind"]) for row in rows]
 
 
 def other_publishes(cluster: Cluster) -> bool:
-    """Whether another connection of the same node publishes undisturbed."""
+    """Return whether another connection of the same node publishes undisturbed."""
     channel = cluster.connect("n1").channel()
     channel.confirm_delivery()
     channel.basic_publish("", "aside", b"free")

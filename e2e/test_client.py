@@ -33,7 +33,7 @@ def endpoints(cluster: Cluster) -> str:
 
 
 def example(name: str, cluster: Cluster, *arguments: str, code: int = 0) -> str:
-    """What an example prints."""
+    """Return the output of an example."""
     command = [sys.executable, str(EXAMPLES / f"{name}.py"), endpoints(cluster), *arguments]
     done = subprocess.run(
         command, capture_output=True, text=True, timeout=SECONDS, check=False, env=os.environ
@@ -136,7 +136,7 @@ async def publish_over_a_death(nodes: Cluster, publisher: Publisher) -> list[Con
 
 
 async def taken(client: Client, queue: str) -> list[int]:
-    """What is in a queue, which is deleted then."""
+    """Return the content of a queue, and delete the queue."""
     found = []
     async with client.consumer(queue, until_empty=True) as consumer:
         async for delivery in consumer:

@@ -1,4 +1,4 @@
-"""Wall clocks of real nodes are set: times in queues go on, and who is wrong is named."""
+"""Wall clocks of real nodes are set: times in queues continue, and wrong clocks are named."""
 
 from __future__ import annotations
 

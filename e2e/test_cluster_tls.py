@@ -53,7 +53,7 @@ ca_file = "{directory / name}-ca.pem"
 """)
 
     def show(self, name: str, authority: Authority) -> None:
-        """Give a node a certificate of an authority; what it believes stays as it is."""
+        """Give a node a certificate of an authority; its trusted authorities stay."""
         authority.sign("/CN=node", name, alternative_names=f"DNS:{name}")
         (self.directory / f"{name}-ca.pem").write_bytes(self.authority.file.read_bytes())
 

@@ -1,4 +1,4 @@
-"""Messages that nobody can get yet are in their queue all the same."""
+"""Messages that cannot be delivered yet are in their queue all the same."""
 
 from __future__ import annotations
 

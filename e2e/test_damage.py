@@ -74,7 +74,7 @@ def flip(directory: Path, marker: bytes, before: int = 0) -> None:
 
 
 def make_unreadable(directory: Path, marker: bytes) -> None:
-    """Damage both ends of the batch of a message, so that nobody knows whom it concerned."""
+    """Damage both ends of the batch of a message, so that its groups are unknown."""
     for path in segments(directory):
         data = bytearray(path.read_bytes())
         offset = data.find(marker)
@@ -197,7 +197,7 @@ def deep_body(number: int) -> bytes:
 
 
 def drain_in_order(cluster: Cluster, name: str, count: int) -> None:
-    """Consume so many messages and compare each with what was sent."""
+    """Consume so many messages and compare each with the published one."""
     channel = cluster.connect(name).channel()
     channel.basic_qos(prefetch_count=20)
     coming = channel.consume(DEEP, inactivity_timeout=WAIT_SECONDS)

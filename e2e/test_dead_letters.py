@@ -1,4 +1,4 @@
-"""Messages that a queue lets go, on three nodes with a real client."""
+"""Dead letters, on three nodes with a real client."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Disks that fill up or rot: nothing confirmed is lost, and the node says what is wrong."""
+"""Disks that fill up or rot: nothing confirmed is lost, and the node names the fault."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Clients that flood: what a node holds for them is bounded, and nobody else suffers."""
+"""Clients that flood: a node's memory for them is bounded, and others do not suffer."""
 
 from __future__ import annotations
 
@@ -22,9 +22,10 @@ NODE_HELD_MIB: Final = 128  # NODE_HELD_OCTETS
 
 @pytest.fixture(scope="module")
 def nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    """Three nodes whose entry caches hold next to nothing, so that they do not hide the rest."""
+    """Three nodes with tiny entry caches, which would hide the rest, that wait for lost leaders."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("HEADRACE_LOG_CACHE_BYTES", str(4 * MIB))
+        patch.setenv("HEADRACE_LIMITS_LEADERLESS_MS", "0")
         with Cluster(tmp_path_factory.mktemp("flood") / "data", base_port=22700) as cluster:
             yield cluster
             cluster.close_connections()

@@ -1,4 +1,4 @@
-"""What flow control and alarms look like to the clients people have."""
+"""Flow control and alarms, as existing clients see them."""
 
 from __future__ import annotations
 
@@ -24,9 +24,11 @@ BLOCKED_AFTER: Final = "/api/user-limits/guest/blocked-after-ms"
 
 @pytest.fixture(scope="module")
 def nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    """Three nodes of their own: an alarm is for all clients of a cluster."""
-    with Cluster(tmp_path_factory.mktemp("flow") / "data", base_port=22740) as cluster:
-        yield cluster
+    """Three nodes of their own, for an alarm is for all clients, that wait for lost leaders."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("HEADRACE_LIMITS_LEADERLESS_MS", "0")
+        with Cluster(tmp_path_factory.mktemp("flow") / "data", base_port=22740) as cluster:
+            yield cluster
 
 
 @pytest.fixture

@@ -23,7 +23,7 @@ Flow = Callable[..., Any]
 
 @pytest.fixture
 def flow(shared_cluster: Cluster) -> Flow:
-    """Runs `headrace flow` against a node; what it printed comes back."""
+    """Runs `headrace flow` against a node, and returns its output."""
 
     def run(*arguments: str, node: str = "n1", code: int = 0) -> str:
         return run_command(shared_cluster, [*COMMAND, *arguments], node, code)

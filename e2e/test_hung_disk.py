@@ -1,4 +1,4 @@
-"""A node whose disk hangs: its queues go on elsewhere, and it says what is wrong."""
+"""A node whose disk hangs: its queues continue elsewhere, and it names the fault."""
 
 from __future__ import annotations
 

@@ -53,7 +53,7 @@ def catalog_leader(cluster: Cluster, asked: str) -> str:
 
 
 def elected(cluster: Cluster, group: int, after: int) -> tuple[str, int]:
-    """Return name and term of who was elected last by the logs; ("", 0) before any of a term.
+    """Return name and term of the last elected node by the logs; ("", 0) before any of a term.
 
     Args:
         cluster: that writes.

@@ -41,7 +41,7 @@ def lose_disk(cluster: Cluster, name: str) -> None:
 
 
 def is_rebuilt(cluster: Cluster, name: str) -> bool:
-    """Whether a node says that a new member of its votes in the catalog and in each queue."""
+    """Return whether a node reports that its new member votes in the catalog and in each queue."""
     status, nodes = cluster.node(name).api.get("/api/nodes")
     assert status == 200, nodes
     groups = [next(node["catalog"] for node in nodes if node["name"] == name)]
@@ -56,7 +56,7 @@ def is_rebuilt(cluster: Cluster, name: str) -> bool:
 
 
 def fill(cluster: Cluster) -> dict[str, set[int]]:
-    """Declare the queues through different nodes, publish, consume some; return what is left."""
+    """Declare the queues through different nodes, publish, consume some; return the rest."""
     left: dict[str, set[int]] = {}
     for queue, node in zip(QUEUES, cluster.local.nodes, strict=True):
         channel = cluster.connect(node.name).channel()
@@ -108,7 +108,7 @@ def publish_later(cluster: Cluster, name: str, left: dict[str, set[int]]) -> Non
 
 
 def check_all(cluster: Cluster, name: str, left: dict[str, set[int]]) -> None:
-    """Consume everything through one node: it is what was left, each message once."""
+    """Consume everything through one node: the expected rest, each message once."""
     channel = cluster.connect(name).channel()
     for queue, numbers in left.items():
         assert take(channel, queue, len(numbers)) == numbers

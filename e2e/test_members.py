@@ -169,7 +169,7 @@ def join_and_move(cluster: Cluster, publisher: Publisher) -> None:
 
 
 def drain_and_revive(cluster: Cluster, publisher: Publisher) -> None:
-    """Whatever n3 led is led elsewhere; its clients are told to go, and others are not let in."""
+    """Drain n3 (leaderships move, clients leave, new ones are refused), and revive it."""
     command(cluster, "queue", "transfer", "busy", "n3")
     client = cluster.connect("n3")
     client.channel().queue_declare("streamed", durable=True, arguments=QUORUM)
@@ -297,7 +297,7 @@ def catalog_roles(cluster: Cluster, name: str) -> list[str]:
 
 
 def stop_gracefully(cluster: Cluster) -> None:
-    """A node that is told to stop leads nothing any more when it does."""
+    """A node that stops gracefully leads nothing when it does."""
     for queue in ("a", "b", "c"):
         command(cluster, "queue", "transfer", queue, "n1")
     os.kill(cluster.pid("n1"), signal.SIGTERM)

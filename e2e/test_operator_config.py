@@ -134,7 +134,7 @@ class Pods:
         return ApiClient(f"{address(ordinal)}:{http}", "admin", PASSWORD)
 
     def ready(self, *ordinals: int) -> bool:
-        """Whether these take clients.
+        """Return whether these nodes accept clients.
 
         Raises:
             AssertionError: one has ended.
@@ -146,7 +146,7 @@ class Pods:
         return False
 
     def lose_volume(self, ordinal: int) -> None:
-        """Kill one, and take away what it has stored."""
+        """Kill one, and remove its data."""
         name = self.cluster.pod(ordinal)
         self.processes[name].kill()
         self.processes[name].wait()

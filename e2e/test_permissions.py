@@ -1,4 +1,4 @@
-"""Who may do what: users of every kind, operations, and the three protocols, as one table.
+"""Permissions: users of every kind, operations, and the three protocols, as one table.
 
 AMQP, gRPC and HTTP have to answer alike. What is allowed may still fail because something is not
 there; what is not allowed is refused whether it is there or not.
@@ -149,7 +149,7 @@ def node(session_cluster: Cluster) -> Iterator[Any]:
 
 @pytest.fixture(scope="module")
 def doers(node: Any) -> Iterator[dict[str, Any]]:
-    """Who does operations, by protocol."""
+    """Users who do operations, by protocol."""
     found: dict[str, Any] = {
         AMQP: AmqpUser(int(node.amqp.rpartition(":")[2])),
         GRPC: GrpcUser(node.grpc),

@@ -25,7 +25,7 @@ Ctl = Callable[..., str]
 
 @pytest.fixture
 def ctl(shared_cluster: Cluster) -> Ctl:
-    """Runs a command against a node; it must end with a code, and what it printed comes back."""
+    """Runs a command against a node, checks its exit code, and returns its output."""
 
     def run(*arguments: str, node: str = "n1", code: int = 0) -> str:
         return run_command(shared_cluster, [*COMMAND, *arguments], node, code)
@@ -34,7 +34,7 @@ def ctl(shared_cluster: Cluster) -> Ctl:
 
 
 def equals(printed: Callable[[], str], text: str) -> bool:
-    """Run a command and compare what it prints."""
+    """Run a command and compare its output."""
     return printed() == text
 
 

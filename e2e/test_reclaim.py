@@ -1,4 +1,4 @@
-"""What is settled leaves the disk, and one message that is not pins only itself."""
+"""Settled messages leave the disk, and an unsettled one pins only itself."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is taken away is taken away: on every node, from clients that only wait."""
+"""Revocation takes effect on every node, also for clients that only wait."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ def ends(bystanders: list[Bystander]) -> dict[str, str]:
 
 
 def is_denied(call: Any, request: Any, login: Any) -> bool:
-    """Whether a call is refused for want of a permission."""
+    """Return whether a call is refused for want of a permission."""
     try:
         call(request, metadata=login)
     except grpc.RpcError as error:
@@ -131,7 +131,7 @@ def is_denied(call: Any, request: Any, login: Any) -> bool:
 
 
 def read_to_the_end(call: Iterator[Any], take: Callable[[Any], object]) -> str:
-    """Read what is left of a stream, and return its status."""
+    """Read the rest of a stream, and return its status."""
     try:
         for answer in call:
             take(answer)

@@ -1,4 +1,4 @@
-"""Where messages go, with real clients that talk to different nodes."""
+"""Routing, with real clients that talk to different nodes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A cluster that grew from one node, whose first node loses its disk: nobody founds it again.
+"""A cluster that grew from one node, whose first node loses its disk: it is not founded again.
 
 The configuration of the first node names it alone, as it was when it founded the cluster.
 """
@@ -97,7 +97,7 @@ def check_joined(cluster: Cluster) -> None:
 
 
 def found_again(cluster: Cluster) -> tuple[LocalNode, ...]:
-    """Start n1 on an empty disk while nobody calls it; return all nodes."""
+    """Start n1 on an empty disk while no member calls it; return all nodes."""
     everybody = tuple(cluster.local.nodes)
     lose_disk(cluster, "n1")
     cluster.kill("n2", "n3")

@@ -44,7 +44,7 @@ def forms(secret: str) -> set[str]:
 
 
 def use_http(address: str) -> list[str]:
-    """Use passwords over HTTP; returns what was answered."""
+    """Use passwords over HTTP; returns the answers."""
     host, _, port = address.rpartition(":")
     answers = []
     admin = ApiClient(address)
@@ -91,7 +91,7 @@ def use_amqp(port: int) -> list[str]:
 
 
 def use_grpc(address: str) -> list[str]:
-    """Use passwords over gRPC; returns what was answered."""
+    """Use passwords over gRPC; returns the answers."""
     answers = []
     with grpc.insecure_channel(address) as channel:
         messaging: Any = MessagingStub(channel)
@@ -112,7 +112,7 @@ def use_grpc(address: str) -> list[str]:
 
 
 def use_commands(address: str, directory: Path) -> list[str]:
-    """Give a password to a command, and have it fail; returns what it printed."""
+    """Give a password to a command, and make it fail; returns its output."""
     file = directory / "password"
     file.write_text(f"{CHANGED}\n", encoding="utf-8")
     answers = []
@@ -127,7 +127,7 @@ def use_commands(address: str, directory: Path) -> list[str]:
 
 
 def processes() -> str:
-    """Command lines and environments of all processes that may be looked at."""
+    """Command lines and environments of all readable processes."""
     found = []
     for directory in Path("/proc").glob("[0-9]*"):
         for name in ("cmdline", "environ"):
@@ -140,7 +140,7 @@ def processes() -> str:
 
 @pytest.fixture
 def said(shared_cluster: Cluster, tmp_path: Path) -> dict[str, str]:
-    """What a node answered and wrote, by where, while it was used at its most talkative."""
+    """Return a node's answers and output, by place, at its most verbose."""
     node = shared_cluster.node("n1")
     api = node.api
     before = len(shared_cluster.log("n1"))

@@ -1,4 +1,4 @@
-"""What becomes of a message that is given back, as real clients see it."""
+"""Returned messages, as real clients see them."""
 
 from __future__ import annotations
 
@@ -131,7 +131,7 @@ def test_full_queue_nacks_exactly_what_it_does_not_take(
     channel.queue_declare(queue, durable=True, arguments=full)
 
     async def publish(numbers: range) -> set[bytes]:
-        """Publish at once, and return what was confirmed."""
+        """Publish at once, and return the confirmed messages."""
         url = f"amqp://guest:guest@127.0.0.1:{shared_cluster.port('n2')}/"
         connection = await aio_pika.connect(url)
         async with connection:

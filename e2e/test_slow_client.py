@@ -1,4 +1,4 @@
-"""Clients that stop reading cost a bounded amount of memory, not what is delivered to them."""
+"""Clients that stop reading cost a bounded amount of memory, not all of their deliveries."""
 
 from __future__ import annotations
 

@@ -106,7 +106,7 @@ class Work:
         return int(declared.method.message_count)
 
     def blocking_reads(self) -> list[int]:
-        """Of each node, how many reads its event loop has waited for."""
+        """Return the number of reads for which each node's event loop has waited."""
         found = []
         for node in self.cluster.local.nodes:
             request = urllib.request.Request(f"http://{node.http}/metrics", headers=LOG_IN)
@@ -173,7 +173,7 @@ class Work:
         return bodies
 
     def check(self, futures: list[Future[list[bytes]]]) -> None:
-        """Compare what was read with what there is."""
+        """Compare the read rows with the existing ones."""
         leased, filtered, got, browsed = [future.result() for future in futures]
         for found in (leased, filtered, got):
             assert len(found) == MESSAGES

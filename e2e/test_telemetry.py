@@ -1,4 +1,4 @@
-"""Telemetry of a real cluster: a publisher that is blocked, who causes it, and what is read."""
+"""Telemetry of a real cluster: a blocked publisher, its cause, and the rows of it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What Terraform's provider `cyrilgdn/rabbitmq` asks: resources are made, read, changed and gone.
+"""Requests of Terraform's provider `cyrilgdn/rabbitmq`: create, read, change, delete resources.
 
 The calls, their bodies and what is read of the answers are those of the provider and of the client
 library under it, rabbit-hole: field by field with the types that it decodes into.
@@ -28,7 +28,7 @@ class Rate(msgspec.Struct):
 
 
 class VhostInfo(msgspec.Struct):
-    """What is read of a vhost."""
+    """Fields that the provider reads of a vhost."""
 
     name: str
     description: str
@@ -57,7 +57,7 @@ class Limits(msgspec.Struct):
 
 
 class UserInfo(msgspec.Struct):
-    """What is read of a user."""
+    """Fields that the provider reads of a user."""
 
     name: str
     password_hash: str
@@ -66,7 +66,7 @@ class UserInfo(msgspec.Struct):
 
 
 class ExchangeInfo(msgspec.Struct):
-    """What is read of an exchange."""
+    """Fields that the provider reads of an exchange."""
 
     name: str
     vhost: str
@@ -79,7 +79,7 @@ class ExchangeInfo(msgspec.Struct):
 
 
 class QueueInfo(msgspec.Struct):
-    """What is read of a queue; Go takes null for "", and what lacks for 0."""
+    """Fields that the provider reads of a queue; Go takes null for "", and a lacking one for 0."""
 
     name: str
     vhost: str
@@ -109,7 +109,7 @@ class Provider:
         self.location = ""
 
     def ask(self, method: str, *parts: str, body: Any = None) -> Any:
-        """Make a request that succeeds, and return what is answered.
+        """Make a request that succeeds, and return the answer.
 
         Args:
             method: of HTTP.
@@ -145,7 +145,7 @@ class Provider:
             connection.close()
 
     def is_gone(self, *parts: str) -> None:
-        """What was deleted is not found, with words; to delete it again is no error to a client."""
+        """Check that a deleted object is not found, with words, and can be deleted again."""
         status, answer = self.try_to("GET", *parts)
         assert (status, answer["error"]) == (404, "not_found")
         assert answer["reason"]

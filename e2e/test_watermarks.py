@@ -251,7 +251,7 @@ def test_low_above_high_is_refused_by_name(
 
 @pytest.mark.parametrize("node", ["n2", "n3"])
 def test_killed_leader_takes_no_confirm_with_it(cluster: Cluster, node: str) -> None:
-    """What it withheld is withheld by its successor, which completes it in time."""
+    """The successor defers the same confirms as the killed leader, and completes them in time."""
 
     async def scenario() -> None:
         other = "n3" if node == "n2" else "n2"
@@ -283,13 +283,13 @@ def declare(cluster: Cluster, node: str) -> None:
 
 
 def withheld(cluster: Cluster) -> int:
-    """How many confirms the queue withholds."""
+    """Return the number of deferred confirms of the queue."""
     entry = cluster.queue("work", cluster.leader("work"))
     return int(entry["confirms_withheld"]) if entry else 0
 
 
 def ahead(publisher: Publisher, consumer: Consumer) -> int:
-    """How many messages are confirmed and wait: they have not reached the consumer."""
+    """Return the number of confirmed messages that have not reached the consumer."""
     with publisher.progress:
         confirmed = set(publisher.confirmed)
     with consumer.progress:

@@ -1,4 +1,4 @@
-"""What the wheel compiles, and what it needs."""
+"""Compiled modules and requirements of the wheel."""
 
 from __future__ import annotations
 

@@ -1,9 +1,11 @@
-"""The house rules that can be counted: module and function length, names, layout."""
+"""The house rules that can be counted: module and function length, names, docstrings, layout."""
 
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
+from functools import lru_cache
 from pathlib import Path
 
 import pytest
@@ -23,6 +25,11 @@ FOLDERS = (
 )
 MODULE_LINES_MAX = 500
 FUNCTION_LINES_MAX = 70
+# A docstring names the thing or says what the call does. One that opens so is a riddle.
+RIDDLE = re.compile(
+    r"(What|Who|Whom|Whose|Whoever|Whatever|How|Whether|Why|Where|Nobody|Somebody|That|Those)\b"
+)
+RIDDLES_ANYWHERE = re.compile(r"\b(is|are) not looked at\b|\b(has|have) it that\b|[Nn]obody's\b")
 FORBIDDEN_NAMES = frozenset({"utils", "util", "helpers", "helper", "common", "manager"})
 
 FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
@@ -38,9 +45,15 @@ def project_modules() -> list[Path]:
     )
 
 
+@lru_cache(maxsize=1)
+def nodes_of(source: str) -> tuple[ast.AST, ...]:
+    """All nodes of `source`, parsed once for all rules."""
+    return tuple(ast.walk(ast.parse(source)))
+
+
 def functions(source: str) -> Iterator[FunctionNode]:
     """Every function and method in `source`, nested ones too."""
-    for node in ast.walk(ast.parse(source)):
+    for node in nodes_of(source):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             yield node
 
@@ -54,6 +67,17 @@ def long_functions(source: str) -> list[str]:
     """`name (lines)` of the functions in `source` that are too long."""
     lengths = [(node.name, function_lines(node)) for node in functions(source)]
     return [f"{name} ({count})" for name, count in lengths if count > FUNCTION_LINES_MAX]
+
+
+def riddles(source: str) -> list[str]:
+    """Opening lines of the docstrings in `source` that do not say plainly what a thing is."""
+    found = []
+    for node in nodes_of(source):
+        if isinstance(node, ast.Module | ast.ClassDef | FunctionNode):
+            text = ast.get_docstring(node) or ""
+            if RIDDLE.match(text) or RIDDLES_ANYWHERE.search(text):
+                found.append(text.partition("\n")[0])
+    return found
 
 
 def relative(path: Path) -> str:
@@ -74,12 +98,22 @@ def test_a_function_of_71_lines_is_found() -> None:
     assert long_functions("class C:\n  async def g(self):\n" + body * 70) == ["g (71)"]
 
 
+def test_riddles_are_found() -> None:
+    plain = (
+        '"""Limits of a node."""\ndef f():\n    """Return what is left.\n\n    Whole.\n    """\n'
+    )
+    assert riddles(plain) == []
+    assert riddles('class C:\n    """What is left.\n\n    More.\n    """\n') == ["What is left."]
+    assert riddles('"""Limits.\n\nIt is nobody\'s.\n"""\n') == ["Limits."]
+
+
 @pytest.mark.parametrize("path", project_modules(), ids=relative)
 def test_module_is_short(path: Path) -> None:
     source = path.read_text(encoding="utf-8")
     lines = len(source.splitlines())
     assert lines <= MODULE_LINES_MAX, f"{relative(path)} has {lines} lines"
     assert long_functions(source) == []
+    assert riddles(source) == []
 
 
 def test_module_names_say_what_is_inside() -> None:

@@ -1,4 +1,4 @@
-"""A client that behaves: it publishes at a low rate, with confirms, and consumes what it sends."""
+"""A well-behaved client: it publishes at a low rate, with confirms, and consumes its messages."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class Healthy:
             thread.start()
 
     def stop(self) -> None:
-        """Stop publishing, wait some seconds for what is under way and close."""
+        """Stop publishing, wait some seconds for pending messages and close."""
         self._stopped.set()
         self._threads[0].join()
         end = time.monotonic() + 30

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import os
 import random
 import socket
 import threading
@@ -66,6 +67,13 @@ def _again(*methods: base.Frame, channel: int = 1) -> Chunks:
 
 def _repeat(*methods: base.Frame) -> Callable[[int], None]:
     return lambda port: _pour(_opened(port), _again(*methods))
+
+
+def _compute(port: int) -> None:
+    """Take processor time without a connection, for comparison."""
+    del port
+    while True:
+        pass
 
 
 def _channels(port: int) -> None:
@@ -213,6 +221,7 @@ _PUBLISH_PATH: Final = "/api/exchanges/%2F/amq.fanout/publish"
 _PUBLISH: Final = {"properties": {}, "routing_key": "", "payload": "", "payload_encoding": "string"}
 
 CASES: Final = (
+    Case("compute", "a process that only computes", _compute),
     Case("channels", "channels opened and closed", _channels),
     Case("used", "channels opened, used and closed", _used_channels),
     Case("qos", "basic.qos", _repeat(commands.Basic.Qos(0, 10))),
@@ -262,8 +271,17 @@ CASES: Final = (
 )
 
 
-def serve(case: Case, port: int) -> None:
-    """Run a case on all its connections; a connection that is lost begins again."""
+def serve(case: Case, port: int, equal: bool) -> None:
+    """Run a case on all its connections; a connection that is lost begins again.
+
+    Args:
+        case: the load.
+        port: AMQP port of the node.
+        equal: compete with the nodes for processors; otherwise use only what they leave idle, as
+            if the hostile clients had a machine of their own.
+    """
+    if not equal:
+        os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
 
     def on() -> None:
         while True:

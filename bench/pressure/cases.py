@@ -44,7 +44,7 @@ class Broker(Protocol):
 
 
 class Outcome(NamedTuple):
-    """What a load gave: the figures of its groups, and the most memory a node had."""
+    """Result of a load: the figures of its groups, and a node's peak memory."""
 
     groups: dict[str, GroupFigures]
     memory: int
@@ -230,7 +230,7 @@ def neighbours(loader: Loader) -> None:
 
 
 def scarce_memory(loader: Loader) -> None:
-    """(f) A memory watermark far below what is published without confirms."""
+    """(f) A memory watermark far below the amount that is published without confirms."""
     size, consumers, delay_us = 16 << 10, 4, 20_000
     groups = (
         Group("p", 20, publish="f", queues=4, size=size),

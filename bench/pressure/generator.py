@@ -1,4 +1,4 @@
-"""The load generator overload.c: what it is told, and what it prints."""
+"""The load generator overload.c: its arguments, and its output."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class Times(NamedTuple):
 
 
 class GroupFigures(NamedTuple):
-    """What a group did while it was measured; counts are of the whole run.
+    """Figures of a group during the measurement; counts are of the whole run.
 
     Attributes:
         sent_s: publishes per second that its connections took.

@@ -42,7 +42,7 @@ class Measure(NamedTuple):
 
     @property
     def met(self) -> bool | None:
-        """Whether the goal is met; None without a goal."""
+        """Return whether the goal is met; None without a goal."""
         if self.least is None and self.most is None:
             return None
         return (self.least is None or self.value >= self.least) and (

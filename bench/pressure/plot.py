@@ -57,7 +57,7 @@ def plot(points: Mapping[str, Sequence[Point]], path: Path) -> None:
 
 
 def _seconds(milliseconds: float) -> float:
-    """Nothing was received: there is nothing to draw."""
+    """Nothing was received, so there is nothing to draw."""
     return milliseconds / 1000 if milliseconds > 0 else float("nan")
 
 

@@ -1,4 +1,4 @@
-"""One broker under loads from half to ten times what it can do."""
+"""One broker under loads from half to ten times its capacity."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ WINDOW: Final = 100  # of each publisher while the capacity is measured
 
 
 class Point(NamedTuple):
-    """What became of one offered load.
+    """Result of one offered load.
 
     Attributes:
         multiple: offered, as a multiple of the capacity.

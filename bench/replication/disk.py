@@ -1,4 +1,4 @@
-"""How long the disk takes to make data durable."""
+"""Sync latency of the disk."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ RESULTS: Final = Path(__file__).parent.parent / "RESULTS.md"
 
 
 class Latency(NamedTuple):
-    """How long one thing took, done many times: milliseconds."""
+    """Duration of one repeated operation: milliseconds."""
 
     p50_ms: float
     p99_ms: float
@@ -52,12 +52,16 @@ def resident_bytes(pid: int) -> int:
     return pages * os.sysconf("SC_PAGE_SIZE")
 
 
+AUTOGROUP: Final = Path("/proc/sys/kernel/sched_autogroup_enabled")
+
+
 def machine() -> str:
     """Return what the figures were measured on, in general terms."""
     kernel = platform.release().split("-")[0]
+    autogroup = AUTOGROUP.exists() and AUTOGROUP.read_text().strip() == "1"
     return (
-        f"{os.cpu_count()} processors ({platform.machine()}), one disk, Linux {kernel}, "
-        f"CPython {platform.python_version()}"
+        f"{os.cpu_count()} processors ({platform.machine()}), one disk, Linux {kernel}"
+        f"{' with autogroup' if autogroup else ''}, CPython {platform.python_version()}"
     )
 
 

@@ -1,4 +1,4 @@
-"""What is asked of a replicated log, and what came of it."""
+"""Load on a replicated log, and its results."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Load(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """What one leader did under a load.
+    """Result of one leader under a load.
 
     Attributes:
         commits: commands applied by the leader within the measured time.
@@ -65,5 +65,5 @@ class Meter:
             self._took.append(now - proposed)
 
     def outcome(self) -> Outcome:
-        """Return what was counted."""
+        """Return the counts."""
         return Outcome(len(self._took), self._end - self._begin, latency(self._took))

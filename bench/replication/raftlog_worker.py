@@ -38,7 +38,7 @@ class IdleHandler:
         return b"", array("Q")
 
     def held(self) -> array[int]:
-        """Return nothing: nobody reads what is done with."""
+        """Return nothing: dead entries have no reader."""
         return array("Q")
 
     def restore(self, state: bytes) -> None:
@@ -62,7 +62,7 @@ class LoadHandler(IdleHandler):
         self._command = b""
 
     def apply(self, entries: list[Entry]) -> None:
-        """Count what was proposed here and propose as much anew."""
+        """Count this node's applied proposals and propose as many again."""
         meter = self._meter
         if meter is None:
             return
@@ -84,7 +84,7 @@ class LoadHandler(IdleHandler):
             raise RuntimeError("the leadership was lost during a measurement; is the machine busy?")
 
     def begin(self, load: Load, meter: Meter, done: Callable[[], None]) -> None:
-        """Start a load; `done` is called when it is over and nothing is in flight any more."""
+        """Start a load; `done` is called when it is over and nothing is in flight."""
         self._command = os.urandom(load.size)
         self._window = load.window
         self._done = done

@@ -1,4 +1,4 @@
-"""How long a node takes to start with a long log."""
+"""Start time of a node with a long log."""
 
 from __future__ import annotations
 

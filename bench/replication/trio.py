@@ -15,11 +15,11 @@ ANSWER_SECONDS_MAX: Final = 180  # a node that says nothing for so long has fail
 
 
 class WorkerError(Exception):
-    """A node failed; the text is what it said."""
+    """A node failed; the text has its output."""
 
 
 class Place(NamedTuple):
-    """Where one node lives: its number of NODES, and what all nodes share."""
+    """Place of one node: its number of NODES, and the shared settings."""
 
     node: int
     base_port: int

@@ -1,4 +1,4 @@
-"""What stands on a dashboard, and how its queries are written."""
+"""Panels of a dashboard, and the syntax of their queries."""
 
 from __future__ import annotations
 

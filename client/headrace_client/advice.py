@@ -1,4 +1,4 @@
-"""Advice on queues: what somebody who watches a cluster thinks limits and consumers should be.
+"""Advice on queues: limits and numbers of consumers that a monitoring program proposes.
 
 The broker does not follow it; it keeps it for those who do, until it lapses.
 """
@@ -103,7 +103,7 @@ class Advice:
     async def list(
         self, *, vhost: str = "", queue: str = "", author: str = ""
     ) -> tuple[AdviceItem, ...]:
-        """Return what is advised and has not lapsed, by vhost, queue, kind and author.
+        """Return valid advice, by vhost, queue, kind and author.
 
         Args:
             vhost: "" for all.
@@ -146,7 +146,7 @@ def _number(kind: str) -> pb.AdviceKind.ValueType:
 
 
 def _item(item: AdviceItem) -> pb.AdviceItem:
-    """Return advice as it is sent; the broker sets `given_ms`."""
+    """Return advice as a message; the broker sets `given_ms`."""
     return pb.AdviceItem(
         vhost=item.vhost,
         queue=item.queue,

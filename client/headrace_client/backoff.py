@@ -1,4 +1,4 @@
-"""How long to wait before the next attempt: longer each time, within bounds, and never in step."""
+"""Backoff between attempts: longer each time, within bounds, with jitter."""
 
 from __future__ import annotations
 

@@ -285,7 +285,7 @@ class Client:
         return [Delivery(self._thread, each) for each in self._thread.run(work)]
 
     def watch_alarms(self) -> Watch[Alarm]:
-        """Tell what is scarce on which node, and each change."""
+        """Yield resources with alarms on each node, and each change."""
         return self.flow.watch_alarms()
 
 

@@ -20,7 +20,7 @@ from headrace_protos.broker.v1.message_pb2 import Message
 
 
 class Confirm:
-    """What becomes of a message that was published."""
+    """Confirm of a published message."""
 
     def __init__(self, thread: LoopThread, inner: confirms.Confirm) -> None:
         self._thread = thread
@@ -38,12 +38,12 @@ class Confirm:
 
     @property
     def is_done(self) -> bool:
-        """Whether it is known what became of the message."""
+        """True if the outcome of the message is known."""
         return self._inner.is_done
 
     @property
     def error(self) -> HeadraceError | None:
-        """What became of a message that is not safe; None as long as that is not known."""
+        """Error of a message that is not safe; None while that is unknown."""
         return self._inner.error
 
     def wait(self) -> None:
@@ -149,12 +149,12 @@ class Publisher:
 
     @property
     def node(self) -> str:
-        """That it publishes through."""
+        """Node that it publishes through."""
         return self._inner.node
 
     @property
     def stopped_by(self) -> publishers.Stop | None:
-        """What holds the publisher back."""
+        """Limit that stops the publisher."""
         return self._inner.stopped_by
 
     @property
@@ -169,7 +169,7 @@ class Publisher:
 
 
 class Settlement:
-    """What becomes of an outcome; nobody has to wait for it."""
+    """Settlement of a delivery; waiting for it is optional."""
 
     def __init__(self, thread: LoopThread, outcome: Callable[[], deliveries.Settlement]) -> None:
         self._thread = thread
@@ -177,7 +177,7 @@ class Settlement:
         self._inner: deliveries.Settlement | None = None
 
     def begin(self) -> None:
-        """Tell the consumer; in the loop's thread."""
+        """Start the consumer; in the loop's thread."""
         self._inner = self._outcome()
 
     def wait(self) -> None:
@@ -287,7 +287,7 @@ class Consumer:
 
     @property
     def node(self) -> str:
-        """That it consumes through."""
+        """Node that it consumes through."""
         return self._inner.node
 
     @property

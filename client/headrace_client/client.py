@@ -291,7 +291,7 @@ class Client:
         return await self.flow.why(name, connection=connection, queue=queue, vhost=vhost)
 
     def watch_alarms(self) -> Watch[Alarm]:
-        """Tell what is scarce on which node, and each change: `Flow.watch_alarms`."""
+        """Yield resources with alarms on each node, and each change: `Flow.watch_alarms`."""
         return self.flow.watch_alarms()
 
 

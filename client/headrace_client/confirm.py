@@ -1,4 +1,4 @@
-"""What becomes of a message that was published."""
+"""Confirm of a published message."""
 
 from __future__ import annotations
 
@@ -32,18 +32,18 @@ class Confirm:
 
     @property
     def is_done(self) -> bool:
-        """Whether it is known what became of the message."""
+        """True if the outcome of the message is known."""
         return self._done
 
     @property
     def error(self) -> HeadraceError | None:
-        """What became of a message that is not safe; None as long as that is not known."""
+        """Error of a message that is not safe; None while that is unknown."""
         self._seen = self._seen or self._error is not None
         return self._error
 
     @property
     def is_seen(self) -> bool:
-        """Whether somebody has asked about an error."""
+        """True if the error was asked for."""
         return self._seen
 
     def __await__(self) -> Generator[Any, None, None]:

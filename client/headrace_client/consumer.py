@@ -58,7 +58,7 @@ class ConsumerOptions(NamedTuple):
     at_leader: bool = True
 
     def led_queue(self) -> str:
-        """Return the queue whose leader is looked for, "" for none."""
+        """Return the queue whose leader is wanted, "" for none."""
         return self.queue if self.at_leader else ""
 
     def opening(self) -> ConsumeRequest:
@@ -158,7 +158,7 @@ class Consumer:
         await self.close()
 
     async def close(self, timeout_s: float = CALL_SECONDS) -> None:
-        """Tell the queue all that was settled; what was not goes back."""
+        """Send all settles to the queue; unsettled deliveries return to it."""
         self.is_over = True
         self._arrived.set()
         self._writable.set()
@@ -244,7 +244,7 @@ class Consumer:
         return self._ended
 
     async def _settles_taken(self) -> None:
-        """Wait while the broker does not take what was settled: it may not grow without bound."""
+        """Wait while the broker does not accept settles: their number is bounded."""
         while self._batch.waiting_count >= SETTLES_WAITING_MAX and self._failure is None:
             self._settles.clear()
             await self._settles.wait()
@@ -272,7 +272,7 @@ class Consumer:
 
     @property
     def is_connected(self) -> bool:
-        """Whether there is a stream now."""
+        """True while there is a stream."""
         return self._connected
 
     @property
@@ -309,7 +309,7 @@ class Consumer:
         self._connected = True
 
     async def write(self, call: Any) -> None:
-        """See `StreamUser`: what was settled, and the credit for it."""
+        """See `StreamUser`: the settles, and the credit for them."""
         cancelled = False
         while True:
             self._writable.clear()
@@ -368,7 +368,7 @@ class Consumer:
         self._arrived.set()
 
     def lost(self, error: HeadraceError) -> None:
-        """See `StreamUser`: what came on it and is not settled comes again."""
+        """See `StreamUser`: its unsettled deliveries come again."""
         self.is_over = self.is_over or self._ended
         self._connected = False
         self._here.clear()
@@ -378,7 +378,7 @@ class Consumer:
         self._settles.set()
 
     def failed(self, error: HeadraceError) -> None:
-        """Nothing comes any more. The first failure counts."""
+        """Note the final failure of the stream. The first one counts."""
         if self._failure is None:
             self._failure = error
         self.lost(self._failure)

@@ -1,4 +1,4 @@
-"""What a cluster defines, as values."""
+"""Definitions of a cluster, as values."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class QueueCounts:
-    """How much is in a queue.
+    """Message counts of a queue.
 
     Attributes:
         oldest_ms: Unix time at which the oldest waiting message arrived, 0 without one.
@@ -27,7 +27,7 @@ class QueueCounts:
 
 @dataclass(frozen=True, slots=True)
 class QueueFlowState:
-    """How a queue moves; rates are messages per second, over the last 10 s.
+    """Rates of a queue, messages per second, over the last 10 s.
 
     Attributes:
         saturated: it withholds confirms until it has drained.
@@ -51,7 +51,7 @@ class QueueFlowState:
 
 @dataclass(frozen=True, slots=True)
 class DeclaredQueue:
-    """What became of a queue's declaration.
+    """Result of a queue's declaration.
 
     Attributes:
         created: it was not there before.
@@ -98,7 +98,7 @@ class Queue:
 
 @dataclass(frozen=True, slots=True)
 class DeletedQueue:
-    """What became of a queue's deletion.
+    """Result of a queue's deletion.
 
     Attributes:
         deleted: it was there.
@@ -169,7 +169,7 @@ class User:
 
 @dataclass(frozen=True, slots=True)
 class Permission:
-    """What a user may do in a vhost: regular expressions that are searched for in names."""
+    """Permission of a user in a vhost: regular expressions that are searched for in names."""
 
     user: str
     vhost: str

@@ -24,7 +24,7 @@ def goes_back(outcome: Outcome) -> bool:
 
 
 class Settlement:
-    """Awaited, it returns once the queue knows; nobody has to wait for that.
+    """Awaited, it returns once the queue has applied it; awaiting is optional.
 
     It raises what came instead, StaleDeliveryError above all.
     """
@@ -38,7 +38,7 @@ class Settlement:
 
     @property
     def is_done(self) -> bool:
-        """Whether it is known what came of it."""
+        """True if the outcome is known."""
         return self._done
 
     def __await__(self) -> Generator[Any, None, None]:
@@ -50,7 +50,7 @@ class Settlement:
             raise self._error
 
     def settle(self, error: HeadraceError | None = None) -> None:
-        """Say what came of it."""
+        """Set the outcome."""
         if self._done:
             return
         self._done = True
@@ -62,7 +62,7 @@ class Settlement:
 
 
 class Settler(Protocol):
-    """What a delivery is settled with: its consumer."""
+    """Settler of a delivery: its consumer."""
 
     def settle(self, delivery: Delivery, outcome: Outcome) -> Settlement:
         """Take an outcome."""

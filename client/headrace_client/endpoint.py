@@ -22,7 +22,7 @@ PORT_MAX: Final = 65_535
 
 
 class Tls(NamedTuple):
-    """How the nodes prove who they are, and this client.
+    """TLS settings: authorities for nodes, and the client's certificate.
 
     Attributes:
         ca_file: PEM of the authorities that nodes' certificates are checked against; None for those

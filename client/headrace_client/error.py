@@ -1,4 +1,4 @@
-"""What can go wrong, as a hierarchy made of the broker's google.rpc details."""
+"""Errors, as a hierarchy made of the broker's google.rpc details."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class ConnectFailedError(UnavailableError):
 
 
 class NotAuthenticatedError(HeadraceError):
-    """The log-in is not right, or is not looked at for a while (`retry_after_s`)."""
+    """The log-in is wrong, or log-ins are delayed (`retry_after_s`)."""
 
 
 class AccessRefusedError(HeadraceError):
@@ -80,7 +80,7 @@ class InvalidArgumentError(HeadraceError):
 
 
 class PreconditionError(HeadraceError):
-    """It cannot be as things are: it differs, is in use, is not empty, belongs to somebody else."""
+    """The request conflicts with the current state: different, in use, not empty, or locked."""
 
 
 class ExhaustedError(HeadraceError):
@@ -108,15 +108,15 @@ class AbortedError(HeadraceError):
 
 
 class FencedError(AbortedError):
-    """Somebody else goes on with this publisher id or group, under a later epoch."""
+    """Another client continues with this publisher id or group, under a later epoch."""
 
 
 class NodeDownError(UnavailableError):
-    """The node that has what is asked for does not answer; it is back some time."""
+    """The node with the requested data does not answer; it may come back."""
 
 
 class UnknownShardError(NotFoundError):
-    """A log has no such shard, or none any more."""
+    """A log has no such shard, or no longer."""
 
 
 class UnknownGroupError(NotFoundError):
@@ -128,7 +128,7 @@ class DataGoneError(InvalidArgumentError):
 
     @property
     def first_index(self) -> int:
-        """Of the first row that can be read."""
+        """Index of the first row that can be read."""
         return int(self.metadata.get("first_index", 0))
 
 
@@ -137,7 +137,7 @@ class NotYetError(InvalidArgumentError):
 
     @property
     def next_index(self) -> int:
-        """Of the row that comes next."""
+        """Index of the next row."""
         return int(self.metadata.get("next_index", 0))
 
 
@@ -146,7 +146,7 @@ class OtherIncarnationError(PreconditionError):
 
     @property
     def incarnation(self) -> int:
-        """That it has now."""
+        """Current incarnation."""
         return int(self.metadata.get("incarnation", 0))
 
 
@@ -159,7 +159,7 @@ class BrokerFaultError(HeadraceError):
 
 
 class ClosedError(HeadraceError):
-    """This object was closed, and does nothing any more."""
+    """This object is closed."""
 
 
 class PublishRefusedError(HeadraceError):

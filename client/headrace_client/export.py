@@ -36,7 +36,7 @@ LOGS: Final[Mapping[str, pb.ExportLog.ValueType]] = MappingProxyType(
 
 
 class Shard(NamedTuple):
-    """What can be read of a part of a log.
+    """Readable part of a shard.
 
     Attributes:
         name: the same for ever.
@@ -217,7 +217,7 @@ class Export:
         return Groups(tuple(map(_group, answer.groups)), tuple(answer.missing_nodes))
 
     async def close_group(self, log: str, shard: str, group: str, epoch: int = 0) -> None:
-        """Forget a group: nothing is kept for it any more; 0 for whatever epoch it has."""
+        """Forget a group, so that nothing is kept for it; 0 for any epoch."""
         request = pb.CloseExportGroupRequest(name=_name(log, shard, group), epoch=epoch)
         await self._call(lambda stub: stub.CloseGroup, request)
 

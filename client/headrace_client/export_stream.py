@@ -1,4 +1,4 @@
-"""A read of a log, which goes on at another node when one is lost."""
+"""A read of a log, continued at another node when one is lost."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ log = logging.getLogger(__name__)
 
 
 class Columns(NamedTuple):
-    """What the rows of a block have.
+    """Columns of the rows of a block.
 
     Attributes:
         version: grows when columns are added at the end; none is ever removed or changed.
@@ -64,7 +64,7 @@ class Block(NamedTuple):
 
 
 class Wanted(NamedTuple):
-    """What is read; see `Export.read`."""
+    """Range to be read; see `Export.read`."""
 
     log: pb.ExportLog.ValueType
     shard: str
@@ -194,7 +194,7 @@ class ReadStream:
 
 
 def _body(block: pb.ExportBlock) -> bytes:
-    """Return a block's body, inflated to what it says it has, and no more.
+    """Return a block's body, inflated to its stated size, and no more.
 
     Raises:
         BrokerFaultError: it is damaged.

@@ -77,7 +77,7 @@ class Flow:
         return read_explanation(await self._call(lambda stub: stub.Why, request))
 
     async def top(self, *, connections: int = 0, queues: int = 0) -> Top:
-        """List who is stopped the most, and what stops them; at most so many, 0 for some 50."""
+        """List the most stopped publishers and their limits; at most so many, 0 for some 50."""
         request = pb.TopRequest(connections=connections, queues=queues)
         answer = await self._call(lambda stub: stub.Top, request)
         return Top(
@@ -97,7 +97,7 @@ class Flow:
         connections: bool = True,
         queues: bool = True,
     ) -> Watch[FlowChange]:
-        """Tell what is stopped now, and then each change, for ever.
+        """Yield stopped publishers and queues, and then each change, for ever.
 
         Args:
             vhost: "" for all.
@@ -126,7 +126,7 @@ class Flow:
         )
 
     def watch_alarms(self) -> Watch[Alarm]:
-        """Tell what is scarce now on which node, and then each change, for ever."""
+        """Yield resources with alarms on each node, and then each change, for ever."""
 
         def call(channel: grpc.aio.Channel) -> Any:
             request = pb.WatchAlarmsRequest()

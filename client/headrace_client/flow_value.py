@@ -1,4 +1,4 @@
-"""Flow control as values: who is stopped, by what, and who causes it; alarms; limits."""
+"""Flow control as values: stopped publishers, limits, causes; alarms; settings."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Windows:
 
 @dataclass(frozen=True, slots=True)
 class Cause:
-    """Who has brought a queue its load.
+    """Origin of a queue's load.
 
     Attributes:
         kind: "connection", "stream", "expiry", "dead-letters", ...
@@ -116,7 +116,7 @@ class StoppingQueue:
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """Why a connection or queue is slow, and who causes it.
+    """Explanation of a slow connection or queue, with its causes.
 
     Attributes:
         sentence: all that for people.
@@ -150,7 +150,7 @@ class Explanation:
 
 @dataclass(frozen=True, slots=True)
 class Top:
-    """Who is stopped the most, and what stops them.
+    """Most stopped publishers, and the limits that stop them.
 
     Attributes:
         missing_nodes: that did not answer.
@@ -185,7 +185,7 @@ class FlowChange:
 
     @property
     def key(self) -> tuple[str, ...]:
-        """What it is a change of."""
+        """Key of the changed state."""
         if self.connection is not None:
             return ("connection", self.connection.id)
         assert self.queue is not None, "a change is of a connection or of a queue"
@@ -193,13 +193,13 @@ class FlowChange:
 
     @property
     def mark(self) -> tuple[str, ...]:
-        """What makes it another state; figures do not."""
+        """Identity of the state without its figures: another mark is another state."""
         return (self.state, self.limit, self.causes[0].account if self.causes else "")
 
 
 @dataclass(frozen=True, slots=True)
 class Alarm:
-    """How it stands with a resource of a node.
+    """Alarm state of a resource of a node.
 
     Attributes:
         kind: "memory" or "disk".
@@ -225,7 +225,7 @@ class Alarm:
 
     @property
     def key(self) -> tuple[str, ...]:
-        """What it is a stage of."""
+        """Key of the resource."""
         return (self.node, self.kind)
 
 

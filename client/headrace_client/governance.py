@@ -19,7 +19,7 @@ from headrace_protos.broker.v1 import topology_pb2 as pb
 
 
 class Governance(TopologyCalls):
-    """Who may do what where, and by which rules."""
+    """Permissions, users and policies of a cluster."""
 
     # Vhosts
 
@@ -32,7 +32,7 @@ class Governance(TopologyCalls):
         default_queue_type: str | None = None,
         limits: Mapping[str, int] | None = None,
     ) -> bool:
-        """Create a vhost, or change one: what is None stays as it is; return whether it is new.
+        """Create a vhost, or change one (None changes nothing); return whether it is new.
 
         A negative limit takes it away.
         """
@@ -76,7 +76,7 @@ class Governance(TopologyCalls):
         tags: Iterable[str] | None = None,
         limits: Mapping[str, int] | None = None,
     ) -> bool:
-        """Create a user, or change one: what is None stays as it is; return whether it is new.
+        """Create a user, or change one (None changes nothing); return whether it is new.
 
         Args:
             name: of the user.

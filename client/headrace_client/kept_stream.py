@@ -17,7 +17,7 @@ log = logging.getLogger(__name__)
 
 
 class StreamUser(Protocol):
-    """What a stream is kept for: a publisher or a consumer. Calls come one at a time.
+    """User of a stream: a publisher or a consumer. Calls come one at a time.
 
     Attributes:
         is_over: no stream is needed any more; the end of one is in order.
@@ -44,7 +44,7 @@ class StreamUser(Protocol):
         """Return the endpoint at which the first stream is best opened, None for any."""
 
     async def write(self, call: Any) -> None:
-        """Write to the call, until it is cancelled; who reads from it hears when it ends."""
+        """Write to the call, until it is cancelled; its reader notices the end."""
 
     def take(self, answer: Any) -> None:
         """Take another answer.
@@ -84,7 +84,7 @@ class KeptStream:
 
     @property
     def is_started(self) -> bool:
-        """Whether `start` was called."""
+        """True once `start` was called."""
         return self._task is not None
 
     async def start(self) -> None:
@@ -108,12 +108,12 @@ class KeptStream:
             raise
 
     async def wait(self, timeout_s: float) -> None:
-        """Wait until there is no stream any more, or for so long."""
+        """Wait until the stream has ended, or for so long."""
         if self._task is not None:
             await asyncio.wait({self._task}, timeout=timeout_s)
 
     async def stop(self) -> None:
-        """Have no stream any more."""
+        """End the stream."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.wait({self._task})

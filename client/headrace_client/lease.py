@@ -142,7 +142,7 @@ class LeaseGroup:
         return int((await self._call(lambda stub: stub.Release, request)).messages)
 
     async def describe(self) -> GroupState | None:
-        """Return the group as it is, None where it is not there; takes no epoch."""
+        """Return the current state of the group, None without one; takes no epoch."""
         request = pb.DescribeGroupsRequest(name=self._name)
         answer = await self._call(lambda stub: stub.Describe, request)
         return read_group(answer.groups[0]) if answer.groups else None

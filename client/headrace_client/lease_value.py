@@ -1,4 +1,4 @@
-"""Groups that lease messages, and what they are told, as values."""
+"""Groups that lease messages, and the answers to them, as values."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class GroupState:
 
 @dataclass(frozen=True, slots=True)
 class Leased:
-    """What a lease has.
+    """Content of a lease.
 
     Attributes:
         lease: its number.
@@ -88,7 +88,7 @@ class Leased:
 
 @dataclass(frozen=True, slots=True)
 class SettledLeases:
-    """What was settled.
+    """Settled leases.
 
     Attributes:
         messages: that this step of the group has settled, also when it is repeated.
@@ -167,13 +167,13 @@ def read_lease(lease: pb.LeaseState) -> LeaseState:
 
 
 def read_leased(answer: pb.LeaseResponse) -> Leased:
-    """Return what was leased."""
+    """Return the content of a lease."""
     group = read_group(answer.group)
     return Leased(answer.lease, answer.messages, answer.octets, answer.messages_ready, group)
 
 
 def read_settled(answer: pb.SettleLeasesResponse) -> SettledLeases:
-    """Return what was settled."""
+    """Return the settled leases."""
     gone = tuple(map(read_lease, answer.gone))
     return SettledLeases(answer.messages, answer.expired, gone, read_group(answer.group))
 

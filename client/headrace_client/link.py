@@ -81,12 +81,12 @@ class Link:
 
     @property
     def metadata(self) -> tuple[tuple[str, str], ...]:
-        """What each call carries."""
+        """Metadata of each call."""
         return self._metadata
 
     @property
     def is_closed(self) -> bool:
-        """Whether nothing can be called any more."""
+        """True if nothing can be called any more."""
         return self._closed
 
     def channel(self, endpoint: str) -> grpc.aio.Channel:
@@ -117,7 +117,7 @@ class Link:
             await channel.close(None)
 
     def cut_off(self) -> HeadraceError:
-        """Return why a call was cancelled that nobody who waits for it has cancelled."""
+        """Return the reason why a call was cancelled by other means than its waiter."""
         if self._closed:
             return ClosedError("the client is closed")
         return UnavailableError("the call was cut off", grpc.StatusCode.CANCELLED.name)

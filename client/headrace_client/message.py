@@ -1,4 +1,4 @@
-"""What is published, and the properties that messages carry."""
+"""Messages for publishing, and the properties that messages carry."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where a queue's stream is best opened: at the node that leads the queue.
+"""Placement of a queue's stream: at the node that leads the queue.
 
 Any node serves any queue, by asking the one that leads it. Who is there already saves that way.
 """
@@ -71,7 +71,7 @@ class Placement:
         return str(answer.leader)
 
     async def _find(self, node: str) -> str | None:
-        """Return a node's endpoint; those whose node is not known yet are asked who they are."""
+        """Return a node's endpoint; endpoints with an unknown node are asked."""
         link = self._link
         if (known := link.endpoint_of(node)) is not None:
             return known

@@ -144,7 +144,7 @@ class PublishBuffer:
         self._batch_octets_max = opened.batch_octets_max
 
     def lost(self) -> None:
-        """A stream is gone: what was not answered goes again, before everything else."""
+        """Note the loss of a stream: unanswered messages are resent, before everything else."""
         self.window = None
         again = list(self._sent.values())
         self._sent.clear()
@@ -226,7 +226,7 @@ class PublishBuffer:
             self._refused_unknown(error)
 
     def fail(self, error: HeadraceError) -> None:
-        """Nothing is sent any more: all that is not answered is not safe, as far as is known."""
+        """Stop sending: all unanswered messages fail, as far as is known."""
         self.window = None
         for entry in [*self._sent.values(), *self._unsent]:
             self._forget(entry, error)
@@ -235,7 +235,7 @@ class PublishBuffer:
         self._unsent_octets = 0
 
     def take_refused(self) -> list[Confirm]:
-        """Return the refused messages that nobody has asked about, and forget them."""
+        """Return the refused messages without a waiter, and forget them."""
         found, self.refused = self.refused, []
         return [confirm for confirm in found if not confirm.is_seen]
 

@@ -41,7 +41,7 @@ SEQUENCE_MAX: Final = (1 << 62) - 1
 
 
 class Stop(NamedTuple):
-    """What holds a publisher back.
+    """Limit that stops a publisher.
 
     Attributes:
         limit: its name, as in `headrace flow limits`.
@@ -73,7 +73,7 @@ class PublisherOptions(NamedTuple):
     at_leader: bool = True
 
     def led_queue(self) -> str:
-        """Return the queue whose leader is looked for, "" for none."""
+        """Return the queue whose leader is wanted, "" for none."""
         return self.routing_key if self.at_leader and not self.exchange else ""
 
     def opening(self) -> PublishRequest:
@@ -281,7 +281,7 @@ class Publisher:
             raise _too_large("properties", rule)
 
     async def _wait_for_room(self, entry: Entry, timeout_s: float | None) -> None:
-        """Wait in line; whoever finds room for the first accepts it."""
+        """Wait in line; a waiter that finds room accepts the first one's message."""
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         place = (entry, future)
         self._waiters.append(place)
@@ -360,12 +360,12 @@ class Publisher:
 
     @property
     def is_connected(self) -> bool:
-        """Whether there is a stream now."""
+        """True while there is a stream."""
         return self._buffer.window is not None
 
     @property
     def stopped_by(self) -> Stop | None:
-        """What holds the publisher back, or its confirms; None for nothing."""
+        """Limit that stops the publisher, or defers its confirms; None for none."""
         window = self._buffer.window
         if window is None or not window.HasField("stop"):
             return None
@@ -463,7 +463,7 @@ class Publisher:
             self.failed(error)
 
     def failed(self, error: HeadraceError) -> None:
-        """Nothing goes any more; who waits hears it. The first failure counts."""
+        """Note the final failure of the stream, and wake all waiters. The first one counts."""
         if self._failure is None:
             self._failure = error
         failure = self._failure

@@ -1,4 +1,4 @@
-"""What a consumer has settled and not told the broker yet; no I/O."""
+"""Settles of a consumer that the broker has not been told yet; no I/O."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from headrace_protos.broker.v1.messaging_pb2 import Settle
 
 
 class SettleBatch:
-    """Gathers outcomes into requests, in order, and remembers who waits for the answers.
+    """Gathers outcomes into requests, in order, with the waiters for their answers.
 
     Attributes:
         waiting_count: settled and not in a request yet.
@@ -67,7 +67,7 @@ class SettleBatch:
         return len(self._open)
 
     def fail(self, error: HeadraceError) -> None:
-        """Nothing of that will be answered."""
+        """Fail all of it: no answer will come."""
         self._runs.clear()
         self.waiting_count = 0
         found, self._open = self._open, {}

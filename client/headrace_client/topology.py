@@ -23,7 +23,7 @@ from headrace_protos.broker.v1 import topology_pb2 as pb
 
 
 class Topology(Governance):
-    """What a cluster defines; `Client.topology`. `vhost` is the client's unless one is given.
+    """Definitions of a cluster; `Client.topology`. `vhost` is the client's unless one is given.
 
     Everything raises HeadraceError: NotFoundError, AccessRefusedError, InvalidArgumentError and
     PreconditionError name the field that is wrong.
@@ -185,7 +185,7 @@ class Topology(Governance):
     def bindings(
         self, *, vhost: str = "", source: str | None = None, queue: str = "", exchange: str = ""
     ) -> AsyncIterator[Binding]:
-        """Return bindings with all of what is given, those of the default exchange as well."""
+        """Return bindings that match all arguments, those of the default exchange as well."""
         base = pb.ListBindingsRequest(vhost=vhost, source=source)
         if queue:
             base.queue = queue

@@ -1,4 +1,4 @@
-"""What all calls about a cluster's definitions have in common."""
+"""Common part of all calls about a cluster's definitions."""
 
 from __future__ import annotations
 

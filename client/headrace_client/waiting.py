@@ -29,7 +29,7 @@ def waiting(
 def listing(
     method: Callable[Concatenate[A, P], AsyncIterator[T]],
 ) -> Callable[Concatenate[Any, P], Iterator[T]]:
-    """Return a method whose iterator waits; who leaves it early ends the asynchronous one."""
+    """Return a method with a blocking iterator; leaving it early ends the asynchronous one."""
 
     @functools.wraps(method)
     def call(self: Any, /, *args: P.args, **kwargs: P.kwargs) -> Iterator[T]:

@@ -35,14 +35,14 @@ class Keyed(Protocol):
 
     @property
     def key(self) -> tuple[str, ...]:
-        """Of what it is a state."""
+        """Key of the state."""
 
 
 S = TypeVar("S", bound=Keyed)
 
 
 class Watch(Generic[S]):
-    """Goes on for ever: an asynchronous iterator, and context manager that ends it.
+    """Endless asynchronous iterator; as a context manager it ends the watch.
 
     It reads on only as far as it is read itself. When the node that tells is lost, another one
     does: what is over by then is told as such, and nothing is told twice.
@@ -107,7 +107,7 @@ class Watch(Generic[S]):
 
     @property
     def current(self) -> tuple[S, ...]:
-        """What was told and is not over."""
+        """Reported states that are not over."""
         return tuple(self._told.values())
 
     def __aiter__(self) -> Watch[S]:

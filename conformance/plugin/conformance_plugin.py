@@ -14,7 +14,7 @@ ORDER = {"passed": 0, "skipped": 1, "failed": 2}
 
 
 class Recorder:
-    """Appends one JSON line for each test as soon as it is through."""
+    """Appends one JSON line for each test as soon as it has ended."""
 
     def __init__(self, path: str) -> None:
         self._path = path
@@ -45,7 +45,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.fixture(scope="session")
 def rabbitmq_container() -> SimpleNamespace:
-    """Where the broker is; aiormq's distribution leaves out the file that says so."""
+    """Return the broker's address; aiormq's distribution leaves out the file with this fixture."""
     return SimpleNamespace(
         host=os.environ["CONFORMANCE_HOST"],
         ports={

@@ -15,7 +15,7 @@ DIRECTORY: Final = Path("build/chaos")
 
 
 def run_directory(options: Options) -> Path:
-    """Return where a run leaves what it has to show."""
+    """Return the folder of a run's results."""
     return DIRECTORY / f"seed-{options.seed}-nodes-{options.nodes}"
 
 

@@ -100,7 +100,7 @@ class BindingThing(Thing):
             client.call(unbind, commands.Queue.UnbindOk)
 
     def read(self, client: ChaosClient) -> bool:
-        """Publish as mandatory: what is not bound comes back before it is confirmed."""
+        """Publish as mandatory: unbound keys are returned before the confirm."""
         client.call(commands.Confirm.Select(), commands.Confirm.SelectOk)
         client.publish(self.name, b"bound?", SINK_EXCHANGE, mandatory=True)
         returned = False

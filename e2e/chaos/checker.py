@@ -54,7 +54,7 @@ def check(history: History, reads: Reads = Reads.STRICT) -> list[Violation]:
 
 
 def check_lost(history: History) -> Iterator[Violation]:
-    """Find confirmed messages that nobody got and that are not delayed."""
+    """Find confirmed messages that were neither received nor delayed."""
     delivered = {each.id for each in history.deliveries}
     missing = [each for each in history.publishes if each.id not in delivered]
     for queue, count in history.delayed.items():

@@ -47,7 +47,7 @@ BAD_LOG_LINE: Final = re.compile(r"Traceback|AssertionError|CRITICAL|never retri
 
 
 class NodeEndedError(Exception):
-    """A node's process ended though nobody killed it."""
+    """A node's process ended without being killed."""
 
 
 class ChaosNode:
@@ -74,7 +74,7 @@ class ChaosNode:
 
     @property
     def runs(self) -> bool:
-        """Whether the process was started and not killed since; it may be stopped."""
+        """True if the process was started and not killed since; it may be stopped."""
         return self._process is not None
 
     @property

@@ -1,4 +1,4 @@
-"""Takes everything out of a queue once all is healed and nobody else uses it."""
+"""Drains a queue after healing, when it has no other users."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from e2e.chaos.cluster import ChaosCluster, ChaosNode
 from e2e.chaos.history import Delivery, History, message_id
 from pamqp import commands
 
-IDLE_SECONDS: Final = 0.5  # without a delivery, after which the queue's counts are looked at
+IDLE_SECONDS: Final = 0.5  # without a delivery, after which the queue's counts are checked
 DRAIN_SECONDS: Final = 60.0
 
 

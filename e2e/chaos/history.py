@@ -1,4 +1,4 @@
-"""What the clients of a run did and saw: the only thing the checker looks at."""
+"""History of a run's clients: the checker's only input."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import msgspec
 
 
 class Outcome(enum.StrEnum):
-    """What a publisher knows of a message."""
+    """Outcome of a message as its publisher knows it."""
 
     CONFIRMED = "confirmed"
     REJECTED = "rejected"
@@ -90,7 +90,7 @@ def message_body(message: str, octets: int) -> bytes:
 
 
 def message_id(body: bytes) -> str:
-    """Return the id in a body; a damaged body gives an id that nobody published."""
+    """Return the id in a body; a damaged body gives an unpublished id."""
     parts = body.split(b"/", 2)
     if len(parts) == 3 and parts[1].isdigit():
         message = parts[0].decode("ascii", "replace")

@@ -1,4 +1,4 @@
-"""Whether reads and writes of one register can be put into one order that explains them all.
+"""Linearizability of reads and writes of one register.
 
 Source: Wing and Gong, "Testing and Proving Linearizability for Concurrent Objects", JPDC 17
 (1993), with the memory of visited states of Lowe, "Testing for Linearizability", CCPE 29 (2017).
@@ -15,7 +15,7 @@ from e2e.chaos.history import Operation
 
 
 class Reads(enum.StrEnum):
-    """What a read has to reflect.
+    """Strictness of reads.
 
     STRICT: every write that was answered before, whichever node answered it (linearizability).
     OWN_NODE: writes answered by the same node, and what that node has shown before; writes among
@@ -36,7 +36,7 @@ class Reads(enum.StrEnum):
 
 
 def precedes(first: Operation, second: Operation, reads: Reads) -> bool:
-    """Whether `first` must come before `second` in every order that is allowed."""
+    """Return whether `first` must come before `second` in every allowed order."""
     if first.completed is None or first.completed >= second.invoked:
         return False
     return reads is Reads.STRICT or first.node == second.node or (first.write and second.write)
@@ -45,7 +45,7 @@ def precedes(first: Operation, second: Operation, reads: Reads) -> bool:
 def explainable(
     operations: Sequence[Operation], initial: bool = False, reads: Reads = Reads.STRICT
 ) -> bool:
-    """Whether the operations on one name have an allowed order in which every read is right.
+    """Return whether the operations on one name have an allowed order in which every read is right.
 
     Writes of unknown outcome may take effect at any time after their invocation, or never.
     """

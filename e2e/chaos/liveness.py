@@ -1,4 +1,4 @@
-"""Whether a healed cluster serves again: every node, every queue, consumers that just waited."""
+"""Service of a healed cluster: every node, every queue, consumers that just waited."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ POLL_SECONDS: Final = 0.05
 
 
 class LivenessError(Exception):
-    """A healed cluster did not do what it should within the bounds above."""
+    """A healed cluster did not meet the bounds above."""
 
 
 class Liveness:
-    """Probes a cluster on which nothing is broken any more.
+    """Probes of a cluster without faults.
 
     Attributes:
         attempts_most: the most attempts that anything took.

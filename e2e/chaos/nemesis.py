@@ -159,7 +159,7 @@ class Nemesis:
         return "cut " + " ".join(f"{source}>{target}" for source, target in links)
 
     def heal(self) -> None:
-        """End all faults and start what was killed; returns before the cluster serves."""
+        """End all faults and start killed nodes; returns before the cluster serves."""
         self._cluster.network.heal_all()
         for node in self._cluster.nodes:
             node.disk.set_delay(0)

@@ -1,4 +1,4 @@
-"""Nodes in network namespaces, wired through one that routes and can drop what it likes.
+"""Nodes in network namespaces, wired through a routing one that can drop packets.
 
 Each node has a namespace of its own with one link to the hub. Cutting is a routing rule in the
 hub, so it is silent, takes effect on packets of established connections too, and goes one way.

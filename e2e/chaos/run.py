@@ -41,7 +41,7 @@ EXPIRING: Final[FieldTable] = {
 
 
 class Options(msgspec.Struct, frozen=True):
-    """What a run is made of.
+    """Options of a run.
 
     Attributes:
         nodes: how many.
@@ -225,7 +225,7 @@ class Run:
         )
 
     def _catch_up(self, consumers: Sequence[ChaosConsumer]) -> None:
-        """Let consumers get what is confirmed; what they leave is drained and looked for there."""
+        """Let consumers receive confirmed messages; the rest is drained and searched."""
         wanted = {
             each.id
             for each in self._history.publishes

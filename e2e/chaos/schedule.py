@@ -1,4 +1,4 @@
-"""What is broken when: decided by a seed before a run begins.
+"""Schedule of faults, decided by a seed before a run begins.
 
 Which nodes a fault hits is part of the schedule, but for LEADER, which is whoever leads a queue
 when the fault is injected.
@@ -40,7 +40,7 @@ class Cut(NamedTuple):
 
 
 class Isolate(NamedTuple):
-    """Cut a node from all others: what it sends, what it should receive, or both."""
+    """Cut a node from all others: its outgoing packets, incoming ones, or both."""
 
     node: int
     sends: bool
@@ -286,6 +286,6 @@ def split(left: Sequence[int], right: Sequence[int]) -> tuple[Link, ...]:
 
 
 def bridge(nodes: Sequence[int]) -> tuple[Link, ...]:
-    """Return cuts that leave two halves in touch with nobody but themselves and one node."""
+    """Return cuts that leave two halves in touch only with themselves and one node."""
     half = len(nodes) // 2
     return split(nodes[:half], nodes[half + 1 :])

@@ -33,7 +33,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 @pytest.fixture
 def reads(request: pytest.FixtureRequest) -> Reads:
-    """How strictly looks at the catalog are judged."""
+    """Return the strictness of look-ups in the catalog."""
     return Reads(request.config.getoption("--reads", default=Reads.OWN_ROUTING))
 
 

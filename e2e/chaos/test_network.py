@@ -31,7 +31,7 @@ def datagram_socket(network: Network, node: int) -> socket.socket:
 
 
 def reaches(network: Network, source: int, target: int) -> bool:
-    """Whether a datagram gets from one node to another."""
+    """Return whether a datagram gets from one node to another."""
     with (
         contextlib.closing(datagram_socket(network, source)) as sender,
         contextlib.closing(datagram_socket(network, target)) as receiver,

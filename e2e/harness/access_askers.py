@@ -45,7 +45,7 @@ Build = Callable[[str, str], dict[str, Any]]
 
 
 class Answer(NamedTuple):
-    """What an operation is answered with."""
+    """Answer to an operation."""
 
     refused: bool
     status: str
@@ -372,7 +372,7 @@ class HttpAsker:
 
 
 class AmqpAsker:
-    """Asks over AMQP; a user who is not let in has the same answer to everything."""
+    """Asks over AMQP; a user without access gets the same answer to everything."""
 
     protocol = AMQP
 

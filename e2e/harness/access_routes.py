@@ -1,4 +1,4 @@
-"""Who may ask which route of the HTTP API; see `access_table`."""
+"""Permissions for each route of the HTTP API; see `access_table`."""
 
 from __future__ import annotations
 

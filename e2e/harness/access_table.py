@@ -1,4 +1,4 @@
-"""Who may do what: kinds of users, and every gRPC method, HTTP route and AMQP method.
+"""Permissions: kinds of users, and every gRPC method, HTTP route and AMQP method.
 
 A row names an operation, the tags that it takes (`anybody` takes none), where (`seen`: in a vhost
 that may be looked at; `entered`: in one with a permission; nothing: it is of no vhost), and the
@@ -48,11 +48,11 @@ class Kind(NamedTuple):
 
     @property
     def monitors(self) -> bool:
-        """Whether it may look at everything."""
+        """True if it may view everything."""
         return bool(MONITORS & {*self.tags})
 
     def rights(self, vhost: str) -> frozenset[str] | None:
-        """Return what it may do in a vhost."""
+        """Return its rights in a vhost."""
         return {OWN: self.own, OTHER: self.other}.get(vhost)
 
 

@@ -1,4 +1,4 @@
-"""An aio-pika consumer that notes what it got and acknowledges it."""
+"""An aio-pika consumer that records its messages and acknowledges them."""
 
 from __future__ import annotations
 

@@ -64,7 +64,7 @@ class ExportDriver(NodeDriver):
         return group
 
     def commit(self, shard: pb.ExportShard, up_to: int) -> pb.ExportGroup:
-        """Say what was read."""
+        """Commit the position."""
         request = pb.CommitExportRequest(
             name=pb.ExportGroupName(log=self.log, shard=shard.shard, group=self._group),
             epoch=self.epoch,

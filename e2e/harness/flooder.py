@@ -25,7 +25,7 @@ def publish_octets(queue: str, body: bytes, channel: int = 1, frame_bytes: int =
 
 
 class Flooder:
-    """One client and what it has to send.
+    """One client and its messages.
 
     Args:
         client: logged in, its channels open.

@@ -45,7 +45,7 @@ class LeaseDriver(NodeDriver):
         return [row.body for chunk in self.call("Fetch", request) for row in chunk.rows]
 
     def settle(self, up_to: int) -> pb.SettleLeasesResponse:
-        """Accept what was read."""
+        """Accept the read messages."""
         request = pb.SettleLeasesRequest(name=self.name, epoch=self.epoch, up_to=up_to)
         answer: pb.SettleLeasesResponse = self.call("Settle", request)
         return answer

@@ -60,7 +60,7 @@ class NodeDriver:
             channel.close()
 
     def call(self, method: str, request: Any) -> Any:
-        """Make a call, again while nobody can answer.
+        """Make a call, again while no node can answer.
 
         Raises:
             RefusedError: the broker can, and refuses it.

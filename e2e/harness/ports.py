@@ -15,7 +15,7 @@ _numbers = itertools.count(os.getpid() % PER_WORKER)
 
 
 def free_ports(count: int) -> list[int]:
-    """Return ports of loopback that nobody listens on, and that nobody is given by chance."""
+    """Return unused ports of loopback, outside of those given by chance."""
     worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw")) % WORKERS
     found: list[int] = []
     for number in itertools.islice(_numbers, PER_WORKER):

@@ -48,12 +48,12 @@ class SparkJob:
 
     @property
     def text(self) -> str:
-        """What all runs have written."""
+        """Return the output of all runs."""
         return self._log.read_text(encoding="utf-8", errors="replace")
 
     @property
     def has_ended(self) -> bool:
-        """Whether it runs no more, by itself."""
+        """Return whether the process has ended by itself."""
         return self._process is not None and self._process.poll() is not None
 
     def start(self) -> None:
@@ -82,7 +82,7 @@ class SparkJob:
         return wait_for(what, look, seconds)
 
     def kill(self) -> None:
-        """SIGKILL the driver with its JVM; what is below ends by itself, and is waited for."""
+        """SIGKILL the driver with its JVM; child processes end by themselves, and are awaited."""
         process = self._over()
         if process.poll() is None:
             os.killpg(process.pid, signal.SIGKILL)

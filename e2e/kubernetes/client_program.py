@@ -1,4 +1,4 @@
-"""What the scenario's pods run, with the broker's image, which has clients of both protocols.
+"""Program of the scenario's pods, in the broker's image, which has clients of both protocols.
 
     client_program.py publish amqp --exchange events --key order.new --first 1
     client_program.py work tasks --to done
@@ -47,7 +47,7 @@ LOST: Final = (OSError, AMQPError, ChannelInvalidStateError, TimeoutError)
 
 
 class Login(NamedTuple):
-    """Where and who, from the environment."""
+    """Address and credentials, from the environment."""
 
     host: str
     user: str
@@ -66,14 +66,14 @@ class Record:
         self._new.setdefault(what, set()).add(number)
 
     def write(self) -> None:
-        """Write what is new."""
+        """Write new lines."""
         if self._new:
             print(json.dumps({what: intervals(each) for what, each in self._new.items()}))
             sys.stdout.flush()
             self._new.clear()
 
     async def keep_writing(self) -> None:
-        """Write what is new, again and again, until cancelled."""
+        """Write new lines, again and again, until cancelled."""
         while True:
             await asyncio.sleep(WRITE_SECONDS)
             self.write()
@@ -148,7 +148,7 @@ async def publish_amqp(login: Login, plan: argparse.Namespace, record: Record) -
 
 
 async def publish_grpc(login: Login, plan: argparse.Namespace, record: Record) -> None:
-    """Publish numbers over gRPC until told to stop; the client sends again what was lost."""
+    """Publish numbers over gRPC until told to stop; the client resends lost ones."""
 
     async def one(publisher: GrpcPublisher, window: asyncio.Semaphore, number: int) -> None:
         try:

@@ -126,7 +126,7 @@ class Kubernetes:
         return sorted(rows, key=_event_time)
 
     def left(self) -> list[str]:
-        """Return what is in the namespace, but for what is in every one, as KIND/NAME."""
+        """Return the objects in the namespace, except those of every one, as KIND/NAME."""
         kinds = self.kubectl("api-resources", "--namespaced", "--verbs=list", "-o", "name").split()
         kinds = [each for each in kinds if each not in NOTICES]
         found = json.loads(self.kubectl("get", ",".join(kinds), "-o", "json"))["items"]

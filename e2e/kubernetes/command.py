@@ -15,11 +15,11 @@ T = TypeVar("T")
 
 
 class CommandError(Exception):
-    """A program did not succeed; the text has what it said."""
+    """A program did not succeed; the text has its output."""
 
 
 def run(command: Sequence[str], stdin: str = "", seconds: float = 60.0) -> str:
-    """Run a program and return what it wrote.
+    """Run a program and return its output.
 
     Raises:
         CommandError: it failed, or took longer than `seconds`, and was killed.

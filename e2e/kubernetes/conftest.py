@@ -1,4 +1,4 @@
-"""The run that all steps of the scenario share, and what is shown when one of them fails."""
+"""The run that all steps of the scenario share, and the diagnosis of a failed step."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Without a cluster let one step say what is needed, and not all of them."""
+    """Without a cluster let one step state the requirements, and not all of them."""
     steps = [each for each in items if "scenario" in getattr(each, "fixturenames", ())]
     if steps and not has_cluster():
         rest = steps[1:]

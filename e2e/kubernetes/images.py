@@ -32,7 +32,7 @@ class Image(NamedTuple):
 
     @property
     def values(self) -> dict[str, str]:
-        """What the chart is told."""
+        """Return the values for the chart."""
         return self._asdict()
 
     @property

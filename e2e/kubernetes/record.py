@@ -1,4 +1,4 @@
-"""What pods of the scenario wrote down: see `client_program`."""
+"""Records of the scenario's pods: see `client_program`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ SHOWN_MAX: Final = 10  # intervals that a message shows
 
 
 class Record(NamedTuple):
-    """What a pod wrote.
+    """Record of one pod.
 
     Attributes:
         numbers: by what became of them: confirmed, refused, moved, seen.

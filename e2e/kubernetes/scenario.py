@@ -1,4 +1,4 @@
-"""What the steps of the scenario share: the cluster, the release, the pods and what they wrote."""
+"""Shared state of the scenario's steps: the cluster, the release, the pods and their records."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class Scenario:
         self.workload = Workload(self.kubernetes.namespace, images[0].name)
 
     def begin(self) -> None:
-        """Make the namespace; definitions that nobody uses are brought up to date."""
+        """Create the namespace; unused definitions are updated."""
         self.kubernetes.begin()
         if self.had_definitions and not resources_of_others(self.kubernetes):
             self.release.update_definitions()
@@ -87,7 +87,7 @@ class Scenario:
             kubernetes.delete("customresourcedefinitions", *definitions(kubernetes))
 
     def _let_go(self) -> None:
-        """Take finalizers off what nobody else would; a run that failed may have left such."""
+        """Remove finalizers that a failed run may have left."""
         kinds = [name for name in definitions(self.kubernetes) if name != BROKER_CLUSTERS]
         for kind in kinds:
             for each in self.kubernetes.items(kind):

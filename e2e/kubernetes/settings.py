@@ -1,4 +1,4 @@
-"""What may be said about a run, as options of pytest."""
+"""Options of a run, as options of pytest."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ OPTIONS: Final[dict[str, tuple[Any, str]]] = {
 
 
 class Settings(NamedTuple):
-    """What was said.
+    """Settings of a run.
 
     Attributes:
         kubeconfig: file that names the cluster.
@@ -90,7 +90,7 @@ def has_cluster() -> bool:
 
 
 def read_settings(config: pytest.Config) -> Settings:
-    """Return what was said; skip where there is no cluster, or no way to give it images."""
+    """Return the settings; skip without a cluster, or without a way to give it images."""
     if not has_cluster():
         pytest.skip(NEEDED)
     given = {

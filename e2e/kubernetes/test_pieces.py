@@ -1,4 +1,4 @@
-"""What the scenario stands on, as far as it needs no cluster."""
+"""Tests of the scenario's parts that need no cluster."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the scenario puts into the cluster: resources of Headrace, and pods that use the brokers."""
+"""Workload of the scenario: resources of Headrace, and pods that use the brokers."""
 
 from __future__ import annotations
 

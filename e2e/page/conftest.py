@@ -64,7 +64,7 @@ class Visit:
 
     @property
     def violations(self) -> list[str]:
-        """What the content security policy has kept the page from."""
+        """Return violations of the content security policy on the page."""
         return list(self.page.evaluate("window.violations"))
 
 

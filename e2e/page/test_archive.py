@@ -1,4 +1,4 @@
-"""What a queue keeps of settled messages, and who reads it, at the queue's page."""
+"""Archive of a queue and its readers, at the queue's page."""
 
 from __future__ import annotations
 

@@ -89,7 +89,7 @@ def raise_watermark(page: Any, queue: str) -> None:
 
 
 def check_policy(api: Callable[..., Any], queue: str) -> None:
-    """What else the queue's policy says is kept, and no other queue gets this one."""
+    """Check that the rest of the queue's policy stays, and no other queue gets this one."""
     entry = api("GET", f"/api/queues/%2F/{quote(queue)}")
     assert entry["policy"] == f"watermark.{queue}"
     assert entry["effective_policy_definition"] == {

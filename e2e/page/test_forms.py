@@ -44,7 +44,7 @@ class Form:
         self.dialog.wait_for(state="detached")
 
     def problem(self, text: str) -> Any:
-        """Wait for what is said beside a field; return that field."""
+        """Wait for the error text beside a field; return that field."""
         field = self.dialog.locator(".field", has=self.page.locator(".problem", has_text=text))
         field.locator(".problem").wait_for()
         assert self.page.evaluate(OVERFLOW) <= 0

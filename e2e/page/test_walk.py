@@ -20,7 +20,7 @@ PHONE: Final = {"viewport": {"width": 360, "height": 740}}
 
 @pytest.fixture
 def queue(shared_cluster: Cluster, queue_name: Callable[[str], str]) -> Any:
-    """A queue with messages and somebody who takes some."""
+    """A queue with messages and a consumer of some."""
     name = queue_name("mails")
     channel = shared_cluster.connect("n1").channel()
     channel.queue_declare(name, durable=True)

@@ -1,4 +1,4 @@
-"""Archives into tables: each row once, whoever is killed, and compaction keeps them."""
+"""Archives into tables: each row once, with killed processes, and compaction keeps them."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def endpoints(cluster: Cluster) -> str:
 
 
 def declare(cluster: Cluster) -> Any:
-    """Declare a queue for each outcome; what is in them is archived by policy."""
+    """Declare a queue for each outcome; policies archive their messages."""
     with Client.connect(endpoints(cluster)) as client:
         client.topology.declare_queue("dead", arguments={"x-queue-type": "quorum"})
     body = {"pattern": r"^in\.", "definition": {"archive": "full"}, "apply-to": "quorum_queues"}
@@ -114,7 +114,7 @@ def all_have(found: list[Shard], count: int) -> bool:
 
 
 def keep(cluster: Cluster) -> None:
-    """Have the brokers keep all rows for this test, whoever else has read them."""
+    """Make the brokers keep all rows for this test, whatever else reads them."""
     with Client.connect(endpoints(cluster)) as client:
         wait_for("archives", lambda: all_have(shards(client), 0))
         for each in shards(client):
@@ -254,7 +254,7 @@ def test_a_second_driver_stops_the_first_and_both_write_rows_once(
 
 
 def epochs(cluster: Cluster) -> list[int]:
-    """How often the job's group was opened, at each shard; 0 for never."""
+    """Return how often the job's group was opened, at each shard; 0 for never."""
     with Client.connect(endpoints(cluster)) as client:
         groups = [client.export.groups("archive", each.name) for each in shards(client)]
     return [

@@ -1,4 +1,4 @@
-"""The doctor beside a real node: what it finds well, and what it says of a user who may little."""
+"""The doctor beside a real node: its findings, and its advice for a user with few rights."""
 
 from __future__ import annotations
 

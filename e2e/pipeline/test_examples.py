@@ -35,7 +35,7 @@ def endpoints(cluster: Cluster) -> str:
 
 
 def example(cluster: Cluster, name: str, *arguments: str) -> str:
-    """What an example prints."""
+    """Return the output of an example."""
     command = [sys.executable, str(EXAMPLES / f"{name}.py"), *arguments]
     environment = {**os.environ, "HEADRACE_ENDPOINTS": endpoints(cluster)}
     done = subprocess.run(
@@ -112,7 +112,7 @@ def test_a_frame_is_published_once_however_often(cluster: Cluster) -> None:
 
 
 def is_held(cluster: Cluster) -> bool:
-    """Whether somebody was stopped for some seconds, so that telemetry has noted it."""
+    """Return whether a publisher was stopped for seconds, so that telemetry has recorded it."""
     status, connections = cluster.node("n1").api.get("/api/flow/connections")
     assert status == 200, connections
     return any(each["flow"]["stopped"]["last_10s"] > 0.3 for each in connections)

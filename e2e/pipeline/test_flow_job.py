@@ -143,13 +143,13 @@ class Job:
         return self._process.wait(PATIENCE_SECONDS)
 
     def rows(self, name: str) -> list[Row]:
-        """Return what is in a table."""
+        """Return the rows of a table."""
         if not (self.tables / name / "_delta_log").exists():
             return []
         return list(DeltaTable(self.tables / name).to_pyarrow_table().to_pylist())
 
     def made_after(self, at: datetime) -> bool:
-        """Whether windows after a time were made."""
+        """Return whether windows after a time were made."""
         self.check()
         return any(row["window_start"] >= at for row in self.rows(NODE_WINDOWS.name))
 
@@ -205,7 +205,7 @@ def test_flood_is_blamed_and_consumers_that_are_too_few_are_advised_across_a_kil
 
 
 def _check_blame(job: Job, port: int, began: datetime, ended: datetime) -> None:
-    """Who flooded ranks first in every window in which the flooded queue stopped anybody."""
+    """Check that the flooder ranks first in every window in which its queue stopped publishers."""
     windows: dict[datetime, list[Row]] = {}
     for row in job.rows("blame"):
         if row["queue"] == FLOODED and row["window_s"] == 10:

@@ -1,4 +1,4 @@
-"""Logs of a real cluster into Delta tables: each row once, whoever is killed; and what is lost."""
+"""Logs of a real cluster into Delta tables: each row once, with killed processes; and losses."""
 
 from __future__ import annotations
 
@@ -72,12 +72,12 @@ def job(cluster: Cluster, log: str, folder: Path, *options: str) -> SparkJob:
 
 
 def committed(client: Client, log: str) -> dict[str, int]:
-    """How far the group has come, by shard."""
+    """Return the group's position, by shard."""
     return {each.shard: each.committed for each in client.export.groups(log, group=GROUP).groups}
 
 
 def batches(folder: Path) -> int:
-    """How many batches are in the table, whose first version is its schema."""
+    """Return the number of batches in the table, whose first version is its schema."""
     return max(len(list((folder / "table" / "_delta_log").glob("*.json"))) - 1, 0)
 
 

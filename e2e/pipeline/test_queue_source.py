@@ -56,7 +56,7 @@ def counts(cluster: Cluster) -> tuple[int, int] | None:
 
 
 def committed(folder: Path) -> int:
-    """How many batches are in the table."""
+    """Return the number of batches in the table."""
     return len(list((folder / "table" / "_delta_log").glob("*.json")))
 
 

@@ -1,4 +1,4 @@
-"""The administrator of a cluster, whose password may be changed in its Secret."""
+"""The administrator of a cluster, whose password may change in its Secret."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Administrators:
         self._taken.pop(key, None)
 
     async def ask(self, key: Key, api: BrokerApi, closely: bool, formed: bool) -> Answers | None:
-        """Ask brokers what they know, and see to it that they take the log-in.
+        """Ask brokers for their state, and make them accept the log-in.
 
         Args:
             key: which cluster.

@@ -64,7 +64,7 @@ class AlarmWatches:
             found.task.cancel()
 
     async def stop(self) -> None:
-        """Follow nothing any more."""
+        """Stop following alarms."""
         tasks = [each.task for each in self._followed.values()]
         self._followed.clear()
         for task in tasks:

@@ -1,4 +1,4 @@
-"""What a cluster is made of, applied: Secrets that are kept, manifests, volumes that grow."""
+"""Application of a cluster's objects: kept Secrets, manifests, growing volumes."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ MONITORING: Final = "monitoring.coreos.com/"
 
 
 class Applied(NamedTuple):
-    """What has become of what a cluster is made of.
+    """Result of applying a cluster's objects.
 
     Attributes:
         certificates: of the operator's authority.
@@ -49,7 +49,7 @@ class Applied(NamedTuple):
 
 
 class Applier:
-    """Applies what clusters are made of; what has been applied is not applied again at once."""
+    """Applies the objects of clusters; unchanged objects are not applied again at once."""
 
     def __init__(self, operator: Operator) -> None:
         self._operator = operator
@@ -57,7 +57,7 @@ class Applier:
         self._refused: dict[Key, str] = {}  # monitors that the API server knows nothing of
 
     def forget(self, key: Key) -> None:
-        """Forget what was applied for a cluster."""
+        """Forget the applied objects of a cluster."""
         self._applied.pop(key, None)
         self._refused.pop(key, None)
 
@@ -108,7 +108,7 @@ class Applier:
         return decoded(await self._operator.kube.get("v1", "Secret", cluster.namespace, name))
 
     async def _default_user(self, cluster: Cluster) -> str:
-        """Make the administrator's Secret, once; return what is wrong with one of others."""
+        """Create the administrator's Secret, once; return the error in a foreign one."""
         name = cluster.default_user_secret
         found = await self._secret(cluster, name)
         if cluster.spec.default_user.secret_name:
@@ -154,7 +154,7 @@ class Applier:
         return True
 
     async def _apply(self, key: Key, manifest: Manifest) -> None:
-        """Apply a manifest; a cluster does without a monitor that nobody would read.
+        """Apply a manifest; a monitor without its resource type is left out.
 
         Raises:
             KubeError: the API server refuses, or does not answer.
@@ -181,7 +181,7 @@ class Applier:
     async def volumes(self, cluster: Cluster, claims: Sequence[Manifest]) -> list[str]:
         """Have volumes grow to the size of the spec, and return the names of those that do.
 
-        One that there is not yet cannot grow, and is looked at again.
+        A missing one cannot grow, and is checked again.
 
         Raises:
             KubeError: the API server refuses, as where the storage class does not allow it.

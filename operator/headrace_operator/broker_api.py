@@ -21,7 +21,7 @@ AT_ONCE: Final = 8  # requests under way for one question about many queues
 
 
 class Endpoint(NamedTuple):
-    """Where nodes answer, and who asks.
+    """Addresses of nodes, and credentials.
 
     Attributes:
         urls: such as http://10.0.0.1:15672, in the order in which they are asked.
@@ -51,12 +51,12 @@ class BrokerError(ExpectedError):
 
     @property
     def unreachable(self) -> bool:
-        """Whether no node has answered."""
+        """True if no node has answered."""
         return self.status == 0
 
     @property
     def temporary(self) -> bool:
-        """Whether it may be otherwise a moment later, without anybody changing a resource."""
+        """True if it may change by itself in a moment, without a change of a resource."""
         return self.status in (0, 401, 408, 409, 423, 429) or self.status >= 500
 
 
@@ -74,7 +74,7 @@ class BrokerApi:
 
     @property
     def login(self) -> tuple[str, str]:
-        """Who asks: name and password."""
+        """Credentials: name and password."""
         return self._endpoint.username, self._endpoint.password
 
     def logged_in(self, username: str, password: str) -> BrokerApi:
@@ -88,7 +88,7 @@ class BrokerApi:
         return BrokerApi(self._session, self._endpoint._replace(urls=urls))
 
     async def get(self, *parts: str) -> Any:
-        """Return what is at a path, None when it is not there.
+        """Return the object at a path, None without one.
 
         Raises:
             BrokerError: it is refused, or no node answers.
@@ -110,7 +110,7 @@ class BrokerApi:
         return found
 
     async def put(self, body: Any, *parts: str) -> None:
-        """Set what is at a path.
+        """Set the object at a path.
 
         Raises:
             BrokerError: it is refused, or no node answers.
@@ -126,7 +126,7 @@ class BrokerApi:
         return await self.request("POST", path_of(*parts), body)
 
     async def delete(self, *parts: str, query: str = "", seconds: float = REQUEST_SECONDS) -> Any:
-        """Delete what is at a path, if it is there.
+        """Delete the object at a path, if there is one.
 
         Raises:
             BrokerError: it is refused, or no node answers.
@@ -142,7 +142,7 @@ class BrokerApi:
     async def request(
         self, method: str, path: str, body: Any = None, seconds: float = REQUEST_SECONDS
     ) -> Any:
-        """Make a request, and return what was answered.
+        """Make a request, and return the answer.
 
         Args:
             method: of HTTP.

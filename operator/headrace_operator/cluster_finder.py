@@ -49,7 +49,7 @@ class ClusterUnreachableError(ExpectedError):
 
 
 class ClusterFinder:
-    """Finds clusters; what was found is kept for a few seconds."""
+    """Finds clusters; results are kept for a few seconds."""
 
     def __init__(self, operator: Operator) -> None:
         self._operator = operator
@@ -85,7 +85,7 @@ class ClusterFinder:
         return way
 
     def forget(self, key: Key) -> None:
-        """Forget what was found of a cluster, which has changed."""
+        """Forget the cached result of a changed cluster."""
         self._kept.pop(key, None)
 
     async def _look(self, key: Key) -> FoundCluster:

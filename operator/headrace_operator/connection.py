@@ -1,4 +1,4 @@
-"""How the operator reaches the nodes of a cluster: by the addresses of their pods."""
+"""Connections of the operator to the nodes of a cluster, by the addresses of their pods."""
 
 from __future__ import annotations
 

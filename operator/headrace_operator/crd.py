@@ -116,7 +116,7 @@ def files() -> dict[str, str]:
 
 
 def differences(directory: Path) -> list[str]:
-    """Return a sentence for each file in a directory that is not what it should be."""
+    """Return a sentence for each outdated file in a directory."""
     wanted = files()
     found = {path.name: path.read_text(encoding="utf-8") for path in directory.glob("*.yaml")}
     sentences = [f"{name} is not there" for name in wanted if name not in found]

@@ -4,4 +4,4 @@ from __future__ import annotations
 
 
 class ExpectedError(Exception):
-    """Something outside refuses, does not answer, or is not there; the text says what."""
+    """Something outside refuses, does not answer, or is missing; the text names it."""

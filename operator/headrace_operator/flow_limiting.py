@@ -68,5 +68,5 @@ def number(value: int | str) -> int | float | str:
 
 
 def alike(shown: Any, wanted: int | str) -> bool:
-    """Return whether a limit is shown to be as it is wanted."""
+    """Return whether a limit has the wanted value."""
     return bool(shown == number(wanted) or str(shown) == str(wanted))

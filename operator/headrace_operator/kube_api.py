@@ -56,7 +56,7 @@ class KubeError(ExpectedError):
 
     @property
     def temporary(self) -> bool:
-        """Whether it may be otherwise a moment later."""
+        """True if it may change by itself in a moment."""
         return self.status in (0, 401, 408, 409, 429) or self.status >= 500
 
 
@@ -93,7 +93,7 @@ class KubeApi:
             raise
 
     async def fetch(self, path: str) -> Manifest:
-        """Return what is at a path, such as a part of an object.
+        """Return the content at a path, such as a part of an object.
 
         Raises:
             KubeError: it is refused or not there, or there is no answer.
@@ -117,7 +117,7 @@ class KubeApi:
         return rows
 
     async def apply(self, manifest: Manifest) -> Manifest:
-        """Have an object be as a manifest says, and return what it is then.
+        """Apply a manifest, and return the resulting object.
 
         Raises:
             KubeError: it is refused, or there is no answer.

@@ -1,4 +1,4 @@
-"""What the operator sees of a cluster, put into the values that plans are made from."""
+"""Observation of a cluster, as the values that plans are made from."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ SIZE_ARGUMENTS: Final = ("x-quorum-target-group-size", "x-quorum-initial-group-s
 
 
 class Objects(NamedTuple):
-    """What the API server knows of a cluster.
+    """Objects of a cluster in the API server.
 
     Attributes:
         body: the BrokerCluster.
@@ -51,7 +51,7 @@ class Objects(NamedTuple):
 
 
 class Answers(NamedTuple):
-    """What the brokers know of themselves.
+    """Answers of the brokers about themselves.
 
     Attributes:
         nodes: rows of /api/cluster/nodes.
@@ -216,7 +216,7 @@ def _voters(members: Row, ordinals: Mapping[str, int]) -> tuple[frozenset[int], 
 
 
 def _has_all(row: Row) -> bool:
-    """Return whether a replica answers and has everything, but for what is on its way."""
+    """Return whether a replica answers and has everything but entries in flight."""
     lag = row["lag"]
     return bool(row["online"] and not row["fetching"] and lag is not None and lag <= LAG_MAX)
 
@@ -270,7 +270,7 @@ def group_size(row: Row) -> int:
 
 
 def waiting(status: BrokerClusterStatus, now: datetime) -> Waiting:
-    """Return for what was waited, and since when, as the status says."""
+    """Return the last awaited condition and its start time, from the status."""
     step = status.step
     if step is None or not step.since:
         return Waiting()

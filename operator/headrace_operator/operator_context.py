@@ -1,4 +1,4 @@
-"""What all handlers need: the API server, connections to brokers, settings, the time."""
+"""Common context of all handlers: the API server, connections to brokers, settings, the time."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from headrace_operator.status_patch import merge_patch
 
 
 class Operator:
-    """What all handlers need.
+    """Common context of all handlers.
 
     Args:
         kube: the API server.

@@ -1,4 +1,4 @@
-"""Who looks after resources: a task for each, which looks when it changes and now and then.
+"""Reconciler of resources: a task for each, which runs on changes and periodically.
 
 What a look does is to have things be as the resource says, from what is seen anew each time. So it
 does not matter how often it looks, nor whether the operator was restarted in between. One task
@@ -34,16 +34,16 @@ Body = dict[str, Any]
 
 
 class Handler(Protocol):
-    """What is done about resources of one kind."""
+    """Handler of the resources of one kind."""
 
     async def reconcile(self, key: Key) -> float:
         """Have things be as a resource says; return the seconds until the next look, or NEVER."""
 
     async def fail(self, key: Key, error: Exception) -> None:
-        """Tell people that a look has failed."""
+        """Report a failed reconcile."""
 
     def forget(self, key: Key) -> None:
-        """Forget what is remembered of a resource that is not there any more."""
+        """Forget the state of a deleted resource."""
 
 
 class _Kept:
@@ -56,7 +56,7 @@ class _Kept:
 
 
 class Reconciler:
-    """Looks after all resources of one kind.
+    """Reconciles all resources of one kind.
 
     Args:
         kind: of the resources.
@@ -74,7 +74,7 @@ class Reconciler:
     def seen(self, key: Key, body: Body) -> bool:
         """Note that a resource is there; return whether it is new or has changed.
 
-        It is looked at then.
+        It is reconciled then.
         """
         marks, kept = _marks(body), self._kept.get(key)
         if kept is None or (kept.task is not None and kept.task.done()):
@@ -91,25 +91,25 @@ class Reconciler:
         return False
 
     def wake(self, key: Key) -> None:
-        """Have a resource looked at now, if there is one."""
+        """Reconcile a resource now, if it exists."""
         kept = self._kept.get(key)
         if kept is not None:
             kept.wake.set()
 
     def wake_all(self) -> None:
-        """Have every resource looked at now."""
+        """Reconcile every resource now."""
         for kept in self._kept.values():
             kept.wake.set()
 
     def gone(self, key: Key) -> None:
-        """Note that a resource is not there any more."""
+        """Note that a resource was deleted."""
         kept = self._kept.pop(key, None)
         if kept is not None and kept.task is not None:
             kept.task.cancel()
         self._handler.forget(key)
 
     async def stop(self) -> None:
-        """Look after nothing any more."""
+        """Stop reconciling."""
         tasks = [kept.task for kept in self._kept.values() if kept.task is not None]
         self._kept.clear()
         for task in tasks:
@@ -149,7 +149,7 @@ class Reconciler:
 
 
 def _marks(body: Body) -> Body:
-    """Return what tells whether a resource has changed: of its status only what others wait for."""
+    """Return marks of a resource's changes: of its status only the parts that others wait for."""
     meta = body.get("metadata", {})
     names = ("uid", "generation", "deletionTimestamp", "annotations", "labels")
     formed = (body.get("status") or {}).get("formed")

@@ -162,7 +162,7 @@ def _default(field: types.Field) -> Any:
 
 
 def _written(value: Any) -> Any:
-    """Return a default as it is written: with all within it, for rules are tried on it as it is."""
+    """Return a default in its written form: complete, because rules are tried on it."""
     if not isinstance(value, msgspec.Struct):
         return value
     found = {

@@ -1,4 +1,4 @@
-"""What the operator is told by variables of its environment: see the chart's Deployment."""
+"""Settings of the operator from its environment: see the chart's Deployment."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ DEFAULT_IMAGE: Final = "headrace/broker:latest"
 
 
 class Settings(NamedTuple):
-    """What can be set.
+    """Settings of the operator.
 
     Attributes:
         broker_image: of clusters whose spec names none.

@@ -1,4 +1,4 @@
-"""How a status is changed: conditions, and the patch that makes the new one of the old one."""
+"""Changes of a status: conditions, and the patch from the old one to the new one."""
 
 from __future__ import annotations
 

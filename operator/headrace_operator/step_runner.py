@@ -51,7 +51,7 @@ class StepRunner:
         self._answers = answers
 
     async def execute(self, step: Step) -> str:
-        """Carry out a step, and return what there is to add to its reason.
+        """Run a step, and return an addition to its reason.
 
         Raises:
             BrokerError: a node refuses, or none answers.
@@ -92,7 +92,7 @@ class StepRunner:
         return ""
 
     async def _grow(self, ordinal: int) -> str:
-        """Give queues a replica; what is refused is told, and the others get theirs."""
+        """Give queues a replica; refusals are reported, and the others get theirs."""
         assert self._answers is not None  # a node has said that queues lack replicas
         queues = lacking(self._cluster, self._answers).get(ordinal, [])
         node = self._cluster.pod(ordinal)

@@ -27,7 +27,7 @@ _WITH_OFFSETS: Final = frozenset({5, 6})
 
 
 class BlockSchema(Protocol):
-    """What rows have."""
+    """Columns of rows."""
 
     @property
     def columns(self) -> Sequence[tuple[str, int]]:
@@ -39,7 +39,7 @@ class BlockOctets(Protocol):
 
     @property
     def rows(self) -> int:
-        """How many."""
+        """Number of rows."""
 
     @property
     def buffer_octets(self) -> Sequence[int]:

@@ -1,14 +1,14 @@
-"""What goes wrong in the pipeline, so that whoever reads it knows what to do next."""
+"""Errors of the pipeline, with the next step for the reader."""
 
 from __future__ import annotations
 
 
 class PipelineError(Exception):
-    """Whatever is told to a user without a trace."""
+    """Error that is shown to a user without a trace."""
 
 
 class OptionError(PipelineError, ValueError):
-    """An option is missing, unknown, or not what it must be.
+    """An option is missing, unknown, or invalid.
 
     Args:
         name: of the option, as the user writes it.

@@ -1,4 +1,4 @@
-"""What a command says when it fails: one line, and an exit code that programs can use."""
+"""Failure of a command: one line, and an exit code that programs can use."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _OWN: Final = "headrace_"
 
 
 def is_expected(error: BaseException) -> bool:
-    """Whether an error is about the user's options, data, brokers or machine, and not a bug."""
+    """Return whether an error is about the user's options, data, brokers or machine, and no bug."""
     return isinstance(error, PipelineError | HeadraceError | PySparkException | OSError)
 
 

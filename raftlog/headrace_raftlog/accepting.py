@@ -1,4 +1,4 @@
-"""Accepting connections of which none is lost, and saying why nobody can listen for them.
+"""Accepting connections without loss, and the reason why an address cannot be listened at.
 
 Who cancels asyncio's `sock_accept` may lose a connection that it has accepted meanwhile: nobody
 holds its socket, and the other end waits for an answer until that is collected.
@@ -40,7 +40,7 @@ async def accept(listening: socket.socket) -> tuple[socket.socket, Any]:
 
 
 def listening_problem(address: str) -> str:
-    """Return why nobody can listen at an address now, as the system says; "" where one can.
+    """Return why an address cannot be listened at now, as the system says; "" if it can.
 
     gRPC only says that it cannot.
 

@@ -13,7 +13,7 @@ FIGURES = Path(__file__).resolve().parents[2] / "bench" / "replication" / "figur
 
 @pytest.fixture(scope="module")
 def figures() -> ModuleType:
-    """The module: benchmarks are run as programs and are on nobody's path."""
+    """The module: benchmarks are run as programs and are not on the path."""
     spec = importlib.util.spec_from_file_location("bench_figures", FIGURES)
     assert spec is not None
     assert spec.loader is not None

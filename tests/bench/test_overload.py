@@ -15,7 +15,7 @@ BENCH = Path(__file__).resolve().parents[2] / "bench"
 
 @pytest.fixture
 def goals(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    """Benchmarks are run as programs and are on nobody's path."""
+    """The module: benchmarks are run as programs and are not on the path."""
     monkeypatch.syspath_prepend(BENCH)
     return importlib.import_module("pressure.goals")
 

@@ -76,7 +76,7 @@ class FakeHosting:
 
 
 class FakeMessages:
-    """A queue's messages as a test wants them; notes what was asked.
+    """A queue's messages as a test wants them; records requests.
 
     Attributes:
         asked: names and arguments of the calls.
@@ -420,7 +420,7 @@ class FakeNode:
 
 
 class Certificates:
-    """What TLS tests show to each other."""
+    """Certificates of the TLS tests."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory

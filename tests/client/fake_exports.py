@@ -120,7 +120,7 @@ class FakeShard:
         )
 
     def refusal(self, incarnation: int, start: int, end: int) -> Refusal | None:
-        """What is wrong with a read."""
+        """Return the error of a read."""
         if incarnation != self.incarnation:
             now = {"incarnation": str(self.incarnation)}
             return CODE.FAILED_PRECONDITION, "another one", "OTHER_INCARNATION", (), now
@@ -134,7 +134,7 @@ class FakeShard:
 
 
 class Logs:
-    """What the nodes of a cluster share.
+    """Shared state of the nodes of a cluster.
 
     Attributes:
         shards: by log and name.

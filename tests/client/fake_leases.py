@@ -36,7 +36,7 @@ PRECONDITION = grpc.StatusCode.FAILED_PRECONDITION
 
 @dataclass
 class World:
-    """What the nodes of a cluster share: messages that are ready, and groups.
+    """Shared state of the nodes of a cluster: ready messages, and groups.
 
     Attributes:
         ready: bodies by message id.

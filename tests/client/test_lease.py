@@ -1,4 +1,4 @@
-"""Groups that lease messages: what is repeated where, and what goes wrong."""
+"""Lease groups: repeated requests, and errors."""
 
 from __future__ import annotations
 

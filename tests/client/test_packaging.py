@@ -1,4 +1,4 @@
-"""The client installs alone: what it imports, and its version."""
+"""The client installs alone: imports, and version."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The buffer of a publisher against a broker that counts what it gets."""
+"""The buffer of a publisher against a broker that counts its messages."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_the_size_of_a_message_in_a_batch_is_known_beforehand(octets: int) -> No
 
 
 class Broker(RuleBasedStateMachine):
-    """What a publisher's messages do between accepting and answering, in any order of events."""
+    """A publisher's messages between acceptance and answer, in any order of events."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -108,7 +108,7 @@ def refusals(schema: Schema, value: Any, old: Any = None) -> list[str]:
 
 
 def judged(kind: str, spec: Any, old: Any = None, name: str = "mill") -> list[str]:
-    """What the API server says of a resource: of its schema, else of its rules."""
+    """Return the API server's error for a resource: by its schema, else by its rules."""
     schema = resource_schema(by_name(kind))
     resource = filled(schema, {"metadata": {"name": name}, "spec": spec})
     validator = jsonschema.Draft202012Validator(plain(schema["properties"]["spec"]))

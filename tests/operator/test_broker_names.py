@@ -1,4 +1,4 @@
-"""What the specs say of the broker is what the broker says of itself."""
+"""Names in the specs are those of the broker."""
 
 from __future__ import annotations
 

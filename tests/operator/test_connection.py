@@ -1,4 +1,4 @@
-"""Where the nodes of a cluster answer, as their pods say."""
+"""Addresses of a cluster's nodes, from their pods."""
 
 from __future__ import annotations
 

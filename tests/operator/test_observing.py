@@ -1,4 +1,4 @@
-"""What is seen of a cluster, from what the API server and the brokers answer."""
+"""Observed state of a cluster, from answers of the API server and the brokers."""
 
 from __future__ import annotations
 

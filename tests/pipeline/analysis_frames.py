@@ -66,7 +66,7 @@ class Story:
         self.add(analysis.QUEUE_WINDOWS, step, vhost=self.vhost, queue=name, **{**given, **values})
 
     def blame(self, step: int, queue: str, blocked_ms: int, shares: Mapping[str, float]) -> None:
-        """Add who is blamed for the blocked time of a queue."""
+        """Add an account's blame for the blocked time of a queue."""
         for rank, (account, share) in enumerate(shares.items(), 1):
             self.add(
                 analysis.BLAME,
@@ -141,7 +141,7 @@ class Story:
         self.rows["capacity"].append({**row, "limit_from": "measured", **values})
 
     def frames(self) -> Frames:
-        """Return what was added, as tables are read."""
+        """Return the added rows, as tables are read."""
         return Frames(*(_frame(table, self.rows[table.name]) for table in TABLES))
 
 
@@ -291,7 +291,7 @@ def _plans(story: Story) -> None:
 
 @cache
 def one_queue() -> tuple[Frames, Span]:
-    """An hour of one queue that nobody waited for."""
+    """An hour of one queue without stopped publishers."""
     span = span_of(MONDAY + timedelta(hours=9), MONDAY + timedelta(hours=10))
     story = Story(span)
     for step in range(span.steps):
@@ -349,7 +349,7 @@ HOSTILE: Final = (
 
 @cache
 def hostile() -> tuple[Frames, Span]:
-    """An hour in which everything has a name that somebody means ill with."""
+    """An hour in which everything has a hostile name."""
     span = span_of(MONDAY + timedelta(hours=9), MONDAY + timedelta(hours=10))
     story = Story(span, vhost="</td><script>alert(2)</script>")
     for step in range(span.steps):

@@ -27,7 +27,7 @@ def at(second: float) -> datetime:
 
 
 def rows(table: Table, given: Iterable[Mapping[str, Any]], shard: str = "n1") -> pa.Table:
-    """Rows of a log; what is not given is null, and shard and index are filled in."""
+    """Rows of a log; missing values are null, and shard and index are filled in."""
     index = table.names[2]
     found = [
         {"shard": shard, "incarnation": 1, index: number, "node": shard} | dict(each)
@@ -112,7 +112,7 @@ def node(second: float, name: str = "n1", **more: Any) -> dict[str, Any]:
 
 
 def edge(second: float, account: str, name: str = "orders", **more: Any) -> dict[str, Any]:
-    """What an account brought to a queue."""
+    """Return the row of an account's arrivals at a queue."""
     brought = {
         "at": at(second),
         "elapsed_ms": 1000,
@@ -230,7 +230,7 @@ def _heartbeats(seconds: int) -> list[dict[str, Any]]:
 def _waits(
     chance: np.random.Generator, seconds: int, hit: list[int], when: tuple[int, int]
 ) -> list[dict[str, Any]]:
-    """Who waits for which queue: publishers of the queues that are hit, and some by chance."""
+    """Return waiting publishers: those of the queues that are hit, and some by chance."""
     found = []
     for second in range(seconds):
         for name in range(50):
@@ -249,7 +249,7 @@ def _waits(
 
 
 def same_shape(frame: DataFrame, table: Table) -> bool:
-    """Whether a frame has a table's columns, in order, with its types."""
+    """Return whether a frame has a table's columns, in order, with its types."""
     of = [
         [(field.name, field.dataType) for field in each] for each in (frame.schema, table.spark())
     ]

@@ -40,7 +40,7 @@ def tables(draw: st.DrawFn) -> tuple[Schema, list[list[Any]]]:
 
 
 def values_of(array: Any) -> list[Any]:
-    """What is in an array; of instants the numbers, for Python has none for most of them."""
+    """Return an array's values; numbers for instants, most of which Python cannot represent."""
     is_time = pa.types.is_timestamp(array.type)
     found: list[Any] = (array.view(pa.int64()) if is_time else array).to_pylist()
     return found

@@ -1,4 +1,4 @@
-"""Every connection is had by somebody, whenever who accepts is stopped."""
+"""No connection is lost, whenever an acceptor is stopped."""
 
 from __future__ import annotations
 

@@ -72,7 +72,7 @@ def test_name_that_stands_for_nothing_is_noticed(name: str) -> None:
 
 
 def test_every_golden_script_is_for_a_hazard_or_for_reading() -> None:
-    """Those that stand for no hazard show how the protocol goes; a new one is to be listed."""
+    """Scripts without a hazard show the protocol; a new one has to be listed."""
     named = set(re.findall(r"`golden/(\w+)\.txt`", " ".join(rows().values())))
     scripts = {path.stem for path in (HERE / "golden").glob("*.txt")}
     shown = {

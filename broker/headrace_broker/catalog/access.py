@@ -1,4 +1,4 @@
-"""Who may do what, whichever way it is asked for: AMQP, gRPC and HTTP all judge by this module.
+"""Authorization: AMQP, gRPC and HTTP all use this module.
 
 Which permission a method takes, and the texts, are RabbitMQ's (`rabbit_channel`, and its guide on
 access control), as are the tags: management (own connections, vhosts that one may enter),
@@ -96,33 +96,33 @@ def judge_chains(view: CatalogView) -> MayChain:
 
 
 class Caller(NamedTuple):
-    """Who asks."""
+    """Originator of a request, with its rights."""
 
     name: str
     tags: tuple[str, ...]
 
     @property
     def administers(self) -> bool:
-        """Whether all is allowed that needs no permission in a vhost."""
+        """True if everything is allowed that needs no permission in a vhost."""
         return ADMINISTRATOR in self.tags
 
     @property
     def monitors(self) -> bool:
-        """Whether all may be looked at."""
+        """True for administrators and monitoring users, who may view everything."""
         return self.administers or MONITORING in self.tags
 
     @property
     def makes_policies(self) -> bool:
-        """Whether policies may be changed, in vhosts that may be entered."""
+        """True if policies may be changed, in vhosts that may be entered."""
         return self.administers or POLICYMAKER in self.tags
 
     @property
     def manages(self) -> bool:
-        """Whether there is anything to look at but what clients may know."""
+        """True with any tag: more may be viewed than a client may see."""
         return not TAGS.isdisjoint(self.tags)
 
     def sees(self, view: CatalogView, vhost: str) -> bool:
-        """Return whether a vhost may be looked at."""
+        """Return whether a vhost may be viewed."""
         return self.monitors or may_enter(view, self.name, vhost)
 
 
@@ -130,7 +130,7 @@ class Caller(NamedTuple):
 
 
 def check_administers(caller: Caller) -> None:
-    """Refuse who is no administrator.
+    """Refuse a user who is no administrator.
 
     Raises:
         AmqpError: ACCESS_REFUSED.
@@ -140,7 +140,7 @@ def check_administers(caller: Caller) -> None:
 
 
 def check_monitors(caller: Caller) -> None:
-    """Refuse who may not look at everything.
+    """Refuse a user who may not view everything.
 
     Raises:
         AmqpError: ACCESS_REFUSED.
@@ -150,7 +150,7 @@ def check_monitors(caller: Caller) -> None:
 
 
 def check_makes_policies(caller: Caller) -> None:
-    """Refuse who may not make policies.
+    """Refuse a user who may not make policies.
 
     Raises:
         AmqpError: ACCESS_REFUSED.
@@ -160,7 +160,7 @@ def check_makes_policies(caller: Caller) -> None:
 
 
 def check_manages(caller: Caller) -> None:
-    """Refuse who has none of the tags.
+    """Refuse a user without any of the tags.
 
     Raises:
         AmqpError: ACCESS_REFUSED.
@@ -183,7 +183,7 @@ def check_author(caller: Caller, author: str) -> None:
 
 
 def taken_back_by(caller: Caller, author: str) -> str:
-    """Return whose advice a caller takes back: their own, or whose an administrator names.
+    """Return whose advice is withdrawn: the caller's, or as an administrator names it.
 
     Args:
         caller: who asks.
@@ -215,7 +215,7 @@ def check_sees(caller: Caller, view: CatalogView, vhost: str) -> None:
 
 
 def check_enters(view: CatalogView, user: str, vhost: str) -> None:
-    """Refuse to work in a vhost to who has no permission there.
+    """Refuse work in a vhost without permission there.
 
     Raises:
         AmqpError: ACCESS_REFUSED.
@@ -242,7 +242,7 @@ def entrance_refusal(caller: Caller, vhost: str, there: bool, enters: bool) -> A
 
 
 def stranger_text(user: str, vhost: str) -> str:
-    """Return what a user is told who has no permission in a vhost."""
+    """Return the error text for a user without permission in a vhost."""
     return f"access to vhost '{vhost}' refused for user '{user}'"
 
 
@@ -418,7 +418,7 @@ def _check_forward(
         raise _cannot_forward(user, vhost, target)
 
 
-# By rule, whoever asks
+# By rule, for every caller
 
 
 def check_new_name(kind: str, name: str) -> None:
@@ -442,7 +442,7 @@ def check_exchange_type(kind: str) -> None:
 
 
 def check_not_default(exchange: str) -> None:
-    """Refuse to change the default exchange, or what is bound to it.
+    """Refuse to change the default exchange, or its bindings.
 
     Raises:
         AmqpError: ACCESS_REFUSED.

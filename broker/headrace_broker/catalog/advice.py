@@ -1,4 +1,4 @@
-"""Advice on queues: what somebody who watches them thinks that limits and consumers should be.
+"""Advice on queues: limits and numbers of consumers that a monitoring program proposes.
 
 The broker does not follow it. It lapses at a time that its author gives, by the clock of the node
 through which advice comes in: each command brings that time, and the catalog itself has no clock.
@@ -77,7 +77,7 @@ class AdviceBoard:
     def valid(
         self, now_ms: int, vhost: str = "", queue: str = "", author: str = ""
     ) -> Iterator[Advice]:
-        """Return what has not lapsed by a time, in order of its keys; "" stands for all."""
+        """Return advice that has not lapsed by a time, in order of its keys; "" stands for all."""
         for advice in self.all():
             if advice.valid_until_ms <= now_ms:
                 continue
@@ -86,7 +86,7 @@ class AdviceBoard:
                 yield advice
 
     def lapse(self, now_ms: int) -> None:
-        """Drop what has lapsed."""
+        """Drop lapsed advice."""
         self._items = {
             key: advice for key, advice in self._items.items() if advice.valid_until_ms > now_ms
         }
@@ -102,7 +102,7 @@ class AdviceBoard:
             self._items[key_of(advice)] = advice
 
     def drop(self, vhost: str, queue: str, kind: str, author: str) -> tuple[Advice, ...]:
-        """Forget advice on a queue, "" for any kind or author; return what there was."""
+        """Drop advice on a queue, "" for any kind or author; return what there was."""
         doomed = [
             advice
             for advice in self.all()

@@ -140,7 +140,7 @@ def asked_queue(
 
     Raises:
         ArgumentError: an argument has a wrong type or value, is not for this kind of queue, or is
-            in conflict with another; those that nobody knows are too large.
+            in conflict with another; unknown ones are too large.
     """
     where = f"queue '{name}' in vhost '{vhost}'"
     asked = arguments.get(QUEUE_TYPE)

@@ -124,7 +124,7 @@ class PutVhost(Command, frozen=True, tag="put_vhost"):
     """Create a vhost with its `amq.` exchanges, or change the properties of a known one.
 
     Attributes:
-        creator: user who gets all permissions in a vhost that is created, "" for nobody.
+        creator: user who gets all permissions in a vhost that is created, "" for none.
     """
 
     vhost: Vhost
@@ -325,7 +325,7 @@ class DeclareQueue(Command, frozen=True, tag="declare_queue"):
 
 
 class SetMembers(Command, frozen=True, tag="set_members"):
-    """Have a queue live on other nodes; whoever leads it brings that about.
+    """Move a queue to other nodes; its leader makes the changes.
 
     Attributes:
         group: the incarnation that is meant.
@@ -341,7 +341,7 @@ class SetMembers(Command, frozen=True, tag="set_members"):
 
 
 class SettleMembers(Command, frozen=True, tag="settle_members"):
-    """Say that replicas which were to go are not needed any more.
+    """Report that replicas which were to go are not needed any more.
 
     Attributes:
         revision: of the queue when that was found out; a later one voids it.

@@ -1,4 +1,4 @@
-"""What leads from one state of the catalog to another, for those who only follow its events."""
+"""Events that lead from one state of the catalog to another, for followers of its events."""
 
 from __future__ import annotations
 

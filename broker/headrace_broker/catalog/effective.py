@@ -40,7 +40,7 @@ def exchange_arguments(view: CatalogView, exchange: Exchange) -> dict[str, Any]:
 
 @final
 class EffectiveArguments:
-    """Remembers the settings of queues that somebody asked about, and tells which may change.
+    """Effective settings of queues that were asked for; it tells which may change.
 
     It holds one entry for each such queue, until that is gone.
     """
@@ -59,7 +59,7 @@ class EffectiveArguments:
         return known
 
     def forget(self, queue: Queue) -> None:
-        """Forget a queue that nobody here asks about any more."""
+        """Forget a queue whose settings nobody here needs any more."""
         queues = self._known.get(queue.vhost)
         if queues is not None:
             queues.pop(queue.group, None)

@@ -1,4 +1,4 @@
-"""What changed in the catalog, in the order in which it changed."""
+"""Changes of the catalog, in their order."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The part of the catalog's machine about vhosts, users, what they may, and policies.
+"""The part of the catalog's machine about vhosts, users, permissions, and policies.
 
 What a policy, a limit or a regular expression may say is not decided here but before a command is
 proposed (`catalog.proposal`): settings and rules come and go with versions, and what the machine

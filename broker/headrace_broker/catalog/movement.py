@@ -1,4 +1,4 @@
-"""Which replicas and leaders to move: what is seen of a cluster in, steps out.
+"""Planner of moves of replicas and leaders: a view of the cluster in, steps out.
 
 Nothing here counts on a step having been done when the next is taken: each leaves its queue with a
 majority of its replicas on nodes that are up now, whatever becomes of the other steps.
@@ -52,7 +52,7 @@ class Led(NamedTuple):
 
 
 class Movable(NamedTuple):
-    """A queue's leader as it is seen by whoever spreads leaders unasked.
+    """A queue's leader as the automatic balance of leaders sees it.
 
     Attributes:
         led: the queue.

@@ -71,7 +71,7 @@ def standing_problem(field: str, pattern: str) -> str:
     """Return why an expression of the catalog is found nowhere, "" when it can be used.
 
     It may come from another version. One without parentheses, counts and pluses never takes long,
-    and is not looked at, for there may be many at a start.
+    and is not checked, because there may be many at a start.
     """
     return pattern_problem(field, pattern) if _SUSPECT.search(pattern) else ""
 

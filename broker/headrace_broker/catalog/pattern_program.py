@@ -128,7 +128,7 @@ class _Choice:
 
 @final
 class _Copies:
-    """Parts in a row, all to be found, or so many of them as are: each goes on where one ended.
+    """Copies of a part in a row, all required or some optional: each begins where one ended.
 
     Args:
         parts: the same one many times, or such as mean the same.

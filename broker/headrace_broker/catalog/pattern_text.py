@@ -155,7 +155,7 @@ _LINE: Final = Letters(frozenset("\n"))
 
 @final
 class _Shape:
-    """Where which letters are in a text as it is, or in small or capital letters."""
+    """Positions of letters in a text, as it is and in small and capital letters."""
 
     def __init__(self, text: Any) -> None:
         where: dict[str, int] = {}

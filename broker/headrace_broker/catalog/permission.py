@@ -1,4 +1,4 @@
-"""Who may do what: a user's permissions in a vhost, as RabbitMQ reads them.
+"""Permissions of a user in a vhost, as RabbitMQ reads them.
 
 At a topic exchange a topic permission narrows down which routing keys are allowed; without one all
 are. A variable in its expressions stands for a name as it is: what means something in an expression

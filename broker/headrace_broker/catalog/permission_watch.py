@@ -30,7 +30,7 @@ ANYWHERE: Final = ""  # the vhost of what changes in all vhosts may matter to
 
 @final
 class PermissionWatch:
-    """Something that runs for a user.
+    """Work of a user that needs a permission.
 
     Args:
         user: whose it is.
@@ -106,14 +106,14 @@ class PermissionWatches:
         self._by_user.setdefault(standing.user, {})[standing] = None
 
     def leave(self, standing: PermissionWatch) -> None:
-        """Forget what has ended; what does not stand here is ignored."""
+        """Forget ended work; unknown work is ignored."""
         standing.due = False
         of_user = self._by_user.get(standing.user, {})
         if of_user.pop(standing, standing) is None and not of_user:
             del self._by_user[standing.user]
 
     def problem(self, standing: PermissionWatch) -> AmqpError | None:
-        """Return why something would end now, None where it may go on."""
+        """Return why the work would end now, None if it may continue."""
         try:
             self._check(standing)
         except AmqpError as error:
@@ -152,7 +152,7 @@ class PermissionWatches:
             self._later(self._judge_some)
 
     def _judge_some(self) -> None:
-        """Judge what is due, for so long and no longer."""
+        """Check what is due, for a limited time."""
         self._armed = False
         until_us = self._clock_us() + JUDGE_TURN_US
         try:
@@ -183,7 +183,7 @@ class PermissionWatches:
 
 
 def taken_away(error: AmqpError) -> AmqpError:
-    """Return a refusal as it is told to who was not refused before."""
+    """Return a refusal with the text for a right that was withdrawn."""
     if error.code == CONNECTION_FORCED:
         return error
     what = "tag" if error.text.startswith("tags: ") else "permission"

@@ -32,7 +32,7 @@ from headrace_broker.model.definition import (
     Queue,
 )
 
-# A vhost's limit for the queues for which nobody says otherwise, and the setting that it gives.
+# A vhost's default limits of queues, and the setting that each gives.
 DEFAULT_LIMITS: Final = (
     ("default-queue-max-length", "max-length"),
     ("default-queue-max-length-bytes", "max-length-bytes"),
@@ -123,7 +123,7 @@ def effective(
     operator_policy: Policy | None,
     vhost_limits: Mapping[str, int],
 ) -> dict[str, Any]:
-    """Return a queue's settings by the names of policies; what nobody set is not there.
+    """Return a queue's settings by the names of policies; unset ones are absent.
 
     Args:
         queue: its arguments count beside the policies.
@@ -142,7 +142,7 @@ def effective(
         name = _NAMES.get(argument, "")
         setting = QUEUE_SETTINGS.get(name)
         if setting is None or not setting.check.allows(value):
-            continue  # it says something else, or was declared when nobody looked at it
+            continue  # it says something else, or was declared before it was checked
         # A queue that is a quorum queue by default may have the arguments of a classic one.
         if kind in setting.kinds or kind == QUEUE_QUORUM:
             both = name in told

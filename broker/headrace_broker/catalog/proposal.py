@@ -1,4 +1,4 @@
-"""What a node refuses to propose: rules that another version may have otherwise.
+"""Validation before a proposal: rules that may differ between versions.
 
 The machine applies such a command whatever it says, so that all versions agree on what is there.
 """
@@ -150,7 +150,7 @@ def topic_permission_defect(told: TopicPermission) -> str:
 
 
 def event_defect(event: Event) -> str:
-    """Return what is without effect of a policy or permission that was set, else ""."""
+    """Return the part of a stored policy or permission that has no effect, else ""."""
     if isinstance(event, PolicyChanged) and event.policy is not None:
         kind = "operator policy" if event.operator else "policy"
         what, effect = f"the {kind} '{event.name}'", "it applies to nothing"

@@ -1,4 +1,4 @@
-"""What commands would do, without doing it."""
+"""Trial of commands on a copy of the catalog."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who asked for a change, so that a change that was sent twice is made once.
+"""Identity of a request for a change, so that a repeated request is applied once.
 
 A catalog entry is
 
@@ -45,7 +45,7 @@ def encode_envelope(request: Request, command: bytes) -> bytes:
 
 
 def decode_envelope(data: bytes) -> Request | None:
-    """Return the identity at the front of a catalog entry, or None for what is not one."""
+    """Return the identity at the front of a catalog entry, or None without one."""
     if len(data) < ENVELOPE_OCTETS:
         return None
     version, node, boot, number = _HEADER.unpack_from(data)
@@ -86,7 +86,7 @@ class SeenRequests(msgspec.Struct):
 
 
 class RequestTable:
-    """What was seen from each node; requests of an earlier boot than the newest are refused."""
+    """Requests seen from each node; those of a boot earlier than the newest are refused."""
 
     def __init__(self, nodes: dict[int, SeenRequests] | None = None) -> None:
         self.nodes = nodes if nodes is not None else {}

@@ -1,4 +1,4 @@
-"""What the catalog answers to a command: plain values, each with a sentence for people."""
+"""Results of catalog commands: plain values, each with a sentence for people."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Ok(msgspec.Struct, frozen=True):
 
 
 class Exists(msgspec.Struct, frozen=True):
-    """Nothing changed, for it is there already, and equivalent.
+    """No change: an equivalent object exists.
 
     Attributes:
         current: the definition that is there.
@@ -38,7 +38,7 @@ class Exists(msgspec.Struct, frozen=True):
 
 
 class NotFound(msgspec.Struct, frozen=True):
-    """Nothing changed, for something is not there.
+    """No change: an object does not exist.
 
     Attributes:
         what: for instance "queue 'tasks' in vhost '/'".
@@ -53,7 +53,7 @@ class NotFound(msgspec.Struct, frozen=True):
 
 
 class Inequivalent(msgspec.Struct, frozen=True):
-    """Nothing changed, for it is there with another property.
+    """No change: the object exists with another property.
 
     Attributes:
         what: for instance "queue 'tasks' in vhost '/'".
@@ -77,7 +77,7 @@ class Inequivalent(msgspec.Struct, frozen=True):
 
 
 class Locked(msgspec.Struct, frozen=True):
-    """Nothing changed, for the queue is exclusive to another connection, or asked to be and is not.
+    """No change: the queue is exclusive to another connection, or not exclusive as requested.
 
     Attributes:
         what: for instance "queue 'tasks' in vhost '/'".
@@ -96,7 +96,7 @@ class Locked(msgspec.Struct, frozen=True):
 
 
 class InUse(msgspec.Struct, frozen=True):
-    """Nothing changed, for it is in use and was to be deleted only if not.
+    """No change: the object is in use and was to be deleted only if unused.
 
     Attributes:
         what: for instance "exchange 'tasks' in vhost '/'".
@@ -111,7 +111,7 @@ class InUse(msgspec.Struct, frozen=True):
 
 
 class Refused(msgspec.Struct, frozen=True):
-    """Nothing changed, for the command breaks a rule.
+    """No change: the command breaks a rule.
 
     Attributes:
         reason: which one, naming the field.
@@ -126,7 +126,7 @@ class Refused(msgspec.Struct, frozen=True):
 
 
 class UpgradePending(msgspec.Struct, frozen=True):
-    """Nothing was proposed, for a node of the cluster does not know such a command yet.
+    """Not proposed: a node of the cluster does not know such a command yet.
 
     Attributes:
         reason: which node, and what to do.
@@ -141,7 +141,7 @@ class UpgradePending(msgspec.Struct, frozen=True):
 
 
 class Repeated(msgspec.Struct, frozen=True):
-    """Nothing changed, for this request was seen before, or is too old to tell."""
+    """No change: this request was seen before, or is too old to tell."""
 
     @property
     def text(self) -> str:

@@ -1,4 +1,4 @@
-"""What queues and exchanges can be told by argument and by policy: one table, read by all.
+"""Settings of queues and exchanges by argument and policy: one table, read by all.
 
 Names are those of policies; the argument of the same meaning is `argument_name(name)`.
 

@@ -112,7 +112,7 @@ class CatalogStore(CatalogView):
         self._events: list[Event] = []
 
     def put_node(self, node: Node) -> None:
-        """Add a node, or replace what is known of it."""
+        """Add a node, or replace its entry."""
         self._nodes[node.id] = node
         self._replicas.setdefault(node.id, 0)
         self._events.append(NodeAdded(node))
@@ -147,7 +147,7 @@ class CatalogStore(CatalogView):
         self._events.append(VhostChanged(vhost))
 
     def drop_vhost(self, vhost: Vhost) -> None:
-        """Remove a vhost and everything in it, and what was said about it."""
+        """Remove a vhost, everything in it, and its permissions."""
         for queue in self.queues(vhost.name):
             self.drop_queue(queue)
         for exchange in self.exchanges(vhost.name):
@@ -173,7 +173,7 @@ class CatalogStore(CatalogView):
         self._session_epochs[name] = self.applied_index
 
     def drop_user(self, name: str) -> None:
-        """Remove a user, and what was said about them."""
+        """Remove a user, and their permissions."""
         for topic_permission in self.topic_permissions():
             if topic_permission.user == name:
                 self.drop_topic_permission(topic_permission)

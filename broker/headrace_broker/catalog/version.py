@@ -111,7 +111,7 @@ LATER_SEMANTICS: Final[dict[type[commands.Command], tuple[int, ...]]] = {
 
 
 class CatalogVersionError(RaftLogError):
-    """The catalog's log holds what only newer code understands: the node must not go on."""
+    """The catalog's log holds an entry that only newer code understands: the node must stop."""
 
 
 class _Heading(msgspec.Struct):
@@ -126,7 +126,7 @@ _TAGS: Final = frozenset(str(kind.__struct_config__.tag) for kind in COMMAND_VER
 
 
 def check_entry(data: bytes) -> None:
-    """Refuse to go on with an entry that a later release has written.
+    """Refuse an entry that a later release has written.
 
     Args:
         data: an entry of the catalog's log; what is no command of any release is let through.

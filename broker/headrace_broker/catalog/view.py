@@ -1,4 +1,4 @@
-"""What the catalog holds, for everybody to read."""
+"""Read access to the content of the catalog."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class CatalogView:
         self._forget_all()
 
     def _forget_all(self) -> None:
-        """Be as new."""
+        """Clear all tables."""
         self.applied_index = 0
         self.bootstrapped = False
         self.guarded = False
@@ -103,7 +103,7 @@ class CatalogView:
         return list(self._users.values())
 
     def session_epoch(self, user: str) -> int:
-        """Return what a user's sessions have to have been begun under to go on.
+        """Return the epoch under which a user's sessions must have begun to continue.
 
         It is the log index of the command that ended the earlier ones, or created the user; 0 where
         there was none.

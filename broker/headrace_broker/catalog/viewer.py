@@ -26,7 +26,7 @@ HIDDEN: Final = ""  # what stands for names that the asker may not know
 
 
 class Viewer(NamedTuple):
-    """A user who asks, and the names that they may see.
+    """A requesting user, and the names that they may see.
 
     Attributes:
         user: their name.
@@ -43,7 +43,7 @@ class Viewer(NamedTuple):
         return self.monitors or user == self.user
 
     def hides(self, view: CatalogView, group: int) -> bool:
-        """Return whether a queue is there whose name they may not know."""
+        """Return whether there is a queue whose name is hidden from the user."""
         queue = view.queue_by_group(group) if group else None
         return queue is not None and not self.sees_vhost(queue.vhost)
 
@@ -57,7 +57,7 @@ def viewer_of(who: Caller, view: CatalogView) -> Viewer:
 
 
 def shown_vhost(vhost: str, viewer: Viewer) -> str:
-    """Return the name of a vhost, HIDDEN for one that may not be looked at."""
+    """Return the name of a vhost, HIDDEN for one that may not be viewed."""
     return vhost if viewer.monitors or viewer.sees_vhost(vhost) else HIDDEN
 
 
@@ -82,7 +82,7 @@ def shown_connection(row: ConnectionFlow, view: CatalogView, viewer: Viewer) -> 
 
 
 def shown_account(account: AccountStatus, view: CatalogView, viewer: Viewer) -> AccountStatus:
-    """Return an account without what tells who somebody else is, and names that are not for all."""
+    """Return an account without another user's identity and hidden names."""
     if viewer.monitors:
         return account
     tabs = tuple(_shown_tab(tab, view, viewer) for tab in account.tabs)
@@ -94,7 +94,7 @@ def shown_account(account: AccountStatus, view: CatalogView, viewer: Viewer) -> 
 
 
 def shown_brought(row: BroughtStatus, viewer: Viewer) -> BroughtStatus:
-    """Return what was brought to a queue that may be known, without what tells who somebody is."""
+    """Return visible arrivals at a queue, without another user's identity."""
     if viewer.knows(row.user) or not row.user:
         return row
     who = dict.fromkeys(("account", "name", "node", "user", "user_provided_name"), HIDDEN)

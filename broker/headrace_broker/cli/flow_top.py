@@ -27,7 +27,7 @@ FRAME_LINES: Final = 3  # above the table, and its titles
 
 
 class Picture(NamedTuple):
-    """What was heard last.
+    """Last received state.
 
     Attributes:
         rows: of GET /api/flow/connections.

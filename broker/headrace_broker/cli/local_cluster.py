@@ -56,7 +56,7 @@ class ClusterError(Exception):
 
 
 class LocalNode(msgspec.Struct, frozen=True):
-    """Where one node of the cluster lives.
+    """Ports and directory of one node of the cluster.
 
     Attributes:
         directory: DATA/NAME.
@@ -90,7 +90,7 @@ class LocalNode(msgspec.Struct, frozen=True):
 
     @property
     def log_file(self) -> Path:
-        """What the process writes to stdout and stderr."""
+        """File for the process's stdout and stderr."""
         return self.directory / "log" / "node.log"
 
     @property

@@ -17,7 +17,7 @@ from headrace_broker.cli.session.session import (
 
 
 class Move(NamedTuple):
-    """What is to become of a queue's replicas.
+    """Planned move of a queue's replicas.
 
     Attributes:
         vhost: of the queue.

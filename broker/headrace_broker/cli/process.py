@@ -19,7 +19,7 @@ START_TIME_FIELD = 22  # of /proc/PID/stat; see proc(5)
 
 
 class ProcessRecord(msgspec.Struct, frozen=True):
-    """What tells a process from all others on this machine.
+    """Identity of a process among all on this machine.
 
     Attributes:
         started: clock ticks between the kernel's boot and the start of the process.

@@ -189,7 +189,7 @@ def slices_batch(blob: bytes, base: i64, positions: list[int]) -> list[Octets]:
 
 
 def check_batch(blob: bytes, base: i64) -> bool:
-    """Tell whether a batch begins at `base` and lies within `blob` with consistent lengths.
+    """Return whether a batch begins at `base` and lies within `blob` with consistent lengths.
 
     Total for any bytes; reads every message's lengths once. What follows the batch is the caller's
     affair (`batch_end`).
@@ -211,7 +211,7 @@ def check_batch(blob: bytes, base: i64) -> bool:
 
 
 def _check_message(blob: bytes, start: i64, end: i64) -> bool:
-    """Tell whether one message fills `start` to `end`; the body takes what its head leaves."""
+    """Return whether one message fills `start` to `end`; the body is the rest behind its head."""
     if start >= end:
         return False
     key: i64 = start + 1 + blob[start]

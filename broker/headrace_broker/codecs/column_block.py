@@ -33,7 +33,7 @@ _PADDING: Final = bytes(ALIGNMENT)
 
 
 class Schema(NamedTuple):
-    """What the rows of a block have.
+    """Columns of the rows of a block.
 
     Attributes:
         version: grows when columns are added at the end; none is ever removed or changed.

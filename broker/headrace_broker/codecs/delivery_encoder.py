@@ -167,7 +167,7 @@ def encode_get_ok(
 def encode_return(
     out: BytesWriter, publish: Publish, code: i64, text: bytes, frame_max: i64
 ) -> BodyFrames | None:
-    """Append basic.return with header and body: nobody took a mandatory or immediate message.
+    """Append basic.return with header and body of an unroutable mandatory or immediate message.
 
     Args:
         out: where the frames go.

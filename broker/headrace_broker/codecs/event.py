@@ -1,4 +1,4 @@
-"""What the frame parser finds in a client's bytes, besides whole messages (`Publish`)."""
+"""Events of the frame parser, besides whole messages (`Publish`)."""
 
 from __future__ import annotations
 

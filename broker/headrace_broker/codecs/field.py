@@ -158,7 +158,7 @@ def headers_place(buf: bytes) -> i64:
 
 
 def properties_problem(buf: bytes, start: i64, end: i64) -> str:
-    """Say what is wrong with the property block of class basic in `buf[start:end]`; "" if nothing.
+    """Return the error in the property block of class basic in `buf[start:end]`; "" if none.
 
     Args:
         buf: the bytes.

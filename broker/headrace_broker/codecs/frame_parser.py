@@ -66,7 +66,7 @@ _INT64_MAX: Final = (1 << 63) - 1
 
 @final
 class FrameParser:
-    """Bytes in, events out; what is incomplete waits for the next chunk.
+    """Bytes in, events out; incomplete frames wait for the next chunk.
 
     Attributes:
         frame_max: octets of a frame with its envelope, above 8; may be changed (tune).
@@ -130,7 +130,7 @@ class FrameParser:
         return out
 
     def discard(self) -> None:
-        """Parse nothing more, and keep nothing of what is not whole: the connection is gone."""
+        """Stop parsing and drop incomplete frames: the connection is gone."""
         self.closed = True
         self._rest = BytesWriter()
         self._contents = {}

@@ -1,4 +1,4 @@
-"""What dead-lettering writes into a message's properties: x-death and its companions.
+"""Headers of dead-lettered messages: x-death and its companions.
 
 The property block is cut into the parts that stay, byte for byte as the publisher sent them, and
 those that change. Total for any octets: what is no property block counts as an empty one.
@@ -49,7 +49,7 @@ _DIGITS_MAX: Final = 18  # of a number that stands in a string; what surely fits
 
 @final
 class Death:
-    """Why a queue lets a message go.
+    """Reason and circumstances of a dead letter.
 
     Attributes:
         queue: name of the queue that it leaves.
@@ -233,7 +233,7 @@ def _shift(past: list[Past], death: Death, expiration: bytes | None, cc: list[by
 
 
 def _fits(table: bytes) -> bool:
-    """Whether a death is small enough to leave room for others."""
+    """Return whether a death is small enough to leave room for others."""
     return len(table) <= PROPERTIES_OCTETS_MAX // 4 and _field_count(table) <= 256
 
 

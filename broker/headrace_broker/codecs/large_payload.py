@@ -19,7 +19,7 @@ _BROKEN: Final = -1
 
 @final
 class Found:
-    """Where the octets of one field stand.
+    """Position of one field's bytes.
 
     Attributes:
         start: offset of the first of them.
@@ -98,7 +98,7 @@ def _head(number: i64, size: i64) -> bytes:
 
 
 def _read(data: bytes, at: i64, end: i64) -> tuple[i64, i64]:
-    """Return the number at an offset, _BROKEN where there is none below 2**63, and what is next."""
+    """Return the number at an offset, or _BROKEN unless it is below 2**63, and the next offset."""
     value: i64 = 0
     shift: i64 = 0
     while at < end and shift < 63:

@@ -1,4 +1,4 @@
-"""What is in messages, as columns: for archives and leases alike.
+"""Columns of messages: for archives and leases alike.
 
 Text stands as the octets of its UTF-8, as `column_block` takes it; what is not UTF-8 is shown with
 replacement characters, and stands as it is in the column `properties`.
@@ -55,7 +55,7 @@ _TIMESTAMP: Final = 0x0040
 
 @final
 class Properties:
-    """What of a property block has columns of its own; None for what is not there."""
+    """Properties with columns of their own; None for absent ones."""
 
     def __init__(self) -> None:
         self.message_id: bytes | None = None

@@ -1,4 +1,4 @@
-"""The cold methods, through `pamqp`, with what it lets through checked first.
+"""The cold methods, through `pamqp`, after checks of what it accepts wrongly.
 
 `pamqp` cuts short what runs past its frame, ignores what is left over, recurses as deep as a table
 nests and raises many kinds of exception; so arguments are walked before it sees them, and whatever

@@ -77,11 +77,11 @@ NodeId = Annotated[int, Meta(ge=1, le=log_limits.NODE_ID_MAX)]
 
 
 class ConfigError(Exception):
-    """The configuration is refused; the text names source, key and what is allowed."""
+    """The configuration is refused; the text names source, key and the allowed values."""
 
 
 class NodeSection(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Who this node is.
+    """Identity of this node.
 
     Attributes:
         id: unique in the cluster for ever; never give a lost node's id to its successor. Where it
@@ -137,7 +137,7 @@ class ClusterSection(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 
 class ListenersSection(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Where clients reach this node; port 0 takes any free one.
+    """Addresses of this node for clients; port 0 takes any free one.
 
     Attributes:
         amqp: AMQP in the clear, empty for none.
@@ -186,7 +186,7 @@ class RaftSection(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
 
 
 class LimitsSection(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What a client may ask for, and when the node stops accepting.
+    """Limits on clients, and thresholds at which the node stops accepting.
 
     What stands behind `disk_free_bytes_min` are limits of flow control that can be changed at run
     time: see `model.flow_parameter` for units, ranges, defaults and reasons.
@@ -267,7 +267,7 @@ class LogSection(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class LoggingSection(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What a node writes about itself.
+    """Logging of a node.
 
     Attributes:
         format: lines for people, or JSON for programs.
@@ -305,7 +305,7 @@ class Config(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     @property
     def grpc_address(self) -> str:
-        """Where others reach this node's gRPC listener, "" where it has none."""
+        """Address of this node's gRPC listener for others, "" without one."""
         return advertised_address(self.listeners.grpc or self.listeners.grpcs, self.address)
 
 

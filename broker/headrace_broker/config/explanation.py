@@ -1,4 +1,4 @@
-"""What is said of a configuration that is refused: key, value, and what is allowed."""
+"""Error text for an invalid configuration: key, value, and allowed values."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def _plain(annotated: Any) -> Any:
 def explain(
     root: type[Struct], error: str, data: Any, sources: Mapping[str, str], path: Path | None
 ) -> str:
-    """Turn msgspec's message into one that names key, value and what is allowed.
+    """Turn msgspec's message into one that names key, value and the allowed values.
 
     Args:
         root: what the data was to become.

@@ -8,7 +8,7 @@ from msgspec import Meta, Struct
 
 
 class MetricsSection(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What Prometheus may read.
+    """Listener for Prometheus.
 
     Attributes:
         anonymous: on the listener `metrics`, without a log-in; the HTTP API always asks for one.

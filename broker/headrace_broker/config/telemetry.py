@@ -18,7 +18,7 @@ WILDCARDS: Final = ("0.0.0.0", "[::]", "::")  # noqa: S104  (compared with, not 
 
 
 class TelemetrySection(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What is noted each second, and how much of it is kept; see docs/telemetry.md.
+    """Telemetry of each second, and its retention; see docs/telemetry.md.
 
     Attributes:
         enabled: whether anything is.

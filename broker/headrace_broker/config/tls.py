@@ -11,7 +11,7 @@ File = Annotated[str, Meta(max_length=4096, description="the path of a file, or 
 
 
 class TlsSection(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What listeners over TLS show and ask for; files are PEM.
+    """Certificates and requirements of TLS listeners; files are PEM.
 
     Attributes:
         certificate_file: the node's certificate, followed by those between it and its root.
@@ -79,7 +79,7 @@ def tls_problem(tls: TlsSection, secure: Sequence[str]) -> str:
 
 
 def cluster_tls_problem(section: ClusterTlsSection) -> str:
-    """Return what is missing of certificates between nodes, "" when nothing is."""
+    """Return what is missing of certificates between nodes, "" for nothing."""
     keys = ("certificate_file", "key_file", "ca_file")
     given = [key for key in keys if getattr(section, key)]
     for key in keys:

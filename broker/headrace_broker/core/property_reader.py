@@ -67,7 +67,7 @@ class PropertyReader:
         self.headers_stop: i64 = 0
 
     def scan(self, blob: bytes, start: i64) -> bool:
-        """Look through the block whose u32 length stands at `start`, within a whole message.
+        """Scan the block whose u32 length stands at `start`, within a whole message.
 
         Returns:
             Whether the block is well formed. Of one that is not, every attribute says "not there".
@@ -79,7 +79,7 @@ class PropertyReader:
         return self.scan_block(blob, start + 4, start + 4 + (i64(read_i32_be(blob, start)) & _U32))
 
     def scan_block(self, blob: bytes, start: i64, stop: i64) -> bool:
-        """Look through the block (flags and list) that fills `start` to `stop`; as `scan`."""
+        """Scan the block (flags and list) that fills `start` to `stop`; as `scan`."""
         self._clear()
         if start < 0 or stop > len(blob) or stop - start < 2:
             return False

@@ -21,7 +21,7 @@ RATE_MIN: Final = 0.01  # per second; less counts as nothing
 
 
 class Moved(NamedTuple):
-    """What happened at a tab since somebody looked.
+    """Changes of a balance since the last query.
 
     Attributes:
         messages: handed over.
@@ -40,16 +40,16 @@ class Moved(NamedTuple):
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class AccountOwner:
-    """Who stops while its account is in debt: a socket's reader, a dead letter carrier."""
+    """Owner of an account, stopped while it is in debt: a socket's reader, for instance."""
 
     @abstractmethod
     def on_clear_funds(self) -> None:
-        """The account is down at its low mark: go on. Nothing may block."""
+        """Resume: the account is down at its low mark. Must not block."""
 
 
 @final
 class AccountBalance:
-    """What an account owes at one queue.
+    """Debt of an account at one queue.
 
     Loans are counted, not kept one by one: who borrows remembers how much, and repays that once.
 
@@ -134,7 +134,7 @@ class AccountBalance:
         self._sample_exchanges(new, weight)
 
     def note(self) -> None:
-        """Record what was handed over since the last sample; called right before it or the end."""
+        """Record hand-overs since the last sample; called right before it or the end."""
         record = self.account.brought
         messages = self._new_messages - self._unbrought_messages
         octets = self._new_octets - self._unbrought_octets
@@ -180,7 +180,7 @@ class AccountBalance:
 
 @final
 class Account:
-    """The debt of one activity, and who waits until it is paid.
+    """The debt of one activity, and its owner, who waits until it is repaid.
 
     Attributes:
         cause: whose it is.
@@ -208,7 +208,7 @@ class Account:
         self.limits = limits
 
     def tab(self, group: int) -> AccountBalance:
-        """Return what is owed at a queue."""
+        """Return the account's balance at a queue."""
         tab = self.tabs.get(group)
         if tab is None:
             tab = AccountBalance(self, group)
@@ -230,7 +230,7 @@ class Account:
             self._judge()
 
     def repay(self, messages: i64, octets: i64) -> None:
-        """Owe less, and let the debtor go on at the low mark."""
+        """Reduce the debt, and resume the owner at the low mark."""
         self.messages -= messages
         self.octets -= octets
         if self.in_debt:
@@ -243,7 +243,7 @@ class Account:
         ) or self.octets > limits.scaled(limits.account_octets)
 
     def look(self) -> None:
-        """Let the debtor go on if the debt allows it; also called when limits have changed.
+        """Resume the owner if the debt allows it; also called when limits have changed.
 
         A limit that was lowered below the debt stops the debtor's next publish.
         """
@@ -294,7 +294,7 @@ class Ledger:
         return account
 
     def close(self, account: Account) -> None:
-        """The activity has ended; what it caused may still be under way."""
+        """Note that the activity has ended; its work may still be under way."""
         account.debtor = None
         if account.messages == 0:
             self._forget(account)
@@ -306,7 +306,7 @@ class Ledger:
         return name in self.accounts and name not in self._closed
 
     def sweep(self) -> None:
-        """Forget closed accounts that owe nothing any more; called now and then."""
+        """Drop closed accounts without debt; called now and then."""
         for name in list(self._closed):
             account = self.accounts[name]
             if account.messages == 0:

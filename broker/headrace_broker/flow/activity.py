@@ -1,4 +1,4 @@
-"""What stops an activity, since when, and for how much of the time."""
+"""Limits that stop an activity, since when, and for how much of the time."""
 
 from __future__ import annotations
 
@@ -163,7 +163,7 @@ class Activity:
         self.group = group
 
     def go(self, now_us: i64) -> None:
-        """Nothing stops it any more."""
+        """End the stop."""
         if self.limit != NO_LIMIT:
             self.settle(now_us)
             self.limit = NO_LIMIT
@@ -171,7 +171,7 @@ class Activity:
             self.since_us = now_us
 
     def settle(self, now_us: i64) -> None:
-        """Have what it is stopped for count as far as that has lasted."""
+        """Add the time of the current stop up to now."""
         if self.limit == NO_LIMIT:
             return
         history = self._history(self.limit)

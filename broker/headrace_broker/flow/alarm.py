@@ -23,7 +23,7 @@ MIB: Final = 1 << 20
 
 @final
 class NodeReport:
-    """What a node says of itself.
+    """Report of a node on itself.
 
     Attributes:
         node: its id.
@@ -77,11 +77,11 @@ class Alarm:
 
     @property
     def resource(self) -> str:
-        """What is scarce: "memory" or "disk"."""
+        """Name of the resource: "memory" or "disk"."""
         return RESOURCES[self.limit]
 
     def describe(self, name: str) -> str:
-        """Say what is scarce and by how much.
+        """Describe which resource is short, and by how much.
 
         Args:
             name: of the node.
@@ -133,7 +133,7 @@ class ClusterAlarms:
         return [self.reports.pop(node) for node in over]
 
     def alarms(self) -> list[Alarm]:
-        """Return all that blocks publishers, by node and limit; they go on when there is none."""
+        """Return all alarms, by node and limit; publishers resume when there is none."""
         return [
             Alarm(limit, self.reports[node])
             for node in sorted(self.reports)

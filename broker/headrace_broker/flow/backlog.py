@@ -13,7 +13,7 @@ from headrace_broker.flow.blame import HEAVIEST_MAX, Names
 from headrace_broker.model.flow import LIMIT_NAMES, LIMIT_OUTFLOW, LIMIT_WATERMARK
 from headrace_broker.model.flow_status import BroughtStatus, CauseStatus, QueueFlow
 
-UNKNOWN: Final = "unknown"  # kind of what nobody remembers having brought
+UNKNOWN: Final = "unknown"  # kind of content of unknown origin
 LOAD: Final = "load"  # what shares of causes are parts of: what is owed and came lately
 BACKLOG: Final = "backlog"  # what stands in the queue
 BY_BACKLOG: Final = (LIMIT_NAMES[LIMIT_WATERMARK], LIMIT_NAMES[LIMIT_OUTFLOW])
@@ -28,7 +28,7 @@ def is_backlog(limit: str, queue: QueueFlow | None) -> bool:
 def backlog_causes(
     queue: QueueFlow, brought: list[BroughtStatus], names: Names
 ) -> list[CauseStatus]:
-    """Return who has brought what stands in a queue, those who brought most first."""
+    """Return who brought the content of a queue, those who brought most first."""
     waiting = queue.ready + queue.unsettled
     parts = _newest(brought, waiting)
     known, octets = 0, 0

@@ -1,4 +1,4 @@
-"""Who causes a queue's load: accounts, the heaviest first.
+"""Causes of a queue's load: accounts, the heaviest first.
 
 An account's load at a queue is what it owes there and what it has brought in about the last 10 s,
 in octets: debts alone would name nobody at a queue that applies at once and withholds its confirms.
@@ -18,7 +18,7 @@ Names = dict[int, tuple[str, str]]
 
 
 def causes_at(group: int, accounts: Iterable[AccountStatus], names: Names) -> list[CauseStatus]:
-    """Return who has brought a queue its load, with their shares of it."""
+    """Return the accounts that load a queue, with their shares."""
     pairs = [(account, tab) for account in accounts for tab in account.tabs if tab.group == group]
     return _ranked(pairs, names)
 

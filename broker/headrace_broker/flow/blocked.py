@@ -1,4 +1,4 @@
-"""Why publishers are blocked: one value for a node, and the watchers of its changes."""
+"""The alarm that blocks publishers: one value for a node, and the watchers of its changes."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ class Blocked:
 
     @property
     def is_on(self) -> bool:
-        """Whether publishers are blocked."""
+        """True while publishers are blocked."""
         return self.limit != NO_LIMIT
 
     @property
     def is_alarm(self) -> bool:
-        """Whether memory or disk of a node blocks them."""
+        """True while memory or disk of a node blocks them."""
         return self.limit == LIMIT_MEMORY or self.limit == LIMIT_DISK
 
 

@@ -43,7 +43,7 @@ class Origin:
         self.slices: list[Slice] = []
 
     def add(self, new: Slice, now_s: float) -> None:
-        """Take note of what was brought, and merge slices where they are too many."""
+        """Add arrivals, and merge slices if there are too many."""
         self.messages += new.messages
         at = len(self.slices)
         while at > 0 and self.slices[at - 1].end_s > new.end_s:
@@ -59,7 +59,7 @@ class Origin:
             self._merge(now_s)
 
     def _merge(self, now_s: float) -> None:
-        """Merge the two neighbours whose span is the shortest next to how long ago it was."""
+        """Merge the two neighbours whose span is the shortest in relation to its age."""
         best, least = 0, -1.0
         for at in range(len(self.slices) - 1):
             older, newer = self.slices[at], self.slices[at + 1]
@@ -78,7 +78,7 @@ class BroughtRecord:
     """Messages that accounts of this node have brought to queues since its start, in bounds.
 
     Of a queue the heaviest origins are told apart. Where queues are too many, one of those that
-    nothing was brought to for longest is forgotten: nobody knows then who has filled it.
+    with the oldest last arrival is forgotten: who has filled it is unknown then.
 
     Attributes:
         now_s: seconds that samples have gone through.
@@ -105,7 +105,7 @@ class BroughtRecord:
         origin.add(Slice(self.now_s, self.now_s, messages, octets), self.now_s)
 
     def _fold(self, origins: dict[str, Origin]) -> None:
-        """Tell the lightest origin apart no more."""
+        """Merge the lightest origin into the rest."""
         lightest = ""
         least = -1
         for account, each in origins.items():

@@ -88,7 +88,7 @@ class CallTurns:
 
     @property
     def is_free(self) -> bool:
-        """True if a step may begin at once: nobody waits, and this turn's budget is not spent."""
+        """True if a step may begin at once: nothing waits, and this turn's budget is not spent."""
         return not self._line and not self._pausing and not self._effort.is_spent
 
     def spend(self, units: i64) -> None:

@@ -1,4 +1,4 @@
-"""Who caused which of the messages that one session publishes on behalf of several."""
+"""Causes of the messages that one session publishes on behalf of several."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class CauseRuns:
 
     @property
     def run_count(self) -> int:
-        """How many runs are kept."""
+        """Number of runs."""
         return len(self._runs)
 
     def add(self, cause: i64) -> None:
@@ -35,7 +35,7 @@ class CauseRuns:
             self._runs.append((int(number), int(cause)))
 
     def answered(self, count: i64) -> None:
-        """So many more of the oldest are answered; nobody asks for them any more."""
+        """Drop that many of the oldest: they are answered."""
         self._answered += count
         runs = self._runs
         while runs and runs[0][0] <= self._answered:

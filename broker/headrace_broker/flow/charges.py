@@ -1,4 +1,4 @@
-"""Work that is done here in answer to something: whose it is, here or on another node.
+"""Charges for work that is done here as a consequence: to accounts here or on another node.
 
 Whatever a node does on somebody's behalf, it charges to the account of the *cause*: the session
 whose command started the chain, wherever that session is. The debt of a session of this node is its
@@ -20,21 +20,21 @@ from headrace_broker.model.flow import Cause
 from headrace_broker.model.limits import CAUSES_REMEMBERED_MAX, REMOTE_DEBTS_MAX
 from headrace_broker.model.session import session_node
 
-NO_CAUSE: Final = 0  # instead of a session id: nobody knows any more
+NO_CAUSE: Final = 0  # instead of a session id: the cause is forgotten
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class ChargeObserver:
-    """Who tells other nodes what they owe here."""
+    """Reporter of debts here to the nodes of their owners."""
 
     @abstractmethod
     def on_changed(self, home: int) -> None:
-        """What the sessions of a node owe here has changed; called for each change."""
+        """Note that debts of a node's sessions have changed; called for each change."""
 
 
 @final
 class Charge:
-    """What one cause owes at one queue for work that is under way on this node.
+    """Debt of one cause at one queue for work under way on this node.
 
     Attributes:
         cause: session id, or NO_CAUSE.
@@ -76,7 +76,7 @@ class Charges:
     Args:
         node: id of this node.
         ledger: its accounts.
-        unknown: is charged for what nobody else can be.
+        unknown: account that is charged without a known cause.
         observer: tells the other nodes.
 
     Attributes:
@@ -99,7 +99,7 @@ class Charges:
     # Who is who
 
     def register(self, session: int, account: Account) -> None:
-        """Note whose a session of this node is."""
+        """Register the account of a session of this node."""
         self._open[session] = account
 
     def end(self, session: int) -> None:
@@ -112,7 +112,7 @@ class Charges:
             del self._ended[next(iter(self._ended))]
 
     def account(self, session: int) -> Account | None:
-        """Return whose a session of this node is; None when that is not known or has ended."""
+        """Return the account of a session of this node; None if unknown or ended."""
         account = self._open.get(session)
         if account is None:
             account = self._ended.get(session)
@@ -166,12 +166,12 @@ class Charges:
 
     @property
     def count(self) -> int:
-        """How many debts there are."""
+        """Number of debts."""
         return len(self._charges)
 
     @property
     def proxy_count(self) -> int:
-        """How many causes on other nodes owe something here."""
+        """Number of causes on other nodes with a debt here."""
         return len(self._proxies)
 
     def owed_to(self, home: int) -> list[Charge]:

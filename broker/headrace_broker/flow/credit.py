@@ -28,11 +28,11 @@ class Credit:
 
     @property
     def left(self) -> i64:
-        """How many publishes may still be handed over; a batch may take it below 0."""
+        """Publishes that may still be handed over; a batch may take it below 0."""
         return self._limits.scaled(self._limits.credit) - self._spent
 
     def is_left(self) -> bool:
-        """Return whether any may be; grants what was passed on where limits have changed."""
+        """Return whether any is left; grants passed publishes again where limits have changed."""
         if self.left > 0:
             return True
         if not self.withheld:

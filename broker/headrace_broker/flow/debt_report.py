@@ -1,4 +1,4 @@
-"""What nodes tell each other about debts: the work that one does and another's client has caused.
+"""Reports between nodes about debts: work on one node for a client of another.
 
 A report holds everything that the sessions of one node owe at another, as sums, with a number that
 grows. It can be lost, repeated or overtaken: the newest one that arrives says all. What is not in
@@ -40,7 +40,7 @@ class Debt(NamedTuple):
 
 @final
 class DebtAnnouncement:
-    """What one node tells another, and whether that has heard it.
+    """Report of one node to another, and its acknowledgement.
 
     Attributes:
         number: of the newest report.
@@ -80,13 +80,13 @@ class DebtAnnouncement:
 
     @property
     def is_over(self) -> bool:
-        """Whether there is nothing to tell and nothing to wait for."""
+        """True if there is nothing to report and nothing to wait for."""
         return self.empty and self.heard and not self.changed
 
 
 @final
 class ReportedDebts:
-    """What accounts of this node owe at other nodes, as these have told.
+    """Debts of this node's accounts at other nodes, as reported by these.
 
     Args:
         account: whose a session of this node is.
@@ -118,7 +118,7 @@ class ReportedDebts:
             loan.repay_all()
 
     def drop(self, node: int) -> None:
-        """A node is gone, and with it the work: nobody owes for it any more."""
+        """Drop the debts at a node that is gone with its work."""
         for loan in self._loans.pop(node, {}).values():
             loan.repay_all()
 

@@ -89,7 +89,7 @@ class Effort:
         self._left: i64 = 0
 
     def spend(self, units: i64) -> None:
-        """Something is done that costs so much."""
+        """Charge the cost of finished work."""
         turns = self._turns
         if self._number != turns.number:
             self._number = turns.number

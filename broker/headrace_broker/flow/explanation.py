@@ -1,4 +1,4 @@
-"""Why a connection or queue is slow, and who causes it: from facts to one answer."""
+"""Explanation of a slow connection or queue: from facts to one answer."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def explain_connection(connection: ConnectionFlow, facts: Facts) -> Explanation:
 
 
 def explain_queue(queue: QueueFlow, facts: Facts) -> Explanation:
-    """Say whom a queue stops, and who has filled it."""
+    """Explain whom a queue stops, and who has filled it."""
     limit = _queue_limit(queue, facts)
     causes = _causes_at(queue, limit, facts)
     return Explanation(
@@ -126,7 +126,7 @@ def explain_queue(queue: QueueFlow, facts: Facts) -> Explanation:
 
 
 def _causes_at(queue: QueueFlow, limit: str, facts: Facts) -> list[CauseStatus]:
-    """Return who is behind a limit of a queue: who has filled it, or who loads it now."""
+    """Return the causes of a queue's limit: who has filled it, or who loads it now."""
     if facts.brought and is_backlog(limit, queue):
         return backlog_causes(queue, facts.brought, facts.queue_names)
     return causes_at(queue.group, facts.accounts, facts.queue_names)
@@ -150,7 +150,7 @@ def _queue_limit(queue: QueueFlow, facts: Facts) -> str:
 
 
 def _owner(limit: str, connection: ConnectionFlow, facts: Facts) -> str:
-    """Return the node whose limit it is: that of an alarm, otherwise the connection's."""
+    """Return the node of the limit: that of an alarm, otherwise the connection's."""
     if limit in ALARMS:
         for node in facts.nodes:
             for alarm in node.alarms:

@@ -1,4 +1,4 @@
-"""The limits of flow control that are in force on a node, for everybody who asks.
+"""The effective limits of flow control on a node.
 
 There is one `FlowLimits` per node. Who changes it (at run time) changes it for all at once; nobody
 keeps a copy of a figure.

@@ -1,4 +1,4 @@
-"""Gates: where publishes that must wait stand, and in which order they go on.
+"""Gates: waiting publishes and their order.
 
 Accounts take turns by deficit round robin over octets: each turn gives an account its quantum
 times its weight, and what it takes beyond that it owes to its next turns. All waiters of one
@@ -23,7 +23,7 @@ QUANTUM_OCTETS: Final = 32 << 10  # of an account of weight 1 in its turn; a chu
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class Waiter:
-    """Somebody who holds publishes: a channel, a publish stream. It waits at one gate at a time.
+    """Holder of waiting publishes: a channel, a publish stream. It waits at one gate at a time.
 
     Attributes:
         account: whose publishes they are; the same while it waits.
@@ -48,7 +48,7 @@ class Waiter:
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class GateScheduler:
-    """Who serves gates, later and never within a call that rings."""
+    """Scheduler of gates: serves them later, never within a call that rings."""
 
     @abstractmethod
     def ring(self, gate: Gate) -> None:
@@ -81,15 +81,15 @@ class _Line:
 class Gate:
     """A limit that several publishers share.
 
-    Its owner says whether there is `room` and serves it when it rings; nobody waits for ever while
-    there is room: whoever comes to wait, or makes room where somebody waits, rings.
+    Its owner says whether there is `room` and serves it when it rings; no waiter starves while
+    there is room: a new waiter, or new room with a waiter, rings.
 
     Attributes:
         limit: a LIMIT constant of `model.flow`.
         group: the queue it belongs to, 0 for the whole node.
         room: the limit is not reached.
         overdrawn: it is exceeded by so much that not even those go past it who cannot wait.
-        is_open: there is room and nobody waits: what comes anew need not wait either.
+        is_open: there is room and no waiter: new publishes need not wait either.
         waiting_count: how many wait here.
     """
 
@@ -133,7 +133,7 @@ class Gate:
             self._changed()
 
     def waiting_weight(self) -> i64:
-        """Return the weights of the accounts of which somebody waits, together."""
+        """Sum of the weights of accounts with waiting publishes."""
         weight: i64 = 0
         for line in self._lines.values():
             if line.waiters:
@@ -141,7 +141,7 @@ class Gate:
         return weight
 
     def serve(self, octets: i64) -> i64:
-        """Let waiters pass, in fair shares, until so many octets have gone or nobody may.
+        """Let waiters pass, in fair shares, until so many bytes have gone or none may.
 
         Returns:
             The octets that have gone; the last batch may exceed `octets`.
@@ -170,9 +170,9 @@ class Gate:
         return gone
 
     def _next_line(self) -> _Line:
-        """Return the line whose turn it is; somebody waits.
+        """Return the line that is next; there is a waiter.
 
-        Lines in which nobody stands any more go, once they have paid what they owe.
+        Lines without waiters go, once they have paid their debt.
         """
         turns = self._turns
         while True:
@@ -197,7 +197,7 @@ class Gate:
         self.waiting_count -= 1
 
     def _forget(self) -> None:
-        """Nobody waits, so nobody is owed anything."""
+        """Drop all turns, because no account waits any more."""
         self._lines.clear()
         self._turns.clear()
 

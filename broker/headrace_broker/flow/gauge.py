@@ -86,7 +86,7 @@ class Trend:
 
 @final
 class Gauge:
-    """How many marks a quantity has passed.
+    """Number of marks that a quantity has passed.
 
     Attributes:
         stage: 0 for none, n for the first n marks.

@@ -1,4 +1,4 @@
-"""What a node takes in: how much in one turn of its loop, and how much it has under way.
+"""Intake of a node: publishes accepted in one turn of its loop, and publishes under way.
 
 The node's bound (`node_octets`) is in parts: PENDING_PART for what was handed to queues and is not
 applied, and those of `flow.share` for what is not handed over yet. What is under way drains by
@@ -23,7 +23,7 @@ KEPT_PART: Final = 4  # a quarter of that is for queues that have next to nothin
 
 @final
 class IntakeFigures:
-    """How much a node holds for publishers, and how many of them wait.
+    """Content of a node's publish buffers, and the number of waiting publishers.
 
     Attributes:
         held: octets of whole publishes that are held.
@@ -62,7 +62,7 @@ class Intake:
         messages_left: publishes that may still be passed on in this turn.
         octets_left: the same in octets.
         budget: of the turns to come.
-        full: too much is pending, and nobody passes until it is half of that.
+        full: too much is pending, and no publish passes until half of it is done.
         turns: how many were begun; one lasts until its budget is half spent.
         passed: publishes that were passed on in those.
         received: publishes that were ever passed on.
@@ -149,7 +149,7 @@ class Intake:
         self._look_at_pending()
 
     def pending_left(self) -> i64:
-        """Return how many octets more may be pending but for what is kept for queues in need.
+        """Return how many more bytes may be pending, less the reserve for queues in need.
 
         A queue notes only after a batch that it was one too many. What is kept is for those
         batches, and for queues that have nothing under way.

@@ -11,7 +11,7 @@ from headrace_broker.flow.account import Account
 
 @final
 class Loan:
-    """A part of what an account owes at a queue, which somebody else repays than the other parts.
+    """A part of an account's debt at a queue that is repaid apart from the others.
 
     Attributes:
         account: who owes.
@@ -33,7 +33,7 @@ class Loan:
         self.account.tab(self.group).borrow(messages, octets)
 
     def borrow_unbrought(self, messages: i64, octets: i64) -> None:
-        """Owe more, for what was not brought to the queue."""
+        """Add debt for messages that were not brought to the queue."""
         self.messages += messages
         self.octets += octets
         self.account.tab(self.group).borrow_unbrought(messages, octets)

@@ -1,4 +1,4 @@
-"""What a queue lets in while it falls behind and its node is busy: what leaves it.
+"""Limit on publishes to a queue that falls behind on a busy node: as many as leave it.
 
 Consumers take part in the same turns of the loop as publishers, with a prefetch where publishers
 need none: whoever sends more gets more of a node that is busy, and queues grow for as long as that
@@ -71,7 +71,7 @@ class Outflow:
         busy: bool,
         nodes: i64,
     ) -> None:
-        """Look again, and set the bound.
+        """Take a sample, and set the bound.
 
         Args:
             last_id: id of the message that came last.
@@ -149,7 +149,7 @@ class Outflow:
             self.bound = max(self.bound + self.bound // 8 + 1, self._left)
 
     def _keep_below(self, nodes: i64) -> None:
-        """Keep the bound at what one node of equals needs to bring all of it SPARE times.
+        """Limit the bound to SPARE times the share of one of several equal nodes.
 
         More would let in too much when what else bounds publishers does so no more.
         """

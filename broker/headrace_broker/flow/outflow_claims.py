@@ -1,4 +1,4 @@
-"""How nodes share what a queue that falls behind lets in: by the publishers that wait there.
+"""Shares of nodes in the admission to a queue that falls behind, by waiting publishers.
 
 Where each node had an equal part, one publisher on a node of its own got as much as all of another
 node together. So each node says how much weight its waiting publishers have, and counts as one that
@@ -19,7 +19,7 @@ CLAIM_MAX: Final = 1_000_000  # weight of a node's publishers; so that products 
 
 @final
 class OutflowClaims:
-    """What the nodes have said about their publishers at one queue."""
+    """Claims of the nodes for their publishers at one queue."""
 
     def __init__(self) -> None:
         self._heard: dict[int, tuple[int, int]] = {}  # by node: the weight, and when it said so

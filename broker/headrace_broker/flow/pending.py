@@ -1,4 +1,4 @@
-"""What this node's publishers have handed to one queue and what the queue has not applied."""
+"""Unapplied publishes of this node's publishers at one queue."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rates that an account may not exceed: what is taken too early has to be waited for.
+"""Rates that an account may not exceed: excess has to be waited for.
 
 The generic cell rate algorithm: an account that was idle may take a burst at once, and from then on
 its rate. Nothing is refused or lost: who takes more is told for how long to stop.
@@ -40,7 +40,7 @@ class Rate:
 
 @final
 class Quota:
-    """What a user or a vhost may publish.
+    """Publish rate of a user or a vhost.
 
     Attributes:
         messages: rate of messages, None for any.

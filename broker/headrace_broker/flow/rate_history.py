@@ -1,4 +1,4 @@
-"""How fast a queue moves: counters that only grow, and their rates over the last minute."""
+"""Rates of a queue over the last minute, from counters that only grow."""
 
 from __future__ import annotations
 

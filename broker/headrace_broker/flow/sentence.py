@@ -1,4 +1,4 @@
-"""One sentence for people, and what they can do next."""
+"""Explanation as one sentence for people, with a remedy."""
 
 from __future__ import annotations
 
@@ -272,7 +272,7 @@ def _culprit(
 
 
 def _loaded(queue: QueueFlow, limit: str, causes: list[CauseStatus], own: str, facts: Facts) -> str:
-    """Return who is behind a queue's limit: who has filled it where that is what counts."""
+    """Return the causes of a queue's limit: those who filled it where content counts."""
     if not is_backlog(limit, queue):
         return _most_of(causes, own, "its load")
     if facts.brought:

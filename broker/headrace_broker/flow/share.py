@@ -1,4 +1,4 @@
-"""What a node holds for its publishing connections, and whose sockets are read.
+"""Memory that a node holds for publishing connections, and the sockets that it reads.
 
 Each connection may hold what is still free (its threshold), at most `held_octets`. So no more is
 held than the bound, however many connections there are, and those that want more than their share
@@ -32,7 +32,7 @@ READ_OCTETS_MIN: Final = 512  # in one read, or reading itself would be the load
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class Reader:
-    """Who reads a connection's socket."""
+    """Reader of a connection's socket."""
 
     @abstractmethod
     def may_read(self, reading: bool) -> None:
@@ -45,7 +45,7 @@ class Reader:
 
 @final
 class Share:
-    """What is held for one connection.
+    """Bytes held for one connection.
 
     Attributes:
         held: octets of whole publishes.
@@ -72,7 +72,7 @@ class Share:
 
     @property
     def octets(self) -> i64:
-        """What counts against its threshold."""
+        """Bytes that count against its threshold."""
         return self.held + self.partial
 
     def hold(self, octets: i64) -> None:
@@ -88,7 +88,7 @@ class Share:
         self._shares.judge(self)
 
     def hold_quietly(self, octets: i64) -> None:
-        """Publishes are held whose connection must be read all the same: a transaction's."""
+        """Count buffered publishes of a connection that must still be read: a transaction's."""
         self._quiet += octets
         self._shares.add_held(octets, True)
 
@@ -113,7 +113,7 @@ class Share:
         return min(max(left, READ_OCTETS_MIN), octets_max)
 
     def close(self) -> None:
-        """The connection is gone, and what was held for it."""
+        """Drop a closed connection and its share."""
         if not self._closed:
             self._closed = True
             self._shares.close(self, self._quiet)
@@ -123,7 +123,7 @@ class Share:
             self._quiet = 0
 
     def is_stalled(self, waited_for: bool) -> bool:
-        """Look whether anything of its large publish has come while others wait for it."""
+        """Check whether any of its large publish has come while others wait for it."""
         if waited_for and not self.full and self.partial == self._seen:
             self._still += 1
         else:
@@ -137,7 +137,7 @@ class Share:
         self._reader.stalled()
 
     def set_full(self, full: bool) -> None:
-        """Stop or go on reading."""
+        """Stop or resume reading."""
         if full != self.full:
             self.full = full
             self._reader.may_read(not full)
@@ -176,18 +176,18 @@ class Shares:
 
     @property
     def unread_count(self) -> int:
-        """How many sockets are not read."""
+        """Number of sockets that are not read."""
         waiting = sum(1 for share in self._inside if share.full)
         return len(self._unread) + len(self._entering) + waiting
 
     @property
     def entering_count(self) -> int:
-        """How many have a large publish that waits for others."""
+        """Number of connections with a large publish that waits for others."""
         return len(self._entering)
 
     @property
     def inside_count(self) -> int:
-        """How many have a large publish that goes on."""
+        """Number of connections with a large publish inside."""
         return len(self._inside)
 
     def open(self, reader: Reader) -> Share:
@@ -235,7 +235,7 @@ class Shares:
         return most - share.octets
 
     def judge(self, share: Share) -> None:
-        """Stop reading a connection that has its share, or go on at half of it."""
+        """Stop reading a connection that has its share, or resume at half of it."""
         if share.slot > 0:
             self._judge_inside(share)
         elif not share.full:
@@ -249,7 +249,7 @@ class Shares:
             self._freed()
 
     def look(self) -> None:
-        """Let those go on for whom there is room now; also called when limits have changed."""
+        """Resume those for whom there is room now; also called when limits have changed."""
         self.due = False
         for share in list(self._inside):
             if share.full:
@@ -342,7 +342,7 @@ class Shares:
         self._freed()
 
     def _give_back(self, share: Share) -> None:
-        """Free what is reserved for a share."""
+        """Free the reservation of a share."""
         if share.huge:
             share.huge = False
             self._huge = None
@@ -357,7 +357,7 @@ class Shares:
     # Bounds
 
     def _freed(self) -> None:
-        """Something has become free: have a look, once in a turn of the loop, at who waits."""
+        """Schedule a check of the waiting ones in the next turn, because something became free."""
         if not self.due and (self._unread or self._entering or self._inside):
             self.due = True
             if self._bell is not None:
@@ -370,7 +370,7 @@ class Shares:
         return self._limits.scaled(self._limits.node_octets) // LARGE_PART
 
     def _free(self) -> i64:
-        """Return what is free for any connection, however many there are."""
+        """Return the bytes that any connection may hold, however many there are."""
         return min(FREE_OCTETS, self._small_max() // 2 // max(self.count, 1))
 
     def _threshold(self) -> i64:

@@ -13,7 +13,7 @@ from mypy_extensions import i64
 
 @final
 class StreamWindow:
-    """What a client was allowed, and what it has sent.
+    """Allowance of a client, and what it has sent.
 
     Attributes:
         messages: how many it may have sent.
@@ -32,7 +32,7 @@ class StreamWindow:
 
     @property
     def exceeded(self) -> bool:
-        """Whether the client has sent more than it was ever allowed: it is not read then."""
+        """True if the client has sent more than it was ever allowed: it is not read then."""
         return self.received > self._most or self.received_octets > self._most_octets
 
     def receive(self, messages: i64, octets: i64) -> None:
@@ -41,7 +41,7 @@ class StreamWindow:
         self.received_octets += octets
 
     def renew(self, size: i64, size_octets: i64, held: i64, held_octets: i64) -> bool:
-        """Allow a window's size beyond what has come, less what of that is held.
+        """Allow a window's size beyond the received messages, less the buffered ones.
 
         It grows in steps of half its size, so that the client is not told at each batch.
 
@@ -64,7 +64,7 @@ class StreamWindow:
         return far
 
     def shut(self) -> None:
-        """Allow no more than what has come."""
+        """Allow no more than the received messages."""
         self._allow(self.received, self.received_octets)
 
     def open(self, size: i64, size_octets: i64, held: i64, held_octets: i64) -> None:

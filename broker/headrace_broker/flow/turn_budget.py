@@ -1,4 +1,4 @@
-"""How much a node takes in during one turn of its loop.
+"""Publishes that a node accepts in one turn of its loop.
 
 Acknowledgements and deliveries are done in every turn, whatever there is of them, and publishes
 within a budget, so that turns do not become long: acknowledgements wait for their end.

@@ -57,7 +57,7 @@ def peer(name: str) -> str:
 
 
 def client(name: str, client_name: str, *more: str) -> str:
-    """Return who a connection is: what it calls itself, where it comes from, and more of it."""
+    """Describe a connection: its name, its origin, and more of it."""
     known = [each for each in (client_name, peer(name), *more) if each]
     return f"{known[0]} ({', '.join(known[1:])})" if len(known) > 1 else known[0]
 

@@ -24,7 +24,7 @@ class MetricServer:
     Args:
         source: what the node tells of itself.
         node: whose metrics.
-        anonymous: nobody is asked for a log-in.
+        anonymous: no log-in is required.
         hosts: the names by which the node may be asked.
         calls: has requests take turns on the loop.
     """

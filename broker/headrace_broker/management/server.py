@@ -65,7 +65,7 @@ class Endpoints(Protocol):
     """A part of the API."""
 
     def routes(self) -> Sequence[Route | web.RouteDef]:
-        """Return what is answered."""
+        """Return the route table."""
 
 
 class ManagementServer:
@@ -73,7 +73,7 @@ class ManagementServer:
 
     Args:
         source: what the node tells of itself; asked at each request.
-        node: what is looked at and changed through it.
+        node: access to its state and operations.
         clock: seconds of a clock that never goes back.
         hosts: the names by which the node may be asked.
         calls: has requests take turns on the loop.

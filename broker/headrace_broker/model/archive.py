@@ -23,7 +23,7 @@ class ArchiveGroupStatus(msgspec.Struct, frozen=True):
 
 
 class ArchiveStatus(msgspec.Struct, frozen=True):
-    """What a queue keeps of settled messages, as its leader knows it.
+    """Archive of a queue, as its leader knows it.
 
     Attributes:
         group: of the queue.
@@ -55,5 +55,5 @@ class ArchiveStatus(msgspec.Struct, frozen=True):
 
     @property
     def rows(self) -> int:
-        """How many rows there are."""
+        """Number of rows."""
         return self.next_index - self.first_index

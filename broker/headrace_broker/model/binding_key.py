@@ -1,4 +1,4 @@
-"""What makes two bindings the same one."""
+"""Identity of a binding."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a node lets a client ask for, as its configuration says."""
+"""Configured limits of a node on its clients."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class ClientLimits:
         return min(self.message_bytes_max, MESSAGE_BYTES_WHOLE)
 
     def too_large(self, size: int) -> str:
-        """Return what a client is told whose message has so many octets, in RabbitMQ's words."""
+        """Return the error for a message of so many bytes, in RabbitMQ's words."""
         most = int(self.message_bytes_max)
         text = f"message size {size} is larger than configured max size {most}"
         return f"{text}: {self.rule}" if self.rule else text

@@ -1,4 +1,4 @@
-"""What the catalog defines: users, vhosts, exchanges, queues, bindings, and rules about them."""
+"""Definitions in the catalog: users, vhosts, exchanges, queues, bindings, and rules about them."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ class Queue(msgspec.Struct, frozen=True):
 
     @property
     def logged(self) -> bool:
-        """Whether its commands go through a Raft log, and so outlive a restart."""
+        """True if its commands go through a Raft log, and so outlive a restart."""
         if self.kind == QUEUE_QUORUM:
             return True
         return self.durable and not self.exclusive and not self.auto_delete
@@ -181,7 +181,7 @@ class Policy(msgspec.Struct, frozen=True):
 
 
 class Permission(msgspec.Struct, frozen=True):
-    """What a user may do in a vhost: regular expressions that are searched for in names.
+    """Permission of a user in a vhost: regular expressions that are searched for in names.
 
     An empty expression fits no name but the empty one.
 

@@ -1,4 +1,4 @@
-"""How many octets the value of a field takes, by its type octet: for all who walk field tables.
+"""Size of a field's value in bytes, by its type byte: for all readers of field tables.
 
 Source: AMQP 0-9-1 section 4.2.5 with the field types of RabbitMQ's errata
 (https://www.rabbitmq.com/amqp-0-9-1-errata.html, section 3).

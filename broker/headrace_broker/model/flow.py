@@ -1,4 +1,4 @@
-"""What flow control calls things: causes of work, limits, states of clients."""
+"""Names of flow control: causes of work, limits, states of clients."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Final, final
 CONNECTION: Final = "connection"  # an AMQP client
 STREAM: Final = "stream"  # a gRPC publish stream
 EXPIRY: Final = "expiry"  # messages whose time is over, in the queues that a node leads
-DEAD_LETTERS: Final = "dead-letters"  # dead letters of which nobody knows any more who caused them
+DEAD_LETTERS: Final = "dead-letters"  # dead letters with a forgotten cause
 REPLAY: Final = "replay"  # messages published again from an archive
 REPUBLISH: Final = "republish"  # messages moved by an administrator
 TELEMETRY: Final = "telemetry"  # what a node notes about itself
@@ -50,7 +50,7 @@ BLOCKED: Final = "blocked"  # an alarm keeps its publishes back
 
 @final
 class Cause:
-    """Who started a chain of work.
+    """Origin of a chain of work.
 
     Attributes:
         account: unique in the cluster for ever: a connection's id, or "NODE/KIND".

@@ -1,4 +1,4 @@
-"""What flow control can be told at run time: one table, read by all."""
+"""Limits of flow control that can be changed at run time: one table, read by all."""
 
 from __future__ import annotations
 
@@ -167,7 +167,7 @@ def attribute_name(name: str) -> str:
 
 
 def stored_value(value: object) -> Value | None:
-    """Return a value as it is stored: fractions as text. None for what is no value at all.
+    """Return a value in stored form: fractions as text. None for what is no value at all.
 
     Integers may come as text, as all numbers in RabbitMQ's API.
     """
@@ -181,7 +181,7 @@ def stored_value(value: object) -> Value | None:
 
 
 def fraction_text(value: float) -> str:
-    """Return a fraction as it is stored: without exponent, with a digit behind the point."""
+    """Return a fraction in stored form: without exponent, with a digit behind the point."""
     whole, _, rest = f"{value:.{FRACTION_DIGITS}f}".partition(".")
     return f"{whole}.{rest.rstrip('0') or '0'}"
 

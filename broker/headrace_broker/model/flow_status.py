@@ -1,4 +1,4 @@
-"""What a node tells about its flow control: accounts, connections, queues, itself.
+"""Flow control status of a node: accounts, connections, queues, the node itself.
 
 Shares are parts of the last 1, 10 and 60 s, from 0 to 1; rates are per second, over the same times.
 """
@@ -13,7 +13,7 @@ NEVER: tuple[float, float, float] = (0.0, 0.0, 0.0)
 
 
 class ActivityStatus(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What stops a connection or channel, now or lately.
+    """Limits that stop a connection or channel, now or lately.
 
     Attributes:
         limit: the name of the LIMIT that stops it now, "" for none.
@@ -31,7 +31,7 @@ class ActivityStatus(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class BalanceStatus(msgspec.Struct, frozen=True):
-    """What an account owes at a queue.
+    """Debt of an account at a queue.
 
     Attributes:
         group: of the queue.
@@ -100,7 +100,7 @@ class ConnectionFlow(msgspec.Struct, frozen=True, tag="connection"):
 
 
 class GateFlow(msgspec.Struct, frozen=True, tag="gate"):
-    """What one node's publishers have pending at a queue.
+    """Pending publishes of one node at a queue.
 
     Attributes:
         octets: handed over and not applied.
@@ -282,7 +282,7 @@ class CauseStatus(msgspec.Struct, frozen=True):
 
 
 class Explanation(msgspec.Struct, frozen=True):
-    """Why a connection or queue is slow, and who causes it.
+    """Explanation of a slow connection or queue, with its causes.
 
     Attributes:
         kind: "connection" or "queue".

@@ -55,7 +55,7 @@ class Publish:
 
 @final
 class Publisher:
-    """Who numbers its messages, so that a queue knows those that it has had.
+    """Publisher that numbers its messages, so that a queue recognises repetitions.
 
     Attributes:
         name: its id, 1 to PUBLISHER_OCTETS_MAX octets.

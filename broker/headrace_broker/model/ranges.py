@@ -33,7 +33,7 @@ class Ranges:
 
     @property
     def count(self) -> i64:
-        """How many numbers there are."""
+        """Number of numbers."""
         return count_rows(self.bounds)
 
     def append(self, first: i64, stop: i64) -> None:
@@ -49,7 +49,7 @@ class Ranges:
             bounds.append(stop)
 
     def remove(self, first: i64, stop: i64) -> list[int]:
-        """Take out what is there of `first` to `stop` - 1; return that, as `bounds`."""
+        """Remove the part of `first` to `stop` - 1 that is there; return it, as `bounds`."""
         gone = self.cut(first, stop)
         if gone:
             bounds = self.bounds
@@ -64,7 +64,7 @@ class Ranges:
         return gone
 
     def cut(self, first: i64, stop: i64) -> list[int]:
-        """Return what is there of `first` to `stop` - 1, as `bounds`; nothing changes."""
+        """Return the part of `first` to `stop` - 1 that is there, as `bounds`; nothing changes."""
         bounds = self.bounds
         size: i64 = len(bounds) if first < stop else 0
         found: list[int] = []

@@ -75,12 +75,12 @@ class AmqpError(Exception):
 
     @property
     def soft(self) -> bool:
-        """Whether only the channel closes."""
+        """True if only the channel closes."""
         return self.code in SOFT_ERRORS
 
 
 class UpgradePendingError(AmqpError):
-    """Not all nodes of the cluster run a release that knows what is asked for.
+    """Some nodes of the cluster run a release without this command.
 
     Args:
         text: which one does not, and what to do.

@@ -1,4 +1,4 @@
-"""Who speaks to a queue: a session is one channel's conversation with one queue.
+"""Sessions: one channel's conversation with one queue.
 
 A session id is one integer below 2**62, so that compiled code keeps it in a machine word:
 

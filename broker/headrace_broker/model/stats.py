@@ -1,4 +1,4 @@
-"""What nodes say of themselves and of the queues that they lead, in figures and over time."""
+"""Statistics of nodes and of the queues that they lead, current and over time."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class QueueStats(msgspec.Struct, frozen=True, tag="queue"):
 
 
 class VhostStats(msgspec.Struct, frozen=True, tag="vhost"):
-    """A vhost: what its queues that a node leads hold, and what has passed that node's clients.
+    """A vhost: content of its queues that a node leads, and traffic of that node's clients.
 
     Attributes:
         last: its figures (VHOST_FIGURES) at the last two samples.
@@ -75,7 +75,7 @@ class ExchangeStats(msgspec.Struct, frozen=True, tag="exchange"):
 
 
 class Listener(msgspec.Struct, frozen=True):
-    """Where a node listens."""
+    """Address of a listener."""
 
     protocol: str
     host: str

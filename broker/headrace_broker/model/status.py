@@ -1,4 +1,4 @@
-"""What a node tells about itself and its cluster to people and programs."""
+"""Status of a node and its cluster, for people and programs."""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ class ResourceStatus(msgspec.Struct, frozen=True):
 
 
 class WatermarkStatus(msgspec.Struct, frozen=True):
-    """How near a queue is to withholding confirms.
+    """Fill level of a queue in relation to its watermark.
 
     Attributes:
         saturated: it withholds them now, of what comes.
@@ -219,7 +219,7 @@ class LedQueue(msgspec.Struct, frozen=True):
         group: incarnation id.
         candidates: node ids of its other voters that answer and lack little of its log.
         busy: something has moved in it within the last minute, or that is not known.
-        chosen: somebody had it led here by hand not long ago.
+        chosen: an administrator chose this leader not long ago.
     """
 
     group: int
@@ -229,7 +229,7 @@ class LedQueue(msgspec.Struct, frozen=True):
 
 
 class NodeLoad(msgspec.Struct, frozen=True):
-    """What the answering node does.
+    """Load of the answering node.
 
     Attributes:
         leaders: queues that it leads, and the catalog if it leads that.
@@ -410,7 +410,7 @@ class ConnectionStatus(msgspec.Struct, frozen=True):
 
     @property
     def user_provided_name(self) -> str:
-        """What the client calls itself, "" for nothing."""
+        """Name that the client gives itself, "" for none."""
         found = self.client_properties.get("connection_name")
         return found if isinstance(found, str) else ""
 

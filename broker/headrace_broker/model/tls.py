@@ -1,4 +1,4 @@
-"""What is known of a client connection's TLS."""
+"""Facts about a client connection's TLS."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ class Pair(NamedTuple):
 
 
 class Facts(NamedTuple):
-    """What a certificate says.
+    """Fields of a certificate.
 
     Attributes:
         made_at: when it was made.
@@ -46,7 +46,7 @@ class Facts(NamedTuple):
 
 
 class CertificateError(Exception):
-    """What should be a certificate and its key is none; the text says why."""
+    """Not a valid pair of certificate and key; the text says why."""
 
 
 def new_authority(name: str, now: datetime, days: int) -> Pair:
@@ -124,7 +124,7 @@ def read(certificate: bytes) -> Facts:
 
 
 def read_pair(pair: Pair) -> Facts:
-    """Return what a certificate says whose key this is.
+    """Return the facts of a certificate and its key.
 
     Raises:
         CertificateError: it is none, or the key is not its key.

@@ -17,7 +17,7 @@ CONFIG_HASH_ANNOTATION: Final = f"{GROUP}/config-hash"
 
 
 class Cluster(NamedTuple):
-    """A BrokerCluster, and what is decided about it elsewhere.
+    """A BrokerCluster, with values that are decided elsewhere.
 
     Attributes:
         name: of the resource.
@@ -102,12 +102,12 @@ class Cluster(NamedTuple):
 
     @property
     def serves_tls(self) -> bool:
-        """Whether clients are served over TLS."""
+        """True if clients are served over TLS."""
         return self.spec.tls.clients.mode != "Disabled"
 
     @property
     def serves_plain(self) -> bool:
-        """Whether clients are served in the clear."""
+        """True if clients are served without TLS."""
         return self.spec.tls.clients.plain
 
     def pod(self, ordinal: int) -> str:
@@ -120,7 +120,7 @@ class Cluster(NamedTuple):
 
     @property
     def service_domain(self) -> str:
-        """What stands behind the name of a Service of this namespace."""
+        """Domain behind the name of a Service of this namespace."""
         domain = self.spec.cluster_domain
         return f"{self.namespace}.svc.{domain}" if domain else f"{self.namespace}.svc"
 
@@ -139,7 +139,7 @@ class Cluster(NamedTuple):
 
     @property
     def inner_ports(self) -> dict[str, int]:
-        """The ports that are for nobody outside, by name."""
+        """The internal ports, by name."""
         listeners = self.spec.listeners
         return {"metrics": listeners.metrics, **self.node_ports}
 

@@ -1,4 +1,4 @@
-"""Services, and who may reach them."""
+"""Services, and network access to them."""
 
 from __future__ import annotations
 

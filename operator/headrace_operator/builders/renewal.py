@@ -20,7 +20,7 @@ AUTHORITIES_MAX: Final = 2
 
 
 class Decision(NamedTuple):
-    """What is to be done now.
+    """Actions that are due now.
 
     Attributes:
         new_authority: make an authority; it becomes the first one.
@@ -38,7 +38,7 @@ class Decision(NamedTuple):
 
     @property
     def changes(self) -> bool:
-        """Whether there is anything to do."""
+        """True if there is anything to do."""
         return self.new_authority or bool(self.issue) or self.drop
 
 
@@ -49,7 +49,7 @@ def decide(
     authorities: Sequence[Facts],
     leaves: Mapping[str, Facts],
 ) -> Decision:
-    """Return what is to be done.
+    """Return the due actions.
 
     Args:
         now: with a time zone.

@@ -35,7 +35,7 @@ Data = Mapping[str, bytes]  # of a Secret, decoded
 
 
 class Renewed(NamedTuple):
-    """What becomes of the Secrets with an authority and its certificates.
+    """Changes of the Secrets with an authority and its certificates.
 
     Attributes:
         manifests: of those that change; an authority comes before its certificates.
@@ -51,7 +51,7 @@ class Renewed(NamedTuple):
 
 
 def new_password() -> str:
-    """Return a password that nobody guesses."""
+    """Return a random password."""
     return secrets.token_urlsafe(_PASSWORD_OCTETS)
 
 
@@ -233,7 +233,7 @@ def _certificate_data(
     before: Data,
     issued: Mapping[str, Pair],
 ) -> dict[str, bytes]:
-    """Return what is in the Secret then: no certificates but those that are wanted."""
+    """Return the new content of the Secret: only wanted certificates."""
     data = {"ca.crt": b"".join([pair.certificate for pair in authorities])}
     for name in wanted:
         pair = issued.get(name)

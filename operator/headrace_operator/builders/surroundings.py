@@ -1,4 +1,4 @@
-"""What stands around the pods: their account, the disruption budget, monitors."""
+"""Objects around the pods: service account, disruption budget, monitors."""
 
 from __future__ import annotations
 

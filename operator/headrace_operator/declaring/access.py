@@ -87,7 +87,7 @@ async def apply_permission(subject: Subject) -> dict[str, Any]:
 
 
 async def delete_permission(subject: Subject) -> str:
-    """Take away what a user may do in a vhost; of a user who is gone there is nothing left."""
+    """Remove a user's permissions in a vhost; a missing user has none."""
     try:
         at = (subject.vhost, await _user_of(subject))
     except ConflictError:
@@ -114,7 +114,7 @@ async def _user_of(subject: Subject) -> str:
 
 
 class Passwords:
-    """Has users be there with their passwords; which of them have reached a broker is remembered.
+    """Creates users with their passwords, and remembers which passwords a broker has.
 
     A broker tells hashes of passwords only. So a password is set once after each start of the
     operator, and again when the hash changes that came of it.

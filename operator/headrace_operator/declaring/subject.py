@@ -1,4 +1,4 @@
-"""What a declaration is about."""
+"""Subject of a declaration."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ class Subject(NamedTuple):
 
     @property
     def spec(self) -> dict[str, Any]:
-        """What is wanted; defaults that the API server has not filled in are left out."""
+        """Wanted state; defaults that the API server has not filled in are left out."""
         found: dict[str, Any] = self.body["spec"]
         return found
 
     @property
     def name(self) -> str:
-        """What the thing is called in the broker."""
+        """Name of the object in the broker."""
         found: str = self.spec.get("name") or self.body["metadata"]["name"]
         return found
 
@@ -62,7 +62,7 @@ class Subject(NamedTuple):
 
 
 class ConflictError(ExpectedError):
-    """What is in the broker is another thing than the resource says, and cannot be changed."""
+    """The object in the broker differs from the resource, and cannot be changed."""
 
 
 def nothing(key: Key) -> None:
@@ -71,7 +71,7 @@ def nothing(key: Key) -> None:
 
 
 class Declaration(NamedTuple):
-    """How a kind is declared.
+    """Declaration of one kind.
 
     Attributes:
         kind: of the resources.
@@ -89,5 +89,5 @@ class Declaration(NamedTuple):
 
 
 def differs(found: dict[str, Any] | None, wanted: dict[str, Any]) -> bool:
-    """Return whether something is not there, or not as it is wanted."""
+    """Return whether an object is missing, or differs from the wanted one."""
     return found is None or any(found.get(key) != value for key, value in wanted.items())

@@ -43,7 +43,7 @@ log = logging.getLogger(__name__)
 
 
 class Running:
-    """What runs while the operator does.
+    """Tasks that run while the operator does.
 
     Args:
         settings: of the operator.
@@ -72,7 +72,7 @@ class Running:
         }
 
     def seen(self, plural: str, key: Key, body: dict[str, Any]) -> None:
-        """Have a resource looked after; others that wait for a cluster are looked at with it."""
+        """Reconcile a resource, and with it others that wait for a cluster."""
         changed = self.keepers[plural].seen(key, body)
         if changed and plural == BROKER_CLUSTER.plural:
             self._ways.forget(key)
@@ -81,7 +81,7 @@ class Running:
                     keeper.wake_all()
 
     def alarm_changed(self, key: Key) -> None:
-        """Look at a cluster whose alarms have changed, and at who reacts to alarms."""
+        """Reconcile a cluster whose alarms have changed, and resources that react to alarms."""
         self.keepers[BROKER_CLUSTER.plural].wake(key)
         self.keepers[CONSUMER_SCALER.plural].wake_all()
 
@@ -167,7 +167,7 @@ for _kind in KINDS:
 @kopf.on.event("v1", "pods", labels={CLUSTER_LABEL: kopf.PRESENT})
 @kopf.on.event("apps", "v1", "statefulsets", labels={CLUSTER_LABEL: kopf.PRESENT})
 async def part_seen(namespace: str | None, labels: kopf.Labels, **_: Any) -> None:
-    """Look at a cluster when its pods change."""
+    """Reconcile a cluster when its pods change."""
     for running in _running:
         key = Key(namespace or "", labels[CLUSTER_LABEL])
         running.keepers[BROKER_CLUSTER.plural].wake(key)
@@ -177,7 +177,7 @@ async def part_seen(namespace: str | None, labels: kopf.Labels, **_: Any) -> Non
 @kopf.on.event("apps", "v1", "statefulsets", labels={RUN_LABEL: kopf.PRESENT})
 @kopf.on.event("batch", "v1", "jobs", labels={RUN_LABEL: kopf.PRESENT})
 async def driver_seen(namespace: str | None, labels: kopf.Labels, **_: Any) -> None:
-    """Look at a run when its driver changes."""
+    """Reconcile a run when its driver changes."""
     for running in _running:
         key = Key(namespace or "", labels[RUN_LABEL])
         running.keepers[PIPELINE_RUN.plural].wake(key)

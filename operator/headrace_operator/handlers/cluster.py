@@ -1,4 +1,4 @@
-"""`BrokerCluster`: applied, looked at, and brought one step further at a time.
+"""`BrokerCluster`: applied, observed, and changed one step at a time.
 
 All that is remembered between two steps stands in the resource: founders and the step that is
 waited for in its status, nodes that the operator has drained in an annotation.
@@ -54,7 +54,7 @@ class View(NamedTuple):
 
 
 class ClusterHandler:
-    """Looks after clusters.
+    """Reconciles clusters.
 
     Args:
         operator: what handlers need.
@@ -122,7 +122,7 @@ class ClusterHandler:
         await self._operator.write_status(BROKER_CLUSTER, body, found)
 
     def forget(self, key: Key) -> None:
-        """Forget what is remembered of a cluster that is not there any more."""
+        """Forget the state of a deleted cluster."""
         self._applier.forget(key)
         self._administrators.forget(key)
         self._watches.forget(key)
@@ -167,7 +167,7 @@ class ClusterHandler:
         )
 
     async def _apply(self, cluster: Cluster, objects: Objects) -> tuple[Applied, Objects]:
-        """Apply what the cluster is made of; return what there is then."""
+        """Apply the objects of the cluster; return them."""
         applied = await self._applier.secrets(cluster)
         for news in applied.news:
             self._operator.tell(objects.body, "Certificates", news)
@@ -232,7 +232,7 @@ class ClusterHandler:
     async def _proceed(
         self, view: View, status: BrokerClusterStatus, applied: Applied, step: Step
     ) -> float:
-        """Write down what is done next, do it, and tell."""
+        """Record the next step, run it, and report."""
         body, now = view.objects.body, self._operator.now()
         await self._write(view, status, applied, step, now)
         if step.action not in _STILL:

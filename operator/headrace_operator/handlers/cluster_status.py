@@ -1,4 +1,4 @@
-"""The status of a BrokerCluster, from what was seen of it and what is done next."""
+"""The status of a BrokerCluster, from the observation and the next step."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Told = tuple[bool, str, str]  # of a condition: whether it holds, a reason, a se
 
 
 class Report(NamedTuple):
-    """What a look has found.
+    """Findings of one reconcile.
 
     Attributes:
         cluster: as the builders see it.
@@ -90,7 +90,7 @@ def _conditions(report: Report) -> tuple[Told, Told, Told]:
 
 
 def _step(step: Step, before: BrokerClusterStatus, now: datetime) -> StepStatus | None:
-    """Return what is done; since when, if it is the same as before, as before."""
+    """Return the step; an unchanged one keeps its start time."""
     if step.action is Action.NOTHING:
         return None
     name = step.what or str(step.action)

@@ -1,4 +1,4 @@
-"""Has jobs of the pipeline run: their drivers' manifests, and what becomes of them.
+"""Runs jobs of the pipeline: their drivers' manifests, and their outcome.
 
 All that is made belongs to the PipelineRun, and Kubernetes deletes it together with it. The groups
 by which the job has read stay in the brokers: another run of the same options goes on there.
@@ -29,14 +29,14 @@ CERTIFICATE_MISSING: Final = "CertificateMissing"
 
 
 class PipelineRunHandler:
-    """Looks after runs."""
+    """Reconciles runs."""
 
     def __init__(self, operator: Operator, ways: ClusterFinder) -> None:
         self._operator = operator
         self._ways = ways
 
     def forget(self, key: Key) -> None:
-        """Nothing is remembered."""
+        """Do nothing: there is no state to forget."""
 
     async def reconcile(self, key: Key) -> float:
         """Have a driver be as its run says; return the seconds until the next look.
@@ -60,7 +60,7 @@ class PipelineRunHandler:
         return settings.step_seconds if seen.phase == "Pending" else settings.resync_seconds
 
     async def fail(self, key: Key, error: Exception) -> None:
-        """Say in the status that a look has failed; what runs goes on running."""
+        """Report a failed reconcile in the status; the job continues."""
         body = await self._operator.resource(PIPELINE_RUN, *key)
         if body is None or body["metadata"].get("deletionTimestamp"):
             return
@@ -93,7 +93,7 @@ class PipelineRunHandler:
         return None
 
     async def _apply(self, body: Manifest, spec: PipelineRunSpec, cluster: Cluster) -> None:
-        """Apply manifests; a Job that is over stays as it is."""
+        """Apply manifests; a finished Job stays as it is."""
         authority = await self._authority(body, cluster)
         driver = driver_of(body, spec, cluster, authority)
         for manifest in driver_manifests(driver):
@@ -165,7 +165,7 @@ class PipelineRunHandler:
         return driver_seen(spec, job, pods)
 
     async def _write(self, body: Manifest, seen: Seen | None, problem: Problem | None) -> None:
-        """Write the status, and tell what is new in it."""
+        """Write the status, and report its changes."""
         before = msgspec.convert(body.get("status") or {}, PipelineRunStatus)
         status = run_status(body, before, seen, problem, self._operator.now())
         reasons = {each.type: each.reason for each in before.conditions if each.status == "True"}

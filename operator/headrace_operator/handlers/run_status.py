@@ -1,4 +1,4 @@
-"""The status of a PipelineRun, from what is seen of its driver."""
+"""The status of a PipelineRun, from its driver."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Phase = Literal["Pending", "Running", "Suspended", "Succeeded", "Failed"]
 
 
 class Seen(NamedTuple):
-    """What was seen of a driver.
+    """Observed state of a driver.
 
     Attributes:
         phase: what it does.
@@ -33,7 +33,7 @@ class Seen(NamedTuple):
 
 
 class Problem(NamedTuple):
-    """Why nothing can be run: a word, and a sentence."""
+    """Reason why nothing can be run: a word, and a sentence."""
 
     reason: str
     message: str
@@ -75,7 +75,7 @@ def _job_ended(job: Row | None) -> tuple[Phase, str | None, str] | None:
 
 
 def _pod_seen(pod: Row) -> Seen:
-    """Return what a pod's container does; a pod whose container restarts has failed meanwhile."""
+    """Return the state of a pod's container; a restarted one counts as failed meanwhile."""
     status = pod.get("status") or {}
     rows = status.get("containerStatuses") or []
     found = next((row for row in rows if row.get("name") == CONTAINER), None)
@@ -106,7 +106,7 @@ def _why_not_scheduled(status: Row) -> str:
 def run_status(
     body: Row, before: PipelineRunStatus, seen: Seen | None, problem: Problem | None, now: datetime
 ) -> PipelineRunStatus:
-    """Return the status; what is not known stays as it was.
+    """Return the status; unknown parts keep their values.
 
     Args:
         body: of the resource.

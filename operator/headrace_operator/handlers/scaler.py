@@ -1,4 +1,4 @@
-"""`ConsumerScaler`: backlogs, alarms and advice are read, and consumers scaled by what is decided.
+"""`ConsumerScaler`: scales consumers by backlogs, alarms and advice.
 
 What decisions depend on is kept in the status, so that an operator that is started anew goes on
 where the other one was. A decision is written down before it is carried out: a change that nobody
@@ -40,7 +40,7 @@ Told = tuple[bool, str, str]
 
 
 class ScalerHandler:
-    """Looks after scalers."""
+    """Reconciles scalers."""
 
     def __init__(self, operator: Operator, ways: ClusterFinder) -> None:
         self._operator = operator
@@ -49,7 +49,7 @@ class ScalerHandler:
         self._written: dict[Key, float] = {}  # when the status was
 
     def forget(self, key: Key) -> None:
-        """Forget what is remembered of a scaler that is not there any more."""
+        """Forget the state of a deleted scaler."""
         self._memories.pop(key, None)
         self._written.pop(key, None)
 
@@ -211,7 +211,7 @@ def scaler_status(
     paused: bool,
     now: datetime,
 ) -> ConsumerScalerStatus:
-    """Return the status; what is not known stays as it was."""
+    """Return the status; unknown parts keep their values."""
     generation = body["metadata"].get("generation", 0)
     is_well = not degraded[0]
     message = verdict.message if verdict is not None else degraded[2]

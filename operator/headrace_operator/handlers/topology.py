@@ -1,4 +1,4 @@
-"""What is declared in brokers: applied, looked after, and deleted with its resource."""
+"""Topology in brokers: applied, checked, and deleted with its resource."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ LEAVING_SECONDS: Final = 5.0  # between two tries to delete what is kept
 
 
 class DeclarationHandler:
-    """Looks after the resources of one kind.
+    """Reconciles the resources of one kind.
 
     Args:
         operator: what handlers need.
@@ -83,7 +83,7 @@ class DeclarationHandler:
         await self._write(body, {}, (False, reason, message), (True, "Retrying", message), told)
 
     def forget(self, key: Key) -> None:
-        """Forget what is remembered of a resource that is not there any more."""
+        """Forget the state of a deleted resource."""
         self._declaration.forget(key)
 
     async def _write(
@@ -109,7 +109,7 @@ class DeclarationHandler:
         await self._operator.write_status(self._declaration.kind, body, found)
 
     async def _finalize(self, body: dict[str, Any], finalizers: list[str]) -> None:
-        """Set the finalizers of a resource, unless somebody else changes it at the same time."""
+        """Set the finalizers of a resource, unless it is changed at the same time."""
         meta = body["metadata"]
         patch = {"finalizers": finalizers, "resourceVersion": meta["resourceVersion"]}
         path = resource_path(self._declaration.kind, body)
@@ -118,7 +118,7 @@ class DeclarationHandler:
         meta["finalizers"] = finalizers
 
     async def _leave(self, body: dict[str, Any]) -> float:
-        """Have the thing be gone, and let the resource go then; return when to look again."""
+        """Delete the object, then release the resource; return when to check again."""
         meta, spec = body["metadata"], body["spec"]
         if FINALIZER not in (meta.get("finalizers") or []):
             return NEVER

@@ -19,7 +19,7 @@ Rule = Callable[[Cluster], Step | None]
 
 
 def next_step(seen: Cluster) -> Step:
-    """Return what is to be done next; NOTHING when the cluster is as it should be."""
+    """Return the next step; NOTHING when the cluster has its wanted state."""
     for rule in RULES:
         step = rule(seen)
         if step is not None:

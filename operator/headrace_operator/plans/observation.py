@@ -1,4 +1,4 @@
-"""What the operator sees of a cluster, as plain values.
+"""Observed state of a cluster, as plain values.
 
 Pods, nodes and replicas are known by the pod's ordinal. The node of pod n is the one that the
 catalog knows by the pod's name.
@@ -13,7 +13,7 @@ NEVER: Final = "never"  # no wait goes on
 
 
 class PodState(StrEnum):
-    """How far a pod is."""
+    """Progress of a pod."""
 
     ABSENT = "absent"
     PENDING = "pending"  # it is not scheduled, or pulls its image
@@ -53,7 +53,7 @@ class BrokerNode(NamedTuple):
 
 
 class Quorum(NamedTuple):
-    """Queues (or the catalog) whose replicas stand alike.
+    """Queues (or the catalog) with replicas in the same state.
 
     Attributes:
         voters: where their voting replicas are.
@@ -96,7 +96,7 @@ class Bounds(NamedTuple):
 
 
 class Waiting(NamedTuple):
-    """What was waited for when the cluster was looked at last.
+    """Condition that the last reconcile waited for.
 
     Attributes:
         what: the `Step.what` that the step of then had.

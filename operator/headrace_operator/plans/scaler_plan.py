@@ -1,4 +1,4 @@
-"""How many consumers there should be, from backlog, alarms and advice.
+"""Wanted number of consumers, from backlog, alarms and advice.
 
 Up goes at once, by steps, and not twice within one window; down goes late, by steps, to the most
 that was wanted within a window, and not until some time after the last alarm. So however alarms
@@ -25,7 +25,7 @@ STEADY: Final = ""
 
 
 class Load(NamedTuple):
-    """What is seen.
+    """Observed load.
 
     Attributes:
         now: Unix time in seconds.
@@ -43,7 +43,7 @@ class Load(NamedTuple):
 
 
 class Memory(NamedTuple):
-    """What decisions depend on beside what is seen; it is kept in the status.
+    """State of the decisions besides the observation; it is kept in the status.
 
     Attributes:
         changed_at: time of the last change, None before the first.
@@ -58,7 +58,7 @@ class Memory(NamedTuple):
 
 
 class Verdict(NamedTuple):
-    """What is decided.
+    """Decision of the scaler.
 
     Attributes:
         replicas: that the target is to have.

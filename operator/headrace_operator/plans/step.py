@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 
 class Action(StrEnum):
-    """What a step does.
+    """Action of a step.
 
     SCALE sets the StatefulSet's replicas. RESTART deletes a pod, which comes again from the wanted
     template (the set's update strategy is OnDelete). DRAIN, REVIVE, GROW and FORGET are asked of

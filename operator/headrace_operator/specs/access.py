@@ -83,7 +83,7 @@ class UserLimits(Spec, frozen=True, kw_only=True, rename="kebab"):
 
 
 class VhostSpec(Spec, frozen=True, kw_only=True):
-    """What a vhost should be.
+    """Wanted state of a vhost.
 
     Attributes:
         cluster_ref: the cluster that it is in.
@@ -106,7 +106,7 @@ class VhostSpec(Spec, frozen=True, kw_only=True):
 
 
 class PasswordSource(Spec, frozen=True, kw_only=True):
-    """Where a password comes from.
+    """Source of a password.
 
     Attributes:
         name: of a Secret in the namespace of the resource.
@@ -130,7 +130,7 @@ class Rotation(Spec, frozen=True, kw_only=True):
 
 
 class UserSpec(Spec, frozen=True, kw_only=True):
-    """What a user should be.
+    """Wanted state of a user.
 
     Attributes:
         cluster_ref: the cluster that it is in.
@@ -173,7 +173,7 @@ class UserSpec(Spec, frozen=True, kw_only=True):
 
 
 class UserStatus(Status, frozen=True, kw_only=True):
-    """How a user is.
+    """State of a user.
 
     Attributes:
         username: in the broker.
@@ -203,7 +203,7 @@ class TopicPermission(Spec, frozen=True, kw_only=True):
 
 
 class PermissionSpec(Spec, frozen=True, kw_only=True):
-    """What a user may do in a vhost: regular expressions that are searched for in names.
+    """Permission of a user in a vhost: regular expressions that are searched for in names.
 
     Attributes:
         cluster_ref: the cluster that both are in.

@@ -42,13 +42,13 @@ DEFAULT_RESOURCES = Resources(requests={"cpu": "500m", "memory": "1Gi"}, limits=
 
 
 class PortedListeners(Listeners, frozen=True, kw_only=True):
-    """Where nodes listen; those over TLS are there when `tls.clients.mode` says so."""
+    """Ports of nodes; those over TLS exist if `tls.clients.mode` says so."""
 
     RULES = (unique_ports(),)
 
 
 class Scaling(Spec, frozen=True, kw_only=True):
-    """What becomes of queues when nodes come.
+    """Handling of queues when nodes are added.
 
     Attributes:
         grow_queues: whether replicated queues get replicas on nodes that come: Fill gives those
@@ -61,7 +61,7 @@ class Scaling(Spec, frozen=True, kw_only=True):
 
 
 class Rollout(Spec, frozen=True, kw_only=True):
-    """How long a step of a change is waited for.
+    """Time limit of a rollout step.
 
     What takes longer is said in the status, and waited for anew; a pod is never stopped while a
     queue would lose its quorum by it.
@@ -89,7 +89,7 @@ class DefaultUser(Spec, frozen=True, kw_only=True):
 
 
 class BrokerClusterSpec(Spec, frozen=True, kw_only=True):
-    """What a cluster should be.
+    """Wanted state of a cluster.
 
     Attributes:
         replicas: nodes. An odd number of them tolerates most for what it costs.
@@ -233,7 +233,7 @@ class CertificateStatus(Spec, frozen=True, kw_only=True):
 
 
 class BrokerClusterStatus(Status, frozen=True, kw_only=True):
-    """How a cluster is.
+    """State of a cluster.
 
     Attributes:
         replicas: pods that there are.

@@ -30,7 +30,7 @@ DiskWatermark = Annotated[
 
 
 class Listeners(Spec, frozen=True, kw_only=True):
-    """Where nodes listen; those over TLS are there when `tls.clients.mode` says so.
+    """Listeners of nodes; those over TLS exist if `tls.clients.mode` says so.
 
     Attributes:
         bind_address: of this machine; `$(HEADRACE_POD_IP)` stands for the pod's own address.
@@ -83,7 +83,7 @@ class RaftConfig(Spec, frozen=True, kw_only=True):
 
 
 class LimitsConfig(Spec, frozen=True, kw_only=True):
-    """What a client may ask for.
+    """Limits on clients.
 
     Attributes:
         frame_bytes_max: octets of an AMQP frame.
@@ -114,7 +114,7 @@ class LogConfig(Spec, frozen=True, kw_only=True):
 
 
 class LoggingConfig(Spec, frozen=True, kw_only=True):
-    """What a node writes about itself.
+    """Logging of nodes.
 
     Attributes:
         format: JSON for programs, or lines for people.
@@ -126,7 +126,7 @@ class LoggingConfig(Spec, frozen=True, kw_only=True):
 
 
 class ClusterConfig(Spec, frozen=True, kw_only=True):
-    """What nodes do for each other.
+    """Behaviour of nodes towards each other.
 
     Attributes:
         balance_leaders: leaders of queues spread over the nodes by themselves, slowly.
@@ -136,7 +136,7 @@ class ClusterConfig(Spec, frozen=True, kw_only=True):
 
 
 class TelemetryConfig(Spec, frozen=True, kw_only=True):
-    """What nodes note of themselves each second, in logs on their volumes.
+    """Telemetry of each second, in logs on the nodes' volumes.
 
     Attributes:
         enabled: whether anything is noted.

@@ -25,7 +25,7 @@ Objects = Annotated[list[dict[str, Any]], Meta(max_length=LIST_MAX)]
 
 
 class Resources(Spec, frozen=True, kw_only=True):
-    """What a pod asks for and may use at most.
+    """Resource requests and limits of a pod.
 
     Attributes:
         requests: by name, such as cpu and memory.
@@ -37,7 +37,7 @@ class Resources(Spec, frozen=True, kw_only=True):
 
 
 class Storage(Spec, frozen=True, kw_only=True):
-    """Where a node keeps its data.
+    """Storage of a node's data.
 
     Attributes:
         size: of each node's volume; may grow where the storage class allows it, and never shrinks.
@@ -67,7 +67,7 @@ class Storage(Spec, frozen=True, kw_only=True):
 
 
 class Probes(Spec, frozen=True, kw_only=True):
-    """How Kubernetes asks whether a node is well.
+    """Health probes of Kubernetes.
 
     Attributes:
         readiness: over which protocol it is asked whether a node takes clients. gRPC probes speak
@@ -86,7 +86,7 @@ class Probes(Spec, frozen=True, kw_only=True):
 
 
 class Pod(Spec, frozen=True, kw_only=True):
-    """What is special about the pods of a cluster.
+    """Settings of a cluster's pods.
 
     Attributes:
         labels: of the pods, besides those of the operator.
@@ -148,7 +148,7 @@ class ClientService(Spec, frozen=True, kw_only=True):
 
 
 class DisruptionBudget(Spec, frozen=True, kw_only=True):
-    """How many nodes of a cluster may be taken away at once by who drains machines.
+    """Number of nodes that may be evicted at once.
 
     Attributes:
         enabled: whether there is a PodDisruptionBudget. It allows one node at a time.
@@ -158,7 +158,7 @@ class DisruptionBudget(Spec, frozen=True, kw_only=True):
 
 
 class NetworkAccess(Spec, frozen=True, kw_only=True):
-    """Who may reach a cluster.
+    """Network access to a cluster.
 
     Attributes:
         enabled: whether there is a NetworkPolicy: clients reach the listeners for clients, and only
@@ -184,7 +184,7 @@ class Tracing(Spec, frozen=True, kw_only=True):
 
 
 class Monitoring(Spec, frozen=True, kw_only=True):
-    """What Prometheus may read, and what the Prometheus operator is told.
+    """Metrics for Prometheus, and objects of the Prometheus operator.
 
     Attributes:
         monitor: what it is told by. Its custom resources have to be there.

@@ -81,7 +81,7 @@ class ClientTls(Spec, frozen=True, kw_only=True):
 
 
 class CertificateLife(Spec, frozen=True, kw_only=True):
-    """How long certificates of the operator's authority are good for.
+    """Lifetime of certificates of the operator's authority.
 
     Attributes:
         days: of a certificate.

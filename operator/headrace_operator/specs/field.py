@@ -42,7 +42,7 @@ def ruled(*rules: Rule) -> Meta:
 
 
 class Spec(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
-    """Base of what is written in custom resources: names are in camel case there."""
+    """Base of custom resources' fields: names are in camel case there."""
 
 
 IMMUTABLE: Final = Meta(extra={"immutable": True})
@@ -50,7 +50,7 @@ SET: Final = Meta(extra_json_schema={"x-kubernetes-list-type": "set"})
 
 
 def keyed(*keys: str) -> Meta:
-    """Return what a list is annotated with whose rows are told apart by some of their fields."""
+    """Return the annotation of a list whose rows are identified by some of their fields."""
     return Meta(
         extra_json_schema={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": [*keys]}
     )

@@ -29,7 +29,7 @@ DEFAULT_DRIVER = Resources(requests={"cpu": "500m", "memory": "1Gi"}, limits={"m
 
 
 class RunStorage(Spec, frozen=True, kw_only=True):
-    """Where a job keeps its checkpoints and tables.
+    """Storage of a job's checkpoints and tables.
 
     Attributes:
         claim_name: a PersistentVolumeClaim that is there, in place of one that is made.
@@ -51,7 +51,7 @@ class RunStorage(Spec, frozen=True, kw_only=True):
 
 
 class PipelineRunSpec(Spec, frozen=True, kw_only=True):
-    """What is to run.
+    """Wanted job.
 
     Attributes:
         cluster_ref: the cluster whose messages or telemetry it reads.
@@ -110,7 +110,7 @@ class PipelineRunSpec(Spec, frozen=True, kw_only=True):
 
 
 class PipelineRunStatus(Status, frozen=True, kw_only=True):
-    """How a job is.
+    """State of a job.
 
     Attributes:
         phase: what it does.

@@ -28,7 +28,7 @@ SomeDuration = Annotated[int, Meta(ge=1, le=INTEGER_MAX)]
 
 
 class PolicyDefinition(Spec, frozen=True, kw_only=True, rename="kebab"):
-    """What a policy sets, by the names that the broker knows them by; a test holds them together.
+    """Definition of a policy, by the broker's names; a test compares both.
 
     Other names are passed on as they are, for brokers that know more: what the broker refuses is
     said in the status.
@@ -103,7 +103,7 @@ class PolicyDefinition(Spec, frozen=True, kw_only=True, rename="kebab"):
 
 
 class PolicySpec(Spec, frozen=True, kw_only=True):
-    """What a policy should be.
+    """Wanted state of a policy.
 
     Attributes:
         cluster_ref: the cluster that it is in.

@@ -26,7 +26,7 @@ WindowSeconds = Annotated[int, Meta(ge=0, le=3600)]
 
 
 class Target(Spec, frozen=True, kw_only=True):
-    """What is scaled, in the namespace of the resource.
+    """Scale target, in the namespace of the resource.
 
     Attributes:
         kind: what it is.
@@ -50,7 +50,7 @@ class QueueReference(Spec, frozen=True, kw_only=True):
 
 
 class AlarmReaction(Spec, frozen=True, kw_only=True):
-    """What an alarm of the cluster leads to.
+    """Reaction to an alarm of the cluster.
 
     Attributes:
         paging: of stage 1, when bodies leave memory: Proportional raises the number of consumers
@@ -64,7 +64,7 @@ class AlarmReaction(Spec, frozen=True, kw_only=True):
 
 
 class Stabilization(Spec, frozen=True, kw_only=True):
-    """How often the number of consumers may change: never twice within one window.
+    """Rate of changes of the number of consumers: never twice within one window.
 
     Attributes:
         scale_up_seconds: between two changes upwards.
@@ -78,7 +78,7 @@ class Stabilization(Spec, frozen=True, kw_only=True):
 
 
 class ConsumerScalerSpec(Spec, frozen=True, kw_only=True):
-    """Who consumes what, and how many of them there may be.
+    """Consumers of a queue, and their allowed number.
 
     Attributes:
         cluster_ref: the cluster that the queues are in.
@@ -138,7 +138,7 @@ class Decision(Spec, frozen=True, kw_only=True):
 
 
 class Wish(Spec, frozen=True, kw_only=True):
-    """How many consumers were wanted at some time.
+    """Wanted number of consumers at a time.
 
     Attributes:
         at: when.
@@ -150,7 +150,7 @@ class Wish(Spec, frozen=True, kw_only=True):
 
 
 class ConsumerScalerStatus(Status, frozen=True, kw_only=True):
-    """How it stands.
+    """State of a consumer scaler.
 
     Attributes:
         replicas: of the target.

@@ -1,4 +1,4 @@
-"""What every status has: the generation that it is about, and conditions.
+"""Common part of every status: the observed generation, and conditions.
 
 Conditions follow Kubernetes' own: `Ready`, `Progressing`, `Degraded`, each with a reason.
 """
@@ -45,7 +45,7 @@ Conditions = Annotated[list[Condition], keyed("type"), Meta(max_length=16)]
 
 
 class Status(Spec, frozen=True, kw_only=True):
-    """What every status has.
+    """Common part of every status.
 
     Attributes:
         observed_generation: generation of the spec that was last acted upon.

@@ -26,7 +26,7 @@ from headrace_operator.specs.status import Status
 
 
 class ExchangeSpec(Spec, frozen=True, kw_only=True):
-    """What an exchange should be. As in AMQP, it is what it was declared as until it is deleted.
+    """Wanted state of an exchange. As in AMQP, it is fixed by its declaration until it is deleted.
 
     Attributes:
         cluster_ref: the cluster that it is in.
@@ -63,7 +63,7 @@ class ExchangeSpec(Spec, frozen=True, kw_only=True):
 
 
 class QueueSpec(Spec, frozen=True, kw_only=True):
-    """What a queue should be.
+    """Wanted state of a queue.
 
     As in AMQP, it is what it was declared as until it is deleted; limits that are to change later
     are for a Policy.
@@ -101,7 +101,7 @@ class QueueSpec(Spec, frozen=True, kw_only=True):
 
 
 class QueueStatus(Status, frozen=True, kw_only=True):
-    """How a queue is, as of the last look.
+    """State of a queue at the last reconcile.
 
     Attributes:
         leader: the node that leads it.
@@ -119,7 +119,7 @@ class QueueStatus(Status, frozen=True, kw_only=True):
 
 
 class Destination(Spec, frozen=True, kw_only=True):
-    """What messages go to.
+    """Destination of messages.
 
     Attributes:
         queue: name of a queue.

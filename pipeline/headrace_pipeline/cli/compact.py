@@ -50,7 +50,7 @@ def compact(
 
 
 def lines(report: CompactReport) -> list[str]:
-    """Return what was done, for people."""
+    """Return the result, for people."""
     said = []
     for each in report.compactions:
         where = directory_of(each.partition) or "the table"

@@ -30,7 +30,7 @@ _SETTINGS: Final = {"help_option_names": ["-h", "--help"], "show_default": True}
 
 
 class LazyGroup(click.Group):
-    """A group whose commands are modules that are imported when they are wanted.
+    """A group whose commands are modules that are imported when called.
 
     Args:
         places: word of a command -> MODULE:NAME.

@@ -1,4 +1,4 @@
-"""`headrace-pipeline report`: what was the bottleneck, who caused it, and what comes."""
+"""`headrace-pipeline report`: bottlenecks, their causes, and capacity."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ log = logging.getLogger(__name__)
 
 
 class ArchiveSettings(NamedTuple):
-    """What the job is told.
+    """Settings of the job.
 
     Attributes:
         connection: of the brokers.

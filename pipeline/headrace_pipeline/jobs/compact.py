@@ -1,4 +1,4 @@
-"""The job `compact`: small files of a table become large ones, and files that nobody needs go.
+"""The job `compact`: merges small files of a table, and removes unused files.
 
 It needs no Spark, and may run beside writers: what they add meanwhile stays, and what it takes away
 stays on the disk for the hours of the retention, for those who read it.
@@ -15,7 +15,7 @@ from headrace_pipeline.tables.table_log import Compaction
 
 
 class CompactReport(NamedTuple):
-    """What was done, or would be.
+    """Result of a compaction, or of a dry run.
 
     Attributes:
         compactions: partitions with small files, and what became of them.

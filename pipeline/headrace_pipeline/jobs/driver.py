@@ -1,4 +1,4 @@
-"""What the driver of a job of the pipeline runs in: manifests for Kubernetes.
+"""Driver of a pipeline job: manifests for Kubernetes.
 
 This file stands in the operator and in the pipeline, which know nothing of each other; a test
 compares the two.
@@ -57,7 +57,7 @@ class Driver(NamedTuple):
         storage_class: of the one that is made, "" for the default.
         suspend: whether it is stopped, and all kept.
         labels: of everything, besides its own.
-        owner: with whom it is deleted, None for nobody.
+        owner: with whom it is deleted, None for none.
     """
 
     name: str
@@ -85,12 +85,12 @@ class Driver(NamedTuple):
 
     @property
     def is_streaming(self) -> bool:
-        """Whether the job goes on until it is stopped."""
+        """True if the job runs until it is stopped."""
         return self.job in STREAMING
 
     @property
     def is_local(self) -> bool:
-        """Whether the driver's pod does all the work."""
+        """True if the driver's pod does all the work."""
         return self.master.startswith("local")
 
     @property
@@ -255,7 +255,7 @@ def driver_arguments(driver: Driver) -> list[str]:
 
 
 def _conf(driver: Driver) -> dict[str, str]:
-    """Return how executors reach the driver, and what they are made from."""
+    """Return the settings for executors: the driver's address, and their resources."""
     if driver.is_local:
         return {}
     host = f"{driver.full_name}-0.{driver.full_name}.{driver.namespace}.svc"
@@ -319,7 +319,7 @@ def _environment(driver: Driver) -> list[Manifest]:
 
 
 def _secrets(driver: Driver) -> list[tuple[str, str, str]]:
-    """Return volume, Secret and path of what is mounted as files."""
+    """Return volume, Secret and path of files to be mounted."""
     rows = [
         ("credentials", driver.credentials, CREDENTIALS),
         ("ca", driver.authority, AUTHORITY),

@@ -34,7 +34,7 @@ log = logging.getLogger(__name__)
 
 
 class FlowSettings(NamedTuple):
-    """What the job is told.
+    """Settings of the job.
 
     Attributes:
         connection: of the brokers.
@@ -60,7 +60,7 @@ class FlowSettings(NamedTuple):
 
 
 class FlowJob:
-    """Goes round.
+    """The cycle of landing, windows and advice.
 
     Args:
         spark: which does the work.
@@ -98,7 +98,7 @@ class FlowJob:
                     return
 
     def round(self, is_told: Callable[[], bool] = lambda: False) -> None:
-        """Land what there is, make what can be made, and give advice.
+        """Land new rows, make complete windows, and give advice.
 
         Args:
             is_told: whether to stop at the next place where that costs nothing.
@@ -140,7 +140,7 @@ class FlowJob:
             query.stop()
 
     def _give(self) -> None:
-        """Give the brokers what is advised and holds."""
+        """Send valid advice to the brokers."""
         if not self._settings.advises:
             return
         now = datetime.now(UTC)

@@ -39,7 +39,7 @@ log = logging.getLogger(__name__)
 
 
 class AdviceTerms(NamedTuple):
-    """What advice is given for.
+    """Scope of the advice.
 
     Attributes:
         drain_s: seconds in which a backlog should be gone.

@@ -17,7 +17,7 @@ APP_ID: Final = "headrace-flow"
 
 
 class Place(NamedTuple):
-    """Where tables are.
+    """Location of tables.
 
     Attributes:
         uri: folder; each table lies below it by its name.
@@ -31,7 +31,7 @@ class Place(NamedTuple):
 
 
 class FlowTables:
-    """What is landed and what is made of it.
+    """Landed tables and the tables made from them.
 
     Args:
         spark: which reads and writes.
@@ -68,7 +68,7 @@ class FlowTables:
         return self.by_name[name].read(self._spark, where=where)
 
     def write(self, name: str, rows: DataFrame, minutes: range) -> None:
-        """Write rows of windows once, whoever tries how often.
+        """Write rows of windows once, however often it is tried.
 
         Args:
             name: of the table.

@@ -50,7 +50,7 @@ _GIVE_UP_SECONDS: Final = 120.0
 
 
 class Replay(NamedTuple):
-    """What is replayed, and how.
+    """Settings of a replay.
 
     Attributes:
         name: of the replay: under the same one nothing is published twice.
@@ -86,7 +86,7 @@ class Sample(NamedTuple):
 
 
 class Count(NamedTuple):
-    """How many rows of a queue ended in a way."""
+    """Number of rows of a queue with one outcome."""
 
     vhost: str
     queue: str
@@ -98,7 +98,7 @@ class Count(NamedTuple):
 
 @dataclass
 class Report:
-    """What a replay did, or would do.
+    """Result of a replay, or of a dry run.
 
     Attributes:
         counts: of what is selected.

@@ -56,7 +56,7 @@ _NEEDED: Final = (QUEUE_WINDOWS, NODE_WINDOWS)  # without these there is no repo
 
 
 class TablesAt(NamedTuple):
-    """Where the job `flow` has written.
+    """Location of the job `flow`'s tables.
 
     Attributes:
         place: path or address below which tables lie by their names.

@@ -58,5 +58,5 @@ def await_queries(queries: Sequence[StreamingQuery]) -> None:
 
 
 def _has_ended(query: StreamingQuery) -> bool:
-    """Wait a moment for the end of a query; raises what it failed with."""
+    """Wait a moment for the end of a query; raises its error."""
     return bool(query.awaitTermination(STOP_LOOK_SECONDS))

@@ -41,7 +41,7 @@ _LOCAL: Final = {
 
 
 class SessionSettings(NamedTuple):
-    """What a session is made from.
+    """Settings of a session.
 
     Attributes:
         app_name: as Spark's pages and logs show it.
@@ -55,7 +55,7 @@ class SessionSettings(NamedTuple):
 
     @property
     def is_local(self) -> bool:
-        """Whether driver and executors are one process."""
+        """True if driver and executors are one process."""
         return self.master.startswith("local")
 
 

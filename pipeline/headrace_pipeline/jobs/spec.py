@@ -29,7 +29,7 @@ ENTRY: Final = "local:///opt/headrace/main.py"  # in the image of pipeline/Docke
 
 
 class Wish(NamedTuple):
-    """What is to run, as the user says it.
+    """Job to be run, as the user says it.
 
     Attributes:
         driver: the same for all forms.

@@ -1,4 +1,4 @@
-"""How sources and sinks reach the brokers; values hold no secret, can be pickled and printed."""
+"""Connections of sources and sinks to brokers; values hold no secret, and can be pickled."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _IN_PLANS: Final = (
 
 
 class Connection(NamedTuple):
-    """Where the brokers are and who calls.
+    """Addresses of brokers, and the user.
 
     Attributes:
         endpoints: HOST:PORT with commas.

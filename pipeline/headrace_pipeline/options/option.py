@@ -96,7 +96,7 @@ class Options:
             raise OptionError(name, rule)
 
     def done(self) -> None:
-        """Refuse what was not taken.
+        """Refuse unused options.
 
         Raises:
             OptionError: there is something.

@@ -1,4 +1,4 @@
-"""What the classes of bottlenecks are called, mean, and ask for."""
+"""Classes of bottlenecks: names, meanings and remedies."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from headrace_pipeline.schema.analysis import (
 
 
 class Meaning(NamedTuple):
-    """Of a class.
+    """Meaning of a class.
 
     Attributes:
         label: one word or two, for a strip.

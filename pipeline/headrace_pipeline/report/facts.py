@@ -15,7 +15,7 @@ COLOURS: Final = 5  # accounts with a colour of their own; more cannot be told a
 
 
 class Facts(NamedTuple):
-    """Of a span.
+    """Facts about a span.
 
     Attributes:
         frames: with the number of its step in each row.
@@ -39,17 +39,17 @@ class Facts(NamedTuple):
 
     @property
     def blocked_ms(self) -> float:
-        """Of publishers at all queues."""
+        """Blocked time of publishers at all queues."""
         return sum(each.blocked_ms for each in self.held)
 
     @property
     def elsewhere_ms(self) -> float:
-        """Of publishers, by limits of nodes, users and accounts that belong to no queue."""
+        """Blocked time of publishers by limits without a queue: of nodes, users and accounts."""
         return float(self.frames.nodes["blocked_elsewhere_ms"].fillna(0).sum())
 
     @property
     def told(self) -> bool:
-        """Whether there is anything to report of."""
+        """True if there is anything to report."""
         return any(self.known) or not self.frames.queues.empty
 
     def called(self, queue: Queue) -> Markup:

@@ -1,4 +1,4 @@
-"""What a report is made of: tables of the analysis as pandas frames, over one span of time.
+"""Input of a report: tables of the analysis as pandas frames, over one span of time.
 
 Windows of a minute may have been put together to longer ones (`condense`): all that is here goes by
 `window_start` and does not mind their length.
@@ -43,7 +43,7 @@ class Span(NamedTuple):
 
     @property
     def steps(self) -> int:
-        """How many."""
+        """Number of steps."""
         return max(1, round((self.end - self.start).total_seconds() / self.step_s))
 
     @property

@@ -1,4 +1,4 @@
-"""What there is to say, found in the frames: sums, ranks and series, without any words."""
+"""Findings in the frames: sums, ranks and series, without any words."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ PART: Final = 0.9  # of its seconds: a step of which less is told is a part of o
 
 
 class Account(NamedTuple):
-    """Who brought load.
+    """Account that brought load.
 
     Attributes:
         id: `origin_account`.
@@ -93,7 +93,7 @@ def seconds(frames: Frames, span: Span) -> list[float]:
 def by_step(
     rows: pd.DataFrame, column: str, how: str, span: Span, known: Sequence[bool]
 ) -> list[float | None]:
-    """Return one value for each step: 0 where nothing moved, None where nobody told of it.
+    """Return one value for each step: 0 where nothing moved, None without data.
 
     Args:
         rows: with `step`.
@@ -111,7 +111,7 @@ def by_step(
 
 
 def busiest(frames: Frames, at_most: int) -> list[Queue]:
-    """Return queues by what they took in and held, those that held publishers back first.
+    """Return queues by arrivals and content, those that stopped publishers first.
 
     A queue is ranked by the better of two ranks: messages published, and milliseconds blocked.
     """

@@ -1,4 +1,4 @@
-"""The page: one file that asks nobody for anything."""
+"""The page: one file without requests to other hosts."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ class Series(NamedTuple):
 
 
 class Axis(NamedTuple):
-    """What values are measured by.
+    """Scale of values.
 
     Attributes:
         top: value at the upper edge; the lower one is 0.
@@ -141,7 +141,7 @@ def bar(what: str, parts: Sequence[tuple[str, str, float]], total: float) -> Mar
 
 
 def range_bar(what: str, middle: float, peak: float, limit: float, full: float) -> Markup:
-    """Return how near something comes to its limit: a bar to what is usual, a line to the peak.
+    """Return a bar of something's usual share of its limit, with a line at the peak.
 
     Args:
         what: the picture in words.

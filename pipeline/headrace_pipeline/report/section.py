@@ -1,4 +1,4 @@
-"""A part of a report: what it shows, what follows from it, a picture, and the figures behind it."""
+"""A part of a report: title, conclusion, a plot, and the figures behind it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How near nodes and queues come to limits, when they reach them, and how many consumers to run."""
+"""Distance of nodes and queues from their limits, when they reach them, and consumers to run."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def capacity(facts: Facts) -> Section:
 
 
 def ranked(facts: Facts) -> pd.DataFrame:
-    """Return what has a limit, nearest to it first: by weeks where known, then by share."""
+    """Return the limited things, nearest to the limit first: by weeks if known, then by share."""
     rows = facts.frames.capacity
     rows = rows[(rows["limit"] > 0) & rows["p95"].notna()]
     rows = rows.assign(peak=rows["peak"].fillna(rows["p95"]))
@@ -68,7 +68,7 @@ def called(facts: Facts, row: pd.Series) -> Markup:
 
 
 def measure_text(measure: str) -> str:
-    """Return what is measured, in words."""
+    """Return the name of a measure, in words."""
     if measure.endswith("_rate"):
         return f"{measure.removesuffix('_rate').replace('_', ' ')} per second"
     return _MEASURES.get(measure, measure.replace("_", " "))
@@ -84,12 +84,12 @@ def form_of(measure: str) -> Callable[[float], str]:
 
 
 def is_falling(row: pd.Series) -> bool:
-    """Return whether what is measured gets less until it comes to its limit, as free disk does."""
+    """Return whether a measure falls towards its limit, as free disk does."""
     return str(row["measure"]).endswith("_free")
 
 
 def shares(row: pd.Series) -> tuple[float, float]:
-    """Return what is usual and the peak as shares of the limit, 0 to 1 and above."""
+    """Return the usual value and the peak as shares of the limit, 0 to 1 and above."""
     usual, peak, limit = float(row["p95"]), float(row["peak"]), float(row["limit"])
     if not is_falling(row):
         return usual / limit, peak / limit

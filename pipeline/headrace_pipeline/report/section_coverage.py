@@ -1,4 +1,4 @@
-"""How much of the time is known, and what to doubt."""
+"""Coverage of the time by telemetry, and doubts."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ SKEW_SAID_MS: Final = 100  # a clock that is less ahead moves nothing from one s
 
 
 class Told(NamedTuple):
-    """What a node has told.
+    """Coverage by one node.
 
     Attributes:
         node: its name.
@@ -33,7 +33,7 @@ class Told(NamedTuple):
 
     @property
     def share(self) -> float:
-        """Of all seconds."""
+        """Share of all seconds."""
         return sum(self.steps) / len(self.steps)
 
 
@@ -50,7 +50,7 @@ def told(facts: Facts) -> list[Told]:
 
 
 def coverage(facts: Facts) -> Section:
-    """Return the section of what is known."""
+    """Return the section about coverage."""
     title = "Telemetry: how much of the time each node has told of"
     nodes = told(facts)
     if not nodes:

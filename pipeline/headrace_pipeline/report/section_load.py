@@ -1,4 +1,4 @@
-"""What came into queues, what left them, and what waited."""
+"""Arrivals, departures and content of queues."""
 
 from __future__ import annotations
 

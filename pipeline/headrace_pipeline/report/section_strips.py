@@ -72,7 +72,7 @@ def _strip(facts: Facts, each: Slowed) -> Markup:
 
 
 def runs_of(facts: Facts, classes: dict[int, tuple[str, float]]) -> list[plots.Run]:
-    """Return stretches of steps of one class; steps of none are `fine`, unless nobody told of them.
+    """Return stretches of steps of one class; steps of none are `fine`, unless data is missing.
 
     Args:
         facts: of the report.

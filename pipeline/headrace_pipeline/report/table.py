@@ -12,7 +12,7 @@ from headrace_pipeline.report.quantity import instant
 
 
 class Cell(NamedTuple):
-    """What stands in a table.
+    """Cell of a table.
 
     Attributes:
         text: that is read.

@@ -1,4 +1,4 @@
-"""The report in five lines: the bottleneck, its cause, what to do, what comes, what to doubt."""
+"""The report in five lines: the bottleneck, its cause, the remedy, capacity, trust."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ NOBODY_SAID = 0.05  # of blocked time that nobody is blamed for, from which it i
 
 
 class Line(NamedTuple):
-    """Of the summary.
+    """Line of the summary.
 
     Attributes:
         lead: what it is about.

@@ -1,4 +1,4 @@
-"""What the analysis of telemetry makes: windows, blame, bottlenecks, advice, capacity.
+"""Results of the analysis of telemetry: windows, blame, bottlenecks, advice, capacity.
 
 Rows of windows begin with `window_start` and `window_s`, the length in seconds: one table holds
 windows of both lengths of `WINDOWS_S`, so filter by `window_s`. Rates are per second. A mean rate

@@ -14,7 +14,7 @@ from pyspark.sql import types as spark
 
 
 class Kind(Enum):
-    """What is in a column."""
+    """Type of a column."""
 
     INT64 = "int64"
     INT32 = "int32"
@@ -67,7 +67,7 @@ class Column(NamedTuple):
 
 
 class Table(NamedTuple):
-    """What rows of one sort look like.
+    """Schema of one sort of rows.
 
     Attributes:
         name: of the table, in the singular of its rows' log or in words.

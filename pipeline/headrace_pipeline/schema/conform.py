@@ -130,6 +130,6 @@ def _numbers(array: pa.Array) -> tuple[pa.Array, int, int]:
 
 
 def _within(numbers: pa.Array, first: int, last: int) -> bool:
-    """Whether all numbers are within bounds; nulls are."""
+    """Return whether all numbers are within bounds; nulls are."""
     found = pc.min_max(numbers).as_py()
     return found["min"] is None or (first <= found["min"] and found["max"] <= last)

@@ -60,7 +60,7 @@ class CommitFiles:
         return self._read(version, "json", Commit)
 
     def add(self, commit: Commit, after: State) -> bool:
-        """Make a commit the next one after a state; return whether nobody was faster.
+        """Make a commit the next one after a state; return False if another one came first.
 
         It is on the disk then. Of two that try at once one comes through.
 

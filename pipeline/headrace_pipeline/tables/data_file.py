@@ -1,4 +1,4 @@
-"""A file of a table: where it is, and what is known of the rows in it."""
+"""A file of a table: its place, and the statistics of its rows."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _LAST: Final = dt.datetime.max.replace(tzinfo=dt.UTC) - _ROUNDED  # that can be 
 
 
 class Stats(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """What Delta's log says of the rows of a file, by column; bounds hold, but may not be met."""
+    """Statistics of a file's rows in Delta's log, by column; bounds hold, but may not be met."""
 
     num_records: int
     min_values: dict[str, int | str] = {}
@@ -44,12 +44,12 @@ class DataFile(msgspec.Struct, frozen=True):
 
     @property
     def rows(self) -> int:
-        """How many rows are in it."""
+        """Number of rows in it."""
         return self.stats.num_records
 
 
 class Bounds(NamedTuple):
-    """What the values of a column in a file are not below and not above; None: not known.
+    """Lower and upper bound of a column's values in a file; None: not known.
 
     Attributes:
         low: the least.
@@ -63,7 +63,7 @@ class Bounds(NamedTuple):
 
 
 def bounds(file: DataFile, table: Table, name: str) -> Bounds:
-    """Return what is known of a column's values in a file, in Python's types."""
+    """Return the bounds of a column's values in a file, in Python's types."""
     kind = next(column.kind for column in table.columns if column.name == name)
     if name in file.partition:
         value = value_of(file.partition[name], kind)

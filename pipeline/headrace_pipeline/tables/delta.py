@@ -178,7 +178,7 @@ class DeltaLog:
         return found
 
     def _created(self) -> DeltaTable:
-        """Make the table, unless somebody has made it since; return it."""
+        """Create the table, unless it exists by now; return it."""
         try:
             return DeltaTable.create(
                 self._place.uri,
@@ -208,7 +208,7 @@ class DeltaLog:
         return int(done["numFilesAdded"])
 
     def _synced(self, found: DeltaTable) -> int:
-        """Force new commits to the disk, for whoever gave the rows may forget them now.
+        """Force new commits to the disk, because the source may drop the rows now.
 
         Returns:
             The version that is there now.

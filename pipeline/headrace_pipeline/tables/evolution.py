@@ -1,4 +1,4 @@
-"""What a table has on the disk against what it is declared to have.
+"""Columns of a table on the disk against its declared ones.
 
 Columns may be missing on either side: one that the disk lacks is added at the end when rows are
 next written, and one that the declaration lacks was written by a newer release and stays null.
@@ -17,7 +17,7 @@ from headrace_pipeline.schema.column import Column, Kind, Table
 
 
 class Stored(NamedTuple):
-    """What a table has on the disk.
+    """Columns of a table on the disk.
 
     Attributes:
         kinds: by column, in order; None for a type that we have no word for.

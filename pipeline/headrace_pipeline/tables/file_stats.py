@@ -1,4 +1,4 @@
-"""What is known of the rows of a file, gathered batch by batch while it is written."""
+"""Statistics of a file's rows, gathered batch by batch while it is written."""
 
 from __future__ import annotations
 

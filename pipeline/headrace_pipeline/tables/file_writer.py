@@ -19,7 +19,7 @@ _COMPRESSION: Final = "zstd"
 
 
 class FileWriter:
-    """A file that is written; nobody sees it before it is committed.
+    """A file under construction; it is invisible before its commit.
 
     Args:
         place: of the table.
@@ -51,7 +51,7 @@ class FileWriter:
         return int(self._stream.tell())
 
     def add(self, batch: pa.RecordBatch) -> None:
-        """Take rows, whose columns may stand in any order; they are held."""
+        """Add rows to the buffer; their columns may be in any order."""
         batch = batch.select(self._schema.names)
         self._held.append(batch)
         self._stats.add(batch)
@@ -59,7 +59,7 @@ class FileWriter:
         self.rows += batch.num_rows
 
     def write(self) -> None:
-        """Write what is held as a group of rows; nothing is held after it.
+        """Write the buffer as a group of rows, and empty it.
 
         Raises:
             OSError: the file system says no.
@@ -70,7 +70,7 @@ class FileWriter:
             self._held, self.held_octets = [], 0
 
     def finish(self) -> DataFile:
-        """Write what is held, and force the file to the disk where it is a local one.
+        """Write the buffer, and force a local file to the disk.
 
         Raises:
             OSError: the file system says no.
@@ -88,7 +88,7 @@ class FileWriter:
         )
 
     def abandon(self) -> None:
-        """Remove the file; what cannot be removed, nobody refers to, and vacuum takes it."""
+        """Remove the file; if that fails, vacuum takes it, because no commit refers to it."""
         with contextlib.suppress(OSError, pa.ArrowException):
             self._stream.close()
         with contextlib.suppress(OSError):

@@ -38,7 +38,7 @@ class Commit(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class State(msgspec.Struct, frozen=True):
-    """What all commits up to a version come to.
+    """Sum of all commits up to a version.
 
     Attributes:
         version: of the last one.
@@ -57,7 +57,7 @@ class State(msgspec.Struct, frozen=True):
     removed: dict[str, int] = {}
 
     def after(self, commit: Commit) -> State:
-        """Return what it is after one more commit."""
+        """Return the state after one more commit."""
         files = {path: file for path, file in self.files.items() if path not in commit.removed}
         files |= {file.path: file for file in commit.added}
         batches = dict(self.batches)

@@ -133,7 +133,7 @@ class ParquetLog:
         return [str(path.relative_to(self._root)) for path in gone]
 
     def _commit(self, commit: Commit, may: Callable[[State], bool]) -> int | None:
-        """Make a commit and move what it names; return its version, or None where it may not be.
+        """Make a commit and move its files; return its version, or None if it may not be.
 
         Args:
             commit: without what the table needs for its columns.
@@ -184,7 +184,7 @@ class ParquetLog:
                 yield from file_rows(stream, file, table)
 
     def _roll_forward(self) -> None:
-        """Move what commits name and whoever made them did not."""
+        """Complete the moves of committed files that a dead driver left."""
         folder = self._root / STAGED
         left = set(os.listdir(folder)) if folder.is_dir() else set()
         if left:

@@ -1,4 +1,4 @@
-"""Where a table is: a local directory, or a URI of an object store.
+"""Location of a table: a local directory, or a URI of an object store.
 
 Object stores are reached through the library `deltalake` for all that is done, so that one set of
 options serves. The options hold secrets: they come from a file that each process reads, and only
@@ -27,7 +27,7 @@ _FILE: Final = "storageOptionsFile"
 
 
 class Place(NamedTuple):
-    """Where a table is; can be pickled and printed.
+    """Location of a table; can be pickled and printed.
 
     Attributes:
         uri: an absolute local path, or SCHEME://...
@@ -40,7 +40,7 @@ class Place(NamedTuple):
 
     @property
     def local(self) -> bool:
-        """Whether it is a directory of this machine, or one that is mounted."""
+        """True if it is a directory of this machine, or a mounted one."""
         return "://" not in self.uri
 
     def options(self) -> dict[str, str]:
@@ -52,7 +52,7 @@ class Place(NamedTuple):
         return {} if self.options_file is None else _read_options(self.options_file)
 
     def files(self) -> fs.FileSystem:
-        """Return a file system whose root is the table's directory.
+        """Return a file system with the table's directory as its root.
 
         Raises:
             OptionError: the options cannot be read.

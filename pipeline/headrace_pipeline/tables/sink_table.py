@@ -28,7 +28,7 @@ Format = Literal["delta", "parquet"]
 
 
 class Written(NamedTuple):
-    """What became of a batch.
+    """Result of writing a batch.
 
     Attributes:
         version: of the table that has it; None where no commit was made.
@@ -72,7 +72,7 @@ class SinkTable:
         return self.log.last_batch(app_id)
 
     def write_batch(self, rows: DataFrame, app_id: str, batch_id: int) -> Written:
-        """Write rows once for (app_id, batch_id), whoever tries however often.
+        """Write rows once for (app_id, batch_id), however often it is tried.
 
         Tasks write files; the driver makes them part of the table in one commit that says whose
         batch it was. What tasks wrote for a batch that did not come so far is never seen, and is
@@ -222,7 +222,7 @@ def _log(place: Place, table: Table, form: str) -> TableLog:
 
 
 def query_id(rows: DataFrame) -> str:
-    """Return the id of the query whose batch this is, within `foreachBatch`.
+    """Return the id of the query of the current batch, within `foreachBatch`.
 
     It belongs to the checkpoint, so it outlives the driver.
 

@@ -1,4 +1,4 @@
-"""What both forms of a table have: a log of commits, each with files, and whose batch it was."""
+"""Common interface of both forms of a table: a log of commits, each with files and its batch."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Snapshot(NamedTuple):
 
 
 class Compaction(NamedTuple):
-    """What was done, or would be, to a partition.
+    """Result of compacting a partition, or of a dry run.
 
     Attributes:
         partition: texts by column.
@@ -45,7 +45,7 @@ class Compaction(NamedTuple):
 
 
 class TableLog(Protocol):
-    """Commits of a table. Each call sees what is there when it begins."""
+    """Commits of a table. Each call sees the state at its beginning."""
 
     def snapshot(self, version: int | None = None) -> Snapshot | None:
         """Return a version, or the newest; None where there is no table.

@@ -1,4 +1,4 @@
-"""What a task does: rows in, files written, what is known of them out.
+"""Work of a task: rows in, files written, their statistics out.
 
 A task commits nothing. Each attempt writes files of its own, so that of two attempts, or of one
 that dies, nothing is seen but what the driver takes from the one that Spark counts.
@@ -31,7 +31,7 @@ _Key = tuple[str | None, ...]
 
 
 class Write(NamedTuple):
-    """What tasks are told; can be pickled.
+    """Settings of tasks; can be pickled.
 
     Attributes:
         place: of the table.

@@ -1,4 +1,4 @@
-"""How many consumers a queue should have: the rule, minute by minute, for one queue.
+"""Advised number of consumers: the rule, minute by minute, for one queue.
 
     wanted = ceil((1.2 * L95 + B / T) / mu)
 
@@ -71,7 +71,7 @@ class Advised(NamedTuple):
 
 
 def wanted(load: Load, drain_s: int = DRAIN_S) -> int | None:
-    """Return how many consumers would be enough, None where nobody knows.
+    """Return the number of consumers that would be enough, None if unknown.
 
     Args:
         load: of the queue.
@@ -87,7 +87,7 @@ def wanted(load: Load, drain_s: int = DRAIN_S) -> int | None:
 def advise(
     history: Sequence[Load], given: Advised | None, drain_s: int = DRAIN_S, valid_s: int = VALID_S
 ) -> Advised | None:
-    """Return what is advised after a minute, None for nothing.
+    """Return the advice after a minute, None for none.
 
     Args:
         history: minutes in order, the last one that which has ended; gaps are minutes in which

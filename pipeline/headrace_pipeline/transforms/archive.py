@@ -40,7 +40,7 @@ def queue_event_rows(rows: DataFrame) -> DataFrame:
 
 
 def bucket_of(vhost: str, queue: str) -> int:
-    """Return the bucket of a queue, 0 to 15: whoever wants its rows reads no other files."""
+    """Return the bucket of a queue, 0 to 15, so that its rows are in few files."""
     return zlib.crc32(f"{vhost}{_BETWEEN}{queue}".encode()) % BUCKETS
 
 

@@ -1,4 +1,4 @@
-"""Who is to blame that publishers were stopped.
+"""Blame for stopped publishers.
 
 For a window w and a queue q at which somebody was stopped:
 
@@ -63,7 +63,7 @@ def _told(accounts: DataFrame) -> DataFrame:
 
 
 def _with_cause(stopped: DataFrame, told: DataFrame) -> DataFrame:
-    """Return windows in which somebody was stopped, with `backlog_share` and `cause_start`.
+    """Return windows with stopped publishers, with `backlog_share` and `cause_start`.
 
     The one is the share of the time for which what waits was the reason; the other the start of the
     window whose accounts are to blame: the same one, or the queue's last one before. Those without

@@ -1,4 +1,4 @@
-"""What held a queue up in a minute: the first of CLASSES that holds.
+"""Bottleneck of a queue in a minute: the first of CLASSES that holds.
 
 The order is that of causes: an alarm stops everybody whatever consumers do, a log that does not
 commit makes consumers wait too, and only then is it worth asking about consumers, about what they
@@ -77,7 +77,7 @@ def _conditions() -> dict[str, Column]:
 
 
 def _nobody() -> Column:
-    """Return whether publishers are held up because nobody consumes; never null.
+    """Return whether publishers are stopped because there is no consumer; never null.
 
     A queue that nobody reads and that holds nobody up is a store, and all is well.
     """
@@ -129,7 +129,7 @@ def _is_slow_ack() -> Column:
 
 
 def _fails() -> Column:
-    """Return whether deliveries come back, end as dead letters, or nobody is there to take them."""
+    """Return whether deliveries return, end as dead letters, or have no consumer."""
     held = fn.coalesce(fn.col("unacked_last") - fn.col("unacked_first"), fn.lit(0))
     returned = fn.col("delivered") - fn.col("settled") - held
     enough = (returned >= RETURNED_MIN) & (returned >= fn.col("delivered") * RETURNED_SHARE)

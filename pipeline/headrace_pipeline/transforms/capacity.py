@@ -1,4 +1,4 @@
-"""How near nodes and queues are to their limits, and when they will be there.
+"""Distance of nodes and queues from their limits, and when they will reach them.
 
 The limit of a rate, the *knee*, is what was measured: given by somebody who ran a benchmark, or
 found in the windows themselves, as the rate at which an entity was when it was at its limit. That
@@ -79,7 +79,7 @@ def _with_trend(rows: DataFrame) -> DataFrame:
 
 
 def _signed(rows: DataFrame) -> DataFrame:
-    """Return what gets less, and was counted below zero until here, as it is."""
+    """Return a falling measure, which was counted below zero until here, with its real sign."""
     less = fn.col("limit") < 0
     share = fn.when(less, fn.col("limit") / fn.col("p95")).otherwise(
         fn.col("p95") / fn.col("limit")
@@ -91,7 +91,7 @@ def _signed(rows: DataFrame) -> DataFrame:
 
 
 def _rates(windows: DataFrame, at_limit: Column) -> DataFrame:
-    """Return published rates, with the median of those at the limit as what was measured."""
+    """Return published rates, with the median of those at the limit as the measured one."""
     entity = ["kind", "vhost", "name"]
     there = windows.where(at_limit & (fn.col("published_rate") > 0)).groupBy(*entity)
     knees = there.agg(

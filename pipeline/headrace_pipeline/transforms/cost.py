@@ -1,4 +1,4 @@
-"""What load costs a cluster: the weights by which blame is divided.
+"""Cost of load for a cluster: the weights by which blame is divided.
 
     cost = copies * COPY_US + octets * OCTET_US + replica_octets * REPLICA_OCTET_US
 
@@ -32,7 +32,7 @@ REPLICA_OCTET_US: Final = 0.008  # us/octet: the same at a follower, and the way
 def brought_us(
     copies: Column, octets: Column, replica_octets: Column, messages: Column, charged: Column
 ) -> Column:
-    """Return the cost of what was brought in a window, 0 where that is nothing.
+    """Return the cost of the arrivals in a window, 0 for none.
 
     Args:
         copies: that were brought.
@@ -49,6 +49,6 @@ def brought_us(
 
 
 def owed_us(messages: Column, octets: Column) -> Column:
-    """Return the cost of what is owed, 0 where that is nothing."""
+    """Return the cost of the debts, 0 for none."""
     nothing = fn.lit(0)
     return fn.coalesce(messages, nothing) * COPY_US + fn.coalesce(octets, nothing) * OCTET_US

@@ -57,7 +57,7 @@ def window_of(instant: Column, seconds: int) -> Column:
 
 
 def windowed(grouped: DataFrame, seconds: int, table: Table) -> DataFrame:
-    """Return groups by `window` as rows of a table, what they have not as nulls.
+    """Return groups by `window` as rows of a table, with nulls for missing columns.
 
     Args:
         grouped: with a column `window`, and others by the table's names.

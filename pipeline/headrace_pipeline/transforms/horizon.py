@@ -62,7 +62,7 @@ def told(samples: DataFrame) -> DataFrame:
 
 
 def complete_minutes(nodes: Iterable[Told], since: int | None, now: float) -> range:
-    """Return the minutes since 1970 whose windows can be made now.
+    """Return the minutes since 1970 whose windows are complete.
 
     Args:
         nodes: of samples that are not before `since`.

@@ -33,7 +33,7 @@ class Selection(NamedTuple):
 
 
 class Target(NamedTuple):
-    """Where messages go.
+    """Target of messages.
 
     Attributes:
         exchange: None for the one that each came through; "" is the default exchange.

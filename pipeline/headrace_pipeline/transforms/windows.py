@@ -183,7 +183,7 @@ def _joined(
 
 
 def _queue_facts(samples: DataFrame) -> DataFrame:
-    """Return queues' own rows, and those of who was stopped by them."""
+    """Return queues' own rows, and those of publishers that were stopped by them."""
     is_queue, is_stop = fn.col("kind") == "queue", _is_stop()
     if not samples.isStreaming:
         samples = samples.where(is_queue | is_stop)
@@ -209,7 +209,7 @@ def _is_stop() -> Column:
 
 
 def _stopped(samples: DataFrame) -> DataFrame:
-    """Return who was stopped by which queue, as the account that it is."""
+    """Return the stopped publishers of each queue, by account."""
     return samples.where(_is_stop()).select(
         "at",
         fn.col("blocked_vhost").alias("vhost"),
@@ -222,7 +222,7 @@ def _stopped(samples: DataFrame) -> DataFrame:
 
 
 def _share(samples: DataFrame, name: str) -> Column:
-    """Return what is pending of what may be; null where that is not known."""
+    """Return pending work as a share of its limit; null if unknown."""
     most = column_or_null(samples, f"{name}_max", "double")
     return fn.when(most > 0, column_or_null(samples, name, "double") / most)
 
@@ -289,7 +289,7 @@ def _queue_holds() -> list[Column]:
 
 
 def _queue_consumers() -> list[Column]:
-    """Busy consumers: by the time that they were, where the broker tells it, or as looked at."""
+    """Busy consumers: by their busy time, if the broker reports it, or from samples."""
     attached_ms = fn.col("consumers") * fn.col("elapsed_ms")
     busy = fn.coalesce(fn.col("consumer_busy_ms") / fn.col("elapsed_ms"), fn.col("consumers_busy"))
     busy_ms = fn.coalesce("consumer_busy_ms", fn.col("consumers_busy") * fn.col("elapsed_ms"))

@@ -1,4 +1,4 @@
-"""What of a member's log and hard state is on its disk, while Readies are being written."""
+"""Durable part of a member's log and hard state, while Readies are being written."""
 
 from __future__ import annotations
 

@@ -235,7 +235,7 @@ def wake_silently(state: RaftState) -> None:
 
 
 def is_late(state: RaftState, message: Message) -> bool:
-    """Return whether `message` belongs to what was over before the silence began.
+    """Return whether `message` belongs to the time before the group became quiescent.
 
     That is an answer, whoever leads now; and what a deposed leader sent to a follower, which
     answers it without a word to others. A leader speaks up for such a message itself.

@@ -1,4 +1,4 @@
-"""A group's log as its core sees it: what the host holds plus what it was not given yet."""
+"""A group's log as its core sees it: the host's part plus pending entries."""
 
 from __future__ import annotations
 
@@ -43,6 +43,12 @@ class LogView:
             return self.pending[index - self.pending_first].term
         return -1
 
+    def length_of(self, index: i64) -> i64:
+        """Return how many bytes of data the entry at `index` has."""
+        if index < self.pending_first:
+            return self.log.length_of(index)
+        return len(self.pending[index - self.pending_first].data)
+
     def at_hand(self, low: i64, high: i64, bytes_max: i64) -> i64:
         """Return the index up to and without which entries from `low` can be had at once."""
         if low >= self.pending_first:
@@ -76,7 +82,7 @@ class LogView:
         return out
 
     def append(self, entries: list[Entry]) -> None:
-        """Put `entries` at their indexes; what was there and beyond is replaced.
+        """Put `entries` at their indexes; existing ones there and beyond are replaced.
 
         Args:
             entries: at least one, consecutive, the first at most one beyond `last_index`.

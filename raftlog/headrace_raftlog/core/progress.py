@@ -1,4 +1,4 @@
-"""What a leader knows of one follower, and how fast it may send to it."""
+"""A leader's state of one follower, and the pace of sending to it."""
 
 from __future__ import annotations
 
@@ -61,12 +61,12 @@ class Progress:
         self.keeps_pace = False
 
     def become_probe(self) -> None:
-        """Stop pipelining; the next APPEND starts after what is known to match."""
+        """Stop pipelining; the next APPEND starts after the known match."""
         self._become(PROBE, self.match + 1)
         self.commit_sent = min(self.commit_sent, self.match)
 
     def become_replicate(self) -> None:
-        """Start pipelining after what is known to match."""
+        """Start pipelining after the known match."""
         self._become(REPLICATE, self.match + 1)
 
     def become_offered(self, index: i64) -> None:

@@ -1,4 +1,4 @@
-"""What waits to be proposed: two queues, of which the urgent one goes first."""
+"""Proposals that wait: two queues, of which the urgent one goes first."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a group's electorates have decided: elections, commitment, activity.
+"""Decisions of a group's electorates: elections, commitment, activity.
 
 Everything that counts members is here. While a membership is joint there are two electorates, and
 every decision needs a majority of each.

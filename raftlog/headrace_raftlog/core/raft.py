@@ -98,7 +98,7 @@ class RaftCore(RaftState):
 
     @property
     def ready_to_serve(self) -> bool:
-        """Whether this member leads and its state machine contains all that was ever committed.
+        """True if this member leads and its state machine contains all committed entries.
 
         Source: thesis section 6.4.
         """
@@ -192,7 +192,7 @@ class RaftCore(RaftState):
 
     @property
     def is_changing(self) -> bool:
-        """Whether a change of membership is under way."""
+        """True while a change of membership is under way."""
         return reconfiguration.is_changing(self)
 
     def is_caught_up(self, learner: i64) -> bool:
@@ -375,7 +375,7 @@ class RaftCore(RaftState):
         self.nodes_up = nodes_up
 
     def peer_up(self, peer: i64) -> None:
-        """Note that the node of a member came up: what was sent to it before may be lost."""
+        """Note that the node of a member came up: earlier messages to it may be lost."""
         if not liveness.greet(self, peer):
             self.report_unreachable(peer)
             liveness.wake(self)

@@ -1,4 +1,4 @@
-"""What waits to be read: questions, and the rounds of heartbeats that confirm them."""
+"""Pending reads, and the rounds of heartbeats that confirm them."""
 
 from __future__ import annotations
 

@@ -49,7 +49,7 @@ def take_question(state: RaftState, question: Message) -> None:
 
 
 def take_answer(state: RaftState, answer: Message) -> None:
-    """Take the leader's READ_INDEX_REPLY; one that nobody waits for is disregarded."""
+    """Receive the leader's READ_INDEX_REPLY; one without a waiting read is ignored."""
     reads = state.reads
     if reads is None or reads.forwarded.pop(answer.context, None) is None:
         return

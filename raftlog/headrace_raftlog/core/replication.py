@@ -54,7 +54,7 @@ def follow_append(state: RaftState, message: Message) -> None:
 
 
 def check_agrees(state: RaftState, message: Message) -> None:
-    """Compare the entry that a leader's message names with what is committed here.
+    """Compare the entry that a leader's message names with the committed ones here.
 
     They differ only if members that made a majority with this one have forgotten it: they were
     given an older copy of their data, and elected a leader among those who never heard of it.
@@ -176,7 +176,7 @@ def advance_commit(state: RaftState) -> None:
 
 
 def send_appends(state: RaftState) -> None:
-    """Send every follower what it lacks and may get now: entries, or a newer commit index."""
+    """Send every follower the missing entries that it may get now, or a newer commit index."""
     state.send_dirty = False
     for progress in state.peers:
         _replicate(state, progress)
@@ -206,20 +206,27 @@ def _replicate(state: RaftState, progress: Progress) -> None:
 def _send_append(state: RaftState, progress: Progress, last_index: i64) -> bool:
     """Send one APPEND with entries from `next_index` to at most `last_index`.
 
+    A probe carries at most PROBE_BYTES_MAX of entries: it is repeated with each heartbeat that is
+    answered, and on a slow link a long one would be under way several times. A longer entry is not
+    even read for it, and follows once the match is known.
+
     Returns:
         False, and nothing is sent, while the first of them is read from the disk.
     """
     options = state.options
     low: i64 = progress.next_index
     high: i64 = min(last_index + 1, low + options.append_entries_max)
+    bytes_max: i64 = options.append_bytes_max
+    if progress.state == PROBE:
+        bytes_max = min(bytes_max, PROBE_BYTES_MAX)
+        if low < high and state.log.length_of(low) > bytes_max:
+            high = low
     entries: list[Entry] = []
     if low < high:
-        high = state.log.at_hand(low, high, options.append_bytes_max)
+        high = state.log.at_hand(low, high, bytes_max)
         if high == low:
             return False
-        entries = state.log.entries(low, high, options.append_bytes_max)
-        if progress.state == PROBE:
-            entries = _probe_entries(entries)
+        entries = state.log.entries(low, high, bytes_max)
     state.send(
         Message(
             APPEND,
@@ -243,22 +250,8 @@ def _send_append(state: RaftState, progress: Progress, last_index: i64) -> bool:
     return True
 
 
-def _probe_entries(entries: list[Entry]) -> list[Entry]:
-    """Return the first entries, as many as a probe carries.
-
-    A probe is repeated with each heartbeat that is answered, and on a slow link a long one would
-    be under way several times. What it leaves out follows once the match is known.
-    """
-    size: i64 = 0
-    count: i64 = 0
-    while count < len(entries) and size + len(entries[count].data) <= PROBE_BYTES_MAX:
-        size += len(entries[count].data)
-        count += 1
-    return entries[:count] if count < len(entries) else entries
-
-
 def _offer_snapshot(state: RaftState, progress: Progress) -> None:
-    """Tell a follower to fetch the snapshot: the log no longer has what it lacks.
+    """Tell a follower to fetch the snapshot: the log no longer has the entries that it lacks.
 
     It is said again at every sign of life until the follower acknowledges something.
     """

@@ -126,7 +126,7 @@ class RaftState:
 
     @property
     def promotable(self) -> bool:
-        """Whether this member may lead: it counts, or its leaving is not known to be committed.
+        """True if this member may lead: it counts, or its removal is not known to be committed.
 
         In its own absence a majority of the others may still need it, for it may be the only one
         with the newest entries.
@@ -184,7 +184,7 @@ class RaftState:
         return nodes_up is not None and member_node(member) in nodes_up
 
     def send(self, message: Message) -> None:
-        """Queue `message`; it waits for the disk if it depends on what is not durable yet."""
+        """Queue `message`; it waits for the disk if it depends on a pending write."""
         kind = message.kind
         if (
             kind == VOTE_REPLY
@@ -218,7 +218,7 @@ class RaftState:
         return first
 
     def append(self, entries: list[Entry]) -> None:
-        """Put entries at their indexes; what was there and beyond is replaced.
+        """Put entries at their indexes; existing ones there and beyond are replaced.
 
         A membership among them is in force at once; one that is replaced no longer is.
 
@@ -352,7 +352,7 @@ class RaftState:
 
 
 def entry_cost(blob: bytes) -> i64:
-    """Return what one uncommitted entry counts against `uncommitted_bytes_max`."""
+    """Return the cost of one uncommitted entry against `uncommitted_bytes_max`."""
     return len(blob) + ENTRY_COST_BYTES
 
 

@@ -21,7 +21,7 @@ from headrace_raftlog.crash_explorer.workload import WORKLOADS
 
 @dataclass(frozen=True, slots=True)
 class Total:
-    """What explorations came to together."""
+    """Sums over explorations."""
 
     points: int = 0
     states: int = 0
@@ -76,7 +76,7 @@ def run_tasks(tasks: list[Task], jobs: int) -> Iterator[tuple[Total, str]]:
 
 
 def run_task(task: Task) -> tuple[Total, str]:
-    """Explore; return what it came to, and lines to tell."""
+    """Explore; return the result, and lines to print."""
     explorer = Explorer(Subject(), WORKLOADS[task.workload], task.seed, task.bounds)
     outcome = explorer.repeat(list(task.at)) if task.at else explorer.run()
     total = _total(outcome)

@@ -200,7 +200,7 @@ def moves_of_tombstones(driver: Driver, dice: Dice) -> None:
 
 
 def hints_of_death(driver: Driver, dice: Dice) -> None:
-    """The application says what it needs no more, and takes the snapshots that are asked for."""
+    """Report dead entries as the application does, and take the requested snapshots."""
     driver.begin(1, 1)
     driver.begin(2, 1)
     for step in range(10):

@@ -21,7 +21,7 @@ EXHAUSTIVE_CHOICES_MAX = 8  # up to here all subsets are tried, beyond it extrem
 
 
 class FileChoices:
-    """What of one file may or may not survive.
+    """Parts of one file that may or may not survive.
 
     Attributes:
         synced: bytes that survive for certain.
@@ -75,7 +75,7 @@ class FileChoices:
 
 
 class CrashPoint:
-    """The moment before a call takes effect, with what had been promised until then.
+    """The moment before a call takes effect, with the promises up to then.
 
     A call that changes something is under way: a write that will be synced has been written, a
     sync has not begun. Choices are numbered: changes of names first, then file by file.

@@ -1,4 +1,4 @@
-"""Drives a log step by step and notes what it must hold from then on."""
+"""Steps a log, and records what it must hold from then on."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ COLLECT_BYTES: Final = 2000  # most that one step of garbage collection moves
 
 
 class ViolationError(Exception):
-    """The log did what it must not."""
+    """The log broke a rule."""
 
 
 class Driver:
-    """A log on a disk in memory, and the history of what it was asked to hold.
+    """A log on a disk in memory, and the history of its promises.
 
     Attributes:
         files: the disk.
@@ -135,7 +135,7 @@ class Driver:
             raise ViolationError(f"the running log does not hold what it was given\n{text}")
 
     def end(self) -> None:
-        """Look at everything, close the log and take a last look at the disk."""
+        """Check everything, close the log and check the disk a last time."""
         self.verify()
         self.log.close()
         self.files.on_call("end")
@@ -162,15 +162,15 @@ class Driver:
             self._open()
 
     def step(self) -> None:
-        """Let the writer do what there is to do; a seal if there is nothing."""
+        """Run the writer's next work; a seal if there is none."""
         self.log.step()
 
     def flush(self) -> None:
-        """Hand over what was appended."""
+        """Hand over the appended entries."""
         self.log.flush()
 
     def commit(self) -> None:
-        """Hand over what was appended and let the writer write it."""
+        """Hand over the appended entries and let the writer write them."""
         self.flush()
         self.log.step()
 
@@ -253,7 +253,7 @@ class Driver:
             self.log.add_incoming(group, [Entry(*peer_entry(group, index)) for index in wanted])
 
     def install(self, group: int, index: int, live: list[int], size: int, keep: bool) -> None:
-        """Install a peer's snapshot whose live entries are there or were fetched.
+        """Install a peer's snapshot whose live entries exist or were fetched.
 
         Args:
             group: the group.

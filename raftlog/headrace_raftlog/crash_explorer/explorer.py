@@ -18,7 +18,7 @@ Place = tuple[int, int]  # number of a crash point, mask of what survived or KIL
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """How much is explored.
+    """Bounds of an exploration.
 
     Attributes:
         states_max: disks opened in one run of a workload, those after second crashes included.
@@ -56,7 +56,7 @@ class Crash:
 
 @dataclass(frozen=True, slots=True)
 class Violation:
-    """What went wrong, and where.
+    """Violation, and the place where it was found.
 
     Attributes:
         crashes: the crash, and the second one if there was one; none when it went wrong without.
@@ -69,7 +69,7 @@ class Violation:
 
 @dataclass(slots=True)
 class Outcome:
-    """What a run of a workload came to.
+    """Result of a run of a workload.
 
     Attributes:
         points: crash points of the first life.

@@ -11,7 +11,7 @@ Dice = random.Random
 
 
 def short_writes(driver: Driver, dice: Dice) -> None:
-    """Writes that take a part of what they were given."""
+    """Writes that accept a part of their bytes."""
     driver.files.short_write_bytes = dice.choice((100, 512, 700))
     driver.append(1, [900, 900], vote=1)
     driver.append(2, [10])

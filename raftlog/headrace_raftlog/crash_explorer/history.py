@@ -1,4 +1,4 @@
-"""What was asked of a log, in order, and what of it was promised to be durable."""
+"""History of requests to a log, in order, and of their acknowledged durability."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class History:
 
     @property
     def now(self) -> LogImage:
-        """What the log holds after the newest call."""
+        """Content of the log after the newest call."""
         return self.steps[-1]
 
     def add(self, name: str, group: int, image: LogImage, within: list[LogImage]) -> int:
@@ -179,7 +179,7 @@ class Legal:
         return found
 
     def judge(self, found: LogImage) -> str:
-        """Return what is wrong with a recovered log, '' if nothing is."""
+        """Return the error in a recovered log, '' for none."""
         if self.firsts is not None:
             return self._judge_groups(found, self.firsts)
         history = self.history

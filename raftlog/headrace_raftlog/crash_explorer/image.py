@@ -1,4 +1,4 @@
-"""What a log holds, as values that can be compared."""
+"""Content of a log, as values that can be compared."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ from headrace_raftlog.storage.disk.memory_files import MemoryFiles
 
 
 class ObservedFiles(MemoryFiles):
-    """A disk that tells of each call; a failed sync leaves what it should have synced in doubt.
+    """A disk that reports each call; after a failed sync its data is in doubt.
 
     Attributes:
         on_call: called before each call takes effect, with a description of it.
@@ -50,7 +50,7 @@ class ObservedFiles(MemoryFiles):
         self._faulty = True
 
     def heal(self) -> None:
-        """Let nothing fail any more."""
+        """End all faults."""
         self.fault = lambda call, path: None
         self.capacity_bytes = 0
         self._faulty = False

@@ -1,4 +1,4 @@
-"""Appends, votes, removals, restarts on a disk that does what it is told."""
+"""Appends, votes, removals, restarts on a disk without faults."""
 
 from __future__ import annotations
 

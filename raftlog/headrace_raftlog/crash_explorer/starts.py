@@ -1,4 +1,4 @@
-"""What a data directory must remember of its node: how often it was started, and who founded."""
+"""Facts that a data directory must keep about its node: number of starts, and founders."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from headrace_raftlog.storage.writing.identity import Identity
 
 @dataclass(frozen=True, slots=True)
 class Starts:
-    """What was promised about the identity file, and what may have been written to it.
+    """Promises about the identity file, and its possible contents.
 
     Attributes:
         boots: starts that were counted for certain.
@@ -28,7 +28,7 @@ class Starts:
         return replace(self, boots_begun=self.boots_begun + 1)
 
     def judge(self, identity: Identity) -> str:
-        """Return what is wrong with what a start that is under way found, '' if nothing is."""
+        """Return the error in the findings of a start under way, '' for none."""
         if not self.boots < identity.boot <= self.boots_begun:
             return f"this is start {identity.boot}, {self.boots} to {self.boots_begun - 1} were"
         if bool(identity.formed) < self.formed or bool(identity.formed) > self.forming:
@@ -36,7 +36,7 @@ class Starts:
         return ""
 
     def end_start(self, identity: Identity) -> Starts:
-        """Return what is promised once a start has found `identity`."""
+        """Return the promises once a start has found `identity`."""
         formed = bool(identity.formed)
         return Starts(identity.boot, identity.boot, formed, formed)
 

@@ -1,4 +1,4 @@
-"""What is explored: the code under test and how it is set up."""
+"""Subject of an exploration: the code under test and its setup."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ NODE: Final = 1
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """What is explored.
+    """Subject of an exploration.
 
     Attributes:
         log_type: the log; tests put one with a bug in its place.

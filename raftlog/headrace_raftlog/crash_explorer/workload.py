@@ -1,4 +1,4 @@
-"""What is done with a log while it is watched."""
+"""Workloads: operations on a log under observation."""
 
 from __future__ import annotations
 

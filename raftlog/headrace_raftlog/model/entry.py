@@ -48,7 +48,7 @@ class Entry:
 
 @final
 class HardState:
-    """What a group must remember across a restart besides its entries.
+    """State of a group that must survive a restart, besides its entries.
 
     Attributes:
         term: newest term seen, from 0.

@@ -29,7 +29,7 @@ class CorruptLogError(RaftLogError):
 
 
 class LostEntryError(CorruptLogError):
-    """The record of an entry is not intact, or the disk does not give it any more.
+    """The record of an entry is not intact, or the disk does not return it any more.
 
     Its group stands still on this node until another member's copy has taken its place; what its
     log has promised is not forgotten. Nothing was read, and it may be tried again.
@@ -53,7 +53,7 @@ class DamageFoundError(RaftLogError):
 
 
 class LogFullError(RaftLogError):
-    """No space is left on the log's device; what was accepted stays, nothing new is taken."""
+    """No space is left on the log's device; accepted entries stay, new ones are refused."""
 
 
 class LogWriteError(RaftLogError):
@@ -89,7 +89,7 @@ class DirectoryGoneError(RaftLogError):
 
 
 class ForgottenError(RaftLogError):
-    """The node's data are older than what it promised on that disk; they are to be set aside."""
+    """The node's data are older than its promises on that disk; they are to be set aside."""
 
 
 class ContradictedError(RaftLogError):

@@ -1,4 +1,4 @@
-"""Who belongs to a group, and the tunables of its core."""
+"""Configuration of a group: its members, and the tunables of its core."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How long something takes: counts by duration, in microseconds."""
+"""Histogram of durations, in microseconds."""
 
 from __future__ import annotations
 

@@ -40,6 +40,10 @@ class GroupLog:
             CorruptLogError: a stored record fails its checksum.
         """
 
+    def length_of(self, index: i64) -> i64:
+        """Return how many bytes of data the entry at `index` has, without reading it from disk."""
+        return len(self.entries(index, index + 1, 0)[0].data)
+
     def at_hand(self, low: i64, high: i64, bytes_max: i64) -> i64:
         """Return the index up to and without which `entries` from `low` need no disk.
 

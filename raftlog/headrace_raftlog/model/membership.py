@@ -1,4 +1,4 @@
-"""Who belongs to a group: a value that travels in entries and snapshots."""
+"""Members of a group: a value that travels in entries and snapshots."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class Membership:
 
     @property
     def is_joint(self) -> bool:
-        """Whether two electorates decide."""
+        """True while two electorates decide."""
         return len(self.outgoing) > 0
 
     def everyone(self) -> tuple[int, ...]:
@@ -134,7 +134,7 @@ def name_of(member: i64) -> str:
 
 
 def can_do_without(members: Membership, node: i64) -> bool:
-    """Return whether a group could go on without the members of a node.
+    """Return whether a group could continue without the members of a node.
 
     That takes a majority of the voters on other nodes, of both electorates while it is joint. True
     for a membership of nobody: of such a group nothing was promised here.

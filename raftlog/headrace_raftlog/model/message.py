@@ -1,4 +1,4 @@
-"""What the members of a group say to each other."""
+"""Messages between the members of a group."""
 
 from __future__ import annotations
 

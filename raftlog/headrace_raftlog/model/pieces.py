@@ -58,7 +58,7 @@ class Assembly:
         self._buffer.seek(int(room))
 
     def add(self, data: Octets, start: i64 = 0, size_max: i64 = 1 << 62) -> i64:
-        """Take what is missing from `data[start:]`, at most so much; return how many octets."""
+        """Copy missing bytes from `data[start:]`, at most so many; return their number."""
         taken: i64 = min(len(data) - start, self.missing, size_max)
         if taken == len(data):
             self._buffer.write(data)
@@ -68,12 +68,12 @@ class Assembly:
         return taken
 
     def put(self, data: bytes) -> None:
-        """Write over the first octets; copies all where somebody has these already."""
+        """Overwrite the first bytes; copies all if they are shared."""
         self._buffer.seek(0)
         self._buffer.write(data)
 
     def so_far(self) -> bytes:
-        """Return a copy of what has come, without the room."""
+        """Return a copy of the received part, without the room."""
         room = self._room
         return self._buffer.getvalue()[room : self.size - self.missing]
 

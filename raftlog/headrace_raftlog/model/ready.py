@@ -1,4 +1,4 @@
-"""What a core hands to its host: things to write, to send and to apply."""
+"""Output of a core for its host: things to write, to send and to apply."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from headrace_raftlog.model.membership import Membership
 
 @final
 class Snapshot:
-    """What replaces the beginning of a log.
+    """Snapshot: it replaces the beginning of a log.
 
     Attributes:
         index: everything up to here is contained; those entries are committed.

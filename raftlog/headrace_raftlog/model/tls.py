@@ -1,4 +1,4 @@
-"""What proves a node to the others of its cluster."""
+"""Credentials of a node for the others of its cluster."""
 
 from __future__ import annotations
 

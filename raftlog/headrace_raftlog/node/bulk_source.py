@@ -1,4 +1,4 @@
-"""What other nodes may fetch from this one."""
+"""Snapshots and entries of this node for others to fetch."""
 
 from __future__ import annotations
 

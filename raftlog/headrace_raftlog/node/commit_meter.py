@@ -1,4 +1,4 @@
-"""What commits, and how long it takes from a leader's log to its application.
+"""Commit latency, from a leader's log to its application.
 
 One entry of a node is timed at a time: the first that is proposed after the last one timed was
 applied. So measuring costs next to nothing however many are proposed, and a node under load has

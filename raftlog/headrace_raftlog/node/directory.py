@@ -55,7 +55,7 @@ class Directory:
 
     @staticmethod
     def open(options: NodeOptions) -> Directory:
-        """Count a start, recover the log, and compare it with what is remembered of it.
+        """Count a start, recover the log, and compare it with the marks of its disk.
 
         A log that lacks what was synced once is set aside, and the node begins anew with another
         disk. Where it is the only node of its cluster it goes on with what is left.
@@ -154,7 +154,7 @@ class Directory:
         self._saving.add_done_callback(lambda done: self._saved(done, failed))
 
     def look_soon(self, failed: Callable[[BaseException], None]) -> None:
-        """Look, in another thread and if it is time, whether the open files are still there.
+        """Check in another thread, if it is time, whether the open files are still there.
 
         Args:
             failed: called when they are not: what is synced now is gone at the next start.
@@ -167,7 +167,7 @@ class Directory:
         self._looking.add_done_callback(lambda done: self._looked(done, failed))
 
     async def close_soon(self) -> None:
-        """Close the log, then remember how far it has come; nothing uses it any more."""
+        """Close the log, then record how far it has come; nothing uses it any more."""
         under_way = [each for each in (self._saving, self._looking) if each is not None]
         if under_way:
             await asyncio.wait(under_way)
@@ -187,7 +187,7 @@ class Directory:
             self._watch.close()
 
     def lost(self) -> str:
-        """Return what the log lacks of what was synced, "" for nothing."""
+        """Return what the log lacks of its synced batches, "" for nothing."""
         lost = self._file.marks.lost(self.identity, self._found)
         return f"{lost} in {self.log.directory}" if lost else ""
 

@@ -1,4 +1,4 @@
-"""What the transport reports, on its way to host and application."""
+"""Events of the transport, on their way to host and application."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class UnknownPeer(NamedTuple):
 
 
 class Application(Protocol):
-    """Who takes payloads and reports of peers; what it raises stops the node."""
+    """Receiver of payloads and reports of peers; an exception in it stops the node."""
 
     on_payload: Callable[[int, bytes], None]
     part: Part
@@ -50,7 +50,7 @@ def ignore_payload(peer: int, payload: bytes) -> None:
 
 
 def ignore_parted(peer: int, payload: Parted) -> None:
-    """Take no payloads; there are none where nobody says that they are to be parted."""
+    """Ignore payloads; there are none while no splitter is set."""
 
 
 def ignore_peer(peer: int, up: bool, boot: int) -> None:
@@ -75,7 +75,7 @@ def ignore_fatal(error: BaseException) -> None:
 
 
 class NodeEvents:
-    """What the transport reports, passed on to host and application while the host runs."""
+    """Events of the transport, passed on to host and application while the host runs."""
 
     def __init__(self, application: Application) -> None:
         self.host: Host

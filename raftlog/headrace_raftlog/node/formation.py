@@ -1,4 +1,4 @@
-"""How new nodes become a cluster, and how one that lost its data comes back to it.
+"""Formation of a cluster, and return of a node that lost its data.
 
 Every data directory has a random id, its disk. The disks that found a cluster are decided once, by
 the node with the lowest id among the configured ones, at a moment when it is new and connected to
@@ -174,7 +174,7 @@ class Formation:
         self._became(self.identity)
 
     def _tell(self) -> None:
-        """Say what is waited for, now and then."""
+        """Log what is waited for, now and then."""
         now = time.monotonic()
         if now - self._logged_at < FORMATION_LOG_S:
             return

@@ -40,7 +40,7 @@ def no_labels(_group: int) -> Mapping[str, str]:
 
 
 def role_changed(hosted: HostedGroup, labels: Labels) -> None:
-    """Log a change of role or leader since the last call; note what is known now."""
+    """Log a change of role or leader since the last call; note the current one."""
     core = hosted.core
     role, former, led = core.role, hosted.logged_leader, hosted.logged_role == LEADER
     stood = hosted.logged_role in (PRE_CANDIDATE, CANDIDATE)
@@ -73,7 +73,7 @@ def role_changed(hosted: HostedGroup, labels: Labels) -> None:
 
 
 def members_changed(hosted: HostedGroup, after: Membership, labels: Labels) -> None:
-    """Log a change of the nodes that a group led here is on, once it is not joint any more."""
+    """Log a change of the nodes of a group led here, once it is not joint any more."""
     if after.is_joint:
         return
     before, hosted.logged_members = hosted.logged_members, after

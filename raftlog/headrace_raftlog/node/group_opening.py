@@ -1,4 +1,4 @@
-"""A group's log and core as a node begins or goes on with them."""
+"""A group's log and core at its start or restart on a node."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def core_of(
     nodes_up: set[int],
     applied_index: i64 = 0,
 ) -> RaftCore:
-    """Return a core that goes on with what a log holds.
+    """Return a core that continues with a log.
 
     Args:
         view: the group's log.

@@ -1,4 +1,4 @@
-"""What a group's application gives to its host."""
+"""Interface of a group's application for its host."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from headrace_raftlog.model.entry import Entry
 
 
 class GroupHandler(Protocol):
-    """The state machine of one group. Called on the event loop; what it raises is fatal."""
+    """The state machine of one group. Called on the event loop; its exceptions are fatal."""
 
     def apply(self, entries: list[Entry]) -> None:
         """Apply committed entries.

@@ -208,7 +208,7 @@ class Host:
         return begun
 
     def resign(self, hosted: HostedGroup) -> None:
-        """Stop to lead a group that nobody takes over."""
+        """Stop leading a group that no other member takes over."""
         hosted.core.resign()
         self._mark(hosted)
 
@@ -249,7 +249,7 @@ class Host:
 
     @property
     def is_backlogged(self) -> bool:
-        """Whether the disk is far behind."""
+        """True if the disk is far behind."""
         return self.disk_full or self._log.backlogged
 
     def install(self, hosted: HostedGroup, snapshot: Snapshot) -> bool:
@@ -361,7 +361,7 @@ class Host:
             self.fail(error)
 
     def peer_changed(self, peer: i64, up: bool) -> None:
-        """Tell the groups for which a node that went down, or came up, matters.
+        """Tell the groups that are affected by a node that went down, or came up.
 
         These are the groups it leads, which look for another leader when it is down; those led from
         here of which it is a member; and its groups without a leader when it is up.

@@ -107,7 +107,7 @@ class HostedGroup:
         return True
 
     def peer_changed(self, peer: i64, up: bool) -> bool:
-        """Tell the core that a node went or came; return whether it may have something to do."""
+        """Tell the core that a node went or came; return whether it may have work."""
         core = self.core
         if core.role == LEADER:
             members = self.members_on(peer)
@@ -226,7 +226,7 @@ class Writing:
         self.messages = messages
 
     def is_void(self) -> bool:
-        """Return whether nobody waits any more: the group was removed, or stood still since."""
+        """Return whether the result is void: the group was removed, or suspended since."""
         hosted = self.hosted
         return hosted.removed or hosted.suspended or hosted.core is not self.core
 

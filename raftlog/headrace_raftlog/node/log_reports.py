@@ -64,7 +64,7 @@ class LogReports:
         log_event(RAFT, event, directory=self._log.directory)
 
     def tick(self) -> None:
-        """Look whether the disk hangs; while it does, give up the groups that are led here."""
+        """Check whether the disk hangs; while it does, give up the groups that are led here."""
         now = self._loop.time()
         passed_s = min(now - self._ticked_at, self._passed_s_max)
         self._ticked_at = now

@@ -134,13 +134,13 @@ class Mender:
             await asyncio.sleep(self._tick_s * (MEND_ROUND_TICKS if missing else 1))
 
     async def _look_around(self, hosted: HostedGroup) -> None:
-        """Look for more damage in the files where some was found: it rarely comes alone."""
+        """Search for more damage in the damaged files: it rarely comes alone."""
         view = hosted.view
         for sequence in sorted({location >> 32 for location in (view.lost or {}).values()}):
             await self._surveyor.look_at(hosted, sequence)
 
     async def _save(self, hosted: HostedGroup) -> None:
-        """Take a snapshot, so that of what was applied only entries that are still read are lost.
+        """Take a snapshot, so that of the applied entries only those with readers are lost.
 
         What a peer has compacted away and is still live here, is dead in a newer snapshot of the
         peer's then: one that goes on from this member's state.

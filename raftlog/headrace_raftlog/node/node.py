@@ -131,7 +131,7 @@ class RaftNode(GroupQueries, NodeStanding):
 
     @property
     def disk_full(self) -> bool:
-        """Whether proposals are BUSY because the log cannot grow."""
+        """True if proposals are BUSY because the log cannot grow."""
         return self._host.disk_full
 
     async def start(self) -> None:
@@ -187,7 +187,7 @@ class RaftNode(GroupQueries, NodeStanding):
                 await self._transport.set_peers(peers, barred)
 
     async def stop(self) -> None:
-        """Stop taking part, write what was appended, release the data directory."""
+        """Stop taking part, write appended entries, release the data directory."""
         self._stopping = True
         self._host.stopped = True
         for task in self._tasks:
@@ -469,7 +469,7 @@ class RaftNode(GroupQueries, NodeStanding):
         return [s.peer for s in self._transport.sessions.values() if s.up]
 
     def _outdated(self, reason: ForgottenError | CloneError) -> None:
-        """Take part no more; what was forgotten is set aside at the next start."""
+        """Stop taking part; the outdated log is set aside at the next start."""
         if not self._stopping:
             self._host.fail(reason)
 

@@ -1,4 +1,4 @@
-"""What a node must be told."""
+"""Options of a node."""
 
 from __future__ import annotations
 

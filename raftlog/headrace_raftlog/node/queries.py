@@ -1,4 +1,4 @@
-"""What can be asked about the groups of a node."""
+"""Queries about the groups of a node."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from headrace_raftlog.storage.log.shared_log import SharedLog
 
 
 class MemberProgress(NamedTuple):
-    """What a group's leader knows of a member.
+    """A leader's knowledge of a member.
 
     Attributes:
         member: its id.
@@ -37,7 +37,7 @@ class MemberProgress(NamedTuple):
 
 
 class RaftFigures(NamedTuple):
-    """What a node's replicas and its log do, in figures; counts are since the start.
+    """Figures of a node's replicas and its log; counts are since the start.
 
     Attributes:
         groups: replicas on this node.
@@ -133,7 +133,7 @@ class GroupQueries:
         return dict(self._damaged)
 
     def damages(self) -> dict[int, str]:
-        """Return what is damaged of groups on this node, by group: `quarantined`, and more.
+        """Return the damage of groups on this node, by group: `quarantined`, and more.
 
         That is those that stand still until their damaged entries are put back.
         """
@@ -227,7 +227,7 @@ class GroupQueries:
         return None if entry is None else entry.data
 
     def give_up(self, done: Callable[[], None]) -> None:
-        """Do not call a function that was handed to `entry_at_hand` any more."""
+        """Cancel the callback of a function that was handed to `entry_at_hand`."""
         self._log.recovery.reader.reads.give_up(done)
         self._host.suspensions.give_up(done)
 

@@ -15,7 +15,7 @@ BOOT_SHIFT: Final = 38  # contexts: boot count above, a number within the boot b
 
 
 class ReadBarriers:
-    """Waits until a member has applied what was committed when the wait began.
+    """Waits until a member has applied everything committed when the wait began.
 
     Each attempt has a context of its own: an answer to an earlier one never counts for a later.
     """

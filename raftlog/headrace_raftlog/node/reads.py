@@ -36,7 +36,7 @@ class GroupReads:
         return reached
 
     def applied(self, applied_index: int) -> None:
-        """Let reads go whose index is applied."""
+        """Release reads whose index is applied."""
         if not self._answered:
             return
         waiting, self._answered = self._answered, []

@@ -24,9 +24,9 @@ from headrace_raftlog.node.membership import may_wait_for, plan, wanted_nodes
 
 @final
 class Reconciler:
-    """Looks at led groups whose members may have to change; others cost nothing.
+    """Reconciler of led groups whose members may have to change; others cost nothing.
 
-    A group is looked at when its leader begins to serve, when its members changed, when the
+    A group is checked when its leader begins to serve, when its members changed, when the
     application says where it should be, and when a node asks to be admitted; then at every tick
     while a change is under way or a learner is about to be promoted.
     """
@@ -41,7 +41,7 @@ class Reconciler:
             self._open[hosted.group] = hosted
 
     def joins(self, hosted: HostedGroup, member: i64) -> None:
-        """Take a member's wish to be admitted; whoever does not lead disregards it."""
+        """Receive a member's request for admission; members that do not lead ignore it."""
         if hosted.core.role != LEADER or hosted.core.membership.contains(member):
             return
         if hosted.joins is None:
@@ -59,7 +59,7 @@ class Reconciler:
                 self._open[group] = hosted  # behind the others
 
     def _advance(self, hosted: HostedGroup) -> bool:
-        """Do what is next for a group; return whether to look again."""
+        """Take the next step of a group; return whether to check again."""
         core = hosted.core
         if hosted.removed or core.role != LEADER:
             hosted.joins = None

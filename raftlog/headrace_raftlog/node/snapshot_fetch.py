@@ -71,7 +71,7 @@ class SnapshotFetcher:
         task.add_done_callback(lambda done: self._ended(hosted.group, done))
 
     def leader_changed(self, hosted: HostedGroup) -> None:
-        """End the fetch of a group from somebody who does not lead it any more."""
+        """End the fetch of a group from a node that does not lead it any more."""
         self._rests.pop(hosted.group, None)
         running = self._running.get(hosted.group)
         if running is not None and (hosted.removed or running[0] != hosted.core.leader):

@@ -44,7 +44,7 @@ class SnapshotTaker:
 
     @property
     def is_outrun(self) -> bool:
-        """Whether snapshots are due and so much was applied that they must not wait for a tick.
+        """True if snapshots are due and too much was applied to wait for a tick.
 
         What the snapshots of one tick free is about as much as they are apart. A load that applies
         more between two ticks would fill the disk faster than they empty it.
@@ -135,7 +135,7 @@ class SnapshotTaker:
 
 
 def _intact(hosted: HostedGroup, held: array[int]) -> array[int]:
-    """Return dead entries that are held, without those whose record is damaged.
+    """Return retained dead entries, without those whose record is damaged.
 
     No other member need have them; whoever reads them finds them gone, and begins anew.
     """

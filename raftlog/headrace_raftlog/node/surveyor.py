@@ -25,7 +25,7 @@ LOG: Final = logging.getLogger("headrace.raft")
 
 
 class Surveyor:
-    """Reads files again in which something is damaged, and cares for what it finds.
+    """Scan of damaged files, and the handling of its findings.
 
     Args:
         host: of all groups.
@@ -38,7 +38,7 @@ class Surveyor:
         self._tasks: set[asyncio.Task[None]] = set()
 
     def tick(self) -> None:
-        """Look at files that collection could not read; take snapshots that are due."""
+        """Scan files that collection could not read; take snapshots that are due."""
         while self._log.damaged:
             sequence = self._log.damaged.pop()
             LOG.error(
@@ -62,7 +62,7 @@ class Surveyor:
             await asyncio.wait(tasks)
 
     async def look_at(self, hosted: HostedGroup, sequence: int) -> None:
-        """Read what a group needs of a segment, and note what is damaged."""
+        """Read the records that a group needs of a segment, and note damage."""
         reader = self._log.recovery.reader
         needed = needed_in(hosted.view, sequence)
         if not needed:

@@ -17,7 +17,7 @@ LOG: Final = logging.getLogger("headrace.raft")
 
 
 class Suspensions:
-    """Has groups stand still of which an entry was lost, between two turns of their cores.
+    """Suspends groups with a lost entry, between two turns of their cores.
 
     Args:
         log: what the groups are stored in.
@@ -70,7 +70,7 @@ class Suspensions:
         return True
 
     def give_up(self, done: Callable[[], None]) -> None:
-        """Do not call a function any more that waits for an entry."""
+        """Cancel the callback of a function that waits for an entry."""
         for group in [group for group, waiting in self._waiting.items() if done in waiting]:
             del self._waiting[group][done]
 
@@ -111,7 +111,7 @@ class Suspensions:
                 self._suspended(hosted)
 
     def contradicted(self, hosted: HostedGroup) -> None:
-        """Have a group stand still whose leader has something else than what is committed here.
+        """Suspend a group whose leader has another entry where one is committed here.
 
         Nothing of it is changed, for a person decides which data count. How far it is committed is
         written at once: that it is, on disk, commonly lags, and a member that does not know it

@@ -17,7 +17,7 @@ SHOWN_MAX: Final = 20  # violations that are told one by one
 
 @dataclass
 class Tally:
-    """What many runs showed.
+    """Results of many runs.
 
     Attributes:
         seeds, events: how many.

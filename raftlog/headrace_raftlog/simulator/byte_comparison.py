@@ -1,4 +1,4 @@
-"""Comparison of a group in the real log with what it should be."""
+"""Comparison of a group in the real log with its model."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ class GroupRecord:
         self.lost: dict[int, bool] = {}
 
     def may_lose(self, members: tuple[int, ...]) -> bool:
-        """Return whether the group can go on for ever without these members' data.
+        """Return whether the group can continue for ever without these members' data.
 
         A member whose data is lost never comes back: every membership in use must keep a
         majority of each of its electorates.

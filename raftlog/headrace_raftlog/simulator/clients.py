@@ -1,4 +1,4 @@
-"""Clients that write, keep, drop and read, on whoever takes itself for the leader and on others."""
+"""Clients that write, keep, drop and read, at supposed leaders and at other members."""
 
 from __future__ import annotations
 

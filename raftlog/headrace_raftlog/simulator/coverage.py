@@ -1,4 +1,4 @@
-"""What a run reached: names and how often, so that tests can demand rare states."""
+"""States that a run reached: names and counts, so that tests can demand rare states."""
 
 from __future__ import annotations
 

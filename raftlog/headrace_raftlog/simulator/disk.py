@@ -1,4 +1,4 @@
-"""A disk in the abstract: it writes in order, takes its time, and forgets what was not synced."""
+"""A disk in the abstract: it writes in order, takes time, and loses unsynced writes."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def play(logs: dict[int, MemoryLog], removed: dict[int, bool], record: Record) -
 
 @final
 class Disk(Store):
-    """What one node has written; survives its crashes, but for what was under way.
+    """Written data of one node; it survives crashes, except for pending writes.
 
     Attributes:
         durable, removed, full: see `Store`.
@@ -125,7 +125,7 @@ class Disk(Store):
 
     @override
     def power_off(self) -> None:
-        """See `Store.power_off`: some prefix of what was not synced survives."""
+        """See `Store.power_off`: some prefix of the unsynced writes survives."""
         rng = self.loop.rng
         records = self._syncing + self._queue
         kept = rng.choice((0, len(records), rng.randint(0, len(records))))

@@ -1,4 +1,4 @@
-"""How a simulated host pulls a snapshot: state in chunks, then the bodies that it lacks.
+"""Fetch of a snapshot by a simulated host: state in chunks, then the missing bodies.
 
 Every step may be lost or come after a crash; the source may take a newer snapshot in between.
 """

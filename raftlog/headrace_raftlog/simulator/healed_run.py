@@ -1,4 +1,4 @@
-"""A run whose faults are over: what must come true in bounded time."""
+"""A run after its faults: checks that must hold in bounded time."""
 
 from __future__ import annotations
 

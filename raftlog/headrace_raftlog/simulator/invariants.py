@@ -1,4 +1,4 @@
-"""What must hold after every event of a simulated run, whatever happens: one group's history.
+"""Invariants of one group, checked after every event of a simulated run.
 
 The numbers in the messages are those of the list in this component's `INTERNALS.md`.
 """
@@ -37,7 +37,7 @@ PROPOSAL_BLOBS_MAX: Final = 3  # commands in one proposal, likewise
 
 
 class Checker:
-    """Knows the whole history of a group and compares every member with it.
+    """Checker of a whole group's history, against every member.
 
     Args:
         group: incarnation id.

@@ -76,7 +76,7 @@ def _order(operation: Operation) -> tuple[int, int]:
 
 @final
 class _Search:
-    """Depth-first over (what has taken effect, value of the register), each visited once."""
+    """Depth-first over (operations that took effect, value of the register), each visited once."""
 
     def __init__(self, operations: list[Operation]) -> None:
         self.operations = operations

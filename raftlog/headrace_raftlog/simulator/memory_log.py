@@ -42,7 +42,7 @@ class MemoryLog(GroupLog):
 
     @property
     def membership(self) -> Membership:
-        """Who belonged to the group at `snapshot_index`."""
+        """Members of the group at `snapshot_index`."""
         return self.founding if self.snapshot is None else self.snapshot.membership
 
     @override
@@ -122,7 +122,7 @@ class MemoryLog(GroupLog):
         self.incoming = {}
 
     def append(self, entries: list[Entry]) -> None:
-        """Put `entries` at their indexes; what was there and beyond is replaced."""
+        """Put `entries` at their indexes; existing ones there and beyond are replaced."""
         at: i64 = entries[0].index - self.snapshot_index - 1
         assert 0 <= at <= len(self.items), f"{entries[0]!r} behind {self.last_index()}"
         del self.items[at:]

@@ -177,7 +177,7 @@ class Nemesis:
                 replica.transfer(rng.choice(voters))
 
     def _lose_data(self, victim: Node) -> None:
-        """Destroy what a node holds, or what it holds of one group, where the rest can go on.
+        """Destroy a node's data, or its data of one group, if the others can continue.
 
         In a real log the groups that share a batch with the damaged record suffer as well.
         """
@@ -348,7 +348,7 @@ class Nemesis:
             self._restart(node)
 
     def _forget(self, leader: NodePort) -> None:
-        """Restart some of those who elected `leader`: what they voted must be on their disks."""
+        """Restart some voters of `leader`: their votes must be on their disks."""
         for node in self.nodes:
             if node is not leader and self.loop.rng.random() < 0.5:
                 node.crash()

@@ -13,7 +13,7 @@ TAIL_FACTOR: Final = 30  # how much longer than usual a delayed message may take
 
 @final
 class Parcel:
-    """Something under way from one node to another, within one session of their link."""
+    """A message in flight from one node to another, within one session of their link."""
 
     def __init__(
         self,

@@ -168,13 +168,13 @@ class Node:
             self.store.flush()
 
     def drop(self, group: int) -> None:
-        """Stop a member; what it wrote stays."""
+        """Stop a member; its written data stays."""
         replica = self.replicas.pop(group, None)
         if replica is not None:
             replica.stopped = True
 
     def crash(self) -> None:
-        """Stop at once; the disk loses what was not synced."""
+        """Stop at once; the disk loses unsynced writes."""
         if not self.up:
             return
         if self.loop.tracing:
@@ -319,7 +319,7 @@ class Node:
             self.network.send(self.number, peer.number, message)
 
     def _watch_peers(self) -> None:
-        """Tell the groups when a node that matters to them went away or came back anew."""
+        """Tell the groups when a relevant node went away or came back anew."""
         now = self.loop.now
         for peer in self.peers:
             number = peer.number
@@ -337,7 +337,7 @@ class Node:
                 self._tell_peer(number)
 
     def _watch_disk(self) -> None:
-        """Give up what is led here while the disk hangs, and take no part in elections."""
+        """Give up led groups while the disk hangs, and take no part in elections."""
         watch = self.disk_watch
         if self.faults.leads_without_disk:
             watch.tick(1.0, self.store.under_way)
@@ -408,7 +408,7 @@ class Node:
             replica.disregard(message)
 
     def _on_failed(self) -> None:
-        """The disk failed: the process ends, for nobody knows what a later sync would say."""
+        """End the process: the disk failed, and later syncs cannot be trusted."""
         self.crash()
         self.loop.after(self.loop.rng.randint(0, 20) * TICK, self._restart, self.boot)
 

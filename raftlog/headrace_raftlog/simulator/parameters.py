@@ -1,4 +1,4 @@
-"""What one simulated run is like: drawn from its seed, around a profile."""
+"""Parameters of one simulated run: drawn from its seed, around a profile."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How to run a seed, and what a run showed."""
+"""Plan and outcome of a seed's run."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from headrace_raftlog.simulator.host_faults import HostFaults
 
 @dataclass(frozen=True)
 class Plan:
-    """How to run a seed.
+    """Plan of a seed's run.
 
     Attributes:
         seed: decides everything below that is left open.
@@ -33,7 +33,7 @@ class Plan:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a run showed.
+    """Outcome of a run.
 
     Attributes:
         seed: its seed.

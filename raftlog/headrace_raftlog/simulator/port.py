@@ -87,7 +87,7 @@ class MemberPort(Protocol):
 
     @property
     def node(self) -> NodePort:
-        """Where it lives."""
+        """Node on which it lives."""
 
     @property
     def is_leader(self) -> bool:

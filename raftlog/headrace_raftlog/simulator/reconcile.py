@@ -1,4 +1,4 @@
-"""How a simulated leader brings a group to the nodes that should have it, and wild attempts too."""
+"""Steps of a simulated leader to a group's wanted nodes, with wild attempts too."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def reconcile(replica: Replica, record: GroupRecord) -> None:
 def next_step(
     membership: Membership, joins: dict[int, int], record: GroupRecord
 ) -> Membership | None:
-    """Return the next membership on the way to what is wanted, None when it is reached."""
+    """Return the next membership on the way to the wanted one, None when it is reached."""
     voters = membership.voters
     learners = membership.learners
     for node in sorted(joins):
@@ -69,7 +69,7 @@ def _is_replaced(member: int, voters: tuple[int, ...], joins: dict[int, int]) ->
 
 
 def _attempt(replica: Replica, record: GroupRecord) -> None:
-    """Propose something that nobody asked for, or want other nodes from now on."""
+    """Propose an unwanted change, or change the wanted nodes from now on."""
     rng = replica.node.loop.rng
     membership = replica.core.membership
     voters = list(membership.voters)

@@ -81,7 +81,7 @@ class RecoveryPhase:
             self._expect_write(record)
 
     def _expect_write(self, record: GroupRecord) -> None:
-        """A write must succeed; one whose leader was deposed meanwhile is tried again."""
+        """Check that a write succeeds; repeat it if its leader was deposed meanwhile."""
         payload = b""
         term = 0
 

@@ -22,7 +22,7 @@ LOSS_NOTICED: Final = 0.2  # probability that a lost message is reported to the 
 
 
 class CrashedError(Exception):
-    """The process stopped in the middle of what it was doing."""
+    """The process stopped in the middle of its work."""
 
 
 @final
@@ -110,7 +110,7 @@ class Replica:
 
     @property
     def is_leader(self) -> bool:
-        """Whether this member takes itself for the leader."""
+        """True if this member takes itself for the leader."""
         return self.core.role == LEADER
 
     def receive(self, message: Message) -> None:

@@ -73,7 +73,7 @@ class ScriptedMember:
         self.restart()
 
     def restart(self) -> None:
-        """Start with what is on the disk."""
+        """Start with the content of the disk."""
         self.log = self.disk.copy()
         now = self.log.membership
         self.core = self.core_type(
@@ -86,7 +86,7 @@ class ScriptedMember:
         )
 
     def crash(self) -> list[str]:
-        """Lose what is not on the disk; return the names of those writes."""
+        """Lose all unsynced writes; return their names."""
         lost = [_name(item) for item in self.writing]
         self.core = None
         self.offer = None
@@ -108,7 +108,7 @@ class ScriptedMember:
         return ready
 
     def oldest(self) -> Ready | Snapshot:
-        """Return what is written next.
+        """Return the next write.
 
         Raises:
             ValueError: nothing is.

@@ -1,4 +1,4 @@
-"""What idle groups say after everything healed, and while a minority cannot be reached again."""
+"""Quiescence check: messages of idle groups after healing, and with an unreachable minority."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ class SilencePhase:
         self._expect_silence(f"all nodes but {victim.number}", others)
 
     def _cut_leader(self, record: GroupRecord) -> None:
-        """Cut a leader's links to a minority; who does not hear it may ask, less and less often."""
+        """Cut a leader's links to a minority; cut-off members may ask, less and less often."""
         leader = self.healed.leader(record)
         if leader is None or len(self.records) > 1 or len(record.desired) < 3:
             return

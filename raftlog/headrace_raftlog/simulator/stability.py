@@ -1,4 +1,4 @@
-"""Whether a leader that hears a quorum is left alone, judged while faults go on: one group.
+"""Stability check of one group: a leader that hears a quorum is left alone, during faults too.
 
 A leader is settled when it and a majority of the voters have run undisturbed for long enough, with
 links between them that lost and delayed nothing, at delays which the election timeout allows. Then
@@ -93,7 +93,7 @@ class Stability:
                 self._coverage.note("settled leaders")
 
     def observe(self, replica: MemberPort) -> None:
-        """Look at one member after it handled an event."""
+        """Check one member after it handled an event."""
         core = replica.core
         member = replica.member
         term = core.term

@@ -1,4 +1,4 @@
-"""What a simulated node asks of its disk, whichever stands under it."""
+"""Interface of a simulated node to its disk, whichever it is."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Store:
 
     @abstractmethod
     def power_off(self) -> None:
-        """Lose what is not synced, but for what happened to reach the disk."""
+        """Lose unsynced writes, except those that happened to reach the disk."""
 
     @abstractmethod
     def quarantined(self) -> list[int]:
@@ -58,7 +58,7 @@ class Store:
 
     @abstractmethod
     def damage(self, group: int) -> bool:
-        """Flip a bit in what is synced of a group; False where there is nothing. Node is down."""
+        """Flip a bit in a group's synced data; False without any. Node is down."""
 
     @abstractmethod
     def wipe(self) -> None:
@@ -133,7 +133,7 @@ class Store:
 
     @abstractmethod
     def flush(self) -> None:
-        """Let what was appended reach the disk."""
+        """Let appended entries reach the disk."""
 
     @abstractmethod
     def collect(self) -> list[int]:

@@ -1,4 +1,4 @@
-"""What a group sends without getting anywhere, counted and bounded: one group.
+"""Traffic of one group without progress, counted and bounded.
 
 Messages from one member to another draw on budgets that progress of either fills again: more
 entries, committed, applied or known to match. A loop without progress empties them, however slowly.
@@ -24,7 +24,7 @@ FETCHES_PER_TICK: Final = 1  # of the member that fetches
 
 @final
 class Budget:
-    """What may still be sent until something gets on.
+    """Budget of messages until some progress.
 
     Attributes:
         left: messages.
@@ -69,7 +69,7 @@ class Traffic:
         self.sent_by: dict[int, int] = {}
 
     def disturb(self) -> None:
-        """Allow for what a node does at once that stood still, or whose clock jumped."""
+        """Allow for the burst of a node that was paused, or whose clock jumped."""
         for budgets in (self._sends, self._others):
             for budget in budgets.values():
                 budget.grant(budget.most)
@@ -114,7 +114,7 @@ class Traffic:
 
 
 def _mark(core: RaftCore, target: int) -> tuple[int, ...]:
-    """Return how far a member and what it knows of another one have got."""
+    """Return the progress of a member and of its knowledge of another one."""
     progress = core.progress(target)
     match = 0 if progress is None else core.term << 32 | progress.match
     probed = 0 if progress is None else core.term << 32 | (1 << 31) - progress.next_index

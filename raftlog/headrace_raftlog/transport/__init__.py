@@ -1,1 +1,1 @@
-"""Frames and snapshots between nodes, and proofs of who they are."""
+"""Frames and snapshots between nodes, and proofs of their identity."""

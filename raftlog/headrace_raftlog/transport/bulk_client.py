@@ -59,7 +59,7 @@ class FetchFailedError(Exception):
 
 
 class GoneError(FetchFailedError):
-    """The peer no longer has what was asked for; it has a newer snapshot, or none at all."""
+    """The peer no longer has the requested part; it has a newer snapshot, or none at all."""
 
 
 class DeniedError(FetchFailedError):

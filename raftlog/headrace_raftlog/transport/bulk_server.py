@@ -43,7 +43,7 @@ Context = grpc.aio.ServicerContext[Any, Any]
 
 
 class BulkSource(Protocol):
-    """Where a node's groups are read. Called on the event loop; each call must be short."""
+    """Reader of a node's groups. Called on the event loop; each call must be short."""
 
     async def snapshot(self, group: int) -> Snapshot | None:
         """Return the newest snapshot of a group, None where there is none."""
@@ -207,7 +207,7 @@ class BulkServicer(RaftBulkServicer):
             read.clear()
 
     async def _admit(self, member: int, context: Context) -> None:
-        """Refuse whoever is not a peer in our cluster, and one call too many."""
+        """Refuse callers outside our cluster, and one call too many."""
         metadata = tuple(context.invocation_metadata() or ())
         try:
             proof = self._security.proof.check(metadata)

@@ -1,4 +1,4 @@
-"""What the transport tells the node above it."""
+"""Events of the transport for the node above it."""
 
 from __future__ import annotations
 

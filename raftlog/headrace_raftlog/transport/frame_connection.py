@@ -96,7 +96,7 @@ class FrameConnection(asyncio.Protocol):
             self.on_room()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Tell whoever writes, or waits to."""
+        """Tell writers, and those that wait to write."""
         if self.accepted.done():
             self._on_lost()
         else:
@@ -107,7 +107,7 @@ class FrameConnection(asyncio.Protocol):
 
     @property
     def tls(self) -> ssl.SSLObject | None:
-        """What the handshake was about, None where nothing is encrypted."""
+        """TLS state of the handshake, None without encryption."""
         found: ssl.SSLObject | None = self._transport.get_extra_info("ssl_object")
         return found
 
@@ -117,7 +117,7 @@ class FrameConnection(asyncio.Protocol):
 
     @property
     def has_room(self) -> bool:
-        """True while the link takes more than what is urgent."""
+        """True while the link accepts more than urgent items."""
         return self.window.is_open
 
     @property
@@ -184,7 +184,7 @@ class FrameConnection(asyncio.Protocol):
         return any(queued)
 
     def abort(self) -> None:
-        """End the connection; what has not left is dropped."""
+        """End the connection and drop unsent data."""
         self.accepted.cancel()
         self._transport.abort()
 

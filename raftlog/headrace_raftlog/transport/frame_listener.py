@@ -38,7 +38,7 @@ WILDCARDS: Final = ("", "0.0.0.0", "::")  # noqa: S104  (compared with, not boun
 
 
 class StreamGate(Protocol):
-    """Who knows the tickets, and takes what arrives."""
+    """Owner of the tickets, and receiver of frames."""
 
     def enter(self, ticket: bytes, tls: ssl.SSLObject | None) -> IncomingStream | None:
         """Return the stream that a ticket is for, None where there is none.
@@ -149,7 +149,7 @@ class FrameListener:
             self._gate.failed(error)
 
     def tell(self, text: str) -> None:
-        """Log why somebody was refused, once: who it is may try for ever."""
+        """Log a refusal, once per reason: a stranger may try for ever."""
         if self._told.is_new(text):
             LOG.warning("%s", text, extra={"unproven": ""})
 
@@ -172,7 +172,7 @@ class FrameListener:
             await asyncio.sleep(STREAM_ACCEPT_S)
 
     async def _admit(self, caller: IncomingFrames) -> None:
-        """Begin with a connection; each is judged by what is believed when it comes."""
+        """Accept a connection, with the certificates that are trusted at that time."""
         try:
             context = self._security.incoming()
             await asyncio.get_running_loop().connect_accepted_socket(
@@ -222,7 +222,7 @@ class IncomingFrames(asyncio.Protocol):
         self._patience = asyncio.get_running_loop().call_later(HANDSHAKE_S_MAX, self.abort)
 
     def data_received(self, data: bytes) -> None:
-        """Take what is complete; octets of a frame that is not are a sign of life as well."""
+        """Receive complete frames; bytes of an incomplete one are a sign of life as well."""
         self._reader.feed(data)
         self._unacknowledged += len(data)
         if self._stream is None and not self._enter():

@@ -76,7 +76,7 @@ class FrameReader:
         self._more_follow = False
 
     def feed(self, data: bytes) -> None:
-        """Take what has arrived."""
+        """Receive bytes."""
         self._more.append(data)
         self._have += len(data)
 
@@ -132,7 +132,7 @@ class FrameReader:
             raise FrameError(f"fragment of {size} octets with flags {head >> 30}")
 
     def _pass_on(self) -> bool:
-        """Pass on what has come of the fragment that is being read; return whether that is all."""
+        """Pass on the received part of the current fragment; return whether it is complete."""
         large = self._large
         if large is None:
             large = self._large = BodyReader(self._bytes_max, self._part)

@@ -1,4 +1,4 @@
-"""Who is at the other end of a stream, as its metadata says."""
+"""Identity of the other end of a stream, from its metadata."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class RemovedError(StreamRefusedError):
 
 
 class ForgottenDiskError(StreamRefusedError):
-    """The other end has forgotten what it promised on its disk.
+    """The other end's disk has lost promises.
 
     Attributes:
         disk: its disk.
@@ -198,7 +198,7 @@ class StreamIdentity:
     def check(
         self, metadata: Iterable[tuple[str, str | bytes]], known: Collection[int]
     ) -> StreamIdentity:
-        """Return who is at the other end.
+        """Return the identity of the other end.
 
         Args:
             metadata: what the other end sent.
@@ -271,7 +271,7 @@ class StreamIdentity:
 
 
 def apart_text(one: StreamIdentity, other: StreamIdentity) -> str:
-    """Return what to do about two nodes whose clusters were founded apart."""
+    """Return the remedy for two nodes whose clusters were founded apart."""
     for second, first in ((one, other), (other, one)):
         if second.yields_to(first):
             return (

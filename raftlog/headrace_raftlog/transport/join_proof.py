@@ -107,7 +107,7 @@ class JoinProof:
         self._used: dict[bytes, float] = {}
 
     def challenge(self) -> bytes:
-        """Return a challenge for whoever asks, empty where this node has no secret."""
+        """Return a challenge for a caller, empty if this node has no secret."""
         if self._secrets_of() is None:
             return b""
         until = int((self._clock() + CHALLENGE_S_MAX) * 1000).to_bytes(_UNTIL_OCTETS, "big")
@@ -190,7 +190,7 @@ class JoinProof:
 
 
 def check_signed(proof: Proof, heard: Iterable[tuple[str, str | bytes]]) -> None:
-    """Refuse an answer of who does not know the secret.
+    """Refuse an answer without knowledge of the secret.
 
     Raises:
         UnprovenError: its proof is missing or wrong.

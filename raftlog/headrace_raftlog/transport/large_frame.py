@@ -54,7 +54,7 @@ def part_nothing(head: bytes, size: int) -> tuple[int, int]:
 
 @final
 class LargeFrame:
-    """What leaves in one frame of the large lane.
+    """Parts of one frame of the large lane.
 
     Attributes:
         messages: APPENDs.
@@ -117,7 +117,7 @@ def _head(tag: i64, value: i64) -> bytes:
 
 @final
 class Bodies:
-    """What was taken out of a frame that arrived, before protobuf read the rest of it.
+    """Data taken out of an arrived frame, before protobuf parsed the rest of it.
 
     Attributes:
         skeleton: the frame without the data of its entries, and without payloads.
@@ -146,7 +146,7 @@ def take_bodies(body: bytes) -> Bodies | None:
 
 @final
 class BodyReader:
-    """Takes the data out of a frame whose octets arrive in any pieces.
+    """Reader that takes the data out of a frame whose bytes arrive in any pieces.
 
     It keeps the data, and what has come of a field that is not complete.
 
@@ -197,7 +197,7 @@ class BodyReader:
             self._data = b""
 
     def bodies(self) -> Bodies | None:
-        """Return what was taken, once all has come; None where protobuf is to read the frame."""
+        """Return the data, once all has come; None if protobuf is to read the frame."""
         if self._broken or self._filling is not None or self._data or self._level != _IN_FRAME:
             return None
         found = Bodies()
@@ -237,7 +237,7 @@ class BodyReader:
         return read
 
     def _read_value(self, tag: i64, size: i64, start: i64, limit: i64) -> bool:
-        """Read what a tag announces, whose field begins at `start`; `size` is the number there."""
+        """Read the value of a tag whose field begins at `start`; `size` is the number there."""
         level: i64 = self._level
         if _is_number(level, tag):
             self._keep(start, self._at)
@@ -276,7 +276,7 @@ class BodyReader:
         self._ends[level] = int(self._done + size)
 
     def _leave(self) -> None:
-        """End the message or entry that is being read: what is kept of it has another length."""
+        """End the current message or entry: its kept part has another length."""
         level: i64 = self._level
         fields = b"".join(self._kept[level])
         self._kept[level] = []
@@ -290,7 +290,7 @@ class BodyReader:
         self._kept[level - 1].append(fields)
 
     def _read_data(self, start: i64, size: i64) -> bool:
-        """Read data of an entry or a payload; what is long and has not come is filled in later."""
+        """Read data of an entry or a payload; long data that has not come is filled in later."""
         at: i64 = self._at
         left: i64 = len(self._data) - at
         if left >= size:

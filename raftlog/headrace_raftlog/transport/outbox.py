@@ -1,4 +1,4 @@
-"""What waits to leave for one peer, bounded in bytes, and how it becomes frames."""
+"""Items that wait for one peer, bounded in bytes, and their framing."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class _LargeGroup:
 
 @final
 class Outbox:
-    """Three quick queues to one peer, and a lane of what is large.
+    """Three quick queues to one peer, and a lane for large items.
 
     The quick queues are messages without entries (control), APPENDs, and payloads of the
     application; each has its own share of a frame, so that none starves another. An item above
@@ -271,7 +271,7 @@ class Outbox:
         self._large_appends.append((message, behind))
 
     def _drop_appends(self, group: i64, found: _LargeGroup) -> None:
-        """Drop what an earlier leadership of a group sends: nobody would take it any more."""
+        """Drop APPENDs of an earlier leadership of a group: they would be ignored."""
         kept: deque[tuple[Message, int]] = deque()
         for item in self._large_appends:
             if item[0].group == group:

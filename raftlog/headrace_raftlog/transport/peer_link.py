@@ -44,7 +44,7 @@ LOG: Final = logging.getLogger("headrace.cluster")
 
 
 class LinkOwner(Protocol):
-    """Whom a link reports to."""
+    """Receiver of a link's reports."""
 
     def link_connected(self) -> None:
         """Note that the peer accepted a new stream; `remote` of the link says who it is."""
@@ -53,7 +53,7 @@ class LinkOwner(Protocol):
         """Note that the stream broke and everything that waited was dropped."""
 
     def judge(self, remote: StreamIdentity) -> None:
-        """Compare who answers with what is remembered of it.
+        """Compare the answering node with the memory of its disk.
 
         Raises:
             StreamRefusedError: it has forgotten what it promised, or is a second process.
@@ -126,7 +126,7 @@ class PeerLink:
         self._news: dict[tuple[int, int], Mark] = {}
 
     def tell(self, news: Iterable[tuple[int, Mark]]) -> None:
-        """Pass on with the next frame what is remembered of other nodes' disks, by node id."""
+        """Send the memory of other nodes' disks with the next frame, by node id."""
         for node, mark in news:
             if node != self.peer:
                 self._news[node, mark.disk] = mark
@@ -234,7 +234,7 @@ class PeerLink:
             self._owner.link_lost()
 
     def _complain(self, error: BaseException | None) -> None:
-        """Log why a stream ended, once per reason; raise what is no reason but a bug.
+        """Log why a stream ended, once per reason; raise bugs.
 
         What the other end said is quoted: it must not write lines of this log.
         """

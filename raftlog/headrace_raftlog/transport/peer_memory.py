@@ -1,4 +1,4 @@
-"""A node's memory of its peers' disks: does a peer still have what it promised?
+"""A node's memory of its peers' disks: does a peer still have its promised batches?
 
 Pure: who asks says what was heard and which processes are there.
 """
@@ -71,7 +71,7 @@ class PeerMemory:
         return [(node, mark) for (node, _), mark in self._marks.items()]
 
     def judge(self, peer: StreamIdentity, running: StreamIdentity | None) -> None:
-        """Compare what a peer says of its log with what was heard of its disk before.
+        """Compare a peer's statement about its log with the memory of its disk.
 
         Args:
             peer: who calls or answers.
@@ -195,7 +195,7 @@ class PeerMemory:
 
 
 def _later(known: Mark, told: Mark) -> bool:
-    """Return whether what is told goes beyond what is known of a disk."""
+    """Return whether a report goes beyond the memory of a disk."""
     if known.process == told.process:
         return told.batch > known.batch
     return told.boot > known.boot

@@ -1,4 +1,4 @@
-"""Whether a peer is up: both streams of a node pair taken together."""
+"""State of a peer, from both streams of a node pair."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ class PeerSession:
         return self.link.remote if self.link.connected else None
 
     def judge(self, remote: StreamIdentity) -> None:
-        """Compare who calls or answers with what is remembered of the peer's disk.
+        """Compare a calling or answering peer with the memory of its disk.
 
         Raises:
             StreamRefusedError: it has forgotten what it promised, or is a second process.
@@ -170,13 +170,13 @@ class PeerSession:
         return stream
 
     def move(self, address: str) -> None:
-        """Call the peer at another address from now on; a session that stands goes on."""
+        """Call the peer at another address from now on; an existing session continues."""
         self.address = self.link.address = address
         if not self.up:
             self.link.reset()
 
     def _follow(self, address: str) -> None:
-        """Call the peer where it says that it is, when nobody answers where it was."""
+        """Call the peer at its announced address, if it does not answer at the known one."""
         if address and address != self.link.address and not self.link.connected:
             LOG.info("address of node %d: now %r, was %s", self.peer, address, self.link.address)
             self.link.address = address

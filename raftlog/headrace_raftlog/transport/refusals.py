@@ -6,7 +6,7 @@ from headrace_raftlog.model.limits import REFUSALS_TOLD_MAX
 
 
 class Refusals:
-    """Those that were logged, up to `REFUSALS_TOLD_MAX` of them; then all are forgotten."""
+    """Logged refusals, up to `REFUSALS_TOLD_MAX` of them; then all are forgotten."""
 
     def __init__(self) -> None:
         self._told: set[str] = set()

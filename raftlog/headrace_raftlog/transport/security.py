@@ -44,7 +44,7 @@ class Security(Protocol):
         """
 
     def check(self, context: Context, peer: StreamIdentity) -> None:
-        """Refuse a call of somebody who is not whom it says to be.
+        """Refuse a caller that is not the node that it claims to be.
 
         Raises:
             StreamRefusedError: its text says whom the certificate names.
@@ -64,7 +64,7 @@ class Security(Protocol):
         """
 
     def check_caller(self, peer: StreamIdentity, tls: ssl.SSLObject | None) -> None:
-        """Refuse the frames of somebody who is not the one that was given the ticket.
+        """Refuse frames of a node that was not given the ticket.
 
         Raises:
             StreamRefusedError: its text says whom the certificate names.
@@ -193,7 +193,7 @@ class MutualTls:
         self._judge(peer.node, name, _shown(tls), says)
 
     def _contexts(self) -> tuple[ssl.SSLContext, ssl.SSLContext]:
-        """Return those for who calls and for who is called; to make one takes the loop 2 ms."""
+        """Return contexts for callers and for listeners; making one takes the loop 2 ms."""
         own = self._certificate()
         if self._made is None or self._made[0] is not own:
             self._made = (
@@ -232,7 +232,7 @@ def security_of(
     name_of: Callable[[int], str],
     join_secrets: Callable[[], JoinSecrets | None] = lambda: None,
 ) -> Security:
-    """Return what is used with certificates or without any, and with a join secret or none."""
+    """Return the security with certificates or without, and with a join secret or without."""
     proof = JoinProof(join_secrets)
     return NoSecurity(proof) if certificate is None else MutualTls(certificate, name_of, proof)
 

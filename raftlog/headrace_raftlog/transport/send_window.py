@@ -1,4 +1,4 @@
-"""Bounds what is under way to a peer by the delay that it causes.
+"""Bound on bytes in flight to a peer, by the delay that they cause.
 
 Whatever a slow link holds, in the kernel, in a router or in a proxy, stands before the next
 heartbeat. The window is therefore as small as fills the link: it is halved, once a round trip,

@@ -1,4 +1,4 @@
-"""The incoming streams of all peers: who may open one, and what arrives."""
+"""The incoming streams of all peers: authentication, and arriving frames."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ _MAY_LAST: Final = (
 
 
 class _Ticket(NamedTuple):
-    """Who may open a stream, and until when by the loop's clock."""
+    """Ticket: a peer that may open a stream, and its deadline by the loop's clock."""
 
     peer: StreamIdentity
     until: float
@@ -109,7 +109,7 @@ class StreamServicer(RaftTransportServicer):
         return StreamPlace(port=self.listener.port, ticket=ticket)
 
     def forget_tickets(self) -> None:
-        """Have everybody who has not opened its stream yet ask again."""
+        """Void all tickets: streams that are not open yet need a new one."""
         for ticket in list(self._tickets):
             self._withdraw(ticket)
 
@@ -148,7 +148,7 @@ class StreamServicer(RaftTransportServicer):
         return self._events.part(head, size)
 
     def take(self, stream: IncomingStream, body: bytes | Bodies) -> None:
-        """See `StreamGate`; what goes wrong in the receivers stops the node."""
+        """See `StreamGate`; an error in the receivers stops the node."""
         bodies, octets = None, b""
         if isinstance(body, Bodies):
             bodies = body
@@ -232,7 +232,7 @@ class StreamServicer(RaftTransportServicer):
             raise ApartError(text, peer) from None
 
     def _complain(self, caller: str, refusal: StreamRefusedError) -> None:
-        """Log a refusal; of those who may well call for ever, the first."""
+        """Log a refusal; of callers that may try for ever, the first."""
         text = str(refusal)
         may_last = isinstance(refusal, _MAY_LAST)
         if not may_last or self._told.is_new(text):

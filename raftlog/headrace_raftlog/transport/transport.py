@@ -194,7 +194,7 @@ class Transport:
         await self.server.stop(None)
 
     def become(self, identity: StreamIdentity) -> None:
-        """Speak as somebody else from now on, because this node has joined the cluster.
+        """Take another identity from now on, because this node has joined the cluster.
 
         Whoever was met before gets to know by new streams.
         """
@@ -280,7 +280,7 @@ class Transport:
 
 
 class _Addresses(Mapping[int, str]):
-    """Where peers are now."""
+    """Current addresses of peers."""
 
     def __init__(self, sessions: Mapping[int, PeerSession]) -> None:
         self._sessions = sessions

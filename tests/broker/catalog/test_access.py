@@ -1,4 +1,4 @@
-"""Who may do what, as every gateway judges it."""
+"""Authorization, as every gateway uses it."""
 
 from __future__ import annotations
 

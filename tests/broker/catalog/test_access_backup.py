@@ -1,4 +1,4 @@
-"""Who may copy the messages of a queue."""
+"""Permission to copy the messages of a queue."""
 
 from __future__ import annotations
 

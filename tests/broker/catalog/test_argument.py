@@ -1,4 +1,4 @@
-"""What a queue can be declared with: every argument, kinds of queues, conflicts, refusals."""
+"""Declaration of queues: every argument, kinds of queues, conflicts, refusals."""
 
 from __future__ import annotations
 

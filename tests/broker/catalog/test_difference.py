@@ -1,4 +1,4 @@
-"""Whoever follows events, and misses some, gets from a snapshot what was missed."""
+"""Events from a snapshot for followers that missed some."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Arguments of exchanges and weights of bindings: what is refused, naming it."""
+"""Arguments of exchanges and weights of bindings: refusals that name the cause."""
 
 from __future__ import annotations
 

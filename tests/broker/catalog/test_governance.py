@@ -1,4 +1,4 @@
-"""Vhosts, users, what they may and policies: commands, answers, what is kept."""
+"""Vhosts, users, permissions and policies: commands, answers, stored state."""
 
 from __future__ import annotations
 

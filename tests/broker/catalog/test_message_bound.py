@@ -1,4 +1,4 @@
-"""How large a message may be, by what the nodes say of themselves."""
+"""Message size limit from the announcements of all nodes."""
 
 from __future__ import annotations
 

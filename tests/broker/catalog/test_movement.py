@@ -1,4 +1,4 @@
-"""What the planner asks for, in examples and in general."""
+"""Proposals of the planner, in examples and in general."""
 
 from __future__ import annotations
 

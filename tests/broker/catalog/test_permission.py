@@ -1,4 +1,4 @@
-"""What users may, as RabbitMQ reads their permissions."""
+"""Permissions of users, as RabbitMQ reads them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What runs for users is judged again when the catalog changes, in bounded turns."""
+"""Permissions of running work are checked again when the catalog changes, in bounded turns."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ TAKEN = (
 
 
 class World:
-    """A catalog with a user bob who may read q in "/", and what runs for bob."""
+    """A catalog with a user bob who may read q in "/", and running work of bob."""
 
     def __init__(self, driver: Any) -> None:
         self.driver = driver
@@ -76,7 +76,7 @@ class World:
         return standing
 
     def turn(self) -> None:
-        """Run what was to be called in the next turn."""
+        """Run the callbacks that are due in the next turn."""
         turns, self.turns[:] = list(self.turns), []
         for each in turns:
             each()
@@ -236,7 +236,7 @@ class TestUsers:
         assert len(world.standings) == 1
 
     def test_next_user_of_the_name_has_no_part_in_it(self, world: World) -> None:
-        """A node that catches up by a snapshot may see nothing of what was in between."""
+        """A node that catches up by a snapshot may not see the states in between."""
         world.enter("a", "/", needs_nothing, world.standings.epoch("bob"))
         before = world.driver.catalog.snapshot()
         world.driver.do(commands.DeleteUser("bob"))

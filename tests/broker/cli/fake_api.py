@@ -9,7 +9,7 @@ from headrace_broker.cli.session.api_client import ApiAnswer, ApiClient, ApiErro
 
 
 class FakeApi(ApiClient):
-    """Stands for the class `ApiClient` and for what it makes; notes who asks for what.
+    """Stands for the class `ApiClient` and its objects; records requests.
 
     Attributes:
         asked: log-ins and requests.

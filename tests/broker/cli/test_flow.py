@@ -1,4 +1,4 @@
-"""`headrace flow`: what it asks the API, what it shows, and the live view on a terminal."""
+"""`headrace flow`: requests to the API, output, and the live view on a terminal."""
 
 from __future__ import annotations
 

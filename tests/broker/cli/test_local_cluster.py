@@ -1,4 +1,4 @@
-"""Local clusters: what is generated, which processes are touched, what is refused."""
+"""Local clusters: generated files, affected processes, refusals."""
 
 from __future__ import annotations
 

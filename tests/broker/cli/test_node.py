@@ -1,4 +1,4 @@
-"""`headrace node`: what it asks the API, how long, and how it ends."""
+"""`headrace node`: requests to the API, duration, and exit."""
 
 from __future__ import annotations
 

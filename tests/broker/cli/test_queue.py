@@ -1,4 +1,4 @@
-"""`headrace queue`: what it asks the API, and what it shows."""
+"""`headrace queue`: requests to the API, and output."""
 
 from __future__ import annotations
 

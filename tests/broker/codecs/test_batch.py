@@ -1,4 +1,4 @@
-"""The batch layout: what was published comes back octet for octet, and bad bytes are found out."""
+"""The batch layout: publishes come back byte for byte, and bad bytes are detected."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a message's properties say after a queue has let it go."""
+"""Properties of a message after it left a queue."""
 
 from __future__ import annotations
 

@@ -56,7 +56,7 @@ def row(properties: bytes, route: bytes = b"\x01x\x01k") -> dict[str, Any]:
 
 
 def headers(fields: bytes) -> Any:
-    """What is shown of a headers table with these fields."""
+    """Return the shown form of a headers table with these fields."""
     block = b"\x20\x00" + struct.pack(">I", len(fields)) + fields
     return json.loads(row(block)["headers"])
 

@@ -1,4 +1,4 @@
-"""Configuration: what is taken, what is refused, and what the refusal says."""
+"""Configuration: accepted values, refusals, and their texts."""
 
 from __future__ import annotations
 

@@ -64,7 +64,7 @@ class Leasing(QueueLog):
         return [message.message_id for message in found]
 
     def figures(self) -> tuple[int, int, int]:
-        """How many messages are ready, unsettled, and leased of these."""
+        """Return the numbers of ready, unsettled, and leased messages."""
         machine = self.machine
         return machine.ready_count, machine.unsettled_count, machine.leased_count
 

@@ -69,7 +69,7 @@ class Publisher:
 
 
 class NaiveLeases(NaiveState):
-    """What each group holds is a receiver of session 0."""
+    """Lease groups, each a receiver of session 0."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -249,7 +249,7 @@ class NaiveLeases(NaiveState):
         return [number <= found.last and number not in found.holes for number in numbers]
 
     def fences(self, named: Named) -> bool:
-        """Whether what has these numbers comes too late."""
+        """Return whether a command with these numbers comes too late."""
         found = self.publisher_of(named)
         return self.version >= 4 and found is not None and named.epoch < found.epoch
 

@@ -1,4 +1,4 @@
-"""What the naive queue is made of."""
+"""Parts of the naive queue."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class Session:
 
 @dataclass
 class Told:
-    """What a command brought about, in a form in which order matters only where it must."""
+    """Effects of a command, in a form in which order matters only where it must."""
 
     delivered: dict[Place, list[tuple[int, ...]]] = field(default_factory=dict)
     dead: set[tuple[str, int, int, int]] = field(default_factory=set)

@@ -53,7 +53,7 @@ class NaiveState(na.NaiveArchive):
     # Watermarks
 
     def marks(self) -> list[tuple[int, int, int]]:
-        """What is held, the high mark and the low one, of messages and of octets."""
+        """Return content, high mark and low mark, of messages and of bytes."""
         everything, s = self.everything(), self.settings
         octets = sum(m.octets for m in everything)
         both = [
@@ -87,7 +87,7 @@ class NaiveState(na.NaiveArchive):
         return sorted(found, key=lambda m: m.number)
 
     def lines(self) -> list[tuple[int, bytes]]:
-        """What takes turns: higher priorities first, next to have its turn first."""
+        """Return lanes in turn order: higher priorities first, the next in turn first."""
         there = {(m.priority, m.line) for m in self.waiting if m.kind != "group"}
         return sorted((place for place in self.ring if place in there), key=lambda p: -p[0])
 
@@ -262,7 +262,7 @@ class NaiveState(na.NaiveArchive):
             self.join(best)
 
     def busy(self) -> int:
-        """How many consumers without a filter have all that they may have."""
+        """Return the number of consumers without a filter that have their full prefetch."""
         places = [self.active] if self.settings.single_active else list(self.receivers)
         receivers = [self.receivers[place] for place in places if place is not None]
         return sum(r.state == "attached" and not r.filtered and not r.credit() for r in receivers)

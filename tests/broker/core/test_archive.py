@@ -1,4 +1,4 @@
-"""What is kept of settled messages."""
+"""Archive of settled messages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What groups remember stays in proportion to the messages that there are."""
+"""Memory of groups stays in proportion to the number of messages."""
 
 from __future__ import annotations
 

@@ -285,7 +285,7 @@ def test_machine_of_an_earlier_version_takes_nothing_with_numbers() -> None:
 def test_each_number_is_had_once_and_none_that_was_confirmed_is_missing(
     steps: list[tuple[int, int, set[int], int]],
 ) -> None:
-    """A publisher in its newest epoch: what is below the last number counts as gone elsewhere."""
+    """A publisher in its newest epoch: missing numbers below the last one went elsewhere."""
     queue = Publishing()
     had: list[int] = []
     epoch, last, refused = 0, 0, set[int]()

@@ -91,7 +91,7 @@ class Model:
         return receiver.given, message
 
     def line_up(self) -> None:
-        """Who lost its credit leaves the line; who is new in credit joins it at the end."""
+        """Remove consumers without credit from the line; add those with new credit at its end."""
         self.line = [key for key in self.line if self.credit(key) > 0]
 
     def join(self, key: Key) -> None:

@@ -1,4 +1,4 @@
-"""Who gets what: priorities of consumers, one active consumer, octets, filters, groups."""
+"""Assignment of messages: priorities of consumers, one active consumer, bytes, filters, groups."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a queue lets go is counted where it is led."""
+"""Messages that leave a queue are counted at its leader."""
 
 from __future__ import annotations
 

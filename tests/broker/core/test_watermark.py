@@ -25,7 +25,7 @@ def publish(queue: QueueLog, session: int, seq: int, *sizes: int) -> list[Effect
 
 
 def told(effects: list[Effect]) -> Told:
-    """What effects say of confirms: ("withheld" | "enqueued" | "completed", session, numbers)."""
+    """Return effects on confirms: ("withheld" | "enqueued" | "completed", session, numbers)."""
     found: Told = []
     for effect in effects:
         if isinstance(effect, Enqueued):
@@ -38,7 +38,7 @@ def told(effects: list[Effect]) -> Told:
 
 
 def marks(queue: QueueLog) -> tuple[bool, int]:
-    """Whether it is saturated, and how many messages wait."""
+    """Return whether the queue is saturated, and the number of ready messages."""
     return queue.machine.saturated, queue.machine.withheld_count
 
 

@@ -1,4 +1,4 @@
-"""Accounts: who owes what, and who is told when to go on."""
+"""Accounts: debts, and when owners are resumed."""
 
 from __future__ import annotations
 

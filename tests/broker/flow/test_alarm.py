@@ -1,4 +1,4 @@
-"""What a node knows of the alarms of its cluster."""
+"""A node's knowledge of the alarms of its cluster."""
 
 from __future__ import annotations
 

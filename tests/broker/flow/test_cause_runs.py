@@ -1,4 +1,4 @@
-"""Whose the messages of a session are."""
+"""Causes of the messages of a session."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Accounts, credit and gates together, on random schedules: money is kept, nobody waits for ever.
+"""Accounts, credit and gates together, on random schedules: sums are kept, no waiter starves.
 
 A second implementation of the contract: connections with channels publish to queues; loans are kept
 one by one here, and compared with what the accounts say.
@@ -51,7 +51,7 @@ class Bells(GateScheduler):
 
 
 class Queue:
-    """A queue's gate, and what is under way to it."""
+    """A queue's gate, and publishes under way to it."""
 
     def __init__(self, group: int, bells: Bells) -> None:
         self.group = group
@@ -137,7 +137,7 @@ class Channel(Waiter):
 
 
 class World:
-    """All of it, and the naive view of who owes what."""
+    """All of it, and a naive view of the debts."""
 
     def __init__(self) -> None:
         self.limits = FlowLimits()
@@ -172,7 +172,7 @@ class World:
 
 
 class Chain(RuleBasedStateMachine):
-    """What may happen, in any order."""
+    """Operations of the chain, in any order."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -223,7 +223,7 @@ class Chain(RuleBasedStateMachine):
     @precondition(lambda self: self.world.connections)
     @rule(which=st.integers(0, 3))
     def disconnect(self, which: int) -> None:
-        """What it holds is dropped; what is under way stays so."""
+        """Drop the buffered publishes of a connection; those under way remain."""
         world = self.world
         connection = world.connections.pop(which % len(world.connections))
         for channel in connection.channels:
@@ -294,7 +294,7 @@ class Chain(RuleBasedStateMachine):
 
 
 def _over(account: Account, limits: FlowLimits, part: int) -> bool:
-    """Whether an account owes more than a limit, or than its low mark."""
+    """Return whether an account owes more than a limit, or than its low mark."""
     return bool(
         account.messages > limits.scaled(limits.account_messages) // part
         or account.octets > limits.scaled(limits.account_octets) // part

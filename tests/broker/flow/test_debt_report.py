@@ -236,7 +236,7 @@ class World:
                 self.deliver(0)
 
     def views(self):
-        """What homes believe, and what is so: rows that are equal."""
+        """Return the homes' view and the truth: rows that are equal."""
         believed, so = [], []
         for home in self.nodes.values():
             for number, loan in home.reported.loans():

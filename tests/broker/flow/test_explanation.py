@@ -283,7 +283,7 @@ GONE = {"gone": True, "user_provided_name": "culprit"}
 
 
 def victim(**more: Any) -> Facts:
-    """Facts when one message came to a queue that was filled by somebody who has left."""
+    """Facts when one message came to a queue that an account filled that has left."""
     small = brought(5, "app", (200, 1, 200), account="n1/1/1", node="n1", octet_rate=8.0)
     known = facts(
         queue=queue(consumers=0, ready=35_025, unsettled=0, ready_octets=64 * MIB + 200,

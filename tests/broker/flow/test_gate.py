@@ -1,4 +1,4 @@
-"""Gates: who passes when, and that nobody is forgotten."""
+"""Gates: order of waiters, none of which starves."""
 
 from __future__ import annotations
 

@@ -83,7 +83,7 @@ def test_other_marks_count_at_once_in_both_directions():
 
 
 def test_values_below_zero_work_as_well():
-    """What is free is fed as minus that."""
+    """Feed the negative of what is free."""
     meter = Meter((-99, -109))
     assert meter.feed(-100) == 0
     assert meter.feed(-99) == 1

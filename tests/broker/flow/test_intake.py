@@ -1,4 +1,4 @@
-"""What a node takes in and holds: sums, thresholds, who is read."""
+"""Intake of a node: sums, thresholds, sockets that are read."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What queues that fall behind let in, on simulated nodes, and what a gateway makes of it."""
+"""Admission to queues that fall behind, on simulated nodes, and its effect at a gateway."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Gateway:
 
 
 class Node:
-    """One queue and its consumer on a loop whose turns last as long as what is done in them.
+    """One queue and its consumer on a loop whose turns last as long as their work.
 
     Args:
         window: messages that the consumer holds at most, 0 for no consumer.
@@ -97,7 +97,7 @@ class Node:
         self._now += IDLE_US + count * publish_us + gone * deliver_us
 
     def run(self, looks: int) -> tuple[float, float]:
-        """Return what was published and delivered in a second."""
+        """Return the published and delivered messages of a second."""
         began, published, delivered = self._now, self.published, self.delivered
         for _ in range(looks):
             start, turns = self._now, 0

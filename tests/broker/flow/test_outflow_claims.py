@@ -1,4 +1,4 @@
-"""How nodes share what a queue lets in."""
+"""Shares of nodes in the admission to a queue."""
 
 from __future__ import annotations
 

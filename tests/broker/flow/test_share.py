@@ -27,7 +27,7 @@ class Client(Reader):
 
     Args:
         channels: for each the octets of the contents that it sends.
-        keeps: publishes that came as a whole are held until they are let go.
+        keeps: publishes that came as a whole are held until they are released.
     """
 
     def __init__(self, intake: Intake, channels: list[list[int]], keeps: bool = False) -> None:

@@ -1,4 +1,4 @@
-"""What happened at a tab since somebody looked: nothing twice, nothing missed."""
+"""Changes of a balance since the last query: nothing twice, nothing missed."""
 
 from __future__ import annotations
 

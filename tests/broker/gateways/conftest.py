@@ -118,7 +118,7 @@ class FakeBroker(Broker):
         return self.cpu_us
 
     def change(self, *events: Event) -> None:
-        """Have this node hear of changes of `rules`."""
+        """Notify this node of changes of `rules`."""
         self.permissions.on_events(events)
         self.standings.on_events(events)
 

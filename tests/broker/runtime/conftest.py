@@ -356,7 +356,7 @@ class World:
             arrive(self.boards[node], payload)
 
     def settle_down(self) -> None:
-        """Carry payloads and apply entries until nothing moves any more."""
+        """Carry payloads and apply entries until nothing moves."""
         owners = (self.owner, self.stranger)
         while (
             self._wire
@@ -390,12 +390,12 @@ class World:
             host.leadership(node if known or other == node else 0, 2, other == node)
 
     def break_links(self) -> None:
-        """Lose what is on its way between nodes and what is said from now on."""
+        """Lose payloads between nodes, those in flight and later ones."""
         self.cut = True
         self._wire.clear()
 
     def lose_uncommitted(self) -> None:
-        """Throw away what was proposed and not applied, as a deposed leader does."""
+        """Drop unapplied proposals, as a deposed leader does."""
         del self.log[self._applied :]
 
     def run(self, work: Coroutine[Any, Any, Any]) -> Any:

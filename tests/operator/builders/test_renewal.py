@@ -1,4 +1,4 @@
-"""When certificates are made anew: nobody is ever shown one that it does not believe."""
+"""Renewal of certificates: no node is ever shown one that it does not trust."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class World:
         return decision.next_at
 
     def check(self) -> None:
-        """Whatever a pod has seen of late, it believes what any other one shows now."""
+        """Check that a pod that has seen recent secrets trusts all current certificates."""
         shown = self.leaves
         recent = [row for row in self.past if row[0] > self.now - SETTLE]
         last = [row for row in self.past if row[0] <= self.now - SETTLE][-1:]

@@ -1,4 +1,4 @@
-"""Secrets: what is made, what is kept, and certificates that nodes really take."""
+"""Secrets: created and kept parts, and certificates that nodes really accept."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Store:
         return decoded(self.secrets.get(name))
 
     def renew(self, cluster: Any, now: datetime) -> str:
-        """Have the nodes' certificates renewed; return what was done."""
+        """Renew the nodes' certificates; return the actions."""
         names = (cluster.node_authority_secret, cluster.node_tls_secret)
         done = node_certificates(cluster, now, self.data(names[0]), self.data(names[1]))
         for manifest in done.manifests:

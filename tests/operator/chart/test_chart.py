@@ -50,7 +50,7 @@ def rendered(program: str, values: Path) -> list[dict[str, Any]]:
 
 
 def shortened(manifest: dict[str, Any]) -> dict[str, Any]:
-    """A manifest without what is another file's."""
+    """A manifest without the parts of another file."""
     if manifest["kind"] == "PrometheusRule":
         return {**manifest, "spec": "as the file"}
     if manifest["kind"] == "ConfigMap":

@@ -92,7 +92,7 @@ class Store:
         self.changed = asyncio.Event()
 
     def refuse(self, resource: str) -> None:
-        """Refuse to change what nobody may change."""
+        """Refuse to change read-only fields."""
         self.refusals += 1
         self._tell()
         raise RefusalError(403, f"{resource} are forbidden")
@@ -164,12 +164,12 @@ class Store:
         return found
 
     def count_anew(self) -> None:
-        """Forget what was read and patched."""
+        """Reset the counts of reads and patches."""
         self.reads.clear()
         self.patches.clear()
 
     def read(self, name: Name) -> Object:
-        """Return an object to who asks for it, which is counted."""
+        """Return an object, and count the read."""
         self.reads[name] += 1
         self._tell()
         return self.get(name)
@@ -242,7 +242,7 @@ def _merged(found: Object, patch: Object) -> None:
 
 
 def _dropped(found: Object, before: Object, wanted: Object) -> None:
-    """Take away what was applied before and is not now."""
+    """Remove fields that were applied before and are not now."""
     for key, value in before.items():
         if key not in wanted:
             found.pop(key, None)

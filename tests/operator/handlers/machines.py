@@ -1,4 +1,4 @@
-"""What Kubernetes does with a StatefulSet, and a broker that only answers: both in memory."""
+"""StatefulSet controller of Kubernetes, and a broker that only answers: both in memory."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ class Broker:
         return web.json_response(self._read(parts))
 
     async def _keep(self, request: web.Request, path: str) -> web.Response:
-        """Keep what is put, as it is; a password is shown as something like a hash."""
+        """Store the object as it is; a password is shown as something like a hash."""
         if request.method == "PUT":
             self.things[path] = body = await request.json()
             if "password" in body:
@@ -149,7 +149,7 @@ class Machines:
             self._broker.port = self._runner.addresses[0][1]
 
     async def end(self) -> None:
-        """Have no broker answer any more."""
+        """Make no broker answer from now on."""
         await self._runner.cleanup()
 
     def start(self, name: Name) -> None:

@@ -1,4 +1,4 @@
-"""What is said of a driver, from what Kubernetes says of its pod and Job."""
+"""Status of a driver, from its pod and Job."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What resources declare, against an API server and a broker that keeps what it is told."""
+"""Declarations of resources, against an API server and a broker that stores its input."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How many consumers there are to be: tables, and storms of alarms."""
+"""Wanted number of consumers: tables, and storms of alarms."""
 
 from __future__ import annotations
 

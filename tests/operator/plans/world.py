@@ -81,7 +81,7 @@ class World:
         return {at for at, each in self.members.items() if each.running}
 
     def execute(self, step: Step) -> None:
-        """Do what a step says; the broker refuses what it would refuse."""
+        """Run a step; the broker refuses what a real one would refuse."""
         seconds = self.waiting.seconds + SECONDS_OF_TURN if step.what == self.waiting.what else 0.0
         self.waiting = Waiting(step.what, seconds)
         self.step = step

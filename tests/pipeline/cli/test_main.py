@@ -1,4 +1,4 @@
-"""The command line: what is shared, and what is said of errors."""
+"""The command line: shared options, and error texts."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ pyspark.errors.exceptions.base.PySparkRuntimeError: [DATA_SOURCE] failed SQLSTAT
 
 
 class Seen:
-    """What a command was given."""
+    """Arguments that a command was given."""
 
     values: dict[str, object]
 

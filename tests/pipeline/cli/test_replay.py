@@ -1,4 +1,4 @@
-"""The command `replay`: what it reads of its options, and what it tells."""
+"""The command `replay`: its options, and its output."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ TABLE = ["--id", "r", "--table", "/lake/archive"]
 
 
 class Job:
-    """What the command has called, instead of Spark."""
+    """Calls of the command, instead of Spark."""
 
     def __init__(self, patch: pytest.MonkeyPatch) -> None:
         self.source: tuple[str | None, str] | None = None

@@ -1,4 +1,4 @@
-"""What is told to brokers of what was advised."""
+"""Advice that is sent to brokers."""
 
 from __future__ import annotations
 

@@ -51,7 +51,7 @@ KNEES = [("queue", "/", "orders", 800.0), ("node", None, "n1", 12000.5)]
 
 @pytest.fixture(scope="module")
 def frames(spark: SparkSession, tables: str) -> Frames:
-    """What a report of the second hour is made of."""
+    """Return the input of a report of the second hour."""
     analysis_of = job.read_tables(spark, job.TablesAt(tables), SPAN, HISTORY)
     return job.collect(analysis_of, SPAN, job.knee_frame(spark, KNEES))
 

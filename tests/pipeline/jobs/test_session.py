@@ -1,4 +1,4 @@
-"""The session of jobs: what it is told, and that it works and ends."""
+"""The session of jobs: its settings, and its start and end."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `spec` prints is what the operator makes, and what Kubernetes takes."""
+"""Output of `spec`: equal to the operator's, and valid for Kubernetes."""
 
 from __future__ import annotations
 

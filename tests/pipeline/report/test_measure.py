@@ -1,4 +1,4 @@
-"""What is found in the frames, by hand and by sums that must agree."""
+"""Findings in the frames, checked by hand and by sums that must agree."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is drawn is what was given: pictures are read back."""
+"""Plots show the given values: they are read back."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_stacked_values_stand_on_each_other(pairs: list[tuple[int, int]]) -> Non
 
 
 def _area(path: str) -> float:
-    """Of polygons of horizontal and vertical lines, by the shoelace formula."""
+    """Return the area of polygons of horizontal and vertical lines, by the shoelace formula."""
     total = 0.0
     for part in path.split("Z")[:-1]:
         corners: list[tuple[float, float]] = []

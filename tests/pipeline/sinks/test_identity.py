@@ -1,4 +1,4 @@
-"""Who a task is to the broker."""
+"""Identity of a task at the broker."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a stream of a log does when rows are lost, groups change hands, and clocks are wrong."""
+"""Log stream when rows are lost, groups change owners, and clocks are wrong."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What Spark asks of a log's stream, in the order in which it asks; no Spark is needed."""
+"""Spark's calls of a log's stream, in their order; no Spark is needed."""
 
 from __future__ import annotations
 

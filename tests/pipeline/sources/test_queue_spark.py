@@ -24,7 +24,7 @@ def payloads(rows: DataFrame) -> list[int]:
 
 
 def run_stream(spark: SparkSession, broker: Any, folder: Path) -> list[tuple[int, list[int]]]:
-    """Read what is ready, and return the batches: number and payloads."""
+    """Read ready messages, and return the batches: number and payloads."""
     counts = topology.QueueCounts(messages_ready=len(broker.leases.world.ready))
     broker.answers["DescribeQueue"] = topology.QueueDescription(name="q", counts=counts)
     batches: list[tuple[int, list[int]]] = []

@@ -114,7 +114,7 @@ def come_between(
     act: Callable[[], None],
     *steps: tuple[type, str],
 ) -> None:
-    """Have something happen once, when the next commit has looked at what is there.
+    """Run something once, when the next commit has read the state.
 
     Args:
         monkeypatch: which takes it back.

@@ -1,4 +1,4 @@
-"""What is known of the rows of a file, and which files conditions pass over."""
+"""Statistics of the rows of a file, and files that conditions skip."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tables in an object store: what is written and read there, and who wins of two writers."""
+"""Tables in an object store: writes, reads, and the winner of two writers."""
 
 from __future__ import annotations
 

@@ -139,7 +139,7 @@ def test_a_null_where_none_may_be_is_refused(spark: SparkSession, sink: SinkTabl
 
 
 def test_other_readers_see_the_rows(spark: SparkSession, sink: SinkTable) -> None:
-    """What is committed, any reader of Parquet files sees, or any reader of Delta."""
+    """Any reader of Parquet files, or of Delta, sees the committed rows."""
     sink.write_batch(frame(spark, range(ROWS)), "app", 0)
     if type(sink.log).__name__ == "DeltaLog":
         from deltalake import DeltaTable

@@ -45,7 +45,7 @@ def write(sink: SinkTable, start: int, count: int, batch: int, app: str = "app")
 def test_of_two_drivers_with_one_batch_one_comes_through(
     opened: Callable[[], SinkTable], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The other one commits between the look at what is there and the commit."""
+    """The other one commits between reading the state and the commit."""
     write(opened(), 0, 3, 0)
     late = opened()
     files = run_tasks(late, [row(number) for number in range(3, 6)])
@@ -81,7 +81,7 @@ def test_of_two_drivers_that_make_the_table_both_come_through(
 def test_a_driver_that_dies_before_files_are_moved_has_committed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whoever looks next moves what the commit names."""
+    """The next access moves the files that the commit names."""
     path = str(tmp_path / "table")
     with monkeypatch.context() as patch:
         patch.setattr(ParquetLog, "_move", lambda *_: None)

@@ -1,4 +1,4 @@
-"""What a task refuses to write, and how it says so."""
+"""Rows that a task refuses to write, and the error text."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ def _load(minute: int = 0, **more: Any) -> Load:
 
 
 def _told(loads: list[Load]) -> list[int | None]:
-    """What is advised after each minute."""
+    """Return the advice after each minute."""
     advised: Advised | None = None
     found: list[int | None] = []
     for at in range(len(loads)):

@@ -37,7 +37,7 @@ def test_buckets_of_a_thousand_queues_are_even() -> None:
 
 
 def test_columns_of_the_tables_stay_where_they_are() -> None:
-    """What a log's later version adds comes behind what version 1 of the table had."""
+    """Columns of a later log version come behind those of version 1 of the table."""
     first = ARCHIVE_MESSAGES.at(1)
     assert first.names == (*ARCHIVE.at(1).names, "schema_version", "bucket", "day")
     assert ARCHIVE_MESSAGES.names[: len(first.names)] == first.names

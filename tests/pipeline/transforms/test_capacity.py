@@ -1,4 +1,4 @@
-"""How near to their limits nodes and queues are, from three weeks of made-up minutes."""
+"""Distance of nodes and queues from their limits, from three weeks of made-up minutes."""
 
 from __future__ import annotations
 

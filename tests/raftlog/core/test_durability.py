@@ -1,4 +1,4 @@
-"""What the writes under way prove once they are done. Thesis sections 3.8 and 10.2.1."""
+"""Proof of completed writes that were under way. Thesis sections 3.8 and 10.2.1."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the thesis demands of terms and elections: one test per sentence."""
+"""Requirements of the thesis on terms and elections: one test per sentence."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the thesis demands of log replication and commitment: one test per sentence."""
+"""Requirements of the thesis on log replication and commitment: one test per sentence."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a leader knows of a follower, and how fast it sends."""
+"""A leader's knowledge of a follower, and its sending rate."""
 
 from __future__ import annotations
 

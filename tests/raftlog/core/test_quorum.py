@@ -1,4 +1,4 @@
-"""What electorates decide, against a model that tries every way to look at it. Section 4.3."""
+"""Decisions of electorates, against a model that tries every majority. Section 4.3."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the thesis demands of changes of membership: one test per sentence. Chapter 4."""
+"""Requirements of the thesis on changes of membership: one test per sentence. Chapter 4."""
 
 from __future__ import annotations
 
@@ -362,7 +362,7 @@ def test_who_leaves_gets_entries_until_its_leaving_is_committed(host):
 
 
 def test_answers_of_who_left_are_disregarded(host):
-    """Hazard 8: it counts for nothing any more."""
+    """Hazard 8: it does not count any more."""
     member = leading(host)
     member.core.propose_membership((1, 2), (4, 5))
     member.drain()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from headrace_raftlog.model.entry import ENTRY_NORMAL, Entry, HardState
+from headrace_raftlog.model.limits import PROBE_BYTES_MAX
 from headrace_raftlog.model.log import GroupLog
 from headrace_raftlog.model.message import APPEND, APPEND_REPLY, HEARTBEAT
 
@@ -17,6 +18,7 @@ class SlowLog(GroupLog):
         self.memory = 11
         self.read_up_to = 0
         self.asked = []
+        self.lengths = {}
 
     def first_index(self):
         return self.log.first_index()
@@ -26,6 +28,9 @@ class SlowLog(GroupLog):
 
     def term_at(self, index):
         return self.log.term_at(index)
+
+    def length_of(self, index):
+        return self.lengths.get(index, 1)
 
     def config_entries(self):
         return self.log.config_entries()
@@ -69,6 +74,15 @@ def reject(leader, hint):
     return leader.step(
         APPEND_REPLY, 3, leader.core.term, index=10, reject=True, hint_index=hint, hint_term=0
     )
+
+
+def test_probe_does_not_read_an_entry_that_is_too_long_for_it(leader, slow):
+    slow[0].lengths[1] = PROBE_BYTES_MAX + 1
+    (probe,) = appends(reject(leader, 0), 3)
+    assert (probe.index, probe.entries) == (0, [])
+    assert slow[0].asked == []
+    assert not appends(leader.acknowledge(3, 0), 3)
+    assert slow[0].asked == [1], "read once, when the match is known"
 
 
 def test_follower_that_lags_gets_nothing_until_its_entries_were_read(leader, slow):

@@ -1,4 +1,4 @@
-"""What a power failure can leave at one moment."""
+"""Disks that a power failure can leave at one moment."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a recovered log may hold."""
+"""Allowed content of a recovered log."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a data directory must remember of its node."""
+"""Facts that a data directory must keep about its node."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Clusters of real nodes in one process, and a state machine that remembers what it was given."""
+"""Clusters of real nodes in one process, and a state machine that records its input."""
 
 from __future__ import annotations
 
@@ -221,7 +221,7 @@ class Cluster:
 
 
 class EventMachine:
-    """Writes down what it is told."""
+    """Records its events."""
 
     def __init__(self, events: list[str], name: str) -> None:
         self.events = events

@@ -1,4 +1,4 @@
-"""What commits and how long it takes, counted by the host."""
+"""Commits and their duration, counted by the host."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The plan of a group's members: tables of what is, what is wanted, and what comes next."""
+"""The plan of a group's members: tables of the current, the wanted and the next members."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Read barriers on leaders, followers, and leaders that are none any more."""
+"""Read barriers on leaders, followers, and deposed leaders."""
 
 from __future__ import annotations
 

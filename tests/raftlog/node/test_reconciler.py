@@ -1,4 +1,4 @@
-"""Who is admitted when, without a network."""
+"""Admission of members, without a network."""
 
 from __future__ import annotations
 

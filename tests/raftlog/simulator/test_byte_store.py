@@ -1,4 +1,4 @@
-"""The real log under the simulator: what it must keep is known beside it."""
+"""The real log under the simulator: its expected content is known beside it."""
 
 from __future__ import annotations
 

@@ -395,7 +395,7 @@ def test_bug_of_the_host_is_found(faults, profile, contract, first, seeds):
     ],
 )
 def test_bug_changes_the_golden_script_written_for_it(broken, name, script):
-    """What random schedules rarely reach is found by a directed script."""
+    """A directed script finds bugs that random schedules rarely reach."""
     text = (GOLDEN / f"{script}.txt").read_text()
     core_type = broken(name)
     try:

@@ -1,4 +1,4 @@
-"""The simulated network: what arrives, and what is gone for good."""
+"""The simulated network: delivered and lost messages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a simulated leader comes to the members that are wanted."""
+"""Steps of a simulated leader to the wanted members."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ PIECES = [b"head", bytes(range(256)) * 4096, b"", b"between", b"y" * 2_000_001]
 
 
 class Wire:
-    """A transport of asyncio that keeps what is written.
+    """A transport of asyncio that keeps written bytes.
 
     Attributes:
         writes: octets of each call, in order.

@@ -1,4 +1,4 @@
-"""Who may open a stream, and what becomes of what arrives on it."""
+"""Streams: who may open one, and what happens to arriving frames."""
 
 from __future__ import annotations
 

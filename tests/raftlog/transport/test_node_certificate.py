@@ -31,7 +31,7 @@ from headrace_raftlog.transport.security import MutualTls
 )
 def test_a_certificate_is_judged_by_all_that_it_says(identity_of, names, usage, refused):
     class Call:
-        """What gRPC says of a call: its own idea of names ends at a NUL."""
+        """Call as gRPC presents it: names end at a NUL."""
 
         def auth_context(self) -> dict[str, list[bytes]]:
             cut = [name.partition("\0")[0].encode() for name in names]

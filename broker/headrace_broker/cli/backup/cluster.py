@@ -54,7 +54,7 @@ A = TypeVar("A")
 
 
 class PointLostError(Exception):
-    """What was read of a point cannot be continued."""
+    """The point's node has lost it, and its reading cannot be continued."""
 
 
 class QueueGoneError(Exception):

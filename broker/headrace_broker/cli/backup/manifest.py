@@ -1,4 +1,4 @@
-"""What a backup says of itself: JSON files beside its messages, and checksums of them all.
+"""Manifest of a backup: JSON files beside its messages, and checksums of them all.
 
 backup.json          while it is being made: who began it, and what is to be in it
 definitions.json     of the whole cluster
@@ -81,7 +81,7 @@ class QueueBackup(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def octets(self) -> int:
-        """Of the files."""
+        """Bytes of the files."""
         return sum(file.octets for file in self.files)
 
 
@@ -140,7 +140,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def octets(self) -> int:
-        """Of all files of messages."""
+        """Bytes of all files of messages."""
         return sum(queue.octets for queue in self.queues)
 
 

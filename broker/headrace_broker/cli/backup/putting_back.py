@@ -50,7 +50,7 @@ class Batch(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """What became of a queue's messages.
+    """Outcome of restoring a queue's messages.
 
     Attributes:
         messages: in the backup.

@@ -54,7 +54,7 @@ class Rate:
 
     @property
     def chunk_octets(self) -> int:
-        """How much to take at a time."""
+        """Size of the next chunk."""
         if self._octets_s is None:
             return CHUNK_OCTETS
         return min(max(self._octets_s // 4, CHUNK_OCTETS_MIN), CHUNK_OCTETS)

@@ -9,7 +9,7 @@ import click
 
 
 class Selection:
-    """What was chosen on the command line.
+    """Queues chosen on the command line.
 
     Args:
         patterns: each "EXPRESSION", or "VHOST=EXPRESSION" with a vhost that is meant; an expression

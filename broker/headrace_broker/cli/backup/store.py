@@ -1,4 +1,4 @@
-"""Where backups are kept: a directory, or a path of an object store.
+"""Stores of backups: a directory, or a path of an object store.
 
 Both give the same promise: a file that has its name is whole. In a directory it is written under
 another name, synced and renamed; an object is there once its upload is complete.

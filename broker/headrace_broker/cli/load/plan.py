@@ -1,4 +1,4 @@
-"""What `headrace perf` is to do."""
+"""Plan of `headrace perf`."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Plan(msgspec.Struct, frozen=True):
 
 
 class Tally:
-    """What happened since it was looked at the last time, and in total.
+    """Counts since the last query, and in total.
 
     Attributes:
         sent: messages sent.

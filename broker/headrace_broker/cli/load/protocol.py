@@ -1,4 +1,4 @@
-"""What commands speak to a cluster with: AMQP, or gRPC where its client is installed."""
+"""Protocols of commands: AMQP, or gRPC where its client is installed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `headrace perf` prints: a line a second, and a summary."""
+"""Output of `headrace perf`: a line a second, and a summary."""
 
 from __future__ import annotations
 

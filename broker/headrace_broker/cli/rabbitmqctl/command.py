@@ -1,4 +1,4 @@
-"""What all commands share: options before the command's name and behind it."""
+"""Common options of all commands, before and behind the command's name."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ class ApiError(Exception):
 
 
 class ApiAnswer(NamedTuple):
-    """What a node answered.
+    """Answer of a node.
 
     Attributes:
         status: of HTTP.
@@ -37,13 +37,13 @@ class ApiAnswer(NamedTuple):
 
     @property
     def reason(self) -> str:
-        """Why it refused."""
+        """Reason of a refusal."""
         found = self.body.get("reason") if isinstance(self.body, dict) else None
         return str(found or f"status {self.status}")
 
 
 class ApiPlace(NamedTuple):
-    """Where a node's API is; `scheme` is "http", "https", or "" where none was named."""
+    """Address of a node's API; `scheme` is "http", "https", or "" where none was named."""
 
     scheme: str
     host: str

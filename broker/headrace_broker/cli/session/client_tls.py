@@ -1,4 +1,4 @@
-"""How commands know the nodes that they talk to over TLS, and show who they are."""
+"""TLS of commands: certificates of nodes, and their own."""
 
 from __future__ import annotations
 

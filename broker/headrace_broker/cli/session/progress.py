@@ -1,4 +1,4 @@
-"""How far long work is, shown on a terminal while it goes on, and nowhere else."""
+"""Progress of long work, shown on a terminal while it runs, and nowhere else."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ wait_option = click.option(
 
 
 class Gauge:
-    """What is told of long work; shows nothing of itself.
+    """Progress reports of long work; this class shows nothing.
 
     Attributes:
         text: what goes on, for people.

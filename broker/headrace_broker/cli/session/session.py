@@ -1,4 +1,4 @@
-"""What commands that talk to a cluster share: where it is, who asks, how answers are printed."""
+"""Session of a command with a cluster: address, credentials, output."""
 
 from __future__ import annotations
 
@@ -85,13 +85,13 @@ class Session:
 
     @property
     def tls(self) -> ClientTls | None:
-        """How nodes are known, None where they are talked to in the clear."""
+        """TLS settings, None for plain connections."""
         asked = self.with_tls or self.address.startswith("https://")
         return ClientTls(self.ca_file, self.cert_file, self.key_file) if asked else None
 
     @property
     def as_json(self) -> bool:
-        """Whether a program reads what is printed."""
+        """True if a program reads the output."""
         return self.output == "json"
 
     # Asking

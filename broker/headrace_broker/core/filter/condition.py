@@ -140,7 +140,7 @@ class Not(Expression):
         self._part = part
 
     def evaluate(self, message: MessageView) -> object:
-        """Return the opposite; that of unknown, and of what is no truth value, is unknown."""
+        """Return the opposite; unknown for unknown, and for values without truth."""
         truth = self._part.evaluate(message)
         if truth is True:
             return False
@@ -268,7 +268,7 @@ class OneOf(Expression):
 
 @final
 class Like(Expression):
-    """LIKE: a text that fits a pattern; unknown for what is no text."""
+    """LIKE: a text that fits a pattern; unknown for other values."""
 
     def __init__(self, subject: Expression, pattern: LikePattern) -> None:
         super().__init__(CONDITION)

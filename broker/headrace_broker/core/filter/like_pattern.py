@@ -67,7 +67,7 @@ class LongText:
 
 @final
 class _Segment:
-    """What stands between two `%`.
+    """Text between two `%`.
 
     Attributes:
         text: its characters; any character where `free` says so.

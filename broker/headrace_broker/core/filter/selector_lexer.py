@@ -65,7 +65,7 @@ class Token:
 
 @final
 class Lexer:
-    """Goes over a selector once."""
+    """Lexer of selectors, in one pass."""
 
     def __init__(self, source: str) -> None:
         self._source = source
@@ -104,7 +104,7 @@ class Lexer:
         return self._source[at] if at < len(self._source) else ""
 
     def _closed(self, opening: str, closing: str) -> str:
-        """Read what is enclosed; a doubled closing character stands for itself."""
+        """Read an enclosed text; a doubled closing character stands for itself."""
         start = self._at
         parts: list[str] = []
         self._at += 1

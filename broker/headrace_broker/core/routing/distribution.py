@@ -22,7 +22,7 @@ _TYPE_LONG_STRING: Final = 0x53  # S
 
 
 class DistributionError(ValueError):
-    """A header CC or BCC is not what it has to be; the text names it and the rule."""
+    """A header CC or BCC is invalid; the text names it and the rule."""
 
 
 def holds_copies(block: bytes, pos: i64, stop: i64) -> bool:

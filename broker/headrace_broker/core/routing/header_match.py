@@ -120,7 +120,7 @@ class HeaderRule:
 
     @property
     def places(self) -> list[HeaderPlace]:
-        """Where messages that it takes find it: one of its headers, or any if one is enough."""
+        """Index keys of a binding: one of its headers, or any if one is enough."""
         found = [_place_of(name, value) for name, value in self.wanted]
         return found if self.match_any else found[:1]
 

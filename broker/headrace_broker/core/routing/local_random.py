@@ -1,7 +1,7 @@
 """Local random exchanges: each message goes to one queue that this node leads, drawn at random.
 
 Bindings have no routing key and lead to queues, as with RabbitMQ; keys of messages are disregarded.
-Which queues are led here, and which number is drawn, is said by whoever made the tables: this is
+Which queues are led here, and which number is drawn, is decided by the owner of the tables: this is
 decided where a message is published and never replicated.
 
 Source: https://www.rabbitmq.com/docs/local-random-exchange.
@@ -22,12 +22,12 @@ from headrace_broker.core.routing.matcher import (
 )
 from headrace_broker.model.definition import Binding
 
-_DRAWS: Final = 16  # before all are looked at; with a third of the queues here 0.2 % get that far
+_DRAWS: Final = 16  # before all are examined; with a third of the queues here 0.2 % get that far
 _STEPS: Final = 5  # of `Subject.work` for a look at one queue
 
 
 class Locality:
-    """Tells what is here, and draws. This one finds nothing here.
+    """Knowledge of local queues, and random draws. This one finds nothing here.
 
     Subclassed where nodes and randomness are known.
     """

@@ -26,7 +26,7 @@ class Destination:
 
 @final
 class Subject:
-    """What of a message decides where it goes.
+    """Parts of a message that decide its route.
 
     Attributes:
         routing_keys: the one that it was published with, then those of its headers CC and BCC, each

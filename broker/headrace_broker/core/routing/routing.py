@@ -41,7 +41,7 @@ EXCHANGE_STEPS: Final = 16  # of `Subject.work` for an exchange on the way, what
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class Alternates:
-    """Tells what policies say of exchanges when that matters first. This one knows no policies.
+    """Alternate exchanges by policy, evaluated when first needed. This one knows no policies.
 
     Subclassed where the catalog is known.
     """
@@ -53,11 +53,11 @@ class Alternates:
 
 @final
 class RouteStamp:
-    """Tells whether what was resolved at an exchange still holds.
+    """Validity check of a resolution at an exchange.
 
     Attributes:
         version: counts up with every change that may lead messages elsewhere.
-        remembered: routes that somebody keeps for it.
+        remembered: routes that are cached for it.
     """
 
     def __init__(self) -> None:
@@ -67,7 +67,7 @@ class RouteStamp:
 
 @final
 class Resolution:
-    """Where a message goes.
+    """Destinations of a message.
 
     Attributes:
         known: whether the exchange exists; the default exchange always does.
@@ -166,7 +166,7 @@ class VhostTable:
 
 @final
 class Routing:
-    """Exchanges, queues and bindings of all vhosts, kept in step by whoever follows the catalog.
+    """Exchanges, queues and bindings of all vhosts, kept in step by a follower of the catalog.
 
     Changes come in the catalog's order: a binding after its ends, and its removal before theirs.
     One that contradicts what is there raises KeyError and leaves everything as it was.
@@ -304,7 +304,7 @@ class Routing:
         return self.resolve(vhost, exchange, Subject([routing_key], headers or {})).queues
 
     def resolve(self, vhost: str, exchange: str, subject: Subject) -> Resolution:
-        """Return where a message goes, and what is known of the exchange.
+        """Return a message's destinations, and the exchange's facts.
 
         It ends before all was looked at where that takes more than ROUTING_WORK_MAX steps; see
         `Resolution.problem`.
@@ -404,7 +404,7 @@ def _work_problem(vhost: str, exchange: str, subject: Subject) -> str:
 
 
 def _resolve_default(table: VhostTable | None, subject: Subject) -> Resolution:
-    """Each routing key names a queue, or who waits for a direct reply."""
+    """Resolve each routing key to the queue of that name, or to a waiting direct reply."""
     queues: dict[str, None] = {}
     replies: dict[str, None] = {}
     for routing_key in subject.routing_keys:

@@ -1,4 +1,4 @@
-"""Arguments of basic.consume: which there are, and what is wrong with those of a client.
+"""Arguments of basic.consume: the known ones, and checks of a client's.
 
 Source: RabbitMQ's guides on consumer priorities and on consumers ("Delivery Acknowledgement
 Timeout"); the words are those of its refusals. x-prefetch-bytes and x-filter are extensions.
@@ -31,7 +31,7 @@ _KNOWN: Final = (*_BOUNDS, X_FILTER, HA_FAILOVER)
 
 
 def check_arguments(queue: Queue, arguments: dict[str, Any]) -> None:
-    """Refuse what has a wrong type or is out of bounds; tell of what is unknown.
+    """Refuse wrong types and values out of bounds; report unknown arguments.
 
     Raises:
         AmqpError: PRECONDITION_FAILED, naming the argument.
@@ -69,7 +69,7 @@ def attachment(
 
 
 def _problem(name: str, value: object) -> str:
-    """Say what is wrong with an argument, "" for nothing."""
+    """Return the error in an argument, "" for none."""
     if name == X_FILTER:
         return filter_problem(value)
     if name == HA_FAILOVER:

@@ -1,4 +1,4 @@
-"""Names that the broker gives consumers and queues whose clients gave none."""
+"""Names from the broker for consumers and queues without one from the client."""
 
 from __future__ import annotations
 

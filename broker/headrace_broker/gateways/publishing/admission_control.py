@@ -40,14 +40,14 @@ DEEPEST_TABS_MAX: Final = 16  # queues among which the one is looked for where m
 
 @trait
 class BlockedNotifier:
-    """Tells the client that its publishes are stopped."""
+    """Notifier of a client whose publishes are stopped."""
 
     def stopped(self) -> None:
         """Take note that a publish is buffered, the first since none was."""
         raise AssertionError("abstract")
 
     def going(self) -> None:
-        """Take note that no publish is buffered any more."""
+        """Note that no publish is buffered."""
         raise AssertionError("abstract")
 
 
@@ -65,7 +65,7 @@ class Turn:
 
 
 class WaitingPublisher(Waiter):
-    """A channel or stream whose publishes may have to wait.
+    """A channel or stream with publishes that may have to wait.
 
     Attributes:
         flow: what stops it.
@@ -158,7 +158,7 @@ class AdmissionControl(AccountOwner):
 
     @property
     def is_stopped(self) -> bool:
-        """Whether a limit stops any channel."""
+        """True if a limit stops any channel."""
         return len(self._holders) > 0
 
     @property
@@ -250,7 +250,7 @@ class AdmissionControl(AccountOwner):
             self.notifier.stopped()
 
     def leave(self, holder: WaitingPublisher) -> None:
-        """Remove a channel that buffers none any more."""
+        """Remove a channel without buffered publishes."""
         del self._holders[holder]
         self.show()
         if not self._holders and self.notifier is not None:

@@ -15,7 +15,7 @@ BARRIER: Final = 3  # overtaken by nothing, and overtakes nothing
 
 
 class Command:
-    """An input other than publishes; protocols add what they need to carry it out.
+    """An input other than publishes; protocols add the fields to run it.
 
     Attributes:
         order: ORDERED, OVERTAKES_PUBLISHES, OVERTAKES_ALL or BARRIER.

@@ -84,7 +84,7 @@ class Confirms:
                 self._done.append(ticket)
 
     def _end_immediate(self, ticket: PendingConfirm, publish: Publish) -> None:
-        """Confirm it whoever refused it: one queue has it, or it comes back."""
+        """Confirm it, whatever refused it: one queue has it, or it is returned."""
         ticket.refused = None
         if ticket.takers == 0:
             self._returned.append(publish)
@@ -103,7 +103,7 @@ class Confirms:
         self._withheld = {}
 
     def emit(self, out: BytesWriter) -> None:
-        """Answer what is done, appending to `out` what is to be written."""
+        """Answer finished publishes, appending the output to `out`."""
         raise AssertionError("abstract")
 
     def answer(self, out: BytesWriter, ticket: PendingConfirm) -> bool:

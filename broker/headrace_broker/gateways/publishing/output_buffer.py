@@ -155,10 +155,10 @@ class OutputBuffer(Reader, Turn):
         """Handle inputs that waited for this turn."""
 
     def report_sent(self) -> None:
-        """Tell queues how much of what they delivered has left for the socket."""
+        """Report to queues how many delivered bytes have left for the socket."""
 
     def push(self) -> None:
-        """Write what has gathered."""
+        """Write everything that has gathered."""
         data = self.out.getvalue()
         self.out = BytesWriter()
         self.wrote = True
@@ -168,11 +168,11 @@ class OutputBuffer(Reader, Turn):
         self.check_backlog()
 
     def count_sent(self, octets: i64) -> None:
-        """Count what is written past `out`."""
+        """Count bytes that are written past `out`."""
         self._info.send_oct += octets
 
     def check_backlog(self) -> None:
-        """Stop reading from a client that does not read what it is answered."""
+        """Stop reading from a client that does not read its answers."""
         if self.shell.backlog() > OUTPUT_BYTES_MAX:
             self.pause(PAUSE_OUTPUT, True)
 
@@ -185,7 +185,7 @@ class OutputBuffer(Reader, Turn):
 
     @override
     def stalled(self) -> None:
-        """Close the socket: a large publish that others wait for does not go on."""
+        """Close the socket: a large publish that others wait for has stalled."""
         _LOG.warning(
             "%s: closed: others wait for a publish of which nothing comes", self._info.name
         )

@@ -40,7 +40,7 @@ class InputOwner:
 
     @property
     def is_busy(self) -> bool:
-        """Whether an operation is awaited: nothing is handled meanwhile."""
+        """True while an operation is awaited: nothing is handled meanwhile."""
         raise AssertionError("abstract")
 
     @property
@@ -64,7 +64,7 @@ class InputOwner:
 
 @final
 class _Nobody(InputOwner):
-    """Owner of the inputs of a channel that is gone."""
+    """Owner of the inputs of a channel that is closed."""
 
     @property
     @override

@@ -1,4 +1,4 @@
-"""Buffer of a channel's inputs: publishes that a limit stops, and what comes behind them."""
+"""Buffer of a channel's inputs: stopped publishes, and everything behind them."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ class PublishBuffer:
 
     @property
     def is_holding(self) -> bool:
-        """Whether a limit stops the channel."""
+        """True if a limit stops the channel."""
         return len(self._held) > 0
 
     @property

@@ -1,4 +1,4 @@
-"""What a channel or stream hears from its queues about its publishes."""
+"""Answers of queues to the publishes of a channel or stream."""
 
 from __future__ import annotations
 

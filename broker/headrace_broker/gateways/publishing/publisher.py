@@ -158,12 +158,12 @@ class Publisher:
         self._allowed = None
 
     def _charge(self, route: Route) -> None:
-        """Spend the turn's budget on what it took to find a route."""
+        """Charge the turn's budget for finding a route."""
         self._output.admission.intake.charge(route.work // ROUTING_STEPS_OF_MESSAGE)
         route.work = 0
 
     def _look(self, publishes: list[Publish], at: i64, route: Route, current: bool) -> None:
-        """Look at each message; consecutive ones that take the common way are one run."""
+        """Examine each message; consecutive ones with the common route are one run."""
         together: list[Publish] = []
         done = at
         count: i64 = len(publishes)
@@ -201,7 +201,7 @@ class Publisher:
         run.begin(found, [publish], stop)
         if not (current or found.queues or found.replies or found.problem):
             run.lost = True
-            return  # paid for when it is looked at again
+            return  # charged when it is tried again
         self._charge(found)
         _check_cost(found)
         if not self.collects:  # whose commit looks at blind copies again
@@ -330,7 +330,7 @@ class Publisher:
                 account.tab(queue.group).came_through(route.exchange, 1)
 
     def reply(self, publishes: list[Publish], route: Route) -> None:
-        """Send direct replies; what reaches nobody and goes to no queue is not routed."""
+        """Send direct replies; unreachable ones without a queue are not routed."""
         broker = self._output.broker
         for publish in publishes:
             reached = bool(route.queues)

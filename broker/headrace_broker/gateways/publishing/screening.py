@@ -1,4 +1,4 @@
-"""What a publish's properties are looked through for before it is routed.
+"""Checks of a publish's properties before it is routed.
 
 Most messages have nothing that matters here, which takes some ten nanoseconds to see: by their
 property flags, or else by a walk over a few lengths.
@@ -103,7 +103,7 @@ class Screen:
         self._reader = PropertyReader()
 
     def check(self, publish: Publish, found: i64) -> Publish:
-        """Return the message as it goes on: with a name in `reply-to` that replies find.
+        """Return the message in its final form: with a name in `reply-to` that replies find.
 
         Args:
             publish: the message.

@@ -1,4 +1,4 @@
-"""What a connection needs of the world: a socket, one timer and a place to run operations."""
+"""Surroundings of a connection: a socket, one timer and a place to run operations."""
 
 from __future__ import annotations
 

@@ -51,7 +51,7 @@ class Timers:
             self._shell.call_later(wait / _SECOND_US, self._callback)
 
     def _fire(self) -> None:
-        """Call back who is due; the time that was waited for has come, whatever the clock says."""
+        """Call back everyone who is due; the awaited time has come, whatever the clock says."""
         now = max(self._broker.clock_us(), self._set_for)
         for kind, (due, callback) in list(self._due.items()):
             if due <= now and self._due.get(kind) == (due, callback):

@@ -35,7 +35,7 @@ class DefinitionEndpoints:
         self._bodies = bodies
 
     def routes(self) -> list[Route]:
-        """Return what is answered."""
+        """Return the route table."""
         every, one = "/api/definitions", "/api/definitions/{vhost}"
         return [
             got(

@@ -24,7 +24,7 @@ class UserDefinition(msgspec.Struct):
 
 
 class VhostMetadataDefinition(msgspec.Struct):
-    """What newer versions say of a vhost here."""
+    """Metadata of a vhost, as newer versions write them."""
 
     description: str = ""
     tags: list[str] = []
@@ -42,7 +42,7 @@ class VhostDefinition(msgspec.Struct):
 
 
 class PermissionDefinition(msgspec.Struct):
-    """What a user may do in a vhost."""
+    """Permissions of a user in a vhost."""
 
     user: str
     vhost: str
@@ -118,7 +118,7 @@ class BindingDefinition(msgspec.Struct):
 
 
 class VhostFile(msgspec.Struct):
-    """What a vhost holds; fields that are not known are ignored."""
+    """Content of a vhost; unknown fields are ignored."""
 
     parameters: list[ParameterDefinition] = []
     policies: list[PolicyDefinition] = []
@@ -128,7 +128,7 @@ class VhostFile(msgspec.Struct):
 
 
 class DefinitionFile(VhostFile):
-    """What a cluster holds."""
+    """Content of a cluster."""
 
     users: list[UserDefinition] = []
     vhosts: list[VhostDefinition] = []

@@ -1,4 +1,4 @@
-"""Asks `catalog.access` what users of the API may see and do; what it refuses becomes a 403."""
+"""Access control of the API: asks `catalog.access`, and turns refusals into a 403."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ PAGE_TOKEN: Final[ContextVar[str]] = ContextVar("PAGE_TOKEN")
 
 
 def caller() -> Caller:
-    """Return who asks."""
+    """Return the calling user."""
     return CALLER.get()
 
 
 def administrator() -> Caller:
-    """Return who asks.
+    """Return the calling user, an administrator.
 
     Raises:
         AmqpError: ACCESS_REFUSED, it is no administrator.
@@ -46,7 +46,7 @@ def administrator() -> Caller:
 
 
 def monitor() -> Caller:
-    """Return who asks.
+    """Return the calling user, who may monitor.
 
     Raises:
         AmqpError: ACCESS_REFUSED, it may not look at everything.
@@ -57,7 +57,7 @@ def monitor() -> Caller:
 
 
 def policymaker() -> Caller:
-    """Return who asks.
+    """Return the calling user, who may make policies.
 
     Raises:
         AmqpError: ACCESS_REFUSED, it may not make policies.
@@ -77,7 +77,7 @@ def check_sees(found: Caller, view: CatalogView, vhost: str) -> None:
 
 
 def check_enters(found: Caller, view: CatalogView, vhost: str) -> None:
-    """Refuse changes in a vhost to who has no permission there.
+    """Refuse changes in a vhost without permission there.
 
     Raises:
         AmqpError: ACCESS_REFUSED.

@@ -1,4 +1,4 @@
-"""What the HTTP API has the node do."""
+"""Operations of the node for the HTTP API."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class MessagePort(Protocol):
     """See `runtime.inspect.message_service.MessageService`. Everything raises AmqpError."""
 
     async def browse(self, queue: Queue, after: int, limit: int, body_octets: int) -> Page:
-        """Look at messages without taking them."""
+        """Return messages without taking them."""
 
     async def fetch(self, queue: Queue, count: int, operation: int) -> list[FetchedMessage]:
         """Take the first messages and settle them."""
@@ -210,15 +210,15 @@ class Administration(Protocol):
 
     @property
     def metrics(self) -> MetricsPort:
-        """What is counted."""
+        """Return the metrics."""
 
     @property
     def flow_report(self) -> FlowReport:
-        """Why publishers are slow."""
+        """Return the explanation of slow publishers."""
 
     @property
     def operations(self) -> OperationsPort:
-        """Where replicas and leaders are."""
+        """Return the places of replicas and leaders."""
 
     @property
     def leases(self) -> LeasePort:
@@ -226,15 +226,15 @@ class Administration(Protocol):
 
     @property
     def archives(self) -> ArchivePort:
-        """What queues keep of settled messages."""
+        """Return the archives of queues."""
 
     @property
     def page_logins(self) -> PageLogins:
-        """Who is logged in at the web page."""
+        """Return the log-ins of the web page."""
 
     @property
     def standings(self) -> PermissionWatches:
-        """What runs for users on this node."""
+        """Return the running work of users on this node."""
 
     async def submit(self, command: AnyCommand) -> Result:
         """Have a command applied."""

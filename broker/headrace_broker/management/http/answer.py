@@ -1,4 +1,4 @@
-"""What the API answers, and how it refuses."""
+"""Answers and refusals of the API."""
 
 from __future__ import annotations
 

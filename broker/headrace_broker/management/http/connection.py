@@ -113,7 +113,7 @@ class HttpConnection(web.RequestHandler):
         exc: BaseException | None = None,
         message: str | None = None,
     ) -> web.StreamResponse:
-        """Answer what is no request, or one that was not answered for a fault of this node."""
+        """Answer malformed requests, and those that failed by a fault of this node."""
         del message  # it says what was sent
         bad = isinstance(exc, HttpProcessingError)
         if bad:
@@ -148,7 +148,7 @@ def _log_fault(request: web.BaseRequest, error: BaseException | None) -> None:
 
 
 def _where(error: BaseException | None) -> str:
-    """Return of which kind an error is and where it comes from; its text may be what was sent."""
+    """Return type and place of an error; its text may be the input."""
     if error is None:
         return "unknown"
     frames = traceback.extract_tb(error.__traceback__)

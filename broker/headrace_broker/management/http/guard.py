@@ -1,4 +1,4 @@
-"""What stands around every request: its name, who asks, what goes wrong, and a line in the log."""
+"""Common handling of requests: request id, caller, errors, and a line in the log."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ class Guard:
         self._headings: dict[str, str] = {}  # by path as aiohttp writes it
 
     def guarded(self, row: Route) -> Handler:
-        """Return a route's handler behind a check of who asks."""
+        """Return a route's handler behind a check of the caller."""
         self._headings[row.template] = row.heading if row.path.strip("/") else PAGE
         if row.unpaced:
             self._unpaced.add(row.path)
@@ -95,7 +95,7 @@ class Guard:
         return handle
 
     async def _log_in(self, request: web.Request) -> None:
-        """Find out who asks.
+        """Authenticate the caller.
 
         Raises:
             ApiError: 401 nobody who is known, 403 somebody who may ask nothing, 429 too many
@@ -178,7 +178,7 @@ class Guard:
 
 
 def _refusal(request: web.Request, error: ApiError) -> web.Response:
-    """Answer with a refusal; what somebody may not change is recorded."""
+    """Answer with a refusal; refused changes are recorded."""
     if error.status == FORBIDDEN and request.method not in _READS:
         audit.record("request", f"{request.method} {_path(request)}", error.reason)
     return error_answer(error.status, error.error, error.reason, error.headers)

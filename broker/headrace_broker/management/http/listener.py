@@ -17,7 +17,7 @@ from headrace_broker.runtime.security.tls_server import TlsServer
 
 
 class HttpListener:
-    """A listening socket whose clients speak HTTP.
+    """A listening socket for HTTP clients.
 
     Args:
         server: answers them; other listeners may share it.
@@ -52,7 +52,7 @@ class HttpListener:
         return int(self._server.sockets[0].getsockname()[1])
 
     async def stop(self) -> None:
-        """Stop accepting; who was accepted is the server's business."""
+        """Stop accepting; accepted connections belong to the server."""
         if self._tls is not None:
             await self._tls.stop()
         if self._server is not None:

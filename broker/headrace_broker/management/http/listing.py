@@ -58,7 +58,7 @@ COLUMNS: Final = (PARAMETERS[-1],)
 
 
 class Wanted(msgspec.Struct, frozen=True):
-    """What part of a list is asked for.
+    """Requested part of a list.
 
     Attributes:
         page: 0 for all rows at once.
@@ -165,7 +165,7 @@ async def listing(
 
 
 async def _named(rows: Sequence[T], want: Wanted, name: Callable[[T], str]) -> Sequence[T]:
-    """Return the rows whose name is looked for.
+    """Return the rows with the requested names.
 
     Raises:
         ApiError: 400, the search takes too long.
@@ -185,7 +185,7 @@ async def searched(field: str, rows: Iterable[T], fits: Callable[[T], bool]) -> 
 
     Args:
         field: of the request, that says what fits.
-        rows: nobody changes them meanwhile.
+        rows: they must not change meanwhile.
         fits: looks at a row.
 
     Raises:

@@ -1,4 +1,4 @@
-"""Who makes a request: Basic credentials, or a client certificate that stands for a user."""
+"""Identity of a request: Basic credentials, or a client certificate that stands for a user."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class LoginService:
 
     Attributes:
         tls: what certificates are read by, None without a listener for TLS.
-        page: who is logged in at the web page that makes a request, None for nobody.
+        page: user who is logged in at the requesting web page, None for none.
     """
 
     def __init__(self, source: StatusSource, view: CatalogView) -> None:
@@ -41,7 +41,7 @@ class LoginService:
         self._view = view
 
     async def enter(self, request: web.Request) -> Caller:
-        """Return who asks, and note who it is for what this task does from now on.
+        """Authenticate the caller, and record it for later actions of this task.
 
         Raises:
             ApiError: 401, nobody, or the log-in is wrong; 403, the user has no tag for it, or a
@@ -59,7 +59,7 @@ class LoginService:
         return found
 
     async def _caller(self, request: web.Request) -> Caller | None:
-        """Return who asks, None unless the log-in is right."""
+        """Return the caller, None unless the log-in is right."""
         if self.page is not None and "Authorization" not in request.headers:
             found = await self.page(request)
             if found is not None:
@@ -93,7 +93,7 @@ class LoginService:
 
 
 def arrival(request: web.Request) -> Actor:
-    """Return what is known of a request before anybody looks at its log-in."""
+    """Return the facts about a request before its log-in is checked."""
     transport = request.transport
     peer = transport.get_extra_info("peername") if transport is not None else None
     where = f"{peer[0]}:{peer[1]}" if isinstance(peer, tuple) else str(request.remote)
@@ -108,7 +108,7 @@ def name_actor(user: str) -> None:
 
 
 def check_verdict(verdict: Verdict) -> None:
-    """Refuse a log-in that was not looked at.
+    """Refuse a log-in that was not checked.
 
     Raises:
         ApiError: 429, too many have failed.

@@ -85,7 +85,7 @@ def document(routes: Iterable[Route]) -> dict[str, Any]:
 
 
 class _Schemas(NamedTuple):
-    """What there are schemas of.
+    """Types with a schema.
 
     Attributes:
         named: schema by the text of a type; some refer to `components`.

@@ -1,4 +1,4 @@
-"""Where a request comes from: browsers log in by themselves, for pages of other people as well."""
+"""Origin checks: browsers send log-ins by themselves, for pages of other sites as well."""
 
 from __future__ import annotations
 

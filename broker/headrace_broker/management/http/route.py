@@ -43,7 +43,7 @@ class Parameter(NamedTuple):
 
 
 class Route(NamedTuple):
-    """What is answered at a method and a path.
+    """Row of the route table: a method, a path and its answer.
 
     Attributes:
         method: GET, PUT, POST or DELETE; GET answers HEAD as well.
@@ -90,7 +90,7 @@ class Route(NamedTuple):
 
     @property
     def heading(self) -> str:
-        """What it is described under."""
+        """Heading of its description."""
         if self.tag:
             return self.tag
         words = [word for word in self.path.split("/") if word and word != "api"]
@@ -115,26 +115,26 @@ def listed(
 def got(
     path: str, handler: Handler, summary: str, answer: Any, role: str = MANAGEMENT, **more: Any
 ) -> Route:
-    """Return the row of what is looked at."""
+    """Return the row of a GET route."""
     return Route("GET", path, handler, summary, role, answer=answer, **more)
 
 
 def put(
     path: str, handler: Handler, summary: str, body: Any, role: str = MANAGEMENT, **more: Any
 ) -> Route:
-    """Return the row of what is created or changed."""
+    """Return the row of a PUT route."""
     return Route("PUT", path, handler, summary, role, body=body, **more)
 
 
 def posted(
     path: str, handler: Handler, summary: str, body: Any, role: str = MANAGEMENT, **more: Any
 ) -> Route:
-    """Return the row of what is done."""
+    """Return the row of a POST route."""
     return Route("POST", path, handler, summary, role, body=body, **more)
 
 
 def deleted(
     path: str, handler: Handler, summary: str, role: str = MANAGEMENT, **more: Any
 ) -> Route:
-    """Return the row of what goes."""
+    """Return the row of a DELETE route."""
     return Route("DELETE", path, handler, summary, role, **more)

@@ -1,4 +1,4 @@
-"""What the HTTP API asks of the node."""
+"""Interface of the node for the HTTP API."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class StatusSource(Protocol):
         """
 
     def leaderless_queues(self) -> Sequence[tuple[str, str]]:
-        """Return vhost and name of the replicated queues that nobody leads, as far as known."""
+        """Return vhost and name of the replicated queues without a leader, as far as known."""
 
     def flow_limits(self) -> Mapping[str, Setting]:
         """Return the limits of flow control by name."""

@@ -57,7 +57,7 @@ class PageEvents:
         self._login = login
 
     def routes(self) -> list[Route]:
-        """Return what is answered."""
+        """Return the route table."""
         return [Route("GET", PAGE_PREFIX + "events", self._events, "What changes in a view.")]
 
     async def _events(self, request: web.Request) -> web.StreamResponse:

@@ -1,6 +1,6 @@
-"""Looks at the cluster for everybody who has a view open: once a second for all of them.
+"""Feed of open views: the cluster is read once a second for all of them.
 
-While nobody looks nothing is asked and nothing computed.
+Without subscribers nothing is asked and nothing computed.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from headrace_broker.management.page.view_state import ViewState
 from headrace_broker.model.limits import PAGE_USER_VIEWERS_MAX, PAGE_VIEWERS_MAX
 
 SECONDS_MIN: Final = 1.0  # between looks
-SECONDS_QUICK: Final = 0.2  # between looks where somebody has come who has not seen anything
+SECONDS_QUICK: Final = 0.2  # between rounds with a new subscriber
 SECONDS_MAX: Final = 10.0  # between looks, however long one takes
 REST: Final = 9  # times as long as a look has kept the node busy, the next one waits
 
@@ -25,12 +25,12 @@ log = logging.getLogger("headrace.http")
 
 
 class View(NamedTuple):
-    """What somebody looks at.
+    """Selection of objects that a page shows.
 
     Attributes:
         kind: name of a kind of view.
         vhost: of the queue; "" where there is none.
-        name: of what is looked at, or what names have to hold; "" for all.
+        name: of the object, or text that names have to hold; "" for all.
     """
 
     kind: str
@@ -39,14 +39,14 @@ class View(NamedTuple):
 
 
 class ViewData(Protocol):
-    """What was found out at one look, for all views."""
+    """Data of one collection, for all views."""
 
     async def find(self, view: View, who: Caller) -> Callable[[], Mapping[str, Any]]:
-        """Ask what a view needs; returns what makes values by key of it, as somebody sees them."""
+        """Collect a view's data; return a function that makes its values for a user."""
 
 
 class FeedOverError(Exception):
-    """Nobody looks any more."""
+    """The feed has ended."""
 
 
 class TooManyError(Exception):
@@ -54,7 +54,7 @@ class TooManyError(Exception):
 
 
 class Place:
-    """A view as those see it who may see the same."""
+    """A view for all users with the same rights."""
 
     def __init__(self, view: View, who: Caller) -> None:
         self.view = view
@@ -64,7 +64,7 @@ class Place:
 
 
 class ViewSubscriber:
-    """Somebody who looks at some views.
+    """Subscriber of some views.
 
     Attributes:
         places: the views as they see them.
@@ -76,7 +76,7 @@ class ViewSubscriber:
 
 
 class Feed:
-    """Keeps the boards of all views that somebody looks at up to date.
+    """Boards of all subscribed views, kept up to date.
 
     Args:
         look: takes a look at the cluster; what it returns asks at its first use.
@@ -96,7 +96,7 @@ class Feed:
         self.looks = 0
 
     def join(self, who: Caller, views: tuple[View, ...]) -> ViewSubscriber:
-        """Look at views from now on.
+        """Subscribe to views from now on.
 
         Raises:
             TooManyError: there are as many viewers as may be.
@@ -114,7 +114,7 @@ class Feed:
         return seat
 
     def leave(self, seat: ViewSubscriber) -> None:
-        """Look no more."""
+        """Unsubscribe."""
         del self._seats[id(seat)]
         for place in seat.places:
             place.viewers -= 1
@@ -125,7 +125,7 @@ class Feed:
         """Wait until there has been another look than the one with this number.
 
         Raises:
-            FeedOverError: there will be none; whoever joins again starts anew.
+            FeedOverError: there will be none; a new subscriber starts the feed again.
         """
         async with self._news:
             await self._news.wait_for(lambda: self.looks != looks or self._task is None)
@@ -134,7 +134,7 @@ class Feed:
         return self.looks
 
     async def stop(self) -> None:
-        """Look no more, whoever is there."""
+        """Stop the feed, whatever subscribers there are."""
         if self._task is not None:
             self._task.cancel()
             with contextlib.suppress(asyncio.CancelledError):
@@ -151,7 +151,7 @@ class Feed:
         return place
 
     async def _run(self) -> None:
-        """Look until nobody does; whoever comes later starts it again."""
+        """Run while there are subscribers; a later one starts it again."""
         try:
             while self._seats:
                 busy = await self._update()
@@ -183,7 +183,7 @@ class Feed:
             self._news.notify_all()
 
     async def _rest(self, busy: float) -> None:
-        """Wait for the next look: a second or more, less where somebody has seen none."""
+        """Wait for the next round: a second or more, less for a new subscriber."""
         seconds = min(max(SECONDS_MIN, REST * busy), SECONDS_MAX)
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):
@@ -192,5 +192,5 @@ class Feed:
 
 
 def _sees(who: Caller) -> str:
-    """Return what is the same for those who see the same."""
+    """Return the key of users who see the same."""
     return "" if who.monitors else f"user {who.name}"

@@ -45,7 +45,7 @@ HEADERS: Final = {
 
 
 class File(NamedTuple):
-    """A file as it is sent.
+    """A file in the form in which it is sent.
 
     Attributes:
         content_type: of its text, which is UTF-8.
@@ -77,7 +77,7 @@ class PageFiles:
         self._files = load_files()
 
     def routes(self) -> list[Route]:
-        """Return what is answered."""
+        """Return the route table."""
         paths = {"/": "index.html", **{PREFIX + name: name for name in self._files}}
         text = "A file of the web page."
         return [Route("GET", path, self._sender(paths[path]), text, NOBODY) for path in paths]

@@ -45,7 +45,7 @@ def change_token(token: str) -> str:
 
 
 class PageLogin:
-    """Answers log-ins and log-outs, and says whose a request is.
+    """Log-ins and log-outs of the page, and the user of a request.
 
     Args:
         node: keeps log-ins.
@@ -57,7 +57,7 @@ class PageLogin:
         self._status = status
 
     def routes(self) -> list[Route]:
-        """Return what is answered."""
+        """Return the route table."""
         return [
             Route("POST", PAGE_PREFIX + "login", self._log_in, "Log in.", NOBODY, body=LoginBody),
             Route("POST", PAGE_PREFIX + "logout", self._log_out, "Log out."),
@@ -65,7 +65,7 @@ class PageLogin:
         ]
 
     async def caller(self, request: web.Request) -> Caller | None:
-        """Return who is logged in, None where nobody is.
+        """Return the logged-in user, None without one.
 
         Raises:
             ApiError: 403, the request changes something and does not come from the page; 503, too
@@ -87,12 +87,12 @@ class PageLogin:
         return Caller(user.name, user.tags)
 
     def user(self, who: Caller) -> User | None:
-        """Return what is known now of somebody who asks, None where that user is no more."""
+        """Return the current entry of a user, None if it was deleted."""
         return self._node.view.user(who.name)
 
     @contextlib.contextmanager
     def watched(self, who: Caller, over: Callable[[], None]) -> Iterator[None]:
-        """Tell a stream at once that its log-in is over, or that its user is another one by now.
+        """End a stream at once when its log-in is over, or its user changes.
 
         Args:
             who: who asked.
@@ -166,7 +166,7 @@ class PageLogin:
         return answer
 
     async def _session(self, request: web.Request) -> web.Response:
-        """Say who is logged in; null where nobody is, which is no fault."""
+        """Return the logged-in user; null without one, which is no error."""
         found = await self.caller(request)
         token = request.cookies.get(self._cookie(), "")
         body = self._render(found, token) if found is not None and found.manages else None

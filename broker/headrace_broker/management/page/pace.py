@@ -39,7 +39,7 @@ class Pace:
             counters: by node.
 
         Returns:
-            None where nobody has looked for long.
+            None after a long time without a request.
         """
         looks = self._looks
         while looks and now - looks[0].at > SECONDS_MAX:

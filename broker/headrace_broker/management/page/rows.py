@@ -1,4 +1,4 @@
-"""What views of the page show, by key; fields are those of the HTTP API."""
+"""Rows of the page's views, by key; fields are those of the HTTP API."""
 
 from __future__ import annotations
 
@@ -178,7 +178,7 @@ def queues(
 def queue(
     status: QueueStatus | None, found: Explanation | None, view: CatalogView, now_ms: int
 ) -> Values:
-    """Return what there is to say of one queue, at that time of queues."""
+    """Return the details of one queue, at that time of queues."""
     values: Values = {}
     if status is None:
         return values
@@ -240,7 +240,7 @@ def channels(found: ClientListing, wanted: str, who: Caller, view: CatalogView) 
 def graph(
     edges: Sequence[Edge], debts: Listing, queues: Listing, who: Caller, view: CatalogView
 ) -> Values:
-    """Return who is charged for what, with the state of connections and queues."""
+    """Return charges by account, with the state of connections and queues."""
     named = {edge.account for edge in edges}
     clients = {
         row.id: _connection(row, who, view)
@@ -262,7 +262,7 @@ def graph(
 
 
 def _connection(row: ConnectionFlow, who: Caller, view: CatalogView) -> dict[str, Any]:
-    """Return a connection as somebody may see it."""
+    """Return a connection as a user may see it."""
     return render_connection(shown_connection(row, view, viewer_of(who, view)), view)
 
 

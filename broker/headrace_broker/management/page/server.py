@@ -20,7 +20,7 @@ class Page:
     """Puts the parts of the page together.
 
     Args:
-        node: what is looked at and changed through it.
+        node: access to its state and operations.
         status: of this node.
     """
 
@@ -30,12 +30,12 @@ class Page:
         self._feed = Feed(lambda: ViewQuery(node, status, pace))
 
     def routes(self) -> list[Route]:
-        """Return what is answered: nothing that belongs to the API."""
+        """Return the route table: nothing that belongs to the API."""
         events = PageEvents(self._feed, self._login)
         return [*PageFiles().routes(), *self._login.routes(), *events.routes()]
 
     async def caller(self, request: web.Request) -> Caller | None:
-        """Return who is logged in at the page that makes a request, None where nobody is.
+        """Return the user who is logged in at the requesting page, None without one.
 
         Raises:
             ApiError: 403, it changes something and does not come from the page.

@@ -47,7 +47,7 @@ class ViewQuery:
     """Finds what views show; see `feed.ViewData`.
 
     Args:
-        node: what is looked at.
+        node: source of the data.
         status: of this node.
         pace: remembers what nodes had counted before.
         clock: seconds of a clock that never goes back.
@@ -78,7 +78,7 @@ class ViewQuery:
         }
 
     async def find(self, view: View, who: Caller) -> Maker:
-        """Ask what a view needs; returns what makes values by key of it, as somebody sees them."""
+        """Collect a view's data; return a function that makes its values for a user."""
         return await self._finders[view.kind](view, who)
 
     @property
@@ -90,7 +90,7 @@ class ViewQuery:
         return self._node.flow_report
 
     async def _once(self, name: str, ask: Callable[[], Awaitable[T]]) -> T:
-        """Ask at the first need; whoever needs it as well waits for the same answer."""
+        """Ask at the first need; later users share the answer."""
         if name not in self._asked:
             self._asked[name] = asyncio.ensure_future(ask())
         found: T = await asyncio.shield(self._asked[name])
@@ -198,7 +198,7 @@ class ViewQuery:
         return make
 
     async def _chosen(self, view: View, who: Caller) -> Maker:
-        """Explain what was chosen in the graph."""
+        """Explain the object chosen in the graph."""
         if not view.name:
             return dict
         find = self._queue if view.vhost else self._connection

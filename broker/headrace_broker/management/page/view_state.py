@@ -1,4 +1,4 @@
-"""What a view of the page shows now, and what has changed since somebody looked."""
+"""Content of a view of the page, and its changes since the last query."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ GONE_MAX: Final = 1000  # keys remembered as gone; who has not looked since gets
 
 
 class Change(NamedTuple):
-    """What is new to somebody.
+    """Changes for one page.
 
     Attributes:
         version: of the board, for the next time.
@@ -43,7 +43,7 @@ class ViewState:
         self._complete_since = 0  # version from which on all that went is remembered
 
     def update(self, values: Mapping[str, Any]) -> None:
-        """Take what there is now."""
+        """Replace the content."""
         self.version += 1
         for key in [key for key in self._values if key not in values]:
             del self._values[key]
@@ -60,7 +60,7 @@ class ViewState:
             self._complete_since = self._gone.pop(key)
 
     def since(self, version: int) -> Change:
-        """Return what has changed; 0 for somebody who knows nothing."""
+        """Return changes since a version; 0 for everything."""
         whole = version == 0 or version < self._complete_since
         put = {
             key: msgspec.Raw(value)

@@ -22,13 +22,13 @@ WHICH = (
 
 
 class AdviceEndpoints:
-    """Tells advice; it is given over gRPC."""
+    """Read access to advice; it is given over gRPC."""
 
     def __init__(self, node: Administration) -> None:
         self._node = node
 
     def routes(self) -> list[Route]:
-        """Return what is answered."""
+        """Return the route table."""
         return [
             got(
                 "/api/flow/advice",

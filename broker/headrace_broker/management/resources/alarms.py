@@ -21,7 +21,7 @@ class AlarmEndpoints:
         self._source = source
 
     def routes(self) -> list[Route]:
-        """Return what is answered."""
+        """Return the route table."""
         return [
             got(
                 "/api/health/checks/alarms",

@@ -1,4 +1,4 @@
-"""/api/queues/V/Q/archive: what a queue keeps of settled messages, and who reads it."""
+"""/api/queues/V/Q/archive: a queue's archive, and its readers."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class ArchiveEndpoints:
         self._node = node
 
     def routes(self) -> list[Route]:
-        """Return what is answered."""
+        """Return the route table."""
         path = "/api/queues/{vhost}/{queue}/archive"
         return [
             got(path, self._get, "What the queue keeps of settled messages.", ArchiveView),
@@ -84,7 +84,7 @@ class ArchiveEndpoints:
 
 
 def view_of(status: ArchiveStatus) -> ArchiveView:
-    """Return an archive as it is shown."""
+    """Return an archive as JSON."""
     return ArchiveView(
         vhost=status.vhost,
         queue=status.queue,

@@ -67,7 +67,7 @@ class BindingEndpoints:
         self._node = node
 
     def routes(self) -> list[Route]:
-        """Return what is answered."""
+        """Return the route table."""
         ends = "/api/bindings/{vhost}/e/{source}/{kind:[qe]}/{destination}"
         return [
             listed("/api/bindings", self._list, "Bindings that the user sees.", BindingView),
@@ -157,7 +157,7 @@ class BindingEndpoints:
         return vhost, source, kind, name
 
     async def _changed_ends(self, request: web.Request) -> tuple[str, str, str, str]:
-        """Return the ends of a path that the asker may bind; who may not hears of neither."""
+        """Return the ends of a path that the caller may bind; otherwise neither is disclosed."""
         ends = await self._named_ends(request)
         check_ends(caller(), self._node.view, *ends)
         return await self._ends(request)

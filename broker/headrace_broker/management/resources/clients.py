@@ -40,13 +40,13 @@ REASON: Final = Parameter("X-Reason", "For the client and the log.", place="head
 
 
 class ClientEndpoints:
-    """Answers requests about client connections and what is on them."""
+    """Routes of client connections and their channels and consumers."""
 
     def __init__(self, node: Administration) -> None:
         self._node = node
 
     def routes(self) -> list[Route]:
-        """Return what is answered."""
+        """Return the route table."""
         return [
             listed(
                 "/api/connections",

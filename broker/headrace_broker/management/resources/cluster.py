@@ -82,7 +82,7 @@ class ClusterNodeView(msgspec.Struct):
 
 
 class ForgetView(msgspec.Struct):
-    """How far a node is on its way out.
+    """Progress of a node's removal.
 
     Attributes:
         forgotten: it belongs to the cluster no more.
@@ -102,7 +102,7 @@ class ClusterEndpoints:
         self._node = node
 
     def routes(self) -> list[Route]:
-        """Return what is answered."""
+        """Return the route table."""
         admin, path = ADMINISTRATOR, "/api/cluster/nodes"
         replicas = Parameter(
             "replicas",

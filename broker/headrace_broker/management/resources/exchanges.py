@@ -62,7 +62,7 @@ class ExchangeEndpoints:
         self._node = node
 
     def routes(self) -> list[Route]:
-        """Return what is answered."""
+        """Return the route table."""
         return [
             listed(
                 "/api/exchanges",

@@ -1,4 +1,4 @@
-"""/api/flow: who is stopped, by what, and who causes it; of all nodes that answer."""
+"""/api/flow: stopped publishers, their limits and causes; of all nodes that answer."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class FlowEndpoints:
         self._node = node
 
     def routes(self) -> list[Route]:
-        """Return what is answered."""
+        """Return the route table."""
         return [
             got(
                 "/api/flow/connections",

@@ -62,7 +62,7 @@ class FlowLimitEndpoints:
         self._source = source
 
     def routes(self) -> list[Route]:
-        """Return what is answered."""
+        """Return the route table."""
         return [
             listed(
                 "/api/flow/limits", self._list, "Limits of flow control.", LimitView, MONITORING

@@ -43,7 +43,7 @@ class _State(TypedDict):
 
 
 class State(_State, total=False):
-    """Whether all is well: `status` is "ok", or "failed" for a reason."""
+    """Health: `status` is "ok", or "failed" with a reason."""
 
     reason: str
 
@@ -63,7 +63,7 @@ class ExpiringCertificate(TypedDict):
 
 
 class Check(_State, total=False):
-    """What was found: `status` is "ok"."""
+    """Passed check: `status` is "ok"."""
 
     reason: str
     port: int
@@ -71,7 +71,7 @@ class Check(_State, total=False):
 
 
 class FailedCheck(_State, total=False):
-    """What was found: `status` is "failed" for a reason."""
+    """Failed check: `status` is "failed" with a reason."""
 
     reason: str
     missing: int | str
@@ -91,7 +91,7 @@ class HealthEndpoints:
         self._source = source
 
     def routes(self) -> list[Route]:
-        """Return what is answered."""
+        """Return the route table."""
         checks = "/api/health/checks"
 
         def check(path: str, handler: Any, summary: str, **values: dict[str, Any]) -> Route:

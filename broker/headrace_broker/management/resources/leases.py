@@ -23,7 +23,7 @@ class LeaseEndpoints:
         self._node = node
 
     def routes(self) -> list[Route]:
-        """Return what is answered."""
+        """Return the route table."""
         path = "/api/queues/{vhost}/{queue}/lease-groups"
         return [
             listed(path, self._list, "Groups that lease the queue's messages.", LeaseGroupStatus),

@@ -66,7 +66,7 @@ class LogLevelEndpoints:
         self._source = source
 
     def routes(self) -> list[Route]:
-        """Return what is answered."""
+        """Return the route table."""
         path = "/api/log-level"
         return [
             got(path, self._get, "Level of the log of this node.", LogLevelView, MONITORING),

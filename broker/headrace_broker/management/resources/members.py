@@ -95,7 +95,7 @@ class MemberRow(msgspec.Struct):
         online: whether it answers the leader.
         wanted: whether the queue is to be there.
         match: log position known to be on its disk.
-        lag: entries of the log that it lacks, None while nobody knows.
+        lag: entries of the log that it lacks, None while unknown.
         fetching: it needs the leader's snapshot first.
     """
 
@@ -128,7 +128,7 @@ class MembersView(msgspec.Struct):
 
 
 class StepView(msgspec.Struct):
-    """What became of a queue, with the words of RabbitMQ.
+    """Outcome of a queue's step, in the words of RabbitMQ.
 
     Attributes:
         result: "ok" or "error".
@@ -149,7 +149,7 @@ class MemberEndpoints:
         self._node = node
 
     def routes(self) -> list[Route]:
-        """Return what is answered."""
+        """Return the route table."""
         admin, replicas = ADMINISTRATOR, QUORUM + "/replicas/on/{node}"
         return [
             listed(_QUEUE + "/status", self._status, "Replicas of a queue.", MemberRow),
@@ -204,7 +204,7 @@ class MemberEndpoints:
         return await known_queue(self._node, vhost, request.match_info["queue"])
 
     async def _seen(self, request: web.Request) -> Queue:
-        """Return the queue of a path; who does not see its vhost hears nothing of it."""
+        """Return the queue of a path, unless the caller may not see its vhost."""
         vhost = await known_vhost(self._node, request)
         check_sees(caller(), self._node.view, vhost)
         return await known_queue(self._node, vhost, request.match_info["queue"])

@@ -99,7 +99,7 @@ class MessageEndpoints:
         self._node = node
 
     def routes(self) -> list[Route]:
-        """Return what is answered."""
+        """Return the route table."""
         messages = "/api/queues/{vhost}/{queue}/messages"
         return [
             posted(
@@ -163,11 +163,11 @@ class MessageEndpoints:
         return json_answer(render_moved(moved))
 
     async def _queue(self, request: web.Request) -> Queue:
-        """Return the queue that a path names, if who asks may read it."""
+        """Return the queue that a path names, if the caller may read it."""
         return await self._found(*await self._readable(request))
 
     async def _readable(self, request: web.Request) -> tuple[str, str]:
-        """Return vhost and queue that a path names, if who asks may read it, there or not."""
+        """Return vhost and queue that a path names, if the caller may read it, existing or not."""
         vhost = await known_vhost(self._node, request)
         who = caller()
         name = request.match_info["queue"]

@@ -51,7 +51,7 @@ class MetricEndpoints:
         self._process = ProcessMetrics()
 
     def routes(self) -> list[Route]:
-        """Return what is answered."""
+        """Return the route table."""
         node, per_object, detailed = PATHS
         detail = {"media": TEXT, "tag": "metrics", "codes": (404,)}
         return [

@@ -34,7 +34,7 @@ class NodeEndpoints:
         self._source = source
 
     def routes(self) -> list[Route]:
-        """Return what is answered."""
+        """Return the route table."""
         one = "/api/nodes/{node}"
         return [
             listed("/api/nodes", self._list, "All nodes.", NodeView, MONITORING),

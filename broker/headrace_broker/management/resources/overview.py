@@ -59,7 +59,7 @@ class OverviewEndpoints:
         self._meter = meter
 
     def routes(self) -> list[Route]:
-        """Return what is answered."""
+        """Return the route table."""
         return [
             got(
                 "/api/overview",
@@ -136,7 +136,7 @@ def _render_flag(flag: FeatureFlagView) -> Body:
 
 
 def _objects(nodes: list[NodeStats]) -> dict[str, int]:
-    """Return how much there is: of clients the sum, of the catalog what one node says."""
+    """Return counts of objects: of clients the sum, of the catalog those of one node."""
     found = {
         name: sum(getattr(node.totals, name) for node in nodes)
         for name in ("connections", "channels", "consumers")

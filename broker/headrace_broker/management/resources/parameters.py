@@ -43,7 +43,7 @@ _NAMES: Final = {"name": {"enum": list(PARAMETERS)}}
 
 
 class ParameterView(TypedDict):
-    """Something that a part of the broker is told in a vhost."""
+    """Parameter of a part of the broker in a vhost."""
 
     vhost: str
     component: str
@@ -52,7 +52,7 @@ class ParameterView(TypedDict):
 
 
 class GlobalParameterView(TypedDict):
-    """Something that is told for the whole cluster: a limit of flow control."""
+    """Parameter of the whole cluster: a limit of flow control."""
 
     name: str
     value: Any
@@ -133,7 +133,7 @@ class ParameterEndpoints:
         self._node = node
 
     def routes(self) -> list[Route]:
-        """Return what is answered."""
+        """Return the route table."""
         every, whole = "/api/parameters", "/api/global-parameters"
         one, value = every + "/{component}/{vhost}/{name}", whole + "/{name}"
         return [

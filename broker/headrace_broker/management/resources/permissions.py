@@ -45,7 +45,7 @@ class PermissionEndpoints:
         self._node = node
 
     def routes(self) -> list[Route]:
-        """Return what is answered."""
+        """Return the route table."""
         return [
             listed(
                 "/api/users/{user}/permissions",

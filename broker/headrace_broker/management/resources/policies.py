@@ -71,7 +71,7 @@ class PolicyEndpoints:
         self._operator = operator
 
     def routes(self) -> list[Route]:
-        """Return what is answered."""
+        """Return the route table."""
         changer = ADMINISTRATOR if self._operator else POLICYMAKER
         path = "/api/operator-policies" if self._operator else "/api/policies"
         return [
@@ -111,7 +111,7 @@ class PolicyEndpoints:
         return self._node.view.policy(vhost, name, self._operator)
 
     async def _changer(self, request: web.Request) -> tuple[Caller, str]:
-        """Return who asks and the vhost, where the one may change policies in the other."""
+        """Return caller and vhost, if the one may change policies in the other."""
         who = administrator() if self._operator else policymaker()
         vhost = await known_vhost(self._node, request)
         check_enters(who, self._node.view, vhost)

@@ -79,7 +79,7 @@ class PublishBody(msgspec.Struct):
 
 
 class ReceivedBody(msgspec.Struct):
-    """The same as it is read: properties are looked at once they are known to be few enough."""
+    """The same as received: properties are read once they are known to be few enough."""
 
     payload: str
     routing_key: ShortText = ""
@@ -88,7 +88,7 @@ class ReceivedBody(msgspec.Struct):
 
 
 class RoutedView(TypedDict):
-    """Whether a message has reached a queue."""
+    """Result of a publish: true if the message has reached a queue."""
 
     routed: bool
 
@@ -101,7 +101,7 @@ class PublishEndpoints:
         self._bodies = bodies
 
     def routes(self) -> list[Route]:
-        """Return what is answered."""
+        """Return the route table."""
         publish = "/api/exchanges/{vhost}/{exchange}/publish"
         alive = "/api/aliveness-test/{vhost}"
         return [

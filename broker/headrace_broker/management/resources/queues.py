@@ -73,7 +73,7 @@ class QueueEndpoints:
         self._status = status
 
     def routes(self) -> list[Route]:
-        """Return what is answered."""
+        """Return the route table."""
         return [
             listed(
                 "/api/queues",
@@ -143,7 +143,7 @@ class QueueEndpoints:
         )
 
     async def _known(self, queues: Sequence[Queue], ages: Ages) -> list[Known]:
-        """Return what is known of queues, without those that are gone meanwhile."""
+        """Return the facts about queues, without those that are gone meanwhile."""
         flows = asyncio.ensure_future(self._flows())
         stats = asyncio.ensure_future(self._stats(queues, ages))
         found: list[QueueStatus] = []
@@ -194,7 +194,7 @@ class QueueEndpoints:
         return found
 
     async def _counted(self, queues: Sequence[QueueStatus]) -> list[QueueStatus]:
-        """Have the leaders count what is in queues without a replica here, if they answer."""
+        """Ask the leaders for the counts of queues without a replica here."""
         slots = asyncio.Semaphore(COUNTS_AT_ONCE)
 
         async def count(status: QueueStatus) -> QueueStatus:
@@ -278,7 +278,7 @@ class QueueEndpoints:
         return done()
 
     async def _permitted(self, request: web.Request, operation: str) -> Queue:
-        """Return the queue that a path names; who may not do this is not told whether it is."""
+        """Return the queue of a path; without the right its existence is not disclosed."""
         vhost, name = await known_vhost(self._node, request), request.match_info["queue"]
         who = caller()
         check_enters(who, self._node.view, vhost)
@@ -289,11 +289,11 @@ class QueueEndpoints:
 
 
 def _rendered(known: Known, ages: Ages, now_ms: int) -> dict[str, Any]:
-    """Return a queue as JSON: what it holds now, and its figures over time."""
+    """Return a queue as JSON: its current content, and its figures over time."""
     status, stats = known
     body = render_queue(status, now_ms)
     last, samples = (stats.last, stats.samples) if stats is not None else ([], [])
     figures = lengths_and_rates(last, samples, ages)
-    if not last:  # nothing has moved, or nobody answers: then only the replica here knows
+    if not last:  # nothing has moved, or no node answers: then only the replica here knows
         figures = {name: value for name, value in figures.items() if name not in LENGTHS}
     return {**figures, **body}

@@ -38,7 +38,7 @@ class TopicPermissionEndpoints:
         self._node = node
 
     def routes(self) -> list[Route]:
-        """Return what is answered."""
+        """Return the route table."""
         every, mine = "/api/topic-permissions", "/api/topic-permissions/{vhost}/{user}"
         one = mine + "/{exchange}"
         return [

@@ -26,7 +26,7 @@ class UserLimitEndpoints:
         self._node = node
 
     def routes(self) -> list[Route]:
-        """Return what is answered."""
+        """Return the route table."""
         return [
             listed(
                 "/api/user-limits", self._all_limits, "Limits of users.", LimitsView, ADMINISTRATOR

@@ -68,7 +68,7 @@ class BulkBody(msgspec.Struct):
 
 
 class WhoView(TypedDict):
-    """Who asks."""
+    """Calling user."""
 
     name: str
     tags: list[str]
@@ -91,7 +91,7 @@ class UserEndpoints:
         self._node = node
 
     def routes(self) -> list[Route]:
-        """Return what is answered."""
+        """Return the route table."""
         return [
             got("/api/whoami", self._whoami, "Who asks.", WhoView),
             listed("/api/users", self._list, "All users.", UserView, ADMINISTRATOR),
@@ -185,7 +185,7 @@ def render_user(user: User, limits: dict[str, int]) -> UserView:
 
 
 class Proof(NamedTuple):
-    """What proves a password."""
+    """Salted hash of a password, and its algorithm."""
 
     hashing: str
     salt: bytes

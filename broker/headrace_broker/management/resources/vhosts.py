@@ -48,13 +48,13 @@ from headrace_broker.model.stats import (
     VhostStats,
 )
 
-DEFAULT_QUEUE_TYPE = "undefined"  # what RabbitMQ calls a vhost's queue type that nobody set
+DEFAULT_QUEUE_TYPE = "undefined"  # RabbitMQ's name for an unset queue type of a vhost
 
 _LIMITS: Final = {"limit": {"enum": list(VHOST_LIMITS)}}
 
 
 class VhostBody(msgspec.Struct):
-    """Body of PUT /api/vhosts/V; what is not there stays as it is."""
+    """Body of PUT /api/vhosts/V; absent fields keep their values."""
 
     description: str | None = None
     tags: str | list[str] | None = None
@@ -86,7 +86,7 @@ class VhostEndpoints:
         self._source = source
 
     def routes(self) -> list[Route]:
-        """Return what is answered."""
+        """Return the route table."""
         return [
             listed("/api/vhosts", self._list, "Vhosts that the user sees.", VhostView, query=AGES),
             got("/api/vhosts/{vhost}", self._get, "A vhost.", VhostView, query=(*AGES, *COLUMNS)),

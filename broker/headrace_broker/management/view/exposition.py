@@ -114,7 +114,7 @@ def _buckets(histogram: Histogram) -> list[tuple[str, float]]:
 
 
 class ProcessMetrics:
-    """What prometheus_client knows of any process and of Python: `process_*`, `python_gc_*`."""
+    """Metrics of prometheus_client about any process and Python: `process_*`, `python_gc_*`."""
 
     def __init__(self) -> None:
         self._registry = CollectorRegistry()

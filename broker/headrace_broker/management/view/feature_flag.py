@@ -27,7 +27,7 @@ def _enabled(name: str, what: str) -> FeatureFlagView:
         desc=what,
         doc_url="",
         state="enabled",
-        stability="required",  # nobody can turn it off
+        stability="required",  # it cannot be turned off
         provided_by="headrace",
     )
 

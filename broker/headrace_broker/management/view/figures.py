@@ -1,4 +1,4 @@
-"""Figures over time as JSON: the current one, its rate, and samples for who asks for an age.
+"""Figures over time as JSON: the current one, its rate, and samples of a requested age.
 
 Source: RabbitMQ's fields `X`, `X_details.rate` and `X_details.samples`; a rate is that over the
 last interval between two samples, five seconds.
@@ -35,7 +35,7 @@ AGES: Final = (
 
 
 class Ages(NamedTuple):
-    """How far back somebody wants to look, in milliseconds, 0 for not at all."""
+    """Requested ages of samples, in milliseconds, 0 for none."""
 
     lengths_ms: int
     rates_ms: int

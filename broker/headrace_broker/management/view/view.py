@@ -1,4 +1,4 @@
-"""What the API answers about queues, exchanges, connections and nodes: types for its description.
+"""Answers about queues, exchanges, connections and nodes: types for the API's description.
 
 The objects themselves are made by the modules that answer; tests hold them against these types.
 """
@@ -25,14 +25,14 @@ from headrace_broker.model.status import LeaseGroupStatus
 
 
 class SampleView(TypedDict):
-    """Where a figure stood at a time, Unix milliseconds."""
+    """Value of a figure at a time, Unix milliseconds."""
 
     sample: int
     timestamp: int
 
 
 class DetailsView(TypedDict):
-    """How a figure changes: `rate` per second over the last five seconds; more with an age."""
+    """Change of a figure: `rate` per second over the last five seconds; more with an age."""
 
     rate: float
     samples: NotRequired[list[SampleView]]
@@ -50,7 +50,7 @@ def _figures(names: Sequence[str]) -> dict[str, Any]:
 
 
 def _view(name: str, doc: str, fields: dict[str, Any]) -> Any:
-    """Return a type all of whose fields may lack."""
+    """Return a type whose fields may all be absent."""
     rows = [(field, kind | UnsetType, UNSET) for field, kind in fields.items()]
     return msgspec.defstruct(name, rows, namespace={"__doc__": doc}, module=__name__)
 
@@ -77,7 +77,7 @@ class LimitShareView(TypedDict):
 
 
 class FlowView(TypedDict):
-    """What stops a connection or channel."""
+    """Limits that stop a connection or channel."""
 
     limit: str | None
     queue: str | None
@@ -87,7 +87,7 @@ class FlowView(TypedDict):
 
 
 class QueueFlowView(TypedDict):
-    """What moves in a queue, messages a second."""
+    """Rates of a queue, messages a second."""
 
     state: str
     saturated: bool
@@ -246,7 +246,7 @@ QueueView = _view(
 
 
 class ContentView(TypedDict):
-    """Where a message was published to, and what it holds; long bodies are cut."""
+    """Target and content of a message; long bodies are cut."""
 
     exchange: str
     routing_key: str
@@ -284,7 +284,7 @@ class WaitingPageView(TypedDict):
 
 
 class MovedView(TypedDict):
-    """What became of messages that were to be moved: their ids."""
+    """Outcome of a move of messages: their ids."""
 
     moved: list[int]
     missing: list[int]
@@ -293,7 +293,7 @@ class MovedView(TypedDict):
 
 
 class VhostMetadataView(TypedDict):
-    """What people say of a vhost."""
+    """Metadata of a vhost."""
 
     description: str
     tags: list[str]
@@ -332,7 +332,7 @@ class KindView(TypedDict):
 
 
 class ApplicationView(TypedDict):
-    """What runs."""
+    """Running application."""
 
     name: str
     description: str
@@ -340,7 +340,7 @@ class ApplicationView(TypedDict):
 
 
 class ContextView(TypedDict):
-    """Where a node answers HTTP."""
+    """Address of a node's HTTP listener."""
 
     description: str
     path: str
@@ -351,7 +351,7 @@ class ContextView(TypedDict):
 
 
 class ListenerView(TypedDict):
-    """Where a node listens."""
+    """Address of a listener."""
 
     node: str
     protocol: str
@@ -403,7 +403,7 @@ class MemorySumView(TypedDict):
 
 
 class MemoryView(TypedDict):
-    """Memory of a node, and what it may have."""
+    """Memory of a node, and its limit."""
 
     total: MemorySumView
     limit: int
@@ -418,7 +418,7 @@ class NodeMemoryView(TypedDict):
 
 
 class ObjectsView(TypedDict):
-    """How much there is."""
+    """Counts of objects."""
 
     connections: int
     channels: int
@@ -428,7 +428,7 @@ class ObjectsView(TypedDict):
 
 
 class LocalView(TypedDict):
-    """What the answering node alone has."""
+    """Figures of the answering node alone."""
 
     object_totals: ObjectsView
     queue_totals: dict[str, int]

@@ -1,4 +1,4 @@
-"""What administrators may have the node do, besides what clients may."""
+"""Operations of administrators on a node, besides those of clients."""
 
 from __future__ import annotations
 
@@ -141,22 +141,22 @@ class NodeAdministration:
 
 @final
 class _Nobody(QueueListener):
-    """Hears what a session without publishes and consumers is told: nothing of interest."""
+    """Listener of a session without publishes and consumers; it ignores everything."""
 
     def on_confirmed(self, client: QueueClient, tickets: list[PendingConfirm]) -> None:
-        """Nothing was published."""
+        """Ignore it: this listener publishes nothing."""
 
     def on_rejected(self, client: QueueClient, tickets: list[PendingConfirm]) -> None:
-        """Nothing was published."""
+        """Ignore it: this listener publishes nothing."""
 
     def on_delivery(self, client: QueueClient, run: DeliveryRun) -> None:
-        """Nothing is consumed."""
+        """Ignore it: this listener consumes nothing."""
 
     def on_cancelled(self, client: QueueClient, consumer: int, reason: str) -> None:
-        """Nothing is consumed."""
+        """Ignore it: this listener consumes nothing."""
 
     def on_timed_out(self, client: QueueClient, consumer: int) -> None:
-        """Nothing is consumed."""
+        """Ignore it: this listener consumes nothing."""
 
     def on_writable(self, client: QueueClient) -> None:
-        """Nothing was congested."""
+        """Ignore it: this listener is never congested."""

@@ -1,4 +1,4 @@
-"""What a running node tells about itself; answers at once, from memory."""
+"""Status of a running node, from memory."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from headrace_raftlog.model.membership import Membership, member_node, name_of
 
 
 class NodeStatusSource:
-    """Looks at the parts of a node."""
+    """Status of a node, from its parts."""
 
     def __init__(self, node: BrokerNode) -> None:
         self._node = node
@@ -205,7 +205,7 @@ class NodeStatusSource:
         ]
 
     def leaderless_queues(self) -> list[tuple[str, str]]:
-        """Return the replicated queues that nobody leads, as far as this node knows."""
+        """Return the replicated queues without a leader, as far as this node knows."""
         node = self._node
         own = node.config.node.id
         found = []

@@ -1,4 +1,4 @@
-"""What is scarce on which node, for those who watch: alarms, and the stages before them."""
+"""Memory and disk state of all nodes for watchers: alarms, and the stages before them."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from headrace_broker.model.flow import LIMIT_DISK, LIMIT_MEMORY
 from headrace_broker.runtime.alarm.alarms import AlarmBoard
 
 CLEAR: Final = 0
-CLOCK: Final = "clock"  # the resource of warnings of clocks, which block nobody
+CLOCK: Final = "clock"  # the resource of warnings of clocks, which block no publisher
 
 Key = tuple[str, str]  # node and resource
 
 
 class Scarcity(NamedTuple):
-    """How it stands with a resource of a node.
+    """State of one resource of a node.
 
     Attributes:
         node: name.
@@ -45,7 +45,7 @@ class Scarcity(NamedTuple):
 
 
 class AlarmWatch:
-    """Tells how it stands, and when there are news.
+    """Alarm states, and notification of their changes.
 
     Args:
         board: knows what the nodes report.
@@ -68,7 +68,7 @@ class AlarmWatch:
 
     @property
     def news(self) -> asyncio.Event:
-        """What is set when a stage changes from now on."""
+        """Event that is set when a stage changes from now on."""
         return self._news
 
     def _tell(self, before: Blocked, now: Blocked) -> None:
@@ -76,7 +76,7 @@ class AlarmWatch:
         self._news = asyncio.Event()
 
     def scarce(self) -> Mapping[Key, Scarcity]:
-        """Return what is not clear, of all nodes that are heard."""
+        """Return the resources that are not clear, of all nodes that are heard."""
         now = self._clock_ms()
         found: dict[Key, Scarcity] = {}
         for report in self._board.reports.values():

@@ -85,7 +85,7 @@ class AlarmBoard:
 
     @property
     def reports(self) -> Mapping[int, NodeReport]:
-        """What the nodes that are heard say, by id; this one's as well."""
+        """Reports of the nodes that are heard, by id, this one's included."""
         return self._cluster.reports
 
     def listing(self) -> list[AlarmStatus]:
@@ -120,13 +120,13 @@ class AlarmBoard:
         self.tell()
 
     def tell(self) -> None:
-        """This node's own alarms have changed: the others hear of it at once."""
+        """Report changed alarms of this node to the others at once."""
         for peer in self._peers():
             self._report(peer)
         self._look()
 
     def peer_up(self, peer: int) -> None:
-        """A node can be reached: it hears how this one is."""
+        """Report this node's state to a node that can be reached again."""
         if self.clocks is not None:
             self.clocks.peer_up(peer)
         self._report(peer)
@@ -156,7 +156,7 @@ class AlarmBoard:
         self._send(peer, ClusterPayload(alarm=message).SerializeToString())
 
     def _look(self) -> None:
-        """Compare with what was before, and tell who wants to know."""
+        """Compare with the previous state, and notify listeners."""
         alarms = {(alarm.report.node, alarm.limit): alarm for alarm in self._cluster.alarms()}
         before = list(self._since_us)
         for key in before:

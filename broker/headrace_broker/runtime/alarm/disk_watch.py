@@ -15,7 +15,7 @@ log = logging.getLogger("headrace.alarm")
 
 
 class DiskWatch:
-    """Looks DISK_SAMPLE_MS after DISK_SAMPLE_MS.
+    """Watch on free disk space, sampled each DISK_SAMPLE_MS.
 
     Args:
         directory: data directory.
@@ -60,18 +60,18 @@ class DiskWatch:
                 self.look()
 
     def start(self) -> None:
-        """Look now and from then on."""
+        """Take a sample now, and periodically from then on."""
         self.look()
         self._handle = asyncio.get_running_loop().call_later(DISK_SAMPLE_MS / 1000, self.start)
 
     def stop(self) -> None:
-        """Look no more."""
+        """Stop sampling."""
         if self._handle is not None:
             self._handle.cancel()
             self._handle = None
 
     def look(self) -> None:
-        """Look once."""
+        """Take one sample."""
         try:
             usage = shutil.disk_usage(self._directory)
         except OSError as error:  # what is written there fails or not, and the log says so

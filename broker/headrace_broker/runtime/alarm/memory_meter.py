@@ -1,4 +1,4 @@
-"""How much memory this process may use, and how much of that is taken.
+"""Memory limit and memory use of this process.
 
 Where a control group limits memory, the kernel kills by what the whole group uses: that is what
 counts, whoever is in it. Several nodes in one limited group have the same figures and the same
@@ -43,7 +43,7 @@ class MemoryReading(NamedTuple):
 
 
 class _Group:
-    """A control group whose limit holds for this process: itself or one above it."""
+    """A control group whose limit applies to this process: its own or one above it."""
 
     def __init__(
         self,
@@ -94,7 +94,7 @@ class MemoryMeter:
         self._count = 0
 
     def read(self) -> MemoryReading:
-        """Look now: of several limits, the one that is nearest.
+        """Take a sample: of several limits, the one that is nearest.
 
         Raises:
             OSError: a file cannot be read.

@@ -114,14 +114,14 @@ class Garbage:
 
 
 class BodyCache(Protocol):
-    """What holds bodies that are on disk as well: `headrace_raftlog.node.node.RaftNode`."""
+    """Holder of bodies that are on disk too: `headrace_raftlog.node.node.RaftNode`."""
 
     def set_cache_bytes(self, count: int) -> None:
         """Keep no more than so many bytes of log entries in memory."""
 
 
 class Trimmer:
-    """Has the C library give memory that is free within the process back to the system.
+    """Trimmer of the C library's heap: returns free memory of the process to the system.
 
     glibc keeps what is freed below something that lives, and RSS stays up. Measured after 200 MiB
     of bodies left the cache: of 1 KiB, 196 MiB stayed until they were trimmed, and 40 after.

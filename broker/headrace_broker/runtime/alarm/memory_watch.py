@@ -29,7 +29,7 @@ class Meter(Protocol):
     """See `runtime.alarm.memory_meter.MemoryMeter`."""
 
     def read(self) -> MemoryReading:
-        """Look now; raises OSError or ValueError."""
+        """Take a sample; raises OSError or ValueError."""
 
 
 def marks_of(paging: Value, high: Value, total: int) -> tuple[int, int]:
@@ -55,7 +55,7 @@ def share_of(used: int, first: int, second: int) -> int:
 
 
 class MemoryWatch:
-    """Looks MEMORY_SAMPLE_MS after MEMORY_SAMPLE_MS.
+    """Watch on memory, sampled each MEMORY_SAMPLE_MS.
 
     Args:
         meter: says what is used; None where that cannot be known, and there is no alarm then.
@@ -104,20 +104,20 @@ class MemoryWatch:
             self.look()
 
     def start(self) -> None:
-        """Look now and from then on."""
+        """Take a sample now, and periodically from then on."""
         self.look()
         if self._meter is not None:
             loop = asyncio.get_running_loop()
             self._handle = loop.call_later(MEMORY_SAMPLE_MS / 1000, self.start)
 
     def stop(self) -> None:
-        """Look no more."""
+        """Stop sampling."""
         if self._handle is not None:
             self._handle.cancel()
             self._handle = None
 
     def look(self) -> None:
-        """Look once."""
+        """Take one sample."""
         if self._meter is None:
             return
         try:

@@ -1,4 +1,4 @@
-"""What a gateway asks of the archives of queues, wherever these are led."""
+"""Interface of queues' archives for gateways, wherever the queues are led."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class ArchiveClient:
     # Commands; all raise what `GroupCommands.ask` does
 
     async def open_group(self, queue: Queue, name: bytes, opener: bytes) -> ArchiveAnswer:
-        """Open a group for whoever calls itself `opener`; see `OpenArchive`."""
+        """Open a group for an owner called `opener`; see `OpenArchive`."""
         return await self._ask(queue, lambda n: encode_open_archive(n, name, opener))
 
     async def commit(self, queue: Queue, name: bytes, epoch: int, up_to: int) -> ArchiveAnswer:
@@ -68,7 +68,7 @@ class ArchiveClient:
     # Reading; raises LeaderUnavailableError and QueueGoneError
 
     async def describe(self, queue: Queue) -> ArchiveInfo:
-        """Return what is in an archive, and who reads it."""
+        """Return the content of an archive, and its readers."""
 
         def question(number: int) -> pb.ClusterPayload:
             asked = pb.ArchiveQuestion(group=queue.group, request=number)

@@ -3,7 +3,7 @@
 A chunk is two blocks of octets, as that of a lease (`lease_chunk`) with other heads:
 
     heads   for each row: `HEAD`
-    batch   the messages in the layout of `model.message`; of rows whose bodies nobody may read,
+    batch   the messages in the layout of `model.message`; of rows whose bodies are hidden,
                 without body
 """
 
@@ -26,7 +26,7 @@ _U32: Final = struct.Struct(">I")
 
 
 class Head(NamedTuple):
-    """What `HEAD` holds."""
+    """Fields of `HEAD`."""
 
     message_id: int
     log_index: int
@@ -59,7 +59,7 @@ class Rows(NamedTuple):
 
     @property
     def row_count(self) -> int:
-        """How many rows are here."""
+        """Number of rows here."""
         return len(self.heads) // HEAD.size
 
 

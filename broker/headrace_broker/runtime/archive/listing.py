@@ -65,8 +65,8 @@ class ArchiveListing:
         """Return the archive of a queue; `since_ms` is 0 where it never had one.
 
         Raises:
-            LeaderUnavailableError: nobody who leads the queue answered.
-            QueueGoneError: nobody ever will.
+            LeaderUnavailableError: no leader of the queue answered.
+            QueueGoneError: the queue was deleted.
         """
         info = await self._archives.describe(queue)
         leader = self._locate(queue)

@@ -71,7 +71,7 @@ class ArchiveLog:
         self._listing = listing
 
     def check(self, caller: Caller, shard: str) -> None:
-        """Refuse who may not read a queue; all shards at once are nobody's, and are filtered.
+        """Refuse a user who may not read a queue; a request for all shards is filtered instead.
 
         Shards are numbers, which can be guessed: a queue that the caller may not know of is
         answered like a number that no queue has.
@@ -188,7 +188,7 @@ class ArchiveLog:
         )
 
     async def _group(self, queue: Queue, name: str, answer: ArchiveAnswer) -> Group:
-        """Return the group that a command was about, as it is.
+        """Return the current state of a command's group.
 
         Raises:
             ExportError: it was refused.
@@ -212,7 +212,7 @@ def _group_of(shard: Shard, group: ArchiveGroupStatus) -> Group:
 
 @contextmanager
 def _errors(queue: Queue) -> Iterator[None]:
-    """Tell what goes wrong on the way to a queue's leader in the words of `ExportLog`."""
+    """Translate errors on the way to a queue's leader into those of `ExportLog`."""
     try:
         yield
     except QueueGoneError as error:

@@ -1,4 +1,4 @@
-"""Archives, for people: what is in one, and groups that are closed for others."""
+"""Archives, for people: their content, and closing of others' groups."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class ArchiveService:
         return status
 
     async def close_group(self, queue: Queue, name: str) -> None:
-        """Have an archive forget a group: nothing is kept for it any more.
+        """Close a group of an archive: nothing is kept for it any more.
 
         Raises:
             AmqpError: NOT_FOUND there is no such group or queue, INTERNAL_ERROR there is no leader.

@@ -24,7 +24,7 @@ HEAD_OCTETS: Final = _HEAD.size
 
 
 class Head(NamedTuple):
-    """What a queue knew of a message.
+    """State that a queue had of a message.
 
     Attributes:
         id: ascends in the order of arrival, from 1.
@@ -50,7 +50,7 @@ class Head(NamedTuple):
 
 
 def read_heads(heads: bytes) -> Iterator[Head]:
-    """Return what stands in a block of heads, whose length is a multiple of HEAD_OCTETS."""
+    """Return the fields of a block of heads, whose length is a multiple of HEAD_OCTETS."""
     for found in _HEAD.iter_unpack(heads):
         yield Head(*found[:9])
 

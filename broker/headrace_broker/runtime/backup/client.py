@@ -81,7 +81,7 @@ class BackupClient:
         return await self._ask_replicas(queue, question)
 
     async def probe(self, queue: Queue, publisher: bytes) -> BackupAnswer:
-        """Ask what a queue holds, and what it has had of a publisher; as `open`."""
+        """Ask for a queue's content, and a publisher's state there; as `open`."""
         question = BackupQuestion(probe=BackupProbe(group=queue.group, publisher=publisher))
         return (await self._ask_replicas(queue, question)).answer
 
@@ -112,7 +112,7 @@ class BackupClient:
 
         Raises:
             NodeSilentError: its node does not answer, or its disk does not.
-            NodeTooOldError: its node judges nobody, and has done nothing.
+            NodeTooOldError: its node checks no permissions, and has done nothing.
         """
         return await self._use(node, BackupUse(user=user, read=asked))
 
@@ -131,7 +131,7 @@ class BackupClient:
         return answer
 
     def _withdraw(self, node: int, opened: BackupAnswer) -> None:
-        """Give up a point that nobody was told of; nobody waits for the answer."""
+        """Give up a point that no client knows of, without waiting for the answer."""
         question = BackupQuestion(close=opened.point)  # of an older node
         if opened.owner:
             question = BackupQuestion(use=BackupUse(close=opened.point))
@@ -193,7 +193,7 @@ class BackupClient:
     async def _reply(self, source: int, question: BackupQuestion) -> None:
         try:
             answer = await self._answer(question)
-        except NodeSilentError as error:  # it has waited as long, and hears nothing
+        except NodeSilentError as error:  # it has waited as long without an answer
             LOG.warning("backup request of node %d not answered: %s", source, error)
             return
         except Exception:

@@ -70,7 +70,7 @@ class NodeSilentError(Exception):
 
 
 class Point:
-    """What one reader reads.
+    """Point of one reader.
 
     Attributes:
         number: its name on this node.
@@ -79,7 +79,7 @@ class Point:
         frozen: its messages.
         index: position of the queue's log.
         low: no entry below is read any more.
-        deadline_ms: on the monotonic clock, when it ends unless somebody reads.
+        deadline_ms: on the monotonic clock, when it ends without a read.
         end_ms: when it ends in any case.
         ttl_ms: time to live.
         lost: why it is over, "" while it is not.
@@ -145,7 +145,7 @@ class BackupPoints:
         return len(self._points)
 
     def stop(self) -> None:
-        """Look after nothing any more; the process ends."""
+        """Stop all timers; the process ends."""
         if self._handle is not None:
             self._handle.cancel()
             self._handle = None
@@ -162,7 +162,7 @@ class BackupPoints:
         return self._open(host, asked.ttl_ms, asked.user)
 
     async def probe(self, asked: BackupProbe) -> BackupAnswer:
-        """Say what a queue holds, and what it has had of a publisher."""
+        """Return a queue's content, and a publisher's state there."""
         host = await self._caught_up(asked.group)
         if isinstance(host, BackupAnswer):
             return host
@@ -190,7 +190,7 @@ class BackupPoints:
     async def use(self, asked: BackupUse) -> BackupAnswer:
         """Do what a user asks of a point.
 
-        The answer names who was judged, unlike those of nodes that judge nobody.
+        The answer names the checked user, unlike those of nodes that check none.
         """
         kind, user = asked.WhichOneof("kind"), asked.user
         if kind == "read":
@@ -221,7 +221,7 @@ class BackupPoints:
 
         host = point.host
         try:
-            async with asyncio.timeout(BACKUP_ANSWER_S):  # then nobody waits for it any more
+            async with asyncio.timeout(BACKUP_ANSWER_S):  # then the request was given up
                 found = await self._answers.cut(
                     host.log, host.queue.group, cut, lambda: self._points.get(asked.point) is point
                 )
@@ -240,7 +240,7 @@ class BackupPoints:
         return BackupAnswer(status=OK, heads=heads, batch=batch)
 
     def keep(self, asked: BackupKeep, user: str = "") -> BackupAnswer:
-        """Put the end of a user's point off, and give up what is read and safe."""
+        """Extend a user's point, and release what is read and safe."""
         point = self._alive(asked.point, user)
         if isinstance(point, BackupAnswer):
             return point
@@ -272,7 +272,7 @@ class BackupPoints:
     # Inner
 
     def _stand(self, point: Point) -> None:
-        """Have a point given up when its owner may not read the queue any more."""
+        """Give a point up when its owner may not read the queue any more."""
         queue, owner = point.host.queue, point.owner
         if self.standings is None or not owner:
             return
@@ -373,7 +373,7 @@ class BackupPoints:
             self._lose(point, f"nobody read it for {point.ttl_ms} ms")
 
     def _lose(self, point: Point, reason: str) -> None:
-        """Give a point up, and remember why for who asks again."""
+        """Give a point up, and remember the reason for later requests."""
         queue = point.host.queue
         text = "backup of queue '%s' in vhost '%s': point %d is given up: %s"
         log.warning(text, queue.name, queue.vhost, point.number, reason)
@@ -387,7 +387,7 @@ class BackupPoints:
         self._handle = loop.call_later(BACKUP_SWEEP_S, self.sweep)
 
     def sweep(self) -> None:
-        """Give up what is over, and tell the logs of what is held no more; then look again."""
+        """Give up expired points, release their log entries, and schedule the next sweep."""
         self.stop()
         short = self._short_of_disk()
         now_ms = int(self._clock.monotonic_ms())
@@ -404,7 +404,7 @@ class BackupPoints:
             self._later()
 
     def _release(self) -> None:
-        """Tell logs of entries, some in each turn of the loop."""
+        """Release log entries, some in each turn of the loop."""
         for group, host in list(self._releasing.items()):
             hold = host.log.hold
             if self._hosts.get(group) is not host or hold is None or not hold.released:

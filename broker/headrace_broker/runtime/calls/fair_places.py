@@ -1,4 +1,4 @@
-"""Places for what anybody may take before a log-in, so that nobody can keep others from them."""
+"""Places before a log-in, in fair shares by address."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class FairPlaces(Generic[T]):
         return max(map(len, self._by_address.values()), default=0)
 
     def take(self, address: str, holder: T, besides: int = 0) -> T | None:
-        """Take a place; return who has lost it, None where there was one.
+        """Take a place; return the holder that lost it, None if there was room.
 
         Args:
             address: where the holder comes from.

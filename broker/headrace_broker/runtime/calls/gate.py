@@ -48,7 +48,7 @@ class TooManyCallsError(Exception):
 
 
 class CallGate:
-    """Lets calls begin and go on.
+    """Gate of calls: decides when they begin and continue.
 
     Args:
         effort_turns: the budget of a turn of the loop.
@@ -106,7 +106,7 @@ class CallGate:
 
 
 class Turns:
-    """What a call, or a stream, does in turns of the loop.
+    """Turns of the event loop in which a call, or a stream, does its work.
 
     Args:
         gate: of the node.
@@ -150,12 +150,12 @@ class Turns:
         turns.spend(STREAM_REQUEST_UNITS)
 
     def paced(self, work: Coroutine[Any, Any, T]) -> Awaitable[T]:
-        """Return what awaits a coroutine, whose steps take turns."""
+        """Wrap a coroutine so that its steps take turns."""
         return _Paced(self, work)
 
     @contextlib.contextmanager
     def step(self) -> Generator[None]:
-        """Count what is done within, which does not wait, as a step."""
+        """Count the block, which does not wait, as a step."""
         gate = self._gate
         began, began_cpu = gate.clock(), gate.cpu()
         try:
@@ -166,7 +166,7 @@ class Turns:
 
     @contextlib.contextmanager
     def watched(self) -> Generator[None]:
-        """Only name this stream in the log if what is done within keeps the loop for long."""
+        """Name this stream in the log if the block keeps the loop for long; count nothing."""
         began = self._gate.clock()
         try:
             yield

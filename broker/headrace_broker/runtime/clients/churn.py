@@ -1,4 +1,4 @@
-"""How much comes and goes on a node: connections, channels and queues, counted since its start."""
+"""Counters of opened and closed connections, channels and queues of a node since its start."""
 
 from __future__ import annotations
 

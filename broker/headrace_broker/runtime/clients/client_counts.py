@@ -1,4 +1,4 @@
-"""How many connections and channels users and vhosts may have open on this node.
+"""Limits on open connections and channels of users and vhosts on this node.
 
 Source: RabbitMQ's guides on virtual hosts ("Limits") and on per-user limits; texts are its own. It
 counts in the whole cluster; here each node counts its own, as it does for publish rates.
@@ -22,7 +22,7 @@ BY_USER: Final = "user"
 
 @final
 class ClientCounts:
-    """Says who has too many.
+    """Counts of clients, and the limits that they exceed.
 
     Args:
         view: the catalog, for the limits.

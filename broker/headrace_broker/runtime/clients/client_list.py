@@ -1,4 +1,4 @@
-"""The client connections of the cluster: who they are, what is on them, and how to close them."""
+"""The client connections of the cluster: their owners, their channels, and closing them."""
 
 from __future__ import annotations
 

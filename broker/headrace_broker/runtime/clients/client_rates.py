@@ -1,4 +1,4 @@
-"""What passes connections, channels, exchanges and vhosts, sampled every five seconds."""
+"""Rates of connections, channels, exchanges and vhosts, sampled every five seconds."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ Rates = tuple[float, ...]
 
 
 class _Sample(NamedTuple):
-    """Where figures stood, and how many a second were added since the sample before."""
+    """Counters at a sample, and their increase a second since the previous one."""
 
     at_ms: int
     figures: Figures
@@ -64,7 +64,7 @@ class ClientRates:
         )
 
     def closed(self, info: ConnectionInfo) -> None:
-        """Count what has passed a connection that is closing for its vhost."""
+        """Add the traffic of a closing connection to its vhost."""
         before = self._over.get(info.vhost, _NOTHING)
         self._over[info.vhost] = tuple(map(add, before, _passed(info)))
 
@@ -129,7 +129,7 @@ class ClientRates:
     # This node's rows
 
     def rows(self, question: Stats) -> Iterator[VhostStats | ExchangeStats]:
-        """Return what is known here of vhosts and exchanges."""
+        """Return this node's figures of vhosts and exchanges."""
         for vhost in self._vhosts.keys() if question.vhosts else ():
             history = self._vhosts.find(vhost)
             if history is not None:

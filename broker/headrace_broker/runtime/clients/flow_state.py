@@ -37,7 +37,7 @@ def activity_status(activity: Activity, now_us: int) -> ActivityStatus:
 
 
 def state_name(state: str, activity: Activity, now_us: int) -> str:
-    """Return the state to show: an alarm's, FLOW for who is stopped or was a moment ago, RUNNING.
+    """Return the state to show: an alarm's, FLOW if stopped now or a moment ago, RUNNING.
 
     Args:
         state: as the connection says.

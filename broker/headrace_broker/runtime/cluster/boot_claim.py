@@ -38,7 +38,7 @@ class Booted(Protocol):
 
 @final
 class BootClaim:
-    """Claims this process's boot count, once somebody waits for that.
+    """Claim of this process's boot number, made when it is first awaited.
 
     Args:
         raft: counts the starts.

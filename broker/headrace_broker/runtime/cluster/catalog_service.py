@@ -59,7 +59,7 @@ class CatalogUnavailableError(Exception):
 
 
 class RaftHost(Booted, Protocol):
-    """What the catalog needs of the node's replicated logs (`headrace_raftlog.node`)."""
+    """Required interface of the node's replicated logs (`headrace_raftlog.node`)."""
 
     def create_group(
         self,
@@ -88,11 +88,11 @@ class RaftHost(Booted, Protocol):
         """Return the leader's node id, 0 when none is known."""
 
     def serving(self, group: int) -> bool:
-        """Return whether this node leads the group and has applied what was committed before."""
+        """Return whether this node leads the group and has applied all earlier commits."""
 
 
 class CatalogTiming(msgspec.Struct, frozen=True):
-    """How long things may take.
+    """Durations and time limits.
 
     Attributes:
         answer_seconds: wait for a change to be applied here; several elections fit in.
@@ -212,7 +212,7 @@ class CatalogService:
             self._raft.set_members(CATALOG_GROUP, nodes, voters_wanted(len(nodes)))
 
     async def stop(self) -> None:
-        """End what is under way: whoever waits gets CatalogUnavailableError."""
+        """End all pending requests: their waiters get CatalogUnavailableError."""
         self._stopped = True
         if self._timer is not None:
             self._timer.cancel()
@@ -341,7 +341,7 @@ class CatalogService:
             raise CatalogUnavailableError(self.reach.why_not_made(seconds)) from None
 
     def announce(self, what: commands.AnnounceNode) -> None:
-        """Tell the cluster what this node is.
+        """Announce this node to the cluster.
 
         It is told again whenever another node is news: one that has just become able to read such
         an announcement passed over the earlier ones.
@@ -368,7 +368,7 @@ class CatalogService:
                     log.error("node announcement rejected: %s", result.reason)
 
     def _offer(self, pending: _Pending) -> None:
-        """Propose a change, or send it to who can; what fails is tried again by the timer."""
+        """Propose a change, or send it to the leader; the timer repeats failed attempts."""
         if self._raft.serving(CATALOG_GROUP):
             if pending.proposed_term == self._term != 0:
                 return  # appended in this term and still leading: it is in the log and only slow
@@ -401,7 +401,7 @@ class CatalogService:
         self._arm()
 
     def handle_forward(self, peer: int, payload: bytes) -> None:
-        """Take a request from another node's catalog service; what is not one is dropped."""
+        """Receive a request of another node's catalog service; malformed ones are dropped."""
         request = decode_envelope(payload)
         fits = len(payload) <= ENVELOPE_OCTETS + CATALOG_COMMAND_OCTETS_MAX
         if request is None or request.node != peer or not fits:
@@ -415,7 +415,7 @@ class CatalogService:
     # The handler of group 0
 
     def apply(self, entries: list[Entry]) -> None:
-        """Apply committed entries: first the state, then the listeners, then who waits."""
+        """Apply committed entries: first the state, then the listeners, then the waiters."""
         events: list[Event] = []
         answers: list[tuple[int, Result]] = []
         for entry in entries:
@@ -438,7 +438,7 @@ class CatalogService:
         return self.catalog.snapshot(), array("Q")
 
     def held(self) -> array[int]:
-        """Return nothing: who reads the catalog reads its tables."""
+        """Return nothing: readers of the catalog read its tables."""
         return array("Q")
 
     def restore(self, state: bytes) -> None:
@@ -467,7 +467,7 @@ class CatalogService:
             self._seeded.set()
 
     def leadership(self, leader: int, term: int, serving: bool) -> None:
-        """Note who leads; what is under way goes there once this loop turn is over."""
+        """Note the leader; pending requests go there once this loop turn is over."""
         self.reach.leader = leader
         self.reach.look()
         self.serving = serving

@@ -38,7 +38,7 @@ class ClusterClock:
         return self._warned
 
     def peer_up(self, peer: int) -> None:
-        """A link is new: what was heard before is of no use for a round trip."""
+        """Drop measurements of an earlier link: they are of no use for a round trip."""
         self._heard.pop(peer, None)
         self._owed.add(peer)
 
@@ -91,7 +91,7 @@ class ClusterClock:
         return ClockStatus(int(skew[0]), int(skew[1]), int(lead), self._warned.get(node, ""))
 
     def look(self) -> bool:
-        """See whose clocks are to be warned of, and log what is new; return whether any is."""
+        """Check all clocks, and log new warnings; return whether any is wrong."""
         self._clock.members = len(self._names)
         self._clock.queue_ms()  # which looks at the wall clock
         before = list(self._warned)
@@ -116,7 +116,7 @@ class ClusterClock:
             log.warning("%s", text)
 
     def _reason(self, name: str, status: ClockStatus, warned: bool) -> str:
-        """Return what is wrong, "" for nothing; what was warned of has to be half as wrong."""
+        """Return the fault of a clock, "" for none; a warning ends at half of its threshold."""
         most = CLOCK_SKEW_MS_MAX // 2 if warned else CLOCK_SKEW_MS_MAX
         if abs(status.skew_ms) > most + status.bound_ms:
             return (

@@ -15,7 +15,7 @@ _PASSWORD_OCTETS_MAX: Final = 1024  # of a file that is meant to hold a password
 
 
 class DefaultUser(NamedTuple):
-    """Who it is, with the password in the clear: it is hashed when the cluster begins.
+    """Default user, with the password in the clear: it is hashed when the cluster begins.
 
     Attributes:
         loopback_only: may log in from loopback addresses only.

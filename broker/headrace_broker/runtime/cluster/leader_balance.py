@@ -86,7 +86,7 @@ class Leaderships(Protocol):
 
     @property
     def is_rebalancing(self) -> bool:
-        """Return True while a rebalance goes on that somebody began."""
+        """Return True while a manual rebalance runs."""
 
     async def movable(self) -> tuple[list[Movable], list[str]]:
         """Return who leads what, and the names of nodes that did not answer though they run."""
@@ -99,7 +99,7 @@ class Leaderships(Protocol):
 
 
 class LeaderBalance:
-    """Looks every BALANCE_LOOK_SECONDS.
+    """Balance of leaders, checked every BALANCE_LOOK_SECONDS.
 
     Args:
         around: the cluster.
@@ -130,7 +130,7 @@ class LeaderBalance:
         self._rests: dict[int, float] = {}  # groups: until when they stay where they are
 
     def start(self) -> None:
-        """Look from now on."""
+        """Start the periodic check."""
         if self._enabled:
             self._say(ELSEWHERE, "this node has not looked yet")
             loop = asyncio.get_running_loop()
@@ -138,7 +138,7 @@ class LeaderBalance:
             self._task.add_done_callback(_report)
 
     async def stop(self) -> None:
-        """Look no more."""
+        """Stop the periodic check."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
@@ -149,7 +149,7 @@ class LeaderBalance:
             await self.look()
 
     async def look(self) -> None:
-        """Look once, and have a few leaderships handed over if that is due."""
+        """Check once, and hand over a few leaderships if that is due."""
         decider = self._around.decider()
         self.status.decides = self._around.names.get(decider, "")
         if decider != self._around.node:
@@ -266,6 +266,6 @@ def fit_nodes(
 
 
 def _report(task: asyncio.Task[None]) -> None:
-    """Log what went wrong: nobody waits for it."""
+    """Log an error that has no waiter."""
     if not task.cancelled() and task.exception() is not None:
         log.error("automatic leader balancing stopped", exc_info=task.exception())

@@ -1,4 +1,4 @@
-"""Removes data of queues that were deleted while this node could not hear of it.
+"""Removal of the data of queues that were deleted while this node was away.
 
 A node that was down, or that got a snapshot of the catalog, may have missed both that a queue was
 declared and that it was deleted, and still hold its replica's log.

@@ -26,7 +26,7 @@ log = logging.getLogger("headrace.cluster")
 
 
 class Leaderships(Protocol):
-    """What this needs of the replicated logs (`headrace_raftlog.node`)."""
+    """Required interface of the replicated logs (`headrace_raftlog.node`)."""
 
     async def drain(self, seconds: float, avoid: Callable[[], Collection[int]]) -> list[int]:
         """Hand over what this node leads; returns the groups that it still does."""
@@ -106,7 +106,7 @@ class Maintenance:
             self._turn(True)
 
     def contest(self, reason: str) -> None:
-        """Serve nobody any more: what is confirmed here, the nodes of the first cluster lack.
+        """Stop serving: the nodes of the first cluster would lack new confirms.
 
         It lasts until the process ends; its log says so once, however often it is called.
 
@@ -137,7 +137,7 @@ class Maintenance:
             await asyncio.gather(self._task, return_exceptions=True)
 
     async def hand_over(self) -> list[int]:
-        """Hand over everything before the node is stopped; returns what it still leads."""
+        """Hand over everything before the node is stopped; return the groups still led."""
         left = await self._raft.drain(STOP_SECONDS, self.avoided)
         if left:
             log.info("no other node could take the leadership of %d groups", len(left))
@@ -177,6 +177,6 @@ async def _ended(task: asyncio.Task[None] | None) -> None:
 
 
 def _report(task: asyncio.Task[None]) -> None:
-    """Log what went wrong: nobody waits for it."""
+    """Log an error that has no waiter."""
     if not task.cancelled() and task.exception() is not None:
         log.error("maintenance failed", exc_info=task.exception())

@@ -1,4 +1,4 @@
-"""Sees replicas off that a queue has left: whoever leads it says so when they are not needed."""
+"""Removal of replicas that a queue has left: its leader reports when they are not needed."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ log = logging.getLogger("headrace.cluster")
 
 
 class Memberships(Protocol):
-    """What this needs of the replicated logs (`headrace_raftlog.node`)."""
+    """Required interface of the replicated logs (`headrace_raftlog.node`)."""
 
     def is_settled(self, group: int) -> bool:
-        """Return whether this node leads a group whose members are not being changed."""
+        """Return whether this node leads a group without a change of members under way."""
 
     def members(self, group: int) -> Membership:
         """Return who belongs to a group on this node."""
 
 
 class MemberMoves:
-    """Looks at queues with members on their way out, wherever they are led; acts for those here.
+    """Watch on queues with leaving members, wherever they are led; it acts for those here.
 
     Args:
         view: the catalog.
@@ -65,7 +65,7 @@ class MemberMoves:
         self._arm()
 
     async def stop(self) -> None:
-        """Look no more."""
+        """Stop the periodic check."""
         self._stopped = True
         if self._handle is not None:
             self._handle.cancel()

@@ -29,7 +29,7 @@ log = logging.getLogger("headrace.cluster")
 
 
 class PeerTable(Protocol):
-    """What this needs of the replicated logs (`headrace_raftlog.node`)."""
+    """Required interface of the replicated logs (`headrace_raftlog.node`)."""
 
     async def set_peers(
         self, peers: Mapping[int, str], barred: Collection[tuple[int, int]] = ()
@@ -119,7 +119,7 @@ class NodeDirectory:
         self._sync()
 
     async def stop(self) -> None:
-        """Change no peers any more."""
+        """Stop changing peers."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
@@ -144,7 +144,7 @@ class NodeDirectory:
             self._task.add_done_callback(_report)
 
     async def _follow(self) -> None:
-        """Tell the replicated logs; those who leave are heard until their membership has ended.
+        """Tell the replicated logs; leaving nodes are heard until their membership has ended.
 
         Otherwise a node that is removed might never learn that it was.
         """
@@ -201,17 +201,17 @@ def takeover_problem(known: Node | None, asked: Node, up: Collection[int]) -> st
 
 
 def _ignore(node: int) -> None:
-    """Do nothing until somebody wants to know."""
+    """Do nothing: the default without a listener."""
 
 
 def _report(task: asyncio.Task[None]) -> None:
-    """Log what went wrong: nobody waits for it."""
+    """Log an error that has no waiter."""
     if not task.cancelled() and task.exception() is not None:
         log.error("update of the peers failed", exc_info=task.exception())
 
 
 class Admission:
-    """Has nodes that call and are not known yet admitted to the cluster.
+    """Admission of unknown nodes that call.
 
     Args:
         admits: whether nodes may join that nobody has announced.
@@ -266,7 +266,7 @@ class Admission:
         return self._refused.get(node.id) or f"{who} is being admitted: it may call again"
 
     async def stop(self) -> None:
-        """Admit nobody any more."""
+        """Stop admitting nodes."""
         tasks = list(self._under_way.values())
         for task in tasks:
             task.cancel()

@@ -1,4 +1,4 @@
-"""Where replicas and leaders are: looked at, and moved."""
+"""Places of replicas and leaders: queries and moves."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ log = logging.getLogger("headrace.cluster")
 
 
 class StepOutcome(NamedTuple):
-    """What became of a step.
+    """Outcome of a step.
 
     Attributes:
         queue: as it is now, or was when nothing was done.
@@ -68,7 +68,7 @@ class StepOutcome(NamedTuple):
 
 
 class RebalanceStatus(msgspec.Struct):
-    """How far a rebalance is.
+    """Progress of a rebalance.
 
     Attributes:
         running: whether it goes on.
@@ -96,7 +96,7 @@ def _unmeasured(node: int) -> ClockStatus | None:
 
 
 class ClusterFacts(NamedTuple):
-    """What operations know of the cluster.
+    """Facts about the cluster for operations.
 
     Attributes:
         node: this node's id.
@@ -147,7 +147,7 @@ class Operations:
         self.automatic = self.balance.automatic = automatic
 
     async def stop(self) -> None:
-        """Move nothing any more."""
+        """Stop all moves."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
@@ -349,7 +349,7 @@ class Operations:
 
     @property
     def is_rebalancing(self) -> bool:
-        """Return True while a rebalance goes on that was begun through this node."""
+        """Return True while a rebalance runs that was begun through this node."""
         return self._task is not None and not self._task.done()
 
     async def leads(self) -> tuple[list[Led], list[str]]:
@@ -358,7 +358,7 @@ class Operations:
         return [each.led for each in found], missing
 
     async def movable(self) -> tuple[list[Movable], list[str]]:
-        """As `leads`, with what is to be known before a leader is moved unasked."""
+        """As `leads`, with the facts that an automatic move needs."""
         found = [_movable(self._around.node, row) for row in self._report.rows(Leads())]
         peers = {n: name for n, name in self._around.others.items() if n in self.up()}
         answers = await asyncio.gather(*(self._leads_of(node) for node in peers))
@@ -378,7 +378,7 @@ class Operations:
         return rows
 
     def begin_rebalance(self, wanted: Callable[[Queue], bool]) -> bool:
-        """Begin to spread the leaders of queues over nodes; False when that goes on already."""
+        """Begin to spread the leaders of queues over nodes; False if that runs already."""
         if self.is_rebalancing:
             return False
         self.balance = RebalanceStatus(running=True, automatic=self.automatic)
@@ -427,7 +427,7 @@ class Operations:
 
 
 def _done(result: Result) -> Any:
-    """Return what the catalog answers to what it did.
+    """Return the value of the catalog's answer.
 
     Raises:
         AmqpError: PRECONDITION_FAILED, it did nothing; NOT_FOUND, there is nothing to change.

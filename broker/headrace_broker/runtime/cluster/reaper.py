@@ -1,4 +1,4 @@
-"""Deletes queues that nobody owns or uses any more, be it later when there is no quorum."""
+"""Deletion of queues without owner or use, repeated while there is no quorum."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class Reaper:
         self._start(self._drop_unused(queue))
 
     def drop_expired(self, queue: Queue) -> None:
-        """Delete a queue that nobody used for its time, unless somebody uses it meanwhile."""
+        """Delete a queue that was unused for its time, unless it is used meanwhile."""
         host = self._hosts.get(queue.group)
         if host is not None and queue.group not in self._expiring:
             self._expiring.add(queue.group)

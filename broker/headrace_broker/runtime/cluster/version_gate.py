@@ -38,7 +38,7 @@ class VersionGate:
         self._told = ""
 
     def changed(self) -> None:
-        """Look again: the catalog says something new of its nodes."""
+        """Check again: the catalog has news of its nodes."""
         self._changed.set()
 
     async def wait(self, command: commands.AnyCommand, seconds: float) -> str:

@@ -1,4 +1,4 @@
-"""Answers of a queue that somebody waits for."""
+"""Awaited answers of a queue."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ async def wait_answer(queue: Queue, future: Answer) -> tuple[int, int]:
 
 
 async def wait_over(queue: Queue, future: asyncio.Future[None]) -> None:
-    """Wait until a queue has answered what it was sent. Raises as `wait_answer`."""
+    """Wait until a queue has answered everything. Raises as `wait_answer`."""
     try:
         async with asyncio.timeout(REQUEST_SECONDS_MAX):
             await future

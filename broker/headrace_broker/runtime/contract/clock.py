@@ -20,7 +20,7 @@ class Clock:
         return time.monotonic_ns() // 1_000_000
 
     def monotonic_us(self) -> i64:
-        """Return the same in microseconds, for what is short."""
+        """Return the same in microseconds, for short durations."""
         return time.monotonic_ns() // 1000
 
     def boottime_us(self) -> i64:
@@ -35,7 +35,7 @@ class Clock:
         return self.unix_ms()
 
     def queue_ms_at(self, boot_ms: i64) -> i64:
-        """Return the same for who has just read the boottime clock, in milliseconds."""
+        """Return the same from a given reading of the boottime clock, in milliseconds."""
         return self.queue_ms()
 
     def witness(self, stamp_ms: i64) -> None:

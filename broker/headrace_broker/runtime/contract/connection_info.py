@@ -19,19 +19,19 @@ AMQP: Final = "AMQP 0-9-1"
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class ConnectionControl:
-    """What the node may ask of an open client connection."""
+    """Operations of the node on an open client connection."""
 
     @abstractmethod
     def shut_down(self, reason: str) -> None:
         """Close it with CONNECTION_FORCED, telling the client the reason."""
 
     def traffic(self) -> list[tuple[int, ClientTraffic]]:
-        """Return what has passed each open channel, with its number."""
+        """Return the traffic of each open channel, with its number."""
         return []
 
     @abstractmethod
     def limits_changed(self) -> None:
-        """Let go on what waits, as far as the limits of flow control allow it now."""
+        """Resume waiting publishes, as far as the limits of flow control allow it now."""
 
     @abstractmethod
     def channels(self, now_us: int) -> list[Any]:
@@ -109,7 +109,7 @@ class ConnectionInfo:
         return (self.recv_oct, self.recv_cnt, self.send_oct, self.send_cnt)
 
     def traffic(self) -> tuple[int, ...]:
-        """Return what has passed all its channels, as `model.stats.CLIENT_FIGURES` names it."""
+        """Return the traffic of all its channels, as `model.stats.CLIENT_FIGURES` names it."""
         total = ClientTraffic()
         total.add(self.passed)
         if self.control is not None:

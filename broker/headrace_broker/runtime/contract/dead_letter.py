@@ -1,4 +1,4 @@
-"""Dead letters: messages that a queue has let go, with what their new address depends on."""
+"""Dead letters: messages that left a queue, with the values that decide their target."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class DeadLetter:
 
     @property
     def octets(self) -> i64:
-        """What it takes of a bound on octets."""
+        """Bytes that it counts against a bound."""
         return len(self.route) + len(self.properties) + len(self.body)
 
 

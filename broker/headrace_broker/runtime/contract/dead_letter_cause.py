@@ -1,4 +1,4 @@
-"""Who is charged for messages that die: who sent the command that made them."""
+"""Account that is charged for dead messages: that of the session whose command made them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from headrace_broker.flow.charges import NO_CAUSE
 from headrace_broker.model.limits import LETTER_COMMANDS_MAX
 from headrace_broker.model.session import tells_deaths
 
-EXPIRY_CAUSE: Final = 1  # instead of a session id: nobody but time, or a limit that was lowered
+EXPIRY_CAUSE: Final = 1  # instead of a session id: time, or a limit that was lowered
 
 
 @final
@@ -40,7 +40,7 @@ class DeadLetterCauses:
 
     @property
     def command_count(self) -> int:
-        """Commands whose causes are remembered."""
+        """Number of remembered causes of commands."""
         return len(self._told)
 
     def note(self, session: int, data: bytes, causes: list[int]) -> None:

@@ -1,4 +1,4 @@
-"""What a queue's replica asks of its node and tells it."""
+"""Interface between a queue's replica and its node."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from headrace_broker.runtime.contract.dead_letter import DeadLetter
 
 @final
 class Configuration:
-    """What a queue is to be from now on.
+    """Effective settings of a queue.
 
     Attributes:
         version: of its machine: the highest that all its members know.
@@ -49,7 +49,7 @@ class HostWatcher:
         """Return what the queue is to be now."""
 
     def tally(self) -> Tally | None:
-        """Return what counts what the queues led here let go, None where nothing does."""
+        """Return the counter of messages that leave queues led here, None without one."""
         return None
 
     @abstractmethod
@@ -64,10 +64,10 @@ class HostWatcher:
     def dead_lettered(
         self, queue: Queue, arguments: dict[str, Any], letters: list[DeadLetter]
     ) -> None:
-        """Messages left the queue for its dead letter exchange; nobody else has them now."""
+        """Receive messages that left the queue for its dead letter exchange."""
 
     def dead_letters_lost(self, queue: Queue, count: int) -> None:
-        """Messages that had died could not be read any more, or were too many that waited."""
+        """Count dead messages that could not be read any more, or exceeded the bound."""
 
     @abstractmethod
     def dead_letters_congested(self, queue: Queue) -> bool:

@@ -22,7 +22,7 @@ def plain(value: Any) -> Any:
 
 
 def json_table(table: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a table with values that JSON has; the given one stays as it is."""
+    """Return a table with values that JSON has; the given one is not changed."""
     return {printable(str(name)): plain(value) for name, value in table.items()}
 
 

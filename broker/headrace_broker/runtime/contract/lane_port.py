@@ -1,4 +1,4 @@
-"""How the two ends of a session reach each other, on one node or across two."""
+"""Interface between the two ends of a session, on one node or across two."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from headrace_broker.model.message import DeliveryRun
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class HostEnd:
-    """What a gateway says to the replica that leads a queue."""
+    """Messages from a gateway to the replica that leads a queue."""
 
     @abstractmethod
     def command(self, session: int, data: bytes) -> None:
@@ -21,12 +21,12 @@ class HostEnd:
 
     @abstractmethod
     def caused(self, session: int, data: bytes, causes: list[int]) -> None:
-        """As `command`, of dead letters: with those whose account they are charged to.
+        """As `command`, for dead letters: with the accounts that are charged.
 
         Args:
             session: of a node that sends dead letters.
             data: an ENQUEUE.
-            causes: how many of its messages in a row, by which session (0 for nobody knows), and so
+            causes: how many of its messages in a row, by which session (0 for unknown), and so
                 on.
         """
 
@@ -79,7 +79,7 @@ class HostEnd:
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class SessionEnd:
-    """What the leading replica says to a session at its gateway."""
+    """Messages from the leading replica to a session at its gateway."""
 
     @abstractmethod
     def rejected(self, first: i64, last: i64, fenced: bool) -> None:
@@ -90,7 +90,7 @@ class SessionEnd:
 
     @abstractmethod
     def withheld(self, rows: list[int]) -> None:
-        """Of the publishes that the next `enqueued` is about, these are not complete.
+        """Defer confirms of these publishes, which the next `enqueued` covers.
 
         The queue holds too much. They are given as in `Ranges.bounds`.
         """
@@ -101,7 +101,7 @@ class SessionEnd:
 
     @abstractmethod
     def still_withheld(self, last: i64, rows: list[int]) -> None:
-        """Of the publishes up to number `last`, these and no others are withheld now."""
+        """Replace the deferred confirms of publishes up to number `last` by these."""
 
     @abstractmethod
     def enqueued(self, first: i64, last: i64) -> None:
@@ -157,11 +157,11 @@ class SessionTransport:
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class Gathering:
-    """What a session sends in turns of the loop that its node says."""
+    """Sender of a session's gathered commands, in turns of the loop that its node chooses."""
 
     @abstractmethod
     def time_is_up(self) -> None:
-        """What has gathered waits no longer."""
+        """Send the gathered commands now."""
 
     @abstractmethod
     def send_close(self) -> None:
@@ -174,7 +174,7 @@ class Copying:
 
     @abstractmethod
     def copy_some(self) -> bool:
-        """Copy what one turn takes; False once nothing is left to be copied."""
+        """Copy one turn's share; False once everything is copied."""
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)

@@ -1,4 +1,4 @@
-"""What a channel hands over with publishes, and gets back when it may confirm them."""
+"""Confirm state of publishes: handed over by a channel, returned when it may confirm them."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class PendingConfirm:
 
     @property
     def held(self) -> bool:
-        """Whether a queue withholds any of them."""
+        """True if a queue defers any of them."""
         return self.holds is not None and len(self.holds) > 0
 
     def hold(self, numbers: Ranges) -> None:

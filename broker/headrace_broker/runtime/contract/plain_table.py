@@ -36,7 +36,7 @@ def plain_value(value: object) -> object:
 
 
 def plain_table(table: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a table with plain values; the given one stays as it is."""
+    """Return a table with plain values; the given one is not changed."""
     return {name: plain_value(value) for name, value in table.items()}
 
 

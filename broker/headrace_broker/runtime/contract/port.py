@@ -29,7 +29,7 @@ GET_CONSUMER: Final = 0  # the consumer number of `QueueClient.get`
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class QueueListener:
-    """What a channel hears from its queue clients, many times per loop turn; nothing may block.
+    """Events of queues for a channel, many times per loop turn; a listener must not block.
 
     One that publishes, or consumes, nothing leaves out what it does not hear.
     """
@@ -234,13 +234,13 @@ class QueueClient:
         """
 
     def abandon(self) -> list[PendingConfirm]:
-        """End the session at once; return the tickets of what it has not confirmed."""
+        """End the session at once; return its unconfirmed tickets."""
         raise AssertionError("only publishes of clients are given up")
 
     @abstractmethod
     def close(self) -> None:
         """End the session: its consumers end and everything unsettled goes back to the queue.
 
-        Publishes that were handed over are still delivered; nobody hears of them any more. What
+        Publishes that were handed over are still delivered, without any notification. What
         gathered was flushed before.
         """

@@ -1,4 +1,4 @@
-"""Where a queue's commands go: a Raft group, or for unreplicated queues this process's memory."""
+"""Log of a queue's commands: a Raft group, or this process's memory for unreplicated queues."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class QueueLog:
     """An ordered log of commands that come back through `apply` of the queue's host.
 
     Attributes:
-        hold: dead entries that somebody reads; None for nobody.
+        hold: dead entries with a reader; None for none.
     """
 
     hold: Retention | None = None
@@ -74,11 +74,11 @@ class QueueLog:
         """
 
     def give_up(self, done: Callable[[], None]) -> None:
-        """Do not call a function any more that waits for an entry."""
+        """Cancel the callback of a function that waits for an entry."""
 
     @abstractmethod
     def forget(self, index: i64) -> None:
-        """The entry holds no message of the queue any more and is not read again."""
+        """Note that the entry holds no message of the queue any more and is not read again."""
 
     @abstractmethod
     def leader(self) -> int:
@@ -104,7 +104,7 @@ class QueueLog:
         raise AssertionError("nobody reads this log beside its queue")
 
     def holds(self, index: i64) -> bool:
-        """Keep an entry that died, where somebody reads it; return whether somebody does."""
+        """Keep a dead entry if it has a reader; return whether it has."""
         pins = self._pins
         if pins is not None and index in pins:
             dead = self._pinned_dead
@@ -126,7 +126,7 @@ class QueueLog:
         pins[index] = pins.get(index, 0) + 1
 
     def unpin(self, index: i64) -> None:
-        """Keep an entry no more for one of those who had it pinned."""
+        """Release one pin of an entry."""
         pins = self._pins
         if pins is None or index not in pins:
             return  # the log was replaced

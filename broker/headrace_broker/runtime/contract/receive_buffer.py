@@ -1,4 +1,4 @@
-"""What the kernel keeps for a client whose socket is not read."""
+"""Size of the kernel's buffer for a client whose socket is not read."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from headrace_broker.model.limits import SOCKET_RECEIVE_BYTES
 
 
 def bound_receive_buffer(listening: socket.socket) -> None:
-    """Have the kernel keep at most SOCKET_RECEIVE_BYTES for each client that connects.
+    """Make the kernel keep at most SOCKET_RECEIVE_BYTES for each client that connects.
 
     Linux doubles what it is asked for, for what it needs besides, and fills nearly all of that with
     octets: so it is asked for half.

@@ -1,4 +1,4 @@
-"""Dead entries of a queue's log that are kept for somebody who still reads them.
+"""Dead entries of a queue's log that are kept for a reader.
 
 An entry that dies while it is within the held part of the log is noted here instead of being
 forgotten, and stays in this node's log; snapshots, which travel, do not name it. What is held has
@@ -16,12 +16,12 @@ from mypy_extensions import i64
 
 from headrace_broker.model.limits import BACKUP_HELD_ENTRIES_MAX, BACKUP_HELD_OCTETS_MAX
 
-NOTHING: Final = -1  # highest entry held by nobody
+NOTHING: Final = -1  # highest entry without a reader
 
 
 @final
 class Retention:
-    """What of one replica's log is held.
+    """Retained log entries of one replica.
 
     Args:
         entries_max: that died and are kept.
@@ -30,7 +30,7 @@ class Retention:
     Attributes:
         count: entries that died and are kept.
         octets: of these.
-        breaks: how often everything was let go.
+        breaks: how often everything was released.
         broken: why it was the last time.
         released: entries that are held no more and that the log is yet to be told of.
     """
@@ -75,7 +75,7 @@ class Retention:
             self.break_off(f"more than {self._octets_max} octets would be held")
 
     def cover(self, low: i64, high: i64) -> None:
-        """Keep the entries from `low` to `high` from now on, and drop what is not among them."""
+        """Keep the entries from `low` to `high` from now on, and drop all others."""
         self._low = low
         self._high = high
         if not self._entries:
@@ -87,7 +87,7 @@ class Retention:
         self._release(0, bisect_left(self._entries, low))
 
     def _release(self, start: i64, stop: i64) -> None:
-        """Let some entries go; costs as much as these are, and a move of what is behind them."""
+        """Release some entries; costs as much as these are, and a move of those behind them."""
         if start >= stop:
             return
         self.released.append(self._entries[start:stop])
@@ -106,7 +106,7 @@ class Retention:
         self._ascending = True
 
     def lose(self, reason: str) -> None:
-        """Note that the log has let everything go by itself."""
+        """Note that the log has dropped all entries by itself."""
         self.break_off(reason)
         self.released = []
 

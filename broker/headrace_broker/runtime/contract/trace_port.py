@@ -1,4 +1,4 @@
-"""What is told of single messages to whoever traces them; nobody does unless it is configured.
+"""Events of single messages for tracing; unused unless it is configured.
 
 A process is one node, so there is one switch: the path of messages looks at it once a batch, and
 objects need not hand a tracer down to each other.
@@ -64,10 +64,10 @@ class Tracer:
 
 @final
 class TraceSwitch:
-    """Whether messages are traced.
+    """Switch of message tracing.
 
     Attributes:
-        tracer: who does, None for nobody.
+        tracer: the tracer, None for none.
     """
 
     def __init__(self) -> None:

@@ -16,7 +16,7 @@ class Traffic:
     """Counters that only grow; `model.status.MessageCounters` says what each means.
 
     Attributes:
-        tally: what the queues led here have let go.
+        tally: of messages that left queues led here.
         leases_expired: of groups that lease messages of these.
         purges: queues that were purged through this node, and how many messages went, until
             somebody takes them; None where nobody does.
@@ -46,7 +46,7 @@ class Traffic:
 
 @final
 class ClientTraffic:
-    """What has passed one channel or connection; counters that only grow.
+    """Counters of one channel or connection; they only grow.
 
     Attributes:
         publish: messages that its client published.
@@ -84,7 +84,7 @@ class ClientTraffic:
         self.redeliver += redelivered.count(1)
 
     def got(self, redelivered: bytes, no_ack: bool) -> None:
-        """Count what was fetched; see `Traffic.delivered`."""
+        """Count fetched messages; see `Traffic.delivered`."""
         if no_ack:
             self.get_no_ack += len(redelivered)
         else:
@@ -100,7 +100,7 @@ class ClientTraffic:
         )
 
     def add(self, other: ClientTraffic) -> None:
-        """Count what has passed another one, too."""
+        """Add the counters of another one."""
         self.publish += other.publish
         self.confirm += other.confirm
         self.return_unroutable += other.return_unroutable
@@ -116,7 +116,7 @@ class ClientTraffic:
 
 @final
 class ExchangeTraffic:
-    """What clients of this node have published to an exchange; counters that only grow.
+    """Counters of publishes by clients of this node to an exchange; they only grow.
 
     Attributes:
         publish_in: messages.

@@ -1,4 +1,4 @@
-"""Where a dead letter goes and what it says about its past.
+"""Target of a dead letter, and the headers about its past.
 
 Source: RabbitMQ's guide on dead letter exchanges; `rabbit_dead_letter` of RabbitMQ 4.
 """
@@ -33,7 +33,7 @@ CYCLE: Final = "it would go round in a cycle of queues from which nobody rejecte
 
 
 class Addressed(NamedTuple):
-    """A letter as it is published to its dead letter exchange.
+    """A dead letter in the form in which it is published.
 
     Attributes:
         publish: with the routing key and the headers that it gets.
@@ -55,7 +55,7 @@ def address(
     """Return where a letter goes.
 
     Args:
-        letter: what a queue has let go.
+        letter: that left a queue.
         source: that queue.
         arguments: its effective ones.
         router: knows the exchanges.

@@ -26,7 +26,7 @@ class _Waker(AccountOwner):
 
 @final
 class ExpiryAccounts:
-    """One account for each queue: a queue whose dead letters cannot go holds up no other.
+    """One account for each queue: a queue whose dead letters cannot leave delays no other.
 
     Args:
         node: name of this node.

@@ -95,7 +95,7 @@ class DeadLetterPublisher(QueueListener):
         return len(self._parcels)
 
     def stop(self) -> None:
-        """Look at idle sessions no more; what is under way is not waited for, nor owed for."""
+        """Stop the timer of idle sessions; messages under way are neither awaited nor charged."""
         owed, self._owed = self._owed, {}
         for number, charge in owed.items():
             charge.repay(1, self._parcels[number].octets)
@@ -121,7 +121,7 @@ class DeadLetterPublisher(QueueListener):
             line.session.publish([publish], PendingConfirm(number, number))
 
     def flush(self) -> None:
-        """Send what was handed over."""
+        """Send the gathered publishes."""
         touched, self._touched = self._touched, {}
         for session in touched.values():
             session.flush()
@@ -149,7 +149,7 @@ class DeadLetterPublisher(QueueListener):
 
     @override
     def on_writable(self, client: QueueClient) -> None:
-        """Nothing waits for that: what is under way is bounded by who sends."""
+        """Ignore it: senders bound the dead letters under way."""
 
     def _answer(self, line: _Line, tickets: list[PendingConfirm], arrived: bool) -> None:
         group = line.session.queue.group

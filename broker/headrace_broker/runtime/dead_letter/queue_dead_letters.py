@@ -60,7 +60,7 @@ class Reporter(Protocol):
         """A letter has arrived."""
 
     def idle(self, group: int) -> None:
-        """There is nothing to do for this queue any more."""
+        """True if there is nothing left to do for this queue."""
 
     def dropped(self, source: Queue, problem: str) -> None:
         """A letter does not get where it is to go and is not kept."""
@@ -196,7 +196,7 @@ class QueueDeadLetters:
             self._retry_handle = loop.call_later(RETRY_SECONDS_MIN, self._retry)
 
     def close(self) -> None:
-        """Do nothing more; what is under way gives its octets back when it is answered."""
+        """Stop; dead letters under way return their bytes when they are answered."""
         self._closed = True
         for handle in (self._handle, self._retry_handle):
             if handle is not None:
@@ -244,7 +244,7 @@ class QueueDeadLetters:
             self._handle = asyncio.get_running_loop().call_soon(self._pump)
 
     def _pump(self) -> None:
-        """Send what may be sent now, and have forgotten what has arrived."""
+        """Send as many as allowed, and forget arrived ones."""
         self._handle = None
         if self._closed:
             return
@@ -316,7 +316,7 @@ class QueueDeadLetters:
         )
 
     def _refill(self) -> None:
-        """Look for letters in the machine once half of those that there may be are done."""
+        """Read dead letters from the machine once half of those in hand are done."""
         busy = len(self._flights) + len(self._stuck) + len(self._next) + len(self._arrived)
         if not self._more or busy > DEAD_LETTERS_IN_FLIGHT_MAX // 2:
             return

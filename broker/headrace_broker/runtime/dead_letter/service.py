@@ -69,7 +69,7 @@ class _Once(DeadLetterPublish):
 
 
 class DeadLetterService:
-    """Takes what queues let go and sees to it that it gets where it is to go.
+    """Publisher of the dead letters of queues.
 
     While an alarm is on, letters that are sent until they have arrived stay in their queues. Those
     that are sent once wait here, up to half of the room that there is for them; what is more goes
@@ -119,7 +119,7 @@ class DeadLetterService:
 
     @property
     def congested(self) -> bool:
-        """Whether more than half of the room is taken."""
+        """True if more than half of the room is taken."""
         return self._octets > DEAD_LETTER_OCTETS_MAX // 2
 
     @property
@@ -129,7 +129,7 @@ class DeadLetterService:
 
     @property
     def keeper_count(self) -> int:
-        """Number of queues whose letters are sent until they have arrived."""
+        """Number of queues whose dead letters are sent at least once."""
         return len(self._keepers)
 
     def stop(self) -> None:
@@ -259,7 +259,7 @@ class DeadLetterService:
             known[message_id] = self._expiries.cause(queue) if cause == EXPIRY_CAUSE else cause
 
     def cause(self, group: int, message_id: int) -> int:
-        """Return who caused a message to die, and do not remember it any more."""
+        """Return who caused a message to die, and drop that record."""
         cause = self._causes.get(group, {}).pop(message_id, None)
         if cause is None:
             return NO_CAUSE
@@ -299,7 +299,7 @@ class DeadLetterService:
             keeper.forgotten(ids)
 
     def release(self, group: int) -> None:
-        """Leave a queue's letters to its next leader, or to nobody when it is gone."""
+        """Leave a queue's dead letters to its next leader, or drop them when the queue is gone."""
         self._complaints.pop(group, None)
         self._cause_count -= len(self._causes.pop(group, ()))
         self._expiries.close(group)

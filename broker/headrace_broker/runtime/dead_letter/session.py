@@ -1,4 +1,4 @@
-"""What a session of dead letters tells the leader beside its commands: who caused them."""
+"""Causes that a session of dead letters sends to the leader beside its commands."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is stopped in the cluster: asks all nodes, and makes one picture of what they say."""
+"""Collector of stopped publishers and queues of all nodes, combined into one picture."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class FlowState(NamedTuple):
 
     @property
     def mark(self) -> tuple[str, str, int, str]:
-        """What makes it another state; figures do not."""
+        """Identity of the state without its figures: another mark is another state."""
         first = self.causes[0].account if self.causes else ""
         return (self.state, self.limit, self.group, first)
 
@@ -84,7 +84,7 @@ class FlowSnapshot(NamedTuple):
 
 
 class FlowCollector:
-    """Looks at all nodes, one look after the other.
+    """Collector of the flow control of all nodes, one collection after the other.
 
     A node that is slow is not asked twice at once, and delays a look by `patience_s` at most.
 
@@ -115,7 +115,7 @@ class FlowCollector:
         return FlowSnapshot(explained, missing, left_out)
 
     def close(self) -> None:
-        """Wait for no answer any more."""
+        """Cancel all waits for answers."""
         for task in self._asking.values():
             task.cancel()
         self._asking.clear()
@@ -190,7 +190,7 @@ class FlowCollector:
             if queue is None:
                 continue
             row = led.get(group)
-            if row is None:  # nobody leads it, or who does has not answered
+            if row is None:  # it has no leader, or the leader has not answered
                 row = QueueFlow(queue.vhost, queue.name, group, "", queue.kind)
             count = stops.get(group, Counter())
             limit = LIMIT_NAMES[LIMIT_WATERMARK] if row.saturated else _commonest(count)
@@ -203,7 +203,7 @@ class FlowCollector:
     # Causes
 
     async def _find_causes(self, states: Mapping[Key, FlowState]) -> None:
-        """Ask who has loaded the queues that stop something: some at a look, the oldest first."""
+        """Ask for the causes of queues that stop something: some at a time, the oldest first."""
         now = self._now()
         needed = dict.fromkeys(state.group for state in states.values() if _has_causes(state))
         self._causes = {group: each for group, each in self._causes.items() if group in needed}
@@ -261,7 +261,7 @@ def _has_causes(state: FlowState) -> bool:
 
 
 def _limit(row: ConnectionFlow, alarms: Mapping[str, str]) -> str:
-    """Return the limit that binds a connection; for who is blocked, an alarm."""
+    """Return the limit that binds a connection; for a blocked one, an alarm."""
     limit = binding_limit(row.flow)
     return limit if limit or row.state == FLOW else next(iter(alarms), "")
 
@@ -271,5 +271,5 @@ def _group(row: ConnectionFlow) -> int:
 
 
 def _commonest(counts: Counter[str]) -> str:
-    """Return what is counted most, of several the first by name; "" for nothing."""
+    """Return the most frequent value, of several the first by name; "" for none."""
     return min(counts, key=lambda name: (-counts[name], name), default="")

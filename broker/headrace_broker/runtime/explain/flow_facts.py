@@ -1,4 +1,4 @@
-"""What this node knows about its flow control, as rows for whoever asks."""
+"""Flow control facts of this node, as rows."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class FlowFacts:
 
     Attributes:
         ledger: its accounts.
-        gate: that of a queue on this node, None where nobody publishes to it from here.
+        gate: that of a queue on this node, None if no session here publishes to it.
         alarms: those that are on, in the whole cluster.
         figures: of its intake, by name.
     """

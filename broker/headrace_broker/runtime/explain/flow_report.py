@@ -1,4 +1,4 @@
-"""Why a publisher or queue is slow, and who causes it: asks all nodes."""
+"""Explanation of a slow publisher or queue and its causes, from facts of all nodes."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ DEBTS: Final = Flow((ACCOUNT, CONNECTION))
 
 
 class UnknownNameError(Exception):
-    """Nothing that the asker may see has this name."""
+    """No object that the caller may see has this name."""
 
 
 class AmbiguousNameError(Exception):
@@ -103,7 +103,7 @@ class Listing(msgspec.Struct):
 
 
 class Edge(msgspec.Struct, frozen=True):
-    """What an account owes at a queue.
+    """Debt of an account at a queue.
 
     Attributes:
         load: octets that are owed, and those that came in the last 10 s.
@@ -230,7 +230,7 @@ class FlowReport:
     # Why
 
     async def why(self, name: str, vhost: str, viewer: Viewer = EVERYBODY) -> Explanation:
-        """Explain what has a name: a connection, or a queue of a vhost.
+        """Explain a named object: a connection, or a queue of a vhost.
 
         Raises:
             UnknownNameError: there is neither.
@@ -337,7 +337,7 @@ class FlowReport:
         queue = self._view.queue_by_group(group)
         if led:
             facts.queue = led[0]
-        elif queue is not None:  # nobody leads it, or who does has not answered
+        elif queue is not None:  # it has no leader, or the leader has not answered
             facts.queue = _silent(queue)
 
     def _show_accounts(self, facts: Facts, viewer: Viewer) -> None:
@@ -347,7 +347,7 @@ class FlowReport:
         self._name_queues(facts.accounts, facts)
 
     def _name_queues(self, accounts: Iterable[AccountStatus], facts: Facts) -> None:
-        """Name the queues of tabs; those that may not be seen have none there any more."""
+        """Name the queues of balances; hidden queues are removed."""
         for account in accounts:
             for tab in account.tabs:
                 queue = self._view.queue_by_group(tab.group)
@@ -367,7 +367,7 @@ class FlowReport:
 
 
 def _silent(queue: Queue) -> QueueFlow:
-    """Return what there is to say of a queue of which no leader has told anything."""
+    """Return the explanation of a queue without a report of its leader."""
     return QueueFlow(queue.vhost, queue.name, queue.group, "", queue.kind)
 
 

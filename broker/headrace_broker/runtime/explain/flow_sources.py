@@ -1,4 +1,4 @@
-"""Where a node's flow facts come from: its gates, its intake, its alarms, debts across nodes."""
+"""Sources of a node's flow facts: gates, intake, alarms, debts across nodes."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class FlowSources:
         self._alarms = alarms
 
     def gate(self, group: int) -> GateFlow | None:
-        """Return the gate of a queue, None where nobody publishes to it from here."""
+        """Return the gate of a queue, None if no session here publishes to it."""
         pending = self._gates.by_group.get(group)
         if pending is None:
             return None

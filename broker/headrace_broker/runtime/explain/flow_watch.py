@@ -1,4 +1,4 @@
-"""One picture of what is stopped in the cluster, for all who watch."""
+"""One picture of stopped connections and queues in the cluster, for all watchers."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ log = logging.getLogger("headrace.node")
 
 
 class WatchFailedError(Exception):
-    """Nobody looks any more; who begins to watch anew has somebody look again."""
+    """The watch ended by an error; a new watcher starts it again."""
 
 
 class FlowWatch:
-    """Keeps the newest picture while somebody watches, and looks at nothing while nobody does.
+    """The newest picture, collected only while there are watchers.
 
     Watchers compare it with what they have told, so nobody has a backlog, however slow they are.
 
@@ -82,7 +82,7 @@ class FlowWatch:
 
     @property
     def news(self) -> asyncio.Event:
-        """What is set when there is another picture than the one that is there now."""
+        """Event that is set when the current picture is replaced."""
         return self._news
 
     def _check(self) -> None:

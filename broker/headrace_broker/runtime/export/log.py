@@ -1,4 +1,4 @@
-"""What a log that others may read is: shards of numbered rows, and groups that come so far.
+"""Interface of an exported log: shards of numbered rows, and groups with committed positions.
 
 The telemetry of each node and the archives of queues are such logs; the gRPC service Export serves
 them all. What is said in export.proto about calls and errors holds for the methods here.
@@ -14,7 +14,7 @@ from headrace_broker.codecs.column_block import ColumnBlock, Schema
 
 
 class Shard(NamedTuple):
-    """What can be read of a part of a log.
+    """Readable part of one shard.
 
     Attributes:
         name: the same for ever.
@@ -151,7 +151,7 @@ class UnknownGroupError(ExportError):
 
 
 class FencedError(ExportError):
-    """Somebody else has opened the group since.
+    """Another owner has opened the group since.
 
     Attributes:
         epoch: under which they have.
@@ -173,7 +173,7 @@ class ExportLog(Protocol):
     """
 
     def check(self, caller: Caller, shard: str) -> None:
-        """Refuse who may not read a shard, with the rules of `catalog.access`.
+        """Refuse a user who may not read a shard, with the rules of `catalog.access`.
 
         Args:
             caller: who asks.
@@ -203,7 +203,7 @@ class ExportLog(Protocol):
         """
 
     async def open_group(self, shard: str, group: str, opener: bytes) -> Group:
-        """Open a group for whoever calls itself `opener`, and make it where it is not there.
+        """Open a group for an owner called `opener`, and create it if need be.
 
         A new group is done with nothing that can be read.
 

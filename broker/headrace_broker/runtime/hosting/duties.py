@@ -1,4 +1,4 @@
-"""What a node does for the queues that it leads, beyond serving sessions."""
+"""Duties of a node for the queues that it leads, beyond serving sessions."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ class LeaderDuties(Duties):
         self._expiries = QueueTimer(self._look_at_expiry, clock.monotonic_ms)
 
     def stop(self) -> None:
-        """Do nothing any more."""
+        """Stop all duties."""
         self._ticks.stop()
         self._expiries.stop()
         self.office.stop()
@@ -196,7 +196,7 @@ class LeaderDuties(Duties):
             host.tick(now_ms)
 
     def _look_at_expiry(self, group: int, now_ms: int) -> None:
-        """Have a queue deleted that nobody used for its time; else look again when it could be."""
+        """Delete a queue that was unused for its time; else schedule the next check."""
         host = self._hosts.get(group)
         if host is None or not host.serving:
             return
@@ -238,7 +238,7 @@ class LeaderDuties(Duties):
             self.office.keep(host)
 
     def tick_soon(self, group: int) -> None:
-        """Let a queue do what is due, in the next turn of the loop: its letters have left."""
+        """Run a queue's due work in the next turn of the loop: its dead letters have left."""
         asyncio.get_running_loop().call_soon(self._tick_now, group)
 
     def _tick_now(self, group: int) -> None:
@@ -250,8 +250,8 @@ class LeaderDuties(Duties):
 
 
 def _nobody_cares(host: QueueHost) -> None:
-    """Do nothing until somebody wants to know."""
+    """Do nothing: the default without a listener."""
 
 
 def _nobody_counts(queue: Queue, reason: int, count: int) -> None:
-    """Do nothing until somebody wants to know."""
+    """Do nothing: the default without a counter."""

@@ -1,4 +1,4 @@
-"""Ends at which replicas and sessions meet their node, and what it does before it is told."""
+"""Ends at which replicas and sessions meet their node, with defaults until they are set."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class SessionHome(Protocol):
 
 @final
 class Watcher(HostWatcher):
-    """What replicas tell their node."""
+    """Reports of replicas to their node."""
 
     def __init__(self, hosting: ReplicaHome) -> None:
         self._hosting = hosting
@@ -129,7 +129,7 @@ class Watcher(HostWatcher):
 
 @final
 class Owner(SessionOwner):
-    """What sessions ask of their node.
+    """Interface of the node for sessions.
 
     Attributes:
         turns: when they send what gathered.

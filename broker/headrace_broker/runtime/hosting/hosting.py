@@ -149,7 +149,7 @@ class Hosting:
         self._refusing: set[int] = set()  # groups: CONFIGURE was not taken
 
     def start(self) -> None:
-        """Begin the periodic looks at silent sessions and at what is taken in."""
+        """Begin the periodic checks of silent sessions and of the intake."""
         self._looker.start()
         self._tick_later()
 
@@ -225,7 +225,7 @@ class Hosting:
         self.switchboard.hosts.pop(queue.group, None)
         host = self.hosts.pop(queue.group, None)
         if host is not None:
-            host.leadership(0, 0, False)  # whoever waits for the disk is gone before the log is
+            host.leadership(0, 0, False)  # waiters for the disk are gone before the log is
             host.dying.end()
         return host
 
@@ -263,7 +263,7 @@ class Hosting:
         asyncio.get_running_loop().call_soon(self._deleted, queue)
 
     def _deleted(self, queue: Queue) -> None:
-        """Tell the sessions, in a turn in which no log is applied."""
+        """Notify the sessions, in a turn in which no log is applied."""
         for session in list(self._by_group.get(queue.group, {}).values()):
             session.on_deleted()
         self._answer_waiters(queue.group)
@@ -353,7 +353,7 @@ class Hosting:
     # Sessions
 
     def open_session(self, queue: Queue, listener: QueueListener, account: Account) -> QueueSession:
-        """Start a client's session with a queue; the account owes for what it causes."""
+        """Start a client's session with a queue; the account is charged for it."""
         number = self.new_session_id()
         self.on_session(number, account)
         board, traffic = self.switchboard, self.traffic
@@ -367,7 +367,7 @@ class Hosting:
     ) -> QueueSession:
         """Start a session of the node's own with a queue, by which it sends dead letters.
 
-        Who sends charges each letter to its cause; the session itself charges nobody.
+        The sender charges each dead letter to its cause; the session itself charges no account.
 
         Args:
             queue: that they go to.
@@ -383,7 +383,7 @@ class Hosting:
         )
 
     def new_session_id(self, deaths: bool = False) -> int:
-        """Return a session id that was never used; what has no session may be named by one too."""
+        """Return an unused session id; it may also name something without a session."""
         number = session_id(self._node, self._raft.boot, self._next_number, deaths)
         self._next_number += 1
         return number
@@ -395,7 +395,7 @@ class Hosting:
         return session
 
     def limits_changed(self) -> None:
-        """Have queues and sessions compare what is under way with limits that have changed."""
+        """Make queues and sessions compare their pending work with changed limits."""
         self.queue_gates.look()
         self.intake.look()
         for session in list(self._sessions.values()):

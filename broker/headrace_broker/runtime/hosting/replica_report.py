@@ -1,4 +1,4 @@
-"""What a node knows of the replicas of queues that it leads, for those who ask."""
+"""Report on the replicas of queues that this node leads."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ LAG_ENTRIES_MAX: Final = 1024  # a replica that lacks more keeps its queue waiti
 
 
 class Replication(Protocol):
-    """What this needs of the replicated logs (`headrace_raftlog.node`)."""
+    """Required interface of the replicated logs (`headrace_raftlog.node`)."""
 
     def progress(self, group: int) -> list[MemberProgress]:
         """Return what this node, leading a group, knows of its members."""
@@ -40,7 +40,7 @@ class NodeState(NamedTuple):
 
     Attributes:
         unfit: returns why it should get no more leaders, "" where it may.
-        unheard: returns the ids of the cluster's nodes that it does not hear.
+        unheard: returns the ids of the cluster's nodes that are silent.
         seconds: a time that only goes forward.
     """
 
@@ -109,7 +109,7 @@ class ReplicaReport:
     def transfer(self, question: Transfer) -> bool:
         """Begin to hand a leadership over; return whether it was.
 
-        Where this node is the one to lead, it only notes whether somebody chose that.
+        If this node is the one to lead, it only notes whether that was chosen by hand.
         """
         if question.node == self._node:
             if question.by_hand and question.group in self._hosts:

@@ -1,1 +1,1 @@
-"""Single messages of a queue, for people: counted, looked at, moved, published."""
+"""Single messages of a queue, for people: count, browse, move, publish."""

@@ -1,4 +1,4 @@
-"""The messages that wait in a queue, looked at without being taken; as its leader has them."""
+"""Browsing of ready messages at the leader, without taking them."""
 
 from __future__ import annotations
 
@@ -118,8 +118,8 @@ class BrowsingClient:
         """Return up to `limit` messages with ids above `after`, bodies cut to `body_octets`.
 
         Raises:
-            LeaderUnavailableError: nobody who leads the queue answered.
-            QueueGoneError: nobody ever will.
+            LeaderUnavailableError: no leader of the queue answered.
+            QueueGoneError: the queue was deleted.
         """
 
         def here(host: QueueHost, entries: Entries) -> Page:

@@ -1,4 +1,4 @@
-"""How much is in a queue, as its leader says."""
+"""Message counts of a queue, from its leader."""
 
 from __future__ import annotations
 
@@ -114,8 +114,8 @@ class CountsClient:
         """Return the leader's counts; `using` for who uses the queue by that, and keeps it alive.
 
         Raises:
-            LeaderUnavailableError: nobody who leads the queue answered.
-            QueueGoneError: nobody ever will.
+            LeaderUnavailableError: no leader of the queue answered.
+            QueueGoneError: the queue was deleted.
         """
 
         def question(number: int) -> ClusterPayload:

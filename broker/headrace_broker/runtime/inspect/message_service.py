@@ -1,4 +1,4 @@
-"""Single messages of a queue, for people: looked at, fetched, removed, moved."""
+"""Single messages of a queue, for people: browse, fetch, remove, move."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class FetchedMessage(NamedTuple):
 
 @final
 class Moved:
-    """What became of messages that were to be moved.
+    """Result of moving messages.
 
     Attributes:
         moved: ids of those that are where they were to go, and no more where they were.
@@ -115,19 +115,19 @@ class Confirms(QueueListener):
 
     @override
     def on_delivery(self, client: QueueClient, run: DeliveryRun) -> None:
-        """Nothing is consumed here."""
+        """Ignore it: this listener consumes nothing."""
 
     @override
     def on_cancelled(self, client: QueueClient, consumer: int, reason: str) -> None:
-        """Nothing is consumed here."""
+        """Ignore it: this listener consumes nothing."""
 
     @override
     def on_timed_out(self, client: QueueClient, consumer: int) -> None:
-        """Nothing is consumed here."""
+        """Ignore it: this listener consumes nothing."""
 
     @override
     def on_writable(self, client: QueueClient) -> None:
-        """What is under way is bounded by what is taken at a time."""
+        """Ignore it: the batch size bounds the messages under way."""
 
 
 @final
@@ -228,7 +228,7 @@ class MessageService:
         return move.outcome
 
     def _cause(self, queue: Queue, user: str) -> Cause:
-        """Return who is charged for a move; each has an account of its own, for it has a user."""
+        """Return the account of a move; each has its own, because it has a user."""
         self._moves += 1
         node = self._broker.node_name
         account = f"{node}/{REPUBLISH}/{self._broker.boot}.{self._moves}"
@@ -288,7 +288,7 @@ class _Move:
         return message_ids[done:]
 
     def close(self) -> None:
-        """End all sessions; what is not settled goes back."""
+        """End all sessions; unsettled messages return to their queues."""
         self.source.close()
         for client in self._targets.values():
             client.close()
@@ -332,7 +332,7 @@ class _Move:
     async def _finish(
         self, under_way: list[tuple[int, int, list[Queue], asyncio.Future[bool]]]
     ) -> None:
-        """Wait for confirms and settle; what was not taken everywhere goes back."""
+        """Wait for confirms and settle; messages that some target refused return."""
         for client in self._targets.values():
             client.flush()
         if under_way:

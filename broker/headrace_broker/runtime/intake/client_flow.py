@@ -1,4 +1,4 @@
-"""What flow control says to clients, and how publishers weigh: limits of users and vhosts."""
+"""Flow control towards clients: notifications, and weights from limits of users and vhosts."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from headrace_broker.flow.account import Ledger
 
 @final
 class ClientFlow:
-    """Asked at the moment of use, so that what is changed counts at once.
+    """Values for clients, read at the moment of use, so that changes count at once.
 
     A user's limit comes before the vhost's.
 

@@ -67,7 +67,7 @@ class FlowSettings:
         return Setting(otherwise, otherwise, source)
 
     def watch(self, callback: Callable[[], None]) -> None:
-        """Call `callback` after each change, so that who waits looks anew; it may not block."""
+        """Call `callback` after each change; it lets waiting work check again, without blocking."""
         self._watchers.append(callback)
 
     def on_events(self, events: Iterable[Event]) -> None:
@@ -85,7 +85,7 @@ class FlowSettings:
             self.tell()
 
     def tell(self) -> None:
-        """Tell who watches that limits are other ones."""
+        """Notify watchers of changed limits."""
         for watcher in list(self._watchers):
             watcher()
 

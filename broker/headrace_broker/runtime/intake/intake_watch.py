@@ -1,4 +1,4 @@
-"""Looks at how long the turns of the loop are, and adapts what is taken in."""
+"""Watch on the length of the loop's turns, which adapts the intake."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class IntakeWatch:
         self._late: i64 = 0  # how late looks are, in SMOOTHING parts
 
     def look(self, now_us: i64) -> None:
-        """Look; where nothing waits and turns are short, that costs next to nothing."""
+        """Take a sample; where nothing waits and turns are short, that costs next to nothing."""
         elapsed = now_us - self._looked_us
         if self._looked_us == 0:
             elapsed = LOOK_US
@@ -78,7 +78,7 @@ class IntakePoller:
         self._call_later(LOOK_SECONDS, self._look)
 
     def stop(self) -> None:
-        """Look no more."""
+        """Stop sampling."""
         self._stopped = True
 
     def _look(self) -> None:

@@ -1,4 +1,4 @@
-"""Names the clients whose input keeps the loop for long."""
+"""Watch on inputs that keep the loop for long; it names their clients."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tells the nodes what queues that fall behind let in, and does as other nodes tell."""
+"""Announcements of bounds for queues that fall behind, to other nodes and from them."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ if TYPE_CHECKING:
     from headrace_broker.runtime.replica.queue_host import QueueHost
 
 HERE: Final = 0  # this node among its peers
-IDLE_LOOKS: Final = 20  # without being busy after which queues are not looked at
+IDLE_LOOKS: Final = 20  # without being busy after which queues are not sampled
 BUSY_PERCENT: Final = 80  # of the time the loop computes: more is hardly to be had
 
 
 @final
 class OutflowWatch:
-    """Looks at the queues led here while this node is busy.
+    """Watch on the queues led here while this node is busy.
 
-    What it says is repeated with each look and forgotten by who hears no more, so nothing depends
+    What it says is repeated with each sample and lapses without repetition, so nothing depends
     on a report that is lost, or a leader that is gone.
 
     Args:
@@ -58,7 +58,7 @@ class OutflowWatch:
         self._idle_looks = IDLE_LOOKS  # since the node was busy, IDLE_LOOKS at most
 
     def look(self, now_us: i64, elapsed_us: i64, turn_us: i64) -> None:
-        """Look, tell the other nodes, and let in here what the time has brought.
+        """Take a sample, tell the other nodes, and let in here what the time has brought.
 
         Args:
             now_us: this moment, on the monotonic clock.
@@ -75,7 +75,7 @@ class OutflowWatch:
         self._gates.go_on(int(now_us))
 
     def receive(self, peer: int, rows: list[int], now_us: int) -> None:
-        """Take what another node lets into queues that it leads, and say who waits for them here.
+        """Apply another node's bounds for queues that it leads, and answer with waiting publishers.
 
         Args:
             peer: its id.
@@ -89,7 +89,7 @@ class OutflowWatch:
             self._send(peer, payload.SerializeToString())
 
     def hear_claims(self, node: int, rows: list[int], now_us: int) -> None:
-        """Note who waits on a node for queues led here: a group, a weight, and so on."""
+        """Note waiting publishers of a node for queues led here: a group, a weight, and so on."""
         for at in range(0, len(rows) - 1, 2):
             claims = self._claims.get(rows[at])
             if claims is not None:
@@ -100,7 +100,7 @@ class OutflowWatch:
             self._gates.receive(rows[at], min(rows[at + 1], RATE_MAX), now_us)
 
     def _is_busy(self, elapsed_us: i64, turn_us: i64) -> bool:
-        """Return whether the loop does what it can, or waits for a processor that others have."""
+        """Return whether the loop is saturated, or waits for a processor that others have."""
         used_us = self._cpu_us()
         used, self._used_us = used_us - self._used_us, used_us
         return turn_us >= TURN_US_BUSY or used * 100 >= elapsed_us * BUSY_PERCENT
@@ -149,7 +149,7 @@ class OutflowWatch:
         )
 
     def _tell(self, bounds: dict[int, int], now_us: int) -> None:
-        """Tell each node its part of bounds."""
+        """Send each node its part of bounds."""
         claims = {group: self._claims.get(group) or OutflowClaims() for group in bounds}
         self._claims = claims
         if not bounds:

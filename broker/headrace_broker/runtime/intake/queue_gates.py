@@ -1,4 +1,4 @@
-"""What is under way to each queue that this node's sessions publish to."""
+"""Publishes under way to each queue that this node's sessions publish to."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ def _now_us() -> int:
 
 @final
 class Quotas:
-    """Follows the catalog's limits and says who has to wait.
+    """Publish rates from the catalog's limits, and who has to wait for them.
 
     A user's and a vhost's publishes through this node count together, whatever their connections;
     what goes through other nodes counts there.

@@ -24,7 +24,7 @@ from headrace_protos.cluster.v1.cluster_pb2 import Debt as DebtLine
 
 
 class Owed(NamedTuple):
-    """What an account owes for work beyond its own publishes.
+    """Debt of an account for work beyond its own publishes.
 
     Attributes:
         cause: whose account it is.
@@ -102,7 +102,7 @@ class RemoteDebts:
         self._stopped = False
 
     def stop(self) -> None:
-        """Tell nothing any more."""
+        """Stop reporting."""
         self._stopped = True
         if self._handle is not None:
             self._handle.cancel()
@@ -111,7 +111,7 @@ class RemoteDebts:
     # Announcing
 
     def changed(self, home: int) -> None:
-        """What the clients of a node owe here has changed: it is told soon, with what follows."""
+        """Note that debts of a node's clients here have changed; one report will tell it soon."""
         telling = self._tellings.get(home)
         if telling is None:
             telling = DebtAnnouncement()
@@ -164,7 +164,7 @@ class RemoteDebts:
             telling.answered(heard.number)
 
     def peer_changed(self, peer: int, up: bool) -> None:
-        """A node came or went: what waits there is nobody's debt; what it is told begins anew."""
+        """Drop the debts at a node that came or went, and report to it from the beginning."""
         self.reported.drop(peer)
         if up and peer in self._tellings:
             self.changed(peer)

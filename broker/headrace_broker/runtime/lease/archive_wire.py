@@ -11,7 +11,7 @@ from headrace_protos.cluster.v1 import cluster_pb2 as pb
 
 
 def reply_of(answer: ArchiveAnswer) -> pb.LeaseReply:
-    """Return what a machine answers as it is sent."""
+    """Return a machine's answer as a message."""
     reply = pb.ArchiveReply(status=answer.status, first=answer.first, following=answer.following)
     if answer.group is not None:
         reply.archive_group.CopyFrom(group_message(answer.group))
@@ -26,7 +26,7 @@ def answer_of(message: pb.LeaseReply) -> ArchiveAnswer:
 
 
 def state_of(info: ArchiveInfo, request: int) -> pb.ArchiveState:
-    """Return an archive as it is sent, by who has it."""
+    """Return an archive as a message, by its owner."""
     return pb.ArchiveState(
         request=request,
         serving=True,
@@ -56,7 +56,7 @@ def info_of(state: pb.ArchiveState) -> ArchiveInfo:
 
 
 def group_message(group: ArchiveGroupInfo) -> pb.ArchiveGroup:
-    """Return a group as it is sent."""
+    """Return a group as a message."""
     return pb.ArchiveGroup(
         name=group.name,
         epoch=group.epoch,

@@ -1,6 +1,6 @@
 """Commands of groups, which lease a queue's messages or read its archive, to wherever it is led.
 
-They go through the queue's log and are answered by whoever leads the queue when they are applied:
+They go through the queue's log and are answered by the queue's leader when they are applied:
 the request number says which node asked. Each may be repeated, so a request is sent again until it
 is answered.
 """
@@ -34,11 +34,11 @@ from headrace_protos.cluster.v1 import cluster_pb2 as pb
 
 
 class TooEarlyError(Exception):
-    """Not all replicas of the queue run a release that knows what is asked for."""
+    """Some replicas of the queue run a release without this command."""
 
 
 class GroupCommands:
-    """Has commands applied, here or on other nodes.
+    """Application of group commands, here or on other nodes.
 
     Args:
         node: this node's id.
@@ -75,8 +75,8 @@ class GroupCommands:
             encode: returns the command with a request number.
 
         Raises:
-            LeaderUnavailableError: nobody who leads the queue answered.
-            QueueGoneError: nobody ever will.
+            LeaderUnavailableError: no leader of the queue answered.
+            QueueGoneError: the queue was deleted.
             TooEarlyError: likewise, before the last node is upgraded.
         """
         request = self._new_number()
@@ -136,7 +136,7 @@ class GroupCommands:
             assert isinstance(answer, LeaseAnswer)
             reply = lease_wire.reply_of(answer)
         payload = pb.ClusterPayload(lease_reply=reply)
-        self._send(node, payload.SerializeToString())  # who hears nothing asks again
+        self._send(node, payload.SerializeToString())  # without an answer it is asked again
 
     # From other nodes
 

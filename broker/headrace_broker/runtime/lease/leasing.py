@@ -1,4 +1,4 @@
-"""What a gateway asks of groups that lease messages, wherever their queue is led.
+"""Interface of lease groups for gateways, wherever the queue is led.
 
 Commands go by `GroupCommands`. Reading is asked of the leader, as `LeaderClient` does.
 """
@@ -48,7 +48,7 @@ class Fetched(NamedTuple):
 
     @property
     def message_count(self) -> int:
-        """How many are here."""
+        """Number of messages here."""
         return len(self.heads) // HEAD_OCTETS
 
 
@@ -110,7 +110,7 @@ class LeaseClient:
     async def open_group(
         self, queue: Queue, name: bytes, ttl_ms: int, opener: bytes
     ) -> LeaseAnswer:
-        """Open a group for whoever calls itself `opener`; see `OpenGroup`."""
+        """Open a group for an owner called `opener`; see `OpenGroup`."""
         return await self._ask(queue, lambda n: encode_open_group(n, name, ttl_ms, opener))
 
     async def lease(
@@ -145,7 +145,7 @@ class LeaseClient:
         )
 
     async def close_group(self, queue: Queue, name: bytes, epoch: int) -> LeaseAnswer:
-        """Forget a group, whose epoch is `epoch` or any for 0, and give back what it holds."""
+        """Forget a group, whose epoch is `epoch` or any for 0, and return its messages."""
         return await self._ask(queue, lambda n: encode_close_group(n, name, epoch))
 
     # Reading; raises LeaderUnavailableError and QueueGoneError

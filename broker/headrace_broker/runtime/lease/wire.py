@@ -7,7 +7,7 @@ from headrace_protos.cluster.v1 import cluster_pb2 as pb
 
 
 def reply_of(answer: LeaseAnswer) -> pb.LeaseReply:
-    """Return what a machine answers as it is sent."""
+    """Return a machine's answer as a message."""
     reply = pb.LeaseReply(
         request=answer.request,
         status=answer.status,
@@ -31,7 +31,7 @@ def answer_of(reply: pb.LeaseReply) -> LeaseAnswer:
 
 
 def group_message(group: GroupInfo) -> pb.LeaseGroup:
-    """Return a group as it is sent."""
+    """Return a group as a message."""
     return pb.LeaseGroup(
         name=group.name,
         epoch=group.epoch,
@@ -51,7 +51,7 @@ def group_of(group: pb.LeaseGroup) -> GroupInfo:
 
 
 def lease_message(lease: LeaseInfo) -> pb.Lease:
-    """Return a lease as it is sent."""
+    """Return a lease as a message."""
     return pb.Lease(
         number=lease.number,
         state=lease.state,

@@ -1,4 +1,4 @@
-"""Every metric of /metrics: names, kinds, labels and what they mean.
+"""Every metric of /metrics: names, kinds, labels and meanings.
 
 Names follow Prometheus's conventions: base units, `_total` for counters. No label has more values
 than a node has kinds of things: nothing here grows with queues, connections or clients. What does

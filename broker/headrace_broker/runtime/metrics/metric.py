@@ -1,4 +1,4 @@
-"""What a metric is, and a value of one."""
+"""Definition of a metric, and one value of it."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class NodeSamples:
-    """What there is of a node at all times.
+    """Metrics of a node that always exist.
 
     Args:
         node: which.

@@ -12,7 +12,7 @@ from headrace_broker.runtime.replica.queue_host import QueueHost
 
 
 class _Sums:
-    """What all queues together hold."""
+    """Sums over all queues."""
 
     def __init__(self) -> None:
         self.led = self.consumers = self.ready = self.unsettled = self.delayed = 0

@@ -34,7 +34,7 @@ class HttpMeter:
             self._durations.setdefault(key[0], Histogram()).observe(int(seconds * 1e6))
 
     def samples(self) -> Iterator[Sample]:
-        """Return what was counted."""
+        """Return the samples."""
         for key, count in self._counts.items():
             yield Sample("http_requests_total", count, key)
         for handler, durations in self._durations.items():
@@ -69,7 +69,7 @@ class GrpcMeter:
             self._durations.setdefault(service, Histogram()).observe(int(seconds * 1e6))
 
     def samples(self) -> Iterator[Sample]:
-        """Return what was counted."""
+        """Return the samples."""
         for key, count in self._started.items():
             yield Sample("grpc_calls_started_total", count, key)
         for each, count in self._ended.items():

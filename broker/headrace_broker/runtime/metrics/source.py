@@ -1,4 +1,4 @@
-"""Everything that is counted on a node, read when somebody asks.
+"""All metrics of a node, read on request.
 
 Nothing is counted for the sake of metrics in the path of a message: counters are those that the
 parts keep anyway, or grow once a batch.

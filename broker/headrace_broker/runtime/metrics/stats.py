@@ -103,7 +103,7 @@ class StatsBook:
     # This node's rows
 
     def rows(self, question: Stats) -> Iterator[StatsRow]:
-        """Return what is known here, the node itself first."""
+        """Return this node's figures, the node itself first."""
         if question.node:
             yield self._node_row(question)
         hosts = self._node.hosting.hosts

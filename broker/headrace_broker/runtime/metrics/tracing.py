@@ -1,4 +1,4 @@
-"""Spans of messages; all figures are 0 while nobody traces."""
+"""Spans of messages; all figures are 0 while tracing is off."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a node has to do with archives, its own and those of others."""
+"""Archives of a node: its own, and access to those of others."""
 
 from __future__ import annotations
 

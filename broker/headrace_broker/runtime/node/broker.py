@@ -119,7 +119,7 @@ class NodeBroker(Broker):
         return time.monotonic_ns() // 1000
 
     def limits_changed(self) -> None:
-        """The limits of flow control are other ones: who waits looks anew."""
+        """Make all waiting work check the changed limits of flow control."""
         self._hosting.limits_changed()
         for info in list(self.connections.values()):
             if info.control is not None:

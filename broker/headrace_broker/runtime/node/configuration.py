@@ -1,4 +1,4 @@
-"""What a node's configuration says to its parts."""
+"""Values of a node's configuration for its parts."""
 
 from __future__ import annotations
 

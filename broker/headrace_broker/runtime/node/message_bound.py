@@ -35,7 +35,7 @@ def own_message_bytes(config: Config, memory: MemoryWatch) -> int:
 
 
 class Bounded(NamedTuple):
-    """A node whose clients' messages are bounded.
+    """A node with a bound on its clients' messages.
 
     Attributes:
         config: of the node.
@@ -74,7 +74,7 @@ class MessageBound:
         return AnnounceNode(own.id, *known)
 
     def start(self) -> None:
-        """Set the bound, and follow what it depends on."""
+        """Set the bound, and follow the values that it depends on."""
         self._node.catalog.subscribe(self._on_events)
         self._node.flow_settings.watch(self._update)
         self._update()

@@ -301,7 +301,7 @@ class BrokerNode:
         return [member_node(voter) for voter in self.raft.members(CATALOG_GROUP).voters]
 
     def nodes_up(self) -> frozenset[int]:
-        """Return the ids of the nodes that run, as far as this one hears them."""
+        """Return the ids of the running nodes that this one hears."""
         up = [peer for peer, boot in self.peers_up.items() if boot and peer in self.names]
         return frozenset([*up, self.config.node.id])
 
@@ -311,7 +311,7 @@ class BrokerNode:
 
     @property
     def removed(self) -> bool:
-        """Whether this node belongs to the cluster no more."""
+        """True once this node was removed from the cluster."""
         gone = self.caught_up and self.catalog.catalog.node(self.config.node.id) is None
         return gone or self.maintenance.expelled
 
@@ -415,7 +415,7 @@ class BrokerNode:
         await self.telemetry.start()
 
     async def join(self) -> None:
-        """Belong to the cluster, catch up with the catalog, and forget what was in memory before.
+        """Join the cluster, catch up with the catalog, and end former unreplicated queues.
 
         A node with new data waits for its cluster: see `RaftNode.wait_formed`.
         """
@@ -451,7 +451,7 @@ class BrokerNode:
         await self.maintenance.hand_over()
 
     async def stop(self) -> None:
-        """Stop all parts; what is durable stays."""
+        """Stop all parts; durable state stays."""
         await self.telemetry.stop()
         await self.maintenance.stop()
         await self.leader_balance.stop()

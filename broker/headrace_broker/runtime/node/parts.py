@@ -75,7 +75,7 @@ def meet_rival(node: Founded, reason: str) -> None:
 
 
 def is_untouched(view: CatalogView) -> bool:
-    """Return whether a cluster of one node holds nothing but what it was founded with.
+    """Return whether a cluster of one node holds only its initial content.
 
     A changed password of its first user is not seen.
     """

@@ -23,7 +23,7 @@ from headrace_protos.cluster.v1.cluster_pb2 import (
     ReplyProbe,
 )
 
-_TOKEN_OCTETS: Final = 16  # random octets of a name: nobody guesses one
+_TOKEN_OCTETS: Final = 16  # random octets of a name, which cannot be guessed
 NODE_DIGITS_MAX: Final = 4  # of a node id
 
 
@@ -43,7 +43,7 @@ class Replies:
         self._next_request = 1
 
     def open(self, listener: ReplyListener) -> str:
-        """Give a listener a name that nobody else has."""
+        """Register a listener under a unique name."""
         token = f"{self._node}.{secrets.token_urlsafe(_TOKEN_OCTETS)}"
         self._listeners[token] = listener
         return REPLY_PREFIX + token
@@ -103,7 +103,7 @@ class Replies:
         self._put(peer, ClusterPayload(reply_alive=alive))
 
     def receive_alive(self, answer: ReplyAlive) -> None:
-        """Take the answer to a question, unless nobody waits for it any more."""
+        """Receive the answer to a question; drop it if the question was given up."""
         waiting = self._asked.get(answer.request)
         if waiting is not None and not waiting.done():
             waiting.set_result(answer.alive)

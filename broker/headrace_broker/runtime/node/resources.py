@@ -27,11 +27,11 @@ class Log(BodyCache, Protocol):
 
     @property
     def disk_full(self) -> bool:
-        """Whether the log has met a full disk."""
+        """True if the log has met a full disk."""
 
     @property
     def disk_behind(self) -> bool:
-        """True while the disk is full, or far behind what was appended."""
+        """True while the disk is full, or far behind the appended entries."""
 
 
 class Resources:
@@ -69,13 +69,13 @@ class Resources:
         settings.watch(self._limits_changed)
 
     def start(self) -> None:
-        """Look now and from then on."""
+        """Take a sample now, and periodically from then on."""
         self._limits_changed()
         self.memory.start()  # first: the limit of the disk may be a multiple of the memory
         self.disk.start()
 
     def stop(self) -> None:
-        """Look no more."""
+        """Stop sampling."""
         self.memory.stop()
         self.disk.stop()
 

@@ -89,7 +89,7 @@ class DeadLetterQueue:
             self._lose(int(lost))
 
     def _read(self) -> None:
-        """Go on with what had to be read from the disk."""
+        """Continue with an entry that was read from the disk."""
         while self._waiting:
             died = self._waiting[0]
             before: i64 = died.at
@@ -102,7 +102,7 @@ class DeadLetterQueue:
             self._waiting.popleft()
 
     def _advance(self, died: DeadRun) -> bool:
-        """Cut letters up to the first whose entry is being read; return whether none is."""
+        """Cut dead letters up to the first whose entry is being read; return whether none is."""
         letters: list[DeadLetter] = []
         octets: i64 = 0
         lost: i64 = 0

@@ -1,4 +1,4 @@
-"""How much waits in a queue by the value of its fairness key, for people."""
+"""Ready messages of a queue by value of its fairness key, for people."""
 
 from __future__ import annotations
 

@@ -54,13 +54,13 @@ class Gets:
             self._waiting[(int(effect.session), int(effect.seq))] = effect
 
     def forget(self) -> None:
-        """Answer nobody any more: another replica leads, and will be asked."""
+        """Drop all waiting gets: another replica leads, and will be asked."""
         if self._waiting:
             self._waiting.clear()
             self._log.give_up(self._read)
 
     def _read(self) -> None:
-        """Go on with what had to be read from the disk."""
+        """Continue with an entry that was read from the disk."""
         for key, effect in list(self._waiting.items()):
             try:
                 sent = self._send(effect)
@@ -134,13 +134,13 @@ class Feed:
         self._drain(to)
 
     def end(self) -> None:
-        """Send nothing any more."""
+        """Stop sending."""
         self.ended = True
         if self._reading:
             self._log.give_up(self._read)
 
     def _read(self) -> None:
-        """Go on with what had to be read from the disk."""
+        """Continue with an entry that was read from the disk."""
         self._reading = False
         if self._to is not None and not self.ended:
             self._drain(self._to)

@@ -24,7 +24,7 @@ FEED_ENDING: Final = (CANCEL, CLOSE, NODE_DOWN)  # kinds of commands that end co
 
 @final
 class Feeds:
-    """Who is served from here."""
+    """Feeds of the consumers that are served from here."""
 
     def __init__(self) -> None:
         self._feeds: dict[int, dict[int, Feed]] = {}
@@ -36,7 +36,7 @@ class Feeds:
 
     @property
     def is_empty(self) -> bool:
-        """Whether nobody is served."""
+        """True without any served consumer."""
         return not self._feeds
 
     def put(self, session: int, feed: Feed) -> None:
@@ -45,7 +45,7 @@ class Feeds:
         self._feeds.setdefault(session, {})[int(feed.consumer)] = feed
 
     def get(self, session: int, consumer: i64) -> Feed | None:
-        """Return the feed of a consumer, None for who is not served."""
+        """Return the feed of a consumer, None if it is not served."""
         feeds = self._feeds.get(session)
         return None if feeds is None else feeds.get(int(consumer))
 
@@ -60,7 +60,7 @@ class Feeds:
                 del self._feeds[session]
 
     def drop_all(self) -> list[int]:
-        """Serve nobody any more; return the sessions that were."""
+        """End all feeds; return their sessions."""
         sessions = list(self._feeds)
         for session in sessions:
             self._drop_session(session)

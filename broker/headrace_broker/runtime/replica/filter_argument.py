@@ -14,7 +14,7 @@ X_FILTER: Final = "x-filter"
 
 
 def filter_problem(value: object) -> str:
-    """Say what is wrong with the argument `x-filter` of basic.consume: rule and place; or ""."""
+    """Return the error in the argument `x-filter` of basic.consume: rule and place; or ""."""
     try:
         make_filter(value)
     except SelectorError as error:

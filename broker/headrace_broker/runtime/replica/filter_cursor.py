@@ -1,4 +1,4 @@
-"""How far a filter has looked through a queue, and what it found there."""
+"""Progress of a filter through a queue, and its matches."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _AHEAD_MIN: Final = 16
 
 @final
 class ScanBudget:
-    """What one loop turn may still spend on filters.
+    """Budget of one loop turn for filters.
 
     Args:
         clock_ns: time that never goes back.
@@ -103,11 +103,11 @@ class FilterCursor:
             self._found.clear()
 
     def is_through(self, machine: QueueMachine) -> bool:
-        """Return whether every message of the queue was looked at."""
+        """Return whether every message of the queue was evaluated."""
         return not self._returned and self.position >= machine.last_id
 
     def close(self) -> None:
-        """Look at nothing any more."""
+        """Stop the scan."""
         if self.reading:
             self._log.give_up(self._read)
 
@@ -124,12 +124,12 @@ class FilterCursor:
         return [heappop(self._found) for _ in range(min(count, len(self._found)))]
 
     def put_back(self, taken: list[tuple[int, int]]) -> None:
-        """Take back what `take` gave and nobody wanted."""
+        """Take back unused results of `take`."""
         for each in taken:
             heappush(self._found, each)
 
     def advance(self, machine: QueueMachine, wanted: i64, budget: ScanBudget) -> i64:
-        """Look on until `wanted` messages are found, all were looked at, or the budget is spent.
+        """Scan until `wanted` messages are found, all were evaluated, or the budget is spent.
 
         It also ends where the next message has to be read from the disk; see `reading`.
 

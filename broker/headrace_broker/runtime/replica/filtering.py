@@ -76,7 +76,7 @@ class FilterTurns:
         self._left: i64 = 0  # messages of the last turn's budget, negative where it was exceeded
 
     def ask(self, filtering: Filtering) -> None:
-        """Look at the filters of a queue in the next turn; again changes nothing."""
+        """Schedule the filters of a queue for the next turn; a repetition changes nothing."""
         self._due[filtering] = None
         self._call()
 
@@ -143,7 +143,7 @@ class Filtering:
 
     @property
     def filter_count(self) -> int:
-        """Number of filters whose place is known."""
+        """Number of filters with a known position."""
         return len(self._cursors)
 
     def open(self, machine: QueueMachine, session: i64, consumer: i64, octets: bytes) -> None:
@@ -219,7 +219,7 @@ class Filtering:
             self.turns.ask(self)
 
     def look(self, budget: ScanBudget) -> None:
-        """Look on for consumers with credit, within a turn's budget, and propose what is found.
+        """Scan for consumers with credit, within a turn's budget, and propose the matches.
 
         Another turn follows by itself only while a consumer has credit and messages are left that
         its filter has not seen, or were found and the log had no room for an ACQUIRE. A filter
@@ -256,7 +256,7 @@ class Filtering:
         self._schedule()
 
     def _credits(self, machine: QueueMachine) -> dict[bytes, list[tuple[Consumer, i64]]]:
-        """Forget who is not served any more; return by filter who can take how many messages."""
+        """Drop unserved consumers; return by filter how many messages each consumer can take."""
         for key in list(self._filters):
             if self._feeds.get(key[0], key[1]) is None:
                 self._close(key)
@@ -269,7 +269,7 @@ class Filtering:
         return {each: by_filter[each] for each in self._cursors if each in by_filter}
 
     def _hand_out(self, cursor: FilterCursor, waiting: list[tuple[Consumer, i64]]) -> bool:
-        """Share what was found between the consumers of a filter, in their rotation.
+        """Divide the matches between the consumers of a filter, in their rotation.
 
         Returns:
             False when the log had no room for it.

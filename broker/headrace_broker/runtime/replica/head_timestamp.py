@@ -1,4 +1,4 @@
-"""What publishers said about when the oldest message of a queue was made."""
+"""Timestamp property of the oldest message of a queue."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class HeadTimestamps:
         self._known[group] = (int(message.message_id), int(self._reader.timestamp(entry)))
 
     def _read(self, host: QueueHost, message: Acquired) -> None:
-        """Look at what was read for an earlier question; what is gone since is nobody's oldest."""
+        """Use an entry that was read for an earlier question, unless it is gone since."""
         self._reading.discard(host.queue.group)
         with suppress(KeyError):
             self._look(host, message)

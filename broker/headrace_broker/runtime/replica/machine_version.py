@@ -8,7 +8,7 @@ from headrace_raftlog.model.errors import RaftLogError
 
 
 class MachineVersionError(RaftLogError):
-    """A queue's log holds what only newer code understands: the node must not go on with it."""
+    """A queue's log holds an entry that only newer code understands: the node must stop."""
 
 
 def check_version(queue: Queue, version: int) -> None:

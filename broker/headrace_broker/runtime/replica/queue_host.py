@@ -212,7 +212,7 @@ class QueueHost(HostEnd):
         attached: bool,
         filter_table: bytes,
     ) -> bool:
-        """Send what the consumer holds from `number` on, then go on with what it acquires."""
+        """Resend the consumer's deliveries from `number` on, then continue with new ones."""
         end = self._reach.session(session)
         if end is None:
             return True
@@ -303,7 +303,7 @@ class QueueHost(HostEnd):
         return self.machine.snapshot(), self.machine.live_entries()
 
     def held(self) -> array[int]:
-        """Return the positions of dead entries that somebody reads on this node."""
+        """Return the positions of dead entries with a reader on this node."""
         return self.log.held()
 
     def restore(self, state: bytes) -> None:
@@ -376,7 +376,7 @@ class QueueHost(HostEnd):
     # Time
 
     def use(self) -> None:
-        """Note that somebody uses the queue: it does not expire for a while."""
+        """Note a use of the queue: it does not expire for a while."""
         self.used_ms = self._clock.monotonic_ms()
 
     def tick(self, now_ms: i64) -> None:
@@ -388,7 +388,7 @@ class QueueHost(HostEnd):
                 self._ticking.proposed(self.propose(encode_tick()) == TAKEN, now_ms)
 
     def _ticked(self, data: bytes) -> None:
-        """Go on at once when a tick, whose work is bounded, has left something that was due."""
+        """Continue at once if a tick, whose work is bounded, has left due work."""
         self._ticking.applied()
         if 0 < self.machine.due_ms() <= stamp_of(data):
             self.tick(self._clock.queue_ms())
@@ -433,7 +433,7 @@ class QueueHost(HostEnd):
         return self.propose(encode_node_down(node, boot_kept)) != BUSY
 
     def _call_early(self, leader: int) -> None:
-        """Answer other nodes' sessions that asked too early; this node's hear of it otherwise."""
+        """Answer other nodes' sessions that asked too early; this node's are notified otherwise."""
         early, self._early = self._early, {}
         self._point(list(early), leader)
 
@@ -443,7 +443,7 @@ class QueueHost(HostEnd):
         self._point([each for each in served if session_node(each) != self._node], leader)
 
     def _point(self, sessions: list[int], leader: int) -> None:
-        """Tell sessions who leads."""
+        """Announce the leader to sessions."""
         for session in sessions:
             end = self._reach.session(session)
             if end is not None:

@@ -1,4 +1,4 @@
-"""What the leader of a queue measures of its commands and of its consumers' time.
+"""Measurements by the leader of a queue: its commands, and its consumers' time.
 
 One command is timed at a time, as in `headrace_raftlog.node.commit_meter`, so that measuring costs
 next to nothing however many there are.
@@ -16,7 +16,7 @@ from headrace_broker.runtime.contract.queue_log import COMMAND_OVERHEAD_OCTETS
 
 
 class Metered(NamedTuple):
-    """What a meter has found since it was asked before.
+    """Measurements of a meter since the previous query.
 
     Attributes:
         commands: under way now: proposed and not applied.
@@ -82,7 +82,7 @@ class QueueMeter:
             self._keep(max(now - self._timed_us, 0))
 
     def take(self) -> Metered:
-        """Return what there is since this was called before."""
+        """Return the measurements since the last call."""
         self._reckon(self._clock.monotonic_us())
         found = Metered(
             int(self.commands), int(self.octets), sorted(self._durations), int(self._busy_us)

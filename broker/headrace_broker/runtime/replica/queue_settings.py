@@ -1,4 +1,4 @@
-"""What a queue's machine is told: its effective arguments and policies as settings.
+"""Settings of a queue's machine, from its effective arguments and policies.
 
 Source: RabbitMQ 4.3, `rabbit_quorum_queue:gather_policy_config` and its dead letter handler.
 """
@@ -127,7 +127,7 @@ def _set_retry(settings: QueueSettings, arguments: Mapping[str, Any]) -> None:
 
 
 def _set_archive(settings: QueueSettings, queue: Queue, arguments: Mapping[str, Any]) -> None:
-    """Set what is kept of settled messages, of queues whose messages are on disk."""
+    """Set the archive of settled messages, for queues whose messages are on disk."""
     if queue.kind == QUEUE_QUORUM:
         settings.archive = _ARCHIVES.get(arguments.get("archive", ""), ARCHIVE_NONE)
         settings.archive_max_messages = _number(arguments, "archive-max-messages", ARCHIVE_MESSAGES)

@@ -11,7 +11,7 @@ from headrace_broker.runtime.contract.clock import Clock
 
 @final
 class QueueTime:
-    """Goes by the node's `Clock.queue_ms`; where the queue's log is ahead of that, at half speed.
+    """Time of a queue: the node's `Clock.queue_ms`, or half speed while its log is ahead of that.
 
     So time never stands still in a queue, and what its log is ahead is made up in twice the time.
     """

@@ -1,4 +1,4 @@
-"""One timer for all queues of a node: who has nothing to wait for costs nothing."""
+"""One timer for all queues of a node: a queue with nothing due costs nothing."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Final
 
 from headrace_broker.model.limits import TIMER_STEP_MS, TIMER_WAKES_MAX
 
-SLEEP_SECONDS_MAX: Final = 10.0  # the clock may be set meanwhile; it is looked at again by then
+SLEEP_SECONDS_MAX: Final = 10.0  # the clock may be set meanwhile; it is read again by then
 
 
 class QueueTimer:
@@ -65,13 +65,13 @@ class QueueTimer:
             self._schedule()
 
     def forget(self, group: int) -> None:
-        """Do not wake a queue any more."""
+        """Cancel the timer of a queue."""
         step = self._armed.pop(group, None)
         if step is not None:
             self._leave(group, step)
 
     def stop(self) -> None:
-        """Wake nobody any more, whoever is armed from now on."""
+        """Cancel all timers, also those that are set from now on."""
         self._stopped = True
         if self._handle is not None:
             self._handle.cancel()
@@ -89,13 +89,13 @@ class QueueTimer:
                 del self._queues[step]
 
     def _compact(self) -> None:
-        """Forget steps in the heap that nobody waits for, once they are the most."""
+        """Drop cancelled steps from the heap once they are the majority."""
         if len(self._steps) > 2 * len(self._queues) + 64:
             self._steps = list(self._queues)
             heapify(self._steps)
 
     def _schedule(self) -> None:
-        """Sleep until the next step that somebody waits for."""
+        """Sleep until the next step that is armed."""
         if self._handle is not None:
             self._handle.cancel()
             self._handle = None

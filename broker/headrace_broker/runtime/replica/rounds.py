@@ -1,4 +1,4 @@
-"""Commands that nobody is in a hurry for go into a queue's log in rounds, not one by one.
+"""Batching of non-urgent commands at a queue's leader into rounds.
 
 Each round through a replicated log costs every replica a turn of its loop, two frames and a sync,
 with one command in it as with a hundred. Settles, and publishes whose confirms the queue withholds

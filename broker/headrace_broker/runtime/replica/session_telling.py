@@ -1,4 +1,4 @@
-"""What the machine says to sessions, passed on to their gateways."""
+"""Effects of the machine for sessions, sent to their gateways."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""When the leader of a queue has its machine do what is due."""
+"""Schedule of TICKs at the leader of a queue."""
 
 from __future__ import annotations
 

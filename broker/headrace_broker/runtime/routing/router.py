@@ -38,7 +38,7 @@ ALLOW_IMMEDIATE: Final = "allow-immediate"  # a policy's key
 
 @final
 class Route:
-    """Where messages with one exchange and routing key go, or one message.
+    """Destinations of messages with one exchange and routing key, or of one message.
 
     Attributes:
         exchange: its name.
@@ -279,7 +279,7 @@ class Router:
         return route
 
     def _remember(self, vhost: str, raw_route: bytes, route: Route, former: Route | None) -> None:
-        """Remember a route in the place of a former one that does not hold any more."""
+        """Remember a route in place of an outdated one."""
         stamp = route.stamp
         assert stamp is not None
         if former is not None:

@@ -13,14 +13,14 @@ _LOG: Final = logging.getLogger("headrace.queue")
 
 @final
 class UnknownArguments:
-    """Remembers what it has told of, up to UNKNOWN_ARGUMENTS_TOLD_MAX names."""
+    """Reported unknown arguments, up to UNKNOWN_ARGUMENTS_TOLD_MAX names."""
 
     def __init__(self) -> None:
         self._told: dict[tuple[str, str], None] = {}
         self._full = False
 
     def tell(self, kind: str, where: str, names: list[str]) -> None:
-        """Tell of unknown arguments, each name once for a kind of thing.
+        """Report unknown arguments, each name once for a kind of object.
 
         Args:
             kind: "queue", "exchange" or "consumer".

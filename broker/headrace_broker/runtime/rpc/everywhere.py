@@ -26,7 +26,7 @@ class Found(NamedTuple):
 
 
 class Asked(NamedTuple):
-    """What other nodes are asked.
+    """Question to other nodes.
 
     Attributes:
         question: about all rows.

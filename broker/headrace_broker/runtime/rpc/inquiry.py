@@ -42,7 +42,7 @@ class Close(msgspec.Struct, frozen=True, tag="close"):
 
 
 class Flow(msgspec.Struct, frozen=True, tag="flow"):
-    """Whom do you stop, and who owes what?
+    """Request stopped publishers, and debts by account.
 
     Attributes:
         parts: kinds of rows that are wanted: tags of `model.flow_status.FlowRow`.
@@ -77,7 +77,7 @@ class Leads(msgspec.Struct, frozen=True, tag="leads"):
 
 
 class Replicas(msgspec.Struct, frozen=True, tag="replicas"):
-    """What do you, leading this queue, know of its replicas?
+    """Request the leader's knowledge of a queue's replicas.
 
     Attributes:
         skip: rows that the asker has already.
@@ -88,7 +88,7 @@ class Replicas(msgspec.Struct, frozen=True, tag="replicas"):
 
 
 class Load(msgspec.Struct, frozen=True, tag="load"):
-    """How many queues do you lead, and how many clients have you?
+    """Request the numbers of led queues and of clients.
 
     Attributes:
         skip: rows that the asker has already.
@@ -110,7 +110,7 @@ class Transfer(msgspec.Struct, frozen=True, tag="transfer"):
 
 
 class Login(msgspec.Struct, frozen=True, tag="login"):
-    """Whose log-in at your web page is this?
+    """Request the owner of a log-in at the node's web page.
 
     Attributes:
         digest: SHA-256 of its token.
@@ -122,7 +122,7 @@ class Login(msgspec.Struct, frozen=True, tag="login"):
 
 
 class Stats(msgspec.Struct, frozen=True, tag="stats"):
-    """How do you fare, and the queues that you lead?
+    """Request the figures of a node, and of the queues that it leads.
 
     Attributes:
         node: the node itself is wanted.
@@ -175,7 +175,7 @@ class Envelope(msgspec.Struct, frozen=True):
 
 
 class Answer(msgspec.Struct, frozen=True):
-    """What a node answers.
+    """Answer of a node.
 
     Attributes:
         request: number of the question.
@@ -345,7 +345,7 @@ class Inquiries:
         return self._rows(question)
 
     def receive_answer(self, data: bytes) -> None:
-        """Take another node's answer; one that nobody waits for any more is dropped.
+        """Receive another node's answer; drop it if the request was given up.
 
         Raises:
             msgspec.DecodeError: it is no answer.

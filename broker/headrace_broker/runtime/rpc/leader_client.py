@@ -1,4 +1,4 @@
-"""Asks whoever leads a queue, here or on another node, until somebody answers."""
+"""Requests to the leader of a queue, here or on another node, repeated until it answers."""
 
 from __future__ import annotations
 
@@ -80,8 +80,8 @@ class LeaderClient(Generic[A]):
             payload: returns the question to another node under a request number.
 
         Raises:
-            LeaderUnavailableError: nobody who leads the queue answered.
-            QueueGoneError: nobody ever will.
+            LeaderUnavailableError: no leader of the queue answered.
+            QueueGoneError: the queue was deleted.
         """
         return await self.ask_reading(queue, lambda host, _: here(host), payload)
 

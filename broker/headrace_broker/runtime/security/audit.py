@@ -1,4 +1,4 @@
-"""The audit log: who has changed what, from where, over which protocol, and what became of it.
+"""The audit log: changes with their author, origin, protocol and result.
 
 It is a logger of its own, `headrace.audit`, so that it can be kept apart. What is in it is named
 field by field: no value of a secret is ever among them.
@@ -20,7 +20,7 @@ LOG: Final = logging.getLogger("headrace.audit")
 
 
 class Actor(NamedTuple):
-    """Who asks for something.
+    """Originator of a request.
 
     Attributes:
         user: as logged in, or as it says to be while it is logging in.
@@ -41,7 +41,7 @@ ACTOR: Final[ContextVar[Actor | None]] = ContextVar("ACTOR", default=None)
 
 
 def record(action: str, target: str, outcome: str = DONE, **details: Any) -> None:
-    """Write a line, if somebody has asked for it.
+    """Write a line, if the audit log is on.
 
     Args:
         action: what was asked for, a word.
@@ -55,7 +55,7 @@ def record(action: str, target: str, outcome: str = DONE, **details: Any) -> Non
 
 
 def record_by(actor: Actor, action: str, target: str, outcome: str = DONE, **details: Any) -> None:
-    """Write a line about somebody; as `record`."""
+    """Write a line about a user; as `record`."""
     fields = {
         "user": actor.user,
         "peer": actor.peer,

@@ -48,7 +48,7 @@ def action_of(kind: type[commands.Command]) -> str:
 
 
 def shown(command: commands.Command) -> _Shown:
-    """Return target and details of a command, without what is secret."""
+    """Return target and details of a command, without secrets."""
     describe = _DESCRIBED.get(type(command))
     return describe(command) if describe is not None else ("", {})
 

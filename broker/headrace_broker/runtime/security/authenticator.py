@@ -46,7 +46,7 @@ def _always_first(user: str) -> int:
 
 
 class Verdict:
-    """What became of a log-in; true when it is right.
+    """Result of a log-in; true when it is right.
 
     Attributes:
         right: see above.
@@ -141,7 +141,7 @@ class Authenticator:
         return await asyncio.shield(look)  # others may wait for it, too
 
     async def _look(self, name: str, password: str, host: str) -> Verdict:
-        """Look at a password in turn; those who ask for the same meanwhile get the same answer."""
+        """Check a password in turn; simultaneous requests for the same one share the answer."""
         before, suspect = self._limit.was_right(name, host), self._limit.is_suspect(host)
         try:
             async with self._turns.turn(network(host), name, before, suspect):

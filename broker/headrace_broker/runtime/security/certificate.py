@@ -1,4 +1,4 @@
-"""Who a client's certificate stands for.
+"""Identity of a client certificate.
 
 Source: RFC 4514 (distinguished names as text); which part of the certificate names the user, and
 several common names joined by commas, as in RabbitMQ.
@@ -58,7 +58,7 @@ def describe(ssl_object: ssl.SSLObject, login_from: str) -> TlsSession:
 def set_client(
     session: TlsSession, subject: Name, issuer: Name, not_after: str, login_from: str
 ) -> None:
-    """Note whose verified certificate a client has shown.
+    """Set the owner of the client's verified certificate.
 
     Args:
         session: where it is noted.

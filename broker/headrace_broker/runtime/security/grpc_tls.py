@@ -29,7 +29,7 @@ _Properties = Mapping[str, Iterable[bytes]]
 
 
 class GrpcTls:
-    """What gRPC servers show and ask for.
+    """TLS settings of gRPC servers.
 
     Args:
         section: from the configuration; its files were found right by `tls.load_context`.
@@ -69,7 +69,7 @@ class GrpcTls:
         self._version += 1
 
     def credentials(self) -> grpc.ServerCredentials:
-        """Return credentials whose handshakes use what was read last."""
+        """Return credentials whose handshakes use the files that were read last."""
         given = self._version
 
         def fetch() -> grpc.ServerCertificateConfiguration | None:

@@ -1,4 +1,4 @@
-"""How often log-ins may fail: who guesses passwords waits, twice as long each time.
+"""Rate limit of failed log-ins: the delay doubles with each failure.
 
 Failures lock a user at an address, never an address: others there, behind one proxy for instance,
 and the user elsewhere go on. Where many fail, log-ins only take their turns more slowly
@@ -28,7 +28,7 @@ _IPV6_NETWORK_BITS: Final = 48  # what one who asks is given at most, usually
 
 
 class _Record:
-    """What failed somewhere, and until when nothing more is looked at."""
+    """Failures from one source, and the end of its delay."""
 
     __slots__ = ("failures", "until", "used")
 
@@ -42,7 +42,7 @@ class _Failures:
     """Records by key, those that were used longest ago go first."""
 
     def __init__(self, free: int) -> None:
-        self._free = free  # failures that nobody has to wait for
+        self._free = free  # failures without a delay
         self._records: OrderedDict[Hashable, _Record] = OrderedDict()
 
     def find(self, key: Hashable, now: float) -> _Record | None:
@@ -53,7 +53,7 @@ class _Failures:
         return record
 
     def fail(self, key: Hashable, now: float) -> float:
-        """Count a failure; return for how long nothing more is looked at."""
+        """Count a failure; return the delay until the next log-in."""
         record = self.find(key, now)
         if record is None:
             record = self._records[key] = _Record(now)
@@ -99,7 +99,7 @@ class _Glances:
 
 
 class LoginLimit:
-    """Says who has to wait before a log-in is looked at.
+    """Delay of log-ins after failures.
 
     Args:
         clock: seconds of a clock that never goes back.
@@ -112,7 +112,7 @@ class LoginLimit:
         self._right: OrderedDict[Hashable, _Glances] = OrderedDict()
 
     def wait_s(self, user: str, host: str) -> float:
-        """Return for how many seconds log-ins of a user from a host are not looked at, 0 for now.
+        """Return the delay in seconds for log-ins of a user from a host, 0 for none.
 
         Args:
             user: who it says to be.
@@ -127,7 +127,7 @@ class LoginLimit:
         return (user, site(host)) in self._right
 
     def may_glance(self, user: str, host: str) -> bool:
-        """Return whether a password may be held against what is remembered, though others failed.
+        """Return whether a password may be compared with remembered ones, though others failed.
 
         Only where the user has logged in from before, and not so often that guessing would pay.
         """
@@ -140,14 +140,14 @@ class LoginLimit:
         return found is not None and found.failures > LOGIN_FAILURES_OF_ADDRESS
 
     def failed(self, user: str, host: str) -> float:
-        """Count a failure; return for how many seconds the user's next one is not looked at."""
+        """Count a failure; return the delay in seconds of the user's next log-in."""
         now = self._clock()
         place = site(host)
         self._addresses.fail(place, now)
         return self._users.fail((user, place), now)
 
     def succeeded(self, user: str, host: str) -> None:
-        """Forget what a user did wrong at an address; what others did there stays."""
+        """Forget a user's failures at an address; those of others there stay."""
         key = (user, site(host))
         self._users.forget(key)
         self._remember(user, host)
@@ -172,7 +172,7 @@ def site(host: str) -> str:
 
 
 def network(host: str) -> str:
-    """Return what is given turns as one: of IPv6 the network that one who asks is given at most."""
+    """Return the unit that takes turns: of IPv6 the network that one customer gets at most."""
     return _network(host, _IPV6_NETWORK_BITS)
 
 

@@ -1,4 +1,4 @@
-"""Whose password is hashed next: fair by network and by user, and guessers do not hold others up.
+"""Order of password hashing: fair by network and by user, so guessers do not delay others.
 
 A turn is given in turns to the network and to the user that had none for longest, so that neither
 many networks that guess one user's password nor one network that guesses those of many makes others
@@ -59,7 +59,7 @@ class _Served:
 
 
 class LoginTurns:
-    """Lets LOGINS_CHECKED_MAX log-ins be looked at at once.
+    """Turns of password checks, LOGINS_CHECKED_MAX at once.
 
     Args:
         clock: seconds of a clock that never goes back.
@@ -135,7 +135,7 @@ class LoginTurns:
                 found.turn.set_result(None)
 
     def _next(self) -> _Waiter | None:
-        """Return whose turn it is, None while all have to wait; then it is looked again in time."""
+        """Return the next in turn, None while all have to wait; then a timer checks again."""
         now = self._clock()
         due = [(self._due(each), each) for each in self._waiting.values()]
         ready = [each for at, each in due if at <= now]

@@ -57,7 +57,7 @@ class LoginRow(msgspec.Struct, frozen=True):
 
 
 class _Word(NamedTuple):
-    """What another node has said of a log-in, and when it was asked."""
+    """Verdict of another node on a log-in, and the time of the question."""
 
     row: LoginRow
     asked: float
@@ -163,7 +163,7 @@ class PageLogins:
                 raise outcome
 
     def watch(self, token: str, over: Callable[[], None]) -> None:
-        """Call back when somebody logs out of a log-in; what is no token is ignored."""
+        """Call back when a log-in is ended; an invalid token is ignored."""
         if _node(token) is not None:
             self._watchers.setdefault(_digest(token), []).append(over)
 
@@ -259,7 +259,7 @@ class PageLogins:
 
 
 def _node(token: str) -> int | None:
-    """Return the node that keeps a token's log-in, None for what is no token."""
+    """Return the node that keeps a token's log-in, None for an invalid token."""
     node, dot, rest = token.partition(".")
     fits = len(token) <= TOKEN_CHARACTERS_MAX and dot and rest and len(node) <= 4
     return int(node) if fits and node.isascii() and node.isdigit() else None

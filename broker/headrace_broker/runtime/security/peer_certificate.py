@@ -36,7 +36,7 @@ _LONG_NAMES: Final = {
 
 
 class PeerCertificate:
-    """What a verified certificate says.
+    """Fields of a verified certificate.
 
     Attributes:
         subject: whom it names, as `ssl` gives it.
@@ -69,7 +69,7 @@ class RevocationLists:
     """The revocation lists in a file, each by its issuer.
 
     Args:
-        pem: the file's octets; the file is believed, whoever signed its lists.
+        pem: the file's octets; the file is trusted, whoever signed its lists.
         now: the time of day.
 
     Raises:

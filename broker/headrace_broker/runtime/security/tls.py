@@ -30,7 +30,7 @@ log = logging.getLogger("headrace.security")
 
 
 class ServerTls:
-    """What listeners show and ask for in handshakes.
+    """TLS settings of listeners.
 
     Args:
         section: from the configuration.
@@ -115,10 +115,10 @@ class Renewable(Protocol):
 
 
 async def renew_forever(hang_up: asyncio.Event, *found: Renewable) -> None:
-    """Renew what has changed every now and then, and all at each hang-up; runs until cancelled.
+    """Renew changed files every now and then, and all at each hang-up; runs until cancelled.
 
     Args:
-        hang_up: set by whoever wants the files read now; cleared here.
+        hang_up: set to have the files read now; cleared here.
         found: what to renew.
     """
     while True:

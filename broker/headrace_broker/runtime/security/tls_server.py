@@ -1,4 +1,4 @@
-"""A listening socket whose clients speak TLS.
+"""A listening socket for TLS clients.
 
 asyncio's own server neither tells why a handshake failed nor lets its certificates change.
 """
@@ -87,7 +87,7 @@ class TlsServer:
         return int(self._sockets[0].getsockname()[1])
 
     async def stop(self) -> None:
-        """Stop accepting, and cut off who is in a handshake."""
+        """Stop accepting, and cut off running handshakes."""
         for task in self._tasks:
             task.cancel()
         if self._tasks:

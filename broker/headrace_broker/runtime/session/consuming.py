@@ -1,4 +1,4 @@
-"""The consuming part of a session: its consumers, what arrives for them and what they settle."""
+"""The consuming part of a session: its consumers, their deliveries and their settles."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ class Consuming:
         self.tell_prefetches()
 
     def tell_prefetches(self) -> None:
-        """Send what has changed in one command; changes that come before its answer gather."""
+        """Send all changes in one command; changes that come before its answer gather."""
         if self._telling or self._link.gone:
             return
         untold, self._untold = self._untold, {}
@@ -107,7 +107,7 @@ class Consuming:
             self._control.request(data).add_done_callback(_PrefetchesTold(self))
 
     def prefetches_told(self) -> None:
-        """Go on with what has changed since: the queue has answered."""
+        """Continue with later changes: the queue has answered."""
         self._telling = False
         self.tell_prefetches()
 
@@ -133,7 +133,7 @@ class Consuming:
         self._forget_if_over(subscription)
 
     def expect_get(self) -> None:
-        """Be ready to settle what a get will take."""
+        """Prepare to settle the message of a get."""
         if GET_CONSUMER not in self.subscriptions:
             self.subscriptions[GET_CONSUMER] = Subscription(GET_CONSUMER, Attachment("", 1))
 
@@ -197,7 +197,7 @@ class Consuming:
                     link.listener.on_timed_out(link.client, consumer)
 
     def resync_all(self) -> None:
-        """Have all feeds go on where they are, from a leader that may be another one."""
+        """Resume all feeds where they are, from a leader that may be another one."""
         self._link.doubted = False
         for subscription in list(self._by_number.values()):  # a host here may answer at once
             subscription.asked = 0
@@ -274,7 +274,7 @@ class Consuming:
 
 @final
 class _Reattached:
-    """Looks at the answer to an attach that nobody waits for."""
+    """Receiver of the answer to an attach without a waiter."""
 
     def __init__(self, consuming: Consuming, subscription: Subscription) -> None:
         self._consuming = consuming
@@ -291,7 +291,7 @@ class _Reattached:
 
 @final
 class _PrefetchesTold:
-    """Looks at the answer to a SET_PREFETCH, which nobody waits for."""
+    """Receiver of the answer to a SET_PREFETCH, which has no waiter."""
 
     def __init__(self, consuming: Consuming) -> None:
         self._consuming = consuming

@@ -124,14 +124,14 @@ class Control(Gathering):
             self._link.send(encode_close(self._link.session))
 
     def give_up(self) -> None:
-        """Fail whatever somebody waits for: the queue is gone."""
+        """Fail all waiters: the queue is gone."""
         for future in self.lane.take_futures():
             if not future.done():
                 future.set_exception(no_queue(self._link.queue))
         self._all_sent()
 
     def fail(self, text: str) -> None:
-        """Fail whatever somebody waits for; the queue may do it all the same, later."""
+        """Fail all waiters; the queue may apply their commands all the same, later."""
         for command in self.lane.pending:
             future = command.future
             if future is not None and not future.done():

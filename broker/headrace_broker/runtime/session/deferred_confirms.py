@@ -1,4 +1,4 @@
-"""Publishes of a session that its queue has, and whose completion it withholds."""
+"""Publishes of a session that its queue has, with deferred confirms."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _NOTHING: Final[list[int]] = []
 
 @final
 class DeferredConfirm:
-    """What the queue withholds of one ticket.
+    """Deferred confirms of one pending confirm at the queue.
 
     Attributes:
         ticket: the ticket.
@@ -53,7 +53,7 @@ class DeferredConfirms:
         self._heard = rows
 
     def take_heard(self) -> list[int]:
-        """Return what was heard of the answer that is here now."""
+        """Return the notes about the current answer."""
         heard = self._heard
         self._heard = _NOTHING
         return heard
@@ -100,7 +100,7 @@ class DeferredConfirms:
         return held
 
     def complete(self, first: i64, stop: i64, changed: list[PendingConfirm]) -> i64:
-        """Note that what is withheld of publishes `first` to `stop` - 1 is complete.
+        """Note that deferred confirms of publishes `first` to `stop` - 1 are complete.
 
         Args:
             first: the first of them.

@@ -58,7 +58,7 @@ class PendingPublish:
 
 
 def message_cost(publish: Publish) -> i64:
-    """Return the octets that a message is reckoned at; what it takes in a command is less."""
+    """Return the charged size of a message in bytes; its size in a command is less."""
     return len(publish.body) + len(publish.properties) + len(publish.route) + MESSAGE_OVERHEAD
 
 
@@ -94,7 +94,7 @@ class PublishLane:
 
     @property
     def hand_over_count(self) -> int:
-        """How many calls of `add` brought publishes that are not all applied."""
+        """Number of calls of `add` with publishes that are not all applied."""
         return len(self._hand_over_ends)
 
     def add(self, publishes: list[Publish], ticket: PendingConfirm | None) -> i64:
@@ -122,7 +122,7 @@ class PublishLane:
         return octets
 
     def number(self, publisher: Publisher, sequences: list[int]) -> None:
-        """Take the numbers that its publisher has given to what is added next."""
+        """Set the publisher's numbers of the publishes that are added next."""
         assert self._publisher is not None or not self.gathered, "all publishes have numbers"
         self._publisher = publisher
         self._sequences.extend(sequences)
@@ -364,7 +364,7 @@ class ControlLane:
         return future
 
     def awaits(self, number: i64) -> bool:
-        """Return whether somebody still waits for the answer to command `number`."""
+        """Return whether the answer to command `number` has a waiter."""
         for command in self.pending:
             if command.number == number:
                 return command.future is not None and not command.future.done()

@@ -1,4 +1,4 @@
-"""What the parts of a session share: where its queue is led, and what has become of it."""
+"""Shared state of a session's parts: the queue's leader, and the session's end."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The publishing part of a session: gathers, sends in order, confirms, slows who is too fast."""
+"""The publishing part of a session: gathers, sends in order, confirms, slows fast publishers."""
 
 from __future__ import annotations
 
@@ -143,7 +143,7 @@ class Publishing(Copying):
         return host is not None and not host.is_far()
 
     def confirm(self, number: i64) -> None:
-        """Everything up to `number` is applied: tell the channel, and let it go on."""
+        """Confirm everything up to `number`: tell the channel, and resume it."""
         link = self._link
         lane = self.lane
         applied = lane.newly_applied(number)
@@ -174,7 +174,7 @@ class Publishing(Copying):
         return lane.take_tickets()
 
     def look(self) -> None:
-        """Let the channel go on if it was told to wait and what is pending allows it."""
+        """Resume a stopped channel if its pending commands allow it."""
         if not self._congested:
             return
         lane, limits = self.lane, self._limits
@@ -188,7 +188,7 @@ class Publishing(Copying):
 
     @property
     def drained(self) -> bool:
-        """Whether nothing waits to be sent or answered."""
+        """True if nothing waits to be sent or answered."""
         return not self.lane.pending and not self.lane.gathered
 
     def complete(self, rows: list[int]) -> None:
@@ -211,11 +211,11 @@ class Publishing(Copying):
         self._tell_completed(changed, over)
 
     def complete_all(self) -> None:
-        """The queue is gone: what it withheld counts as handled."""
+        """Complete all deferred confirms: the queue is gone."""
         self.complete_others(NUMBER_MAX, [])
 
     def ask(self) -> None:
-        """Have the leader, which may be another one, say what it withholds now."""
+        """Ask the leader, which may be another one, for the deferred confirms."""
         if not self.holding:
             return
         host = self._link.host()

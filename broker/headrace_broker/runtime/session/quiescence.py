@@ -14,7 +14,7 @@ RETRY_TICKS_MAX: Final = 32  # the pause doubles up to this, so that a slow queu
 
 @final
 class Quiescence:
-    """Looks at a session's lanes once a tick; a lane that moves does not excuse one that stands."""
+    """Check of a session's lanes once a tick; a lane that moves does not excuse one that stands."""
 
     def __init__(self) -> None:
         self._ticks: i64 = 0
@@ -23,7 +23,7 @@ class Quiescence:
         self._control: i64 = 0
 
     def is_over(self, publishes: PublishLane, controls: ControlLane, closing: bool) -> bool:
-        """Count one tick; return whether it is time to send again what is not answered."""
+        """Count one tick; return whether it is time to resend unanswered commands."""
         publish: i64 = publishes.pending[0].first if publishes.pending else 0
         control: i64 = controls.pending[0].number if controls.pending else 0
         stands = (publish > 0 and publish == self._publish) or (

@@ -86,7 +86,7 @@ class Reachability:
         self._given_up: dict[int, None] = {}  # groups of which the log has told
 
     def look(self, by_group: Sessions) -> None:
-        """Look at all queues that have sessions here.
+        """Check all queues that have sessions here.
 
         Args:
             by_group: the sessions of this node, by group and by id.

@@ -184,7 +184,7 @@ class QueueSession(QueueClient):
         return tickets
 
     def unreachable(self, text: str) -> None:
-        """No leader could be reached for long: fail who waits, and tell who has published."""
+        """Fail waiters after a long time without a leader, and tell the publishers."""
         link = self.link
         if link.gone or link.closing:
             return
@@ -296,7 +296,7 @@ class QueueSession(QueueClient):
         self.publishing.ask()
 
     def tick(self) -> None:
-        """Look for the leader when it is unknown; send again what stays unanswered for long."""
+        """Search for an unknown leader; resend commands that stay unanswered for long."""
         link = self.link
         if link.gone:
             return
@@ -326,7 +326,7 @@ class QueueSession(QueueClient):
 
 @final
 class _End(SessionEnd):
-    """The face that the queue's side sees; what comes after the end means nothing."""
+    """The end that the queue's side sees; calls after the session's end are ignored."""
 
     def __init__(self, session: QueueSession) -> None:
         self._session: QueueSession | None = session

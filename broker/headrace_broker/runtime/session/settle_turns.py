@@ -35,7 +35,7 @@ class SettleTurns:
             self._timer = loop.call_at(turn * TURN_S, self._turn)
 
     def stop(self) -> None:
-        """Have nobody's time be up any more."""
+        """Cancel all pending flushes."""
         self._waiting.clear()
         if self._timer is not None:
             self._timer.cancel()
@@ -52,7 +52,7 @@ class SettleTurns:
 
 @final
 class CloseTurns:
-    """How many sessions tell their queues in a turn of the loop that they end.
+    """Closing sessions: how many tell their queues in a turn of the loop.
 
     Args:
         call_soon: has a function called in the next turn of the loop.
@@ -87,7 +87,7 @@ class CloseTurns:
 
 @final
 class CopyTurns:
-    """Has one session copy a piece in each turn of the loop, all in turn.
+    """Scheduler of copies: one session copies a piece in each turn of the loop, all in turn.
 
     Args:
         call_soon: has a function called in the next turn of the loop.

@@ -47,7 +47,7 @@ class Subscription:
         self._ungranted: i64 = 0
 
     def restart(self, number: i64) -> None:
-        """Go on as the queue's consumer `number`; what was delivered before cannot be settled."""
+        """Restart as the queue's consumer `number`; earlier deliveries cannot be settled."""
         self._base += self.expected - 1
         self.number = number
         self.expected = 1
@@ -63,7 +63,7 @@ class Subscription:
         return (1 if low < 1 else low, last - self._base)
 
     def room(self, first: i64, last: i64) -> i64:
-        """Return how many deliveries the consumer may work on while it holds back what it does.
+        """Return how many deliveries the consumer may work on besides those that it holds back.
 
         Args:
             first: the first of some that it settles, in the channel's numbers.

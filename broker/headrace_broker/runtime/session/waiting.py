@@ -1,4 +1,4 @@
-"""Who waits until a session's queue has answered all that was sent."""
+"""Waiters for a session's queue to answer everything that was sent."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Waiting:
         self._waiters: list[Waiter] = []
 
     def begin(self) -> asyncio.Future[None]:
-        """Return what is resolved once all that was sent up to now is answered."""
+        """Return a future that ends when everything sent up to now is answered."""
         over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         publish = self._publishes.next_number - 1
         self._waiters.append(Waiter(publish, self._controls.next_number - 1, over))
@@ -44,7 +44,7 @@ class Waiting:
         return over
 
     def look(self) -> None:
-        """Release those whose moment has come."""
+        """Release waiters whose moment has come."""
         if not self._waiters:
             return
         publishes = self._publishes.pending

@@ -145,14 +145,14 @@ def _run_pieces(session: int, run: DeliveryRun) -> list[Octets]:
 
 
 def _is_large(run: DeliveryRun) -> bool:
-    """Return whether what is delivered is more than is copied at once."""
+    """Return whether a delivery is too large to be copied at once."""
     if len(run.blob) < LARGE_OCTETS:
         return False
     return body_bytes(run.blob, run.base, run.positions) >= LARGE_OCTETS
 
 
 def _found_run(payload: bytes, found: Found) -> tuple[int, DeliveryRun] | None:
-    """Return session and run of a message that stands in a payload, whose batch stays there."""
+    """Return session and run of a message in a payload; its batch is not copied."""
     batch = find(payload, _RUN_BATCH, found.start, found.stop)
     if batch is None:
         return None
@@ -184,7 +184,7 @@ def decode_run(run: Run) -> DeliveryRun:
 
 @final
 class ReplyNotes:
-    """What is said to remote sessions of the answer that comes next; empty after each entry.
+    """Notes for remote sessions about the next answer; empty after each entry.
 
     Attributes:
         refused: by session.
@@ -200,7 +200,7 @@ class ReplyNotes:
 
 @final
 class RemoteSession(SessionEnd):
-    """A session whose gateway is another node.
+    """Session with its gateway on another node.
 
     Args:
         session: its id.
@@ -308,7 +308,7 @@ def _tell_enqueued(end: SessionEnd, answer: Enqueued) -> None:
 
 
 def _rows(numbers: Iterable[int]) -> list[int]:
-    """Return what came as rows; a number without its end is left away."""
+    """Return received numbers as rows; a number without its end is dropped."""
     rows = list(numbers)
     return rows[: len(rows) // 2 * 2]
 
@@ -343,7 +343,7 @@ class SessionRouter(SessionTransport):
         return self._remote(session)
 
     def mend(self) -> None:
-        """Tell remote sessions that something said to them was lost, for a full outbox mostly."""
+        """Tell remote sessions that a payload to them was lost, mostly for a full outbox."""
         missed, self._missed = self._missed, set()
         for session in missed:
             self._remote(session).refused(self._node, False, False)
@@ -353,7 +353,7 @@ class SessionRouter(SessionTransport):
         self._missed = {each for each in self._missed if session_node(each) != node}
 
     def receive(self, payload: ClusterPayload) -> None:
-        """Carry out a call that came from another node; calls to what is gone are dropped."""
+        """Run a call from another node; calls to missing sessions or queues are dropped."""
         kind = payload.WhichOneof("body")
         if kind in ("command", "resync", "window", "ask_withheld"):
             self._to_host(kind, payload)

@@ -97,7 +97,7 @@ class TelemetryClient:
             log.info("answer to node %d dropped: it is down or its outbox is full", source)
 
     def receive_answer(self, data: bytes) -> None:
-        """Take another node's answer; one that nobody waits for any more is dropped.
+        """Receive another node's answer; drop it if the request was given up.
 
         Raises:
             msgspec.DecodeError: it is no answer.
@@ -108,7 +108,7 @@ class TelemetryClient:
             future.set_result(answer)
 
     async def stop(self) -> None:
-        """Answer nobody any more."""
+        """Stop answering."""
         tasks = list(self._tasks)
         for task in tasks:
             task.cancel()

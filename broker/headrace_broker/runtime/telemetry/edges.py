@@ -1,4 +1,4 @@
-"""Who brought what to which queue since the last look: rows of DEBT_EDGES."""
+"""Arrivals by account and queue since the last sample: rows of DEBT_EDGES."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from headrace_broker.runtime.telemetry.sources import Moment, Sources
 
 
 class Brought(NamedTuple):
-    """What an account brought to all queues.
+    """Arrivals of an account at all queues.
 
     Attributes:
         messages: copies of messages, one for each queue.
@@ -27,7 +27,7 @@ class EdgeTaker:
     """Takes what accounts have not told yet.
 
     Args:
-        sources: what is looked at.
+        sources: of the figures.
         rows_max: most rows of a look, the largest ones.
 
     Attributes:
@@ -75,7 +75,7 @@ class EdgeTaker:
     def _rows(
         self, moment: Moment, tab: AccountBalance, moved: Moved, queue: Queue
     ) -> list[DebtEdge]:
-        """Return a row for each exchange; the first one has what is owed.
+        """Return a row for each exchange; the first one has the debt.
 
         Octets are not counted by exchange: each gets its part by messages.
         """

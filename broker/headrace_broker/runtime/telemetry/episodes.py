@@ -1,4 +1,4 @@
-"""What began and what ended: rows of FLOW_EVENTS, each end with how long it took.
+"""Beginnings and ends of states: rows of FLOW_EVENTS, each end with its duration.
 
 A node is looked at once a second. A connection counts as blocked from the look at which something
 stops it, or has within the second before, to the first one at which nothing does: it may be stopped
@@ -41,7 +41,7 @@ assert WINDOWS_S[_WINDOW] == 1
 
 
 class _Open(msgspec.Struct):
-    """Something that began and has not ended.
+    """A state that began and has not ended.
 
     Attributes:
         beginning: the row that said so.
@@ -58,7 +58,7 @@ class Episodes:
     """Pairs beginnings and ends.
 
     Args:
-        sources: what is looked at.
+        sources: of the figures.
         boot: returns how many times the node was started; with it, episodes are told apart.
 
     Attributes:

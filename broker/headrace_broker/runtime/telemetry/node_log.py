@@ -99,7 +99,7 @@ class NodeLog:
         self._nodes = nodes
 
     def check(self, caller: Caller, shard: str) -> None:
-        """Refuse who may not look at everything.
+        """Refuse a user who may not view everything.
 
         Raises:
             AmqpError: ACCESS_REFUSED.

@@ -1,4 +1,4 @@
-"""What is asked of the node that has a telemetry log, by itself or by another node."""
+"""Requests to the node that has a telemetry log, from itself or another node."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from headrace_broker.runtime.export.log import (
 
 
 class AskShard(msgspec.Struct, frozen=True, tag="shard"):
-    """What can be read of a log?"""
+    """Request the readable range of a log."""
 
     log: str
 
@@ -57,7 +57,7 @@ class AskCommit(msgspec.Struct, frozen=True, tag="commit"):
 
 
 class AskGroups(msgspec.Struct, frozen=True, tag="groups"):
-    """How far have groups come, or one of them where it is named?"""
+    """Request the positions of groups, or of one if named."""
 
     log: str
     group: str
@@ -126,7 +126,7 @@ class Envelope(msgspec.Struct, frozen=True):
 
 
 class Answer(msgspec.Struct, frozen=True):
-    """What a node answers.
+    """Answer of a node.
 
     Attributes:
         request: number of the question.

@@ -1,4 +1,4 @@
-"""What becomes of queues: rows of QUEUE_EVENTS.
+"""Life cycle of queues: rows of QUEUE_EVENTS.
 
 What the catalog decides is noted by the node that leads it, so that it is noted once; while the
 lead changes, something may be noted twice, or not at all. Who leads a queue is noted by the leader.
@@ -30,7 +30,7 @@ PURGED: Final = "purged"
 
 
 class QueueNotes:
-    """Gathers rows until somebody takes them.
+    """Rows of queue events, gathered until they are taken.
 
     Args:
         node: name of this node.
@@ -58,7 +58,7 @@ class QueueNotes:
         self._rows: list[QueueEvent] = []
 
     def take(self) -> list[QueueEvent]:
-        """Return what was noted since the last call."""
+        """Return the rows since the last call."""
         rows, self._rows = self._rows, []
         return rows
 

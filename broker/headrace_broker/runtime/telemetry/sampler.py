@@ -1,4 +1,4 @@
-"""How this node and what moves on it fare: rows of FLOW_SAMPLES.
+"""Samples of this node and its active objects: rows of FLOW_SAMPLES.
 
 Rows of one kind stand together, as tuples of what that kind has: most columns are nothing to most
 kinds, and a second may have thousands of rows.
@@ -25,7 +25,7 @@ from headrace_broker.runtime.telemetry.sources import Moment, Sources
 
 NOTHING: Final = Brought(0, 0)
 WINDOW: Final = 0  # the shortest of `flow.activity.WINDOWS_S`, a second
-BUSY_CONSUMERS_MAX: Final = 256  # of a queue, that are looked at one by one
+BUSY_CONSUMERS_MAX: Final = 256  # of a queue, that are sampled one by one
 TURN_ROWS: Final = 200  # made in one turn of the loop; some ms
 
 Fields = tuple[str, ...]
@@ -79,10 +79,10 @@ class Part(NamedTuple):
 
 
 class SampleTaker:
-    """Looks at what moves; what stands still costs nothing but a look.
+    """Sampler of active objects; inactive ones cost nothing but a comparison.
 
     Args:
-        sources: what is looked at.
+        sources: of the figures.
         rows_max: most rows of a look.
     """
 

@@ -1,4 +1,4 @@
-"""What is in the rows of the telemetry logs; docs/telemetry.md says what each column means.
+"""Columns of the telemetry logs; docs/telemetry.md says what each means.
 
 Columns are only ever added, at the end, and the version grows with them: what was written before
 can be read for ever.

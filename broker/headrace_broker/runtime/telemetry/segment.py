@@ -43,7 +43,7 @@ class SegmentError(Exception):
 
 
 class Header(NamedTuple):
-    """What a file says of itself.
+    """Header of a file.
 
     Attributes:
         incarnation: of the log.
@@ -57,7 +57,7 @@ class Header(NamedTuple):
 
 
 class Record(NamedTuple):
-    """Where a block is.
+    """Position of a block.
 
     Attributes:
         first_index: of its first row.
@@ -151,7 +151,7 @@ def decode_record(data: bytes, offset: int, schema: Schema) -> tuple[Block, int]
 
 
 def inflated(block: Block) -> Block:
-    """Return a block whose body is plain."""
+    """Return a block with its body decompressed."""
     if not block.deflated:
         return block
     plain = zlib.decompress(block.columns.body, bufsize=block.body_octets)
@@ -175,7 +175,7 @@ def scan(data: bytes, start: int) -> Iterator[Record]:
 
 
 def _checked(data: bytes, offset: int) -> bytes | None:
-    """Return what is behind the checksum of a record, None where it is wrong."""
+    """Return a record's content behind its checksum, None if that is wrong."""
     if offset + _RECORD_LEAD.size + _RECORD_HEAD.size > len(data):
         return None
     magic, checksum, length = _RECORD_LEAD.unpack_from(data, offset)
@@ -212,7 +212,7 @@ class Segment:
 
     @property
     def row_count(self) -> int:
-        """How many rows it has."""
+        """Number of rows."""
         return self.next_index - self.first_index
 
     def add(self, record: Record) -> None:

@@ -50,7 +50,7 @@ log = logging.getLogger("headrace.node")
 
 
 class Bounds(NamedTuple):
-    """How much is kept, whether or not it was read.
+    """Retention bounds, for read and unread rows alike.
 
     Attributes:
         octets_max: on the disk, about: the file that is written may be too much.
@@ -62,7 +62,7 @@ class Bounds(NamedTuple):
 
 
 class Summary(NamedTuple):
-    """What can be read; see `runtime.export.log.Shard`."""
+    """Readable range; see `runtime.export.log.Shard`."""
 
     incarnation: int
     first_index: int
@@ -107,7 +107,7 @@ class ShardLog:
         self._opened_ms = 0  # when the file that is written was begun
 
     def open(self) -> None:
-        """Find what is there, and be ready to append.
+        """Find existing files, and prepare to append.
 
         Raises:
             OSError: the directory cannot be used; or there is no room for another file, and what
@@ -231,7 +231,7 @@ class ShardLog:
         )
 
     def _begin_segment(self) -> None:
-        """Open a file for what comes next; it replaces one that has none of its rows."""
+        """Open a file for the next rows; it replaces one that has none of its rows."""
         index = self._segments[-1].next_index if self._segments else 0
         path = os.path.join(self._directory, segment_name(index))
         header = encode_header(Header(self._incarnation, index, self._schema))
@@ -261,7 +261,7 @@ class ShardLog:
     # Forgetting
 
     def trim(self) -> None:
-        """Drop what all groups are done with, and what is too much or too old.
+        """Drop rows that all groups are done with, and those that are too many or too old.
 
         Raises:
             OSError: a file cannot be removed, which counts no more all the same; or there is no
@@ -377,7 +377,7 @@ class ShardLog:
     # Groups; a group's changes are durable when these return, and raise OSError otherwise
 
     def check(self, incarnation: int) -> None:
-        """Refuse what is about rows of another incarnation.
+        """Refuse a request about rows of another incarnation.
 
         Raises:
             OtherIncarnationError: likewise.
@@ -390,7 +390,7 @@ class ShardLog:
         return self._book.open(name, opener, self.summary.first_index, self._clock_ms())
 
     def commit(self, name: str, epoch: int, incarnation: int, up_to: int) -> GroupEntry:
-        """Note how far a group has come, see `ExportLog.commit`; drop what nobody needs then."""
+        """Note a group's position, see `ExportLog.commit`; drop rows that are needed no more."""
         self.check(incarnation)
         if up_to > self.summary.next_index:
             next_index = self.summary.next_index

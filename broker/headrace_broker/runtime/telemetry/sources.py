@@ -1,4 +1,4 @@
-"""What telemetry looks at: parts of a node, each of which keeps its figures anyway."""
+"""Sources of telemetry: parts of a node with figures of their own."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Sources(NamedTuple):
         hosts: replicas on this node by group.
         traffic: messages through this node's clients.
         connections: of clients, by id.
-        gate: what is under way to a queue from here, None where nobody publishes to it.
+        gate: what is under way to a queue from here, None if no session here publishes to it.
         alarms: that are on in the cluster.
         report: what this node says of its memory and disk.
         clock_us: the clock of activities.
@@ -48,7 +48,7 @@ class Sources(NamedTuple):
     clock_us: Callable[[], int]
 
     def place(self, group: int) -> tuple[str | None, str | None]:
-        """Return vhost and name of a queue, None for one that is not there (any more)."""
+        """Return vhost and name of a queue, None if it does not exist (any more)."""
         queue = self.view.queue_by_group(group) if group else None
         return (queue.vhost, queue.name) if queue is not None else (None, None)
 

@@ -43,7 +43,7 @@ def unix_ms() -> int:
 
 
 class Place(NamedTuple):
-    """Where shards of this node are.
+    """Location of this node's shards.
 
     Attributes:
         node: its name.
@@ -85,11 +85,11 @@ class TelemetryStore:
         self._thread = ThreadPoolExecutor(1, "telemetry")
 
     async def start(self) -> None:
-        """Find what is there."""
+        """Find existing shards."""
         await self._run(self._open)
 
     async def stop(self) -> None:
-        """Release what is open."""
+        """Close open files."""
         await self._run(self._close)
         self._thread.shutdown()
 

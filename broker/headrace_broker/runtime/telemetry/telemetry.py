@@ -51,7 +51,7 @@ def now_us() -> int:
 
 
 class Seen(NamedTuple):
-    """What one look has found.
+    """Result of one sample.
 
     Attributes:
         parts: of samples.
@@ -63,7 +63,7 @@ class Seen(NamedTuple):
 
 
 class Takers(NamedTuple):
-    """Who looks for what."""
+    """Samplers of each kind of row."""
 
     edges: EdgeTaker
     samples: SampleTaker
@@ -116,7 +116,7 @@ class Telemetry:
         self._task = asyncio.get_running_loop().create_task(self._look_forever(), name="telemetry")
 
     async def stop(self) -> None:
-        """Look a last time, and no more."""
+        """Take a last sample, and stop."""
         if self._task is not None:
             self._task.cancel()
             with contextlib.suppress(asyncio.CancelledError):
@@ -153,7 +153,7 @@ class Telemetry:
             await self._try_to_note(max(int(1000 * (loop.time() - due)), 0))
 
     async def _try_to_note(self, lag_ms: int) -> None:
-        """Look and note; what goes wrong with one look takes nothing but that look."""
+        """Take a sample and record it; an error costs only that sample."""
         try:
             await self._note_now(lag_ms)
         except Exception as error:
@@ -172,7 +172,7 @@ class Telemetry:
         await self._note(moment, await self._look(moment, lag_ms))
 
     async def _look(self, moment: Moment, lag_ms: int) -> Seen:
-        """Return what there is to note; it takes several turns of the loop where that is much."""
+        """Return the rows of a sample; a large one takes several turns of the loop."""
         takers = self._takers
         assert takers is not None
         traffic = self._sources.traffic
@@ -202,7 +202,7 @@ class Telemetry:
 
 
 def encode(moment: Moment, node: str, seen: Seen) -> dict[str, list[ColumnBlock]]:
-    """Return what was seen as blocks, by log."""
+    """Return the sampled rows as blocks, by log."""
     found = {name: _encode_rows(SCHEMAS[name], rows) for name, rows in seen.rows.items()}
     found[FLOW_SAMPLES] = encode_samples(moment, node, seen.parts)
     return found

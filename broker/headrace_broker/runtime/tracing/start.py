@@ -1,4 +1,4 @@
-"""Has messages traced, if the configuration says so."""
+"""Start of message tracing, if the configuration enables it."""
 
 from __future__ import annotations
 

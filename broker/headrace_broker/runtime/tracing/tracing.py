@@ -52,7 +52,7 @@ Value = str | int | bool
 
 
 class SpanSink(Protocol):
-    """Where spans go."""
+    """Destination of spans."""
 
     def emit(
         self,
@@ -87,7 +87,7 @@ class _Open(NamedTuple):
 
 
 class _Taken:
-    """A message that was given to a consumer, whose context stands in an entry of the log.
+    """A delivered message, whose context stands in an entry of the log.
 
     Attributes:
         waits: the entry is being read, and the span counts as pending.
@@ -116,12 +116,12 @@ class _Taken:
         return entry is not None
 
     def read(self) -> None:
-        """Look again."""
+        """Read the entry again."""
         self.look()
 
 
 class SpanTracer(Tracer):
-    """Makes spans of what it is told.
+    """Maker of spans.
 
     Args:
         sink: takes them.

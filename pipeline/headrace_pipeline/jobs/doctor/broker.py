@@ -30,7 +30,7 @@ PROBE: Final = "headrace-doctor"  # what is asked about, and is not there
 
 
 def check_endpoints(connection: Connection) -> list[Check]:
-    """Look which endpoints take connections; jobs need one, and are safer with all."""
+    """Check which endpoints accept connections; jobs need one, and are safer with all."""
     endpoints = parse_endpoints(connection.endpoints)
     faults = {each: fault for each in endpoints if (fault := _fault(each)) is not None}
     if not faults:
@@ -129,7 +129,7 @@ def check_clock(client: Client, now: datetime) -> Check:
 
 
 def check_lease_group(client: Client, queue: str, group: str, now: datetime) -> Check:
-    """Look whether somebody holds messages of a queue with a group of `headrace_queue`."""
+    """Check whether a group of `headrace_queue` holds messages of a queue."""
 
     def look() -> Check:
         state = client.lease_group(queue, group).describe()
@@ -148,7 +148,7 @@ def check_lease_group(client: Client, queue: str, group: str, now: datetime) -> 
 
 
 def check_log_group(client: Client, log: str, group: str) -> Check:
-    """Look how far a group of `headrace_log` is, and whether rows went unread."""
+    """Check the position of a group of `headrace_log`, and whether rows went unread."""
 
     def look() -> Check:
         found = client.export.groups(log, group=group).groups

@@ -1,4 +1,4 @@
-"""What a check of an environment says."""
+"""Result of a check of an environment."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ State = Literal["ok", "warn", "fail"]
 
 
 class Check(NamedTuple):
-    """One thing that was looked at.
+    """One check.
 
     Attributes:
         name: of what was looked at, in a word or two.

@@ -34,7 +34,7 @@ _ADVICE_JAVA: Final = (
 
 
 def check_java(environment: Mapping[str, str]) -> Check:
-    """Look for the Java that Spark would start."""
+    """Check the Java that Spark would start."""
     home = environment.get("JAVA_HOME")
     program = str(Path(home) / "bin" / "java") if home else shutil.which("java")
     if program is None:
@@ -107,7 +107,7 @@ def _text(version: Version) -> str:
 
 
 def check_place(name: str, place: str) -> Check:
-    """Look whether files can be written somewhere, and how many octets are free there.
+    """Check whether files can be written somewhere, and how many bytes are free there.
 
     Args:
         name: what it is for, such as "table".

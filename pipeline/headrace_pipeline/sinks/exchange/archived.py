@@ -42,7 +42,7 @@ Key = tuple[str, int, int]
 
 
 class ReplayTask(NamedTuple):
-    """What each task is told.
+    """Settings of each task.
 
     Attributes:
         options: of the sink.
@@ -58,7 +58,7 @@ class ReplayTask(NamedTuple):
 
 
 def digest_of(*parts: Any) -> str:
-    """Return what tells what is selected, and where it goes, from everything else."""
+    """Return the digest of a selection and its target."""
     return hashlib.blake2b(repr(parts).encode(), digest_size=8).hexdigest()
 
 

@@ -104,7 +104,7 @@ def _word(kind: type[spark.DataType]) -> str:
 
 
 def uniform(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Return a batch whose columns have one Arrow type each, whatever Spark has sent them as.
+    """Return a batch whose columns have one Arrow type each, for any type from Spark.
 
     Texts of `payload` become octets, whole numbers int64, times microseconds in UTC, and
     dictionaries and large types plain ones.

@@ -1,4 +1,4 @@
-"""What a task publishes, as a number: the same rows in the same order have the same one.
+"""Fingerprint of a task's rows: the same rows in the same order have the same number.
 
 It does not depend on how the rows were cut into batches, nor on what stands behind nulls.
 """

@@ -1,4 +1,4 @@
-"""Who a task is to the broker, so that what it publishes twice is kept once.
+"""Identity of a task at the broker, so that repeated publishes are kept once.
 
 A queue knows a message by publisher id, epoch and sequence. Here these are
 
@@ -31,7 +31,7 @@ BATCH_ID: Final = "streaming.sql.batchId"  # likewise
 
 
 class Identity(NamedTuple):
-    """Who publishes.
+    """Identity of a publisher.
 
     Attributes:
         publisher_id: of this partition.

@@ -20,7 +20,7 @@ _ID_OCTETS_MAX: Final = 200  # of a publisher id, to which the number of a parti
 
 
 class SinkOptions(NamedTuple):
-    """What the sink does with rows.
+    """Options of the sink.
 
     Attributes:
         connection: to the brokers.

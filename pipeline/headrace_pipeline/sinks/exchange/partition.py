@@ -84,7 +84,7 @@ def publisher(options: SinkOptions, who: Identity | None, name: str) -> Iterator
 
 @contextlib.contextmanager
 def fencing(who: Identity | None) -> Iterator[None]:
-    """Say what it means that somebody publishes under a later epoch.
+    """Explain the fencing of a publisher by a later epoch.
 
     Raises:
         FencedError: somebody does.

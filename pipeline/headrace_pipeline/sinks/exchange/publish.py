@@ -18,15 +18,15 @@ _PENDING_FACTOR: Final = 2  # answered rows behind one that is not, for each tha
 
 
 class Answer(Protocol):
-    """What becomes of a message; see `headrace_client.blocking.Confirm`."""
+    """Outcome of a message; see `headrace_client.blocking.Confirm`."""
 
     @property
     def is_done(self) -> bool:
-        """Whether that is known."""
+        """True if the outcome is known."""
 
     @property
     def error(self) -> HeadraceError | None:
-        """Why it is not safe."""
+        """Error, if it is not safe."""
 
 
 class Sender(Protocol):
@@ -76,7 +76,7 @@ class Refusal:
 
 @dataclass
 class Tally:
-    """What became of rows.
+    """Counts of rows by outcome.
 
     Attributes:
         published: that are safe, or were sent without confirms.
@@ -195,7 +195,7 @@ class RowPublisher:
             self._sender.flush()
 
     def _reap(self) -> None:
-        """Count what is answered."""
+        """Count answers."""
         pending = self._pending
         while pending and pending[0][0].is_done:
             self._count(*pending.popleft())

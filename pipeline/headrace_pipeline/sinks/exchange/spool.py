@@ -66,7 +66,7 @@ class Spool:
         self._stream.write_batch(batch)
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """Give all batches back, once; none may be added any more."""
+        """Return all batches, once; none may be added any more."""
         if self._stream is not None:
             self._stream.close()
         while self._kept:

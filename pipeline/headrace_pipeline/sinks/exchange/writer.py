@@ -1,4 +1,4 @@
-"""What tasks and the driver do: the only module of the sink that knows Spark's interfaces."""
+"""Work of tasks and driver: the only module of the sink that depends on Spark's interfaces."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class ExchangeSink(DataSource):
 
 @dataclass
 class Written(WriterCommitMessage):
-    """What a task has published."""
+    """Published rows of a task."""
 
     partition: int
     tally: Tally
@@ -90,7 +90,7 @@ class BatchWriter(DataSourceArrowWriter):
         return _write(self._options, self._base, self._options.round, task, iterator)
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Tell what was dropped, in the driver; everything is published."""
+        """Report dropped rows, in the driver; everything is published."""
         _tell(messages, self._base)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
@@ -112,7 +112,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
         return _write(self._options, base, batch, task, iterator)
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
-        """Tell what was dropped, in the driver; everything is published."""
+        """Report dropped rows, in the driver; everything is published."""
         _tell(messages, f"batch {batchId}")
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name

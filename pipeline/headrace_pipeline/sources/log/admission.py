@@ -1,4 +1,4 @@
-"""How many rows of which shard the next batch gets."""
+"""Number of rows of each shard for the next batch."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 
 class Waiting(NamedTuple):
-    """What waits in a shard.
+    """Waiting rows of a shard.
 
     Attributes:
         rows: 1 or more.
@@ -48,7 +48,7 @@ def admit(
 
 
 def divide_alike(wants: Mapping[str, int], budget: int, turn: int) -> dict[str, int]:
-    """Divide a number so that nobody gets more than another who wants more.
+    """Divide a number equally, without giving more than wanted.
 
     Args:
         wants: the most that each takes.
@@ -65,7 +65,7 @@ def divide_alike(wants: Mapping[str, int], budget: int, turn: int) -> dict[str, 
 
 
 def divide_in_step(wants: Mapping[str, int], budget: int, turn: int) -> dict[str, int]:
-    """Divide a number so that everybody gets the same part of what they want."""
+    """Divide a number so that each gets the same fraction of its demand."""
     total = sum(wants.values())
     if total <= budget:
         return dict(wants)
@@ -76,7 +76,7 @@ def divide_in_step(wants: Mapping[str, int], budget: int, turn: int) -> dict[str
 def _hand_out(
     found: dict[str, int], wants: Mapping[str, int], left: int, turn: int
 ) -> dict[str, int]:
-    """Give one each of what is left, beginning with another name in each turn."""
+    """Give one each of the rest, beginning with another name in each turn."""
     short = sorted(name for name in wants if found[name] < wants[name])
     for at in range(min(left, len(short))):
         found[short[(turn + at) % len(short)]] += 1

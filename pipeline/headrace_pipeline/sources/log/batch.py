@@ -23,7 +23,7 @@ log = logging.getLogger(__name__)
 
 
 class LogReader(DataSourceReader):
-    """Reads what there is when it is planned.
+    """Reads the rows that exist when it is planned.
 
     Args:
         settings: of the source.

@@ -1,4 +1,4 @@
-"""A group that says how far a stream has come, so that brokers may drop what it has read."""
+"""A group that commits a stream's position, so that brokers may drop the rows before it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _PASSING: Final = (errors.UnavailableError, errors.TooLateError, errors.UnknownS
 
 
 class ReadGroup:
-    """Opened at each shard when that is first seen, which fences whoever had it open.
+    """Reading group, opened at each new shard, which fences its earlier owner.
 
     Args:
         log_name: of the log.

@@ -1,4 +1,4 @@
-"""What brokers have of a log, of what was asked for."""
+"""Listing of the wanted shards of a log at the brokers."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _THERE: Final = (  # what a shard that is not gone may answer
 
 
 class Look(NamedTuple):
-    """What there is.
+    """Listing of shards.
 
     Attributes:
         shards: by name.

@@ -1,4 +1,4 @@
-"""Rows that are gone: what is said of them, and whether that ends the query."""
+"""Lost rows: their report, and whether they end the query."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ NAMED_MAX: Final = 5  # losses that a message names
 
 
 class Loss(NamedTuple):
-    """What is gone of a shard.
+    """Loss in a shard.
 
     Attributes:
         shard: its name, for people: of an archive, its queue.
@@ -48,7 +48,7 @@ _WHAT_TO_DO: Final = (
 
 
 def tell(losses: Sequence[Loss], fail: bool) -> None:
-    """Say what is lost.
+    """Report the loss.
 
     Args:
         losses: none, or some.

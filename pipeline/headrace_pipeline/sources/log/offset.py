@@ -1,4 +1,4 @@
-"""How far a stream has come, as it stands in Spark's checkpoint.
+"""Offset of a stream, as it stands in Spark's checkpoint.
 
     {"version": 1, "log": "flow_samples", "shards": {"n1": [7302, 1200], "n2": [9511, 80]}}
 
@@ -20,7 +20,7 @@ VERSION: Final = 1
 
 
 class Position(NamedTuple):
-    """Where a batch ends in a shard.
+    """End of a batch in a shard.
 
     Attributes:
         incarnation: of the shard.
@@ -36,7 +36,7 @@ class Position(NamedTuple):
 
 
 class Offset(NamedTuple):
-    """Where a batch ends.
+    """End of a batch.
 
     Attributes:
         log: which one.

@@ -36,7 +36,7 @@ class Range(NamedTuple):
 
 
 class LogPartition(InputPartition):
-    """What one task reads."""
+    """Rows for one task."""
 
     def __init__(self, ranges: tuple[Range, ...]) -> None:
         super().__init__(ranges)

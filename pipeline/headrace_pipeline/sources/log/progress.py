@@ -1,4 +1,4 @@
-"""Where the next batch ends: pure, but for what it is told."""
+"""End of the next batch: pure, from the given listing."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from headrace_pipeline.sources.log.survey import Survey
 
 
 class Bounds(NamedTuple):
-    """How much the next batch may have.
+    """Bounds of the next batch.
 
     Attributes:
         rows_max: 0 for any number.

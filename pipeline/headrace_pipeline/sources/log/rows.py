@@ -117,7 +117,7 @@ class Gathering:
             yield from self.flush()
 
     def flush(self) -> Iterator[pa.RecordBatch]:
-        """Return what was taken, if there is anything."""
+        """Return the gathered rows, if any."""
         if not self._batches:
             return
         batches, self._batches = self._batches, []

@@ -1,4 +1,4 @@
-"""What a user says of the source `headrace_log`."""
+"""Options of the source `headrace_log`."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _GROUP_OCTETS_MAX: Final = 255
 
 
 class Start(NamedTuple):
-    """Where reading begins, or ends.
+    """Begin or end of reading.
 
     Attributes:
         where: EARLIEST or LATEST, of shards that are not in `shards`.
@@ -68,13 +68,13 @@ class Settings(NamedTuple):
 
     @property
     def table(self) -> Table:
-        """What rows look like."""
+        """Schema of the rows."""
         table = LOGS[self.log]
         return table if self.include_headers else table.without("headers")
 
     @property
     def is_archive(self) -> bool:
-        """Whether queues have the shards, and not nodes."""
+        """True if queues have the shards, and not nodes."""
         return self.log == ARCHIVE
 
     def wants(self, queue: str) -> bool:
@@ -98,7 +98,7 @@ def _pattern(text: str) -> re.Pattern[str]:
 
 
 def read_settings(given: Mapping[str, str]) -> Settings:
-    """Read what stands in options; what is for batches or streams only is looked at later.
+    """Read what stands in options; options for batches or streams only are checked later.
 
     Raises:
         OptionError: one is wrong.
@@ -155,7 +155,7 @@ def check_batch(settings: Settings, given: Mapping[str, str]) -> Settings:
 
 
 def check_stream(given: Mapping[str, str]) -> None:
-    """Check what is for batches only.
+    """Refuse options for batches only.
 
     Raises:
         OptionError: an option is.

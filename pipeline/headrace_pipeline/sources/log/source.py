@@ -22,7 +22,7 @@ class LogSource(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """Return what it is called in `format`."""
+        """Return the name for `format`."""
         return NAME
 
     def schema(self) -> StructType:
@@ -34,12 +34,12 @@ class LogSource(DataSource):
         return read_settings(self.options).table.spark()
 
     def reader(self, schema: StructType) -> LogReader:
-        """Return who reads a batch."""
+        """Return the reader of a batch."""
         settings = check_batch(read_settings(self.options), self.options)
         return LogReader(settings, selected(settings.table, schema))
 
     def streamReader(self, schema: StructType) -> LogStreamReader:
-        """Return who reads a stream."""
+        """Return the reader of a stream."""
         check_stream(self.options)
         settings = read_settings(self.options)
         return LogStreamReader(settings, selected(settings.table, schema))

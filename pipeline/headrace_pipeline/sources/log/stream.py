@@ -125,7 +125,7 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return encode_offset(Offset(self._settings.log, shards))
 
     def commit(self, end: dict[str, Any]) -> None:
-        """Tell the group that a batch is done; Spark does so one batch late."""
+        """Commit the end of a batch in the group; Spark does so one batch late."""
         self._commit(end)
 
     # Rows
@@ -153,7 +153,7 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return reach.client(self._settings.connection)
 
     def _look_now(self) -> Look:
-        """Look at what there is, and open the group at shards that are new."""
+        """List the shards, and open the group at new ones."""
         client = self._client()
         found = look(client, self._settings)
         self._looked_at = time.monotonic()
@@ -168,7 +168,7 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return found
 
     def _look_again(self) -> Look:
-        """Look, but not many times a second while there is nothing new."""
+        """List the shards again, but not many times a second without news."""
         wait_s = self._looked_at + LOOK_SECONDS - time.monotonic()
         if self._was_idle and wait_s > 0:
             time.sleep(wait_s)

@@ -1,4 +1,4 @@
-"""What has become of the shards since a batch has ended."""
+"""Changes of the shards since the end of a batch."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from headrace_pipeline.sources.log.offset import Offset, Position
 
 
 class Survey(NamedTuple):
-    """Where the next batch can begin.
+    """Start positions of the next batch.
 
     Attributes:
         begins: of each shard that is there (incarnation, index of the next row, that index is not
@@ -34,7 +34,7 @@ def survey(
     seen: Mapping[str, int],
     first_of: Callable[[Shard], int],
 ) -> Survey:
-    """Compare where a batch has ended with what there is.
+    """Compare the end of a batch with the listing.
 
     Args:
         offset: where it has ended.
@@ -61,7 +61,7 @@ def survey(
 
 
 def _compare(found: Survey, name: str, position: Position, shard: Shard) -> None:
-    """Note where a shard goes on that is there."""
+    """Note where an existing shard continues."""
     title, index = title_of(shard), position.next_index
     if shard.incarnation != position.incarnation:
         found.losses.append(Loss(title, index, None, REPLACED))

@@ -43,7 +43,7 @@ class QueueBatchReader(DataSourceReader):
         self._snapshot = snapshot
 
     def partitions(self) -> Sequence[InputPartition]:
-        """Lease what waits, or find what was leased for this DataFrame before.
+        """Lease ready messages, or find the leases of this DataFrame.
 
         Raises:
             FencedError: another DataFrame has read with the group since.
@@ -91,7 +91,7 @@ class QueueBatchReader(DataSourceReader):
         return state, state.epoch > epoch
 
     def _take(self, group: LeaseGroup, state: GroupState, room: Room) -> list[LeaseState]:
-        """Lease what is ready, as far as there is room."""
+        """Lease ready messages, as far as there is room."""
         options, number = self._options, state.next_lease
         if state.leases and not any(lease.state == HELD for lease in state.leases):
             group.settle(number - 1)  # nothing: they are gone, and need not be remembered

@@ -1,4 +1,4 @@
-"""What the driver does with a group: it opens it, takes leases, keeps and settles them."""
+"""Work of the driver with a group: it opens it, takes leases, keeps and settles them."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ TOO_MANY_LEASES: Final = "TOO_MANY_LEASES"
 
 
 class Holder:
-    """Works for a group, from the first method that is called on; and keeps what it holds.
+    """Owner of a group, from the first call on; it renews the group's leases.
 
     A thread of its own puts the deadline off until `stop`, at a third of the time to live. It ends
     when somebody else has opened the group; the next method that is called says so.
@@ -81,7 +81,7 @@ class Holder:
 
     @property
     def limit(self) -> str:
-        """What brokers say of the limit that kept them from the last lease; "" where none did."""
+        """Limit that kept brokers from granting the last lease; "" for none."""
         return self._limit
 
     def leases(self) -> tuple[LeaseState, ...]:
@@ -117,7 +117,7 @@ class Holder:
         self._note(settled.group, settled.gone)
 
     def stop(self) -> None:
-        """Keep nothing any more; what is held goes back after its time to live.
+        """Stop renewing; held messages return after their time to live.
 
         A renewal that no broker answers is left behind, and is the last one.
         """
@@ -163,7 +163,7 @@ class Holder:
 
     @contextmanager
     def _refusals(self) -> Iterator[None]:
-        """Say what is to be done where the group is not this driver's any more.
+        """Explain what to do when the group has another owner.
 
         Raises:
             FencedError: somebody else works for it.

@@ -1,4 +1,4 @@
-"""How far a query has come with a group: the number of its last lease."""
+"""Offset of a query in a group: the number of its last lease."""
 
 from __future__ import annotations
 

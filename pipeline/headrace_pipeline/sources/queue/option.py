@@ -34,7 +34,7 @@ _NO_SETTLING: Final = (
 
 
 class QueueOptions(NamedTuple):
-    """What is read, and how; has no secret, and can be pickled and printed.
+    """Options of a read; has no secret, and can be pickled and printed.
 
     Attributes:
         connection: to the brokers; the queue is in its vhost.
@@ -60,7 +60,7 @@ class QueueOptions(NamedTuple):
 
     @property
     def table(self) -> Table:
-        """What rows look like."""
+        """Schema of the rows."""
         return QUEUE_MESSAGES if self.include_headers else QUEUE_MESSAGES.without("headers")
 
     @property

@@ -10,7 +10,7 @@ from headrace_client.lease_value import HELD, LeaseState
 
 
 class Part(NamedTuple):
-    """What one task reads of a lease.
+    """Part of a lease for one task.
 
     Attributes:
         lease: its number.
@@ -24,7 +24,7 @@ class Part(NamedTuple):
 
 
 class Room(NamedTuple):
-    """How much more a batch may take.
+    """Room that a batch has left.
 
     Attributes:
         rows: messages.
@@ -36,11 +36,11 @@ class Room(NamedTuple):
 
     @property
     def is_left(self) -> bool:
-        """Whether there is any."""
+        """True if there is any."""
         return self.rows > 0 and self.octets > 0
 
     def without(self, messages: int, octets: int) -> Room:
-        """Return what is left of it."""
+        """Return the rest of it."""
         return Room(self.rows - messages, self.octets - octets)
 
 

@@ -1,4 +1,4 @@
-"""What a task does: it reads a part of a lease, as record batches."""
+"""Work of a task: it reads a part of a lease, as record batches."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class QueuePartition(InputPartition):
 
 
 class Renewal(NamedTuple):
-    """When leases are renewed by who reads them.
+    """Renewal of leases by the reader of a batch.
 
     Attributes:
         group: whose.
@@ -125,7 +125,7 @@ def _ids(group: LeaseGroup, lease: int) -> str:
 
 
 def closed_meanwhile(options: QueueOptions, is_batch: bool) -> PipelineError:
-    """Return what is wrong where a group is not there any more.
+    """Return the error text for a group that was deleted.
 
     Args:
         options: of the source.
@@ -140,7 +140,7 @@ def closed_meanwhile(options: QueueOptions, is_batch: bool) -> PipelineError:
 
 
 def settled_elsewhere(options: QueueOptions, lease: int) -> DataLossError:
-    """Return what is wrong where a batch cannot be read again."""
+    """Return the error text for a batch that cannot be read again."""
     return DataLossError(
         f"lease {lease} of {options.where} is settled: another query has read it with this group, "
         "or the checkpoint is an old copy. To go on without its messages set failOnDataLoss to "

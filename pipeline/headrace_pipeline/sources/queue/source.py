@@ -18,7 +18,7 @@ class QueueDataSource(DataSource):
     """Messages of a live quorum queue; see docs/pipeline.md.
 
     Args:
-        options: as Spark has them; they are looked at here, so that a wrong one is told at once.
+        options: as Spark has them; they are checked here, so that a wrong one is reported at once.
 
     Raises:
         OptionError: one is wrong.
@@ -31,7 +31,7 @@ class QueueDataSource(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """Return what it is called in `format`."""
+        """Return the name for `format`."""
         return NAME
 
     def schema(self) -> StructType:

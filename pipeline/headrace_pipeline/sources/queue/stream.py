@@ -56,7 +56,7 @@ class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self.__dict__
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
-        """Begin behind what the group has settled; what it holds is the first batch."""
+        """Begin behind the settled leases; held ones form the first batch."""
         return self._offset(self._holder().state().settled)
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
@@ -75,7 +75,7 @@ class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._ready_left = counts.messages_ready
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
-        """Settle what was done, and take the next batch; `start` where nothing waits."""
+        """Settle the finished batch, and lease the next one; `start` if the queue is empty."""
         before = self._read(start).lease
         holder = self._holder()
         holder.settle(before)
@@ -120,7 +120,7 @@ class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._holder().settle(self._read(end).lease)
 
     def stop(self) -> None:
-        """Renew nothing any more; what is held is there for the next run."""
+        """Stop renewing; held leases are there for the next run."""
         if self._driver is not None:
             self._driver.stop()
 

@@ -101,7 +101,7 @@ class Files:
         return bytes(data[:taken]) if taken < count else bytes(data)
 
     def expect(self, fd: int, offset: int, count: int) -> None:
-        """Tell the system that bytes will be read soon; it may fetch them meanwhile, or not."""
+        """Advise the system that bytes will be read soon; it may prefetch them."""
         os.posix_fadvise(fd, offset, count, os.POSIX_FADV_WILLNEED)
 
     def write(self, fd: int, data: bytes, offset: int) -> int:
@@ -147,7 +147,7 @@ class Files:
         os.fdatasync(fd)
 
     def rename(self, source: str, target: str) -> None:
-        """Give a file another name, replacing what has it; durable after `sync_directory`."""
+        """Rename a file, replacing an existing one; durable after `sync_directory`."""
         Path(source).replace(target)
 
     def remove(self, path: str) -> None:
@@ -181,7 +181,7 @@ class Files:
         return os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
 
     def leads_to(self, path: str, fd: int, directory: int | None = None) -> bool:
-        """Return whether a path still leads to what is open.
+        """Return whether a path still leads to the open file.
 
         Args:
             path: absolute, or a name.
@@ -200,7 +200,7 @@ class Files:
 
 
 def is_lost(error: OSError) -> bool:
-    """Return whether a read failed because the disk has lost what was there."""
+    """Return whether a read failed because the disk has lost the data."""
     return error.errno in _LOST
 
 

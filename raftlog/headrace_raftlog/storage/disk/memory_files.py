@@ -1,4 +1,4 @@
-"""A disk in memory that remembers what was synced: for tests and simulations of the log.
+"""A disk in memory that knows which writes were synced: for tests and simulations.
 
 It tells apart what a program wrote and what would survive a power failure, and can be told to fail
 any call, to take short writes and to be full.
@@ -42,7 +42,7 @@ class MemoryFile:
             position += room
 
     def sync(self, start: int = 0, stop: int = 1 << 62) -> None:
-        """Make what was written to a range survive, except what is in doubt."""
+        """Make the writes to a range survive, except those in doubt."""
         later = []
         for offset, sector in self.unsynced:
             if offset < stop and offset + len(sector) > start:
@@ -53,7 +53,7 @@ class MemoryFile:
         self.unsynced = later
 
     def doubt(self) -> None:
-        """Note that a sync failed: the system holds what was written for clean from now on."""
+        """Note that a sync failed: the system takes the written pages for clean from now on."""
         self.doubtful += self.unsynced
         self.unsynced.clear()
 
@@ -169,7 +169,7 @@ class MemoryFiles(Files):
             self._names[path] = self.synced_names[path] = MemoryFile(data)
 
     def place(self, names: dict[str, MemoryFile], changes: list[NameChange]) -> None:
-        """Place files on an empty disk, and what was done to their names without a sync."""
+        """Place files on an empty disk, with unsynced changes of their names."""
         with self._lock:
             self.synced_names = names
             self._names = dict(names)
@@ -271,7 +271,7 @@ class MemoryFiles(Files):
         return True
 
     def write_through(self, fd: int, pieces: list[bytes], offset: int) -> int:
-        """See `Files.write_through`: only what is written here is synced, as RWF_DSYNC may do."""
+        """See `Files.write_through`: only this write is synced, as RWF_DSYNC may do."""
         taken = self.write(fd, b"".join(pieces), offset)
         self._sync(fd, offset, offset + taken)
         return taken

@@ -25,7 +25,7 @@ JOB_BYTES_MIN: Final = 512  # bytes; room for a record and a little in it
 
 @dataclass(frozen=True, slots=True)
 class LogOptions:
-    """How a node's log uses its disk and memory.
+    """Options of a node's log: its use of disk and memory.
 
     Attributes:
         segment_bytes: length of each new file; existing files keep theirs. A record for which such

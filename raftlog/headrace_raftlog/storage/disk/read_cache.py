@@ -17,7 +17,7 @@ from headrace_raftlog.model.limits import (
 
 @final
 class ReadCache:
-    """Keeps what was read while it is read in pieces: a batch of messages, a few at a time.
+    """Cache of recently read entries that are used in pieces: a batch of messages, a few at a time.
 
     Entries are found by where they stand on disk. What stands there never changes as long as the
     file exists, and no file's number is used again, so nothing here is ever out of date.

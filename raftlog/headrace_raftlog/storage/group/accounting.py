@@ -1,4 +1,4 @@
-"""How much of each segment is still needed.
+"""Live bytes of each segment.
 
 Bytes count as live from the moment they are known to be durable until what makes them superfluous
 is durable as well. So a segment without live bytes can be removed at any time, in whatever order.
@@ -93,13 +93,13 @@ class Ledger:
         self.live += size
 
     def drop(self, sequence: i64, size: i64) -> None:
-        """Take off bytes whose successor is durable."""
+        """Subtract bytes whose successor is durable."""
         use = self.segments[sequence]
         use.live -= size
         self.live -= size
 
     def die(self, location: i64, size: i64) -> None:
-        """Take off bytes once what was appended last is durable; nothing while they are not."""
+        """Subtract bytes once the newest append is durable; nothing before."""
         if location != 0:
             sequence: i64 = location >> 32
             self.dying[sequence] = self.dying.get(sequence, 0) + size

@@ -47,7 +47,7 @@ class EntryCache:
         self._settled: deque[CachedRun] = deque()
 
     def resize(self, limit: i64) -> None:
-        """Change the limit, at once: what is too much leaves."""
+        """Change the limit, at once: excess entries are dropped."""
         self.limit = limit
         self._evict()
 

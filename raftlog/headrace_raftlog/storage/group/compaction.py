@@ -1,4 +1,4 @@
-"""What a snapshot does to a group's index: most entries before it go, live ones stay."""
+"""Compaction of a group's index at a snapshot: most earlier entries go, live ones stay."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def _kept_of_live(group: StoredGroup, live: array[int], count: i64) -> SparseInd
 
 
 def _cut_live(group: StoredGroup, old: SparseIndex, matched: Matching) -> None:
-    """Cut what is between a few stretches out, from the end, rather than copy them all."""
+    """Cut everything between a few stretches, from the end, rather than copy them all."""
     end: i64 = len(old.indexes)
     run: i64 = len(matched.starts)
     while end > 0:
@@ -135,7 +135,7 @@ def _drop_live(group: StoredGroup, old: SparseIndex, start: i64, stop: i64) -> N
 
 
 def _cut_front(group: StoredGroup, index: i64) -> None:
-    """Take the entries up to `index` out of the log; nobody counts or holds them any more."""
+    """Remove the entries up to `index` from the log; they are neither counted nor retained."""
     gone: i64 = index - group.snapshot_index
     group.locations = group.locations[gone:]
     group.lengths = group.lengths[gone:]
@@ -289,7 +289,7 @@ def retire(group: StoredGroup) -> None:
 
 
 def drop_snapshot(group: StoredGroup, stored: StoredSnapshot) -> None:
-    """Take a snapshot's records off the accounts, once what was appended last is durable."""
+    """Subtract a snapshot's records, once the newest append is durable."""
     stored.void = True
     group.ledger.die(stored.location, stored.length)
     for part in range(len(stored.parts)):

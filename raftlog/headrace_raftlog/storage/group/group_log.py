@@ -123,7 +123,7 @@ class StoredGroup(GroupLog):
         return [self.entry(index) for index in configs] if configs is not None else []
 
     def live_indexes(self) -> array[int]:
-        """Return the indexes up to `snapshot_index` whose entries are kept, ascending."""
+        """Return the indexes up to `snapshot_index` of kept entries, ascending."""
         live = self.live
         return live.indexes if live is not None else array("Q")
 
@@ -208,7 +208,7 @@ class StoredGroup(GroupLog):
         return self._prepare(location, self.record_bytes_of(index), done)
 
     def at_hand(self, low: i64, high: i64, bytes_max: i64) -> i64:
-        """See `GroupLog.at_hand`; `on_read` is called when what is missing was read."""
+        """See `GroupLog.at_hand`; `on_read` is called when missing entries were read."""
         first: i64 = self.snapshot_index + 1
         left: i64 = bytes_max
         index: i64 = low
@@ -310,7 +310,7 @@ class StoredGroup(GroupLog):
         self.ledger.hint(location, size)
 
     def append(self, entries: list[Entry]) -> None:
-        """Make entries visible, in memory only so far; drop what they replace.
+        """Make entries visible, in memory only so far; drop replaced ones.
 
         Args:
             entries: consecutive; the first at most one beyond the last index.
@@ -367,7 +367,7 @@ class StoredGroup(GroupLog):
         self.last = index
 
     def die(self, location: i64, length: i64) -> None:
-        """Take an entry off the accounts, once what was appended last is durable."""
+        """Subtract an entry, once the newest append is durable."""
         size: i64 = HEADER_BYTES + (length & LENGTH_MASK)
         self.ledger.die(location, size)
         if length & HINTED:

@@ -1,4 +1,4 @@
-"""Entries whose records are not intact: known by term and length, until a peer's body is put back.
+"""Entries with damaged records: known by term and length, until repaired from a peer.
 
 Such an entry still counts as the member's: it was acknowledged, and whether it takes part in
 elections and acknowledges more depends on it. Its host lets the group stand still meanwhile.

@@ -25,7 +25,7 @@ FINAL_LEAD_BYTES: Final = _FINAL.size
 
 @final
 class StoredSnapshot:
-    """Where a snapshot lies.
+    """Location of a snapshot.
 
     Attributes:
         index: what it contains ends there.
@@ -124,7 +124,7 @@ def decode_live(data: bytes, start: i64, stop: i64, count: i64) -> array[int]:
 
 @final
 class SnapshotData:
-    """What the bytes of a snapshot say; the state is not copied out.
+    """Decoded snapshot; the state is not copied out.
 
     Attributes:
         membership: of the group at its index.

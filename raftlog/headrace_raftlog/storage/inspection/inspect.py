@@ -59,7 +59,7 @@ from headrace_raftlog.storage.writing.mark_file import MarkFile
 
 @dataclass(frozen=True, slots=True)
 class Damage:
-    """Something that is not intact.
+    """Damage of a record or a file.
 
     Attributes:
         path: file.
@@ -74,7 +74,7 @@ class Damage:
 
 @dataclass(slots=True)
 class VerifyReport:
-    """What a log's files hold.
+    """Content of a log's files.
 
     Attributes:
         segments: files.
@@ -104,7 +104,7 @@ class VerifyReport:
 
     @property
     def intact(self) -> bool:
-        """Whether a node would start with this log and serve every group in it."""
+        """True if a node would start with this log and serve every group in it."""
         whole = not self.damaged and not self.quarantined
         return whole and not self.refused and not self.ends_early
 
@@ -128,7 +128,7 @@ def _segments(directory: str, files: Files) -> Iterator[_Segment | Damage]:
 
 
 def _batches(segment: _Segment, number: int) -> Iterator[Batch]:
-    """Give every batch of a segment; after one that is not intact, go on at the next head."""
+    """Yield every batch of a segment; after a damaged one, continue at the next head."""
     data, salt = segment.data, segment.header.salt
     position = SEGMENT_HEADER_BYTES
     while position < len(data):
@@ -196,7 +196,7 @@ class _Remembered:
         self._marks = MarkFile.read(directory, files)
 
     def lost(self, found: int) -> str:
-        """Return what a log whose last batch was found lacks, "" for nothing that is known."""
+        """Return what a log lacks, given its last batch, "" for nothing known."""
         return self._marks.lost(self._identity, found) if self._identity is not None else ""
 
 

@@ -158,7 +158,7 @@ class Salvage:
         return newest_membership(view)
 
     def group(self, group: int) -> SalvagedGroup:
-        """Return what is left of a group.
+        """Return the rest of a group.
 
         Raises:
             KeyError: nothing is.
@@ -207,7 +207,7 @@ class Salvage:
             number += 1
 
     def _pass(self, data: bytes, batch: Batch, sequence: int, path: str, salt: int) -> i64:
-        """Take what is intact of a batch that is not; return where the next one can begin."""
+        """Read the intact records of a damaged batch; return where the next one can begin."""
         end = nonzero_end(data, batch.start)
         if end == batch.start:
             return -1

@@ -1,4 +1,4 @@
-"""Setting a data directory's log aside: its node cannot keep what it promised on that disk.
+"""Setting a data directory's log aside: its node cannot keep its promises on that disk.
 
 What was there is moved to the directory `set-aside` within it, and the directory goes on as a new
 disk, which may join a cluster and never founds one. There are two steps, for the first is done
@@ -112,7 +112,7 @@ def readable_identity(directory: str, files: Files) -> Identity | None:
 
 
 def stand_in(directory: str, owner: tuple[str, int], files: Files) -> Identity:
-    """Write an identity file in the place of one that is gone or damaged; return what it says.
+    """Write an identity file in place of a missing or damaged one; return its content.
 
     Boots begin anew: what is claimed of the cluster before sessions open takes care of that.
     """
@@ -148,7 +148,7 @@ def check_owner(directory: str, owner: tuple[str, int], files: Files) -> None:
 
 
 def _begin(files: Files, aside: str, known: Identity) -> None:
-    """Make room for what is to be set aside, unless that has begun before."""
+    """Make room for the files, unless that has begun before."""
     earlier = read_identity(aside, files)
     if earlier is None or earlier.disk != known.disk:
         for name in files.names(aside):
@@ -166,7 +166,7 @@ def _move(files: Files, directory: str, aside: str) -> None:
 
 
 def needed_here(directory: str, node: int, files: Files) -> list[int]:
-    """Return groups that could decide nothing any more without this node's member, ascending.
+    """Return groups without a majority if this node's member is gone, ascending.
 
     Told from what is intact: the newest membership that the log still shows of each group.
 

@@ -1,4 +1,4 @@
-"""What a log's disk space is used for: `headrace log stat`."""
+"""Use of a log's disk space: `headrace log stat`."""
 
 from __future__ import annotations
 

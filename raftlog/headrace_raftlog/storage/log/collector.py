@@ -1,4 +1,4 @@
-"""Giving back the space of what is not needed any more, in bounded steps.
+"""Collection of dead space, in bounded steps.
 
 A closed segment without live bytes is removed. Of the others the one that would free most is looked
 through batch by batch: its live records are copied forward, and groups whose next snapshot would
@@ -61,7 +61,7 @@ _NOTHING: Final = b"\xff" * SECTOR_BYTES  # in the place of what the disk has lo
 
 @final
 class Collector:
-    """Decides what goes and what moves. Belongs to the event loop's thread.
+    """Collector: decides which segments go and which records move. On the event loop's thread.
 
     Attributes:
         jobs: copies to be written, for the caller to take.

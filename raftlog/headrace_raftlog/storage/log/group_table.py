@@ -1,4 +1,4 @@
-"""All groups of a log, with what is to be noted when their records become durable."""
+"""All groups of a log, and the notes for when their records become durable."""
 
 from __future__ import annotations
 
@@ -215,7 +215,7 @@ class GroupTable:
             location += moved.size
 
     def relocate(self, moved: Moved, location: i64) -> bool:
-        """Note where a record stands now; return False when it is not needed any more."""
+        """Note the new place of a record; return False if it is not needed any more."""
         if moved.record_type == RECORD_TOMBSTONE:
             tomb = self.removed.get(moved.group)
             if tomb is None or tomb.location != moved.location:

@@ -1,4 +1,4 @@
-"""What gathers between two flushes, and what comes back from the writer."""
+"""Jobs that gather between two flushes, and answers of the writer."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ class JobQueue:
             self._table.ledger.lengths[sequence] = size
 
     def _keep(self, group: StoredGroup, job: WriteJob) -> None:
-        """Keep what was written in memory while there is room.
+        """Keep written entries in memory while there is room.
 
         A leader's no-op is read once more at most, and most groups hold nothing else.
         """

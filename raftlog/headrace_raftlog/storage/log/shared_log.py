@@ -135,12 +135,12 @@ class SharedLog:
 
     @property
     def full(self) -> bool:
-        """Whether the disk is full: nothing becomes durable until there is space."""
+        """True if the disk is full: nothing becomes durable until there is space."""
         return self._writer.full
 
     @property
     def failure(self) -> LogWriteError | None:
-        """Why nothing is written any more, or None."""
+        """Error that stopped writing, or None."""
         return self._writer.failure
 
     @property
@@ -155,7 +155,7 @@ class SharedLog:
 
     @property
     def backlogged(self) -> bool:
-        """Whether the host should take no more work until the disk has caught up."""
+        """True if the host should accept no more work until the disk has caught up."""
         return self.backlog_bytes >= self._backlog_bytes_max
 
     @property
@@ -187,7 +187,7 @@ class SharedLog:
 
     @property
     def quarantined(self) -> dict[int, str]:
-        """Groups whose data was found damaged, and why; nothing of them is served.
+        """Quarantined groups, with the reason; nothing of them is served.
 
         `begin` with a new member id makes such a group usable again.
         """
@@ -464,7 +464,7 @@ class SharedLog:
         self._writer.step()
 
     def close(self) -> None:
-        """Write and sync what was appended, stop the writer, release the directory.
+        """Write and sync appended entries, stop the writer, release the directory.
 
         While the disk is full, what waits for space is given up; its tokens are never called.
         """

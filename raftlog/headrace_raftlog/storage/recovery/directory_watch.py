@@ -1,4 +1,4 @@
-"""Looks whether the files that a log has open are still those of its directory."""
+"""Watch whether the files that a log has open are still those of its directory."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class DirectoryWatch:
         self._moved = False
 
     def look(self) -> str:
-        """Look once; return what has happened to a file that is gone or replaced, "" for nothing.
+        """Check once; return what happened to a file that is gone or replaced, "" for nothing.
 
         That is returned when DIRECTORY_LOOKS looks in a row have found it so. What a disk refuses
         to tell is not known to be gone: its writes show how it is.
@@ -57,7 +57,7 @@ class DirectoryWatch:
         return found if self._looks >= DIRECTORY_LOOKS else ""
 
     def close(self) -> None:
-        """Look no more."""
+        """Stop the watch."""
         self._files.close(self._fd)
 
     def _missing(self) -> str:

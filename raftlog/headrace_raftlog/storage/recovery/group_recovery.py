@@ -59,7 +59,7 @@ class DiscontinuousEntries:
 
 @final
 class FoundGroup:
-    """What recovery found of one group so far.
+    """Findings of recovery about one group so far.
 
     Attributes:
         group: incarnation id.
@@ -248,7 +248,7 @@ class FoundGroup:
             self.state_lost = False
 
     def take_lost_state(self, era: i64, term: i64, commit: i64, location: i64) -> None:
-        """Take in a hard state whose vote is not readable.
+        """Read a hard state whose vote is not readable.
 
         The member goes on in the next term, in which it has given no vote: its terms are durable
         before anything is done in them.

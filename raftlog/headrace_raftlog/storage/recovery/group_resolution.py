@@ -21,7 +21,7 @@ from headrace_raftlog.storage.writing.snapshot_store import read_data
 
 @final
 class Resolution:
-    """Turns what was found of a group into its index.
+    """Builder of a group's index from the findings of recovery.
 
     Attributes:
         view: the group's index.
@@ -158,7 +158,7 @@ class Resolution:
         self._take_incoming(fetched)
 
     def _take_incoming(self, fetched: dict[int, int]) -> None:
-        """Keep what was fetched for an install that has not come yet."""
+        """Keep the bodies that were fetched for a future install."""
         incoming, view = self._found.incoming, self.view
         if incoming is None:
             return
@@ -269,7 +269,7 @@ class Resolution:
                 return
 
     def _take_run(self, first: i64) -> bool:
-        """Take the run as it is, when nothing else was found; return False when it does not fit."""
+        """Accept the run as it is, if nothing else was found; return False if it does not fit."""
         found, view = self._found, self.view
         if found.last < first or not found.run_eras:
             return True

@@ -1,4 +1,4 @@
-"""Taking a log's directory: the lock, whose it is, where to go on."""
+"""Opening a log's directory: the lock, its owner, the write position."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def recover(
 def find_position(
     files: Files, recovery: Recovery, options: LogOptions, identity: Identity | None
 ) -> WriterPosition:
-    """Return where to go on writing; create the first segment of a new log.
+    """Return the write position; create the first segment of a new log.
 
     Raises:
         OSError: as the system says.

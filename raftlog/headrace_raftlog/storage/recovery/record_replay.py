@@ -185,7 +185,7 @@ class Replay:
         return [group]
 
     def _find(self, group: i64, sequence: i64) -> FoundGroup | None:
-        """Return what is known of a group, None when it was removed."""
+        """Return the findings about a group, None if it was removed."""
         found = self.groups.get(group)
         if found is None and group not in self.removed:
             found = FoundGroup(group, sequence)

@@ -1,4 +1,4 @@
-"""Reading a log back: what stands in it, what is torn, what is damaged.
+"""Reading a log back: its content, torn batches, damage.
 
 Reading changes nothing on disk; `repair` then makes the log writable again.
 """
@@ -181,7 +181,7 @@ class Recovery:
     def _judge(
         self, data: bytes, batch: Batch, header: SegmentHeader, span: FileSpan | None, path: str
     ) -> i64:
-        """Decide whether what is not a batch is the end, torn or damaged.
+        """Decide whether bytes that are no batch are the end, torn or damaged.
 
         A batch is begun only when the one before it is synced. So bytes behind a batch's own
         length, or the head of any later batch, or the list of segments, prove that it was
@@ -251,7 +251,7 @@ class Recovery:
         return stop
 
     def _take_rest(self, data: bytes, batch: Batch, header: SegmentHeader, path: str) -> i64:
-        """Take what is intact of a damaged batch whose records can be told apart.
+        """Read the intact records of a damaged batch that can be split.
 
         Returns:
             Where to go on reading, 0 for a batch whose records cannot be told apart.
@@ -330,5 +330,5 @@ class Recovery:
         self.quarantined[found.group] = known
 
     def _is_needed(self, view: StoredGroup) -> bool:
-        """Return whether a quarantined group could not go on without this node's member."""
+        """Return whether a quarantined group could not continue without this node's member."""
         return not can_do_without(newest_membership(view), self.headers[0].node)

@@ -13,7 +13,7 @@ _ZEROS = bytes(1 << 20)
 
 
 def repair(recovery: Recovery) -> None:
-    """Make a recovered log writable: nothing torn is left and what was read is durable.
+    """Make a recovered log writable: without torn batches, and durable.
 
     The last intact batch is written again: after a crash of the process alone it may never have
     been synced, and after a failed sync the system may hold it for clean. Segments behind the

@@ -1,4 +1,4 @@
-"""Reading what is needed of a segment once more, because something in it turned out to be damaged.
+"""Second scan of the parts of a segment that are needed, after damage was found.
 
 Where each needed record stands and how long it is, is known; so each is judged on its own, whatever
 else in the file is not intact. The reading is done by another thread than the event loop's.

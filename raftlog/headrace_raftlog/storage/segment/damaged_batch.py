@@ -45,7 +45,7 @@ _NO_GROUP: Final = (RECORD_FILES, RECORD_GONE, RECORD_RESERVED, RECORD_PLACED)
 
 @final
 class DamagedBatch:
-    """A batch that is not intact and whose records are known one by one all the same.
+    """A damaged batch whose records are known one by one all the same.
 
     Attributes:
         end: first sector boundary behind it and what it reserves.
@@ -87,7 +87,7 @@ class _Frame:
 def read_damaged_batch(
     data: bytes, start: i64, number: i64, stop: i64, salt: i64
 ) -> DamagedBatch | None:
-    """Tell the records of a batch apart that failed `read_batch`.
+    """Split the records of a batch that failed `read_batch`.
 
     Args:
         data: a segment.
@@ -249,7 +249,7 @@ def _length(data: bytes, position: i64, known: bool, frame: _Frame, salt: i64) -
 
 
 def _concerned(data: bytes, batch: DamagedBatch, frame: _Frame) -> list[int]:
-    """Return which groups records can be of that say nothing any more.
+    """Return the possible groups of unreadable records.
 
     Every group that a batch names has a record in it: where as many have none left as records are
     not known, it is theirs.

@@ -32,7 +32,7 @@ _UNUSED_TURNS: Final = 2  # turns of the loop for which a piece waits for whoeve
 
 
 def tell_nobody() -> None:
-    """Stand in for a callback that nobody needs."""
+    """Do nothing: stands in for a callback."""
 
 
 def call_each(callbacks: Iterable[Callable[[], None]]) -> None:
@@ -71,7 +71,7 @@ class Place(NamedTuple):
 
     @property
     def is_long(self) -> bool:
-        """Whether it does not share the room of the others; of such, one is read at a time."""
+        """True if it does not share the room of the others; of such, one is read at a time."""
         return self.size > READ_PIECES_BYTES_MAX // 2
 
 
@@ -174,7 +174,7 @@ class DiskReads:
         return b"".join(parts)
 
     def _part(self, sequence: int, offset: int, count: int) -> bytes:
-        """Return what one piece holds from an offset on, nothing where none does."""
+        """Return the content of one piece from an offset on, nothing without one."""
         for key, piece in self._pieces.items():
             start = offset - piece.offset
             if key[0] == sequence and 0 <= start < len(piece.data):
@@ -255,7 +255,7 @@ class DiskReads:
         return False
 
     def give_up(self, done: Callable[[], None]) -> None:
-        """Do not call a function any more; what only it waits for is read no more.
+        """Cancel a callback; reads with no other waiter are dropped.
 
         What a thread reads already is read to its end.
         """
@@ -278,14 +278,14 @@ class DiskReads:
         return False
 
     def forget(self, sequence: int) -> None:
-        """Drop the pieces of a segment that is to be removed, or holds what was not expected."""
+        """Drop the pieces of a segment that is to be removed, or has unexpected content."""
         for key in [key for key in self._pieces if key[0] == sequence]:
             self._drop(key)
         for key in [key for key in self._records if key[0] == sequence]:
             del self._records[key]
 
     def close(self) -> None:
-        """End the threads; nobody is called back any more."""
+        """End the threads; no callback is called any more."""
         self._call_soon = None
         self._waiting.clear()
         self._callbacks.clear()
@@ -293,7 +293,7 @@ class DiskReads:
             self._jobs.put(None)
 
     def _hand_out(self) -> None:
-        """Give threads work, as long as what they bring has room."""
+        """Give threads work, as long as there is room for its results."""
         while self._under_way < READ_THREADS:
             owner = self._next_owner()
             if owner is None:
@@ -309,7 +309,7 @@ class DiskReads:
             self._jobs.put(place)
 
     def _next_owner(self) -> int | None:
-        """Return whose turn it is, None where what comes next has to wait for room.
+        """Return the owner in turn, None if its read has to wait for room.
 
         Who wants a long piece while one is read lets the others pass.
         """
@@ -325,7 +325,7 @@ class DiskReads:
         return None
 
     def _count(self, place: Place, size: int) -> None:
-        """Count a place that is under way, or with a negative size is not any more."""
+        """Add the size of a pending read, or subtract it if negative."""
         if place.is_long:
             self._long_under_way = size > 0
         else:
@@ -367,7 +367,7 @@ class DiskReads:
         return Piece(place.offset, data, None)
 
     def _read_at(self, fd: int, place: Place) -> bytes:
-        """Read a piece; where the disk has lost something of it, what is needed alone.
+        """Read a piece; if the disk has lost some of it, only the needed part.
 
         A bad sector behind a healthy record says nothing of that record.
         """
@@ -379,7 +379,7 @@ class DiskReads:
         return self._files.read(fd, place.count_min, place.offset)
 
     def _read_record(self, fd: int, place: Place) -> LongRecord:
-        """Read a record in two parts, so that nobody has to cut its payload out."""
+        """Read a record in two parts, so that its payload need not be cut out."""
         head = self._files.read(fd, HEADER_BYTES, place.offset)
         size = place.size - HEADER_BYTES
         payload = self._files.read(fd, size, place.offset + HEADER_BYTES)
@@ -410,7 +410,7 @@ class DiskReads:
             self._call_soon(self._turn)
 
     def _turn(self) -> None:
-        """Age pieces that nobody has used, once a turn of the loop."""
+        """Age unused pieces, once a turn of the loop."""
         self._ages = False
         kept = 0
         for piece in self._pieces.values():
@@ -434,7 +434,7 @@ class DiskReads:
         self._age_soon()
 
     def _make_room(self) -> None:
-        """Drop what was not used for longest and is not waited for, but never the newest."""
+        """Drop the least recently used pieces without a waiter, but never the newest."""
         for key in list(self._pieces)[:-1]:
             if self.held_bytes <= READ_PIECES_BYTES_MAX and len(self._pieces) <= READ_PIECES_MAX:
                 return

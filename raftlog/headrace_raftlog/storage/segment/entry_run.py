@@ -88,7 +88,7 @@ def _data_of(reader: SegmentReader, group: i64, location: i64, size: i64, low: i
 def _lost(
     reader: SegmentReader, group: i64, location: i64, low: i64, error: OSError
 ) -> LostEntryError:
-    """Return what to say where the disk has lost an entry; raise any other error as it is."""
+    """Return the error text if the disk has lost an entry; raise any other error as it is."""
     if not is_lost(error):
         raise error
     path = reader.path(location >> 32)

@@ -1,4 +1,4 @@
-"""Which files make up a log: what its newest list says against what is in the directory."""
+"""Survey of a log's files: those of its newest list against those in the directory."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class Survey:
         self._held: dict[int, bytes] = {}
 
     def run(self) -> None:
-        """Look at the directory.
+        """Survey the directory.
 
         Raises:
             CorruptLogError: a file is missing, or is no segment of this log.
@@ -144,7 +144,7 @@ class Survey:
         return decode_segment_header(path, data)
 
     def _find_list(self, sequence: int) -> bool:
-        """Read the list that a segment begins with, and what it says later about files."""
+        """Read the list at the beginning of a segment, and its later changes."""
         path = self.reader.path(sequence)
         data = read_file(self.files, path)
         self._held[sequence] = data
@@ -176,7 +176,7 @@ class Survey:
             raise CorruptLogError(path, offset, str(error)) from error
 
     def _follow(self, data: bytes, start: i64, salt: i64) -> None:
-        """Read which files were removed later; mostly heads are looked at, damage is passed over.
+        """Read which files were removed later, mostly from heads; damage is skipped.
 
         What is reserved is passed over too: clients choose the bytes there.
         """
@@ -203,7 +203,7 @@ class Survey:
                 self._gone.update(decode_gone(record_payload_at(data, offset)))
 
     def _select(self) -> None:
-        """Compare what should be there with what is."""
+        """Compare the expected files with the existing ones."""
         present = set(self._present)
         newest = max(present, default=0)
         expected = sorted(self.spans)

@@ -50,7 +50,7 @@ def segment_sequence(name: str) -> int:
 
 @final
 class SegmentHeader:
-    """What the first sector of every segment says.
+    """First sector of a segment.
 
     Attributes:
         sequence: place of the file in the log, from 1.
@@ -203,7 +203,7 @@ class SegmentDraft:
         return fd
 
     def abandon(self) -> None:
-        """Remove what was prepared so far."""
+        """Remove the prepared part."""
         if self._fd >= 0:
             self.files.close(self._fd)
             for path in (self.path + UNFINISHED_SUFFIX, self.path):

@@ -1,4 +1,4 @@
-"""Where single entries of a group lie that are not part of its contiguous log."""
+"""Positions of single entries of a group that are not part of its contiguous log."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ class SparseIndex:
 
 @final
 class Matching:
-    """Where wanted indexes stand among known ones; both ascend.
+    """Positions of wanted indexes among known ones; both ascend.
 
     What is dropped or added between two snapshots is little beside what stays, so equal stretches
     are compared as a whole: millions of entries take milliseconds.

@@ -1,4 +1,4 @@
-"""Who owns a data directory, which disk it is, and how often it was started."""
+"""Identity of a data directory: owner, disk, and number of starts."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _SEGMENT_SUFFIX: Final = ".log"
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """What a data directory says about its node.
+    """Identity of a data directory's node.
 
     A directory is *formed* once its node knows which disks founded the cluster, its own or not.
     Before that it has never taken part in anything.

@@ -54,7 +54,7 @@ class Marks:
         return replace(self, own=own, starts=starts[-STARTS_KEPT:])
 
     def lost(self, identity: Identity, found: int) -> str:
-        """Return what the log of a directory lacks of what was synced there, "" for nothing.
+        """Return what the log of a directory lacks of its synced batches, "" for nothing.
 
         Args:
             identity: of the directory.

@@ -125,7 +125,7 @@ class SegmentSupply:
         self._set_off()
 
     def close(self) -> None:
-        """Do what was asked, drop the file that nobody took, end the thread.
+        """Finish requested work, drop the unused file, end the thread.
 
         Files that a full disk would not have removed stay; a log that is opened drops them.
         """
@@ -157,14 +157,14 @@ class SegmentSupply:
                 self.failure = error
 
     def _wait(self) -> Callable[[], object] | None:
-        """Return what is to be done as soon as there is something, None to end."""
+        """Return the next work as soon as there is some, None to end."""
         with self._changed:
             while (task := self._next()) is None and not self._closing:
                 self._changed.wait(self._retry_seconds if self._to_remove else None)
             return task
 
     def _next(self) -> Callable[[], object] | None:
-        """Return what is to be done first, None when there is nothing to be done now."""
+        """Return the most urgent work, None without any now."""
         with self._changed:
             if self._to_finish is not None:
                 finish, self._to_finish = self._to_finish, None
@@ -222,7 +222,7 @@ class SegmentSupply:
         return self._draft_of(header).finish(hurried=True)
 
     def _make_room(self) -> bool:
-        """Remove what is to be removed at once; return whether anything was."""
+        """Remove segments that must go at once; return whether there were any."""
         removed = False
         while True:
             with self._changed:

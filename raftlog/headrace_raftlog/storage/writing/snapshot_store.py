@@ -167,7 +167,7 @@ class SnapshotRead:
         return True
 
     def read_all(self) -> None:
-        """Read what is left, for which the caller waits; raises as `advance`."""
+        """Read the rest, for which the caller waits; raises as `advance`."""
         while len(self._pieces) <= len(self.stored.parts):
             self._read()
 

@@ -1,4 +1,4 @@
-"""What the event loop hands to the writer thread."""
+"""Jobs of the event loop for the writer thread."""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ class WriteJob:
 
     @property
     def is_checked(self) -> bool:
-        """Whether all checksums are there."""
+        """True if all checksums are there."""
         return not self._unchecked
 
     def check(self, salt: i64, count: i64) -> None:
@@ -250,7 +250,7 @@ def incoming_jobs(
 
 
 def mend_job(salt: i64, group: StoredGroup, entry: Entry) -> WriteJob:
-    """Encode an entry anew whose record is not intact; where that stands, it is superseded.
+    """Encode an entry with a damaged record anew; the new record supersedes the damaged one.
 
     It counts like a copy that collection moves: in its own era, behind the original.
     """

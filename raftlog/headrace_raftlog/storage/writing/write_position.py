@@ -1,4 +1,4 @@
-"""Where the writer is in the log, and the frame of a batch that goes there."""
+"""Position of the writer in the log, and the frame of a batch there."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def plain_room(segment_bytes: int) -> int:
 
 @final
 class WriterPosition:
-    """Where the next batch goes; there is no segment behind that one.
+    """Position of the next batch; there is no segment behind that one.
 
     Attributes:
         header: header of the segment.

@@ -45,15 +45,15 @@ from headrace_raftlog.storage.writing.write_queue import WriteQueue
 
 
 def ignore_tokens(tokens: list[object]) -> None:
-    """Take tokens while nobody listens."""
+    """Ignore tokens: the default without a listener."""
 
 
 def ignore_full(full: bool) -> None:
-    """Take a change of the full state while nobody listens."""
+    """Ignore a change of the full state: the default without a listener."""
 
 
 def ignore_failure(error: LogWriteError) -> None:
-    """Take a failure while nobody listens."""
+    """Ignore a failure: the default without a listener."""
 
 
 @final
@@ -116,7 +116,7 @@ class LogWriter:
         return self.position.number - 1
 
     def start(self) -> None:
-        """Write a seal behind what was recovered and start the thread, unless stepped.
+        """Write a seal behind the recovered batches and start the thread, unless stepped.
 
         Raises:
             OSError: the seal could not be written; no thread was started.
@@ -143,7 +143,7 @@ class LogWriter:
         self._inbox.put(jobs)
 
     def close(self) -> None:
-        """Write what was handed over, stop the thread, wait for it.
+        """Write everything handed over, stop the thread, wait for it.
 
         While the disk is full, what waits for space is given up: it was never reported durable.
         """
@@ -206,7 +206,7 @@ class LogWriter:
         self._take_waiting()
 
     def _take_waiting(self) -> None:
-        """Take what was handed over; when stepped, beside a long job one hand-over at a time."""
+        """Take the waiting jobs; when stepped, beside a long job one hand-over at a time."""
         while self._inbox.qsize() > 0:
             self._take(self._inbox.get())
             if self._stepped and self._queue.has_sliced():
@@ -258,7 +258,7 @@ class LogWriter:
         return False
 
     def _write_batch(self) -> None:
-        """Write one batch; on an error it stays as it is and can be written again in place."""
+        """Write one batch; after an error it can be written again in place."""
         self._busy = True
         try:
             self._write_next()
@@ -331,7 +331,7 @@ class LogWriter:
         return sliced
 
     def _compose_jobs(self, placed: SlicedWrite | None) -> None:
-        """Frame what is next: a job whose slices are written, room for one, what fits besides."""
+        """Frame the next jobs: one whose slices are written, room for one, and others that fit."""
         salt: i64 = self.position.header.salt
         room: i64 = self._room()
         records: list[bytes] = []

@@ -1,4 +1,4 @@
-"""Calls to whichever node answers: what is tried again, and what is given up."""
+"""Calls to any node that answers: retries, and giving up."""
 
 from __future__ import annotations
 

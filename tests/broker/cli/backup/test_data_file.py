@@ -1,4 +1,4 @@
-"""Files of messages: what was written is read, and what was changed is noticed."""
+"""Files of messages: they are read as written, and damage is detected."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a backup says of itself, and whether it is so."""
+"""Manifest of a backup, and its verification."""
 
 from __future__ import annotations
 

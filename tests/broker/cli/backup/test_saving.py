@@ -24,7 +24,7 @@ class KilledError(Exception):
 
 
 class FakeCluster:
-    """One queue of which each message is a chunk; what it is told to do wrong, it does once."""
+    """One queue whose messages are chunks; each programmed fault happens once."""
 
     def __init__(self, count: int) -> None:
         self.count = count

@@ -1,4 +1,4 @@
-"""Where backups are kept: what has its name is whole."""
+"""Stores of backups: an object with its final name is complete."""
 
 from __future__ import annotations
 

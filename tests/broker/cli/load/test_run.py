@@ -1,4 +1,4 @@
-"""A run of a load that is none: what is counted, told and summed up."""
+"""A run with a fake load: counts, output and sums."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How the address of a node's API may be written."""
+"""Syntax of the address of a node's API."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from headrace_broker.cli.session.api_client import ApiClient, ApiError
 
 
 class Place(http.server.BaseHTTPRequestHandler):
-    """Answers with what is set for a path, by default an empty object."""
+    """Answers with the value set for a path, by default an empty object."""
 
     called = "Headrace"
     answers: ClassVar[dict[str, tuple[int, bytes]]] = {}

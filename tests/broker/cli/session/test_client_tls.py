@@ -1,4 +1,4 @@
-"""What asks commands to speak TLS, and what is wrong with files for it."""
+"""TLS options of commands, and errors in their files."""
 
 from __future__ import annotations
 

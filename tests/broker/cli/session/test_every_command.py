@@ -1,4 +1,4 @@
-"""What holds for each of the commands: help, completion, and how it ends when it fails."""
+"""Properties of every command: help, completion, and its end after a failure."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ def test_what_the_api_refuses_ends_with_a_code_and_the_reason(
 
 
 def complete(*words: str) -> list[str]:
-    """What a shell offers for the last word."""
+    """Return the completions that a shell offers for the last word."""
     found = ShellComplete(main, {}, "headrace", "_HEADRACE_COMPLETE")
     return sorted(each.value for each in found.get_completions(list(words[:-1]), words[-1]))
 

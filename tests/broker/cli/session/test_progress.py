@@ -20,7 +20,7 @@ class Terminal(io.StringIO):
 
 @contextlib.contextmanager
 def streams(error: io.StringIO, output: io.StringIO) -> Iterator[None]:
-    """What is printed in here goes there."""
+    """Redirect the output of the context to these streams."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("sys.stderr", error)
         patch.setattr("sys.stdout", output)

@@ -27,7 +27,7 @@ HEADER = b"AMQP\x00\x00\x09\x01"
 
 
 class FakeShell(Shell):
-    """Keeps what is written; the socket takes all of it at once unless `stuck`."""
+    """Keeps written bytes; the socket accepts all of it at once unless `stuck`."""
 
     def __init__(self) -> None:
         self.connection: Connection | None = None
@@ -205,7 +205,7 @@ def publish_frames(
 
 
 class Kit:
-    """What tests import from here: fixtures are the only way in importlib mode."""
+    """Names that tests import from here: fixtures are the only way in importlib mode."""
 
     HEADER = HEADER
     ACCEPT = ACCEPT
@@ -215,7 +215,7 @@ class Kit:
 
 
 class Listener(QueueListener):
-    """Hears nothing."""
+    """Ignores all events."""
 
     def on_confirmed(self, client: QueueClient, tickets: list[PendingConfirm]) -> None: ...
 

@@ -6,7 +6,7 @@ from typing import Any
 
 
 def loop_turn(broker: Any, *peers: Any) -> None:
-    """One turn of the loop: what was asked for before it began, then the ends of turns."""
+    """One turn of the loop: earlier callbacks, then the ends of turns."""
     soon, broker.soon = broker.soon, []
     for callback in soon:
         callback()

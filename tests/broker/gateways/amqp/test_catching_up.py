@@ -1,4 +1,4 @@
-"""What is not found may have been declared through another node a moment ago."""
+"""A missing object may have been declared through another node a moment ago."""
 
 from __future__ import annotations
 

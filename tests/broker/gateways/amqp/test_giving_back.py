@@ -1,4 +1,4 @@
-"""What goes back to a queue, of itself or because the client says so, and how it comes again."""
+"""Messages that return to a queue, by themselves or by a client, and their redelivery."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What passes a channel is counted, and its connection goes on counting when it is closed."""
+"""Counters of a channel, and of its connection after the channel is closed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A queue in memory that is backed up over gRPC, and what is put back through it."""
+"""A queue in memory that is backed up over gRPC and restored through it."""
 
 from __future__ import annotations
 

@@ -44,7 +44,7 @@ class Consumer:
         return getattr(response, kind)
 
     async def receive(self, count):
-        """That many deliveries, in however many responses."""
+        """Receive that many deliveries, in however many responses."""
         found: list[Delivery] = []
         while len(found) < count:
             found += (await self.answer("deliveries")).deliveries

@@ -112,7 +112,7 @@ class World:
         return [response async for response in call]
 
     async def nobody_reads(self) -> None:
-        """Wait until no call reads any more."""
+        """Wait until no call reads."""
         while self.service.reads:  # noqa: ASYNC110  (the service tells nobody)
             await asyncio.sleep(0)
 

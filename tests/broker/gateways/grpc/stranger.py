@@ -1,10 +1,10 @@
-"""The context of a call by somebody who has not logged in."""
+"""The context of a call without a log-in."""
 
 from __future__ import annotations
 
 
 class Stranger:
-    """The context of a call that nobody has logged in for."""
+    """The context of a call without a log-in."""
 
     def __init__(self, address: str) -> None:
         self.address = address

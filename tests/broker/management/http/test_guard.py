@@ -1,4 +1,4 @@
-"""What stands around every request."""
+"""Common handling of every request."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who a request is from: credentials, and client certificates."""
+"""Identity of a request: credentials, and client certificates."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The description of the API is made of what is registered, and right."""
+"""The description of the API follows the registered routes, and is right."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def server(node):
 
 
 def of_page(resource: AbstractResource) -> bool:
-    """Whether it belongs to the web page, which is none of the API's business."""
+    """Return whether a path belongs to the web page and not to the API."""
     return resource.canonical == "/" or resource.canonical.startswith("/page/")
 
 

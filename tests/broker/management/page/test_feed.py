@@ -1,4 +1,4 @@
-"""One look for all who have a view open, and none while nobody has."""
+"""One collection for all open views, and none without one."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ USER = Caller("app", ("management",))
 
 
 class World:
-    """Counts looks, and what was asked at them."""
+    """Counts collections, and their questions."""
 
     def __init__(self) -> None:
         self.looks = 0

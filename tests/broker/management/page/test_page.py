@@ -38,7 +38,7 @@ class Browser:
         self.change = ""
 
     async def ask(self, method: str, path: str, **more: Any) -> tuple[int, Any, Any]:
-        """Status, headers, and what was answered."""
+        """Status, headers, and body of an answer."""
         async with self.session.request(method, self.base + path, **more) as answer:
             text = await answer.text()
             found = json.loads(text) if answer.content_type == "application/json" else text

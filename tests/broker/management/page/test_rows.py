@@ -1,4 +1,4 @@
-"""What views show to whom."""
+"""Visibility of rows in views."""
 
 from __future__ import annotations
 

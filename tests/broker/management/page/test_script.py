@@ -1,4 +1,4 @@
-"""What the page's scripts reckon: layout, scales, figures, policies; run by Node.js."""
+"""Calculations of the page's scripts: layout, scales, figures, policies; run by Node.js."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What has changed since somebody looked."""
+"""Changes of a view since the last query."""
 
 from __future__ import annotations
 

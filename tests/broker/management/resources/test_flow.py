@@ -1,4 +1,4 @@
-"""/api/flow: parameters, permissions and fields; what is answered comes from a fake."""
+"""/api/flow: parameters, permissions and fields; a fake gives the answers."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ NAME = "10.0.0.5:4711 -> 10.0.1.1:5672"
 
 
 class Report:
-    """Answers with what it is told and notes what it was asked."""
+    """Answers with prepared values and records its questions."""
 
     def __init__(self, group: int) -> None:
         self.asked: list[tuple[Any, ...]] = []

@@ -1,4 +1,4 @@
-"""Single messages over HTTP: looked at, fetched, removed, moved."""
+"""Single messages over HTTP: browse, fetch, remove, move."""
 
 from __future__ import annotations
 

@@ -201,7 +201,7 @@ def test_the_number_of_series_does_not_grow_with_clients_and_queues(
 
 
 def calls_of(work: Callable[[], object]) -> int:
-    """How many functions are called by some work."""
+    """Return the number of functions that some work calls."""
     calls = 0
 
     def count(frame: object, event: str, argument: object) -> None:

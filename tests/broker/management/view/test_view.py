@@ -1,4 +1,4 @@
-"""What is answered has the fields and types that the API's description says."""
+"""Answers have the fields and types of the API's description."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a node says of itself, its cluster and its queues."""
+"""Status of a node, its cluster and its queues."""
 
 from __future__ import annotations
 

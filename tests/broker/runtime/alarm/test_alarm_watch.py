@@ -1,4 +1,4 @@
-"""What is scarce, by node and resource, with the stages before an alarm."""
+"""Resource states by node and resource, with the stages before an alarm."""
 
 from __future__ import annotations
 

@@ -65,7 +65,7 @@ class World:
         self.boards[node].tell()
 
     def turn(self, ms: int = 1000) -> None:
-        """Let time pass, and every node do what it does now and then."""
+        """Let time pass, and run every node's periodic work."""
         self.now_ns += ms * 1_000_000
         for board in self.boards.values():
             board.start()

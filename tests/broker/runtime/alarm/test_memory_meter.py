@@ -1,4 +1,4 @@
-"""What counts as memory in use, on systems made of files."""
+"""Memory in use, on systems made of files."""
 
 from __future__ import annotations
 

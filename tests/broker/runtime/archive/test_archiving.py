@@ -50,7 +50,7 @@ GUEST = Caller("guest", ())
 
 
 class View:
-    """A catalog with one queue, in which `guest` may read what is wanted."""
+    """A catalog with one queue, in which `guest` has the wanted read permission."""
 
     guarded = True
 

@@ -1,4 +1,4 @@
-"""Nobody keeps others from the places that anybody may take."""
+"""Fair shares of the places before a log-in."""
 
 from __future__ import annotations
 

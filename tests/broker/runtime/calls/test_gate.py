@@ -40,7 +40,7 @@ class World:
         self.other = Effort(effort_turns)
 
     def spend(self) -> None:
-        """Nobody has anything left in this turn."""
+        """Spend the rest of this turn's budget."""
         self.gate.turns.spend(CONTROL_TURN_UNITS)
 
 

@@ -84,7 +84,7 @@ class Raft:
         self.boot = boot
 
     async def read_barrier(self, group: int, seconds: float) -> None:
-        """Wait for a leader in touch, and for what it has committed by now."""
+        """Wait for a reachable leader, and its current commits."""
         for _ in range(int(seconds * 10)):
             in_touch = self.cluster.leader and self.node not in self.cluster.deaf
             if in_touch and self.applied == self.cluster.committed:
@@ -154,7 +154,7 @@ class Cluster:
         return 0 if node in self.deaf and node != self.leader else self.leader
 
     def elect(self, node: int, lose_uncommitted: bool = False) -> None:
-        """Make a node lead; 0 for nobody."""
+        """Make a node lead; 0 for none."""
         self.leader = node
         if lose_uncommitted:
             del self.log[self.committed :]

@@ -1,4 +1,4 @@
-"""Who keeps the catalog, what it holds first, and who hears of changes."""
+"""Catalog service: its members, its first content, and the listeners of its changes."""
 
 from __future__ import annotations
 

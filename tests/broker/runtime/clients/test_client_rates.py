@@ -1,4 +1,4 @@
-"""What passes connections, channels, exchanges and vhosts, and how fast."""
+"""Counters and rates of connections, channels, exchanges and vhosts."""
 
 from __future__ import annotations
 

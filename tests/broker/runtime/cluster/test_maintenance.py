@@ -15,7 +15,7 @@ from headrace_broker.runtime.cluster.maintenance import Maintenance
 
 
 class World:
-    """Node 1, its listeners, and what it leads."""
+    """Node 1, its listeners, and its leaderships."""
 
     def __init__(self) -> None:
         self.calls: list[str] = []

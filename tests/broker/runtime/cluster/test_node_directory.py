@@ -1,4 +1,4 @@
-"""Who belongs to the cluster, whom the logs talk to, and who is let in."""
+"""Members of the cluster, peers of the logs, and admission of nodes."""
 
 from __future__ import annotations
 
@@ -170,7 +170,7 @@ def test_member_that_calls_early_is_talked_to() -> None:
 
 
 class Gate:
-    """What an admission asks."""
+    """Admission request."""
 
     def __init__(self, admits: bool = True, ready: bool = True) -> None:
         self.ready = ready

@@ -1,4 +1,4 @@
-"""What may be done to the cluster, as one of its nodes sees the others."""
+"""Operations on the cluster, given one node's view of the others."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Declaring and deleting: what is asked of the catalog, and its refusals as AMQP errors."""
+"""Declaring and deleting: requests to the catalog, and its refusals as AMQP errors."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ class Parts:
 
 @pytest.fixture
 def parts():
-    """A topology and what it uses."""
+    """A topology and its collaborators."""
     return Parts()
 
 

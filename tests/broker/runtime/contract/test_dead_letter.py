@@ -1,4 +1,4 @@
-"""What a queue lets go, at its leader."""
+"""Messages that leave a queue, at its leader."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who is charged for what dies: in one queue, with sessions of two nodes."""
+"""Account that is charged for dead letters: in one queue, with sessions of two nodes."""
 
 from __future__ import annotations
 

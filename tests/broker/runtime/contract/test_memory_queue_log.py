@@ -30,7 +30,7 @@ class Loop:
 
 
 class Log:
-    """A log and what it has applied."""
+    """A log and its applied entries."""
 
     def __init__(self) -> None:
         self.loop = Loop()

@@ -66,7 +66,7 @@ class Nodes:
             self.call()
 
     def call(self) -> None:
-        """Call the leader for what is due."""
+        """Call the leader for due work."""
         leader = self.world.leader
         now = int(self.clocks[leader].queue_ms())
         due = self.world.watcher.due
@@ -77,7 +77,7 @@ class Nodes:
 
     @property
     def ready(self) -> int:
-        """How many messages wait."""
+        """Return the number of ready messages."""
         return int(self.world.hosts[1].machine.ready_count)
 
 

@@ -1,4 +1,4 @@
-"""What the kernel takes of a client that nobody reads."""
+"""Bytes that the kernel accepts from a client whose socket is not read."""
 
 from __future__ import annotations
 

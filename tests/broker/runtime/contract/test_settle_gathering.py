@@ -1,4 +1,4 @@
-"""Settles that nobody is in a hurry for: how long they gather, and what makes them leave."""
+"""Non-urgent settles: how long they gather, and what makes them leave."""
 
 from __future__ import annotations
 

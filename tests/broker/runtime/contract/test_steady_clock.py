@@ -43,7 +43,7 @@ class Machine(SteadyClock):
         return (self.true_ms - NOW + self.booted_ms) * 1000
 
     def run(self, ms: int) -> None:
-        """Let time pass, and be looked at as a node's reports do."""
+        """Let time pass, and sample it as a node's reports do."""
         while ms > 0:
             step = min(ms, CLOCK_LOOK_MS)
             self.true_ms += step
@@ -52,12 +52,12 @@ class Machine(SteadyClock):
 
     @property
     def wrong_ms(self) -> int:
-        """How far the time of queues is ahead of the true time."""
+        """Return the lead of queue time over the true time."""
         return int(self.queue_ms()) - self.true_ms
 
 
 def hear(clock: Machine, *others: Machine, settled: bool = False) -> None:
-    """Let a node hear others, whose ids are 2, 3, ..."""
+    """Report other nodes' clocks to a node, whose ids are 2, 3, ..."""
     boot = int(clock.boottime_us()) // 1000
     for node, other in enumerate(others, 2):
         other.true_ms = clock.true_ms

@@ -63,7 +63,7 @@ class Session:
         self.closed = True
 
     def take(self, count: int | None = None) -> list[PendingConfirm]:
-        """The tickets of what was sent, which are answered now."""
+        """The tickets of the sent dead letters, which are answered now."""
         tickets = [ticket for _, ticket in self.sent[:count]]
         self.sent = self.sent[len(tickets) :]
         return tickets
@@ -188,7 +188,7 @@ def make_died(*deaths: tuple[str, str]) -> bytes:
 
 @pytest.fixture
 def network() -> Network:
-    """A catalog with nothing in it, and nobody talked to yet."""
+    """An empty catalog, without any sessions yet."""
     return Network()
 
 

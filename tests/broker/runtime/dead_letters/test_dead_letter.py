@@ -1,4 +1,4 @@
-"""Where dead letters go."""
+"""Targets of dead letters."""
 
 from __future__ import annotations
 

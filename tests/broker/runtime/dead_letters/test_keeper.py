@@ -16,7 +16,7 @@ from headrace_broker.runtime.dead_letter import service as office_module
 
 
 class Source:
-    """The leading replica of a queue; what is forgotten is forgotten once `apply` is called."""
+    """The leading replica of a queue; FORGET takes effect once `apply` is called."""
 
     def __init__(self, queue, letter):
         self.queue = queue
@@ -71,7 +71,7 @@ def office(network):
 
 @pytest.fixture
 def source(network, letter):
-    """The queue "work" and what it keeps."""
+    """The queue "work" and its kept dead letters."""
     return Source(network.queue("work"), letter)
 
 

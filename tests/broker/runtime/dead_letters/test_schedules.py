@@ -1,4 +1,4 @@
-"""Whatever happens on the way, a letter is forgotten only when it has arrived."""
+"""A dead letter is forgotten only when it has arrived, in any schedule."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ TARGETS = ("dead", "copy")
 
 
 class Machine:
-    """What the replicas of a queue keep; the log commits a FORGET when the test says so."""
+    """Replicas of a queue; the log commits a FORGET when the test says so."""
 
     def __init__(self, queue, make_letter):
         self.queue = queue
@@ -91,7 +91,7 @@ class Run:
         self.elect()
 
     def elect(self):
-        """Another node leads; what the former one had under way is answered to nobody."""
+        """Elect another node; the former one's pending requests get no answer."""
         self.machine.log.clear()
         if self.machine.leader is not None:
             self.machine.leader.office.stop()

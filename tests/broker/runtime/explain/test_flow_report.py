@@ -1,4 +1,4 @@
-"""Who is stopped by what, asked of three nodes; no sockets."""
+"""Explanation of stopped publishers, collected from three nodes; no sockets."""
 
 from __future__ import annotations
 
@@ -380,7 +380,7 @@ def test_a_queue_that_is_deleted_while_nodes_are_asked_is_explained_without_its_
 
 @pytest.fixture
 def left(world: World) -> tuple[World, ConnectionInfo, FakeHost]:
-    """A queue led on n2 that somebody on n3 filled and left; the victim on n1 published once."""
+    """A queue led on n2 that an account on n3 filled and left; the victim on n1 published once."""
     host = world.lead(2, "hot")
     culprit = world.connect(3, 9, "batch")
     account_of(culprit).cause.client_name = "culprit"

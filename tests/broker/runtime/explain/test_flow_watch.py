@@ -1,4 +1,4 @@
-"""Pictures of what is stopped in a cluster of three nodes, and who is told of them when."""
+"""Pictures of stopped connections in a cluster of three nodes, and their watchers."""
 
 from __future__ import annotations
 

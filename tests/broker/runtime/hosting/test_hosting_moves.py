@@ -58,7 +58,7 @@ class Raft:
         return self.leaders.get(group, 0)
 
     def entry_dead(self, group: int, index: int) -> None:
-        """Nothing is counted here."""
+        """Ignore it: nothing is counted here."""
 
     def propose(self, group: int, data: bytes, urgent: bool = False) -> int:
         if self.leaders.get(group) != 1:

@@ -1,4 +1,4 @@
-"""What queues are told, a few at a time and again where the log refuses it."""
+"""Settings of queues, sent a few at a time and again after a refusal of the log."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Raft:
         self.groups[group] = handler
 
     def set_members(self, group, nodes):
-        """Nothing changes here."""
+        """Ignore it: members do not change here."""
 
     def leader(self, group):
         return self.leaders.get(group, 0)
@@ -95,7 +95,7 @@ async def turns(count=3):
 
 
 class Plans(Duties):
-    """Duties that only say what a queue is to be, and note what they hear."""
+    """Duties that only return a queue's settings, and record their calls."""
 
     def __init__(self):
         self.length = 5
@@ -146,7 +146,7 @@ def test_queue_is_told_what_it_is_to_be_before_anything_else(run):
 
 
 class CountingClock(Clock):
-    """A clock that goes on by some milliseconds each time somebody looks at it."""
+    """A clock that advances by some milliseconds at each reading."""
 
     def __init__(self, step_ms):
         self.ms = 0

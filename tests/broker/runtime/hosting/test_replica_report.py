@@ -1,4 +1,4 @@
-"""What a node tells of the replicas that it has."""
+"""Report of a node on its replicas."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Turns of the loop: budgets, who is served when, and how long turns are."""
+"""Turns of the loop: budgets, order, and length of turns."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Node:
 
 
 class Publisher(Waiter):
-    """A channel that publishes to one queue, and holds what it may not pass on."""
+    """A channel that publishes to one queue, and buffers stopped publishes."""
 
     def __init__(self, node: Node, name: str, pending: Pending) -> None:
         self.account = Account(Cause(name, CONNECTION, name, "n1"), FlowLimits())

@@ -1,4 +1,4 @@
-"""What a node looks at before it adapts its intake."""
+"""Measurements of a node before it adapts its intake."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ TURNS = 20  # between two looks
 
 
 class Outflow:
-    """Takes note of what it is told of the node."""
+    """Records the node's state."""
 
     def __init__(self) -> None:
         self.turn_us = 0
@@ -26,7 +26,7 @@ class Outflow:
 
 
 class Node:
-    """An intake that is looked at every tenth of a second."""
+    """An intake that is sampled every tenth of a second."""
 
     def __init__(self) -> None:
         self.now_us = 1

@@ -1,4 +1,4 @@
-"""Who is told what of queues that fall behind."""
+"""Announcements about queues that fall behind."""
 
 from __future__ import annotations
 

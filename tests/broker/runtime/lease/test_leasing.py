@@ -1,4 +1,4 @@
-"""What gateways ask of groups that lease messages, here and on other nodes."""
+"""Requests of gateways for lease groups, here and on other nodes."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ class Nodes:
         return send
 
     def carry(self):
-        """Carry what the nodes say to each other, and apply what is new."""
+        """Carry payloads between the nodes, and apply new entries."""
         payloads, self._payloads = self._payloads, []
         for source, target, data in payloads:
             payload = ClusterPayload.FromString(data)

@@ -1,4 +1,4 @@
-"""How many files a node has open, also when it can open no more."""
+"""Number of open files of a node, also when it can open no more."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a real node counts over time agrees with what its queues hold."""
+"""Counters of a real node over time agree with the content of its queues."""
 
 from __future__ import annotations
 

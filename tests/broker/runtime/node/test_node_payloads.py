@@ -1,4 +1,4 @@
-"""What other nodes say reaches who is to hear it."""
+"""Payloads of other nodes reach their receivers."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from headrace_protos.cluster.v1.cluster_pb2 import Claims, ClusterPayload, Outfl
 
 
 class Watch:
-    """Keeps what it is told."""
+    """Records its calls."""
 
     def __init__(self) -> None:
         self.told: list[tuple[str, int, list[int]]] = []

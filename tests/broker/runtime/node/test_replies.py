@@ -24,7 +24,7 @@ class Listener(ReplyListener):
 
 
 class Pair:
-    """Nodes 1 and 2, and what is on its way between them."""
+    """Nodes 1 and 2, and the payloads between them."""
 
     def __init__(self) -> None:
         self.up = True
@@ -119,7 +119,7 @@ def test_names_that_clients_make_up_reach_nobody(pair: Pair, token: str) -> None
 
 
 async def ask(pair: Pair, name: str) -> bool:
-    """Ask node 2 and carry what it says."""
+    """Ask node 2 and carry its payloads."""
     answer = asyncio.ensure_future(pair.nodes[2].exists(name))
     await asyncio.sleep(0)
     pair.carry()

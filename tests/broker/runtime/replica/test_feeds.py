@@ -1,4 +1,4 @@
-"""Feeds by session and consumer: those that are dropped send nothing any more."""
+"""Feeds by session and consumer: dropped ones send nothing."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ THERE = session_id(2, 5, 1)
 
 
 class NoLog(QueueLog):
-    """A log that nobody reads."""
+    """A log without readers."""
 
     def propose(self, data, urgent):
         raise AssertionError

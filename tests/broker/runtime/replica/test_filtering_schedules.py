@@ -1,4 +1,4 @@
-"""Whatever happens to a queue, a filtered consumer gets all that it wants in the end."""
+"""A filtered consumer gets all its messages in the end, in any schedule."""
 
 from __future__ import annotations
 
@@ -147,7 +147,7 @@ class Market:
             self.world.settle_down()
 
     def finish(self) -> None:
-        """Let everybody have what they want, until nothing happens any more."""
+        """Give all consumers credit, until nothing moves."""
         self.world.busy = False
         self.calm()
         self.set_plain(False)

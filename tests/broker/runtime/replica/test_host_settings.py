@@ -1,4 +1,4 @@
-"""What a queue's leader has its machine told, and when."""
+"""Settings that a queue's leader proposes for its machine, and when."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a queue's leader measures of its commands and of its consumers' time."""
+"""Measurements by a queue's leader: its commands, and its consumers' time."""
 
 from __future__ import annotations
 

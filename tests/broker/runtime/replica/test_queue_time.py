@@ -59,7 +59,7 @@ class NodeClock(SteadyClock):
 
 
 class Node:
-    """A node with its clock, what it knows of the others, and its queue's time where it leads."""
+    """A node with its clock, its view of the others, and its queue's time where it leads."""
 
     def __init__(self, world: World, number: int, error_ms: int = 0) -> None:
         self.number = number
@@ -160,7 +160,7 @@ class Run:
 
     @property
     def apart_ms(self) -> int:
-        """How far a node may be ahead of the others.
+        """Return the allowed difference of a node from the others.
 
         After a cut it stays so as long as too few of them are settled.
         """

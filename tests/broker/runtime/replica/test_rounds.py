@@ -21,7 +21,7 @@ from headrace_broker.runtime.replica.rounds import Rounds
 
 
 class Leader:
-    """A log that takes what it is given, unless it is full, and applies when it is told."""
+    """A log that accepts entries, unless it is full, and applies them on demand."""
 
     def __init__(self) -> None:
         self.rounds = Rounds(self._propose)

@@ -1,4 +1,4 @@
-"""Routes follow the catalog, and what is remembered never outlives a change."""
+"""Routes follow the catalog, and no cached route outlives a change."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ def test_a_name_is_written_as_rfc_4514_says(name, text):
 
 
 class Handshake(ssl.SSLObject):
-    """What is left of a handshake."""
+    """Result of a handshake."""
 
     certificate: Any
 

@@ -1,4 +1,4 @@
-"""The certificate between nodes: what is taken, and when others are asked anew."""
+"""The certificate between nodes: accepted ones, and when others must authenticate again."""
 
 from __future__ import annotations
 

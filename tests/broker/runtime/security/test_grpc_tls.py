@@ -47,7 +47,7 @@ def tls_of(files: Path, **more: Any) -> ServerTls:
 
 
 class Server:
-    """A gRPC server that answers with what it knows of its client."""
+    """A gRPC server that answers with its client's identity."""
 
     def __init__(self, tls: ServerTls) -> None:
         self.tls = tls

@@ -1,4 +1,4 @@
-"""Who has to wait after failed log-ins, and for how long."""
+"""Delay after failed log-ins, and who has to wait."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whose password is hashed next, and who finds no room to wait."""
+"""Order of password hashing, and refusals without room."""
 
 from __future__ import annotations
 

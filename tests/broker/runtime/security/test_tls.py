@@ -1,4 +1,4 @@
-"""Certificates and keys: what is taken, what is refused, and what the refusal says."""
+"""Certificates and keys: accepted ones, refusals, and their texts."""
 
 from __future__ import annotations
 

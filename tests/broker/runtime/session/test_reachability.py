@@ -162,7 +162,7 @@ class TestSession:
     def test_session_that_reached_nobody_is_over_at_once(
         self, world: Any, listener: Any, publishes: Any
     ) -> None:
-        """Who publishes again and again meanwhile does not leave a session behind each time."""
+        """A publisher that publishes again and again leaves no session behind each time."""
         session = world.open(2, listener)
         session.relocate(0)
         ticket = PendingConfirm(1, 1)

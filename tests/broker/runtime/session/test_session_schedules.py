@@ -35,7 +35,7 @@ MENDING_ROUNDS = 300  # ticks in which everything has to come to rest; retries a
 
 
 class Consumer:
-    """What a channel knows of one consumer."""
+    """Consumer as a channel knows it."""
 
     def __init__(self, number):
         self.number = number
@@ -51,7 +51,7 @@ class Consumer:
 
 
 class Channel(QueueListener):
-    """A channel that checks what it is told."""
+    """A channel that checks its events."""
 
     def __init__(self, run, index):
         self.run = run
@@ -96,7 +96,7 @@ class Channel(QueueListener):
             self.run.refused.add(bodies[number - 1])
 
     def check_complete(self, ticket):
-        """What is complete here is complete at the queue, and once for all."""
+        """Check that publishes complete here are complete at the queue, and permanently."""
         _, rows = self.run.world.hosts[1].machine.withheld_of(self.session.session)
         start = self.starts[ticket]
         for number in range(ticket.first, ticket.last + 1):
@@ -334,7 +334,7 @@ class Run:
         self.check(machine)
 
     def do_attach_last(self):
-        """See to it that somebody takes what is left."""
+        """Make some consumer take the rest."""
         channel = self.channels[0]
         consumer = Consumer(99)
         channel.consumers[99] = consumer

@@ -281,7 +281,7 @@ LARGE = bytes(range(256)) * (2 * LARGE_OCTETS // 256)
 
 
 class PieceWire(Wire):
-    """Carries what is large in pieces, as the transport does."""
+    """Carries large payloads in pieces, as the transport does."""
 
     def __init__(self):
         super().__init__()

@@ -1,4 +1,4 @@
-"""What telemetry sees of a node that moves, is stopped, and is let go."""
+"""Telemetry of a node that is active, is stopped, and is released."""
 
 from __future__ import annotations
 

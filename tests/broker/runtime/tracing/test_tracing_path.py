@@ -1,4 +1,4 @@
-"""Sessions and replicas tell whoever traces what becomes of messages."""
+"""Sessions and replicas report messages to the tracer."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ BOTH = pytest.mark.parametrize("gateway", [2, 3])  # a node with a replica, and 
 
 
 class Sink:
-    """Keeps spans: kinds with what is told of them."""
+    """Keeps spans: kinds with their fields."""
 
     def __init__(self) -> None:
         self.spans: list[tuple[str, dict[str, Any]]] = []

@@ -1,4 +1,4 @@
-"""What the doctor says of brokers, by clients that answer as told."""
+"""The doctor's report on brokers, with scripted clients."""
 
 from __future__ import annotations
 

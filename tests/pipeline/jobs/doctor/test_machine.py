@@ -1,4 +1,4 @@
-"""What the doctor says of a machine."""
+"""The doctor's report on a machine."""
 
 from __future__ import annotations
 

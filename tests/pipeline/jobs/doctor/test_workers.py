@@ -1,4 +1,4 @@
-"""What the doctor says of Spark's workers."""
+"""The doctor's report on Spark's workers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The disk in memory: what survives a power failure, and what is in doubt."""
+"""The disk in memory: data that survives a power failure, and data in doubt."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ SECTOR = SECTOR_BYTES
 
 
 def survivors(disk: MemoryFiles) -> dict[str, bytes]:
-    """Every file after a power failure that takes what it may."""
+    """Every file after a power failure that takes as much as it may."""
     lost = disk.after_power_loss(lambda *_: False, names_synced=True)
     return {path: bytes(file.synced) for path, file in lost.synced_names.items()}
 

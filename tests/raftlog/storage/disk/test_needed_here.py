@@ -1,4 +1,4 @@
-"""Groups that could decide nothing any more without a damaged log."""
+"""Groups without a majority if a log is damaged."""
 
 from __future__ import annotations
 

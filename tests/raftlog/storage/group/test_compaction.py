@@ -1,4 +1,4 @@
-"""What a snapshot does to a group's index, against the plain way of saying it."""
+"""Effect of a snapshot on a group's index, against a plain model."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SEGMENT = 1 << 32  # location of the first byte of segment 1
 
 
 class Model:
-    """A group whose entries are written as soon as they are appended, and what it should hold."""
+    """A group whose entries are written as soon as they are appended, and its expected content."""
 
     def __init__(self) -> None:
         self.ledger = Ledger(1 << 20)

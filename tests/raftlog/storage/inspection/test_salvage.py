@@ -1,4 +1,4 @@
-"""Reading what is left of a log: whatever is intact comes out, and the rest is named."""
+"""Salvage of a log: intact parts are read, and the rest is named."""
 
 from __future__ import annotations
 

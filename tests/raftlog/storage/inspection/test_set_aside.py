@@ -1,4 +1,4 @@
-"""Directories whose node has forgotten what it promised begin anew, and nothing is destroyed."""
+"""Directories with lost promises begin anew, and nothing is destroyed."""
 
 from __future__ import annotations
 

@@ -56,7 +56,7 @@ class Node:
         self.log.save_snapshot(group, Snapshot(index, 1, MEMBERS, b"state", live))
 
     def tick(self, bytes_max: int = 4096) -> list[int]:
-        """What a host does each tick; returns the groups that were asked for a snapshot."""
+        """Do the duties of a host's tick; return the groups that were asked for a snapshot."""
         asked = self.log.collect(bytes_max)
         for group in asked:
             self.snapshot(group)

@@ -42,7 +42,7 @@ OPTIONS = st.builds(
 
 @dataclass
 class Held:
-    """What one group must hold."""
+    """Expected content of one group."""
 
     member: int = 0
     state: HardState = field(default_factory=lambda: HardState(0, 0, 0))
@@ -70,7 +70,7 @@ Action = tuple[Callable[[SharedLog], object], Callable[[Model], object]]
 
 
 def held_by(log: SharedLog, group: int) -> Held:
-    """What one group does hold."""
+    """Return the actual content of one group."""
     view = log.group(group)
     first, last = view.first_index(), view.last_index()
     snapshot = log.read_snapshot(group)
@@ -335,7 +335,7 @@ class LogMachine(RuleBasedStateMachine):
         together: bool,
         options: LogOptions,
     ) -> None:
-        """What was called back is there; what was not is there up to some point."""
+        """Check that acknowledged writes are there, and a prefix of the others."""
         legal = [copied(self.model)]
         durable = 0
         calls = len(self.disk.calls)

@@ -53,7 +53,7 @@ def last_indexes(recovery: Recovery) -> dict[int, int]:
 
 
 class Failing:
-    """Lets no sync of the first segment succeed any more."""
+    """Fails every sync of the first segment."""
 
     def __call__(self, call: str, path: str) -> None:
         if call == "sync" and path == FIRST:
@@ -62,7 +62,7 @@ class Failing:
 
 @pytest.fixture
 def torn(disk: MemoryFiles, open_log, run: Run) -> tuple[MemoryFiles, Contents, Contents]:
-    """A log whose last batch was written and not synced; what it held before, and with it."""
+    """A log whose last batch was written and not synced; its content before, and with it."""
     opened = open_log(disk)
     opened.commit(1, run(1, 1, b"a" * 300, b"b" * 300), HardState(1, 1, 0))
     opened.commit(2, run(1, 1, b"c" * 10))
@@ -227,7 +227,7 @@ def test_damaged_segment_header_is_restored_from_the_others(
 
 
 def test_quarantine_outlives_the_damage(disk: MemoryFiles, open_log, run: Run) -> None:
-    """What could not be read once must not be trusted because it can be read again."""
+    """Data that was unreadable once is not trusted when it can be read again."""
     opened = open_log(disk)
     opened.commit(1, run(1, 1, b"a" * 50), HardState(1, 1, 0))
     opened.log.close()

@@ -61,7 +61,7 @@ def intact(recovery: Recovery) -> Contents:
 
 @pytest.fixture
 def one_file(disk: MemoryFiles, open_log, run: Run) -> tuple[MemoryFiles, Contents, int]:
-    """A log of one segment, what it holds, and where its batches end."""
+    """A log of one segment, its content, and where its batches end."""
     opened = open_log(disk)
     opened.commit(1, run(1, 1, b"a" * 50, b"b" * 400), HardState(1, 1, 0))
     opened.append(3, run(1, 1, b"e" * 30), HardState(1, 2, 0))

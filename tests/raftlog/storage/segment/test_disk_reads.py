@@ -40,7 +40,7 @@ class Loop:
 
 
 class SlowFiles(MemoryFiles):
-    """A disk whose reads wait until they are let go, and count how many wait."""
+    """A disk whose reads wait until they are released, and count how many wait."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -57,7 +57,7 @@ class SlowFiles(MemoryFiles):
 
 
 class Case:
-    """Reads of a slow disk with one segment, and what was called back."""
+    """Reads of a slow disk with one segment, and their callbacks."""
 
     def __init__(self, size: int = 4096) -> None:
         self.disk = SlowFiles()

@@ -61,7 +61,7 @@ def test_long_entry_that_is_damaged_is_lost(tmp_path: Path, open_log, run: Run) 
 
 
 class CountingFiles(MemoryFiles):
-    """Files in memory that count what is read of them."""
+    """Files in memory that count reads."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""Records and batches: what is written is read, and nothing else passes for it."""
+"""Records and batches: they are read as written, and nothing else passes for one."""
 
 from __future__ import annotations
 

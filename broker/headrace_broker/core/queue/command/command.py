@@ -94,7 +94,7 @@ PREFETCH_ITEM_OCTETS: Final = 8
 
 @final
 class SettleItem:
-    """What becomes of one range of deliveries.
+    """Outcome of one range of deliveries.
 
     Attributes:
         consumer: number of the consumer within its session, 0 for what GET acquired.
@@ -116,7 +116,7 @@ class Command:
 
 @final
 class Malformed(Command):
-    """What could not be understood, and why."""
+    """Undecodable command, with the reason."""
 
     def __init__(self, reason: str) -> None:
         self.reason = reason

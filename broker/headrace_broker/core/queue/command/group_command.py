@@ -1,4 +1,4 @@
-"""What commands of groups, of leases and of archives, have in common.
+"""Common part of commands of groups, of leases and of archives.
 
     u8 kind | u8 version | u64 request | u8 n | n octets name of the group | fields
 

@@ -30,7 +30,7 @@ from headrace_broker.core.queue.messages.settings import QueueSettings, encode_s
 
 @final
 class Configure(Command):
-    """Be a machine of that version or above, with these settings from now on."""
+    """Set the machine version, at least, and the settings from now on."""
 
     def __init__(self, version: i64, settings: QueueSettings) -> None:
         self.version = version
@@ -39,7 +39,7 @@ class Configure(Command):
 
 @final
 class Tick(Command):
-    """Do what is due at the time of the stamp."""
+    """Do everything that is due at the time of the stamp."""
 
 
 @final

@@ -66,7 +66,7 @@ def _open(state: QueueState, group: ArchiveGroup | None, command: OpenArchive) -
     if epoch is None:
         archive.epochs += 1
         group.open(command.opener, archive.epochs)
-    elif epoch != group.epoch:  # asked again after somebody else has opened it
+    elif epoch != group.epoch:  # asked again after another owner has opened it
         return ARCHIVE_FENCED
     return ARCHIVE_OK
 
@@ -80,9 +80,9 @@ def _commit(state: QueueState, group: ArchiveGroup, up_to: i64) -> i64:
 
 
 def drop_rows(state: QueueState, effects: list[Effect]) -> None:
-    """End a command: let go what was read, is too old or too much, as many rows as one may.
+    """End a command: drop rows that were read, are too old or too many, within the bound.
 
-    That are some beside as many as came, so that an archive that is full lets go what it takes in.
+    That are some beside as many as came, so that a full archive drops as many as it accepts.
     """
     archive = state.archived
     room: i64 = ARCHIVE_DROPPED_MAX + archive.appended

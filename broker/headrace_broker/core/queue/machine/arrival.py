@@ -43,7 +43,7 @@ from headrace_broker.core.queue.state.queue_state import QueueState
 from headrace_broker.core.queue.state.ready_list import KEY_GROUP, KEY_LAST_VALUE
 from headrace_broker.core.queue.state.session import Session
 
-FENCING_VERSION: Final = 4  # from this machine version on, publishers hear that they are fenced
+FENCING_VERSION: Final = 4  # from this machine version on, publishers are told that they are fenced
 DELAY_HEADER: Final = b"x-delay"
 DELAY_MS_MAX: Final = 0xFFFFFFFF  # 49 days, as RabbitMQ's plugin
 DEDUPLICATION_HEADER: Final = b"x-deduplication-header"
@@ -54,7 +54,7 @@ _RESUME_PERCENT: Final = 80  # of its limits, to which a queue that refuses must
 def enqueue(
     state: QueueState, index: i64, data: bytes, command: Enqueue, effects: list[Effect]
 ) -> bool:
-    """Take in what is new in a batch; return whether anything of the entry is needed."""
+    """Accept the new messages of a batch; return whether anything of the entry is needed."""
     known = state.sessions.get(command.session)
     done: i64 = 0 if known is None else known.publish_seq
     count = command.sizes.count
@@ -124,7 +124,7 @@ def _refuse(session: Session, first: i64, last: i64, why: i64, effects: list[Eff
 def _answer_again(
     state: QueueState, known: Session | None, command: Enqueue, done: i64, effects: list[Effect]
 ) -> None:
-    """Say what is missing before a command, or what became of one that came before."""
+    """Answer a gap before a command, or repeat the answer to an earlier command."""
     if command.seq > done + 1:
         effects.append(Gap(command.session, LANE_PUBLISH, done + 1))
         return
@@ -152,7 +152,7 @@ def _first_new(had: list[int], skip: i64) -> i64:
 
 
 def _is_special(state: QueueState, data: bytes, command: Enqueue) -> bool:
-    """Return whether the messages have to be looked at one by one."""
+    """Return whether the messages have to be examined one by one."""
     flags = command.sizes.flags
     if state.version < 2 or flags & (EXPIRATION | PRIORITY | HEADERS) == 0:
         return False
@@ -204,7 +204,7 @@ def _admit(state: QueueState, data: bytes, command: Enqueue, skip: i64, special:
 def _withhold(
     state: QueueState, index: i64, session: Session, command: Enqueue, skip: i64, stop: i64
 ) -> None:
-    """Withhold what a saturated queue takes in, or what is above its high watermark."""
+    """Defer the confirms of a saturated queue's arrivals, or of those above its high watermark."""
     settings = state.settings
     high = settings.high_watermark
     high_octets = settings.high_watermark_octets
@@ -261,7 +261,7 @@ def _bury_refused(
     had: list[int],
     effects: list[Effect],
 ) -> None:
-    """Dead-letter what was refused, at most once: its publisher knows of it.
+    """Dead-letter refused messages, at most once: their publisher knows of the refusal.
 
     What came before, by `had`, is in the queue or was; it is no letter, though it is refused too.
     """
@@ -285,7 +285,7 @@ def _bury_refused(
 
 @final
 class _Sorter:
-    """Looks at each message of a batch and puts it where it belongs.
+    """Sorter of a batch: puts each message where it belongs.
 
     What has nothing remarkable stays together: a run of equal priority, expiry and value of the
     fairness key is a batch. Positions in `had` came before.

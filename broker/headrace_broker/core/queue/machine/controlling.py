@@ -123,7 +123,7 @@ def _attach(state: QueueState, session: Session, command: Attach, effects: list[
 def _set_prefetch(
     state: QueueState, session: Session, command: SetPrefetch, effects: list[Effect]
 ) -> None:
-    """Change the credit of consumers; who has more than it may have now keeps what it has."""
+    """Change the credit of consumers; deliveries above the new credit stay."""
     for number, prefetch in command.items:
         consumer = session.consumers.get(number)
         if consumer is None or consumer.state not in (ATTACHED, DETACHED):

@@ -32,7 +32,7 @@ def end_lease(
 
 
 def end_due(state: QueueState, effects: list[Effect]) -> None:
-    """Let leases go whose deadline has passed, and go on with those that ended before."""
+    """End leases whose deadline has passed, and continue with those that ended before."""
     leases = state.leases
     if 0 < leases.due_ms <= state.now_ms:
         for group in leases.groups.values():
@@ -45,7 +45,7 @@ def end_due(state: QueueState, effects: list[Effect]) -> None:
 
 
 def let_leave(state: QueueState, effects: list[Effect]) -> None:
-    """Do with messages of leases that ended what is to become of them, as many as one command may.
+    """Return or settle messages of ended leases, as many as one command may.
 
     To accept a message takes no longer than a part of what it takes to give it back.
     """

@@ -97,7 +97,7 @@ def _open(
     if epoch is None:
         leases.epochs += 1
         group.open(command.opener, leases.epochs)
-    elif epoch != group.epoch:  # asked again after somebody else has opened it
+    elif epoch != group.epoch:  # asked again after another owner has opened it
         effects.append(LeaseAnswer(command.request, LEASE_FENCED, group.info()))
         return
     _put_off(state, group, command.ttl_ms)
@@ -198,13 +198,13 @@ def _count_of(group: LeaseGroup) -> i64:
 def _take(
     state: QueueState, group: LeaseGroup, most: i64, octets_max: i64, effects: list[Effect]
 ) -> list[Acquired]:
-    """Take messages that are ready, in their order, without what has expired meanwhile."""
+    """Take ready messages, in their order, without expired ones."""
     ready = state.ready
     taken: list[Acquired] = []
     octets: i64 = 0
     while len(taken) < most and octets < octets_max and ready.count > 0:
         if has_expired(state, effects):
-            break  # more than one command lets go
+            break  # more than one command drops
         before: i64 = len(taken)
         if ready.groups.count > 0:
             message = ready.take_for(group.holder)

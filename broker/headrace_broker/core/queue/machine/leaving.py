@@ -44,7 +44,7 @@ from headrace_broker.model.limits import EXPIRE_MESSAGES_MAX
 
 
 def bury(state: QueueState, messages: list[Acquired], reason: i64, effects: list[Effect]) -> None:
-    """Let messages that nobody has any more go to the dead-letter exchange, if there is one."""
+    """Dead-letter messages that left the queue, if there is an exchange for that."""
     if not messages:
         return
     mode = state.settings.dead_letter
@@ -196,7 +196,7 @@ def suspect_session(state: QueueState, session: Session, effects: list[Effect]) 
 
 
 def expire(state: QueueState, heads: bool, effects: list[Effect]) -> None:
-    """Let go what has waited too long: what is next to be delivered, or some of everything."""
+    """Drop expired messages: those that are next, or some of all."""
     soonest = state.ready.expires_ms
     if 0 < soonest <= state.now_ms:
         expired = state.ready.take_expired(state.now_ms, state.budget, heads)
@@ -204,7 +204,7 @@ def expire(state: QueueState, heads: bool, effects: list[Effect]) -> None:
 
 
 def end_delays(state: QueueState, effects: list[Effect]) -> None:
-    """Make available what was delayed until now, or some of it."""
+    """Make delayed messages available that are due, or some of them."""
     ready = state.ready
     for _ in range(EXPIRE_MESSAGES_MAX):
         message = state.delayed.pop_due(state.now_ms)

@@ -145,7 +145,7 @@ class QueueMachine:
 
     @property
     def saturated(self) -> bool:
-        """Whether confirms of what comes are withheld: see `Watermark`."""
+        """True while confirms of new publishes are deferred: see `Watermark`."""
         return self._state.watermark.saturated
 
     @property
@@ -164,7 +164,7 @@ class QueueMachine:
         return self._state.held_octets
 
     def count_into(self, tally: Tally | None) -> None:
-        """Count what is let go from now on, where this replica leads; None to count nothing."""
+        """Count messages that leave from now on, while this replica leads; None to stop."""
         self._state.tally = tally
 
     def withheld_of(self, session: i64) -> tuple[i64, list[int]]:
@@ -227,7 +227,7 @@ class QueueMachine:
         self._state.ready.returned = []
 
     def take_returned(self) -> list[Acquired]:
-        """Return what was noted since the last call; no part of the queue's state."""
+        """Return the notes since the last call; they are not part of the queue's state."""
         noted = self._state.ready.returned
         self._state.ready.returned = []
         return noted
@@ -238,11 +238,11 @@ class QueueMachine:
         return [(dead.message, int(dead.reason)) for dead in oldest]
 
     def has_session(self, session: i64) -> bool:
-        """Whether the session is known."""
+        """True if the session is known."""
         return session in self._state.sessions
 
     def has_sessions_of(self, node: i64, boot_keep: i64) -> bool:
-        """Whether NODE_DOWN with these values would change anything."""
+        """True if NODE_DOWN with these values would change anything."""
         for session in self._state.sessions.values():
             if session_node(session.number) != node:
                 continue
@@ -265,7 +265,7 @@ class QueueMachine:
         return state.attached_count - state.filtered_count - state.rotation.waiting
 
     def is_attached(self, session: i64, consumer: i64) -> bool:
-        """Whether that consumer gets deliveries (else it has to attach first)."""
+        """True if that consumer gets deliveries (else it has to attach first)."""
         found = self._consumer(session, consumer)
         return found is not None and found.state == ATTACHED
 
@@ -320,7 +320,7 @@ class QueueMachine:
         return self._state.archived.octets
 
     def archive(self) -> ArchiveInfo:
-        """Return what is kept of messages that were settled, and who reads that."""
+        """Return the archived messages and their readers."""
         return self._state.archived.info()
 
     def archived(self, start: i64, limit: i64) -> list[ArchiveRow]:
@@ -339,7 +339,7 @@ class QueueMachine:
         return live_indexes(self._state)
 
     def freeze(self) -> FrozenQueue:
-        """Return the messages as they stand now; what is applied from now on changes nothing."""
+        """Return the messages as they are now; later commands do not change the result."""
         return freeze(self._state)
 
     def publisher(self, name: bytes) -> Publisher | None:
@@ -352,7 +352,7 @@ class QueueMachine:
 
     @staticmethod
     def restore(snapshot: bytes) -> QueueMachine:
-        """Return a machine that goes on as the one that gave `snapshot`.
+        """Return a machine with the state of the one that gave `snapshot`.
 
         Raises:
             SnapshotError: `snapshot` is malformed or of an unknown version.

@@ -1,4 +1,4 @@
-"""Who gets which of the available messages."""
+"""Assignment of available messages to consumers."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from headrace_broker.core.queue.state.session import Consumer
 def dispatch(state: QueueState, effects: list[Effect]) -> None:
     """Hand out available messages while a consumer has credit: by priority, in fair rotation.
 
-    What has expired meanwhile is let go and not handed out; when that is too much for one command,
+    Expired messages are dropped and not delivered; if they are too many for one command,
     nothing more is handed out before the next.
     """
     if state.ready.count == 0 or state.rotation.waiting == 0:
@@ -29,7 +29,7 @@ def dispatch(state: QueueState, effects: list[Effect]) -> None:
 
 
 def has_expired(state: QueueState, effects: list[Effect]) -> bool:
-    """Let go what has expired where the next message is taken; return whether some is left."""
+    """Drop expired messages where the next message is taken; return whether any is left."""
     if state.ready.is_overdue(state.now_ms):
         expire(state, True, effects)
         return state.ready.is_overdue(state.now_ms)
@@ -56,7 +56,7 @@ def _rotate(state: QueueState, served: list[Consumer], effects: list[Effect]) ->
 
 
 def _rotate_groups(state: QueueState, served: list[Consumer], effects: list[Effect]) -> None:
-    """Rotate one message at a time; who may have none of what is left keeps its place in line."""
+    """Rotate one message at a time; a consumer that may have none of the rest keeps its place."""
     ready = state.ready
     rotation = state.rotation
     passed: list[Consumer] = []
@@ -121,7 +121,7 @@ def get(state: QueueState, consumer: Consumer, message_id: i64) -> i64:
     ready = state.ready
     if message_id == 0:
         if ready.is_overdue(state.now_ms):
-            return 0  # more has expired than one command lets go
+            return 0  # more has expired than one command drops
         message = ready.take_for(consumer)
     else:
         grouped = ready.groups.loose.messages.get(message_id)

@@ -1,4 +1,4 @@
-"""How much one command may let go of what nobody asked to be let go."""
+"""Bound on the messages that one command drops, expires or makes available by itself."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from headrace_broker.model.limits import EXPIRE_MESSAGES_MAX, EXPIRE_OCTETS_MAX
 
 @final
 class Budget:
-    """What is left of it; the message that exceeds it is the last.
+    """Rest of the bound; the message that exceeds it is the last.
 
     Attributes:
         messages: that many.
@@ -28,12 +28,12 @@ class Budget:
         self.octets = EXPIRE_OCTETS_MAX
 
     def extend(self, messages: i64, octets: i64) -> None:
-        """Allow for as much as arrived: a queue that is full lets go what it takes in."""
+        """Raise the bound by the arrivals: a full queue drops what it accepts."""
         self.messages += messages
         self.octets += octets
 
     def spend(self, octets: i64) -> None:
-        """Note that a message was let go."""
+        """Count one dropped message."""
         self.messages -= 1
         self.octets -= octets
 

@@ -1,4 +1,4 @@
-"""What a queue tells its surroundings: plain values, in the order in which they happened.
+"""Effects of a queue: plain values, in the order in which they happened.
 
 Every replica computes the same effects; only the leader's host acts on those for sessions.
 """
@@ -105,7 +105,7 @@ class Enqueued(Effect):
 
 @final
 class ConfirmsDeferred(Effect):
-    """Of the publishes that the next Enqueued covers, these are in the queue and not complete.
+    """Defer confirms of these publishes, which the next Enqueued covers: they are in the queue.
 
     The queue holds too much. Each of them is completed by a Completed, or when the session asks.
 
@@ -273,7 +273,7 @@ class Got(Effect):
 
 @final
 class Gap(Effect):
-    """Something is missing before this command of `lane`; send again from number `expected`."""
+    """Report a gap before this command of `lane`; the session resends from number `expected`."""
 
     def __init__(self, session: i64, lane: i64, expected: i64) -> None:
         self.session = session
@@ -298,7 +298,7 @@ class Detached(Effect):
 
 @final
 class EntryDead(Effect):
-    """Nothing of the log entry `index` is needed any more. Told exactly once for every entry."""
+    """Report that nothing of the log entry `index` is needed any more, exactly once per entry."""
 
     def __init__(self, index: i64) -> None:
         self.index = index

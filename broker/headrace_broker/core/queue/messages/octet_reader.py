@@ -104,5 +104,5 @@ class OctetReader:
         return self.data[self.position - count : self.position]
 
     def at_end(self) -> bool:
-        """Whether everything was there and nothing is left over."""
+        """True if everything was there and nothing is left over."""
         return not self.failed and self.position == len(self.data)

@@ -1,4 +1,4 @@
-"""Publishers that say who they are and number what they send, so that a repetition is known.
+"""Publishers with an id and numbered messages, so that repetitions are recognised.
 
 Behind the batch of an ENQUEUE of version 3, big-endian but for the varints of `OctetReader`, stands
 
@@ -35,7 +35,7 @@ _PATIENT: Final = 1
 
 @final
 class Named:
-    """Who publishes a batch, and under which numbers.
+    """Publisher of a batch, and its numbers.
 
     Attributes:
         publisher: its id.
@@ -112,7 +112,7 @@ def read_named(data: bytes, base: i64) -> Named | None:
 
 @final
 class Publisher:
-    """What a queue remembers of a publisher.
+    """State of a publisher at a queue.
 
     Attributes:
         epoch: of `last`.
@@ -178,7 +178,7 @@ class Publisher:
 
 @final
 class Publishers:
-    """Those that published last, within a bound of number and time.
+    """Most recent publishers, within a bound of number and time.
 
     Attributes:
         known: by id; who published last comes last.
@@ -219,7 +219,7 @@ class Publishers:
         return found
 
     def _make_room(self, now_ms: i64, keep_ms: i64) -> None:
-        """Forget who has not published for long, and who did so longest ago where it is full."""
+        """Forget publishers that were silent for long, and the most silent ones if it is full."""
         known = self.known
         while known:
             oldest = next(iter(known))

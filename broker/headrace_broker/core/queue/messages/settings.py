@@ -1,4 +1,4 @@
-"""What a queue is told about itself: the arguments and policies that its machine acts on.
+"""Settings of a queue: the arguments and policies that its machine uses.
 
 As octets (in CONFIGURE commands and snapshots), big-endian:
 
@@ -47,7 +47,7 @@ RETRY_FAILED: Final = 2  # what came back counted as a failed delivery
 RETRY_RETURNED: Final = 3  # what was released
 
 ARCHIVE_NONE: Final = 0
-ARCHIVE_HEADERS: Final = 1  # rows of settled messages, whose bodies nobody may read
+ARCHIVE_HEADERS: Final = 1  # rows of settled messages, whose bodies are hidden
 ARCHIVE_FULL: Final = 2
 
 PRIORITY_MAX: Final = 255  # what the property of a message can carry
@@ -121,7 +121,7 @@ class QueueSettings:
 
     @property
     def reads_headers(self) -> bool:
-        """Whether every message's header table has to be looked at."""
+        """True if every message's header table has to be read."""
         return self.deduplicate or (
             len(self.last_value_key) + len(self.group_key) + len(self.fairness_key) > 0
         )

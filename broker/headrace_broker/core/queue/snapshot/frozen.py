@@ -254,7 +254,7 @@ class FrozenQueue:
 
 
 def freeze(state: QueueState) -> FrozenQueue:
-    """Return the messages of a queue as they stand now; what is accepted is not among them."""
+    """Return the messages of a queue as they are now, without accepted ones."""
     frozen = FrozenQueue(state.ready.next_id - 1)
     loose: list[Acquired] = list(state.ready.groups.loose.messages.values())
     for lane in [*state.ready.lanes, *state.ready.fair.of_values()]:

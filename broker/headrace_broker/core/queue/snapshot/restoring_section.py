@@ -74,7 +74,7 @@ def _rows(reader: OctetReader) -> Ranges:
 
 
 def read_leases(reader: OctetReader, state: QueueState) -> None:
-    """Read what groups hold by lease, and what is on its way back."""
+    """Read the leases of groups, and returning messages."""
     leases = state.leases
     leases.epochs = reader.varint()
     holders: dict[int, Consumer] = {}
@@ -152,7 +152,7 @@ def read_publishers(reader: OctetReader, state: QueueState) -> None:
 
 
 def read_archive(reader: OctetReader, state: QueueState) -> None:
-    """Read what is kept of settled messages, and who reads it."""
+    """Read archived messages and their readers."""
     archive = state.archived
     archive.since_ms = reader.varint()
     first = reader.varint()

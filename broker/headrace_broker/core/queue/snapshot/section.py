@@ -103,7 +103,7 @@ def encode_publishers(publishers: Publishers) -> bytes:
 
 
 def encode_archive(archive: Archive) -> bytes:
-    """Encode what is kept of settled messages, and who reads it."""
+    """Encode archived messages and their readers."""
     out = BytesWriter()
     write_varint(out, archive.since_ms)
     write_varint(out, archive.first)

@@ -145,7 +145,7 @@ def write_snapshot(state: QueueState) -> bytes:
 
 
 def write_state(state: QueueState) -> bytes:
-    """Encode a queue's state without the time and what is only layout: equal for equal states."""
+    """Encode a queue's state without time and layout: equal for equal states."""
     return _write(state, False)
 
 

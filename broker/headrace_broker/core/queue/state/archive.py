@@ -3,7 +3,7 @@
 Its rows have ascending indexes from 0 on; they come at the end and go from the front, and a row
 never changes its index. *Groups* read it and say how far they have come; what all of them are done
 with is let go, and what is too old or too much is in any case. A group is opened under an *epoch*
-that grows within the archive, and whoever has an older one is refused.
+that grows within the archive, and an owner with an older one is refused.
 
 An entry of the log that has rows lives until the last of them has gone. Which that is is known when
 the entry's last other message leaves: mostly it is archived then, and its row says so.
@@ -66,7 +66,7 @@ class ArchivePage:
 
 @final
 class ArchiveGroup:
-    """Who reads an archive.
+    """Reader of an archive.
 
     Attributes:
         name: unique in the archive.
@@ -84,20 +84,20 @@ class ArchiveGroup:
         self.committed_ms: i64 = 0
 
     def open(self, opener: bytes, epoch: i64) -> None:
-        """Fence whoever worked for it."""
+        """Fence the group's previous owner."""
         self.epoch = epoch
         self.openers[opener] = epoch
         if len(self.openers) > LEASE_OPENERS_KEPT_MAX:
             del self.openers[next(iter(self.openers))]
 
     def info(self) -> ArchiveGroupInfo:
-        """Return it as it is told."""
+        """Return its info."""
         return ArchiveGroupInfo(self.name, self.epoch, self.committed, self.committed_ms)
 
 
 @final
 class Archive:
-    """The rows that there are, and who reads them.
+    """The archived rows, and their readers.
 
     Attributes:
         mode: an ARCHIVE constant: what becomes of messages that are settled from now on.
@@ -144,7 +144,7 @@ class Archive:
         return self.following - self.first
 
     def configure(self, mode: i64, now_ms: i64) -> None:
-        """Keep what is settled from now on in another way; rows that there are stay as they are."""
+        """Archive settled messages in another way from now on; existing rows stay as they are."""
         self.mode = mode
         if mode == ARCHIVE_NONE:
             self.delivered.clear()
@@ -281,7 +281,7 @@ class Archive:
         return found
 
     def info(self) -> ArchiveInfo:
-        """Return it as it is told."""
+        """Return its info."""
         groups = [group.info() for group in self.groups.values()]
         return ArchiveInfo(
             self.mode,

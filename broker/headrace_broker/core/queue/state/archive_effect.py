@@ -1,4 +1,4 @@
-"""What a queue tells of groups that read its archive (see `archive`)."""
+"""Effects of a queue for groups that read its archive (see `archive`)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from mypy_extensions import i64
 from headrace_broker.core.queue.messages.effect import GroupAnswer
 
 ARCHIVE_OK: Final = 0
-ARCHIVE_FENCED: Final = 1  # somebody else has opened the group since
+ARCHIVE_FENCED: Final = 1  # another owner has opened the group since
 ARCHIVE_UNKNOWN_GROUP: Final = 2
 ARCHIVE_NOT_YET: Final = 3  # there are no such rows yet
 ARCHIVE_GROUPS_FULL: Final = 4  # the archive has as many groups as it may
@@ -27,7 +27,7 @@ ARCHIVE_STATUS_NAMES: Final = {
 
 @final
 class ArchiveGroupInfo:
-    """A group as it is told.
+    """Group of an archive, as effects carry it.
 
     Attributes:
         name: unique in the archive.
@@ -50,7 +50,7 @@ class ArchiveGroupInfo:
 
 @final
 class ArchiveInfo:
-    """An archive as it is told.
+    """Archive, as effects carry it.
 
     Attributes:
         mode: an ARCHIVE constant: what becomes of messages that are settled now.
@@ -98,7 +98,7 @@ class ArchiveAnswer(GroupAnswer):
         request: of the command.
         status: one of the ARCHIVE constants.
         group: as it is now, None where there is none.
-        first: index of the first row that there is, before what the command lets go.
+        first: index of the first row, before the command drops any.
         following: index of the next row.
     """
 

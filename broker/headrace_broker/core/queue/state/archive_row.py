@@ -72,7 +72,7 @@ def outcome_of(reason: i64) -> i64:
 
 @final
 class ArchiveRow:
-    """What is known of a settled message; the rest stands in its log entry.
+    """Archived message; the rest stands in its log entry.
 
     Attributes:
         entry_index: log position of the ENQUEUE command that holds its bytes.
@@ -85,7 +85,7 @@ class ArchiveRow:
         acquired: how often it was delivered.
         failed: how many of these deliveries failed.
         outcome: an OUTCOME constant.
-        full: whoever reads the row may have the body.
+        full: the row's readers may have the body.
         last: the last row of its entry, of which nothing else is needed.
     """
 

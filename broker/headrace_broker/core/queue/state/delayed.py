@@ -14,7 +14,7 @@ _SLACK: Final = 64  # places of messages that left, kept in the heap before it i
 
 @final
 class DelayedMessages:
-    """What becomes available later, by its time.
+    """Delayed messages, ordered by due time.
 
     Attributes:
         messages: by id.

@@ -1,4 +1,4 @@
-"""Groups what was acquired by the log entry that holds it, so that each entry is read once."""
+"""Deliveries grouped by their log entry, so that each entry is read once."""
 
 from __future__ import annotations
 

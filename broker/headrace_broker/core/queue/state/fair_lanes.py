@@ -43,7 +43,7 @@ _LOOK_FIRST: Final = 8  # messages looked at in a lane before more are
 
 @final
 class FairValue:
-    """How much waits of one value.
+    """Ready messages of one value.
 
     Attributes:
         value: of the header, see `property_reader.header_key` (a longer one is cut, and a digest
@@ -97,7 +97,7 @@ class FairLanes:
     # In
 
     def lane(self, key: bytes, priority: i64, plain: Lane | None) -> Lane:
-        """Return the lane for messages with a fair key; who asks for it puts some there.
+        """Return the lane for messages with a fair key, for adding some there.
 
         Args:
             key: of the messages; that of the lane may be another.
@@ -119,7 +119,7 @@ class FairLanes:
                     key = shared_key
         if plain is not None and plain.count > 0 and ring.first is None:
             self._join(ring, plain)
-            ring.grown(plain)  # while it took no turns nobody noted that
+            ring.grown(plain)  # that was not noted while it took no turns
         lane = self._new_lane(priority, key)
         self._join(ring, lane)
         return lane
@@ -215,7 +215,7 @@ class FairLanes:
         if lane.key:
             self._forget(lane)
         if len(ring.lanes) == 1 and ring.first is not None and not ring.first.key:
-            ring.leave(ring.first)  # nobody takes turns with it
+            ring.leave(ring.first)  # it is the only one in turn
 
     def _forget(self, lane: Lane) -> None:
         self.count -= 1
@@ -227,7 +227,7 @@ class FairLanes:
             self._spare.append(lane)
 
     def clear(self, into: deque[Page]) -> list[Acquired]:
-        """Move the pages of all values to the end of `into`, and return what was loose."""
+        """Move the pages of all values to the end of `into`, and return the single messages."""
         loose: list[Acquired] = []
         for lane in self.of_values():
             loose.extend(lane.clear(into))
@@ -273,7 +273,7 @@ class FairLanes:
         return found
 
     def looked_at(self, lanes: list[Lane]) -> None:
-        """Note that what has expired was taken out of lanes, or some of it."""
+        """Note that expired messages were taken out of lanes, or some of them."""
         for lane in lanes:
             if lane.count == 0:
                 self.left(lane)

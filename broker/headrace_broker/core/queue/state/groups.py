@@ -28,7 +28,7 @@ class Group:
     Attributes:
         key: what its messages have in common.
         ids: of its available messages, and of some that left; a heap.
-        owner: the consumer that has messages of it unsettled, None for nobody.
+        owner: the consumer with unsettled messages of it, None for none.
         out: how many those are.
         waiting: its available messages.
         refused: ids that ACQUIRE named in vain since it has its owner; no part of the state.
@@ -85,7 +85,7 @@ class Groups:
             self._offer(group)
 
     def settled(self, message: Acquired) -> list[Acquired]:
-        """Note that a message of a group is not unsettled any more.
+        """Note that a message of a group was settled or returned.
 
         Returns:
             What ACQUIRE named in vain and may be had now.
@@ -115,7 +115,7 @@ class Groups:
         return message
 
     def _left(self, message: Acquired) -> None:
-        """Note that a message is not available any more."""
+        """Note that a message is no longer available."""
         group = self.groups[message.key]
         group.waiting -= 1
         if len(group.ids) > 2 * group.waiting + _SLACK:
@@ -131,7 +131,7 @@ class Groups:
         return group is not None and group.owner is not None and group.owner is not consumer
 
     def clear(self) -> list[Acquired]:
-        """Drop what is available and return it; who owns what stays."""
+        """Drop and return the available messages; owners of groups stay."""
         messages = self.loose.in_order()
         self.loose.clear()
         self._free.clear()
@@ -142,7 +142,7 @@ class Groups:
         return messages
 
     def take_expired(self, now_ms: i64, budget: Budget, into: list[Acquired]) -> None:
-        """Take what has expired, as far as the budget goes."""
+        """Take expired messages, within the budget."""
         while not budget.spent():
             message = self.loose.pop_expired(now_ms)
             if message is None:

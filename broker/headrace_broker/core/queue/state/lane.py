@@ -29,7 +29,7 @@ class Lane:
         expires_ms: nothing expires before, 0 when nothing does; may be too early.
         behind: the lane that has its turn after this one, while lanes take turns; see `ring`.
         ahead: the one that has it before.
-        listed_ms: its place among the lanes that are looked at for expiry, 0 for none.
+        listed_ms: its place among the lanes that are searched for expiry, 0 for none.
     """
 
     def __init__(self, priority: i64, key: bytes, entries: LiveEntries) -> None:
@@ -73,7 +73,7 @@ class Lane:
         self._note_expiry(message.expires_ms)
 
     def put_page(self, page: Page) -> None:
-        """Put a page that a snapshot held at the end; `count` and `octets` are set by who reads."""
+        """Append a page from a snapshot; the reader sets `count` and `octets`."""
         self.pages.append(page)
         self._note_expiry(page.expires_ms)
 
@@ -184,7 +184,7 @@ class Lane:
             before.pack()
 
     def clear(self, into: deque[Page]) -> list[Acquired]:
-        """Move the pages to the end of `into`, and return what was loose."""
+        """Move the pages to the end of `into`, and return the single messages."""
         into.extend(self.pages)
         self.pages.clear()
         self._opened = None
@@ -198,13 +198,13 @@ class Lane:
     # Time
 
     def is_overdue(self, now_ms: i64) -> bool:
-        """Return whether the first message should not wait any more since before `now_ms`."""
+        """Return whether the first message expired before `now_ms`."""
         if self.count == 0 or not 0 < self.expires_ms < now_ms:
             return False
         return 0 < self._head_expiry() < now_ms
 
     def take_expired_head(self, now_ms: i64, budget: Budget, into: list[Acquired]) -> None:
-        """Take what has expired at the front of the lane, as far as the budget goes."""
+        """Take expired messages at the front of the lane, within the budget."""
         while self.count > 0 and not budget.spent():
             expires = self._head_expiry()
             if expires == 0 or expires > now_ms:
@@ -223,7 +223,7 @@ class Lane:
         return self.loose.messages[loose_id].expires_ms
 
     def take_expired(self, now_ms: i64, budget: Budget, into: list[Acquired]) -> None:
-        """Take what has expired anywhere, as far as the budget goes."""
+        """Take expired messages anywhere, within the budget."""
         if self.expires_ms == 0 or self.expires_ms > now_ms:
             return
         while not budget.spent():

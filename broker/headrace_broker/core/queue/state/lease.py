@@ -33,11 +33,11 @@ class Lease:
         self.octets = octets_of(messages)
 
     def info(self) -> LeaseInfo:
-        """Return it as it is told."""
+        """Return its info."""
         return LeaseInfo(self.number, HELD, len(self.messages), self.octets, [])
 
     def gone(self, state: i64) -> LeaseInfo:
-        """Return what is remembered of it once its messages are on their way back."""
+        """Return its info once its messages are on their way back."""
         ids = Ranges()
         for message_id in sorted([message.message_id for message in self.messages]):
             ids.append(message_id, message_id + 1)
@@ -80,14 +80,14 @@ class LeaseGroup:
         self.gone: dict[int, LeaseInfo] = {}
 
     def open(self, opener: bytes, epoch: i64) -> None:
-        """Fence whoever worked for it."""
+        """Fence the group's previous owner."""
         self.epoch = epoch
         self.openers[opener] = epoch
         if len(self.openers) > LEASE_OPENERS_KEPT_MAX:
             del self.openers[next(iter(self.openers))]
 
     def info(self) -> GroupInfo:
-        """Return it as it is told."""
+        """Return its info."""
         told = {number: lease.info() for number, lease in self.leases.items()}
         told.update({number: gone for number, gone in self.gone.items() if number > self.settled})
         leases = [told[number] for number in sorted(told)]

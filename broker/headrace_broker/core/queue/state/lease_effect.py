@@ -1,4 +1,4 @@
-"""What a queue tells of leases (see `lease`)."""
+"""Effects of a queue for leases (see `lease`)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from mypy_extensions import i64
 from headrace_broker.core.queue.messages.effect import Effect, GroupAnswer
 
 LEASE_OK: Final = 0
-LEASE_FENCED: Final = 1  # somebody else has opened the group since
+LEASE_FENCED: Final = 1  # another owner has opened the group since
 LEASE_UNKNOWN_GROUP: Final = 2
 LEASE_OUT_OF_ORDER: Final = 3  # its number is beyond the next one
 LEASE_GONE: Final = 4  # of what was asked about, something went back since its deadline passed
@@ -37,7 +37,7 @@ RELEASED: Final = 3  # its group gave it back
 
 @final
 class LeaseInfo:
-    """A lease as it is told.
+    """Lease, as effects carry it.
 
     Attributes:
         number: from 1 within its group.
@@ -61,7 +61,7 @@ class LeaseInfo:
 
 @final
 class GroupInfo:
-    """A group as it is told.
+    """Group of leases, as effects carry it.
 
     Attributes:
         name: unique in the queue.

@@ -22,7 +22,7 @@ class LiveEntries:
 
     Attributes:
         counts: log position -> messages that are needed, wherever they are; at least one.
-        watermark: hears of what leaves the queue, while it waits for that.
+        watermark: told of messages that leave the queue, while it waits for that.
         archived: what is kept of messages that have left.
     """
 

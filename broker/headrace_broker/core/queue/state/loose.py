@@ -15,7 +15,7 @@ _SLACK: Final = 64  # ids of messages that left, kept in a heap before it is mad
 
 @final
 class LooseMessages:
-    """What came back, or was never part of a batch.
+    """Single messages: returned ones, and ones that were never part of a batch.
 
     Attributes:
         messages: by id.
@@ -26,7 +26,7 @@ class LooseMessages:
         self.messages: dict[int, Acquired] = {}
         self.octets: i64 = 0
         self._ids: list[int] = []  # a heap with all ids, and of some that left
-        self._sorted: list[int] = []  # the same in order while somebody looks; else empty
+        self._sorted: list[int] = []  # the same in order during a scan; else empty
         self._expiring: list[tuple[int, int]] = []  # a heap of (time, id); some messages left
 
     def add(self, message: Acquired) -> None:

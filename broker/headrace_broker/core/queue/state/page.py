@@ -38,7 +38,7 @@ class Page:
         self.size: i64 = 0
 
     def clear(self) -> None:
-        """Be as new."""
+        """Clear the page."""
         self.batches.clear()
         self.head = 0
         self.packed = b""

@@ -66,7 +66,7 @@ class QueueState:
         archived: what is kept of messages that were settled.
         leases: groups that hold messages without a consumer.
         publishers: which publishes with a number came before.
-        tally: counts what is let go, None on replicas that do not lead; no part of the state.
+        tally: counts messages that leave, None unless this replica leads; not part of the state.
     """
 
     def __init__(self) -> None:
@@ -199,7 +199,7 @@ class QueueState:
         return self.active is consumer and self._first_consumer() is consumer
 
     def choose_active(self) -> None:
-        """Find who is the single active consumer now.
+        """Choose the single active consumer.
 
         One with a higher priority takes over once the active one, which gets nothing more, has
         nothing unsettled.
@@ -239,7 +239,7 @@ class QueueState:
         return best
 
     def renew_rotation(self) -> None:
-        """Let everybody stand in line anew: who is served has changed."""
+        """Rebuild the rotation: the set of served consumers has changed."""
         waiting = self.rotation.in_order()
         for consumer in waiting:
             self.rotation.remove(consumer)
@@ -274,7 +274,7 @@ class QueueState:
         return own if own > 0 else self.settings.consumer_timeout_ms
 
     def let_go(self, consumer: Consumer, messages: list[Acquired]) -> None:
-        """Note that deliveries of a consumer are not unsettled any more."""
+        """Note that deliveries of a consumer are settled or returned."""
         octets: i64 = 0
         for message in messages:
             octets += message.octets
@@ -286,7 +286,7 @@ class QueueState:
             consumer.octets -= octets
 
     def archive(self, messages: list[Acquired], outcome: i64, effects: list[Effect]) -> None:
-        """Forget messages that nobody has any more, entry by entry, or keep rows of them.
+        """Drop messages that have left the queue, entry by entry, or keep rows of them.
 
         Args:
             messages: any.

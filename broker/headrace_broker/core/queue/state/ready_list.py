@@ -122,7 +122,7 @@ class ReadyList:
             self.groups.groups[message.key].refused.append(message.message_id)
 
     def settled(self, message: Acquired) -> None:
-        """Note that a message with a group is not unsettled any more."""
+        """Note that a message with a group was settled or returned."""
         freed = self.groups.settled(message)
         if self.watched:
             self.returned.extend(freed)
@@ -273,7 +273,7 @@ class ReadyList:
             self.purged.popleft()
 
     def _unlist(self, taken: list[Acquired]) -> None:
-        """Note that messages are not the waiting last values of their keys any more."""
+        """Note that messages are no longer the ready last values of their keys."""
         for message in taken:
             key = message.key
             if key and key[0] == _LAST_VALUE and self.last_values.get(key) == message.message_id:
@@ -283,7 +283,7 @@ class ReadyList:
 
     @property
     def expires_ms(self) -> i64:
-        """Nothing expires before, 0 when nothing does; may be too early."""
+        """Earliest time at which a message may expire, 0 for none; may be too early."""
         soonest = self.groups.expires_ms
         if self.fair.count > 0:
             fair = self.fair.expires_ms()
@@ -297,7 +297,7 @@ class ReadyList:
         return soonest
 
     def is_overdue(self, now_ms: i64) -> bool:
-        """Return whether what would go next should not wait any more since before `now_ms`."""
+        """Return whether the next message expired before `now_ms`."""
         if self.groups.loose.messages and 0 < self.groups.expires_ms < now_ms:
             return True
         return self._top >= 0 and self._next_lane().is_overdue(now_ms)

@@ -53,7 +53,7 @@ class Rotation:
         return consumer
 
     def alone(self, consumer: Consumer) -> bool:
-        """Return whether nobody of a consumer's priority or above stands in line."""
+        """Return whether no consumer of this priority or above stands in line."""
         for line in self._lines:
             if line.priority < consumer.priority:
                 break

@@ -1,4 +1,4 @@
-"""What a queue remembers of a session and its consumers."""
+"""State of a session and its consumers at a queue."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ class ConsumerInfo:
 
 @final
 class Answer:
-    """What a control command was answered, kept for its repetition.
+    """Answer to a control command, kept for its repetition.
 
     Attributes:
         seq: number on the control lane.
@@ -144,7 +144,7 @@ class Session:
         self.withheld: dict[int, WithheldCommand] = {}
 
     def withheld_from(self, first: i64) -> list[int]:
-        """Return what is withheld from publish `first` on, in rows (see `Ranges.bounds`)."""
+        """Return deferred confirms from publish `first` on, in rows (see `Ranges.bounds`)."""
         later: list[WithheldCommand] = []
         for command in reversed(self.withheld.values()):  # of thousands mostly the last one
             if command.seqs.bounds[-1] <= first:

@@ -1,4 +1,4 @@
-"""What queues have let go without a consumer's acceptance, counted by why."""
+"""Counts of messages that left queues without acceptance by a consumer, by reason."""
 
 from __future__ import annotations
 
@@ -23,6 +23,6 @@ class Tally:
         self.dropped: dict[int, int] = dict.fromkeys(REASON_NAMES, 0)
 
     def note(self, reason: i64, lettered: bool, count: i64) -> None:
-        """Count messages that a queue has let go."""
+        """Count messages that left a queue."""
         counts = self.lettered if lettered else self.dropped
         counts[reason] += count

@@ -1,4 +1,4 @@
-"""Whose confirms a queue withholds: what came while it held too much.
+"""Deferred confirms of a queue: those of publishes that arrived above the watermark.
 
 Source: "Producer throttling (flow control) for AMQP 0-10", Apache Qpid: `saturated`, the messages
 that are pending completion, and what a dequeue completes.
@@ -35,15 +35,15 @@ class Watermark:
         self.saturated = False
         self.commands: dict[int, WithheldCommand] = {}
         self.count: i64 = 0
-        self._fresh: WithheldCommand | None = None  # of the current command: nobody was told yet
+        self._fresh: WithheldCommand | None = None  # of the current command: not reported yet
         self._fresh_at: i64 = 0
-        self._told: Session | None = None  # who is to hear what is withheld of its publishes
+        self._told: Session | None = None  # to be told its deferred confirms
         self._told_from: i64 = 0
         self._told_at: i64 = 0
         self._completed: dict[int, list[int]] = {}  # by session, in rows; empty between commands
 
     def keep(self, index: i64, command: WithheldCommand) -> None:
-        """Keep the command of the highest log position; `count` is set by who has it."""
+        """Keep the command of the highest log position; the caller sets `count`."""
         self.commands[index] = command
         command.session.withheld[index] = command
 
@@ -67,7 +67,7 @@ class Watermark:
         self._fresh_at = index
 
     def tell(self, session: Session, first: i64, effects: list[Effect]) -> None:
-        """Have the session told what is withheld from publish `first` on.
+        """Send the session the deferred confirms from publish `first` on.
 
         It is told before the next effect, once all that leaves by this command has left.
         """
@@ -76,7 +76,7 @@ class Watermark:
         self._told_at = len(effects)
 
     def leave(self, index: i64, start: i64, stop: i64) -> None:
-        """Complete the positions `start` to `stop` - 1 of an entry: they are not held any more."""
+        """Complete the positions `start` to `stop` - 1 of an entry: they have left the queue."""
         command = self.commands.get(index)
         if command is None:
             return
@@ -90,7 +90,7 @@ class Watermark:
                 self._drop(index, command)
 
     def forget(self, session: Session) -> None:
-        """Nobody waits for the session's confirms any more."""
+        """Drop the session's deferred confirms."""
         for index, command in session.withheld.items():
             self.count -= command.seqs.count
             del self.commands[index]
@@ -100,7 +100,7 @@ class Watermark:
     # At its end
 
     def end(self, effects: list[Effect]) -> None:
-        """Tell what is withheld and what is complete, now that `saturated` is as it is to be."""
+        """Send deferred and completed confirms, now that `saturated` is final."""
         fresh = self._fresh
         if fresh is not None:
             self._fresh = None

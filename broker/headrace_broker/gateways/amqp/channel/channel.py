@@ -188,7 +188,7 @@ class Channel(MethodChannel, Deferred):
 
     @property
     def is_busy(self) -> bool:
-        """Whether an operation is awaited."""
+        """True while an operation is awaited."""
         return self._busy
 
     def resume(self, waiting: BufferedInput, served: bool) -> None:
@@ -269,7 +269,7 @@ class Channel(MethodChannel, Deferred):
         self._drain()
 
     def _drain(self) -> None:
-        """Go on with what waited: with what is held, which is older, first.
+        """Continue with waiting inputs: buffered publishes, which are older, first.
 
         Where that is more than this turn allows, the channel stays busy until the next one.
         """
@@ -287,7 +287,7 @@ class Channel(MethodChannel, Deferred):
     # From the queues
 
     def on_unreachable(self, client: QueueClient, text: str) -> None:
-        """Refuse publishes that wait for confirms, and go on with those that are held.
+        """Refuse publishes that wait for confirms, and continue with buffered ones.
 
         Without confirms, or where the session has deliveries as well, the channel closes.
         """
@@ -314,7 +314,7 @@ class Channel(MethodChannel, Deferred):
             self._owner.crash("a delivery")
 
     def on_cancelled(self, client: QueueClient, consumer: int, reason: str) -> None:
-        """Tell the client that its consumer is gone, if it wants to know."""
+        """Tell the client that its consumer is gone, if it supports that."""
         link = self.links.find(client)
         found = link.consumers.get(consumer) if link is not None else None
         if found is None:

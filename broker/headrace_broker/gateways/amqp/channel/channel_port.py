@@ -1,4 +1,4 @@
-"""What goes into a channel, and what a channel asks of its connection."""
+"""Inputs of a channel, and its interface to its connection."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ from headrace_broker.runtime.contract.port import ConnectionInfo
 
 @final
 class Channels:
-    """Those that are open, and those whose close-ok is due."""
+    """Open channels, and those with a close-ok due."""
 
     def __init__(self, output: ConnectionOutput, owner: ChannelOwner, info: ConnectionInfo) -> None:
         self._output = output

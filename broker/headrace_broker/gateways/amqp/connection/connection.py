@@ -113,7 +113,7 @@ class Connection(ChannelOwner):
             self.crash("received octets")
 
     def _handle(self, steps: list[Step], octets: i64) -> None:
-        """Handle what came, as far as this turn of the loop allows."""
+        """Handle new input, as far as this turn of the loop allows."""
         began_us = self._broker.clock_us()
         effort = self.output.effort
         for done in range(len(steps)):
@@ -135,7 +135,7 @@ class Connection(ChannelOwner):
             self._broker.loop_watch.note(self.info.name, self.info.user, now_us - began_us, now_us)
 
     def _handle_left(self) -> None:
-        """Handle what is left of earlier turns, in place: a read may have left thousands."""
+        """Handle the rest of earlier turns, in place: a read may have left thousands."""
         began_us = self._broker.clock_us()
         left = self._left
         effort = self.output.effort
@@ -159,7 +159,7 @@ class Connection(ChannelOwner):
         self.output.share.parsed(partial, parser.missing_bytes)
 
     def flush(self) -> None:
-        """End a loop turn: write what has gathered."""
+        """End a loop turn: write everything that has gathered."""
         try:
             if self._left:
                 self._handle_left()
@@ -379,7 +379,7 @@ class Connection(ChannelOwner):
     # Closing
 
     def _close(self) -> None:
-        """Answer once nothing is held any more, or once that has not moved for too long."""
+        """Answer once no publish is buffered, or once the buffer has not moved for too long."""
         if self.output.admission.is_holding:
             self.output.admission.draining = True
             self.output.admission.moved = True
@@ -392,7 +392,7 @@ class Connection(ChannelOwner):
         return min(self.info.heartbeat_s / 2 or CLOSE_SECONDS_MAX, CLOSE_SECONDS_MAX)
 
     def _look_at_draining(self) -> None:
-        """Tell the client that it is not forgotten; drop what does not move."""
+        """Send a sign of life to the client; drop buffered publishes that do not move."""
         admission = self.output.admission
         self._still_s = 0.0 if admission.moved else self._still_s + self._drain_seconds
         admission.moved = False
@@ -409,7 +409,7 @@ class Connection(ChannelOwner):
         self._close_channels()
 
     def _close_channels(self) -> None:
-        """End all channels at once, and give up what they have in turns of the loop."""
+        """End all channels at once, and return their messages in turns of the loop."""
         self._presence.leave()
         self.info.control = None
         self.output.shut()

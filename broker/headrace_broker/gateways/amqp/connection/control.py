@@ -1,4 +1,4 @@
-"""What the rest of the node may ask of a client connection."""
+"""Operations of the rest of the node on a client connection."""
 
 from __future__ import annotations
 

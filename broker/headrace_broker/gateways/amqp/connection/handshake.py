@@ -95,11 +95,11 @@ def credentials(command: commands.Connection.StartOk) -> tuple[str, str]:
 
 
 def refusal(mechanism: str, wait_s: float) -> str:
-    """Return what a client is told whose log-in was refused.
+    """Return the error text for a client whose log-in was refused.
 
     Args:
         mechanism: that it has used.
-        wait_s: seconds until another one is looked at, 0 where this one was.
+        wait_s: seconds until another one is checked, 0 if this one was.
     """
     text = f"login was refused using authentication mechanism {mechanism}"
     if wait_s > 0:
@@ -138,7 +138,7 @@ def qos_running(client_properties: dict[str, Any]) -> bool:
 
 
 def check_tune(command: commands.Connection.TuneOk, limits: ClientLimits) -> None:
-    """Check what the client chose against what it was offered.
+    """Check the client's choice against the offer.
 
     Raises:
         AmqpError: NOT_ALLOWED, naming value and bound; 0 ("no limit") is above any.

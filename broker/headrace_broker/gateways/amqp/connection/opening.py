@@ -1,4 +1,4 @@
-"""What the client's part of the handshake sets on a connection."""
+"""Effects of the client's part of the handshake on a connection."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How much sockets bring in at once: one buffer for all, and a share of each turn of the loop.
+"""Reading of sockets: one buffer for all, and a share of each turn of the loop.
 
 A flooding client has megabytes in its socket. Read to its end it would take the loop for a tenth
 of a second, in which no acknowledgement is read and nothing is delivered. So a socket brings in one
@@ -17,7 +17,7 @@ from headrace_broker.model.limits import READ_BYTES_MAX, READ_BYTES_MIN, READ_TU
 
 @final
 class Pace:
-    """What the sockets of a listener share; all are on one loop.
+    """Shared state of a listener's sockets; all are on one loop.
 
     Args:
         call_soon: has a function called in the next turn of the loop.

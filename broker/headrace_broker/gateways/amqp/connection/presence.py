@@ -110,7 +110,7 @@ class Presence(BlockedNotifier):
             self._blocked.unwatch(self._watcher)
 
     def gone(self) -> None:
-        """It has nothing any more; does nothing the second time."""
+        """Clear its state; a second call does nothing."""
         if self._here:
             self._here = False
             self._output.broker.connection_closed(self._info)

@@ -26,7 +26,7 @@ PROTOCOL: Final = "amqp"
 
 
 def _endpoint(address: Any) -> str:
-    """Return "host:port" of a socket name; sockets that are not TCP give what they have."""
+    """Return "host:port" of a socket name; other sockets than TCP return theirs."""
     return f"{address[0]}:{address[1]}" if isinstance(address, tuple) else str(address)
 
 
@@ -93,7 +93,7 @@ class AmqpProtocol(asyncio.BufferedProtocol, Shell):
         return pace.view[:octets]
 
     def buffer_updated(self, nbytes: int) -> None:
-        """Hand over what came; where there may be more, the others have their turn first."""
+        """Hand over the input; if there may be more, the others have their turn first."""
         assert self.connection is not None
         self.connection.receive(bytes(self._pace.view[:nbytes]))
         if nbytes == self._offered and self._reading and not self._paused:

@@ -55,7 +55,7 @@ class ChannelPublisher(Publisher):
         output.wrote_message(encode_return(output.out, publish, code, text, output.frame_max))
 
     def check_held(self) -> None:
-        """Refuse a commit of what the user may not publish any more.
+        """Refuse a commit of publishes that the user may not publish any more.
 
         Raises:
             AmqpError: ACCESS_REFUSED; nothing was published.

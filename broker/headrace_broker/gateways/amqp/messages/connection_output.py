@@ -30,13 +30,13 @@ class DeliverySource:
     """Keeps deliveries back while the socket is slow."""
 
     def send_some(self) -> bool:
-        """Send a part of what is held; False when nothing may be sent."""
+        """Send a part of the pending bytes; False when nothing may be sent."""
         raise AssertionError("abstract")
 
 
 @trait
 class Deferred:
-    """Has inputs that wait for another turn of the loop."""
+    """Receiver of inputs that wait for another turn of the loop."""
 
     def go_on_deferred(self) -> None:
         """Handle what waits, as far as this turn allows."""
@@ -130,7 +130,7 @@ class ConnectionOutput(OutputBuffer):
             each.go_on_deferred()
 
     def set_writable(self, writable: bool) -> None:
-        """Keep deliveries back, or let them go again."""
+        """Stop or resume deliveries."""
         self.writable = writable and not self._shut
         if writable:
             self.pause(PAUSE_OUTPUT, False)
@@ -138,7 +138,7 @@ class ConnectionOutput(OutputBuffer):
                 self.wake()
 
     def shut(self) -> None:
-        """Send no delivery any more: the connection ends."""
+        """Stop all deliveries: the connection ends."""
         self._shut = True
         self.writable = False
 

@@ -66,7 +66,7 @@ class Consumer:
         self.state = state
 
     def stand_down(self, standings: PermissionWatches) -> None:
-        """Be judged no more, and let go of what judged it, which refers to the channel."""
+        """End the permission check, and drop its reference to the channel."""
         if self.standing is not None:
             standings.leave(self.standing)
             self.standing = None

@@ -1,4 +1,4 @@
-"""A channel's deliveries: delivery tags, limits, what is held back, and settlement."""
+"""A channel's deliveries: delivery tags, limits, deferred ones, and settlement."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a transactional channel keeps until its client says tx.commit or tx.rollback.
+"""Pending operations of a transactional channel until tx.commit or tx.rollback.
 
 Source: AMQP 0-9-1 specification, sections 1.9 (tx) and 2.1.2.3.
 """
@@ -32,7 +32,7 @@ def tx_octets_max(message_bytes_max: i64) -> i64:
 
 @final
 class Settlement:
-    """What is to become of consecutive deliveries.
+    """Outcome of consecutive deliveries.
 
     Attributes:
         range: which.
@@ -66,7 +66,7 @@ class Transaction:
 
     @property
     def has_publishes(self) -> bool:
-        """Whether it has any."""
+        """True if it has publishes."""
         return len(self._publishes) > 0
 
     def hold(self, publishes: list[Publish], route: Route) -> None:

@@ -76,7 +76,7 @@ class Unsettled:
         ranges.append(TagRange(tag, count, consumer, number))
 
     def take(self, first: i64, last: i64, out: list[TagRange]) -> i64:
-        """Remove the tags `first` to `last`, appending what they stand for to `out`.
+        """Remove the tags `first` to `last`, appending their deliveries to `out`.
 
         Returns:
             ALL_HELD, or the first of them that is not held; those before it are removed.

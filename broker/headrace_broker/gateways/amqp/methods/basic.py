@@ -168,7 +168,7 @@ def _flow(channel: MethodChannel, command: commands.Channel.Flow) -> None:
 
 
 def _flow_ok(channel: MethodChannel, command: commands.Channel.FlowOk) -> None:
-    """The answer to our channel.flow; what is published all the same is held."""
+    """Ignore the answer to our channel.flow; later publishes are buffered all the same."""
 
 
 def _confirm_select(channel: MethodChannel, command: commands.Confirm.Select) -> None:

@@ -23,7 +23,7 @@ def credit_of(channel: MethodChannel, consumer: Consumer) -> int:
 
 
 def renew_credit(channel: MethodChannel) -> None:
-    """Tell the queues what running consumers may have now; those that are told nothing stay."""
+    """Send changed credits of running consumers to their queues."""
     changed: dict[ConsumerLink, list[tuple[int, int]]] = {}
     for consumer in channel.consumers.values():
         attachment = consumer.attachment

@@ -1,4 +1,4 @@
-"""What a handler of a method is, and what all of them need."""
+"""Handlers of methods, and what they share."""
 
 from __future__ import annotations
 

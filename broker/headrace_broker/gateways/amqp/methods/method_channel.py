@@ -1,4 +1,4 @@
-"""An open channel as handlers of methods see it: its parts, and what they may ask of it."""
+"""An open channel as handlers of methods see it: its parts, and its operations."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ class MethodChannel(PublishListener):
         return self.state == CHANNEL_OPEN
 
     def send(self, command: base.Frame) -> None:
-        """Send a method, unless the channel is not open any more."""
+        """Send a method, unless the channel is closed."""
         if self.state == CHANNEL_OPEN:
             self.output.send(self.number, command)
 
@@ -114,7 +114,7 @@ class MethodChannel(PublishListener):
         self.publisher.screen.reply_name = "" if replies is None else replies.name
 
     def forget_consumer(self, consumer: Consumer, event: int) -> None:
-        """End a consumer; what it held and was not sent is given back, or void when it is lost."""
+        """End a consumer; its unsent deliveries return, or are void when it is lost."""
         consumer.enter(event)
         consumer.stand_down(self.output.broker.standings)
         if consumer.lost:
@@ -125,7 +125,7 @@ class MethodChannel(PublishListener):
         self.consumers.pop(consumer.tag, None)
 
     def notify_cancel(self, consumer: Consumer) -> None:
-        """Send basic.cancel for a lost consumer, behind the answer to what was asked last."""
+        """Send basic.cancel for a lost consumer, behind the answer to the last request."""
         if self.output.cancel_notify:
             self._cancels.append(consumer.tag)
             if not self._busy:

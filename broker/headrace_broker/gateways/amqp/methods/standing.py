@@ -18,7 +18,7 @@ from headrace_broker.model.reply_code import AmqpError
 
 @final
 class ConsumerRight:
-    """What a consumer needs, and its end without it.
+    """Permission of a consumer, and its end without it.
 
     Args:
         channel: of the consumer.
@@ -42,7 +42,7 @@ class ConsumerRight:
             raise refused(stranger_text(output.user, output.vhost))
 
     def end(self, error: AmqpError) -> None:
-        """Close the channel, or for a user who is no more the connection."""
+        """Close the channel, or the connection of a deleted user."""
         self._channel.fail(error, 0)
 
 

@@ -299,7 +299,7 @@ class BackupService(BackupServicer):
 
 @contextmanager
 def _errors() -> Iterator[None]:
-    """Tell what goes wrong between nodes as errors of the call."""
+    """Translate errors between nodes into errors of the call."""
     try:
         yield
     except NodeSilentError as error:

@@ -99,7 +99,7 @@ class RestoreCall(PublishCall):
         self._stream.end_batch()
 
     def _responses(self) -> Iterator[PublishResponse]:
-        """Tell what became of messages, as long as they are anywhere."""
+        """Yield outcomes of messages, as long as any are pending."""
         queue = self._queue
         found = self._broker.queue(queue.vhost, queue.name)
         if found is None or found.group != queue.group:

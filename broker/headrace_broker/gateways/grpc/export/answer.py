@@ -1,4 +1,4 @@
-"""What logs answer to those who read them, as messages and as errors of calls."""
+"""Answers of logs to their readers, as messages and as errors of calls."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def export_errors(what: str) -> Iterator[None]:
 
 
 def shard_message(shard: Shard) -> pb.ExportShard:
-    """Return a shard as it is told to clients."""
+    """Return a shard as a message."""
     return pb.ExportShard(
         shard=shard.name,
         incarnation=shard.incarnation,
@@ -78,7 +78,7 @@ def shard_message(shard: Shard) -> pb.ExportShard:
 
 
 def group_message(group: Group) -> pb.ExportGroup:
-    """Return a group as it is told to clients."""
+    """Return a group as a message."""
     return pb.ExportGroup(
         shard=group.shard.name,
         group=group.name,
@@ -92,7 +92,7 @@ def group_message(group: Group) -> pb.ExportGroup:
 
 
 def schema_message(schema: Schema) -> pb.ExportSchema:
-    """Return a schema as it is told to clients."""
+    """Return a schema as a message."""
     columns = [
         pb.ExportColumn(name=name, type=pb.ExportType.ValueType(kind))
         for name, kind in schema.columns
@@ -101,7 +101,7 @@ def schema_message(schema: Schema) -> pb.ExportSchema:
 
 
 def block_message(block: Block, compressed: bool) -> pb.ExportBlock:
-    """Return a block as it is told to clients.
+    """Return a block as a message.
 
     Args:
         block: likewise.

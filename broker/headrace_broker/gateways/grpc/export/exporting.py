@@ -225,7 +225,7 @@ class ExportService(ExportServicer):
         return log
 
     def _checked(self, name: pb.ExportGroupName) -> ExportLog:
-        """Return the log of a group whose name is one."""
+        """Return the log of a group with a valid name."""
         log = self._log(name.log, "name.log")
         check_name("name.shard", name.shard)
         check_name("name.group", name.group)
@@ -268,7 +268,7 @@ class _Answer:
         self.is_over = self._rows_left <= 0 or self._octets_left <= 0
 
     async def flush(self) -> None:
-        """Send what was gathered to a client that reads.
+        """Send the gathered answers to a client that reads.
 
         Raises:
             CallError: it does not.
@@ -286,7 +286,7 @@ class _Answer:
 
 
 def _judge(log: ExportLog, shard: str, who: Caller) -> None:
-    """Refuse a shard to who read it until now.
+    """Refuse a shard to a reader that has lost the permission.
 
     Raises:
         AmqpError: ACCESS_REFUSED.

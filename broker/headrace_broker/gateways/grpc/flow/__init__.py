@@ -1,1 +1,1 @@
-"""The services Flow and Advice: who is stopped, by what, and what limits should be."""
+"""The services Flow and Advice: stopped publishers, limits, causes, and advised limits."""

@@ -103,7 +103,7 @@ class AdviceService(AdviceServicer):
         return pb.PutAdviceResponse()
 
     async def List(self, request: pb.ListAdviceRequest, context: Context) -> pb.ListAdviceResponse:
-        """Say what is advised."""
+        """List valid advice."""
         return await serve(self._admission, context, self._list, request)
 
     async def _list(self, who: Caller, request: pb.ListAdviceRequest) -> pb.ListAdviceResponse:
@@ -139,7 +139,7 @@ class AdviceService(AdviceServicer):
 
 
 def _advice(field: str, item: pb.AdviceItem, user: str, now_ms: int) -> Advice:
-    """Return advice as the catalog keeps it; its values are not looked at.
+    """Return advice as the catalog keeps it; its values are not checked.
 
     Raises:
         CallError: it has no such form.

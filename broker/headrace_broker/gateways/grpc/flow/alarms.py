@@ -1,4 +1,4 @@
-"""The stream WatchAlarms: what is scarce on which node, and each change of that."""
+"""The stream WatchAlarms: resources with alarms on each node, and each change of that."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _STAGES: Final = {
 
 
 class AlarmNotifier:
-    """Knows what one client was told, and what is news for it.
+    """State that one client was sent, and its changes since.
 
     Args:
         watch: says how it stands.
@@ -61,7 +61,7 @@ class AlarmWatching:
     async def stream(
         self, who: Caller, request: messages.WatchAlarmsRequest
     ) -> AsyncGenerator[messages.WatchAlarmsResponse, None]:
-        """Tell what is scarce, then each change, for ever.
+        """Send resources with alarms, then each change, for ever.
 
         Raises:
             CallError: the stream ends.

@@ -74,7 +74,7 @@ class FlowCalls:
         return await report.why(subject, vhost, viewer)
 
     async def top(self, who: Caller, request: messages.TopRequest) -> messages.TopResponse:
-        """List who is stopped the most, and the queues that stop them."""
+        """List the most stopped publishers, and the queues that stop them."""
         check_manages(who)
         connections = _count("connections", request.connections)
         queues = _count("queues", request.queues)
@@ -92,7 +92,7 @@ class FlowCalls:
 
 
 class LimitCalls:
-    """Tells and changes the limits of flow control."""
+    """Reads and changes the limits of flow control."""
 
     def __init__(self, desk: LookupService) -> None:
         self._desk = desk
@@ -108,7 +108,7 @@ class LimitCalls:
         )
 
     async def get(self, who: Caller, request: messages.GetLimitRequest) -> messages.Limit:
-        """Tell a limit."""
+        """Return a limit."""
         check_monitors(who)
         return self._render(_known(request.name))
 

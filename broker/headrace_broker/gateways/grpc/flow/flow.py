@@ -1,5 +1,5 @@
 # ruff: noqa: N802  (names of gRPC methods)
-"""The service Flow: who is stopped, by what, and who causes it; alarms; limits."""
+"""The service Flow: stopped publishers, their limits and causes; alarms; limits."""
 
 from __future__ import annotations
 
@@ -65,13 +65,13 @@ class FlowService(FlowServicer):
         return await serve(self._admission, context, self._calls.why, request)
 
     async def Top(self, request: messages.TopRequest, context: Context) -> messages.TopResponse:
-        """List who is stopped the most, and the queues that stop them."""
+        """List the most stopped publishers, and the queues that stop them."""
         return await serve(self._admission, context, self._calls.top, request)
 
     async def WatchFlow(  # type: ignore[override]  # writes by itself
         self, request: messages.WatchFlowRequest, context: Context
     ) -> None:
-        """Tell what is stopped, and each change."""
+        """Stream stopped publishers and queues, and each change."""
         async with self._admission.call(context) as client:
             who = Caller(client.user, client.tags)
             judge = partial(self._flow.judge, request.vhost)
@@ -85,7 +85,7 @@ class FlowService(FlowServicer):
     async def WatchAlarms(  # type: ignore[override]  # writes by itself
         self, request: messages.WatchAlarmsRequest, context: Context
     ) -> None:
-        """Tell what is scarce, and each change."""
+        """Stream resources with alarms, and each change."""
         async with self._admission.call(context) as client:
             who = Caller(client.user, client.tags)
             with self._admission.while_allowed(client, ANYWHERE, check_manages):
@@ -98,7 +98,7 @@ class FlowService(FlowServicer):
         return await serve(self._admission, context, self._limits.list, request)
 
     async def GetLimit(self, request: messages.GetLimitRequest, context: Context) -> messages.Limit:
-        """Tell a limit."""
+        """Return a limit."""
         return await serve(self._admission, context, self._limits.get, request)
 
     async def SetLimit(self, request: messages.SetLimitRequest, context: Context) -> messages.Limit:

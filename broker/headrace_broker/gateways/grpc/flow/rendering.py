@@ -81,7 +81,7 @@ def render_queue(row: QueueFlow, stopped: int = 0) -> messages.StoppingQueue:
 
 
 def render_cause(cause: CauseStatus, viewer: Viewer) -> messages.Cause:
-    """Return a cause, without what tells who somebody else is."""
+    """Return a cause, without another user's identity."""
     known = viewer.knows(cause.user) or not cause.user
     return messages.Cause(
         kind=cause.kind,

@@ -1,4 +1,4 @@
-"""What streams that tell of changes have in common."""
+"""Common part of streams that report changes."""
 
 from __future__ import annotations
 

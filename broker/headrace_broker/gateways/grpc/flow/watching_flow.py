@@ -1,4 +1,4 @@
-"""The stream WatchFlow: what is stopped, and each change of that."""
+"""The stream WatchFlow: stopped publishers and queues, and each change of that."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ from headrace_protos.broker.v1 import flow_pb2 as messages
 
 
 class FlowNotifier:
-    """Knows what one client was told, and what is news for it.
+    """State that one client was sent, and its changes since.
 
     Args:
-        request: what it wants to hear of.
+        request: with the wanted kinds of states.
         view: the catalog.
     """
 
@@ -81,7 +81,7 @@ class FlowNotifier:
         )
 
     def _shown(self, state: FlowState, viewer: Viewer) -> FlowState | None:
-        """Return a state as the client may see it, None for one that it is not to hear of."""
+        """Return a state as the client may see it, None for an unwanted one."""
         if not self._wants(state, viewer):
             return None
         if state.connection is not None:
@@ -92,7 +92,7 @@ class FlowNotifier:
         return state
 
     def _forget_hidden(self, viewer: Viewer) -> None:
-        """Forget queues that may not be seen any more: nothing is told of them, not even an end."""
+        """Forget queues that became hidden: nothing is sent about them, not even an end."""
         for key, told in list(self._told.items()):
             if told.queue is not None and not viewer.sees_vhost(told.queue.vhost):
                 del self._told[key]
@@ -153,7 +153,7 @@ class FlowWatching:
     async def stream(
         self, who: Caller, request: messages.WatchFlowRequest
     ) -> AsyncGenerator[messages.WatchFlowResponse, None]:
-        """Tell what is stopped, then each change, for ever.
+        """Send stopped publishers and queues, then each change, for ever.
 
         Raises:
             CallError: a field of the request is wrong, or the stream ends.
@@ -176,7 +176,7 @@ class FlowWatching:
                         yield teller.heartbeat()
 
     def judge(self, vhost: str, who: Caller) -> None:
-        """Refuse a stream about a vhost, or "" about all, to who may not look any more.
+        """Refuse a stream about a vhost, or "" about all, to a user without the permission.
 
         Raises:
             AmqpError: ACCESS_REFUSED.

@@ -1,4 +1,4 @@
-"""What queues answer to groups that lease messages, as messages and as errors of calls."""
+"""Answers of queues to lease groups, as messages and as errors of calls."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ _REFUSALS: Final = {
 def check_status(
     status: int, name: str, group: GroupInfo | None = None, gone: list[LeaseInfo] | None = None
 ) -> None:
-    """Refuse what is not LEASE_OK.
+    """Refuse any status but LEASE_OK.
 
     Args:
         status: one of the LEASE constants.
@@ -112,7 +112,7 @@ def _shown(rows: list[int]) -> str:
 
 @contextmanager
 def leader_errors() -> Iterator[None]:
-    """Make errors of calls of what comes from asking a queue's leader.
+    """Translate errors of a queue's leader into errors of calls.
 
     Raises:
         CallError: UNAVAILABLE, NOT_FOUND.
@@ -128,7 +128,7 @@ def leader_errors() -> Iterator[None]:
 
 
 def group_message(group: GroupInfo) -> pb.LeaseGroup:
-    """Return a group as it is told to clients."""
+    """Return a group as a message."""
     return pb.LeaseGroup(
         name=group.name.decode("utf-8", "replace"),
         epoch=group.epoch,
@@ -140,12 +140,12 @@ def group_message(group: GroupInfo) -> pb.LeaseGroup:
 
 
 def answered_group(answer: LeaseAnswer) -> pb.LeaseGroup | None:
-    """Return the group that answers as it is told to clients."""
+    """Return the answering group as a message."""
     return None if answer.group is None else group_message(answer.group)
 
 
 def lease_state(lease: LeaseInfo) -> pb.LeaseState:
-    """Return a lease as it is told to clients."""
+    """Return a lease as a message."""
     rows = zip(lease.rows[::2], lease.rows[1::2], strict=True)
     return pb.LeaseState(
         lease=lease.number,

@@ -65,7 +65,7 @@ class _Place(NamedTuple):
 
 
 class _Form(Protocol):
-    """How messages of a call are written.
+    """Format of a call's messages.
 
     Attributes:
         messages_max: in one answer.
@@ -296,7 +296,7 @@ class LeaseService(LeaseServicer):
             await _write(context, response)
 
     async def _gone(self, place: _Place, number: int) -> tuple[GroupInfo | None, list[LeaseInfo]]:
-        """Return a group, and its lease that is gone as far as it is remembered."""
+        """Return a group, and the rest of what is remembered of its ended lease."""
         groups = await self._broker.leases.describe(place.queue)
         group = next((each for each in groups if each.name == place.group), None)
         leases = group.leases if group is not None else []

@@ -127,7 +127,7 @@ class BatchReader:
 
 
 def _encode_properties(properties: Any) -> bytes:
-    """Encode properties; what is wrong is told with its place in the message."""
+    """Encode properties; errors name their place in the message."""
     try:
         return encode_properties(properties)
     except ValueProblemError as problem:

@@ -1,4 +1,4 @@
-"""What the rest of the node may ask of a consume stream."""
+"""Operations of the rest of the node on a consume stream."""
 
 from __future__ import annotations
 

@@ -101,12 +101,12 @@ class ConsumeStream(QueueListener):
 
     @property
     def is_attached(self) -> bool:
-        """Whether the queue serves it."""
+        """True if the queue serves it."""
         return self._number != 0
 
     @property
     def should_attach(self) -> bool:
-        """Whether there is credit and the queue serves nothing, or too little."""
+        """True if there is credit and the queue serves nothing, or too little."""
         if self.ended or not self.credit.is_left:
             return False
         if not self.is_attached:
@@ -115,7 +115,7 @@ class ConsumeStream(QueueListener):
 
     @property
     def should_detach(self) -> bool:
-        """Whether the queue gives more than there is credit for."""
+        """True if the queue gives more than there is credit for."""
         return self._is_surplus and self.is_attached and not self.credit.is_left
 
     async def attach(self) -> None:
@@ -133,14 +133,14 @@ class ConsumeStream(QueueListener):
         await self._client.attach(number, attachment)
 
     async def detach(self) -> None:
-        """End the consumer; what it has not sent goes back, what it has sent may be settled."""
+        """End the consumer; unsent deliveries return, sent ones may be settled."""
         number, self._number = self._number, 0
         if number:
             await self._client.cancel(number)  # before that, what goes back would come again
             self.give_back()
 
     def give_back(self) -> None:
-        """Return to the queue what has not been sent."""
+        """Return unsent deliveries to the queue."""
         while self._runs:
             run = self._runs.popleft()
             first = int(run.first) + self._start
@@ -216,7 +216,7 @@ class ConsumeStream(QueueListener):
         raise too_large(f"the next message has a body of {octets} octets")
 
     def sent(self, taken: list[Ready]) -> None:
-        """What was taken has been written."""
+        """Note that the taken deliveries have been written."""
         for ready in taken:
             run = ready.run
             if run.consumer != GET_CONSUMER:
@@ -238,11 +238,11 @@ class ConsumeStream(QueueListener):
         return True
 
     def flush(self) -> None:
-        """Send what was settled."""
+        """Send the gathered settles."""
         self._client.flush()
 
     async def applied(self) -> None:
-        """Wait until the queue has applied what was settled.
+        """Wait until the queue has applied the settles.
 
         Raises:
             AmqpError: INTERNAL_ERROR, it does not answer.

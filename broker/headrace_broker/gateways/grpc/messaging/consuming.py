@@ -248,7 +248,7 @@ class ConsumeCall:
     # Responses
 
     async def _write(self) -> None:
-        """Write what comes up, and see to it that the queue serves what there is credit for."""
+        """Write pending answers, and make the queue serve the credit."""
         stream = self._stream
         told_cancelled = False
         while self._failure is None:
@@ -280,7 +280,7 @@ class ConsumeCall:
             await stream.attach()
 
     async def _deliver(self) -> bool:
-        """Send what there is credit for; False when there was nothing."""
+        """Send as many as there is credit for; False if there were none."""
         try:
             taken = self._stream.take(STREAM_DELIVERIES_MAX, STREAM_DELIVERIES_OCTETS)
         except CallError as error:
@@ -338,7 +338,7 @@ class ConsumeCall:
 
 
 def _operation(settle: Settle) -> int:
-    """Return what is to become of deliveries."""
+    """Return the operation for deliveries."""
     if settle.outcome == Outcome.MODIFY:
         if settle.undeliverable_here:
             return REJECT
@@ -352,7 +352,7 @@ def _operation(settle: Settle) -> int:
 
 
 def _without_arguments(opening: ConsumeOpen) -> ConsumeOpen:
-    """Return what is kept of an opening while its stream lasts; their objects take the most."""
+    """Return the needed parts of an opening while its stream lasts; their objects take the most."""
     opening.ClearField("arguments")
     kept = ConsumeOpen()
     kept.CopyFrom(opening)

@@ -25,7 +25,7 @@ class StreamCredit:
 
     @property
     def is_left(self) -> bool:
-        """Whether one more message may be sent."""
+        """True if one more message may be sent."""
         return self.messages > 0 and (not self.is_limited or self.octets > 0)
 
     def add(self, messages: int, octets: int) -> None:
@@ -51,7 +51,7 @@ class StreamCredit:
             self.octets -= octets
 
     def forget(self) -> int:
-        """Take back what is left, and return how many messages that was."""
+        """Withdraw the rest of the credit, and return its number of messages."""
         left, self.messages = self.messages, 0
         self.octets = 0
         return left

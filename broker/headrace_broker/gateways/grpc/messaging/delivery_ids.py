@@ -1,4 +1,4 @@
-"""What a client knows deliveries by: 1, 2, 3, ... whichever consumer of the queue they came to."""
+"""Delivery ids of a client: 1, 2, 3, ... over all its consumers of the queue."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ class DeliveryIds:
         return found
 
     def void(self) -> None:
-        """All that is not settled is not the client's any more."""
+        """Void all unsettled deliveries of the client."""
         self._voided = self._next
         self.unsettled = Ranges()
         self._parts.clear()

@@ -122,7 +122,7 @@ class MessagingService(MessagingServicer):
         raise AssertionError("the call was ended")
 
     def _while_reading(self, caller: Caller, queue: Queue) -> WhileAllowed:
-        """Return what ends a call of somebody who may not read a queue any more."""
+        """Return the event that ends a call when its user loses the read permission."""
         return self._admission.while_allowed(
             caller, queue.vhost, partial(check_reads, self._broker, queue)
         )

@@ -66,7 +66,7 @@ class Return(NamedTuple):
 
 @final
 class StreamPublisher(Publisher):
-    """Publishes for a stream: what comes back is noted by its sequence.
+    """Publisher of a stream: returns are noted by their sequence.
 
     Attributes:
         returned: not told yet.
@@ -219,13 +219,13 @@ class PublishStream(PublishListener, BlockedNotifier):
 
     @property
     def is_done(self) -> bool:
-        """Whether nothing is under way that the client would be told of."""
+        """True if nothing is under way that the client has yet to be told of."""
         waits = self.buffer.messages > 0 or self._busy
         return not waits and self.confirms.open_tickets == 0
 
     @property
     def may_read(self) -> bool:
-        """Whether the next batch may be read."""
+        """True if the next batch may be read."""
         return self.output.pauses == 0 and not self.window.exceeded
 
     def blocked_changed(self, before: Blocked, now: Blocked) -> None:
@@ -241,7 +241,7 @@ class PublishStream(PublishListener, BlockedNotifier):
             self._open_window()
 
     def close(self) -> None:
-        """The stream is over: what is held is handed over where there is room, else dropped."""
+        """Close the stream: hand over buffered publishes if there is room, else drop them."""
         if not self._open:
             return
         self._broker.blocked.unwatch(self._watcher)
@@ -281,7 +281,7 @@ class PublishStream(PublishListener, BlockedNotifier):
         return int(limits.scaled(STREAM_WINDOW_MESSAGES)), int(limits.scaled(limits.held_octets))
 
     def _open_window(self) -> None:
-        """Nothing stops the stream, or not for long yet."""
+        """Open the window unless a limit has stopped the stream for long."""
         self._shut = False
         self.told = NOT_BLOCKED
         size, octets = self._sizes()
@@ -369,7 +369,7 @@ class PublishStream(PublishListener, BlockedNotifier):
             self.crash()
 
     def _drain(self) -> None:
-        """Go on with what waited: with what is held, which is older, first."""
+        """Continue with waiting inputs: buffered publishes, which are older, first."""
         self.admission.go_on()
         while not self._busy:
             event = self.buffer.take_behind()
@@ -383,16 +383,16 @@ class PublishStream(PublishListener, BlockedNotifier):
 
     @property
     def is_busy(self) -> bool:
-        """Whether an operation is awaited."""
+        """True while an operation is awaited."""
         return self._busy
 
     @property
     def is_open(self) -> bool:
-        """Whether it may publish."""
+        """True if it may publish."""
         return self._open
 
     def resume(self, waiting: BufferedInput, served: bool) -> None:
-        """Publish what was held."""
+        """Publish the buffered publishes."""
         assert isinstance(waiting, list), "a stream has nothing but publishes"
         self._publish(waiting, served, False)
 

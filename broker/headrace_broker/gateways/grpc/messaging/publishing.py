@@ -1,4 +1,4 @@
-"""The call Messaging.Publish: its requests into a stream, and what comes of them out of it."""
+"""The call Messaging.Publish: its requests into a stream, and answers out of it."""
 
 from __future__ import annotations
 
@@ -224,7 +224,7 @@ class PublishCall(Shell):
     # Responses
 
     async def _write(self) -> None:
-        """Write what comes up, until the client is done and so is all that it sent."""
+        """Write answers, until the client is done and all of its messages are answered."""
         context: Any = self._context
         while True:
             self._changed.clear()
@@ -244,7 +244,7 @@ class PublishCall(Shell):
         return bool(answers or stream.publisher.refusals or stream.publisher.returned)
 
     def _responses(self) -> Iterator[PublishResponse]:
-        """Take what is to be told: what comes back before its confirm, as in AMQP."""
+        """Return the pending answers: returns before their confirm, as in AMQP."""
         stream = self._stream
         confirms = stream.confirms
         returned, stream.publisher.returned = stream.publisher.returned, []
@@ -282,7 +282,7 @@ class PublishCall(Shell):
     # The end
 
     def _end(self, error: CallError) -> None:
-        """End the call with an error, once what is known has been told."""
+        """End the call with an error, once all known answers were sent."""
         if self._failure is None:
             self._failure = error
             self._cut_off = cut_off_later(self._task)
@@ -359,7 +359,7 @@ def reader_of(opening: PublishOpen, body_octets_max: int) -> BatchReader:
 
 
 def name_of(opening: PublishOpen) -> Publisher | None:
-    """Return who publishes, None for a stream whose repetitions nobody knows.
+    """Return the publisher, None for a stream without an id.
 
     Raises:
         CallError: a publisher id or an epoch cannot be one.

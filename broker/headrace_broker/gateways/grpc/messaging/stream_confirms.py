@@ -1,4 +1,4 @@
-"""What answers a stream's publishes: rows of sequence numbers."""
+"""Answers to a stream's publishes: rows of sequence numbers."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class StreamConfirms(Confirms):
 
     @override
     def emit(self, out: BytesWriter) -> None:
-        """Move what is done into the rows; nothing is written."""
+        """Move finished publishes into the rows; nothing is written."""
         done = self._done
         self._done = []
         for ticket in done:

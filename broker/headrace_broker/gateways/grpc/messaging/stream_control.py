@@ -1,4 +1,4 @@
-"""What the rest of the node may ask of a publish stream."""
+"""Operations of the rest of the node on a publish stream."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def forced(reason: str) -> CallError:
 
 
 def cut_off_later(task: asyncio.Task[Any] | None) -> asyncio.TimerHandle:
-    """Cancel the task of a call that is to end, should its client not read what it is told."""
+    """Cancel the task of an ending call, if its client does not read."""
     assert task is not None, "a call has a task"
     return asyncio.get_running_loop().call_later(CLOSE_SECONDS_MAX, task.cancel)
 

@@ -1,4 +1,4 @@
-"""Who makes a call: Basic credentials in its metadata, or a client certificate."""
+"""Identity of a caller: Basic credentials in its metadata, or a client certificate."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _REQUEST_ID: Final = re.compile(r"[A-Za-z0-9._-]{1,64}")
 
 
 class Caller(NamedTuple):
-    """A user who has proven to be one.
+    """An authenticated user.
 
     Attributes:
         user: their name.

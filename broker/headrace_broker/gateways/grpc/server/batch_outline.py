@@ -65,7 +65,7 @@ class BatchOutline:
         self._pos: i64 = 0
 
     def walk(self, data: bytes) -> None:
-        """Look through a request.
+        """Scan a request.
 
         Raises:
             BatchBoundError: it has too many fields, or octets beside bodies.
@@ -81,7 +81,7 @@ class BatchOutline:
             self._data = b""
 
     def _message(self, level: i64, stop: i64) -> None:
-        """Look through one message, which ends at `stop`."""
+        """Scan one message, which ends at `stop`."""
         is_last = level == len(self._spine)
         inward: i64 = self._body if is_last else self._spine[level]
         while self._pos < stop:

@@ -1,4 +1,4 @@
-"""What every call goes through: is the node ready, who calls, and what goes wrong as a status."""
+"""Common handling of calls: readiness, authentication, and errors as a status."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _READS: Final = ("List", "Describe", "Watch", "Get", "Read", "Why", "Top")
 
 
 class Method(NamedTuple):
-    """What a call calls.
+    """Called method.
 
     Attributes:
         service: its full name.
@@ -64,14 +64,14 @@ ADMITTED: Final[ContextVar[Caller | None]] = ContextVar("ADMITTED", default=None
 
 
 class Naming(_Interceptor):
-    """Notes which method a call is for; what is not served is not named."""
+    """Records the method of a call; unknown ones are not named."""
 
     async def intercept_service(
         self,
         continuation: Callable[[grpc.HandlerCallDetails], Awaitable[Any]],
         handler_call_details: grpc.HandlerCallDetails,
     ) -> Any:
-        """Note it, and let the call go on."""
+        """Record the method, and let the call continue."""
         handler = await continuation(handler_call_details)
         if handler is not None:
             _, service, name = handler_call_details.method.split("/", 2)
@@ -184,7 +184,7 @@ class Admission:
 
 
 class _Outcome:
-    """How a call ended.
+    """End of a call.
 
     Attributes:
         code: name of its status, "" for one that went well.
@@ -195,7 +195,7 @@ class _Outcome:
 
 
 async def _refuse(context: Context, error: CallError, outcome: _Outcome) -> None:
-    """End a call with an error; what somebody may not change or open is recorded."""
+    """End a call with an error; refused changes and openings are recorded."""
     outcome.code = error.code.name
     method = METHOD.get()
     denied = error.code is grpc.StatusCode.PERMISSION_DENIED

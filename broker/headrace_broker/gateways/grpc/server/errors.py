@@ -1,4 +1,4 @@
-"""What goes wrong with a call, as a gRPC status with google.rpc details.
+"""Errors of calls, as a gRPC status with google.rpc details.
 
 Source: https://google.aip.dev/193, google/rpc/error_details.proto.
 """

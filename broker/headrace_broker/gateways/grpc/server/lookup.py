@@ -1,4 +1,4 @@
-"""What all administrative calls need: who asks, in which vhost, and what the catalog answered."""
+"""Common part of administrative calls: caller, vhost, and the catalog's answer."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ _NAMED_FIELD: Final = re.compile(r"([a-z][a-z_-]*): (.*)", re.DOTALL)
 
 
 class LookupService:
-    """Looks things up for a caller.
+    """Look-ups of objects for a caller.
 
     Args:
-        node: what is looked at and changed through it.
+        node: access to its state and operations.
         status: what the node tells of itself.
 
     Attributes:
@@ -123,7 +123,7 @@ class LookupService:
         return exchange
 
     async def seen_vhosts(self, caller: Caller, vhost: str) -> Collection[str]:
-        """Return the vhosts of a listing: the one that is named, or all that may be looked at.
+        """Return the vhosts of a listing: the named one, or all visible ones.
 
         Raises:
             CallError: INVALID_ARGUMENT.

@@ -36,7 +36,7 @@ class Sized(Protocol):
 
 
 class _Token(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
-    """Where a page ends: the listing and its last row's key."""
+    """Position of a page's end: the listing and its last row's key."""
 
     listing: str
     key: Key

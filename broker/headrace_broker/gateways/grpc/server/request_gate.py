@@ -168,7 +168,7 @@ class RequestGate(_Interceptor):
 
 
 class OpenReads:
-    """Reads requests of calls that nobody has logged in for.
+    """Reads of requests before a log-in.
 
     Attributes:
         places: of those that are being read: what ends each, the oldest first.

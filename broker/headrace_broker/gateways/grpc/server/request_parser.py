@@ -107,6 +107,6 @@ def parsed_opening(octets: Any, kind: Any) -> Any:
 
 
 def malformed() -> CallError:
-    """Return the refusal of a request that is not what it has to be."""
+    """Return the refusal of a malformed request."""
     text = "the request is not a message of its type"
     return CallError(grpc.StatusCode.INVALID_ARGUMENT, "MALFORMED_REQUEST", text)

@@ -83,7 +83,7 @@ class _Reading(Awaitable[Any]):
         self._timer.cancel()
 
     def _due(self) -> None:
-        """Look in the next turn: what has come while the loop was busy is known by then."""
+        """Check in the next turn: input that came while the loop was busy is known by then."""
         self._timer = self._loop.call_soon(self._look)
 
     def _look(self) -> None:
@@ -98,7 +98,7 @@ class _Reading(Awaitable[Any]):
 
 
 class RequestRoom:
-    """What the requests of a node's calls take.
+    """Memory of the requests of a node's calls.
 
     Args:
         request_octets_max: octets of the largest that gRPC takes.

@@ -1,4 +1,4 @@
-"""Calls that end when what they need is taken away, whatever they and their clients wait for."""
+"""Calls that end with the right that they need, whatever they and their clients wait for."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from headrace_broker.model.reply_code import CONNECTION_FORCED, AmqpError
 
 
 class WhileAllowed:
-    """Lets the current task go on within as long as its caller may have that.
+    """Lets the current task run while its caller has the right.
 
     As `asyncio.timeout` it cancels the task and makes an error of that, so what is within ends in
     order: streams give back what is not settled.

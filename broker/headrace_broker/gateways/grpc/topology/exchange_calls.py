@@ -92,7 +92,7 @@ class ExchangeCalls:
     async def describe(
         self, who: Caller, request: messages.DescribeExchangeRequest
     ) -> messages.ExchangeDescription:
-        """Tell everything about an exchange."""
+        """Return everything about an exchange."""
         desk = self._desk
         vhost, name = await desk.known_vhost(who, request.vhost), request.name
         check_name("name", name, low=0)

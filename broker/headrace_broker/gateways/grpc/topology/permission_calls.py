@@ -53,7 +53,7 @@ class PermissionCalls:
     async def describe(
         self, who: Caller, request: messages.DescribePermissionRequest
     ) -> messages.Permission:
-        """Tell what a user may do in a vhost."""
+        """Return a user's permissions in a vhost."""
         check_administers(who)
         user, vhost = await _known_ends(self._desk, who, request.user, request.vhost)
         permission = self._desk.view.permission(user, vhost)
@@ -117,7 +117,7 @@ class TopicPermissionCalls:
     async def describe(
         self, who: Caller, request: messages.DescribeTopicPermissionRequest
     ) -> messages.TopicPermission:
-        """Tell which routing keys a user may use at a topic exchange."""
+        """Return a user's permitted routing keys at a topic exchange."""
         check_administers(who)
         user, vhost = await _known_ends(self._desk, who, request.user, request.vhost)
         check_name("exchange", request.exchange)

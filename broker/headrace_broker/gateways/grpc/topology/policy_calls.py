@@ -62,7 +62,7 @@ class PolicyCalls:
     async def describe(
         self, who: Caller, request: messages.DescribePolicyRequest
     ) -> messages.Policy:
-        """Tell everything about a policy."""
+        """Return everything about a policy."""
         check_manages(who)
         vhost = await self._desk.known_vhost(who, request.vhost)
         self._desk.check_sees(who, vhost)

@@ -127,7 +127,7 @@ class QueueCalls:
         return PurgeQueueResponse(messages=await desk.node.purge(queue))
 
     async def describe(self, who: Caller, request: DescribeQueueRequest) -> QueueDescription:
-        """Tell everything about a queue."""
+        """Return everything about a queue."""
         desk = self._desk
         vhost, name = await desk.known_vhost(who, request.vhost), request.name
         check_name("name", name)

@@ -51,7 +51,7 @@ class TopologyService(TopologyServicer):
         add_TopologyServicer_to_server(self, server)
 
     async def stop(self, reason: str) -> None:
-        """Nothing goes on between calls."""
+        """Do nothing: nothing runs between calls."""
 
     # Queues
 
@@ -76,7 +76,7 @@ class TopologyService(TopologyServicer):
     async def DescribeQueue(
         self, request: messages.DescribeQueueRequest, context: Context
     ) -> messages.QueueDescription:
-        """Tell everything about a queue."""
+        """Return everything about a queue."""
         return await serve(self._admission, context, self._queues.describe, request)
 
     async def ListQueues(
@@ -102,7 +102,7 @@ class TopologyService(TopologyServicer):
     async def DescribeExchange(
         self, request: messages.DescribeExchangeRequest, context: Context
     ) -> messages.ExchangeDescription:
-        """Tell everything about an exchange."""
+        """Return everything about an exchange."""
         return await serve(self._admission, context, self._exchanges.describe, request)
 
     async def ListExchanges(
@@ -146,7 +146,7 @@ class TopologyService(TopologyServicer):
     async def DescribeVhost(
         self, request: messages.DescribeVhostRequest, context: Context
     ) -> messages.VhostDescription:
-        """Tell everything about a vhost."""
+        """Return everything about a vhost."""
         return await serve(self._admission, context, self._vhosts.describe, request)
 
     async def ListVhosts(
@@ -172,7 +172,7 @@ class TopologyService(TopologyServicer):
     async def DescribeUser(
         self, request: messages.DescribeUserRequest, context: Context
     ) -> messages.UserDescription:
-        """Tell everything about a user."""
+        """Return everything about a user."""
         return await serve(self._admission, context, self._users.describe, request)
 
     async def ListUsers(
@@ -198,7 +198,7 @@ class TopologyService(TopologyServicer):
     async def DescribePermission(
         self, request: messages.DescribePermissionRequest, context: Context
     ) -> messages.Permission:
-        """Tell everything about a permission."""
+        """Return everything about a permission."""
         return await serve(self._admission, context, self._permissions.describe, request)
 
     async def ListPermissions(
@@ -224,7 +224,7 @@ class TopologyService(TopologyServicer):
     async def DescribeTopicPermission(
         self, request: messages.DescribeTopicPermissionRequest, context: Context
     ) -> messages.TopicPermission:
-        """Tell everything about a topic permission."""
+        """Return everything about a topic permission."""
         return await serve(self._admission, context, self._topic_permissions.describe, request)
 
     async def ListTopicPermissions(
@@ -250,7 +250,7 @@ class TopologyService(TopologyServicer):
     async def DescribePolicy(
         self, request: messages.DescribePolicyRequest, context: Context
     ) -> messages.Policy:
-        """Tell everything about a policy."""
+        """Return everything about a policy."""
         return await serve(self._admission, context, self._policies.describe, request)
 
     async def ListPolicies(

@@ -60,7 +60,7 @@ class UserCalls:
     async def describe(
         self, who: Caller, request: messages.DescribeUserRequest
     ) -> messages.UserDescription:
-        """Tell everything about a user but the password."""
+        """Return everything about a user but the password."""
         check_administers(who)
         check_name("name", request.name)
         user = await find_user(self._desk, request.name)

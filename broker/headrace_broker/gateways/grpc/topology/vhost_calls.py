@@ -56,7 +56,7 @@ class VhostCalls:
     async def describe(
         self, who: Caller, request: messages.DescribeVhostRequest
     ) -> messages.VhostDescription:
-        """Tell everything about a vhost."""
+        """Return everything about a vhost."""
         check_manages(who)
         name = await self._desk.known_vhost(who, request.name, "name")
         self._desk.check_sees(who, name)

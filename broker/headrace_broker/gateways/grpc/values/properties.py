@@ -136,7 +136,7 @@ class PropertyMemory:
         self._known: dict[bytes, Properties] = {}
 
     def decode(self, block: bytes) -> Properties:
-        """Return a block as a message, which nobody may change."""
+        """Return a block as a read-only message."""
         found = self._known.get(block)
         if found is None:
             found = decode_properties(block)

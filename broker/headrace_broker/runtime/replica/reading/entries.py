@@ -23,7 +23,7 @@ _FAILURES: Final = (KeyError, CorruptLogError, OSError)
 
 @final
 class _Read:
-    """One entry on its way to who waits for it."""
+    """One entry on its way to its reader."""
 
     def __init__(self, log: QueueLog, index: int, found: asyncio.Future[bytes]) -> None:
         self._log = log
@@ -108,10 +108,10 @@ class Entries:
         self._log.give_up(self._landed)
 
     def _landed(self) -> None:
-        """Wait for nothing: whoever cuts has the first that is missing read by `fill` as well."""
+        """Ignore it: the first missing entry of a cut is read by `fill` as well."""
 
     async def fill(self, until: float) -> None:
-        """Read what is missing, one after the other; when it is late, the first one alone.
+        """Read the missing entries, one after the other; when it is late, the first one alone.
 
         One is read in any case: what was read before may be needed no more, and whoever cuts again
         and again would keep the event loop.

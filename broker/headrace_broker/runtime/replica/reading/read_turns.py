@@ -1,4 +1,4 @@
-"""Who may read a log for an answer now: a few at a time, and the queues take turns."""
+"""Turns of queues at reading the log for answers, a few at a time."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class ReadTurns:
 
     @asynccontextmanager
     async def turn(self, group: int) -> AsyncIterator[None]:
-        """Have a place, once it is the turn of whoever reads that group."""
+        """Hold a place, once it is the turn of that group's readers."""
         if self.taken < self._places:
             self.taken += 1
         else:

@@ -327,7 +327,7 @@ def test_a_channel_that_is_closed_leaves_nothing_to_the_garbage_collector(peer, 
 
 
 def _garbage():
-    """Collect what is unreachable but for cycles, and return it."""
+    """Collect objects that only cycles keep alive, and return them."""
     gc.set_debug(gc.DEBUG_SAVEALL)
     try:
         gc.collect()

@@ -363,7 +363,7 @@ def test_other_users_are_not_held(kit, broker, peer):
 
 
 def refusal_of_one_more(kit, new_peer):
-    """What a client hears that wants one more connection than there may be."""
+    """Return the refusal of one connection above the limit."""
     peer = new_peer()
     peer.feed(kit.HEADER)
     peer.turn()

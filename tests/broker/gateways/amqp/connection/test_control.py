@@ -1,4 +1,4 @@
-"""What the node may ask of a client connection."""
+"""Operations of the node on a client connection."""
 
 from __future__ import annotations
 

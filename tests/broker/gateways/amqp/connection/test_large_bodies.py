@@ -14,7 +14,7 @@ FRAME_MAX = 4096
 
 
 class Wire(asyncio.Transport):
-    """A transport that keeps what is written, and is full after `room` octets."""
+    """A transport that keeps written bytes, and is full after `room` bytes."""
 
     def __init__(self, room: int = 1 << 30) -> None:
         super().__init__()

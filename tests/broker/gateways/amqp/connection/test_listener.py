@@ -70,7 +70,7 @@ def parameters(listener: AmqpListener, **more: Any) -> pika.ConnectionParameters
 
 
 def raw(listener: AmqpListener, broker_frames: bytes = b"", heartbeat_s: int = 0) -> socket.socket:
-    """A socket with an open connection and channel 1; what was answered so far is read."""
+    """A socket with an open connection and channel 1; earlier answers are read."""
     client = socket.create_connection(("127.0.0.1", listener.port), timeout=20)
     client.sendall(b"AMQP\x00\x00\x09\x01")
     read_until(client, commands.Connection.Start)

@@ -1,4 +1,4 @@
-"""What a client is told of what stops its publishes."""
+"""Notification of clients about the limits that stop their publishes."""
 
 from __future__ import annotations
 

@@ -89,7 +89,7 @@ def parameters(listener: AmqpListener, context: ssl.SSLContext, **more: Any) -> 
 
 
 def raw(listener: AmqpListener, context: ssl.SSLContext) -> bytes:
-    """What the server says to the protocol's header, all of it after the handshake."""
+    """Return the server's whole answer to the protocol's header, after the handshake."""
     plain = socket.create_connection(("127.0.0.1", listener.port), timeout=20)
     with plain, context.wrap_socket(plain, server_hostname="localhost") as client:
         client.sendall(b"AMQP\x00\x00\x09\x01")

@@ -19,7 +19,7 @@ Consume = commands.Basic.Consume
 
 
 def attached(broker, peer, arguments, no_ack=False):
-    """How the client's consumer attached."""
+    """Return the command by which the client's consumer attached."""
     consume = Consume(queue="q", consumer_tag="c", no_ack=no_ack, arguments=arguments)
     assert peer.call(1, consume)[0][1].name == "Basic.ConsumeOk"
     return broker.clients[-1].attachments[-1]

@@ -13,7 +13,7 @@ from headrace_broker.runtime.contract.port import PendingConfirm
 
 
 def emitted(confirms: ChannelConfirms) -> list[tuple[str, int, bool]]:
-    """("ack" or "nack", tag, multiple) of what is said now."""
+    """("ack" or "nack", tag, multiple) of the confirms that are sent now."""
     out = BytesWriter()
     confirms.emit(out)
     data = out.getvalue()
@@ -184,7 +184,7 @@ def test_answered_tickets_behind_a_withheld_one_are_forgotten():
 
 
 class QueueAnswers:
-    """What the queues of some tickets say, in any order that they can say it in."""
+    """Answers of the queues of some pending confirms, in any possible order."""
 
     def __init__(self, confirms: ChannelConfirms, random: Random) -> None:
         self.confirms = confirms

@@ -1,4 +1,4 @@
-"""Class tx: what is held, what a commit does in which order, and what a rollback forgets."""
+"""Class tx: pending operations, the order of a commit, and rollback."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Direct reply-to: requests, replies, and who is told what is wrong."""
+"""Direct reply-to: requests, replies, and errors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What AMQP clients run ends with the permission or the user that it needs."""
+"""Work of AMQP clients ends with the permission or the user that it needs."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ TAKEN += "the permission was taken away"
 
 @pytest.fixture
 def permit(broker: Any) -> Any:
-    """Set what the connected user may do, and have this node hear of it."""
+    """Set the connected user's permissions, and notify this node."""
 
     def set_to(read: str = ".*", write: str = ".*") -> None:
         permission = Permission("guest", "/", ".*", write, read)

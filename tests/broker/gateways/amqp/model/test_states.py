@@ -1,4 +1,4 @@
-"""Every state with every input: what is written here is the specification, row by row."""
+"""Every state with every input: these rows are the specification."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is held when a method fails or the client goes meanwhile, and how much that may be."""
+"""Buffered publishes when a method fails or the client disconnects, and their bounds."""
 
 from __future__ import annotations
 

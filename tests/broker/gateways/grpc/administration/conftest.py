@@ -78,7 +78,7 @@ class Client:
             raise RefusalError(error) from None
 
     async def refusal(self, method: str, request: Any, user: str = "guest") -> RefusalError:
-        """How a method is refused."""
+        """Return the refusal of a method."""
         with pytest.raises(RefusalError) as caught:
             await self.call(method, request, user)
         return caught.value

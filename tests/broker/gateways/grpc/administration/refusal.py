@@ -1,4 +1,4 @@
-"""What a client is told when a call is refused."""
+"""Refusal of a call, as a client sees it."""
 
 from __future__ import annotations
 

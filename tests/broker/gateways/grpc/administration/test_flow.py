@@ -1,4 +1,4 @@
-"""Why, Top and limits over gRPC."""
+"""`Why`, `Top` and limits over gRPC."""
 
 from __future__ import annotations
 

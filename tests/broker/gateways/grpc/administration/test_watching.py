@@ -176,7 +176,7 @@ def test_a_watch_of_nothing_is_refused(serve: Any, request_: Any, code: str, fie
 
 
 async def ended(stream: Any) -> Any:
-    """How a stream was ended by the node."""
+    """Return the status by which the node ended a stream."""
     try:
         while await stream.read():
             pass

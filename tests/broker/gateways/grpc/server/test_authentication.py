@@ -1,4 +1,4 @@
-"""Who makes a call: credentials, and client certificates."""
+"""Identity of a caller: credentials, and client certificates."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ from headrace_protos.broker.v1.messaging_pb2 import PublishBatch, PublishRequest
 
 
 class Parser:
-    """Notes what it is given."""
+    """Records its inputs."""
 
     def __init__(self) -> None:
         self.octets: list[int] = []

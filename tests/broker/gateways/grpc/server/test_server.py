@@ -1,4 +1,4 @@
-"""What all services have: log-in, readiness, health, reflection, errors with details."""
+"""Common parts of all services: log-in, readiness, health, reflection, errors with details."""
 
 from __future__ import annotations
 
@@ -441,7 +441,7 @@ def test_clients_that_are_dismissed_are_told_why_and_their_connections_end(serve
 
 
 async def lose_connection(channel: grpc.aio.Channel) -> None:
-    """Wait until a channel is not connected any more."""
+    """Wait until a channel is disconnected."""
     await channel.wait_for_state_change(grpc.ChannelConnectivity.READY)
 
 

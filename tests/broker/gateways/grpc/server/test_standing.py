@@ -24,7 +24,7 @@ ANN = Caller("ann", (), "127.0.0.1", 1, 0)
 
 
 def permit(broker: Any, read: str) -> None:
-    """Set what guest may read, and have the node hear of it."""
+    """Set guest's read permission, and notify the node."""
     permission = Permission("guest", "/", ".*", ".*", read)
     broker.rules.guarded = True
     broker.rules.put_permission(permission)
@@ -85,7 +85,7 @@ def test_consumer_that_is_still_covered_goes_on(serve, broker) -> None:
 
 
 class World:
-    """A catalog with a user ann, who may go on until `allowed` says no."""
+    """A catalog with a user ann, who is permitted until `allowed` is False."""
 
     def __init__(self) -> None:
         self.rules = CatalogStore()

@@ -1,11 +1,13 @@
-"""What telemetry costs under load: the same load on two clusters, one with and one without it.
+"""Compare two clusters under the same load, in turn: this build and another one, or telemetry.
 
-python bench/telemetry_pairs.py [--rounds 8] [--seconds 6] [--load WORDS]
+python bench/pairs.py [--other /path/to/bin/headrace] [--rounds 8] [--seconds 6] [--load WORDS]
 
-Both clusters of three nodes run on this machine all the time, and take turns: each round loads one
-and then the other, the second one first in every other round, so that what else the machine does
-falls on both. Figures are medians over rounds of the ratio with to without. Processor time is that
-of all nodes for each message.
+With `--other`, the second cluster runs another build of Headrace, such as the release before;
+without it, the first cluster runs with telemetry and the second one without. Both clusters of three
+nodes run on this machine all the time, and take turns: each round loads one and then the other, the
+second one first in every other round, so that what else the machine does falls on both. Figures are
+medians over rounds of the ratio of the first to the second. Processor time is that of all nodes for
+each message.
 """
 
 from __future__ import annotations
@@ -25,7 +27,6 @@ from peers import HEADRACE_PORT, Headrace, PeerError
 from replication.figures import processor_seconds
 
 VARIABLE: Final = "HEADRACE_TELEMETRY_ENABLED"
-PORTS: Final = {"true": HEADRACE_PORT, "false": HEADRACE_PORT + 100}
 LOADS: Final = {
     "one queue, as fast as it goes": ["--publishers", "1", "--consumers", "1", "--queues", "1"],
     "30 queues, as fast as it goes": ["--publishers", "30", "--consumers", "30", "--queues", "30"],
@@ -39,15 +40,26 @@ LOADS: Final = {
 COMMON: Final = ["--window", "100", "--prefetch", "200", "--ack-every", "50"]
 
 
-def started(directory: Path, enabled: str) -> Headrace:
-    """Start a cluster with or without telemetry."""
+def with_telemetry(directory: Path, enabled: str, port: int) -> Headrace:
+    """Return a cluster with or without telemetry."""
     os.environ[VARIABLE] = enabled  # which the cluster takes over when it is made
     try:
-        cluster = Headrace(directory / f"telemetry-{enabled}", PORTS[enabled])
+        return Headrace(directory / f"telemetry-{enabled}", port)
     finally:
         del os.environ[VARIABLE]
-    cluster.start()
-    return cluster
+
+
+def pair(directory: Path, other: Path | None) -> dict[str, Headrace]:
+    """Return the two clusters by their titles in the table; the first one is the numerator."""
+    if other is not None:
+        return {
+            "this": Headrace(directory / "this"),
+            "other": Headrace(directory / "other", HEADRACE_PORT + 100, other),
+        }
+    return {
+        "with": with_telemetry(directory, "true", HEADRACE_PORT),
+        "without": with_telemetry(directory, "false", HEADRACE_PORT + 100),
+    }
 
 
 def load(program: Path, cluster: Headrace, arguments: list[str], seconds: int) -> dict[str, float]:
@@ -77,16 +89,17 @@ def compare(
     program: Path, clusters: dict[str, Headrace], rounds: int, seconds: int, chosen: str
 ) -> None:
     """Print a table of the loads that have some words in their name."""
-    print(f"{'':36}{'':24}{'without':>10}{'with':>10}{'ratio':>8}   of rounds")
+    first, second = clusters
+    print(f"{'':36}{'':24}{second:>10}{first:>10}{'ratio':>8}   of rounds")
     for name in filter(lambda name: chosen in name, LOADS):
         arguments = LOADS[name]
         found: dict[str, list[dict[str, float]]] = {each: [] for each in clusters}
         for number in range(rounds):
-            for each in sorted(clusters, reverse=number % 2 == 0):
+            for each in (first, second) if number % 2 else (second, first):
                 found[each].append(load(program, clusters[each], arguments, seconds))
-        for figure in found["true"][0]:
-            on = [each[figure] for each in found["true"]]
-            off = [each[figure] for each in found["false"]]
+        for figure in found[first][0]:
+            on = [each[figure] for each in found[first]]
+            off = [each[figure] for each in found[second]]
             ratios = sorted(a / b for a, b in zip(on, off, strict=True))
             middle = statistics.median(ratios)
             spread = f"{ratios[len(ratios) // 4]:.3f} to {ratios[-1 - len(ratios) // 4]:.3f}"
@@ -97,16 +110,18 @@ def compare(
 def main() -> int:
     """Run the comparison; exit code 1 when a cluster could not be driven."""
     parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--other", type=Path, help="`headrace` of another build")
     parser.add_argument("--rounds", type=int, default=8)
     parser.add_argument("--seconds", type=int, default=6)
     parser.add_argument("--load", default="", help="words in the names of those wanted")
     options = parser.parse_args()
     clusters: dict[str, Headrace] = {}
-    with tempfile.TemporaryDirectory(prefix="headrace-telemetry-") as work:
+    with tempfile.TemporaryDirectory(prefix="headrace-pairs-") as work:
         try:
             program = build_load_generator(Path(work))
-            for enabled in PORTS:
-                clusters[enabled] = started(Path(work), enabled)
+            for title, cluster in pair(Path(work), options.other).items():
+                cluster.start()
+                clusters[title] = cluster
             compare(program, clusters, options.rounds, options.seconds, options.load)
         except PeerError as error:
             print(error, file=sys.stderr)
