@@ -33,12 +33,20 @@ class Method:
 
 @final
 class Acked:
-    """basic.ack."""
+    """basic.ack, or several of consecutive tags.
+
+    Attributes:
+        channel: 1 to 65535.
+        first: the first tag; `delivery_tag` for one basic.ack.
+        delivery_tag: 0 to 2**63 - 1; larger ones, never given out, read as 2**63 - 1.
+        multiple: up to and including this tag; with tag 0, all that are outstanding.
+    """
 
     def __init__(self, channel: i64, delivery_tag: i64, multiple: bool) -> None:
-        self.channel = channel  # 1 to 65535
-        self.delivery_tag = delivery_tag  # 0 to 2**63 - 1; larger ones read as 2**63 - 1
-        self.multiple = multiple  # up to and including this tag; with tag 0 all outstanding ones
+        self.channel = channel
+        self.first = delivery_tag
+        self.delivery_tag = delivery_tag
+        self.multiple = multiple
 
 
 @final

@@ -257,7 +257,6 @@ WATCH_CAUSES_MS: Final = 5000  # milliseconds for which the causes of a queue's 
 WATCH_GROUPS_MAX: Final = 16  # queues whose causes are asked for at one look; each is a question to every node
 WATCH_CHANGES: Final = 100  # changes in one message of a watch; some 50 KiB
 WATCH_HEARTBEAT_MS: Final = 5000  # milliseconds between messages of a watch in which nothing changes; who hears nothing for three of them may give up
-ALARM_LOOK_MS: Final = 250  # milliseconds between looks at what is scarce, for those who watch; alarms are told at once
 TELL_AFTER_MS_MAX: Final = 3_600_000  # milliseconds of being held after which a client is told; later is too late to be useful
 TURN_MESSAGES: Final = 2048  # publishes passed on in one turn of the loop while consumers wait; some 10 ms
 TURN_OCTETS: Final = 4 << 20  # the same in octets

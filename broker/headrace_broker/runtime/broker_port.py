@@ -8,7 +8,6 @@ nor raise for what a peer did.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from mypy_extensions import i64, mypyc_attr
@@ -16,12 +15,12 @@ from mypy_extensions import i64, mypyc_attr
 from headrace_broker.catalog.permission import Permissions
 from headrace_broker.catalog.permission_watch import PermissionWatches
 from headrace_broker.flow.account import Account, Ledger
+from headrace_broker.flow.blocked import BlockedState
 from headrace_broker.flow.effort import EffortTurns
 from headrace_broker.flow.flow_limits import FlowLimits
 from headrace_broker.flow.intake import Intake
 from headrace_broker.model.client_limits import ClientLimits
 from headrace_broker.model.definition import Binding, Exchange, Queue
-from headrace_broker.model.flow import LIMIT_DISK
 from headrace_broker.model.message import Publish
 from headrace_broker.runtime.contract.connection_info import ConnectionInfo
 from headrace_broker.runtime.contract.port import QueueClient, QueueListener
@@ -62,9 +61,8 @@ class Broker:
         intake: what it holds for publishers, and takes from them.
         effort_turns, loop_watch: bound and watch what clients do in a turn of its loop.
         republish_account: owes for what its administrators have moved.
-        blocked_limit: while publishers are blocked, the LIMIT that does it.
+        blocked: whether an alarm blocks publishers.
         leases: asks queues for groups that lease their messages.
-        blocked_node: and the name of the node that is short of something.
     """
 
     node_name: str
@@ -81,9 +79,8 @@ class Broker:
     effort_turns: EffortTurns
     loop_watch: LoopWatch
     republish_account: Account
-    blocked_limit: i64 = LIMIT_DISK
+    blocked: BlockedState
     leases: LeaseClient
-    blocked_node: str = ""
 
     @abstractmethod
     def clock_us(self) -> i64:
@@ -100,18 +97,6 @@ class Broker:
     @abstractmethod
     def tells_channel_flow(self, user: str, vhost: str) -> bool:
         """Return whether alarms are told to a user's clients in a vhost by channel.flow too."""
-
-    @abstractmethod
-    def blocked_reason(self) -> str:
-        """Return why publishers are blocked on this node, "" when they are not."""
-
-    @abstractmethod
-    def watch_blocked(self, callback: Callable[[str], None]) -> None:
-        """Call `callback` with the new reason ("" = over) at each change of `blocked_reason`."""
-
-    @abstractmethod
-    def unwatch_blocked(self, callback: Callable[[str], None]) -> None:
-        """Forget a callback given to `watch_blocked`; one that is not known is ignored."""
 
     @abstractmethod
     async def authenticate(self, user: str, password: str, host: str) -> Verdict:

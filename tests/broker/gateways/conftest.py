@@ -27,6 +27,7 @@ from headrace_broker.catalog.permission import Permissions
 from headrace_broker.catalog.permission_watch import PermissionWatches
 from headrace_broker.catalog.store import CatalogStore
 from headrace_broker.flow.account import Account, Ledger
+from headrace_broker.flow.blocked import NOT_BLOCKED, Blocked, BlockedState
 from headrace_broker.flow.effort import EffortTurns
 from headrace_broker.flow.flow_limits import FlowLimits
 from headrace_broker.flow.intake import Intake
@@ -85,14 +86,12 @@ class FakeBroker(Broker):
         self.effort_turns = EffortTurns(self.call_soon, self._effort_us)
         self.loop_watch = LoopWatch()
         self.republish_account = self.ledger.open(Cause("n1/republish", REPUBLISH, "", "n1"))
-        self.blocked_limit = LIMIT_DISK
         self.channel_flow = False
         self.gate = Gate()
         self.hold_confirms = self.congested = False
         self.hold_loans = False
         self.old_members = False  # a node with a replica knows no change of prefetch
-        self.blocked = ""
-        self.watchers: list[Callable[[str], None]] = []
+        self.blocked = BlockedState()
         self.clients: list[FakeClient] = []
         self.queues: dict[str, FakeQueue] = {}
         self.exchanges: dict[str, Exchange] = {}
@@ -156,10 +155,8 @@ class FakeBroker(Broker):
             consumer.client.listener.on_cancelled(consumer.client, consumer.number, "deleted")
         gone.consumers.clear()
 
-    def block(self, reason: str) -> None:
-        self.blocked = reason
-        for watcher in list(self.watchers):
-            watcher(reason)
+    def block(self, reason: str, limit: int = LIMIT_DISK, node: str = "n1") -> None:
+        self.blocked.change(Blocked(reason, limit, 0, 0, node) if reason else NOT_BLOCKED)
 
     def repay(self) -> None:
         """All that was published anywhere is applied."""
@@ -171,16 +168,6 @@ class FakeBroker(Broker):
         for client in self.clients:
             if not client.closed:
                 client.listener.on_writable(client)
-
-    def blocked_reason(self) -> str:
-        return self.blocked
-
-    def watch_blocked(self, callback: Callable[[str], None]) -> None:
-        self.watchers.append(callback)
-
-    def unwatch_blocked(self, callback: Callable[[str], None]) -> None:
-        if callback in self.watchers:
-            self.watchers.remove(callback)
 
     async def authenticate(self, user: str, password: str, host: str) -> Verdict:
         await self.gate

@@ -35,8 +35,6 @@ from headrace_broker.model.message import Publish
 from headrace_broker.runtime.broker_port import Broker
 from headrace_broker.runtime.contract.port import ConnectionInfo
 
-STOP_ALARM: Final = 1  # a node is short of something
-STOP_RATE: Final = 2  # the user or the vhost has published too fast
 DEEPEST_TABS_MAX: Final = 16  # queues among which the one is looked for where most is owed
 
 
@@ -97,12 +95,13 @@ class WaitingPublisher(Waiter):
 class AdmissionControl(AccountOwner):
     """Admits the publishes of a connection, or stops them at alarms, rates and debts.
 
-    These limits concern all channels; each `PublishBuffer` asks here before it passes on any.
+    These limits concern all channels; each `PublishAdmission` asks here before it passes on any.
 
     Attributes:
         account: what the connection owes.
         intake: the node's.
-        stops: STOP_* bits.
+        flow_limits: in force on the node.
+        too_fast: the user or the vhost has published too fast.
         publisher: the connection has published.
         notifier: tells the client, None before it is open.
         timers: the connection's.
@@ -120,14 +119,16 @@ class AdmissionControl(AccountOwner):
         turn: Turn,
     ) -> None:
         self._broker = broker
+        self._blocked = broker.blocked
         self._info = info
         self._share = share
         self._effort = effort
         self._turn = turn
         cause = Cause(info.id, info.kind, info.name, self._broker.node_name)
         self.account = self._broker.ledger.open(cause, self)
-        self.intake = self._broker.intake
-        self.stops: i64 = 0
+        self.intake = broker.intake
+        self.flow_limits = broker.flow
+        self.too_fast = False
         self.publisher = False
         self.notifier: BlockedNotifier | None = None
         self.moved = False
@@ -171,8 +172,11 @@ class AdmissionControl(AccountOwner):
         Args:
             served: they have waited at a gate for their turn, and it has come.
         """
-        if self.stops != 0:
-            return self._broker.blocked_limit if self.stops & STOP_ALARM else LIMIT_RATE
+        alarm = self._blocked.now.limit
+        if alarm != NO_LIMIT:
+            return alarm
+        if self.too_fast:
+            return LIMIT_RATE
         if self.account.in_debt:
             return LIMIT_ACCOUNT
         gate = self.intake.gate
@@ -220,7 +224,7 @@ class AdmissionControl(AccountOwner):
 
     def has_room(self, octets: i64) -> bool:
         """Return whether there is room for publishes of a channel that ends."""
-        return self.stops & STOP_ALARM == 0 and self.intake.can_take(octets)
+        return not self._blocked.now.is_on and self.intake.can_take(octets)
 
     def drop(self, messages: i64, octets: i64) -> None:
         """Count publishes that were dropped."""
@@ -266,7 +270,7 @@ class AdmissionControl(AccountOwner):
 
     def show(self) -> None:
         """Update the state and limit that listings show."""
-        alarm = self.stops & STOP_ALARM != 0
+        alarm = self._blocked.now.is_on
         flow = self._info.flow
         if self._holders:
             head = next(iter(self._holders)).flow
@@ -310,14 +314,13 @@ class AdmissionControl(AccountOwner):
 
     # Alarms and rates
 
-    def block(self, blocked: bool) -> None:
-        """Set or clear the alarm."""
-        if blocked:
-            self.stops |= STOP_ALARM
+    def blocked_changed(self) -> None:
+        """Stop buffered publishes at the alarm, or go on with them."""
+        blocked = self._blocked.now
+        if blocked.is_on:
             for holder in list(self._holders):
-                holder.stop(self._broker.blocked_limit, 0)
+                holder.stop(blocked.limit, blocked.group)
         else:
-            self.stops &= ~STOP_ALARM
             self.wake()
         self.show()
 
@@ -327,7 +330,7 @@ class AdmissionControl(AccountOwner):
         quotas = self._broker.quotas
         info = self._info
         if quotas.limited and quotas.take(info.user, info.vhost, publishes):
-            self.stops |= STOP_RATE
+            self.too_fast = True
             if not self.timers.is_set(TIMER_RATE):
                 self._look_later(quotas.wait_seconds(info.user, info.vhost))
 
@@ -342,5 +345,5 @@ class AdmissionControl(AccountOwner):
         if wait > 0:
             self._look_later(wait)
         else:
-            self.stops &= ~STOP_RATE
+            self.too_fast = False
             self.wake()

@@ -105,3 +105,27 @@ class Confirms:
     def emit(self, out: BytesWriter) -> None:
         """Answer finished publishes, appending the output to `out`."""
         raise AssertionError("abstract")
+
+    def answer(self, out: BytesWriter, ticket: PendingConfirm) -> bool:
+        """Answer all of a ticket that no queue withholds and that is not answered.
+
+        Returns:
+            Whether that was all that was left.
+        """
+        untold = ticket.untold
+        if untold is None:
+            ticket.answered = True
+            self.answer_row(out, ticket, ticket.first, ticket.last + 1)
+            return True
+        freed = ticket.freed
+        ticket.freed = []
+        for at in range(0, len(freed), 2):
+            gone = untold.remove(freed[at], freed[at + 1])
+            for row in range(0, len(gone), 2):
+                self.answer_row(out, ticket, gone[row], gone[row + 1])
+        ticket.answered = not untold
+        return ticket.answered
+
+    def answer_row(self, out: BytesWriter, ticket: PendingConfirm, first: i64, stop: i64) -> None:
+        """Answer the publishes `first` to `stop` - 1 of a ticket, some of which may be refused."""
+        raise AssertionError("abstract")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final, final
 
 from mypy_extensions import i64
 
@@ -15,9 +15,9 @@ from headrace_broker.core.routing.distribution import (
     DistributionError,
     distribution_keys,
 )
-from headrace_broker.flow.gate import Gate
 from headrace_broker.gateways.publishing.authorization import check, check_topic
 from headrace_broker.gateways.publishing.confirming import Confirms
+from headrace_broker.gateways.publishing.link import Link
 from headrace_broker.gateways.publishing.links import Links
 from headrace_broker.gateways.publishing.output_buffer import OutputBuffer
 from headrace_broker.gateways.publishing.screening import (
@@ -45,161 +45,167 @@ if TYPE_CHECKING:
     from headrace_broker.runtime.routing.router import Route
 
 
+NOTHING: Final[list[Publish]] = []
+
+
+@final
+class Run:
+    """Publishes of a batch that go the same way. A publisher has one, and prepares it anew.
+
+    Attributes:
+        route: where they go.
+        ready: the publishes, as they are to be handed out.
+        stop: index in the batch of the first behind them.
+        lost: they find no exchange or no queue in a view of the catalog that may be old.
+        error: why they are refused, None where they are not.
+    """
+
+    route: Route
+
+    def __init__(self) -> None:
+        self.ready = NOTHING
+        self.stop: i64 = 0
+        self.lost = False
+        self.error: AmqpError | None = None
+
+    def begin(self, route: Route, ready: list[Publish], stop: i64) -> None:
+        """Let it be these publishes, of which nothing else is known."""
+        self.route = route
+        self.ready = ready
+        self.stop = stop
+        self.lost = False
+        self.error = None
+
+    def forget(self) -> None:
+        """Keep no publishes, which may be large, and no error."""
+        self.ready = NOTHING
+        self.error = None
+
+
 class Publisher:
-    """Routes publishes and hands them to the sessions of their queues.
+    """Finds out where publishes go, and hands them to the sessions of their queues.
 
     Attributes:
         screen: what is checked of their properties.
-        closed: the gate that stopped `publish`, None where something else did.
-        failed_at: when `publish` raises: which message is at fault, -1 for all of them.
+        links: the sessions.
+        confirms: answers to them.
+        run: the one that was prepared last.
+        full: those whose queues asked for a pause, until this is emptied.
     """
 
     def __init__(self, output: OutputBuffer, links: Links, confirms: Confirms) -> None:
         self.screen = Screen(output)
+        self.links = links
+        self.full: list[Link] = []
         self._output = output
-        self._links = links
-        self._confirms = confirms
+        self.confirms = confirms
         # The exchange that the user may write to, as of this version of the permissions.
         self._permitted: str | None = None
         self._permitted_version = 0
         self._narrowed = False  # a topic permission of the user says which routing keys there
         self._allowed: Route | None = None  # then, the route that was asked about last
-        self.closed: Gate | None = None
-        self.failed_at: i64 = -1
-        self._served = False
-        self._force = False
+        self._batch_route: Route | None = None  # of the batch that is prepared
+        self.run = Run()
 
-    def publish(
-        self, publishes: list[Publish], current: bool, served: bool = False, force: bool = False
-    ) -> list[Publish]:
-        """Publish messages with one route and the same flags.
+    # Where they go
+
+    def prepare(self, publishes: list[Publish], at: i64, current: bool) -> None:
+        """Set `run` to the next one of a batch with one route and the same flags.
 
         Args:
-            publishes: at least one.
-            current: this node's view of the catalog is up to date. If it need not be, what finds
-                no exchange or no queue is left, and so is all behind it.
-            served: they stood at a gate, and it has called.
-            force: they cannot wait; only gates that are overdrawn stop them.
-
-        Returns:
-            What is left, to be published once the view is up to date, or if `closed` says so, once
-            that gate calls.
-
-        Raises:
-            AmqpError: NOT_IMPLEMENTED (immediate), NOT_FOUND (exchange), ACCESS_REFUSED (internal
-                exchange, no permission): none was published. PRECONDITION_FAILED (a property, or
-                a route that costs too much), SYNTAX_ERROR (headers), NOT_IMPLEMENTED where headers
-                decide: those before it were.
+            publishes: the batch.
+            at: index of the next one; where it is not 0, that follows the run before.
+            current: this node's view of the catalog is up to date.
         """
-        head = publishes[0]
+        if at > 0:
+            assert self._batch_route is not None, "set by the run before"
+            self._look(publishes, at, self._batch_route, current)
+            return
         output = self._output
-        self.closed = None
-        self.failed_at = -1
-        self._served = served
-        self._force = force
-        route = output.broker.route(output.vhost, head.route)
+        route = output.broker.route(output.vhost, publishes[0].route)
+        self._batch_route = route
         if route.work > 0:
             self._charge(route)
-        version = output.broker.permissions.version
-        if route.exchange != self._permitted or version != self._permitted_version:
-            check(output, WRITE, EXCHANGE, route.exchange)
-            self._permitted = route.exchange
-            self._permitted_version = version
-            permissions = output.broker.permissions
-            self._narrowed = permissions.narrows(output.user, output.vhost, route.exchange)
-            self._allowed = None
-        if self._narrowed and route is not self._allowed:
-            check_topic(output, route.exchange, route.routing_key)
-            self._allowed = route
-        lost = not (route.queues or route.needs_message or route.replies or route.problem)
-        if lost and not current and not route.internal:
-            return publishes
-        if not route.known or route.internal:
-            self._refuse(route)
-        if route.needs_message or worth_a_look(publishes):
-            return self._publish_singly(publishes, route, current)
-        _check_cost(route)
-        if self._is_closed(route):
-            return publishes
-        self._pass_on(publishes, route)
-        return []
+        run = self.run
+        run.begin(route, publishes, len(publishes))
+        try:
+            version = output.broker.permissions.version
+            if route.exchange != self._permitted or version != self._permitted_version:
+                self._check_exchange(route, version)
+            if self._narrowed and route is not self._allowed:
+                check_topic(output, route.exchange, route.routing_key)
+                self._allowed = route
+            lost = not (route.queues or route.needs_message or route.replies or route.problem)
+            if lost and not current and not route.internal:
+                run.lost = True
+                return
+            if not route.known or route.internal:
+                self._refuse_route(route)
+            if route.needs_message or worth_a_look(publishes):
+                self._look(publishes, 0, route, current)
+                return
+            _check_cost(route)
+        except AmqpError as error:
+            run.error = error
 
-    def publish_to(
-        self, publishes: list[Publish], route: Route, served: bool, force: bool
-    ) -> list[Publish]:
-        """Publish messages to the queues of a route, whatever they and the catalog say of it.
-
-        Returns:
-            What is left, to be published once the gate `closed` calls.
-        """
-        self.closed = None
-        self.failed_at = -1
-        self._served = served
-        self._force = force
-        if self._is_closed(route):
-            return publishes
-        self._pass_on(publishes, route)
-        return []
+    def _check_exchange(self, route: Route, version: int) -> None:
+        output = self._output
+        permissions = output.broker.permissions
+        check(output, WRITE, EXCHANGE, route.exchange)
+        self._permitted = route.exchange
+        self._permitted_version = version
+        self._narrowed = permissions.narrows(output.user, output.vhost, route.exchange)
+        self._allowed = None
 
     def _charge(self, route: Route) -> None:
         """Charge the turn's budget for finding a route."""
         self._output.admission.intake.charge(route.work // ROUTING_STEPS_OF_MESSAGE)
         route.work = 0
 
-    def _is_closed(self, route: Route) -> bool:
-        """Return whether a queue of the route is closed, and note its gate."""
-        if route.queues and not self.collects:
-            self.closed = self._links.closed_gate(route.queues, self._served, self._force)
-        return self.closed is not None
-
-    def _publish_singly(
-        self, publishes: list[Publish], route: Route, current: bool
-    ) -> list[Publish]:
-        """Examine each message; those with the common route stay together."""
+    def _look(self, publishes: list[Publish], at: i64, route: Route, current: bool) -> None:
+        """Examine each message; consecutive ones with the common route are one run."""
         together: list[Publish] = []
+        done = at
+        count: i64 = len(publishes)
         try:
-            for done, publish in enumerate(publishes):
-                if done > 0 and self._spent():
-                    return publishes[done:]
-                self.failed_at = done
+            while done < count:
+                publish = publishes[done]
                 marks = remarks(publish.properties)
+                own_way = route.needs_message or marks & HEADERS != 0
+                if own_way and together:
+                    break
                 checked = self.screen.check(publish, marks)
-                if not route.needs_message and marks & HEADERS == 0:
-                    _check_cost(route)
-                    if not together and self._is_closed(route):
-                        return publishes[done:]
-                    together.append(checked)
-                    continue
-                if self._narrowed:
-                    self.check_copies(route, checked)
-                found = self._route_message(checked)
-                if not (current or found.queues or found.replies or found.problem):
-                    return publishes[done:]  # charged when it is tried again
-                self._charge(found)
-                _check_cost(found)
-                if self._is_closed(found):
-                    return publishes[done:]
-                if together:
-                    self._pass_on(together, route)
-                    together = []
-                if not self.collects:  # whose commit looks at blind copies again
-                    checked = without_blind_copies(checked)
-                self._pass_on([checked], found)
-        finally:
-            if together:
-                self._pass_on(together, route)
-        return []
+                if own_way:
+                    self._prepare_one(checked, route, done + 1, current)
+                    return
+                _check_cost(route)
+                together.append(checked)
+                done += 1
+        except AmqpError as error:
+            if not together:
+                self.run.begin(route, [publishes[done]], done + 1)
+                self.run.error = error
+                return
+        self.run.begin(route, together, done)
 
-    def _spent(self) -> bool:
-        """Return whether the turn's budget is spent, and note the node's gate.
+    def _prepare_one(self, publish: Publish, route: Route, stop: i64, current: bool) -> None:
+        """Set `run` to a message whose headers decide where it goes.
 
-        Each message may have been compared with thousands of bindings.
+        Raises:
+            AmqpError: it is refused.
         """
-        gate = self._output.admission.intake.gate
-        if gate.room or self._force or self.collects:
-            return False
-        self.closed = gate
-        return True
+        if self._narrowed:
+            self.check_copies(route, publish)
+        found = self._route_message(publish)
+        run = self.run
+        run.begin(found, [publish], stop)
+        if not (current or found.queues or found.replies or found.problem):
+            run.lost = True
+            return  # charged when it is tried again
+        self._charge(found)
+        _check_cost(found)
+        if not self.collects:  # whose commit looks at blind copies again
+            run.ready = [without_blind_copies(publish)]
 
     def check_copies(self, route: Route, publish: Publish) -> None:
         """Refuse what the headers CC and BCC name; a table that cannot be read is refused later."""
@@ -218,49 +224,60 @@ class Publisher:
             raise AmqpError(PRECONDITION_FAILED, f"invalid message: {error}") from error
         return route
 
-    def _refuse(self, route: Route) -> None:
+    def _refuse_route(self, route: Route) -> None:
         vhost = self._output.vhost
         if not route.known:
             raise AmqpError(NOT_FOUND, f"no exchange '{route.exchange}' in vhost '{vhost}'")
         text = f"cannot publish to internal exchange '{route.exchange}' in vhost '{vhost}'"
         raise AmqpError(ACCESS_REFUSED, text)
 
-    def _pass_on(self, publishes: list[Publish], route: Route) -> None:
-        """Hand out messages that all go where `route` says, and that nothing is wrong with."""
+    def refuse(self, run: Run) -> None:
+        """Refuse a run that has an error.
+
+        Raises:
+            AmqpError: NOT_FOUND (exchange), ACCESS_REFUSED (internal exchange, no permission),
+                PRECONDITION_FAILED (a property, or a route that costs too much), SYNTAX_ERROR or
+                NOT_IMPLEMENTED (headers).
+        """
+        assert run.error is not None, "something is wrong with it"
+        raise run.error
+
+    # On their way
+
+    def hand_out(self, run: Run) -> None:
+        """Hand out a run that nothing is wrong with.
+
+        Raises:
+            AmqpError: NOT_IMPLEMENTED (immediate), PRECONDITION_FAILED (too much for a
+                transaction).
+        """
         tracer = TRACING.tracer
         if tracer is None:
-            self._hand_out(publishes, route)
+            self._hand_out(run.ready, run.route)
             return
         began_ns = tracer.now_ns()
-        self._hand_out(publishes, route)
-        tracer.routed(publishes, self._output.vhost, route.queues, began_ns)
+        self._hand_out(run.ready, run.route)
+        tracer.routed(run.ready, self._output.vhost, run.route.queues, began_ns)
 
     def _hand_out(self, publishes: list[Publish], route: Route) -> None:
-        self._output.admission.published(publishes)
         if self.collects:
             self.collect(publishes, route)
             return
         self.count(publishes, route)
-        credit = self._links.credit
-        credit.spend(len(publishes))
-        admission = self._output.admission
-        owed = admission.account.octets
         if publishes[0].immediate:
             self._publish_immediate(publishes, route)
         else:
             self._distribute(publishes, route)
-        admission.intake.take(len(publishes), admission.account.octets - owed)
-        credit.passed_on(len(publishes))
 
     def count(self, publishes: list[Publish], route: Route) -> None:
         """Count publishes that go to their queues."""
         count: i64 = len(publishes)
-        self._links.traffic.publish += count
+        self.links.traffic.publish += count
         route.traffic.routed(count, len(route.queues))
 
     def _distribute(self, publishes: list[Publish], route: Route) -> None:
         output = self._output
-        confirms = self._confirms
+        confirms = self.confirms
         queues = route.queues
         account = output.admission.account
         ticket = confirms.issue(len(publishes), len(queues)) if confirms.enabled else None
@@ -278,11 +295,11 @@ class Publisher:
         self, publishes: list[Publish], queue: Queue, ticket: PendingConfirm | None
     ) -> None:
         output = self._output
-        link = self._links.open(queue)
+        link = self.links.open(queue)
         if ticket is not None:
             link.tickets += 1
         if not self.send(link.client, publishes, ticket):
-            self._links.congest(link)
+            self.full.append(link)
         output.touch(link)
 
     def send(
@@ -299,7 +316,7 @@ class Publisher:
         if not output.broker.allows_immediate(output.vhost, queues):
             raise AmqpError(NOT_IMPLEMENTED, "immediate=true")
         for publish in publishes:
-            ticket = self._confirms.issue_immediate(publish, len(queues))
+            ticket = self.confirms.issue_immediate(publish, len(queues))
             if route.replies:
                 self.reply([publish], route)
             elif not queues and publish.mandatory:
@@ -307,7 +324,7 @@ class Publisher:
             elif not queues:
                 self.return_publish(publish, NO_CONSUMERS, b"NO_CONSUMERS")
             if not queues:
-                output.confirm(self._confirms)
+                output.confirm(self.confirms)
             for queue in queues:
                 self._hand_over([publish], queue, ticket)
                 account.tab(queue.group).came_through(route.exchange, 1)
@@ -327,9 +344,9 @@ class Publisher:
         """Send back mandatory publishes that reach no queue, and drop others."""
         self._output.admission.intake.unroutable += len(publishes)
         if not publishes[0].mandatory:
-            self._links.traffic.drop_unroutable += len(publishes)
+            self.links.traffic.drop_unroutable += len(publishes)
         else:
-            self._links.traffic.return_unroutable += len(publishes)
+            self.links.traffic.return_unroutable += len(publishes)
             for publish in publishes:
                 self.return_publish(publish, NO_ROUTE, b"NO_ROUTE")
 

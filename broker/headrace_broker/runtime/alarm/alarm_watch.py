@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple
 
 from headrace_broker.flow.alarm import MIB, RESOURCES, STAGE_ALARM, STAGE_RELIEF, Alarm, NodeReport
+from headrace_broker.flow.blocked import Blocked
 from headrace_broker.model.flow import LIMIT_DISK, LIMIT_MEMORY
 from headrace_broker.runtime.alarm.alarms import AlarmBoard
 
@@ -45,14 +46,14 @@ class AlarmWatch:
         self._clock_ms = clock_ms  # Unix time
         self._since: dict[Key, tuple[int, int]] = {}  # stage, and when it was first seen
         self._news = asyncio.Event()
-        board.watch(self._tell)
+        board.blocked.watch(self._tell)
 
     @property
     def news(self) -> asyncio.Event:
-        """Event that is set when an alarm begins or ends from now on."""
+        """Event that is set when a stage changes from now on."""
         return self._news
 
-    def _tell(self) -> None:
+    def _tell(self, before: Blocked, now: Blocked) -> None:
         self._news.set()
         self._news = asyncio.Event()
 

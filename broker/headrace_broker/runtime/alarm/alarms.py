@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple
 
 from headrace_broker.flow.alarm import RESOURCES, Alarm, ClusterAlarms, NodeReport
+from headrace_broker.flow.blocked import NOT_BLOCKED, Blocked, BlockedState
 from headrace_broker.logs.log_event import (
     ALARM,
     ALARM_CLEARED,
@@ -16,7 +17,6 @@ from headrace_broker.logs.log_event import (
     PUBLISHERS_RESUMED,
     log_event,
 )
-from headrace_broker.model.flow import NO_LIMIT
 from headrace_broker.model.limits import ALARM_LEASE_MS, ALARM_RENEW_MS
 from headrace_broker.runtime.cluster.cluster_clock import ClusterClock, WireReading
 from headrace_broker.runtime.contract.payload import Payload, encode
@@ -59,7 +59,20 @@ class AlarmStatus(NamedTuple):
 
 
 class AlarmBoard:
-    """Says whether publishers are blocked, and why. Everything that adds data asks here."""
+    """Keeps the node's `BlockedState`, which everything that adds data asks.
+
+    Args:
+        node: this node's id.
+        names: of all nodes by id; they may change.
+        boot: returns this node's boot count.
+        send: carries a payload to a node; False when it did not leave.
+        clocks: measures the nodes' clocks by the reports; None for not.
+
+    Attributes:
+        own: what this node says of itself; its owner changes it and calls `tell`.
+        blocked: by the alarm that is on for longest. Its watchers are called as well when a stage
+            of memory or a warning of clocks has changed.
+    """
 
     def __init__(
         self,
@@ -70,12 +83,10 @@ class AlarmBoard:
         clock_ns: Callable[[], int] = time.monotonic_ns,
         clocks: ClusterClock | None = None,
     ) -> None:
-        self.clocks = clocks  # measures the nodes' clocks by the reports; None for not
-        self.own = NodeReport(node, number=1)  # what this node says; call `tell` after changes
-        self.limit = NO_LIMIT  # LIMIT_MEMORY or LIMIT_DISK, on for longest; NO_LIMIT without
-        self.reason = ""  # what that one says, "" without
-        self.node_name = ""  # whose it is, "" without
-        self._names = names  # of all nodes by id; they may change
+        self.clocks = clocks
+        self.own = NodeReport(node, number=1)
+        self.blocked = BlockedState()
+        self._names = names
         self._node = node
         self._boot = boot  # returns this node's boot count
         self._send = send  # carries a payload to a node; False when it did not leave
@@ -84,13 +95,8 @@ class AlarmBoard:
         self._cluster.take(self.own, 0)
         self._number = 0
         self._since_us: dict[tuple[int, int], int] = {}  # by node and limit, the oldest first
-        self._watchers: list[Callable[[], None]] = []
+        self._stages: dict[int, int] = {}  # of memory, by node, where it is not 0
         self._handle: asyncio.TimerHandle | None = None
-
-    @property
-    def blocked(self) -> bool:
-        """True while data must not be added: publishes, dead letters, moves, replays."""
-        return self.limit != NO_LIMIT
 
     @property
     def reports(self) -> Mapping[int, NodeReport]:
@@ -106,10 +112,6 @@ class AlarmBoard:
             if (alarm := alarms.get((node, limit))) is not None
         ]
 
-    def watch(self, callback: Callable[[], None]) -> None:
-        """Call `callback`, which may not block, at changes of limit, reason or warnings."""
-        self._watchers.append(callback)
-
     def start(self) -> None:
         """Report to the others now and from then on, and drop what counts no longer."""
         for peer in self._peers():
@@ -120,7 +122,7 @@ class AlarmBoard:
                 log_event(ALARM, ALARM_LOST, node=name, ms=ALARM_LEASE_MS)
         self._look()
         if self.clocks is not None and self.clocks.look():
-            self._tell_watchers()
+            self.blocked.change(self.blocked.now)
         self._handle = asyncio.get_running_loop().call_later(ALARM_RENEW_MS / 1000, self.start)
 
     def stop(self) -> None:
@@ -181,24 +183,26 @@ class AlarmBoard:
                 name, resource = self._name(key[0]), RESOURCES[key[1]]
                 reason = alarm.describe(name)
                 log_event(ALARM, ALARM_SET, node=name, resource=resource, reason=reason)
-        if list(self._since_us) != before:
-            self._change(alarms)
+        changed = list(self._since_us) != before
+        stages = {
+            node: each.memory_stage
+            for node, each in self._cluster.reports.items()
+            if each.memory_stage != 0
+        }
+        if changed or stages != self._stages:
+            self._stages = stages
+            self.blocked.change(self._longest(alarms) if changed else self.blocked.now)
 
-    def _change(self, alarms: Mapping[tuple[int, int], Alarm]) -> None:
+    def _longest(self, alarms: Mapping[tuple[int, int], Alarm]) -> Blocked:
+        """Return the alarm that is on for longest."""
         if not self._since_us:
-            self.limit, self.reason, self.node_name = NO_LIMIT, "", ""
             log_event(ALARM, PUBLISHERS_RESUMED, node=self._name(self._node))
-        else:
-            node, self.limit = next(iter(self._since_us))
-            self.node_name = self._name(node)
-            more = len(self._since_us) - 1
-            self.reason = alarms[node, self.limit].describe(self.node_name)
-            self.reason += f" (and {more} more)" if more else ""
-        self._tell_watchers()
-
-    def _tell_watchers(self) -> None:
-        for watcher in list(self._watchers):
-            watcher()
+            return NOT_BLOCKED
+        (node, limit), since_us = next(iter(self._since_us.items()))
+        name = self._name(node)
+        more = len(self._since_us) - 1
+        reason = alarms[node, limit].describe(name) + (f" (and {more} more)" if more else "")
+        return Blocked(reason, limit, 0, since_us, name)
 
     def _name(self, node: int) -> str:
         return self._names.get(node, str(node))

@@ -29,22 +29,25 @@ GET_CONSUMER: Final = 0  # the consumer number of `QueueClient.get`
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class QueueListener:
-    """Events of queues for a channel, many times per loop turn; a listener must not block."""
+    """Events of queues for a channel, many times per loop turn; a listener must not block.
 
-    @abstractmethod
+    One that publishes, or consumes, nothing leaves out what it does not hear.
+    """
+
     def on_confirmed(self, client: QueueClient, tickets: list[PendingConfirm]) -> None:
         """All publishes that were handed over with these tickets are applied by the queue.
 
         Each call of `QueueClient.publish` with a ticket is answered once, here, in `on_rejected` or
         in `on_withheld`.
         """
+        raise AssertionError("it publishes nothing")
 
-    @abstractmethod
     def on_rejected(self, client: QueueClient, tickets: list[PendingConfirm]) -> None:
         """As `on_confirmed`, but at least one publish of each ticket was refused for good.
 
         `PendingConfirm.refused` says which.
         """
+        raise AssertionError("it publishes nothing")
 
     def on_withheld(self, client: QueueClient, tickets: list[PendingConfirm]) -> None:
         """As `on_confirmed`, but the queue holds too much: of each ticket some are not complete.
@@ -64,24 +67,24 @@ class QueueListener:
     def on_unreachable(self, client: QueueClient, text: str) -> None:
         """Publishes wait, and no leader can be reached, as `text` says; by default they wait on."""
 
-    @abstractmethod
     def on_delivery(self, client: QueueClient, run: DeliveryRun) -> None:
         """Messages for consumer `run.consumer`; may come before `QueueClient.attach` returns."""
+        raise AssertionError("it consumes nothing")
 
-    @abstractmethod
     def on_cancelled(self, client: QueueClient, consumer: int, reason: str) -> None:
         """A consumer ended unasked: queue deleted or its node lost. Its unsettled are void."""
+        raise AssertionError("it consumes nothing")
 
-    @abstractmethod
     def on_timed_out(self, client: QueueClient, consumer: int) -> None:
         """A consumer ended because it held a delivery for too long; its unsettled went back."""
+        raise AssertionError("it consumes nothing")
 
-    @abstractmethod
     def on_writable(self, client: QueueClient) -> None:
         """The queue is below its soft limit, which `QueueClient.publish` reported, again.
 
         The caller is in the middle of something: what is to be published waits for its own turn.
         """
+        raise AssertionError("it publishes nothing")
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)

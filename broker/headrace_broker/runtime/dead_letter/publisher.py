@@ -13,7 +13,7 @@ from headrace_broker.flow.cause_runs import CauseRuns
 from headrace_broker.flow.charges import Charge, Charges
 from headrace_broker.model.definition import Queue
 from headrace_broker.model.limits import DEAD_LETTER_SESSIONS_MAX
-from headrace_broker.model.message import DeliveryRun, Publish
+from headrace_broker.model.message import Publish
 from headrace_broker.runtime.contract.port import PendingConfirm, QueueClient, QueueListener
 from headrace_broker.runtime.session.session import QueueSession
 
@@ -134,18 +134,6 @@ class DeadLetterPublisher(QueueListener):
     @override
     def on_writable(self, client: QueueClient) -> None:
         """Ignore it: senders bound the dead letters under way."""
-
-    @override
-    def on_delivery(self, client: QueueClient, run: DeliveryRun) -> None:
-        raise AssertionError("dead letters are not consumed")
-
-    @override
-    def on_cancelled(self, client: QueueClient, consumer: int, reason: str) -> None:
-        raise AssertionError("dead letters are not consumed")
-
-    @override
-    def on_timed_out(self, client: QueueClient, consumer: int) -> None:
-        raise AssertionError("dead letters are not consumed")
 
     def _answer(self, line: _Line, tickets: list[PendingConfirm], arrived: bool) -> None:
         group = line.session.queue.group

@@ -6,8 +6,8 @@ import asyncio
 import logging
 import time
 from collections import deque
-from collections.abc import Callable, Iterable
-from typing import Any, Final, NamedTuple, Protocol, final
+from collections.abc import Iterable
+from typing import Any, Final, NamedTuple, final
 
 from typing_extensions import override
 
@@ -18,6 +18,7 @@ from headrace_broker.catalog.event import (
     PolicyChanged,
     QueueAdded,
 )
+from headrace_broker.flow.blocked import Blocked, BlockedState
 from headrace_broker.flow.charges import NO_CAUSE, Charge
 from headrace_broker.model.definition import Queue
 from headrace_broker.model.limits import (
@@ -67,35 +68,40 @@ class _Once(DeadLetterPublish):
         self._office.sent_once(self)
 
 
-class Alarms(Protocol):
-    """Says whether the cluster may take in data."""
-
-    @property
-    def blocked(self) -> bool:
-        """True while publishers are blocked."""
-
-    def watch(self, callback: Callable[[], None]) -> None:
-        """Have a function called whenever that has changed."""
-
-
 class DeadLetterService:
     """Publisher of the dead letters of queues.
 
     While an alarm is on, letters that are sent until they have arrived stay in their queues. Those
     that are sent once wait here, up to half of the room that there is for them; what is more goes
-    out, the oldest first, for it would be lost. None leaves before `release_all`: sessions can be
-    opened then.
+    out, the oldest first, for it would be lost.
+
+    Args:
+        router: knows the way.
+        carrier: takes letters there.
+        expiries: whom to charge for what time does.
+        blocked: says whether an alarm is on.
+
+    None leaves before `release_all`: sessions can be opened then.
+
+    Attributes:
+        sent_count: letters that arrived in all of their queues.
+        lost_count: letters sent at most once that no queue took or that found no room.
+        congested: a further lot of letters might not find room.
     """
 
     def __init__(
-        self, router: Router, carrier: DeadLetterPublisher, expiries: ExpiryAccounts, alarms: Alarms
+        self,
+        router: Router,
+        carrier: DeadLetterPublisher,
+        expiries: ExpiryAccounts,
+        blocked: BlockedState,
     ) -> None:
-        self.sent_count = 0  # letters that arrived in all of their queues
-        self.lost_count = 0  # letters sent at most once that no queue took or that found no room
-        self._router = router  # knows the way
-        self._carrier = carrier  # takes letters there
-        self._expiries = expiries  # whom to charge for what time does
-        self._alarms = alarms  # whether letters may go
+        self.sent_count = 0
+        self.lost_count = 0
+        self._router = router
+        self._carrier = carrier
+        self._expiries = expiries
+        self._blocked = blocked
         self._waiting: deque[_Waiting] = deque()
         self._waiting_octets = 0
         self._octets = 0  # of letters that wait or are under way, sent at most once
@@ -109,7 +115,7 @@ class DeadLetterService:
         self._keepers: dict[int, QueueDeadLetters] = {}
         self._causes: dict[int, dict[int, int]] = {}  # group -> message id -> cause, of kept ones
         self._cause_count = 0
-        alarms.watch(self.go_on)
+        blocked.watch(self._blocked_changed)
 
     @property
     def congested(self) -> bool:
@@ -166,7 +172,7 @@ class DeadLetterService:
 
     def _may_send_once(self) -> bool:
         room_is_short = self._waiting_octets > DEAD_LETTER_OCTETS_MAX // 2
-        return self._may_leave and (not self._alarms.blocked or room_is_short)
+        return self._may_leave and (not self._blocked.now.is_on or room_is_short)
 
     def _send_some(self) -> None:
         """Send a bounded number, and the others in the next turn of the loop."""
@@ -258,12 +264,16 @@ class DeadLetterService:
 
     def may_send(self) -> bool:
         """Return whether letters that are kept may go."""
-        return self._may_leave and not self._alarms.blocked
+        return self._may_leave and not self._blocked.now.is_on
 
     def release_all(self) -> None:
         """Release dead letters from now on."""
         self._may_leave = True
         self.go_on()
+
+    def _blocked_changed(self, before: Blocked, now: Blocked) -> None:
+        if before is not now:
+            self.go_on()
 
     def go_on(self) -> None:
         """See whether letters may go that had to wait: an alarm is over, a debt is repaid."""
@@ -275,7 +285,7 @@ class DeadLetterService:
 
     def is_congested(self, queue: Queue) -> bool:
         """Return whether a queue's messages had better not expire now."""
-        held_up = not self._may_leave or self._alarms.blocked
+        held_up = not self._may_leave or self._blocked.now.is_on
         return self.congested or held_up or self._expiries.in_debt(queue.group)
 
     def forgotten(self, group: int, ids: list[int]) -> None:

@@ -174,13 +174,13 @@ class MessageService:
                 is internal, INTERNAL_ERROR the queue does not answer, or publishers are blocked.
         """
         await self._check_route(queue.vhost, route)
-        reason = self._broker.blocked_reason()
+        reason = self._broker.blocked.now.reason
         if reason:
             raise AmqpError(INTERNAL_ERROR, f"publishers are blocked: {reason}")
         account = self._broker.ledger.open(self._cause(queue, user))
         move = _Move(self._broker, self._router, queue, route, account)
         try:
-            while message_ids and not account.in_debt and not self._broker.blocked_reason():
+            while message_ids and not account.in_debt and not self._broker.blocked.now.reason:
                 message_ids = await move.some(message_ids)
             move.outcome.refused += message_ids
             await move.source.applied()

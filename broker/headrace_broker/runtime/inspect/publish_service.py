@@ -52,7 +52,7 @@ class PublishService:
                 PRECONDITION_FAILED a queue refused the message or its route costs too much,
                 INTERNAL_ERROR a queue does not answer, or publishers are blocked.
         """
-        reason = self._broker.blocked_reason()
+        reason = self._broker.blocked.now.reason
         if reason:
             raise AmqpError(INTERNAL_ERROR, f"publishers are blocked: {reason}")
         queues = await self._queues(vhost, route, properties)

@@ -14,6 +14,7 @@ from headrace_broker.catalog.permission import Permissions
 from headrace_broker.catalog.permission_watch import PermissionWatches
 from headrace_broker.catalog.view import CatalogView
 from headrace_broker.flow.account import Account
+from headrace_broker.flow.blocked import BlockedState
 from headrace_broker.logs.log_event import (
     CONNECTION,
     CONNECTION_CLOSED,
@@ -23,7 +24,7 @@ from headrace_broker.logs.log_event import (
 )
 from headrace_broker.model.client_limits import ClientLimits
 from headrace_broker.model.definition import Binding, Exchange, Queue
-from headrace_broker.model.flow import LIMIT_DISK, REPUBLISH, Cause
+from headrace_broker.model.flow import REPUBLISH, Cause
 from headrace_broker.model.message import Publish
 from headrace_broker.model.reply_code import INTERNAL_ERROR, AmqpError
 from headrace_broker.runtime.broker_port import Broker, ReplyListener
@@ -70,6 +71,7 @@ class NodeBroker(Broker):
         reaper: Reaper,
         replies: Replies,
         leases: LeaseClient,
+        blocked: BlockedState,
     ) -> None:
         self.node_name, self.cluster_name = names
         self.limits = limits
@@ -91,9 +93,8 @@ class NodeBroker(Broker):
         self.queue_gates = hosting.queue_gates  # what is under way to each queue from here
         cause = Cause(f"{self.node_name}/{REPUBLISH}", REPUBLISH, REPUBLISH, self.node_name)
         self.republish_account = self.ledger.open(cause)
-        self.blocked_limit: i64 = LIMIT_DISK
+        self.blocked = blocked
         self.leases = leases
-        self.blocked_node = ""
         self._view = view
         self._router = router
         self._hosting = hosting
@@ -102,8 +103,6 @@ class NodeBroker(Broker):
         self._reaper = reaper
         self._replies = replies
         self.authenticator = Authenticator(view.user, epoch=view.session_epoch)
-        self._blocked = ""
-        self._watchers: dict[Callable[[str], None], None] = {}
 
     # Flow control
 
@@ -125,29 +124,6 @@ class NodeBroker(Broker):
     @override
     def tells_channel_flow(self, user: str, vhost: str) -> bool:
         return self.client_flow.channel_flow(user, vhost)
-
-    def set_blocked(self, reason: str, limit: int = LIMIT_DISK, node: str = "") -> None:
-        """Block publishers for a reason, or unblock them with "", and tell the connections.
-
-        Another reason is told as well; the limit is LIMIT_MEMORY or LIMIT_DISK, of a node by name.
-        """
-        self._blocked = reason
-        self.blocked_limit = limit
-        self.blocked_node = node
-        for watcher in list(self._watchers):
-            watcher(reason)
-
-    @override
-    def blocked_reason(self) -> str:
-        return self._blocked
-
-    @override
-    def watch_blocked(self, callback: Callable[[str], None]) -> None:
-        self._watchers[callback] = None
-
-    @override
-    def unwatch_blocked(self, callback: Callable[[str], None]) -> None:
-        self._watchers.pop(callback, None)
 
     # Looking up
 

@@ -277,7 +277,7 @@ class BrokerNode:
         charges, session_id = self.debts.charges, self.hosting.new_session_id
         carrier = DeadLetterPublisher(self.hosting.open_letter_session, charges)
         expiries = ExpiryAccounts(self.config.node.name, self.ledger, charges, session_id)
-        self.letters = DeadLetterService(self.router, carrier, expiries, self.alarms)
+        self.letters = DeadLetterService(self.router, carrier, expiries, self.alarms.blocked)
         return expiries
 
     def _make_backups(self) -> BackupClient:
@@ -387,6 +387,7 @@ class BrokerNode:
             self.reaper,
             self.replies,
             self.leases,
+            self.alarms.blocked,
         )
         self.backup_points.standings = self.broker.standings
         self.clients.rates = self.broker.rates.rates
@@ -398,8 +399,6 @@ class BrokerNode:
         self.catalog.subscribe(self.flow_settings.on_events)
         self.catalog.subscribe(self.broker.client_flow.on_events)
         self.flow_settings.watch(self.broker.limits_changed)
-        self.alarms.watch(self._block)
-        self._block()
         self.hosting.start()
         self.rates.start()
         self.resources.start()
@@ -478,10 +477,6 @@ class BrokerNode:
         self.hosting.configure(queue.group for queue in self.duties.on_events(events))
         self.moves.on_events(events)
         self.maintenance.on_events(events)
-
-    def _block(self) -> None:
-        alarms = self.alarms
-        self.broker.set_blocked(alarms.reason, alarms.limit, alarms.node_name)
 
     def _on_peer(self, peer: int, up: bool, boot: int) -> None:
         if peer in self.names:

@@ -58,11 +58,14 @@ def test_a_disk_is_scarce_or_not() -> None:
     assert "5 MiB free" in found.reason
 
 
-def test_an_alarm_is_news_at_once() -> None:
+def test_each_stage_is_news_at_once() -> None:
     async def scenario() -> None:
         world = World()
         news = world.watch.news
         world.memory(STAGE_RELIEF)  # which is no alarm yet
+        assert news.is_set()
+        news = world.watch.news
+        world.board.tell()
         assert not news.is_set()
         world.memory(STAGE_ALARM)
         assert news.is_set()

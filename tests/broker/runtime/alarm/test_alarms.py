@@ -28,7 +28,7 @@ class World:
         self.boards = {node: self.make(node) for node in NAMES}
         self.changes = dict.fromkeys(NAMES, 0)
         for node, board in self.boards.items():
-            board.watch(lambda node=node: self.change(node))  # type: ignore[misc]
+            board.blocked.watch(lambda before, now, node=node: self.change(node))  # type: ignore[misc]
 
     def make(self, node: int) -> AlarmBoard:
         return AlarmBoard(
@@ -73,7 +73,7 @@ class World:
 
     @property
     def blocked(self) -> list[int]:
-        return [node for node, board in self.boards.items() if board.blocked]
+        return [node for node, board in self.boards.items() if board.blocked.now.is_on]
 
 
 @pytest.fixture
@@ -98,25 +98,25 @@ def test_an_alarm_is_one_of_all_nodes_at_once_and_says_whose(world: World) -> No
     world.memory(2, on=True)
     assert world.blocked == [1, 2, 3]
     reason = "low on memory: node n2 uses 700 MiB of 1000 MiB, the mark is 600 MiB"
-    assert {board.reason for board in world.boards.values()} == {reason}
-    assert {board.limit for board in world.boards.values()} == {LIMIT_MEMORY}
+    assert {board.blocked.now.reason for board in world.boards.values()} == {reason}
+    assert {board.blocked.now.limit for board in world.boards.values()} == {LIMIT_MEMORY}
     assert [tuple(each) for each in world.boards[3].listing()] == [("n2", "memory", reason, 0)]
     world.memory(2, on=False)
     assert world.blocked == []
-    assert world.boards[1].reason == ""
+    assert world.boards[1].blocked.now.reason == ""
     assert world.changes == {1: 2, 2: 2, 3: 2}
 
 
 def test_publishers_go_on_when_the_last_of_several_is_over(world: World) -> None:
     world.memory(2, on=True)
     world.disk(3, on=True)
-    assert world.boards[1].limit == LIMIT_MEMORY, "the one that is on for longest"
-    assert world.boards[1].reason.endswith("the mark is 600 MiB (and 1 more)")
+    assert world.boards[1].blocked.now.limit == LIMIT_MEMORY, "the one that is on for longest"
+    assert world.boards[1].blocked.now.reason.endswith("the mark is 600 MiB (and 1 more)")
     world.memory(2, on=False)
-    assert world.boards[1].limit == LIMIT_DISK
-    assert world.boards[1].reason.startswith("low on disk: node n3")
+    assert world.boards[1].blocked.now.limit == LIMIT_DISK
+    assert world.boards[1].blocked.now.reason.startswith("low on disk: node n3")
     world.disk(3, on=False)
-    assert world.boards[1].limit == NO_LIMIT
+    assert world.boards[1].blocked.now.limit == NO_LIMIT
 
 
 def test_the_alarm_of_a_node_that_is_cut_off_ends_with_its_lease(world: World) -> None:

@@ -144,7 +144,7 @@ def test_wrong_clock_is_warned_of_until_it_is_right(world, caplog):
         assert list(measure.warnings) == [2]
         assert "the clock of node n2 is 60.0 s ahead of the cluster's" in measure.warnings[2]
     assert len(caplog.records) == 3
-    assert not any(board.blocked or board.listing() for board in world.boards.values())
+    assert not any(board.blocked.now.is_on or board.listing() for board in world.boards.values())
     world.clocks[2].error_ms = CLOCK_SKEW_MS_MAX - 100
     world.run(3)
     assert list(world.measures[1].warnings) == [2]
@@ -182,7 +182,8 @@ def test_watch_shows_warnings_as_no_alarm(world):
     news = watch.news
     world.clocks[2].error_ms = 60_000
     world.run(2)
-    world.boards[1]._tell_watchers()
+    blocked = world.boards[1].blocked
+    blocked.change(blocked.now)
     assert news.is_set()
     [found] = watch.scarce().values()
     assert (found.node, found.resource, found.stage) == ("n2", CLOCK, STAGE_RELIEF)

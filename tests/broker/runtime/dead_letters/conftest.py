@@ -17,10 +17,11 @@ from headrace_broker.catalog.result import Ok
 from headrace_broker.codecs.header_edit import Death, dead_letter
 from headrace_broker.core.queue.messages.effect import REASON_EXPIRED
 from headrace_broker.flow.account import Account, Ledger
+from headrace_broker.flow.blocked import NOT_BLOCKED, Blocked, BlockedState
 from headrace_broker.flow.cause_runs import CauseRuns
 from headrace_broker.flow.flow_limits import FlowLimits
 from headrace_broker.model.definition import Binding, Exchange, Node, Queue, User
-from headrace_broker.model.flow import Cause
+from headrace_broker.model.flow import LIMIT_DISK, Cause
 from headrace_broker.model.message import Publish
 from headrace_broker.model.session import session_id
 from headrace_broker.runtime.contract.dead_letter import DeadLetter
@@ -35,22 +36,6 @@ from headrace_broker.runtime.routing.router import Router
 class Link:
     def __init__(self) -> None:
         self.gone = False
-
-
-class Alarms:
-    """Alarms that the test sets."""
-
-    def __init__(self) -> None:
-        self.blocked = False
-        self._watchers: list[Callable[[], None]] = []
-
-    def watch(self, callback: Callable[[], None]) -> None:
-        self._watchers.append(callback)
-
-    def set(self, blocked: bool) -> None:
-        self.blocked = blocked
-        for watcher in self._watchers:
-            watcher()
 
 
 class Session:
@@ -118,7 +103,7 @@ class Network:
         self.charges = self.debts.charges
         self.carrier = DeadLetterPublisher(self._open, self.charges)
         self.expiries = ExpiryAccounts("n1", self.ledger, self.charges, self._new_cause)
-        self.alarms = Alarms()
+        self.blocked = BlockedState()
         self._causes = iter(range(1 << 20, 1 << 30))
 
     def _send(self, node: int, payload: bytes) -> bool:
@@ -127,6 +112,10 @@ class Network:
 
     def _new_cause(self) -> int:
         return session_id(1, 1, next(self._causes))
+
+    def block(self, on: bool) -> None:
+        """Begin or end an alarm."""
+        self.blocked.change(Blocked("low", LIMIT_DISK) if on else NOT_BLOCKED)
 
     def account(self, name: str) -> tuple[Account, int]:
         """An account of this node, and a session that it is charged for."""
@@ -138,7 +127,7 @@ class Network:
     def office(self, carrier: DeadLetterPublisher | None = None) -> DeadLetterService:
         """A node's office; its sessions are this network's."""
         chosen = self.carrier if carrier is None else carrier
-        office = DeadLetterService(self.router, chosen, self.expiries, self.alarms)
+        office = DeadLetterService(self.router, chosen, self.expiries, self.blocked)
         office.release_all()
         self.debts.on_clear_funds = office.go_on
         return office

@@ -390,12 +390,12 @@ def test_released_queue_is_left_to_its_next_leader(office, source, network, run,
 
 def test_kept_letters_stay_in_their_queue_during_an_alarm(office, source, network, run, turns):
     async def scenario():
-        network.alarms.set(True)
+        network.block(True)
         source.add(1)
         office.keep(source)
         await turns()
         assert network.opened == []
-        network.alarms.set(False)
+        network.block(False)
         await turns()
         assert network.session("dead").bodies == [b"1"]
         office.stop()

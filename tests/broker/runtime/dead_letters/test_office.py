@@ -317,7 +317,7 @@ def test_letters_sent_once_wait_for_the_end_of_an_alarm_while_there_is_room(
     monkeypatch.setattr(module, "DEAD_LETTER_OCTETS_MAX", 4 * size)
 
     async def scenario():
-        network.alarms.set(True)
+        network.block(True)
         assert office.is_congested(network.source)
         take(office, network, letter(body=b"1" * 1000), letter(body=b"2" * 1000))
         await turns()
@@ -325,7 +325,7 @@ def test_letters_sent_once_wait_for_the_end_of_an_alarm_while_there_is_room(
         take(office, network, letter(body=b"3" * 1000))
         await turns()
         assert [body[:1] for body in network.session("dead").bodies] == [b"1"]
-        network.alarms.set(False)
+        network.block(False)
         await turns()
         assert [body[:1] for body in network.session("dead").bodies] == [b"1", b"2", b"3"]
         assert office.lost_count == 0

@@ -19,6 +19,7 @@ from headrace_broker.core.queue.command.lease_command import (
     encode_settle_leases,
 )
 from headrace_broker.core.queue.machine.queue_machine import MACHINE_VERSION
+from headrace_broker.flow.blocked import BlockedState
 from headrace_broker.model.definition import (
     QUEUE_CLASSIC,
     QUEUE_QUORUM,
@@ -51,15 +52,6 @@ class NoRaft:
         return node
 
 
-class NoAlarms:
-    """There is never any."""
-
-    blocked = False
-
-    def watch(self, callback) -> None:
-        """Ignore it: no callback is called."""
-
-
 class Island:
     """A node alone, whose clock the test moves."""
 
@@ -77,7 +69,7 @@ class Island:
         self.hosting.on_session_over = charges.end
         carrier = DeadLetterPublisher(self.hosting.open_letter_session, charges)
         expiries = ExpiryAccounts("n1", ledger, charges, self.hosting.new_session_id)
-        self.office = DeadLetterService(self.router, carrier, expiries, NoAlarms())
+        self.office = DeadLetterService(self.router, carrier, expiries, BlockedState())
         self.office.release_all()
         self.expired: list[str] = []
         self.duties = LeaderDuties(

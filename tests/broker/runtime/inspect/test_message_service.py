@@ -12,7 +12,8 @@ from headrace_broker.catalog.store import CatalogStore
 from headrace_broker.core.queue.command.leader_command import encode_configure
 from headrace_broker.core.queue.machine.queue_machine import MACHINE_VERSION
 from headrace_broker.core.queue.messages.settings import OVERFLOW_REJECT_PUBLISH, QueueSettings
-from headrace_broker.model.flow import REPUBLISH, Cause
+from headrace_broker.flow.blocked import NOT_BLOCKED, Blocked, BlockedState
+from headrace_broker.model.flow import LIMIT_DISK, LIMIT_MEMORY, REPUBLISH, Cause
 from headrace_broker.model.limits import FETCHED_OCTETS_MAX, MOVED_OCTETS_MAX
 from headrace_broker.model.reply_code import (
     ACCESS_REFUSED,
@@ -53,7 +54,7 @@ class Parts:
         self.republish_account = self.ledger.open(Cause("n1/republish", REPUBLISH, "", "n1"))
         self.node_name = "n1"
         self.boot = 3
-        self.blocked = ""
+        self.blocked = BlockedState()
         self.rules = CatalogStore()
         self.permissions = Permissions(self.rules)
         self.causes = []
@@ -69,9 +70,6 @@ class Parts:
         assert self.ledger.accounts[account.cause.account] is account
         self.causes.append(account.cause)
         return self.world.open(2, listener)
-
-    def blocked_reason(self):
-        return self.blocked
 
     def queue(self, vhost, name):
         return self.world.queue if self.exists else None
@@ -270,9 +268,20 @@ def test_move_is_charged_to_who_asked_for_it_and_leaves_no_account(world, parts,
     assert not [name for name in new if "republish" in name]
 
 
+class Coming:
+    """A state that has the next value each time it is asked, the last one for ever."""
+
+    def __init__(self, *values):
+        self._values = list(values)
+
+    @property
+    def now(self):
+        return self._values.pop(0) if len(self._values) > 1 else self._values[0]
+
+
 def test_nothing_is_moved_during_an_alarm(world, parts, fill):
     fill(b"a")
-    parts.blocked = "low on memory"
+    parts.blocked.change(Blocked("low on memory", LIMIT_MEMORY))
     with pytest.raises(AmqpError, match="publishers are blocked: low on memory"):
         world.run(parts.service.move(world.queue, [1], WORK))
     assert parts.causes == []
@@ -281,7 +290,6 @@ def test_nothing_is_moved_during_an_alarm(world, parts, fill):
 def test_move_stops_between_steps_when_an_alarm_comes(world, parts, fill, monkeypatch):
     monkeypatch.setattr(module, "MOVED_OCTETS_MAX", 1)
     fill(b"a", b"b", b"c")
-    reasons = iter(["", "", "low on disk", "low on disk"])
-    parts.blocked_reason = lambda: next(reasons)
+    parts.blocked = Coming(NOT_BLOCKED, NOT_BLOCKED, Blocked("low on disk", LIMIT_DISK))
     moved = world.run(parts.service.move(world.queue, [1, 2, 3], WORK))
     assert (moved.moved, moved.refused) == ([1], [2, 3])

@@ -9,6 +9,7 @@ import pytest
 
 from headrace_broker.core.routing.matcher import Subject
 from headrace_broker.core.routing.routing import Resolution, Routing
+from headrace_broker.flow.blocked import BlockedState
 from headrace_broker.model.definition import Binding, Exchange
 from headrace_broker.model.reply_code import PRECONDITION_FAILED, AmqpError
 from headrace_broker.runtime.contract.traffic import ExchangeTraffic
@@ -22,9 +23,7 @@ class Routes:
     def __init__(self, resolution: Resolution) -> None:
         self.resolution = resolution
         self.caught_up = 0
-
-    def blocked_reason(self) -> str:
-        return ""
+        self.blocked = BlockedState()
 
     async def catch_up(self) -> None:
         self.caught_up += 1

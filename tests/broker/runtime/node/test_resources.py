@@ -89,19 +89,19 @@ def test_scarce_memory_shrinks_cache_and_limits_and_an_alarm_blocks(world: World
     world.look(550)
     assert world.logs.cache_bytes == [CACHE // 4]
     assert world.trims == 1
-    assert (world.limits.share, world.alarms.blocked) == (55, False)
+    assert (world.limits.share, world.alarms.blocked.now.is_on) == (55, False)
     world.look(600)
     assert world.logs.cache_bytes == [CACHE // 4, ALARM_CACHE_BYTES]
-    assert (world.limits.share, world.alarms.blocked) == (10, True)
+    assert (world.limits.share, world.alarms.blocked.now.is_on) == (10, True)
     world.set("memory-high-watermark", "0.9")
-    assert (world.limits.share, world.alarms.blocked) == (75, False)
+    assert (world.limits.share, world.alarms.blocked.now.is_on) == (75, False)
     world.set("memory-paging-watermark", 800 * MIB)
     assert world.logs.cache_bytes[-1] == CACHE
     assert world.limits.share == 100
 
 
 def on(world: World) -> tuple[bool, bool]:
-    return world.alarms.own.disk_alarm, world.alarms.blocked
+    return world.alarms.own.disk_alarm, world.alarms.blocked.now.is_on
 
 
 def test_a_limit_of_the_disk_may_be_a_multiple_of_the_memory(world: World) -> None:

@@ -8,9 +8,8 @@ from mypy_extensions import i64
 from pamqp import base, commands
 
 from headrace_broker.codecs.event import Acked, Method, Rejected
-from headrace_broker.codecs.frame import BASIC_ACK, BASIC_PUBLISH
+from headrace_broker.codecs.frame import BASIC_PUBLISH
 from headrace_broker.codecs.method import channel_open_ok, decode_method, method_name
-from headrace_broker.flow.activity import Activity
 from headrace_broker.gateways.amqp.channel import channel_port
 from headrace_broker.gateways.amqp.channel.command_order import (
     OVERTAKING,
@@ -25,9 +24,6 @@ from headrace_broker.gateways.amqp.methods.handler_port import Handler, Operatio
 from headrace_broker.gateways.amqp.methods.method_channel import ChannelOverError, MethodChannel
 from headrace_broker.gateways.amqp.model import states
 from headrace_broker.gateways.publishing.command import BufferedInput
-from headrace_broker.gateways.publishing.publish_buffer import BufferOwner, PublishBuffer
-from headrace_broker.gateways.publishing.unreachable import refuse_unreachable
-from headrace_broker.model.flow import NO_LIMIT
 from headrace_broker.model.limits import CHANNEL_UNITS, METHOD_UNITS, REJECT_UNITS
 from headrace_broker.model.message import DeliveryRun, Publish
 from headrace_broker.model.reply_code import (
@@ -38,23 +34,20 @@ from headrace_broker.model.reply_code import (
     AmqpError,
 )
 from headrace_broker.runtime.contract.port import (
+    ACCEPT,
     GET_CONSUMER,
     RELEASE,
-    PendingConfirm,
     QueueClient,
 )
 
 
 @final
-class Channel(MethodChannel, BufferOwner, Deferred):
+class Channel(MethodChannel, Deferred):
     """One channel from channel.open to channel.close-ok.
 
     While an operation (`start`) is awaited, what comes waits, so that a channel's commands never
     overtake each other. Publishes that a limit stops are held, and what comes behind them waits
     too but for settlements and the like.
-
-    Attributes:
-        flow, buffer: what stops its publishes, and its inputs that wait.
     """
 
     def __init__(
@@ -62,8 +55,7 @@ class Channel(MethodChannel, BufferOwner, Deferred):
     ) -> None:
         super().__init__(number, output)
         self._owner = owner
-        self.flow = Activity(output.broker.clock_us())
-        self.buffer = PublishBuffer(output.admission, self, self.flow)
+        self.buffer = self.admission.buffer
         self._fresh = True  # nothing has come of its client yet
 
     # From the client
@@ -73,16 +65,9 @@ class Channel(MethodChannel, BufferOwner, Deferred):
         if self._busy:
             self.buffer.wait(wrap(event))
         elif self.buffer.is_holding and not self.buffer.may_pass(order_of(event)):
-            self.buffer.hold(wrap(event))
+            self.admission.hold(wrap(event))
         else:
             self._handle(event, False)
-
-    def end_chunk(self) -> None:
-        """Settle the acks that have gathered."""
-        try:
-            self.deliveries.apply_acks()
-        except AmqpError as error:
-            self.fail(error, BASIC_ACK)
 
     def start(
         self,
@@ -108,7 +93,7 @@ class Channel(MethodChannel, BufferOwner, Deferred):
             self._owner.fail(error, index)
             return
         was_open = self.state == states.CHANNEL_OPEN
-        self.buffer.let_go()
+        self.admission.let_go()
         self._enter(states.CHANNEL_INPUT_FAIL)
         if was_open:
             self.confirms.emit(self.output.out)
@@ -117,50 +102,46 @@ class Channel(MethodChannel, BufferOwner, Deferred):
 
     def drop(self) -> None:
         """The connection ends: hand over what may be, and take nothing any more."""
-        self.buffer.let_go()
+        self.admission.let_go()
         self._enter(states.CHANNEL_INPUT_DROP)
 
     def give_up(self) -> None:
         """Give everything back, after `drop`."""
-        self.buffer.clear()
+        self.admission.clear()
         self._release()
 
     def _handle(self, event: channel_port.Input, served: bool) -> None:
-        if self.state == states.CHANNEL_OPEN and not isinstance(event, Acked):
-            self.end_chunk()
         if self.state != states.CHANNEL_OPEN:
             self._transition(event)
             return
         try:
             if isinstance(event, list):
-                self._publish(event, served)
+                left = self.admission.publish(event, served)
+                if left:
+                    self.start(self._publish_left(left), BASIC_PUBLISH)
             elif isinstance(event, Acked):
-                self.deliveries.ack(event.delivery_tag, event.multiple)
+                self.deliveries.settle(event.first, event.delivery_tag, event.multiple, ACCEPT)
             elif isinstance(event, Rejected):
                 self.output.effort.spend(REJECT_UNITS)
-                self.deliveries.settle(
-                    event.delivery_tag, event.multiple, channel_port.settle_operation(event)
-                )
+                tag = event.delivery_tag
+                operation = channel_port.settle_operation(event)
+                self.deliveries.settle(tag, tag, event.multiple, operation)
             elif isinstance(event, Method):
                 self._method(event, served)
             else:
                 text = self.output.broker.limits.too_large(event.size)
                 raise AmqpError(PRECONDITION_FAILED, text)
         except AmqpError as error:
-            self.fail(
-                error, BASIC_ACK if isinstance(event, Acked) else channel_port.input_index(event)
-            )
+            self.fail(error, channel_port.input_index(event))
 
     def _method(self, method: Method, served: bool) -> None:
         if channel_port.input_kind(method) != states.CHANNEL_INPUT_METHOD:
             self._transition(method)
             return
         self.output.effort.spend(METHOD_UNITS)
-        if method.index == TX_COMMIT and self.transaction.has_publishes:
-            limit = self.buffer.limit(self.links, served)
-            if limit != NO_LIMIT:
-                self.buffer.put_back(wrap(method), limit, self.links)
-                return
+        holds = method.index == TX_COMMIT and self.transaction.has_publishes
+        if holds and not self.admission.admits(wrap(method), served):
+            return
         command = decode_method(method.payload)
         handler = HANDLERS.get(int(method.index))
         if handler is None:
@@ -201,25 +182,9 @@ class Channel(MethodChannel, BufferOwner, Deferred):
             await self.catch_up()
         finally:
             self.buffer.take_aside()
-        self._publish(publishes, False, current=True)
+        self.admission.publish(publishes, current=True)
 
     # Publishes
-
-    def _publish(self, publishes: list[Publish], served: bool, current: bool = False) -> None:
-        """Publish, or hold what a limit stops."""
-        if not self.transaction.selected:
-            limit = self.buffer.limit(self.links, served)
-            if limit != NO_LIMIT:
-                self.buffer.put_back(publishes, limit, self.links)
-                return
-        left = self.publisher.publish(publishes, current, served)
-        if not left:
-            return
-        gate = self.publisher.closed
-        if gate is None:
-            self.start(self._publish_left(left), BASIC_PUBLISH)
-        else:
-            self.buffer.put_back_at(left, gate)
 
     @property
     def is_busy(self) -> bool:
@@ -233,12 +198,6 @@ class Channel(MethodChannel, BufferOwner, Deferred):
             self._owner.dispatch(self.number, event)  # to a new channel of this number
         else:
             self._handle(event, served)
-
-    def force(self, publishes: list[Publish]) -> bool:
-        """Publish whatever stops it, unless it is void."""
-        if not self.is_open or self.transaction.selected:
-            return False
-        return not self.publisher.publish(publishes, True, force=True)
 
     def crash(self) -> None:
         """Close the connection for the exception being handled."""
@@ -275,7 +234,7 @@ class Channel(MethodChannel, BufferOwner, Deferred):
         return True
 
     def _release(self) -> None:
-        self.buffer.withhold(0)
+        self.admission.withhold(0)
         self.release()
 
     async def _operate(
@@ -314,7 +273,7 @@ class Channel(MethodChannel, BufferOwner, Deferred):
 
         Where that is more than this turn allows, the channel stays busy until the next one.
         """
-        self.buffer.go_on()
+        self.admission.go_on()
         while not self._busy:
             if self.output.effort.is_spent and self.buffer.waits_behind:
                 self._busy = True
@@ -324,41 +283,8 @@ class Channel(MethodChannel, BufferOwner, Deferred):
             if waiting is None:
                 break
             self._owner.dispatch(self.number, unwrap(waiting))
-        self.end_chunk()
 
     # From the queues
-
-    def on_confirmed(self, client: QueueClient, tickets: list[PendingConfirm]) -> None:
-        """Confirm publishes at the end of the turn."""
-        link = self.links.find(client)
-        if link is not None:
-            link.tickets -= len(tickets)
-            self.confirms.settle(tickets)
-            self._confirm()
-
-    def on_rejected(self, client: QueueClient, tickets: list[PendingConfirm]) -> None:
-        """Refuse publishes at the end of the turn, or return those that are immediate."""
-        link = self.links.find(client)
-        if link is not None:
-            link.tickets -= len(tickets)
-            self.confirms.refuse(tickets)
-            self._confirm()
-
-    def on_withheld(self, client: QueueClient, tickets: list[PendingConfirm]) -> None:
-        """Confirm what the queue does not withhold; the others are still under way to it."""
-        if self.links.find(client) is not None:
-            self.confirms.withhold(client.queue.group, tickets)
-            self.buffer.withhold(self.confirms.withheld_by())
-            self._confirm()
-
-    def on_completed(self, client: QueueClient, tickets: list[PendingConfirm], over: int) -> None:
-        """Confirm more of what a queue withheld."""
-        link = self.links.find(client)
-        if link is not None:
-            link.tickets -= over
-            self.confirms.complete(client.queue.group, tickets, over)
-            self.buffer.withhold(self.confirms.withheld_by())
-            self._confirm()
 
     def on_unreachable(self, client: QueueClient, text: str) -> None:
         """Refuse publishes that wait for confirms, and continue with buffered ones.
@@ -366,7 +292,7 @@ class Channel(MethodChannel, BufferOwner, Deferred):
         Without confirms, or where the session has deliveries as well, the channel closes.
         """
         whole = self.deliveries.unsettled.count > 0
-        if whole or not refuse_unreachable(self, self.links, self.confirms, client):
+        if whole or not self.refuse_unreachable(client):
             self.fail(AmqpError(PRECONDITION_FAILED, text), BASIC_PUBLISH)
         else:
             self.output.admission.wake()
@@ -412,13 +338,12 @@ class Channel(MethodChannel, BufferOwner, Deferred):
             return
         self.fail(channel_port.timed_out(self.number), 0)
 
-    def on_writable(self, client: QueueClient) -> None:
-        """Go on with publishes, if this was the last congested queue."""
-        link = self.links.find(client)
-        if link is not None:
-            self.links.relieve(link)
+    def withheld_changed(self) -> None:
+        """Show the queue that withholds confirms."""
+        self.admission.withhold(self.confirms.withheld_by())
 
-    def _confirm(self) -> None:
+    def confirm(self) -> None:
+        """Return immediate publishes that no queue took, and answer at the end of the turn."""
         for publish in self.confirms.take_returned():
             self.publisher.return_publish(publish, NO_CONSUMERS, b"NO_CONSUMERS")
         self.output.confirm(self.confirms)

@@ -1,21 +1,39 @@
-"""Puts publishes together that take the same way, so that a chunk costs few calls per queue."""
+"""Puts publishes together that take the same way, and acknowledgements of consecutive deliveries.
+
+So a chunk costs few calls per queue.
+"""
 
 from __future__ import annotations
 
 from typing import TypeAlias
 
-from headrace_broker.codecs.event import Event
+from headrace_broker.codecs.event import Acked, Event
 from headrace_broker.model.message import Publish
 
 Step: TypeAlias = Event | list[Publish]
 
 
-def group_publishes(events: list[Event]) -> list[Step]:
-    """Return the events in order, consecutive publishes alike but for their content as one list."""
+def group_events(events: list[Event]) -> list[Step]:
+    """Return the events of each channel in order, with those that belong together as one.
+
+    Consecutive publishes alike but for their content become one list. A basic.ack is added to that
+    of the tag before it, if nothing but what other channels publish and acknowledge is in between.
+    """
     steps: list[Step] = []
     group: list[Publish] = []
+    acks: dict[int, Acked] | None = None  # by channel, where that came last
     for event in events:
         if not isinstance(event, Publish):
+            if isinstance(event, Acked) and not event.multiple:
+                if acks is None:
+                    acks = {}
+                before = acks.get(int(event.channel))
+                if before is not None and before.delivery_tag == event.delivery_tag - 1:
+                    before.delivery_tag = event.delivery_tag
+                    continue
+                acks[int(event.channel)] = event
+            else:
+                acks = None
             if group:
                 group = []
             steps.append(event)
@@ -32,4 +50,6 @@ def group_publishes(events: list[Event]) -> list[Step]:
                 continue
         group = [event]
         steps.append(group)
+        if acks is not None:
+            acks.pop(int(event.channel), None)
     return steps

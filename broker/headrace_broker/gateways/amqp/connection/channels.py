@@ -8,7 +8,6 @@ from typing import final
 from mypy_extensions import i64
 from pamqp import commands
 
-from headrace_broker.codecs.event import Acked
 from headrace_broker.gateways.amqp.channel.channel import Channel
 from headrace_broker.gateways.amqp.channel.channel_port import (
     ChannelOwner,
@@ -41,7 +40,6 @@ class Channels:
         self._info = info
         self._by_number: dict[int, Channel] = {}
         self._leaving: deque[Channel] = deque()  # of a connection that ends, the next one first
-        self._acking: list[Channel] = []
 
     def find(self, number: int) -> Channel | None:
         """Return a channel, None for a closed one."""
@@ -69,8 +67,6 @@ class Channels:
                 if CONNECTION.isEnabledFor(DEBUG):
                     self._log(CHANNEL_OPENED, number)
             return
-        if isinstance(event, Acked) and (not self._acking or self._acking[-1] is not channel):
-            self._acking.append(channel)
         channel.take(event)
 
     def _log(self, event: Event, number: i64) -> None:
@@ -87,12 +83,6 @@ class Channels:
             text = f"number of channels opened ({count}) has reached the negotiated channel_max"
             return f"{text} ({limit})"
         return self._output.broker.client_counts.channel_refusal(self._info.user)
-
-    def end_chunk(self) -> None:
-        """Settle the acks that have gathered."""
-        for channel in self._acking:
-            channel.end_chunk()
-        self._acking = []
 
     def tell_flow(self, active: bool) -> None:
         """Send channel.flow to all clients' channels; they answer with channel.flow-ok."""
@@ -145,5 +135,5 @@ def _retire(channel: Channel) -> None:
     It is freed at once then, and not by the garbage collector: that stops the loop for some
     milliseconds each time that a client has opened and closed a few hundred channels.
     """
-    if not channel.is_busy and channel.buffer.retire():
+    if not channel.is_busy and channel.admission.retire():
         channel.links.retire()

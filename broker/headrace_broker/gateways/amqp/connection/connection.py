@@ -23,7 +23,7 @@ from headrace_broker.codecs.frame_parser import FrameParser
 from headrace_broker.codecs.method import decode_method, method_name
 from headrace_broker.flow.activity import Activity
 from headrace_broker.gateways.amqp.channel.channel_port import ChannelOwner, Input, input_index
-from headrace_broker.gateways.amqp.channel.grouping import Step, group_publishes
+from headrace_broker.gateways.amqp.channel.grouping import Step, group_events
 from headrace_broker.gateways.amqp.connection import handshake
 from headrace_broker.gateways.amqp.connection.channels import Channels
 from headrace_broker.gateways.amqp.connection.control import Control
@@ -101,7 +101,7 @@ class Connection(ChannelOwner):
         if self.state == states.CLOSED:
             return
         try:
-            steps = group_publishes(self._parser.feed(data))
+            steps = group_events(self._parser.feed(data))
             if self._left or self.output.ends_links:
                 self._left.extend(steps)
                 self._left_octets += len(data)
@@ -153,7 +153,6 @@ class Connection(ChannelOwner):
         self._end_chunk()
 
     def _end_chunk(self) -> None:
-        self.channels.end_chunk()
         self.output.flush_links()
         parser = self._parser
         partial = parser.buffered_bytes + self._left_octets
@@ -413,7 +412,6 @@ class Connection(ChannelOwner):
         """End all channels at once, and return their messages in turns of the loop."""
         self._presence.leave()
         self.info.control = None
-        self.channels.end_chunk()  # acks that came before the end count
         self.output.shut()
         self.channels.drop_all()
         if not self._giving_up:

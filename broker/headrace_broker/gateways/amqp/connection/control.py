@@ -74,7 +74,7 @@ def _channel_status(channel: Channel, state: str, now_us: int) -> ChannelStatus:
         tuple([_consumer_status(consumer) for consumer in channel.consumers.values()]),
         state_name(state, channel.flow, now_us),
         activity_status(channel.flow, now_us),
-        credit_left=int(channel.links.credit.left),
+        credit_left=int(channel.admission.credit.left),
     )
 
 

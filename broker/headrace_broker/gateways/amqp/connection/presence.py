@@ -10,6 +10,7 @@ from typing_extensions import override
 
 from headrace_broker.catalog.permission_watch import PermissionWatch, needs_nothing
 from headrace_broker.codecs.method import cut_short_string
+from headrace_broker.flow.blocked import NOT_BLOCKED, Blocked
 from headrace_broker.gateways.amqp.connection.channels import Channels
 from headrace_broker.gateways.amqp.messages.connection_output import ConnectionOutput
 from headrace_broker.gateways.publishing.admission_control import BlockedNotifier
@@ -53,9 +54,8 @@ class Presence(BlockedNotifier):
         self._watcher = self.blocked_changed  # one object, so that it is known again
         self._after_ms: i64 = 0  # as the client has asked, 0 for what the broker says
         self._channel_flow = False  # as the client has asked
-        self._alarm = ""
-        self._told_alarm = False
-        self._told_flow = False
+        self._blocked = output.broker.blocked
+        self._told = NOT_BLOCKED  # by connection.blocked
         output.admission.notifier = self
 
     def take_properties(self, properties: dict[str, Any]) -> None:
@@ -99,17 +99,15 @@ class Presence(BlockedNotifier):
         cause.user, cause.vhost = self._info.user, self._info.vhost
         cause.client_name = self._info.client_name()
         broker.connection_opened(self._info)
-        broker.watch_blocked(self._watcher)
-        reason = broker.blocked_reason()
-        if reason:
-            self.blocked_changed(reason)
+        self._blocked.watch(self._watcher)
+        self.blocked_changed(NOT_BLOCKED, self._blocked.now)
 
     def leave(self) -> None:
         """It is closing, and listed until it is `gone`."""
         self._output.stand_down(self._standing)
         if self._watches:
             self._watches = False
-            self._output.broker.unwatch_blocked(self._watcher)
+            self._blocked.unwatch(self._watcher)
 
     def gone(self) -> None:
         """Clear its state; a second call does nothing."""
@@ -119,32 +117,35 @@ class Presence(BlockedNotifier):
 
     # Alarms
 
-    def blocked_changed(self, reason: str) -> None:
-        """Publishers are blocked for this reason, or with "" no longer."""
+    def blocked_changed(self, before: Blocked, now: Blocked) -> None:
+        """Tell the client of an alarm, another alarm, or its end."""
+        if before is now:
+            return
         admission = self._output.admission
-        before = self._alarm
-        self._alarm = reason
-        admission.block(reason != "")
-        if reason:
+        admission.blocked_changed()
+        if now.is_on:
             if admission.publisher:
                 self._tell_alarm()
-            if not before:
+            if not before.is_on:
                 self._tell_channels(False)
             return
-        if before:
-            self._tell_channels(True)
-        if self._told_alarm:
-            self._told_alarm = False
-            self._output.send(0, commands.Connection.Unblocked())
+        self._tell_channels(True)
+        if self._told.is_alarm:
+            self._tell(NOT_BLOCKED)
             if admission.is_stopped:
                 self._tell_later()
 
     def _tell_alarm(self) -> None:
-        if self.tell_blocked and not self._told_alarm:
-            self._told_alarm = True
-            self._told_flow = False
+        if self.tell_blocked and not self._told.is_alarm:
             self._output.admission.timers.cancel(TIMER_TELL)
-            self._output.send(0, commands.Connection.Blocked(cut_short_string(self._alarm)))
+            self._tell(self._blocked.now)
+
+    def _tell(self, blocked: Blocked) -> None:
+        self._told = blocked
+        if blocked.is_on:
+            self._output.send(0, commands.Connection.Blocked(cut_short_string(blocked.reason)))
+        else:
+            self._output.send(0, commands.Connection.Unblocked())
 
     def _tell_channels(self, active: bool) -> None:
         """Send channel.flow, where that is on."""
@@ -166,7 +167,7 @@ class Presence(BlockedNotifier):
             info = self._info
             who = {"user": info.user, "vhost": info.vhost}
             log_event(CONNECTION, GATE_CLOSED, connection=info.name, **who)
-        if self._alarm:
+        if self._blocked.now.is_on:
             self._tell_alarm()
         else:
             self._tell_later()
@@ -176,9 +177,8 @@ class Presence(BlockedNotifier):
         if CONNECTION.isEnabledFor(DEBUG):
             log_event(CONNECTION, GATE_OPENED, connection=self._info.name)
         self._output.admission.timers.cancel(TIMER_TELL)
-        if self._told_flow:
-            self._told_flow = False
-            self._output.send(0, commands.Connection.Unblocked())
+        if self._told.is_on and not self._told.is_alarm:
+            self._tell(NOT_BLOCKED)
 
     def _tell_later(self) -> None:
         if not self.tell_blocked:
@@ -190,12 +190,11 @@ class Presence(BlockedNotifier):
 
     def _tell_flow(self) -> None:
         """It was stopped for so long without a pause."""
-        if self._alarm or not self._output.admission.is_stopped:
+        if self._blocked.now.is_on or not self._output.admission.is_stopped:
             return
-        self._told_flow = True
         flow = self._info.flow
         reason = f"flow: {LIMIT_NAMES[int(flow.limit)]}"
         queue = self._output.broker.queue_by_group(int(flow.group))
         if queue is not None:
             reason = f"{reason} {queue.name}"
-        self._output.send(0, commands.Connection.Blocked(cut_short_string(reason)))
+        self._tell(Blocked(reason, flow.limit, flow.group, flow.since_us))

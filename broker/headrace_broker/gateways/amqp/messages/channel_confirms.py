@@ -54,7 +54,7 @@ class ChannelConfirms(Confirms):
         """Answer what is done: the oldest in one acknowledgement, others behind a gap singly."""
         self._emit_oldest(out)
         for ticket in self._done:
-            if not ticket.answered and self._emit_singly(out, ticket):
+            if not ticket.answered and self.answer(out, ticket):
                 self._answered += 1
         self._done = []
         if self._answered > _COMPACT_AFTER and self._answered * 2 > len(self._tickets) - self._head:
@@ -79,7 +79,7 @@ class ChannelConfirms(Confirms):
             elif ticket.refused is not None:
                 self._emit_range(out, first, last)
                 first = 0
-                whole = self._emit_singly(out, ticket)
+                whole = self.answer(out, ticket)
             else:
                 whole = not ticket.held
                 if whole and ticket.untold is None:
@@ -125,27 +125,8 @@ class ChannelConfirms(Confirms):
         if first > 0:
             encode_ack(out, self.channel, last, last > first)
 
-    def _emit_singly(self, out: BytesWriter, ticket: PendingConfirm) -> bool:
-        """Answer one by one all of a ticket that no queue withholds and that is not answered.
-
-        Returns:
-            Whether that was all that was left.
-        """
-        untold = ticket.untold
-        if untold is None:
-            ticket.answered = True
-            self._emit_row(out, ticket, ticket.first, ticket.last + 1)
-            return True
-        freed = ticket.freed
-        ticket.freed = []
-        for at in range(0, len(freed), 2):
-            gone = untold.remove(freed[at], freed[at + 1])
-            for row in range(0, len(gone), 2):
-                self._emit_row(out, ticket, gone[row], gone[row + 1])
-        ticket.answered = not untold
-        return ticket.answered
-
-    def _emit_row(self, out: BytesWriter, ticket: PendingConfirm, first: i64, stop: i64) -> None:
+    @override
+    def answer_row(self, out: BytesWriter, ticket: PendingConfirm, first: i64, stop: i64) -> None:
         tag = first
         refused = ticket.refused
         while tag < stop:

@@ -54,8 +54,6 @@ class Deliveries(DeliverySource):
         self._next_tag: i64 = 1
         self._holding: deque[Consumer] = deque()
         self._queued = False  # stands with the output
-        self._ack_first: i64 = 0
-        self._ack_count: i64 = 0
 
     # Towards the client
 
@@ -190,39 +188,17 @@ class Deliveries(DeliverySource):
 
     # From the client
 
-    def ack(self, tag: i64, multiple: bool) -> None:
-        """Accept a delivery; consecutive single ones gather until `apply_acks`.
+    def settle(self, first: i64, last: i64, multiple: bool, operation: int) -> None:
+        """Accept, release or reject the deliveries `first` to `last`, or all up to `last`.
 
         Raises:
-            AmqpError: PRECONDITION_FAILED, the tag is not outstanding.
+            AmqpError: PRECONDITION_FAILED, a tag is not outstanding; those before it are settled.
         """
-        if not multiple:
-            if self._ack_count > 0 and tag == self._ack_first + self._ack_count:
-                self._ack_count += 1
-                return
-            self.apply_acks()
-            self._ack_first = tag
-            self._ack_count = 1
-            return
-        self.apply_acks()
-        self.settle(tag, True, ACCEPT)
-
-    def apply_acks(self) -> None:
-        """Settle the single acks that have gathered. Raises as `ack`."""
-        count = self._ack_count
-        if count > 0:
-            self._ack_count = 0
-            ranges: list[TagRange] = []
-            missing = self.unsettled.take(self._ack_first, self._ack_first + count - 1, ranges)
-            self._settle(ranges, ACCEPT, missing)
-
-    def settle(self, tag: i64, multiple: bool, operation: int) -> None:
-        """Accept, release or reject one delivery, or all up to it. Raises as `ack`."""
         ranges: list[TagRange] = []
         if multiple:
-            missing = self.unsettled.take_through(tag, ranges)
+            missing = self.unsettled.take_through(last, ranges)
         else:
-            missing = self.unsettled.take(tag, tag, ranges)
+            missing = self.unsettled.take(first, last, ranges)
         self._settle(ranges, operation, missing)
 
     def release_all(self) -> None:
@@ -272,7 +248,6 @@ class Deliveries(DeliverySource):
         for consumer in self._holding:
             consumer.held.clear()
         self._holding.clear()
-        self._ack_count = 0
         self.unsettled.take_all()
 
     def _settle(self, ranges: list[TagRange], operation: int, missing: i64) -> None:

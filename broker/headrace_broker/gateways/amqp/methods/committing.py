@@ -59,7 +59,7 @@ async def _publish(channel: MethodChannel) -> list[PendingConfirm]:
         links.append(link)
         tickets.append(ticket)
         if not link.client.publish_whole(publishes, ticket):
-            channel.links.congest(link)
+            channel.admission.congest(link)
     admission.intake.take(sum([ticket.last for ticket in tickets]), admission.account.octets - owed)
     for link in links:
         await link.client.applied()

@@ -14,15 +14,16 @@ from headrace_broker.gateways.amqp.messages.delivering import Deliveries
 from headrace_broker.gateways.amqp.messages.reply_consumer import ReplyConsumer
 from headrace_broker.gateways.amqp.messages.transaction import Transaction
 from headrace_broker.gateways.amqp.model.states import CHANNEL_CLOSED, CHANNEL_OPEN
+from headrace_broker.gateways.publishing.publish_admission import PublishAdmission
+from headrace_broker.gateways.publishing.publish_listener import PublishListener
 from headrace_broker.model.reply_code import AmqpError
-from headrace_broker.runtime.contract.port import QueueListener
 
 
 class ChannelOverError(Exception):
     """A channel has ended while one of its operations waited; there is nothing more to do."""
 
 
-class MethodChannel(QueueListener):
+class MethodChannel(PublishListener):
     """Parts of a channel, and its consumers by tag.
 
     Attributes:
@@ -32,6 +33,7 @@ class MethodChannel(QueueListener):
         confirms: answers to its publishes.
         transaction: what waits for tx.commit.
         publisher: hands out its publishes.
+        flow: what stops its publishes.
         deliveries: to its client.
         consumers: by tag.
         replies: its consumer of direct replies, if it has one.
@@ -45,10 +47,16 @@ class MethodChannel(QueueListener):
         self.output = output
         self._busy = False  # an operation is awaited
         self._cancels: list[str] = []  # tags to tell of once the operation has been answered
-        self.begin()
+        self._make()
+        self.admission = PublishAdmission(output.admission, self, self.publisher)
+        self.flow = self.admission.flow
 
     def begin(self) -> None:
         """Make all parts anew: a channel that closed from both sides may be opened again."""
+        self._make()
+        self.admission.begin(self.publisher)
+
+    def _make(self) -> None:
         self.links = ChannelLinks(self.output, self)
         self.confirms = ChannelConfirms(self.number, self.links.traffic)
         self.transaction = Transaction(self.output.broker, self.output.share)

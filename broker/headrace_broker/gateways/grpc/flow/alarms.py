@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncGenerator
 from typing import Final
 
 from headrace_broker.catalog.access import Caller
 from headrace_broker.flow.alarm import STAGE_ALARM, STAGE_RELIEF
 from headrace_broker.gateways.grpc.flow.watching import Watches
-from headrace_broker.model.limits import ALARM_LOOK_MS, WATCH_HEARTBEAT_MS
+from headrace_broker.model.limits import WATCH_HEARTBEAT_MS
 from headrace_broker.runtime.alarm.alarm_watch import CLEAR, CLOCK, AlarmWatch, Key, Scarcity
 from headrace_protos.broker.v1 import flow_pb2 as messages
 
@@ -70,20 +69,17 @@ class AlarmWatching:
         """
         self._watches.caller(who.name)
         teller = AlarmNotifier(self._watch)
-        now = asyncio.get_running_loop().time
         with self._watches.one_more() as stopping:
-            told = now()
             while True:
                 news = self._watch.news
                 self._watches.caller(who.name)
                 message = teller.news()
-                if message is None and now() - told >= WATCH_HEARTBEAT_MS / 1000:
-                    message = heartbeat()
                 if message is not None:
                     yield message
-                    told = now()
-                else:
-                    await self._watches.wait(news, stopping, ALARM_LOOK_MS / 1000)
+                    continue
+                await self._watches.wait(news, stopping, WATCH_HEARTBEAT_MS / 1000)
+                if not news.is_set():
+                    yield heartbeat()
 
 
 def heartbeat() -> messages.WatchAlarmsResponse:

@@ -27,7 +27,6 @@ from headrace_broker.runtime.contract.port import (
     GET_CONSUMER,
     RELEASE,
     Attachment,
-    PendingConfirm,
     QueueClient,
     QueueListener,
 )
@@ -288,15 +287,3 @@ class ConsumeStream(QueueListener):
             self.ids.void()
             self.ended = reason
             self._wake()
-
-    def on_confirmed(self, client: QueueClient, tickets: list[PendingConfirm]) -> None:
-        """See `QueueListener`."""
-        raise AssertionError("a consume stream publishes nothing")
-
-    def on_rejected(self, client: QueueClient, tickets: list[PendingConfirm]) -> None:
-        """See `QueueListener`."""
-        raise AssertionError("a consume stream publishes nothing")
-
-    def on_writable(self, client: QueueClient) -> None:
-        """See `QueueListener`."""
-        raise AssertionError("a consume stream publishes nothing")

@@ -12,21 +12,21 @@ from typing import Final, NamedTuple, final
 from mypy_extensions import i64
 from typing_extensions import override
 
-from headrace_broker.flow.activity import Activity
+from headrace_broker.flow.blocked import NOT_BLOCKED, Blocked
 from headrace_broker.flow.stream_window import StreamWindow
 from headrace_broker.gateways.grpc.messaging.stream_confirms import StreamConfirms
 from headrace_broker.gateways.publishing.admission_control import BlockedNotifier
 from headrace_broker.gateways.publishing.command import BufferedInput
 from headrace_broker.gateways.publishing.links import Links
 from headrace_broker.gateways.publishing.output_buffer import OutputBuffer
-from headrace_broker.gateways.publishing.publish_buffer import BufferOwner, PublishBuffer
-from headrace_broker.gateways.publishing.publisher import Publisher
+from headrace_broker.gateways.publishing.publish_admission import PublishAdmission
+from headrace_broker.gateways.publishing.publish_listener import PublishListener
+from headrace_broker.gateways.publishing.publisher import Publisher, Run
 from headrace_broker.gateways.publishing.shell import Shell
 from headrace_broker.gateways.publishing.timers import TIMER_TELL
-from headrace_broker.gateways.publishing.unreachable import refuse_unreachable
-from headrace_broker.model.flow import NO_LIMIT
+from headrace_broker.model.flow import LIMIT_NAMES, NO_LIMIT
 from headrace_broker.model.limits import STREAM_TELL_MS, STREAM_WINDOW_MESSAGES
-from headrace_broker.model.message import DeliveryRun, Publish
+from headrace_broker.model.message import Publish
 from headrace_broker.model.message import Publisher as PublisherName
 from headrace_broker.model.reply_code import AmqpError
 from headrace_broker.runtime.broker_port import Broker
@@ -34,7 +34,6 @@ from headrace_broker.runtime.contract.port import (
     ConnectionInfo,
     PendingConfirm,
     QueueClient,
-    QueueListener,
 )
 from headrace_broker.runtime.routing.router import Route
 
@@ -71,6 +70,7 @@ class StreamPublisher(Publisher):
 
     Attributes:
         returned: not told yet.
+        refusals: not told yet, of messages that were not handed to queues.
         target: where all messages go whatever their routes say, None for where those lead.
     """
 
@@ -84,17 +84,41 @@ class StreamPublisher(Publisher):
         super().__init__(output, links, confirms)
         self._name = name
         self.returned: list[Return] = []
+        self.refusals: list[Refusal] = []
         self.target: Route | None = None
         self._stream_output = output
+        self._numbers = confirms
 
     @override
-    def publish(
-        self, publishes: list[Publish], current: bool, served: bool = False, force: bool = False
-    ) -> list[Publish]:
+    def prepare(self, publishes: list[Publish], at: i64, current: bool) -> None:
         target = self.target
         if target is None:
-            return super().publish(publishes, current, served, force)
-        return self.publish_to(publishes, target, served, force)
+            super().prepare(publishes, at, current)
+        else:
+            self.run.begin(target, publishes, len(publishes))
+
+    @override
+    def hand_out(self, run: Run) -> None:
+        self._numbers.start_at(run.ready[0].channel)
+        super().hand_out(run)
+
+    @override
+    def refuse(self, run: Run) -> None:
+        """Note what is at fault; other than on an AMQP channel, those behind are as good."""
+        assert run.error is not None, "something is wrong with it"
+        last = run.ready[len(run.ready) - 1].channel
+        self.refuse_range(run.ready[0].channel, last, run.error.code, run.error.text)
+
+    def refuse_range(self, first: i64, last: i64, code: int, text: str) -> None:
+        """Answer messages that are not published."""
+        refusals = self.refusals
+        self._stream_output.wake()
+        if refusals:
+            before = refusals[len(refusals) - 1]
+            if before.last + 1 == first and before.code == code and before.text == text:
+                refusals[len(refusals) - 1] = Refusal(before.first, int(last), code, text)
+                return
+        refusals.append(Refusal(int(first), int(last), code, text))
 
     @override
     def return_publish(self, publish: Publish, code: int, text: bytes) -> None:
@@ -114,7 +138,7 @@ class StreamPublisher(Publisher):
 
 
 @final
-class PublishStream(QueueListener, BufferOwner, BlockedNotifier):
+class PublishStream(PublishListener, BlockedNotifier):
     """One stream from its opening to its end. `Publish.channel` holds the sequence.
 
     Args:
@@ -128,12 +152,11 @@ class PublishStream(QueueListener, BufferOwner, BlockedNotifier):
         output: what stops its reading, and its turn's end.
         confirms: answers of queues.
         publisher: hands its publishes out.
-        holding: what waits.
+        buffer: what waits.
         window: what its client may send.
         flow: what stops it.
-        refusals: not told yet, of messages that were not handed to queues.
         is_told: the client knows the window; otherwise it is to be told.
-        stopped_by: the limit that the client is told of with the window, and the queue behind it.
+        told: what the client is told of with the window.
         crashed: a fault of the broker: the stream is to end.
     """
 
@@ -147,25 +170,32 @@ class PublishStream(QueueListener, BufferOwner, BlockedNotifier):
     ) -> None:
         self.output = OutputBuffer(broker, shell, info)
         self.output.vhost = info.vhost
-        self.flow = Activity(broker.clock_us())
         self.links = Links(self.output, self)
         self.confirms = StreamConfirms(confirms, self.links.traffic)
         self.publisher = StreamPublisher(self.output, self.links, self.confirms, name)
-        self.buffer = PublishBuffer(self.output.admission, self, self.flow)
+        self.admission = PublishAdmission(self.output.admission, self, self.publisher)
+        self.buffer = self.admission.buffer
+        self.flow = self.admission.flow
         self.window = StreamWindow()
-        self.refusals: list[Refusal] = []
         self.is_told = True
-        self.stopped_by: tuple[int, int] = (NO_LIMIT, 0)
+        self.told = NOT_BLOCKED
         self.crashed = False
         self._broker = broker
         self._busy = False
         self._open = True
-        self._shut = False
+        self._shut = False  # the window
         self._tell = self._tell_stop  # one object
+        self._watcher = self.blocked_changed  # one object
         admission = self.output.admission
         admission.notifier = self
         admission.publisher = True
         self._open_window()
+
+    def begin(self) -> None:
+        """Hear of alarms from now on, until it is closed."""
+        blocked = self._broker.blocked
+        blocked.watch(self._watcher)
+        self.blocked_changed(NOT_BLOCKED, blocked.now)
 
     # From the client
 
@@ -178,7 +208,7 @@ class PublishStream(QueueListener, BufferOwner, BlockedNotifier):
         if self._busy:
             self.buffer.wait(publishes)
         elif self.buffer.is_holding:
-            self.buffer.hold(publishes)
+            self.admission.hold(publishes)
         else:
             self._publish(publishes, False, False)
 
@@ -186,18 +216,6 @@ class PublishStream(QueueListener, BufferOwner, BlockedNotifier):
         """All of a batch was taken."""
         self.output.flush_links()
         self._renew()
-
-    def refuse(self, first: i64, last: i64, code: int, text: str) -> None:
-        """Answer messages that are not published."""
-        refusals = self.refusals
-        if refusals:
-            before = refusals[len(refusals) - 1]
-            if before.last + 1 == first and before.code == code and before.text == text:
-                refusals[len(refusals) - 1] = Refusal(before.first, int(last), code, text)
-                self.output.wake()
-                return
-        refusals.append(Refusal(int(first), int(last), code, text))
-        self.output.wake()
 
     @property
     def is_done(self) -> bool:
@@ -210,11 +228,13 @@ class PublishStream(QueueListener, BufferOwner, BlockedNotifier):
         """True if the next batch may be read."""
         return self.output.pauses == 0 and not self.window.exceeded
 
-    def block(self, blocked: bool) -> None:
-        """Publishers are blocked by an alarm, or no longer; the client is told at once."""
-        self.output.admission.block(blocked)
-        if blocked:
-            self._show_stop(self._broker.blocked_limit, 0, True)
+    def blocked_changed(self, before: Blocked, now: Blocked) -> None:
+        """Tell the client of an alarm, another alarm, or its end, at once."""
+        if before is now:
+            return
+        self.output.admission.blocked_changed()
+        if now.is_on:
+            self._show_stop(now, True)
         elif self.buffer.is_holding:
             self._tell_later()
         else:
@@ -224,11 +244,12 @@ class PublishStream(QueueListener, BufferOwner, BlockedNotifier):
         """Close the stream: hand over buffered publishes if there is room, else drop them."""
         if not self._open:
             return
-        self.buffer.let_go()
+        self._broker.blocked.unwatch(self._watcher)
+        self.admission.let_go()
         self._open = False
         self.output.flush_links()
-        self.buffer.clear()
-        self.buffer.withhold(0)
+        self.admission.clear()
+        self.admission.withhold(0)
         self.confirms.discard()
         self.links.close()
         self.output.admission.timers.cancel(TIMER_TELL)
@@ -237,7 +258,7 @@ class PublishStream(QueueListener, BufferOwner, BlockedNotifier):
     @override
     def on_unreachable(self, client: QueueClient, text: str) -> None:
         """Refuse what a queue without a leader has not confirmed; the stream goes on."""
-        refuse_unreachable(self, self.links, self.confirms, client)
+        self.refuse_unreachable(client)
         self.output.admission.wake()
 
     # The window
@@ -262,17 +283,17 @@ class PublishStream(QueueListener, BufferOwner, BlockedNotifier):
     def _open_window(self) -> None:
         """Open the window unless a limit has stopped the stream for long."""
         self._shut = False
-        self.stopped_by = (NO_LIMIT, 0)
+        self.told = NOT_BLOCKED
         size, octets = self._sizes()
         self.window.open(size, octets, self.buffer.messages, self.buffer.octets)
         self.is_told = False
         self.output.wake()
 
-    def _show_stop(self, limit: i64, group: i64, shut: bool) -> None:
+    def _show_stop(self, blocked: Blocked, shut: bool) -> None:
         self._shut = shut
         if shut:
             self.window.shut()
-        self.stopped_by = (int(limit), int(group))
+        self.told = blocked
         self.is_told = False
         self.output.wake()
 
@@ -283,70 +304,46 @@ class PublishStream(QueueListener, BufferOwner, BlockedNotifier):
     @override
     def going(self) -> None:
         self.output.admission.timers.cancel(TIMER_TELL)
-        if self._shut and not self._broker.blocked_reason():
+        if self._shut and not self._broker.blocked.now.is_on:
             self._open_window()
 
     def _tell_later(self) -> None:
-        if not self._shut or not self._broker.blocked_reason():
+        if not self._broker.blocked.now.is_on:
             self.output.admission.timers.set(TIMER_TELL, STREAM_TELL_MS / 1000, self._tell)
 
     def _tell_stop(self) -> None:
         """It was stopped for so long without a pause, or confirms are withheld."""
         flow = self.flow
-        if flow.limit != NO_LIMIT and self._open:
-            self._show_stop(flow.limit, flow.group, self.buffer.is_holding)
+        if flow.limit == NO_LIMIT or not self._open or self._broker.blocked.now.is_on:
+            return
+        queue = self._broker.queue_by_group(int(flow.group))
+        of = f" of queue '{queue.name}'" if queue is not None else ""
+        reason = f"the limit '{LIMIT_NAMES[int(flow.limit)]}'{of} holds the stream back"
+        node = self._broker.node_name
+        blocked = Blocked(reason, flow.limit, flow.group, flow.since_us, node)
+        self._show_stop(blocked, self.buffer.is_holding)
 
-    def _look_at_withheld(self) -> None:
+    @override
+    def withheld_changed(self) -> None:
         """Confirms are withheld, or no longer: that is told, but does not shut the window."""
-        self.buffer.withhold(self.confirms.withheld_by())
+        self.admission.withhold(self.confirms.withheld_by())
         if self.buffer.is_holding or self._shut:
             return
-        if self.buffer.withheld_by != 0:
-            if self.stopped_by[0] == NO_LIMIT:
+        if self.admission.withheld_by != 0:
+            if not self.told.is_on:
                 self._tell_later()
-        elif self.stopped_by[0] != NO_LIMIT:
+        elif self.told.is_on:
             self.output.admission.timers.cancel(TIMER_TELL)
             self._open_window()
 
     # Publishing
 
     def _publish(self, publishes: list[Publish], served: bool, current: bool) -> None:
-        """Publish, buffer stopped publishes, and refuse wrong ones."""
-        while publishes:
-            limit = self.buffer.limit(self.links, served)
-            if limit != NO_LIMIT:
-                self.buffer.put_back(publishes, limit, self.links)
-                return
-            self.confirms.start_at(publishes[0].channel)
-            try:
-                left = self.publisher.publish(publishes, current, served)
-            except AmqpError as error:
-                publishes = self._refuse_failed(publishes, error)
-                continue
-            if not left:
-                return
-            gate = self.publisher.closed
-            if gate is None:
-                self._busy = True
-                self.output.flush_links()
-                self.output.shell.start(self._publish_left(left))
-            else:
-                self.buffer.put_back_at(left, gate)
-            return
-
-    def _refuse_failed(self, publishes: list[Publish], error: AmqpError) -> list[Publish]:
-        """Refuse what is at fault and return what comes behind it; what came before is on its way.
-
-        Other than on an AMQP channel, which would close, those behind are as good as before.
-        """
-        at = self.publisher.failed_at
-        if at < 0:
-            last = publishes[len(publishes) - 1].channel
-            self.refuse(publishes[0].channel, last, error.code, error.text)
-            return []
-        sequence = publishes[at].channel
-        self.refuse(sequence, sequence, error.code, error.text)
-        return publishes[at + 1 :]
+        left = self.admission.publish(publishes, served, current)
+        if left:
+            self._busy = True
+            self.output.flush_links()
+            self.output.shell.start(self._publish_left(left))
 
     async def _publish_left(self, publishes: list[Publish]) -> None:
         """Publish what found no queue once this node knows of all that was declared before."""
@@ -366,14 +363,14 @@ class PublishStream(QueueListener, BufferOwner, BlockedNotifier):
                 self._publish(publishes, False, True)
             else:
                 last = publishes[len(publishes) - 1].channel
-                self.refuse(publishes[0].channel, last, failure.code, failure.text)
+                self.publisher.refuse_range(publishes[0].channel, last, failure.code, failure.text)
             self._drain()
         except Exception:  # noqa: BLE001 - only this stream ends
             self.crash()
 
     def _drain(self) -> None:
         """Continue with waiting inputs: buffered publishes, which are older, first."""
-        self.buffer.go_on()
+        self.admission.go_on()
         while not self._busy:
             event = self.buffer.take_behind()
             if event is None:
@@ -399,11 +396,6 @@ class PublishStream(QueueListener, BufferOwner, BlockedNotifier):
         assert isinstance(waiting, list), "a stream has nothing but publishes"
         self._publish(waiting, served, False)
 
-    def force(self, publishes: list[Publish]) -> bool:
-        """Publish whatever stops it."""
-        self.confirms.start_at(publishes[0].channel)
-        return not self.publisher.publish(publishes, True, force=True)
-
     def crash(self) -> None:
         """End the stream for the exception being handled."""
         _LOG.exception("%s: while publishing", self.output.admission.name)
@@ -413,51 +405,5 @@ class PublishStream(QueueListener, BufferOwner, BlockedNotifier):
     # From the queues
 
     @override
-    def on_confirmed(self, client: QueueClient, tickets: list[PendingConfirm]) -> None:
-        link = self.links.find(client)
-        if link is not None:
-            link.tickets -= len(tickets)
-            self.confirms.settle(tickets)
-            self.output.confirm(self.confirms)
-
-    @override
-    def on_rejected(self, client: QueueClient, tickets: list[PendingConfirm]) -> None:
-        link = self.links.find(client)
-        if link is not None:
-            link.tickets -= len(tickets)
-            self.confirms.refuse(tickets)
-            self.output.confirm(self.confirms)
-
-    @override
-    def on_withheld(self, client: QueueClient, tickets: list[PendingConfirm]) -> None:
-        if self.links.find(client) is not None:
-            self.confirms.withhold(client.queue.group, tickets)
-            self._look_at_withheld()
-            self.output.confirm(self.confirms)
-
-    @override
-    def on_completed(self, client: QueueClient, tickets: list[PendingConfirm], over: int) -> None:
-        link = self.links.find(client)
-        if link is not None:
-            link.tickets -= over
-            self.confirms.complete(client.queue.group, tickets, over)
-            self._look_at_withheld()
-            self.output.confirm(self.confirms)
-
-    @override
-    def on_writable(self, client: QueueClient) -> None:
-        link = self.links.find(client)
-        if link is not None:
-            self.links.relieve(link)
-
-    @override
-    def on_delivery(self, client: QueueClient, run: DeliveryRun) -> None:
-        raise AssertionError("a publish stream consumes nothing")
-
-    @override
-    def on_cancelled(self, client: QueueClient, consumer: int, reason: str) -> None:
-        raise AssertionError("a publish stream consumes nothing")
-
-    @override
-    def on_timed_out(self, client: QueueClient, consumer: int) -> None:
-        raise AssertionError("a publish stream consumes nothing")
+    def confirm(self) -> None:
+        self.output.confirm(self.confirms)

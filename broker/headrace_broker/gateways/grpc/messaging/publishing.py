@@ -19,7 +19,7 @@ from headrace_broker.gateways.grpc.server.errors import CallError, Context, bad_
 from headrace_broker.gateways.grpc.server.request_parser import BatchParser, Parse
 from headrace_broker.gateways.grpc.values.values import ValueProblemError
 from headrace_broker.gateways.publishing.shell import Shell
-from headrace_broker.model.flow import LIMIT_NAMES, NO_LIMIT, STREAM
+from headrace_broker.model.flow import LIMIT_NAMES, STREAM
 from headrace_broker.model.limits import (
     STREAM_ANSWERS_MAX,
     STREAM_BATCH_MESSAGES_MAX,
@@ -109,12 +109,9 @@ class PublishCall(Shell):
         cause = stream.output.admission.account.cause
         cause.user, cause.vhost = self._info.user, self._info.vhost
         cause.client_name = self._info.client_name()
-        watcher = self._blocked  # one object, so that it is known again
         broker.connection_opened(self._info)
-        broker.watch_blocked(watcher)
         try:
-            if broker.blocked_reason():
-                stream.block(True)
+            stream.begin()
             await self._context.write(PublishResponse(opened=self._opened()))
             async with asyncio.TaskGroup() as group:
                 self._group = group
@@ -127,7 +124,6 @@ class PublishCall(Shell):
                     reader.cancel()
         finally:
             stream.close()
-            broker.unwatch_blocked(watcher)
             broker.connection_closed(self._info)
             for timer in (self._timer, self._cut_off):
                 if timer is not None:
@@ -175,7 +171,7 @@ class PublishCall(Shell):
         stream = self._stream
         confirms = stream.confirms
         answers = len(confirms.confirmed) + len(confirms.refused) + len(confirms.fenced)
-        answers += len(stream.refusals) + len(stream.publisher.returned)
+        answers += len(stream.publisher.refusals) + len(stream.publisher.returned)
         return stream.may_read and answers < STREAM_ANSWERS_MAX
 
     def _take(self, request: PublishRequest) -> None:
@@ -195,7 +191,9 @@ class PublishCall(Shell):
         if faults:
             for fault in faults:
                 code = CONTENT_TOO_LARGE if fault.too_large else SYNTAX_ERROR
-                stream.refuse(fault.sequence, fault.sequence, code, fault.text.lstrip("."))
+                stream.publisher.refuse_range(
+                    fault.sequence, fault.sequence, code, fault.text.lstrip(".")
+                )
         for group in groups:
             stream.take(group)
         stream.end_batch()
@@ -243,7 +241,7 @@ class PublishCall(Shell):
         stream = self._stream
         confirms = stream.confirms
         answers = confirms.confirmed or confirms.refused or confirms.fenced
-        return bool(answers or stream.refusals or stream.publisher.returned)
+        return bool(answers or stream.publisher.refusals or stream.publisher.returned)
 
     def _responses(self) -> Iterator[PublishResponse]:
         """Return the pending answers: returns before their confirm, as in AMQP."""
@@ -253,7 +251,7 @@ class PublishCall(Shell):
         for each in returned:
             told = Returned(sequence=each.sequence, code=each.code, text=each.text)
             yield PublishResponse(returned=told)
-        refusals, stream.refusals = stream.refusals, []
+        refusals, stream.publisher.refusals = stream.publisher.refusals, []
         for refusal in refusals:
             yield PublishResponse(refused=refused(refusal))
         rows, confirms.fenced = confirms.fenced, []
@@ -272,21 +270,14 @@ class PublishCall(Shell):
     def _window(self) -> Window:
         stream = self._stream
         window = Window(messages=int(stream.window.messages), octets=int(stream.window.octets))
-        limit, group = stream.stopped_by
-        if limit != NO_LIMIT:
-            window.stop.CopyFrom(self._stop(limit, group))
+        told = stream.told
+        if told.is_on:
+            queue = self._broker.queue_by_group(int(told.group))
+            name = queue.name if queue is not None else ""
+            limit = LIMIT_NAMES[int(told.limit)]
+            stop = Stop(limit=limit, queue=name, node=told.node, text=told.reason)
+            window.stop.CopyFrom(stop)
         return window
-
-    def _stop(self, limit: int, group: int) -> Stop:
-        alarm = self._broker.blocked_reason()
-        if alarm:
-            node = self._broker.blocked_node
-            return Stop(limit=LIMIT_NAMES[limit], node=node, text=alarm)
-        queue = self._broker.queue_by_group(group)
-        name = queue.name if queue is not None else ""
-        of = f" of queue '{name}'" if name else ""
-        text = f"the limit '{LIMIT_NAMES[limit]}'{of} holds the stream back"
-        return Stop(limit=LIMIT_NAMES[limit], queue=name, node=self._broker.node_name, text=text)
 
     # The end
 
@@ -296,9 +287,6 @@ class PublishCall(Shell):
             self._failure = error
             self._cut_off = cut_off_later(self._task)
         self._changed.set()
-
-    def _blocked(self, reason: str) -> None:
-        self._stream.block(reason != "")
 
     # The stream's shell
 

@@ -51,13 +51,9 @@ class StreamConfirms(Confirms):
 
     @override
     def issue(self, count: i64, queues: i64) -> PendingConfirm:
-        ticket = PendingConfirm(self._next, self._next + count - 1)
-        ticket.pending = queues
+        ticket = super().issue(count, queues)
         ticket.patient = self.patient
-        self._next += count
         self.open_tickets += 1
-        if queues == 0:
-            self._done.append(ticket)
         return ticket
 
     @override
@@ -71,24 +67,11 @@ class StreamConfirms(Confirms):
         done = self._done
         self._done = []
         for ticket in done:
-            if ticket.answered:
-                continue
-            untold = ticket.untold
-            if untold is None:
-                ticket.answered = True
-                self._answer(ticket, ticket.first, ticket.last + 1)
-            else:
-                freed = ticket.freed
-                ticket.freed = []
-                for at in range(0, len(freed), 2):
-                    gone = untold.remove(freed[at], freed[at + 1])
-                    for row in range(0, len(gone), 2):
-                        self._answer(ticket, gone[row], gone[row + 1])
-                ticket.answered = not untold
-            if ticket.answered:
+            if not ticket.answered and self.answer(out, ticket):
                 self.open_tickets -= 1
 
-    def _answer(self, ticket: PendingConfirm, first: i64, stop: i64) -> None:
+    @override
+    def answer_row(self, out: BytesWriter, ticket: PendingConfirm, first: i64, stop: i64) -> None:
         refused = ticket.refused
         if refused is None:
             self._add(self.confirmed, first, stop)

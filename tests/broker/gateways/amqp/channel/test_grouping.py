@@ -1,9 +1,11 @@
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
-from headrace_broker.codecs.event import Acked, Heartbeat
-from headrace_broker.gateways.amqp.channel.grouping import group_publishes
+from headrace_broker.codecs.event import Acked, Heartbeat, Rejected
+from headrace_broker.gateways.amqp.channel.grouping import group_events
 from headrace_broker.model.message import Publish
 
 
@@ -13,7 +15,7 @@ def publish(channel=1, route=b"\x00\x01q", mandatory=False, immediate=False):
 
 def test_publishes_alike_are_one_step():
     publishes = [publish() for _ in range(3)]
-    assert group_publishes(publishes) == [publishes]
+    assert group_events(publishes) == [publishes]
 
 
 @pytest.mark.parametrize(
@@ -27,15 +29,55 @@ def test_publishes_alike_are_one_step():
 )
 def test_any_difference_begins_another_step(other):
     first, second, third = publish(), publish(**other), publish()
-    assert group_publishes([first, second, third]) == [[first], [second], [third]]
+    assert group_events([first, second, third]) == [[first], [second], [third]]
 
 
 def test_what_stands_between_keeps_its_place():
     first, second = publish(), publish()
     beat, ack = Heartbeat(), Acked(1, 1, False)
-    steps = group_publishes([first, beat, second, ack])
+    steps = group_events([first, beat, second, ack])
     assert steps == [[first], beat, [second], ack]
 
 
 def test_nothing_is_nothing():
-    assert group_publishes([]) == []
+    assert group_events([]) == []
+
+
+def ack(tag, channel=1, multiple=False):
+    return Acked(channel, tag, multiple)
+
+
+def shown(steps: list[Any]) -> list[Any]:
+    """Acknowledgements as channel, first and last tag; lists of publishes as their lengths."""
+    return [
+        len(step) if isinstance(step, list) else (step.channel, step.first, step.delivery_tag)
+        for step in steps
+    ]
+
+
+def test_acks_of_consecutive_tags_are_one_step():
+    assert shown(group_events([ack(3), ack(4), ack(5)])) == [(1, 3, 5)]
+    assert shown(group_events([ack(3), ack(5), ack(6)])) == [(1, 3, 3), (1, 5, 6)]
+    assert shown(group_events([ack(3), ack(2)])) == [(1, 3, 3), (1, 2, 2)]
+
+
+def test_an_ack_of_all_up_to_a_tag_stands_alone():
+    steps = group_events([ack(1), ack(2, multiple=True), ack(3)])
+    assert shown(steps) == [(1, 1, 1), (1, 2, 2), (1, 3, 3)]
+
+
+def test_acks_of_several_channels_gather_each_by_itself():
+    events = [ack(1), ack(1, 2), ack(2), publish(3), ack(2, 2), publish(3), ack(3)]
+    assert shown(group_events(events)) == [(1, 1, 3), (2, 1, 2), 2]
+
+
+@pytest.mark.parametrize("between", [publish(), Heartbeat(), Rejected(1, 9, False, True, 0)])
+def test_an_ack_stays_behind_what_its_channel_sent_before(between):
+    steps: list[Any] = group_events([ack(1), between, ack(2)])
+    assert len(steps) == 3
+    assert (steps[0].delivery_tag, steps[2].first) == (1, 2)
+
+
+def test_the_largest_tag_is_followed_by_none():
+    largest = (1 << 63) - 1
+    assert len(group_events([ack(largest), ack(0), ack(largest), ack(largest)])) == 4

@@ -301,7 +301,7 @@ def test_blocked_publisher_that_fails_is_read_for_its_close_ok(kit, broker, peer
     peer.feed(kit.publish(1, "", "q", bytes(HELD_OCTETS)))
     peer.connection.shut_down("maintenance")
     assert peer.shell.reading
-    assert broker.watchers == []
+    assert broker.blocked._watchers == {}
 
 
 @pytest.mark.parametrize("channels", [1, 3])

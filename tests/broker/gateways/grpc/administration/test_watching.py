@@ -284,7 +284,7 @@ def test_a_node_that_stops_ends_its_watches(serve: Any, world: Any, method: str)
 def test_a_watch_that_is_being_told_something_when_its_node_stops_ends(
     fake_node: Any, board: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(alarms, "ALARM_LOOK_MS", 0)
+    monkeypatch.setattr(alarms, "WATCH_HEARTBEAT_MS", 0)
 
     async def scenario() -> None:
         watches = watching.Watches(fake_node.view)

@@ -250,8 +250,7 @@ def test_an_alarm_shuts_the_window_with_its_reason_and_its_end_opens_it(serve, b
         stream = await Stream(served, routing_key="q", confirms=True).open()
         await stream.send(message(), message())
         await stream.answer("confirmed")
-        broker.blocked_limit, broker.blocked_node = LIMIT_MEMORY, "n2"
-        broker.block("low on memory: node n2 uses much")
+        broker.block("low on memory: node n2 uses much", LIMIT_MEMORY, "n2")
         window = await stream.answer("window")
         assert window.messages == 2
         assert window.stop.limit == "memory-alarm"

@@ -1,0 +1,106 @@
+"""A publish stream without its call: the window, and what its client is told with it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import pytest
+
+from headrace_broker.flow.activity import Activity
+from headrace_broker.gateways.grpc.messaging.publish_stream import PublishStream
+from headrace_broker.gateways.publishing.shell import Shell
+from headrace_broker.model.flow import LIMIT_DISK, LIMIT_WATERMARK
+from headrace_broker.runtime.contract.port import ConnectionInfo
+
+
+class Timer(Shell):
+    """Keeps the timer that was set last."""
+
+    def __init__(self) -> None:
+        self.later: tuple[float, Callable[[], None]] | None = None
+
+    def wake(self) -> None:
+        pass
+
+    def write(self, data: bytes) -> None:
+        raise AssertionError("a stream writes no octets")
+
+    def set_reading(self, reading: bool) -> None:
+        pass
+
+    def set_timer(self, seconds: float) -> None:
+        raise AssertionError("a stream has no heartbeat")
+
+    def call_later(self, seconds: float, callback: Callable[[], None]) -> None:
+        self.later = (seconds, callback)
+
+    def backlog(self) -> int:
+        return 0
+
+    def start(self, operation: Coroutine[Any, Any, None]) -> None:
+        operation.close()
+
+    def disconnect(self) -> None:
+        raise AssertionError("nothing is wrong")
+
+    def abort(self) -> None:
+        raise AssertionError("nothing is wrong")
+
+    def fire(self) -> None:
+        """Call back whoever waits."""
+        assert self.later is not None
+        self.later[1]()
+
+
+@pytest.fixture
+def shell() -> Timer:
+    return Timer()
+
+
+@pytest.fixture
+def stream(broker: Any, shell: Timer) -> PublishStream:
+    info = ConnectionInfo("n1/1/1", "client", "127.0.0.1:1", 0)
+    info.vhost, info.user = "/", "guest"
+    info.flow = Activity(0, broker.ledger.stops)
+    made = PublishStream(broker, shell, info, True)
+    made.begin()
+    return made
+
+
+def withhold(broker: Any, stream: PublishStream) -> None:
+    """Have a queue withhold the confirm of one publish."""
+    queue = broker.add_queue("q").definition
+    ticket = stream.confirms.issue(1, 1)
+    stream.on_withheld(stream.links.open(queue).client, [ticket])
+
+
+def test_withheld_confirms_are_told_with_an_open_window(
+    broker: Any, stream: PublishStream, shell: Timer
+) -> None:
+    withhold(broker, stream)
+    assert not stream.told.is_on
+    shell.fire()
+    assert (stream.told.limit, stream.told.group) == (LIMIT_WATERMARK, 1)
+    assert stream.told.reason == "the limit 'watermark' of queue 'q' holds the stream back"
+    assert stream.window.messages > 0
+
+
+def test_withheld_confirms_do_not_open_the_window_during_an_alarm(
+    broker: Any, stream: PublishStream, shell: Timer
+) -> None:
+    withhold(broker, stream)
+    broker.block("low")
+    shell.fire()
+    stream.end_batch()
+    assert (stream.told.limit, stream.told.reason) == (LIMIT_DISK, "low")
+    assert stream.window.messages == 0
+    broker.block("")
+    assert not stream.told.is_on
+    assert stream.window.messages > 0
+
+
+def test_a_stream_that_is_over_hears_of_no_alarm(broker: Any, stream: PublishStream) -> None:
+    stream.close()
+    broker.block("low")
+    assert not stream.told.is_on
