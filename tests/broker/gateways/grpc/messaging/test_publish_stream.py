@@ -12,6 +12,7 @@ from headrace_broker.gateways.grpc.messaging.publish_stream import PublishStream
 from headrace_broker.gateways.publishing.shell import Shell
 from headrace_broker.model.flow import LIMIT_DISK, LIMIT_WATERMARK
 from headrace_broker.model.message import Publish
+from headrace_broker.model.reply_code import NOT_IMPLEMENTED
 from headrace_broker.runtime.contract.port import ConnectionInfo, PendingConfirm
 
 
@@ -140,6 +141,17 @@ def test_a_watermark_is_told_again_after_an_alarm(
     assert not stream.told.is_on
     shell.fire()
     assert stream.told.limit == LIMIT_WATERMARK
+
+
+def test_what_cannot_be_handed_out_is_refused(broker: Any, stream: PublishStream) -> None:
+    queue = broker.add_queue("q")
+    stream.take([publish(1, immediate=True), publish(2, immediate=True)])
+    [refusal] = stream.publisher.refusals
+    assert refusal[:3] == (1, 2, NOT_IMPLEMENTED)
+    stream.take([publish(3)])
+    stream.end_batch()
+    assert len(queue.ready) == 1
+    assert not stream.crashed
 
 
 def test_an_alarm_that_is_over_is_not_told_as_what_holds_the_stream(
