@@ -7,7 +7,7 @@ from typing import Final, TypeAlias, final
 
 from mypy_extensions import i64
 
-from headrace_broker.model.flow import LIMIT_DISK, LIMIT_MEMORY, NO_LIMIT
+from headrace_broker.model.flow import NO_LIMIT
 
 
 @final
@@ -35,11 +35,6 @@ class Blocked:
     def is_on(self) -> bool:
         """True while publishers are blocked."""
         return self.limit != NO_LIMIT
-
-    @property
-    def is_alarm(self) -> bool:
-        """True while memory or disk of a node blocks them."""
-        return self.limit == LIMIT_MEMORY or self.limit == LIMIT_DISK
 
 
 NOT_BLOCKED: Final = Blocked("", NO_LIMIT)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Final, final
 
+from mypy_extensions import i64
+
 # Kinds of activities that enter the broker, each with an account of its own.
 CONNECTION: Final = "connection"  # an AMQP client
 STREAM: Final = "stream"  # a gRPC publish stream
@@ -40,6 +42,12 @@ LIMIT_NAMES: Final = (
     "held-bytes",
     "queue-outflow",
 )
+
+
+def is_alarm(limit: i64) -> bool:
+    """Return whether a limit is memory or disk of a node, which block all publishers at once."""
+    return limit in (LIMIT_MEMORY, LIMIT_DISK)
+
 
 # States of a connection or channel, as RabbitMQ names them.
 RUNNING: Final = "running"  # nothing stops its publishes

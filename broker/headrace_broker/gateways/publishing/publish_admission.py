@@ -199,10 +199,10 @@ class PublishAdmission(WaitingPublisher):
                 verdict = PASS if collects and run.error is None else self._judge(served, force)
                 if verdict == WAIT:
                     break
-                if verdict == REFUSE:
-                    publisher.refuse(run)
-                else:
+                if verdict == PASS:
                     self._pass(run, collects)
+                if run.error is not None:
+                    publisher.refuse(run)
                 at = run.stop
         finally:
             run.forget()
@@ -237,37 +237,48 @@ class PublishAdmission(WaitingPublisher):
         return True
 
     def _pass(self, run: Run, collects: bool) -> None:
-        """Hand a run to its queues, and charge for it."""
+        """Hand a run to its queues, and charge for it; set its error where it cannot go."""
         control = self._control
-        publisher = self.publisher
         control.published(run.ready)
         if collects:
-            publisher.hand_out(run)
+            self._hand_out(run)
             return
         count: i64 = len(run.ready)
         credit = self.credit
         credit.spend(count)
         owed = control.account.octets
-        publisher.hand_out(run)
-        if publisher.full:
-            for link in publisher.full:
-                self.congest(link)
-            publisher.full = []
+        self._hand_out(run)
         control.intake.take(count, control.account.octets - owed)
         credit.passed_on(count)
 
+    def _hand_out(self, run: Run) -> None:
+        publisher = self.publisher
+        try:
+            publisher.hand_out(run)
+        except AmqpError as error:
+            run.error = error
+        finally:
+            if publisher.full:
+                full = publisher.full
+                publisher.full = []
+                for link in full:
+                    if link.congested:  # it may have been relieved meanwhile
+                        self.congest(link)
+
     def congest(self, link: Link) -> None:
         """Grant no credit until `relieve` was called for this link."""
-        if not link.congested:
-            link.congested = True
-            self._congested[link.client.queue.group] = link
+        link.congested = True
+        group = link.client.queue.group
+        if self._congested.get(group) is not link:
+            self._congested[group] = link
             self.credit.withhold(True)
 
     def relieve(self, link: Link) -> None:
         """Take back `congest`; a link that is not congested is ignored."""
-        if link.congested:
-            link.congested = False
-            del self._congested[link.client.queue.group]
+        link.congested = False
+        group = link.client.queue.group
+        if self._congested.get(group) is link:
+            del self._congested[group]
             if not self._congested:
                 self.credit.withhold(False)
                 self._control.wake()

@@ -299,6 +299,7 @@ class Publisher:
         if ticket is not None:
             link.tickets += 1
         if not self.send(link.client, publishes, ticket):
+            link.congested = True  # at once: it may not be closed as idle
             self.full.append(link)
         output.touch(link)
 

@@ -22,7 +22,7 @@ from headrace_broker.logs.log_event import (
     GATE_OPENED,
     log_event,
 )
-from headrace_broker.model.flow import LIMIT_NAMES
+from headrace_broker.model.flow import LIMIT_NAMES, is_alarm
 from headrace_broker.model.limits import TELL_AFTER_MS_MAX
 from headrace_broker.model.reply_code import NOT_ALLOWED, AmqpError
 from headrace_broker.runtime.contract.port import ConnectionInfo
@@ -55,7 +55,8 @@ class Presence(BlockedNotifier):
         self._after_ms: i64 = 0  # as the client has asked, 0 for what the broker says
         self._channel_flow = False  # as the client has asked
         self._blocked = output.broker.blocked
-        self._told = NOT_BLOCKED  # by connection.blocked
+        self._told_alarm = False  # by connection.blocked
+        self._told_flow = False  # the same, of what else stops it
         output.admission.notifier = self
 
     def take_properties(self, properties: dict[str, Any]) -> None:
@@ -130,22 +131,24 @@ class Presence(BlockedNotifier):
                 self._tell_channels(False)
             return
         self._tell_channels(True)
-        if self._told.is_alarm:
-            self._tell(NOT_BLOCKED)
+        if self._told_alarm:
+            self._tell_unblocked()
             if admission.is_stopped:
                 self._tell_later()
 
     def _tell_alarm(self) -> None:
-        if self.tell_blocked and not self._told.is_alarm:
+        if self.tell_blocked and not self._told_alarm:
             self._output.admission.timers.cancel(TIMER_TELL)
-            self._tell(self._blocked.now)
+            self._told_alarm = True
+            self._told_flow = False
+            self._tell_blocked(self._blocked.now.reason)
 
-    def _tell(self, blocked: Blocked) -> None:
-        self._told = blocked
-        if blocked.is_on:
-            self._output.send(0, commands.Connection.Blocked(cut_short_string(blocked.reason)))
-        else:
-            self._output.send(0, commands.Connection.Unblocked())
+    def _tell_blocked(self, reason: str) -> None:
+        self._output.send(0, commands.Connection.Blocked(cut_short_string(reason)))
+
+    def _tell_unblocked(self) -> None:
+        self._told_alarm = self._told_flow = False
+        self._output.send(0, commands.Connection.Unblocked())
 
     def _tell_channels(self, active: bool) -> None:
         """Send channel.flow, where that is on."""
@@ -177,8 +180,8 @@ class Presence(BlockedNotifier):
         if CONNECTION.isEnabledFor(DEBUG):
             log_event(CONNECTION, GATE_OPENED, connection=self._info.name)
         self._output.admission.timers.cancel(TIMER_TELL)
-        if self._told.is_on and not self._told.is_alarm:
-            self._tell(NOT_BLOCKED)
+        if self._told_flow:
+            self._tell_unblocked()
 
     def _tell_later(self) -> None:
         if not self.tell_blocked:
@@ -193,8 +196,12 @@ class Presence(BlockedNotifier):
         if self._blocked.now.is_on or not self._output.admission.is_stopped:
             return
         flow = self._info.flow
+        if is_alarm(flow.limit):  # which is over: what stops it now is not known yet
+            self._tell_later()
+            return
         reason = f"flow: {LIMIT_NAMES[int(flow.limit)]}"
         queue = self._output.broker.queue_by_group(int(flow.group))
         if queue is not None:
             reason = f"{reason} {queue.name}"
-        self._tell(Blocked(reason, flow.limit, flow.group, flow.since_us))
+        self._told_flow = True
+        self._tell_blocked(reason)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncGenerator
 from typing import Final
 
@@ -69,17 +70,19 @@ class AlarmWatching:
         """
         self._watches.caller(who.name)
         teller = AlarmNotifier(self._watch)
+        loop = asyncio.get_running_loop()
+        due = loop.time() + WATCH_HEARTBEAT_MS / 1000
         with self._watches.one_more() as stopping:
             while True:
                 news = self._watch.news
                 self._watches.caller(who.name)
                 message = teller.news()
-                if message is not None:
-                    yield message
-                    continue
-                await self._watches.wait(news, stopping, WATCH_HEARTBEAT_MS / 1000)
-                if not news.is_set():
-                    yield heartbeat()
+                if message is None:
+                    if not await self._watches.wait(news, stopping, due):
+                        continue
+                    message = heartbeat()
+                yield message
+                due = loop.time() + WATCH_HEARTBEAT_MS / 1000
 
 
 def heartbeat() -> messages.WatchAlarmsResponse:

@@ -65,17 +65,19 @@ class Watches:
         check_manages(found)
         return found
 
-    async def wait(self, news: asyncio.Event, stopping: asyncio.Event, seconds: float) -> None:
-        """Wait until there are news, or for so long.
+    async def wait(self, news: asyncio.Event, stopping: asyncio.Event, due: float) -> bool:
+        """Wait until there are news, or a heartbeat is due, and return whether that is.
 
         Args:
             news: set when there are some.
             stopping: of the watcher: its stop may come while it does not wait.
-            seconds: the time.
+            due: when a heartbeat is, on the clock of the loop.
 
         Raises:
             CallError: UNAVAILABLE, this node's clients are to go.
         """
+        loop = asyncio.get_running_loop()
+        seconds = max(due - loop.time(), 0.0)
         waiting = [asyncio.ensure_future(each.wait()) for each in (news, stopping)]
         try:
             await asyncio.wait(waiting, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
@@ -86,3 +88,4 @@ class Watches:
             text = self._reason
             code = grpc.StatusCode.UNAVAILABLE
             raise CallError(code, "NOT_READY", text, retry_ms=RETRY_MS)
+        return loop.time() >= due or not news.is_set()

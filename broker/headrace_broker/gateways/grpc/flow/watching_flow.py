@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncGenerator
 from itertools import islice
 
@@ -163,17 +164,19 @@ class FlowWatching:
         with self._watches.one_more() as stopping:
             await self._check(caller, request)
             teller = FlowNotifier(request, self._desk.view)
+            loop = asyncio.get_running_loop()
+            due = loop.time() + WATCH_HEARTBEAT_MS / 1000
             async with self._watch.watching():
                 while True:
                     news = self._watch.news
                     viewer = viewer_of(self._watches.caller(who.name), self._desk.view)
                     message = teller.news(self._watch.picture, viewer)
-                    if message is not None:
-                        yield message
-                        continue
-                    await self._watches.wait(news, stopping, WATCH_HEARTBEAT_MS / 1000)
-                    if not news.is_set():
-                        yield teller.heartbeat()
+                    if message is None:
+                        if not await self._watches.wait(news, stopping, due):
+                            continue
+                        message = teller.heartbeat()
+                    yield message
+                    due = loop.time() + WATCH_HEARTBEAT_MS / 1000
 
     def judge(self, vhost: str, who: Caller) -> None:
         """Refuse a stream about a vhost, or "" about all, to a user without the permission.

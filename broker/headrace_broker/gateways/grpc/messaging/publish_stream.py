@@ -24,7 +24,7 @@ from headrace_broker.gateways.publishing.publish_listener import PublishListener
 from headrace_broker.gateways.publishing.publisher import Publisher, Run
 from headrace_broker.gateways.publishing.shell import Shell
 from headrace_broker.gateways.publishing.timers import TIMER_TELL
-from headrace_broker.model.flow import LIMIT_NAMES, NO_LIMIT
+from headrace_broker.model.flow import LIMIT_NAMES, NO_LIMIT, is_alarm
 from headrace_broker.model.limits import STREAM_TELL_MS, STREAM_WINDOW_MESSAGES
 from headrace_broker.model.message import Publish
 from headrace_broker.model.message import Publisher as PublisherName
@@ -239,6 +239,7 @@ class PublishStream(PublishListener, BlockedNotifier):
             self._tell_later()
         else:
             self._open_window()
+            self._tell_withheld()
 
     def close(self) -> None:
         """Close the stream: hand over buffered publishes if there is room, else drop them."""
@@ -304,8 +305,11 @@ class PublishStream(PublishListener, BlockedNotifier):
     @override
     def going(self) -> None:
         self.output.admission.timers.cancel(TIMER_TELL)
-        if self._shut and not self._broker.blocked.now.is_on:
+        if self._broker.blocked.now.is_on:
+            return
+        if self._shut or (self.told.is_on and self.admission.withheld_by == 0):
             self._open_window()
+        self._tell_withheld()
 
     def _tell_later(self) -> None:
         if not self._broker.blocked.now.is_on:
@@ -315,6 +319,9 @@ class PublishStream(PublishListener, BlockedNotifier):
         """It was stopped for so long without a pause, or confirms are withheld."""
         flow = self.flow
         if flow.limit == NO_LIMIT or not self._open or self._broker.blocked.now.is_on:
+            return
+        if is_alarm(flow.limit):  # which is over: what stops it now is not known yet
+            self._tell_later()
             return
         queue = self._broker.queue_by_group(int(flow.group))
         of = f" of queue '{queue.name}'" if queue is not None else ""
@@ -329,12 +336,14 @@ class PublishStream(PublishListener, BlockedNotifier):
         self.admission.withhold(self.confirms.withheld_by())
         if self.buffer.is_holding or self._shut:
             return
-        if self.admission.withheld_by != 0:
-            if not self.told.is_on:
-                self._tell_later()
-        elif self.told.is_on:
+        self._tell_withheld()
+        if self.admission.withheld_by == 0 and self.told.is_on:
             self.output.admission.timers.cancel(TIMER_TELL)
             self._open_window()
+
+    def _tell_withheld(self) -> None:
+        if self.admission.withheld_by != 0 and not self.told.is_on:
+            self._tell_later()
 
     # Publishing
 

@@ -6,6 +6,7 @@ import pytest
 from pamqp import commands
 
 from headrace_broker.codecs.batch import message_body
+from headrace_broker.model.flow import LIMIT_DISK
 
 Channel = commands.Channel
 
@@ -84,6 +85,28 @@ def test_alarm_is_told_instead_of_what_holds_the_client_already(kit, broker, que
     assert names(peer.turn()) == ["Connection.Unblocked"]
     peer.shell.later[1]()  # it is still held
     assert [value.reason for _, value in peer.turn()] == ["flow: queue-bytes q"]
+
+
+def test_an_alarm_that_is_over_is_not_told_as_what_holds_the_client(kit, broker, queue, peer):
+    broker.flow.tell_after_ms = 500
+    send(kit, peer, "q", b"1")
+    peer.turn()
+    broker.block("low")
+    send(kit, peer, "unknown", b"2")  # looked up once the alarm is over
+    send(kit, peer, "q", b"3")
+    assert names(peer.turn()) == ["Connection.Blocked"]
+    broker.gate.opened = False
+    broker.block("")
+    assert names(peer.turn()) == ["Connection.Unblocked"]
+    assert peer.info.flow.limit == LIMIT_DISK  # nothing was handled since
+    peer.shell.later[1]()
+    assert peer.turn() == []
+    queue.gate.set_room(False)
+    broker.gate.opened = True
+    assert peer.turn() == []
+    peer.shell.later[1]()
+    assert [value.reason for _, value in peer.turn()] == ["flow: queue-bytes q"]
+    assert names(opened(queue, peer)) == ["Connection.Unblocked"]
 
 
 def shake_hands(kit, peer, **properties):

@@ -7,6 +7,7 @@ from pamqp import commands
 
 from headrace_broker.codecs.batch import message_body
 from headrace_broker.model.flow import LIMIT_QUEUE
+from headrace_broker.model.limits import CHANNEL_LINKS_MAX
 
 Basic = commands.Basic
 
@@ -61,3 +62,21 @@ def test_a_refusal_waits_for_an_alarm_as_publishes_do(kit, broker, queue, peer):
     assert names(peer.turn()) == ["Connection.Blocked"]
     broker.block("")
     assert sorted(names(peer.turn())) == ["Channel.Close", "Connection.Unblocked"]
+
+
+def test_a_queue_that_is_full_keeps_its_session_while_a_run_goes_to_many(kit, broker, peer):
+    for number in range(CHANNEL_LINKS_MAX + 2):
+        broker.add_queue(f"q{number}")
+        peer.call(1, commands.Queue.Bind(queue=f"q{number}", exchange="amq.fanout"))
+    last = broker.add_queue("last")
+    broker.congested = True
+    peer.feed(kit.publish(1, "amq.fanout", "", b"x"))
+    peer.turn()
+    full = [client for client in broker.clients if not client.closed]
+    assert len(full) == CHANNEL_LINKS_MAX + 2
+    broker.end_congestion()
+    count = 2 * int(broker.flow.credit)
+    for _ in range(count):
+        peer.feed(kit.publish(1, "", "last", b"x"))
+    peer.turn()
+    assert (peer.info.held_messages, len(last.ready)) == (0, count)

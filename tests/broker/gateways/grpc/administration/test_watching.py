@@ -317,6 +317,27 @@ def test_where_nothing_changes_there_is_a_heartbeat(
     serve(scenario)
 
 
+@pytest.mark.parametrize("millis", [0, 3_600_000])
+def test_a_heartbeat_is_due_whatever_happens_that_is_no_news(
+    fake_node: Any, board: Any, monkeypatch: pytest.MonkeyPatch, millis: int
+) -> None:
+    monkeypatch.setattr(alarms, "WATCH_HEARTBEAT_MS", millis)
+
+    async def scenario() -> bool:
+        watch = alarms.AlarmWatching(AlarmWatch(board, str), watching.Watches(fake_node.view))
+        stream = watch.stream(Caller("guest", ("administrator",)), flow.WatchAlarmsRequest())
+        assert (await anext(stream)).snapshot_complete
+        beat = asyncio.ensure_future(anext(stream))
+        for _ in range(100):
+            board.blocked.change(board.blocked.now)
+            await asyncio.sleep(0)
+        told = beat.done()
+        beat.cancel()
+        return told
+
+    assert asyncio.run(scenario()) == (millis == 0)
+
+
 # What a slow reader hears
 
 

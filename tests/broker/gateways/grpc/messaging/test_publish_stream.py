@@ -11,7 +11,9 @@ from headrace_broker.flow.activity import Activity
 from headrace_broker.gateways.grpc.messaging.publish_stream import PublishStream
 from headrace_broker.gateways.publishing.shell import Shell
 from headrace_broker.model.flow import LIMIT_DISK, LIMIT_WATERMARK
-from headrace_broker.runtime.contract.port import ConnectionInfo
+from headrace_broker.model.message import Publish
+from headrace_broker.model.reply_code import NOT_IMPLEMENTED
+from headrace_broker.runtime.contract.port import ConnectionInfo, PendingConfirm
 
 
 class Timer(Shell):
@@ -68,11 +70,12 @@ def stream(broker: Any, shell: Timer) -> PublishStream:
     return made
 
 
-def withhold(broker: Any, stream: PublishStream) -> None:
-    """Have a queue withhold the confirm of one publish."""
+def withhold(broker: Any, stream: PublishStream) -> PendingConfirm:
+    """Have a queue withhold the confirm of one publish, and return its ticket."""
     queue = broker.add_queue("q").definition
     ticket = stream.confirms.issue(1, 1)
     stream.on_withheld(stream.links.open(queue).client, [ticket])
+    return ticket
 
 
 def test_withheld_confirms_are_told_with_an_open_window(
@@ -104,3 +107,62 @@ def test_a_stream_that_is_over_hears_of_no_alarm(broker: Any, stream: PublishStr
     stream.close()
     broker.block("low")
     assert not stream.told.is_on
+
+
+def publish(sequence: int, immediate: bool = False, name: bytes = b"q") -> Publish:
+    route = b"\x00" + bytes([len(name)]) + name
+    return Publish(sequence, route, False, immediate, b"\x00\x00", b"x")
+
+
+def test_a_watermark_is_told_no_more_once_what_was_held_has_gone(
+    broker: Any, stream: PublishStream, shell: Timer
+) -> None:
+    ticket = withhold(broker, stream)
+    shell.fire()
+    queue = broker.queues["q"]
+    queue.gate.set_room(False)
+    stream.take([publish(2)])
+    stream.on_completed(stream.links.open(queue.definition).client, [ticket], 1)
+    assert stream.told.limit == LIMIT_WATERMARK
+    queue.gate.set_room(True)
+    queue.gate.serve(1 << 20)
+    stream.flush()
+    assert len(queue.ready) == 1
+    assert not stream.told.is_on
+
+
+def test_a_watermark_is_told_again_after_an_alarm(
+    broker: Any, stream: PublishStream, shell: Timer
+) -> None:
+    withhold(broker, stream)
+    shell.fire()
+    broker.block("low")
+    broker.block("")
+    assert not stream.told.is_on
+    shell.fire()
+    assert stream.told.limit == LIMIT_WATERMARK
+
+
+def test_what_cannot_be_handed_out_is_refused(broker: Any, stream: PublishStream) -> None:
+    queue = broker.add_queue("q")
+    stream.take([publish(1, immediate=True), publish(2, immediate=True)])
+    [refusal] = stream.publisher.refusals
+    assert refusal[:3] == (1, 2, NOT_IMPLEMENTED)
+    stream.take([publish(3)])
+    stream.end_batch()
+    assert len(queue.ready) == 1
+    assert not stream.crashed
+
+
+def test_an_alarm_that_is_over_is_not_told_as_what_holds_the_stream(
+    broker: Any, stream: PublishStream, shell: Timer
+) -> None:
+    broker.add_queue("q")
+    broker.block("low")
+    stream.take([publish(1, name=b"unknown")])  # looked up once the alarm is over
+    stream.take([publish(2)])
+    broker.block("")
+    stream.output.flush()
+    assert (stream.is_busy, stream.flow.limit) == (True, LIMIT_DISK)
+    shell.fire()
+    assert "holds the stream back" not in stream.told.reason
