@@ -27,7 +27,7 @@ class Fetch(LeaderQuestion[Rows], frozen=True, tag="archive_fetch"):
 
 
 class Describe(LeaderQuestion[ArchiveInfo], frozen=True, tag="archive_describe"):
-    """What is in the archive, and who reads it?"""
+    """Request the content of an archive and its groups."""
 
 
 def _fetch(host: QueueHost, entries: Entries, asked: Fetch) -> Rows:

@@ -1,4 +1,4 @@
-"""What a node is asked about points of queues: see `backup.points`."""
+"""Requests to a node about points of queues: see `backup.points`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from headrace_broker.runtime.rpc.correlator import Question
 
 
 class BackupAnswer(msgspec.Struct, frozen=True):
-    """What a node answers.
+    """Answer of a node.
 
     Attributes:
         status: OK and others, as in `backup.points`.
@@ -83,7 +83,7 @@ class ClosePoint(Question[BackupAnswer], frozen=True, tag="backup_close"):
 
 
 class Probe(Question[BackupAnswer], frozen=True, tag="backup_probe"):
-    """What does the queue hold, and what has it had of a publisher?"""
+    """Request the content of a queue, and what it has had of a publisher."""
 
     group: int
     publisher: bytes

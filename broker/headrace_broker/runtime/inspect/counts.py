@@ -78,7 +78,7 @@ def watermark_of(host: QueueHost) -> WatermarkStatus:
 
 
 class AskCounts(LeaderQuestion[QueueCounts], frozen=True, tag="counts"):
-    """How much is in the queue?
+    """Request the number of messages in a queue.
 
     Attributes:
         using: who asks uses the queue by that, so that it does not expire.

@@ -23,7 +23,7 @@ BUSY_PERCENT: Final = 80  # of the time the loop computes: more is hardly to be 
 
 
 class Outflows(Payload, tag="outflows"):
-    """How many messages a second a node may let into queues that fall behind.
+    """Messages a second that a node may let into queues that fall behind.
 
     It counts for a while; queues that are not named have no bound, or keep the one they have.
 

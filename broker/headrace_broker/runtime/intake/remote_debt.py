@@ -23,7 +23,7 @@ from headrace_broker.runtime.contract.payload import Payload, encode
 
 
 class DebtReport(Payload, tag="debt_report"):
-    """What the receiver's sessions owe for work that waits at the sender.
+    """Debts of the receiver's sessions for work that waits at the sender.
 
     It is all of it; what is not named is repaid.
 
