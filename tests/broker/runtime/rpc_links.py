@@ -9,13 +9,16 @@ from typing import Any
 import msgspec
 
 from headrace_broker.runtime.contract.payload import Payload
-from headrace_broker.runtime.rpc.correlator import Answer, Ask, Rpc
+from headrace_broker.runtime.rpc.correlator import Rpc
+from headrace_broker.runtime.rpc.protocol import Answer, Ask, Cancel
 
-DECODER: msgspec.msgpack.Decoder[Ask | Answer] = msgspec.msgpack.Decoder(Ask | Answer)
+DECODER: msgspec.msgpack.Decoder[Ask | Answer | Cancel] = msgspec.msgpack.Decoder(
+    Ask | Answer | Cancel
+)
 
 
 def kind_of(payload: Payload) -> str:
-    """Return the tag of a question, or "answer"."""
+    """Return the tag of a question, "answer" or "cancel"."""
     if isinstance(payload, Ask):
         question: dict[str, Any] = msgspec.msgpack.decode(payload.question)
         return str(question["type"])
@@ -71,6 +74,8 @@ class Links:
         payload = DECODER.decode(data)
         if isinstance(payload, Ask):
             self.rpcs[target].receive_ask(source, payload)
+        elif isinstance(payload, Cancel):
+            self.rpcs[target].receive_cancel(source, payload)
         else:
             self.rpcs[target].receive_answer(source, payload)
 

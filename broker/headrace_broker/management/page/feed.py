@@ -10,6 +10,7 @@ import contextlib
 import logging
 import time
 from collections.abc import Callable, Mapping
+from contextvars import Context
 from typing import Any, Final, NamedTuple, Protocol
 
 from headrace_broker.management.http.access import Caller
@@ -91,7 +92,11 @@ class Feed:
         self._seats[id(seat)] = seat
         self._joined.set()
         if self._task is None:
-            self._task = asyncio.create_task(self._run(), name="page-feed")
+            self._task = asyncio.create_task(
+                self._run(),
+                name="page-feed",
+                context=Context(),  # for all who look
+            )
         return seat
 
     def leave(self, seat: ViewSubscriber) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import ClassVar
 
 from headrace_broker.core.queue.command.archive_command import (
     encode_close_archive,
@@ -17,11 +18,13 @@ from headrace_broker.runtime.lease.group_commands import ArchiveCommand, GroupCo
 from headrace_broker.runtime.replica.queue_host import QueueHost
 from headrace_broker.runtime.replica.reading.entries import Entries
 from headrace_broker.runtime.rpc.leader import LeaderQuestion, Leaders
+from headrace_broker.runtime.rpc.protocol import READS
 
 
 class Fetch(LeaderQuestion[Rows], frozen=True, tag="archive_fetch"):
     """Rows of the archive from an index on, at most so many."""
 
+    pool: ClassVar[str] = READS
     start: int
     rows: int
 

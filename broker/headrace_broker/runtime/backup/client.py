@@ -16,8 +16,9 @@ from headrace_broker.runtime.backup.question import (
     Probe,
     ReadPoint,
 )
-from headrace_broker.runtime.rpc.correlator import NoAnswerError, Rpc
+from headrace_broker.runtime.rpc.correlator import Rpc
 from headrace_broker.runtime.rpc.leader import QueueGoneError
+from headrace_broker.runtime.rpc.protocol import RpcError
 
 LINK_FACTOR: Final = 1.2  # of the time for an answer: a node says itself that its disk hangs
 
@@ -77,7 +78,7 @@ class BackupClient:
         for node in self._candidates(found):
             try:
                 answer = await self._ask_replica(node, question)
-            except NoAnswerError:
+            except RpcError:
                 continue
             opened = Opened(node, answer)
             if answer.status == OK:
@@ -97,7 +98,7 @@ class BackupClient:
         """Return what a node answers about a user's point.
 
         Raises:
-            NoAnswerError: it does not answer, or its disk does not.
+            RpcError: it does not answer, or its disk does not.
         """
         return await self._rpc.ask(node, question, BACKUP_ANSWER_S * LINK_FACTOR)
 

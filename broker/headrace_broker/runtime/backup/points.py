@@ -51,7 +51,7 @@ from headrace_broker.runtime.contract.retention import NOTHING, Retention
 from headrace_broker.runtime.replica.queue_host import QueueHost
 from headrace_broker.runtime.replica.reading.answers import Answers
 from headrace_broker.runtime.replica.reading.entries import Entries
-from headrace_broker.runtime.rpc.correlator import SILENT, NoAnswerError
+from headrace_broker.runtime.rpc.protocol import SILENT, NoAnswerError
 from headrace_raftlog.model.errors import RaftLogError
 
 OK: Final = 1

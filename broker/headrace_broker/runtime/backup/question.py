@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import msgspec
 
-from headrace_broker.runtime.rpc.correlator import Question
+from headrace_broker.runtime.rpc.protocol import BACKUPS, Question
 
 
 class BackupAnswer(msgspec.Struct, frozen=True):
@@ -46,6 +48,7 @@ class OpenPoint(Question[BackupAnswer], frozen=True, tag="backup_open"):
         user: whose the point is.
     """
 
+    pool: ClassVar[str] = BACKUPS
     group: int
     ttl_ms: int
     user: str
@@ -54,6 +57,7 @@ class OpenPoint(Question[BackupAnswer], frozen=True, tag="backup_open"):
 class ReadPoint(Question[BackupAnswer], frozen=True, tag="backup_read"):
     """Messages of a user's point with ids above `after`."""
 
+    pool: ClassVar[str] = BACKUPS
     point: int
     user: str
     after: int
@@ -85,5 +89,6 @@ class ClosePoint(Question[BackupAnswer], frozen=True, tag="backup_close"):
 class Probe(Question[BackupAnswer], frozen=True, tag="backup_probe"):
     """Request the content of a queue, and what it has had of a publisher."""
 
+    pool: ClassVar[str] = BACKUPS
     group: int
     publisher: bytes

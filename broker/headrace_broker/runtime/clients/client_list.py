@@ -15,8 +15,9 @@ from headrace_broker.model.status import ChannelStatus, ConnectionStatus, TlsSta
 from headrace_broker.runtime.clients.flow_state import activity_status, state_name
 from headrace_broker.runtime.contract.json_value import json_table
 from headrace_broker.runtime.contract.port import ConnectionInfo
-from headrace_broker.runtime.rpc.correlator import NoAnswerError, Rpc
+from headrace_broker.runtime.rpc.correlator import Rpc
 from headrace_broker.runtime.rpc.listing import Asked, ask_everywhere, serve_rows
+from headrace_broker.runtime.rpc.protocol import RpcError
 from headrace_broker.runtime.rpc.question import Close, List
 
 DEFAULT_REASON: Final = "Closed via management API"
@@ -104,7 +105,7 @@ class ClientList:
     async def _closed(self, peer: int, question: Close) -> int | None:
         try:
             return await self._rpc.ask(peer, question)
-        except NoAnswerError:
+        except RpcError:
             return None
 
     def on_events(self, events: list[Event]) -> None:

@@ -40,8 +40,9 @@ from headrace_broker.runtime.cluster.catalog_service import CatalogUnavailableEr
 from headrace_broker.runtime.cluster.leader_balance import AutomaticBalance
 from headrace_broker.runtime.cluster.node_directory import address_problem, takeover_problem
 from headrace_broker.runtime.hosting.replica_report import ReplicaReport
-from headrace_broker.runtime.rpc.correlator import NoAnswerError, Rpc
+from headrace_broker.runtime.rpc.correlator import Rpc
 from headrace_broker.runtime.rpc.listing import rows_of, serve_rows
+from headrace_broker.runtime.rpc.protocol import RpcError
 from headrace_broker.runtime.rpc.question import Leads, Load, Replicas, Transfer
 
 TRANSFER_SECONDS_MAX: Final = 10.0  # until a leadership has to be where it was to go
@@ -173,7 +174,7 @@ class Operations:
     async def _asked(self, node: int, question: Replicas) -> list[MemberStatus]:
         try:
             rows, _ = await rows_of(self._rpc, node, question, MemberStatus)
-        except NoAnswerError:
+        except RpcError:
             return []
         return rows
 
@@ -220,7 +221,7 @@ class Operations:
     async def _load_of(self, node: int) -> list[NodeLoad]:
         try:
             rows, _ = await rows_of(self._rpc, node, Load(), NodeLoad, 1)
-        except NoAnswerError:
+        except RpcError:
             return []
         return rows
 
@@ -336,7 +337,7 @@ class Operations:
     async def _begin(self, node: int, question: Transfer) -> None:
         try:
             await self._rpc.ask(node, question)
-        except NoAnswerError as error:
+        except RpcError as error:
             log.info("leadership transfer skipped: %s", error)
 
     # All leaders
@@ -367,7 +368,7 @@ class Operations:
     async def _leads_of(self, node: int) -> list[LedQueue] | None:
         try:
             rows, _ = await rows_of(self._rpc, node, Leads(), LedQueue)
-        except NoAnswerError:
+        except RpcError:
             return None
         return rows
 

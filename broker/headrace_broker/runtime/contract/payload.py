@@ -20,3 +20,10 @@ encode: Final[Callable[[Payload], bytes]] = msgspec.msgpack.Encoder().encode
 
 # Errors of a decoder that is given what is no MessagePack, or another type.
 MALFORMED: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+
+_TEXT_CHARACTERS_MAX: Final = 200  # of an error's text: a decoder's may quote what came
+
+
+def brief(error: Exception) -> str:
+    """Return an error's text, cut where it is long."""
+    return str(error)[:_TEXT_CHARACTERS_MAX]

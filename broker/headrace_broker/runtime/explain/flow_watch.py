@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import AsyncIterator
+from contextvars import Context
 
 from headrace_broker.catalog.view import CatalogView
 from headrace_broker.model.limits import WATCH_LOOK_MS
@@ -48,7 +49,11 @@ class FlowWatch:
         try:
             if self._task is None or self._task.done():
                 self._picture = None
-                self._task = asyncio.create_task(self._look_forever(), name="flow-watch")
+                self._task = asyncio.create_task(
+                    self._look_forever(),
+                    name="flow-watch",
+                    context=Context(),  # for all who watch
+                )
             while self._picture is None:
                 await self._news.wait()
                 self._check()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 from headrace_broker.codecs.batch import message_body, message_properties, message_route
 from headrace_broker.core.queue.command.command import ENQUEUE_BATCH_OFFSET
@@ -16,6 +16,7 @@ from headrace_broker.model.limits import (
 from headrace_broker.runtime.replica.queue_host import QueueHost
 from headrace_broker.runtime.replica.reading.entries import Entries
 from headrace_broker.runtime.rpc.leader import LeaderQuestion, Leaders
+from headrace_broker.runtime.rpc.protocol import READS
 
 
 class WaitingMessage(NamedTuple):
@@ -85,6 +86,7 @@ def _cut(acquired: Acquired, entry: bytes, body_octets: int) -> WaitingMessage:
 class Browse(LeaderQuestion[Page], frozen=True, tag="browse"):
     """Which messages wait in the queue? See `page_of`."""
 
+    pool: ClassVar[str] = READS
     after: int
     limit: int
     body_octets: int

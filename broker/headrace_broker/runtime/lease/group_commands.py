@@ -8,9 +8,8 @@ answered.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from typing import Any, Final, TypeVar
+from collections.abc import Callable
+from typing import Any, ClassVar, Final, TypeVar
 from weakref import WeakValueDictionary
 
 from headrace_broker.core.queue.command.command import ARCHIVE_KINDS
@@ -23,14 +22,8 @@ from headrace_broker.model.limits import LEASE_REQUESTS_MAX
 from headrace_broker.model.reply_code import INTERNAL_ERROR, NOT_FOUND, AmqpError
 from headrace_broker.runtime.contract.queue_log import TAKEN
 from headrace_broker.runtime.replica.queue_host import QueueHost
-from headrace_broker.runtime.rpc.correlator import RpcError
-from headrace_broker.runtime.rpc.leader import (
-    NOT_NOW,
-    LeaderQuestion,
-    Leaders,
-    LeaderUnavailableError,
-    QueueGoneError,
-)
+from headrace_broker.runtime.rpc.leader import NOT_NOW, LeaderQuestion, Leaders
+from headrace_broker.runtime.rpc.protocol import COMMANDS, RpcError
 
 _TOO_EARLY: Final = "too_early"  # a refusal: a replica runs a release without such commands
 
@@ -55,8 +48,14 @@ def amqp_errors() -> Iterator[None]:
 class GroupCommand(LeaderQuestion[A], frozen=True):
     """Apply a command."""
 
-    request: int  # a session id that was never used, which is in the command as well
-    data: bytes  # the command
+    Attributes:
+        request: a session id that was never used, which is in the command as well.
+        data: the command.
+    """
+
+    pool: ClassVar[str] = COMMANDS
+    request: int
+    data: bytes
 
 
 class LeaseCommand(GroupCommand[LeaseAnswer], frozen=True, tag="lease_command"):
@@ -104,8 +103,7 @@ class GroupCommands:
         if slots is None:
             slots = self._slots[queue.group] = asyncio.Semaphore(LEASE_REQUESTS_MAX)
         try:
-            async with slots:
-                return await self._leaders.ask(queue, question)
+            return await self._leaders.ask(queue, question, slots)
         except RpcError as error:
             if error.failure != _TOO_EARLY:
                 raise

@@ -6,7 +6,7 @@ Commands go by `GroupCommands`.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final, NamedTuple
+from typing import ClassVar, Final, NamedTuple
 
 from headrace_broker.core.queue.command.lease_command import (
     encode_close_group,
@@ -27,6 +27,7 @@ from headrace_broker.runtime.lease.group_commands import GroupCommands, LeaseCom
 from headrace_broker.runtime.replica.queue_host import QueueHost
 from headrace_broker.runtime.replica.reading.entries import Entries
 from headrace_broker.runtime.rpc.leader import LeaderQuestion, Leaders
+from headrace_broker.runtime.rpc.protocol import READS
 
 
 class Fetched(NamedTuple):
@@ -58,6 +59,7 @@ class Fetch(LeaderQuestion[Fetched], frozen=True, tag="lease_fetch"):
         octets: most octets, but for one message.
     """
 
+    pool: ClassVar[str] = READS
     name: bytes
     epoch: int
     number: int

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from headrace_broker.model import build_info
 from headrace_broker.runtime.cluster.node_directory import CATALOG_GROUP
 from headrace_broker.runtime.metrics.metric import Sample
-from headrace_broker.runtime.rpc.correlator import OUTCOMES
+from headrace_broker.runtime.rpc.protocol import OUTCOMES
 from headrace_broker.runtime.security.certificate_end import CertificateEnd
 
 if TYPE_CHECKING:

@@ -5,22 +5,25 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable
-from typing import Any, Protocol, Union
+from typing import Any, Final, Protocol, Union
 
 import msgspec
 
 from headrace_broker.runtime.alarm.alarms import AlarmBoard, AlarmReport
 from headrace_broker.runtime.cluster.catalog_service import CatalogService
 from headrace_broker.runtime.cluster.maintenance import Maintenance
-from headrace_broker.runtime.contract.payload import MALFORMED
+from headrace_broker.runtime.contract.payload import MALFORMED, brief
 from headrace_broker.runtime.hosting.hosting import Hosting
 from headrace_broker.runtime.intake.outflow_watch import Claims, Outflows
 from headrace_broker.runtime.intake.remote_debt import DebtHeard, DebtReport, RemoteDebts
 from headrace_broker.runtime.node.parts import CatalogForward, Stopping
 from headrace_broker.runtime.node.replies import Replies, Reply
-from headrace_broker.runtime.rpc.correlator import Answer, Ask, Rpc
+from headrace_broker.runtime.rpc.correlator import Rpc
+from headrace_broker.runtime.rpc.protocol import Answer, Ask, Cancel
 from headrace_broker.runtime.session.frame import FRAMES
 from headrace_raftlog.model.pieces import Parted
+
+_TOLD_SECONDS: Final = 60.0  # between lines in the log about payloads of one node
 
 log = logging.getLogger("headrace.node")
 
@@ -50,7 +53,7 @@ class Payloads:
         self._router = parts.hosting.switchboard
         self._handlers = payload_handlers(parts)
         self._decoder = msgspec.msgpack.Decoder(Union[tuple(self._handlers)])  # noqa: UP007
-        self._told: dict[int, str] = {}  # what is wrong with a node's payloads, said once
+        self._silent_until: dict[int, float] = {}  # nothing is logged of a node's payloads
 
     def receive(self, peer: int, data: bytes | Parted) -> None:
         """Pass a payload on. What goes wrong must not stop the replicated logs: it is logged."""
@@ -61,10 +64,10 @@ class Payloads:
                 payload = self._decoder.decode(data)
                 self._handlers[type(payload)](peer, payload)
         except MALFORMED as error:
-            text = str(error)
-            if self._told.get(peer) != text:
-                log.warning("a payload of node %d is not understood: %s", peer, text)
-            self._told[peer] = text
+            now = time.monotonic()
+            if now >= self._silent_until.get(peer, now):
+                self._silent_until[peer] = now + _TOLD_SECONDS
+                log.warning("a payload of node %d is not understood: %s", peer, brief(error))
         except Exception:
             log.exception("a payload of node %d could not be handled", peer)
 
@@ -76,6 +79,7 @@ def payload_handlers(parts: Receivers) -> Handlers:
     handlers: Handlers = {kind: lambda _, frame: router.receive(frame) for kind in FRAMES}
     handlers |= {
         Ask: parts.rpc.receive_ask,
+        Cancel: parts.rpc.receive_cancel,
         Answer: parts.rpc.receive_answer,
         CatalogForward: lambda peer, forward: parts.catalog.handle_forward(peer, forward.data),
         DebtReport: parts.debts.receive_report,

@@ -16,7 +16,8 @@ from headrace_broker.model.message import Publish
 from headrace_broker.model.reply_queue import REPLY_PREFIX
 from headrace_broker.runtime.broker_port import ReplyListener
 from headrace_broker.runtime.contract.payload import Payload, encode
-from headrace_broker.runtime.rpc.correlator import Question, Rpc, RpcError
+from headrace_broker.runtime.rpc.correlator import Rpc
+from headrace_broker.runtime.rpc.protocol import Question, RpcError
 
 _TOKEN_OCTETS: Final = 16  # random octets of a name, which cannot be guessed
 NODE_DIGITS_MAX: Final = 4  # of a node id

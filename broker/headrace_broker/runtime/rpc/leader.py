@@ -4,13 +4,22 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from contextlib import nullcontext
 from typing import Any, Final, Generic, TypeVar
 
 from headrace_broker.model.definition import Queue
 from headrace_broker.runtime.replica.queue_host import QueueHost
 from headrace_broker.runtime.replica.reading.answers import Answers
 from headrace_broker.runtime.replica.reading.entries import Entries
-from headrace_broker.runtime.rpc.correlator import NO_ANSWER, Question, Rpc, RpcError
+from headrace_broker.runtime.rpc.correlator import Rpc
+from headrace_broker.runtime.rpc.protocol import (
+    FAILED,
+    NO_ANSWER,
+    TOO_LARGE,
+    UNKNOWN,
+    Question,
+    RpcError,
+)
 
 ATTEMPT_SECONDS: Final = 1.0  # wait for one node's answer before the leader is looked up again
 PAUSE_SECONDS: Final = 0.1  # between attempts: an election takes some of them
@@ -41,6 +50,53 @@ class LeaderQuestion(Question[A], Generic[A], frozen=True):
 
 
 Q = TypeVar("Q", bound=LeaderQuestion[Any])
+
+
+class _Attempts:
+    """Attempts to have a queue's leader answer one question.
+
+    Attributes:
+        had_turn: it could be asked.
+        redirected: node that the last one named as the leader, 0 for none.
+    """
+
+    def __init__(self, queue: Queue) -> None:
+        self.had_turn = False
+        self.redirected = 0
+        self._queue = queue
+        self._failures = 0
+        self._last = ""  # why the last one who was asked gave no answer
+
+    def note(self, target: int, error: RpcError) -> float:
+        """Note that a node gave no answer; return the seconds until the next attempt.
+
+        Raises:
+            LeaderUnavailableError: another attempt would end alike.
+            RpcError: the leader refuses.
+        """
+        self._last = str(error)
+        if error.failure == NOT_LEADING:
+            if error.detail != target:
+                self.redirected = error.detail
+        elif error.failure == FAILED:
+            self._failures += 1
+            if self._failures > 1:
+                raise self.failure() from error
+            return ATTEMPT_SECONDS
+        elif error.failure in (UNKNOWN, TOO_LARGE):
+            raise self.failure() from error
+        elif error.failure not in (NOT_NOW, *NO_ANSWER):
+            raise error
+        return PAUSE_SECONDS
+
+    def failure(self) -> LeaderUnavailableError:
+        """Return why the queue counts as not available."""
+        name = self._queue.name
+        if not self.had_turn:
+            text = f"a question to the leader of queue '{name}' had no turn: too many others wait"
+        else:
+            text = f"no leader of queue '{name}' answers"
+        return LeaderUnavailableError(f"{text}: {self._last}" if self._last else text)
 
 
 class Leaders:
@@ -93,7 +149,9 @@ class Leaders:
                 lambda some: cut(host, some, question),
                 lambda: self._serving(group) is host,
             )
-            return self._leading(group) if found is None else found
+            if found is None:
+                raise self._not_leading(group)
+            return found
 
         self.serve(kind, here)
 
@@ -109,40 +167,52 @@ class Leaders:
         """
         host = self._serving(group)
         if host is None:
-            known = self.hosts.get(group)
-            leader = 0 if known is None else self.locate(known.queue)
-            raise RpcError(NOT_LEADING, f"node {self._rpc.node} does not lead it", leader)
+            raise self._not_leading(group)
         return host
 
-    async def ask(self, queue: Queue, question: LeaderQuestion[A]) -> A:
+    def _not_leading(self, group: int) -> RpcError:
+        known = self.hosts.get(group)
+        leader = 0 if known is None else self.locate(known.queue)
+        return RpcError(NOT_LEADING, f"node {self._rpc.node} does not lead it", leader)
+
+    async def ask(
+        self, queue: Queue, question: LeaderQuestion[A], slots: asyncio.Semaphore | None = None
+    ) -> A:
         """Return the leader's answer.
+
+        Args:
+            queue: whose leader is asked.
+            question: of a kind that it serves.
+            slots: has a place for the question, which it waits for within its time.
 
         Raises:
             LeaderUnavailableError: no leader of the queue answered.
             QueueGoneError: the queue was deleted.
             RpcError: the leader refuses.
         """
-        redirected = 0
+        attempts = _Attempts(queue)
+        timer = asyncio.timeout(ANSWER_SECONDS_MAX)
         try:
-            async with asyncio.timeout(ANSWER_SECONDS_MAX):
+            async with timer, nullcontext() if slots is None else slots:
+                attempts.had_turn = True
                 while True:
-                    target, seconds = self._target(queue, question, redirected)
-                    before, redirected = redirected, 0
+                    target, seconds = self._target(queue, question, attempts.redirected)
+                    before, attempts.redirected = attempts.redirected, 0
+                    pause = PAUSE_SECONDS
                     if target:
                         try:
                             return await self._rpc.ask(target, question, seconds)
                         except RpcError as error:
-                            if error.failure == NOT_LEADING and error.detail != target:
-                                redirected = error.detail
-                            elif error.failure not in (NOT_NOW, NOT_LEADING, *NO_ANSWER):
-                                raise
-                    if not redirected or before:  # else the one that was named is asked at once
-                        await asyncio.sleep(PAUSE_SECONDS)
+                            pause = attempts.note(target, error)
+                    if not attempts.redirected or before:  # else that one is asked at once
+                        await asyncio.sleep(pause)
         except TimeoutError:
-            text = f"no leader of queue '{queue.name}' answers"
+            if not timer.expired():
+                raise
             if type(question) in self._reading and self._serving(queue.group) is not None:
                 text = f"the disk does not give back messages of queue '{queue.name}' in time"
-            raise LeaderUnavailableError(text) from None
+                raise LeaderUnavailableError(text) from None
+            raise attempts.failure() from None
 
     def _target(self, queue: Queue, question: Question[Any], redirected: int) -> tuple[int, float]:
         """Return who is to be asked, 0 for nobody, and for how many seconds.

@@ -5,14 +5,15 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import islice
-from typing import Any, NamedTuple, TypeVar
+from typing import Annotated, Any, NamedTuple, TypeVar
 
 import msgspec
 
 from headrace_broker.model.limits import ANSWER_OCTETS_MAX, LISTING_ROWS_MAX, LISTING_TURN_ROWS
 from headrace_broker.runtime.contract.payload import MALFORMED
 from headrace_broker.runtime.rpc.codec import ENCODER
-from headrace_broker.runtime.rpc.correlator import UNKNOWN, NoAnswerError, Question, Rpc
+from headrace_broker.runtime.rpc.correlator import Rpc
+from headrace_broker.runtime.rpc.protocol import UNKNOWN, NoAnswerError, Question, RpcError
 
 
 class Page(msgspec.Struct, frozen=True):
@@ -25,7 +26,7 @@ class Page(msgspec.Struct, frozen=True):
     """
 
     rows: list[msgspec.Raw] = []
-    left_out: int = 0
+    left_out: Annotated[int, msgspec.Meta(ge=0, le=LISTING_ROWS_MAX)] = 0
     more: bool = False
 
 
@@ -36,7 +37,7 @@ class Listing(Question[Page], frozen=True, kw_only=True):
         skip: rows that the asker has already.
     """
 
-    skip: int = 0
+    skip: Annotated[int, msgspec.Meta(ge=0)] = 0
 
 
 class Found(NamedTuple):
@@ -114,7 +115,7 @@ async def rows_of(
         rows_max: most rows.
 
     Raises:
-        NoAnswerError: it did not answer.
+        RpcError: it did not answer, or refuses.
     """
     found: list[Any] = []
     left_out = 0
@@ -127,7 +128,7 @@ async def rows_of(
             text = f"a row of node {node} is not understood: {error}"
             raise NoAnswerError(UNKNOWN, text) from error
         left_out += page.left_out
-        if not page.more or not (page.rows or page.left_out):
+        if not page.more or not page.rows:
             break
     return found[:rows_max], left_out
 
@@ -162,9 +163,9 @@ async def ask_everywhere(
 
 
 async def ask_node(rpc: Rpc, peer: int, asked: Asked) -> tuple[list[Any], int] | None:
-    """Return another node's rows, and how many were too large; None when it does not answer."""
+    """Return another node's rows, and how many were too large; None when it does not."""
     try:
         async with asyncio.timeout(asked.seconds):
             return await rows_of(rpc, peer, asked.question, asked.kind, asked.rows_max)
-    except (NoAnswerError, TimeoutError):
+    except (RpcError, TimeoutError):
         return None

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from headrace_broker.model.limits import FLOW_ROWS_MAX
-from headrace_broker.runtime.rpc.correlator import Question
 from headrace_broker.runtime.rpc.listing import Listing
+from headrace_broker.runtime.rpc.protocol import Question
 
 
 class List(Listing, frozen=True, tag="list"):

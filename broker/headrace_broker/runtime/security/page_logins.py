@@ -15,6 +15,7 @@ import hmac
 import secrets
 import time
 from collections.abc import Callable
+from contextvars import Context
 from typing import Final, NamedTuple
 
 import msgspec
@@ -31,7 +32,8 @@ from headrace_broker.model.limits import (
     PAGE_SESSIONS_MAX,
     PAGE_USER_SESSIONS_MAX,
 )
-from headrace_broker.runtime.rpc.correlator import NoAnswerError, Question, Rpc
+from headrace_broker.runtime.rpc.correlator import Rpc
+from headrace_broker.runtime.rpc.protocol import Question, RpcError
 
 TOKEN_BYTES: Final = 32  # random octets
 TOKEN_CHARACTERS_MAX: Final = 64
@@ -155,7 +157,7 @@ class PageLogins:
         question = Login(digest, end=True)
         asked = [self._rpc.ask(other, question) for other in others]
         for outcome in await asyncio.gather(*asked, return_exceptions=True):
-            if isinstance(outcome, BaseException) and not isinstance(outcome, NoAnswerError):
+            if isinstance(outcome, BaseException) and not isinstance(outcome, RpcError):
                 raise outcome
 
     def watch(self, token: str, over: Callable[[], None]) -> None:
@@ -220,7 +222,7 @@ class PageLogins:
             return None
         if not strange and len(self._asking) - len(self._strange) >= PAGE_REMOTE_KNOWN_MAX:
             return None
-        asking = asyncio.get_running_loop().create_task(self._hear(node, digest))
+        asking = asyncio.create_task(self._hear(node, digest), context=Context())  # for all
         self._asking[digest] = asking
         if strange:
             self._strange.add(digest)
@@ -236,7 +238,7 @@ class PageLogins:
         now = self._clock()  # it may have ended since, on the answer's way
         try:
             row = await self._rpc.ask(node, Login(digest))
-        except NoAnswerError:
+        except RpcError:
             return
         self._heard.pop(digest, None)
         if row is None or digest in self._over:

@@ -17,7 +17,8 @@ from headrace_broker.runtime.export.log import (
     ShardUnavailableError,
     UnknownShardError,
 )
-from headrace_broker.runtime.rpc.correlator import Rpc, RpcError
+from headrace_broker.runtime.rpc.correlator import Rpc
+from headrace_broker.runtime.rpc.protocol import RpcError
 from headrace_broker.runtime.telemetry.question import (
     AskClose,
     AskCommit,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 import msgspec
 
@@ -21,7 +21,7 @@ from headrace_broker.runtime.export.log import (
     UnknownGroupError,
     UnknownShardError,
 )
-from headrace_broker.runtime.rpc.correlator import NO_ANSWER, Question, RpcError
+from headrace_broker.runtime.rpc.protocol import NO_ANSWER, READS, Question, RpcError
 
 
 class WireBlock(msgspec.Struct, frozen=True, array_like=True):
@@ -67,6 +67,7 @@ class AskShard(Question[Shard], frozen=True, tag="telemetry_shard"):
 class AskRows(Question[list[WireBlock]], frozen=True, tag="telemetry_rows"):
     """Which blocks hold these rows? The first ones of them will do."""
 
+    pool: ClassVar[str] = READS
     log: str
     incarnation: int
     start: int

@@ -34,8 +34,8 @@ from headrace_broker.runtime.backup.points import (
 from headrace_broker.runtime.backup.question import ClosePoint, KeepPoint, ReadPoint
 from headrace_broker.runtime.contract.queue_log import MemoryQueueLog, QueueLog
 from headrace_broker.runtime.replica.queue_host import QueueHost
-from headrace_broker.runtime.rpc.correlator import NoAnswerError
 from headrace_broker.runtime.rpc.leader import QueueGoneError
+from headrace_broker.runtime.rpc.protocol import NoAnswerError
 from headrace_broker.runtime.session.wire import SessionRouter
 from headrace_raftlog.model.errors import RaftLogError
 

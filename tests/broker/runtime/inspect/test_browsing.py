@@ -16,8 +16,8 @@ from headrace_broker.model.limits import (
 from headrace_broker.runtime.inspect.browsing import Browse, BrowsingClient, page_of
 from headrace_broker.runtime.replica.reading.entries import Entries
 from headrace_broker.runtime.rpc import leader
-from headrace_broker.runtime.rpc.correlator import RpcError
 from headrace_broker.runtime.rpc.leader import NOT_LEADING, Leaders, LeaderUnavailableError
+from headrace_broker.runtime.rpc.protocol import RpcError
 
 QUEUE = Queue("/", "work", QUEUE_QUORUM, 7, (1, 2))
 

@@ -18,13 +18,13 @@ from headrace_broker.core.queue.messages.settings import (
 from headrace_broker.model.definition import QUEUE_QUORUM, Queue
 from headrace_broker.runtime.inspect.counts import AskCounts, CountsClient
 from headrace_broker.runtime.rpc import leader as module
-from headrace_broker.runtime.rpc.correlator import RpcError
 from headrace_broker.runtime.rpc.leader import (
     NOT_LEADING,
     Leaders,
     LeaderUnavailableError,
     QueueGoneError,
 )
+from headrace_broker.runtime.rpc.protocol import RpcError
 
 QUEUE = Queue("/", "work", QUEUE_QUORUM, 7, (1, 2))
 

@@ -13,6 +13,7 @@ import pytest
 from headrace_broker.config.configuration import load_config
 from headrace_broker.runtime.contract.payload import encode
 from headrace_broker.runtime.intake.outflow_watch import Claims, Outflows
+from headrace_broker.runtime.node import payloads
 from headrace_broker.runtime.node.node import BrokerNode
 from headrace_broker.runtime.node.payloads import payload_handlers
 
@@ -53,10 +54,14 @@ def test_what_queues_let_in_and_who_waits_for_them_comes_with_its_sender(tmp_pat
     assert asyncio.run(work()).told == [("outflows", 2, [7, 100]), ("claims", 2, [7, 3])]
 
 
-def test_payloads_that_are_not_understood_are_logged_once_and_hurt_no_other(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
+def test_payloads_that_are_not_understood_are_logged_now_and_then_and_hurt_no_other(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    now = 100.0
+    monkeypatch.setattr(payloads.time, "monotonic", lambda: now)
+
     async def work() -> Watch:
+        nonlocal now
         node = node_at(tmp_path)
         watch = node.hosting.outflow = Watch()
         for wrong in (
@@ -64,9 +69,11 @@ def test_payloads_that_are_not_understood_are_logged_once_and_hurt_no_other(
             b"\x0a\x00",
             msgspec.msgpack.encode(["later", 1]),
             b"\xa1\x80",
-            b"\xc1\0\0\0\1x",
+            msgspec.msgpack.encode(["x" * 5000, 1]),
         ):
+            now += 60
             for _ in range(3):
+                now += 10
                 node.payloads.receive(2, wrong)
                 node.payloads.receive(3, encode(Outflows([7, 1])))
         return watch
@@ -77,6 +84,7 @@ def test_payloads_that_are_not_understood_are_logged_once_and_hurt_no_other(
     assert len(texts) == 5
     assert all(text.startswith("a payload of node 2 is not understood: ") for text in texts)
     assert "Invalid value 'later'" in texts[2]
+    assert len(texts[4]) < 300
 
 
 def test_every_kind_of_payload_has_a_tag_of_its_own(tmp_path: Path) -> None:
@@ -85,4 +93,4 @@ def test_every_kind_of_payload_has_a_tag_of_its_own(tmp_path: Path) -> None:
         return [str(kind.__struct_config__.tag) for kind in handlers]
 
     tags = asyncio.run(work())
-    assert len(set(tags)) == len(tags) == 24
+    assert len(set(tags)) == len(tags) == 25

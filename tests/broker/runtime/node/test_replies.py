@@ -14,7 +14,8 @@ from headrace_broker.model.reply_queue import REPLY_PREFIX
 from headrace_broker.runtime.broker_port import ReplyListener
 from headrace_broker.runtime.node import replies
 from headrace_broker.runtime.node.replies import Replies, Reply
-from headrace_broker.runtime.rpc.correlator import Answer, Ask, Rpc
+from headrace_broker.runtime.rpc.correlator import Rpc
+from headrace_broker.runtime.rpc.protocol import Answer, Ask, Cancel
 
 
 class Listener(ReplyListener):
@@ -47,11 +48,13 @@ class Pair:
     def carry(self) -> None:
         while self.under_way:
             origin, to, data = self.under_way.popleft()
-            payload = msgspec.msgpack.decode(data, type=Reply | Ask | Answer)
+            payload = msgspec.msgpack.decode(data, type=Reply | Ask | Answer | Cancel)
             if isinstance(payload, Reply):
                 self.nodes[to].receive_reply(payload)
             elif isinstance(payload, Ask):
                 self.rpcs[to].receive_ask(origin, payload)
+            elif isinstance(payload, Cancel):
+                self.rpcs[to].receive_cancel(origin, payload)
             else:
                 self.rpcs[to].receive_answer(origin, payload)
 

@@ -10,11 +10,13 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.broker.runtime.rpc_links import Links
+from tests.broker.runtime.rpc_nodes import Double, Later, Nodes, failure_of, turns
 
 from headrace_broker.runtime.contract.payload import encode
+from headrace_broker.runtime.rpc import answering
 from headrace_broker.runtime.rpc import correlator as module
-from headrace_broker.runtime.rpc.correlator import (
+from headrace_broker.runtime.rpc.correlator import Rpc
+from headrace_broker.runtime.rpc.protocol import (
     BUSY,
     FAILED,
     GONE,
@@ -26,47 +28,8 @@ from headrace_broker.runtime.rpc.correlator import (
     Ask,
     NoAnswerError,
     Question,
-    Rpc,
     RpcError,
 )
-
-
-class Double(Question[int], frozen=True, tag="double"):
-    number: int
-
-
-class Later(Question[str], frozen=True, tag="later"):
-    text: str = ""
-
-
-class Nodes:
-    """Nodes 1 to 3; a `Later` is answered when the test says so."""
-
-    def __init__(self, **how: bool) -> None:
-        self.links = Links((1, 2, 3), **how)
-        self.rpcs = self.links.rpcs
-        self.working: list[Later] = []
-        self.go_on = asyncio.Event()
-        for rpc in self.rpcs.values():
-            rpc.serve(Double, lambda _, question: 2 * question.number)
-            rpc.serve(Later, self._later)
-
-    async def _later(self, _source: int, question: Later) -> str:
-        self.working.append(question)
-        await self.go_on.wait()
-        self.working.remove(question)
-        return question.text
-
-
-async def turns(count: int = 5) -> None:
-    for _ in range(count):
-        await asyncio.sleep(0)
-
-
-async def failure_of(work: Any) -> RpcError:
-    with pytest.raises(RpcError) as refused:
-        await work
-    return refused.value
 
 
 def test_every_node_answers_at_once_or_soon() -> None:
@@ -217,11 +180,12 @@ def test_what_is_too_large_is_refused_on_both_ends(monkeypatch: pytest.MonkeyPat
         nodes = Nodes()
         rpc = nodes.rpcs[1]
         nodes.go_on.set()
-        monkeypatch.setattr(module, "PAYLOAD_BYTES_MAX", 100)
+        monkeypatch.setattr(answering, "PAYLOAD_BYTES_MAX", 100)
         error = await failure_of(rpc.ask(2, Later("x" * 100)))
         assert error.failure == TOO_LARGE
         assert "the maximum is 100" in str(error)
-        monkeypatch.setattr(module, "RPC_QUESTION_OCTETS_MAX", 90)
+        for each in (module, answering):
+            monkeypatch.setattr(each, "RPC_QUESTION_OCTETS_MAX", 90)
         assert (await failure_of(rpc.ask(2, Later("x" * 100)))).failure == TOO_LARGE
         sent = len(nodes.links.sent)
         question = msgspec.msgpack.encode(Later("x" * 100))
@@ -236,11 +200,9 @@ def test_a_handler_is_given_up_when_nobody_waits_for_it() -> None:
     async def scenario() -> None:
         nodes = Nodes()
         assert (await failure_of(nodes.rpcs[1].ask(2, Later(), 0.01))).failure == SILENT
-        [task] = nodes.rpcs[2]._work[1]
-        async with asyncio.timeout(5):  # which the handler itself would never end
-            await task
-        assert not task.cancelled()
-        assert nodes.links.sent == [(1, 2, "later")]
+        await turns()
+        assert nodes.rpcs[2].answering.working == 0
+        assert nodes.links.sent == [(1, 2, "later"), (1, 2, "cancel")]
 
     asyncio.run(scenario())
 
@@ -271,7 +233,8 @@ def test_questions_of_one_client_wait_for_each_other_and_for_no_one_else(
 
 
 def test_questions_to_one_node_are_bounded_on_both_ends(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "RPC_PEER_QUESTIONS_MAX", 2)
+    for each in (module, answering):
+        monkeypatch.setattr(each, "RPC_PEER_QUESTIONS_MAX", 2)
 
     async def scenario() -> None:
         nodes = Nodes()
@@ -282,7 +245,7 @@ def test_questions_to_one_node_are_bounded_on_both_ends(monkeypatch: pytest.Monk
         assert len(nodes.working) == 2
         assert await rpc.ask(3, Double(1)) == 2
         # A node that does not bound what it asks has the rest refused.
-        nodes.rpcs[2].receive_ask(1, Ask(7, 1000, msgspec.Raw(msgspec.msgpack.encode(Double(1)))))
+        nodes.rpcs[2].receive_ask(1, Ask(7, 1000, msgspec.Raw(msgspec.msgpack.encode(Later()))))
         assert nodes.links.sent[-1] == (2, 1, "answer")
         assert rpc.counts["late"] == 1
         assert len(nodes.working) == 2
@@ -297,9 +260,10 @@ def test_a_busy_node_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
         nodes = Nodes()
         asked = asyncio.ensure_future(nodes.rpcs[1].ask(2, Later()))
         await turns()
-        monkeypatch.setattr(module, "RPC_PEER_QUESTIONS_MAX", 1)
-        error = await failure_of(nodes.rpcs[1].ask(2, Double(1)))
+        monkeypatch.setattr(answering, "RPC_PEER_QUESTIONS_MAX", 1)
+        error = await failure_of(nodes.rpcs[1].ask(2, Later()))
         assert (error.failure, type(error)) == (BUSY, NoAnswerError)
+        assert await nodes.rpcs[1].ask(2, Double(1)) == 2  # at once, and takes no place
         nodes.go_on.set()
         await asked
 
@@ -322,7 +286,9 @@ def test_a_late_answer_is_taken_by_who_has_to_undo_something() -> None:
         rpc.receive_answer(2, Answer(first, text))
         rpc.receive_answer(2, Answer(second, failure="closed"))
         assert late == ["late"]
-        rpc.peer_changed(2, False, 0)
+        assert rpc.counts == {SILENT: 3, "late": 4}
+        rpc.peer_changed(2, True, 5)
+        rpc.peer_changed(2, True, 6)
         rpc.receive_answer(2, Answer(third, text))
         assert late == ["late"]
         assert rpc._late == {}
@@ -336,11 +302,12 @@ def test_a_node_that_stops_answers_nobody() -> None:
         asked = asyncio.ensure_future(nodes.rpcs[1].ask(2, Later(), 0.05))
         await turns()
         await nodes.rpcs[2].stop()
-        assert nodes.rpcs[2]._work[1] == set()
+        assert nodes.rpcs[2].answering.working == 0
         nodes.links.deliver(
             1, 2, encode(Ask(5, 1000, msgspec.Raw(msgspec.msgpack.encode(Later()))))
         )
         assert nodes.links.sent == [(1, 2, "later")]
+        assert nodes.rpcs[2].answering.working == 0
         assert (await failure_of(asked)).failure == SILENT
 
     asyncio.run(scenario())

@@ -63,8 +63,8 @@ from headrace_broker.runtime.backup.question import (
 )
 from headrace_broker.runtime.broker_port import Broker
 from headrace_broker.runtime.contract.port import ConnectionInfo
-from headrace_broker.runtime.rpc.correlator import NoAnswerError
 from headrace_broker.runtime.rpc.leader import QueueGoneError
+from headrace_broker.runtime.rpc.protocol import RpcError
 from headrace_broker.runtime.security import audit
 from headrace_protos.broker.v1 import backup_pb2 as pb
 from headrace_protos.broker.v1.backup_pb2_grpc import (
@@ -306,7 +306,7 @@ def _errors() -> Iterator[None]:
     """Translate errors between nodes into errors of the call."""
     try:
         yield
-    except NoAnswerError as error:
+    except RpcError as error:
         raise CallError(_CODE.UNAVAILABLE, "NODE_SILENT", str(error), retry_ms=RETRY_MS) from error
     except QueueGoneError as error:
         raise AmqpError(NOT_FOUND, str(error), "queue") from error
