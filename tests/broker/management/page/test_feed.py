@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Callable, Coroutine
+from contextvars import ContextVar
 from typing import Any
 
 import pytest
@@ -130,5 +131,25 @@ def test_viewers_are_bounded():
             feed.join(Caller(f"u{number}", ("management",)), (View("queues"),))
         with pytest.raises(TooManyError, match="this node shows its page 64 times already"):
             feed.join(OTHER, (View("queues"),))
+
+    run(check)
+
+
+def test_nobody_s_name_is_on_what_is_looked_up_for_all():
+    who: ContextVar[str] = ContextVar("who", default="nobody")
+    names: list[str] = []
+
+    async def check(feed: Feed, world: World) -> None:
+        find = world.find
+
+        async def look(view: View, caller: Caller) -> Callable[[], dict[str, Any]]:
+            names.append(who.get())
+            return await find(view, caller)
+
+        world.find = look  # type: ignore[method-assign]
+        who.set("root")
+        feed.join(ADMIN, (View("queues"),))
+        await feed.wait(feed.looks)
+        assert set(names) == {"nobody"}
 
     run(check)

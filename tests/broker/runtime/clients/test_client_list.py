@@ -20,7 +20,8 @@ from headrace_broker.runtime.contract.port import ConnectionControl, ConnectionI
 from headrace_broker.runtime.rpc import correlator
 from headrace_broker.runtime.rpc import listing as listings
 from headrace_broker.runtime.rpc.listing import serve_rows
-from headrace_broker.runtime.rpc.question import List
+from headrace_broker.runtime.rpc.protocol import RpcError
+from headrace_broker.runtime.rpc.question import Close, List
 
 
 class Control(ConnectionControl):
@@ -208,3 +209,14 @@ def test_a_node_whose_rows_are_not_understood_is_named(world: World) -> None:
     listing = run(world, ClientList.everyone)
     assert listing.missing == ("n2",)
     assert [row.connection.node for row in listing.rows] == ["n1", "n3"]
+
+
+def test_a_node_that_refuses_to_close_is_named(world: World) -> None:
+    def refuse(*_: Any) -> int:
+        raise RpcError("odd", "no")
+
+    world.links.rpcs[2].answering.handlers[Close] = refuse
+    control = world.connect(3, 5)
+    found = asyncio.run(world.nodes[1].close("n3/1/5", ""))
+    assert found == (1, ("n2",))
+    assert len(control.reasons) == 1

@@ -11,11 +11,13 @@ import pytest
 from headrace_broker.catalog.command import AdmitNode, ForgetNode
 from headrace_broker.catalog.machine import Catalog
 from headrace_broker.catalog.result import Ok
-from headrace_broker.model.definition import Node
+from headrace_broker.model.definition import QUEUE_QUORUM, Node, Queue
 from headrace_broker.model.reply_code import PRECONDITION_FAILED, AmqpError
 from headrace_broker.runtime.cluster.node_directory import address_problem
 from headrace_broker.runtime.cluster.operations import ClusterFacts, Operations
 from headrace_broker.runtime.rpc.correlator import Rpc
+from headrace_broker.runtime.rpc.protocol import RpcError
+from headrace_broker.runtime.rpc.question import Transfer
 
 
 class Around:
@@ -130,3 +132,19 @@ def test_a_node_that_runs_keeps_its_id(around: Around) -> None:
     assert admit(Node(2, "n9", "h:9")) == ""
     assert "HOST:PORT" in admit(Node(5, "n5", "nowhere"))
     assert len(around.done) == 3
+
+
+def test_a_node_that_refuses_counts_as_one_that_does_not_answer(around, caplog):
+    async def refuse(*_: Any) -> Any:
+        raise RpcError("odd", "it says no")
+
+    around.operations._rpc.ask = refuse
+    around.operations._report.rows = lambda question: []
+    around.operations._report.load = lambda: "own"
+    assert asyncio.run(around.operations.loads()) == {1: "own"}
+    assert asyncio.run(around.operations.leads()) == ([], ["n2", "n3"])
+    queue = Queue("/", "work", QUEUE_QUORUM, 7, (1, 2))
+    assert asyncio.run(around.operations.members(queue)) == []
+    with caplog.at_level("INFO"):
+        asyncio.run(around.operations._begin(2, Transfer(7, 2)))
+    assert "leadership transfer skipped: it says no" in caplog.text

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine
+from contextvars import ContextVar
 from typing import Any
 
 import pytest
@@ -302,5 +303,28 @@ def test_a_watch_that_fails_says_so_and_the_next_begins_anew(
             await news.wait()
             with pytest.raises(WatchFailedError):
                 assert watch.picture
+
+    run(scenario())
+
+
+def test_nobody_s_name_is_on_what_is_asked_for_all_who_watch(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    who: ContextVar[str] = ContextVar("who", default="nobody")
+    names: list[str] = []
+    report = world.nodes[1].report
+    rows_of = report.rows_of
+
+    async def asked(peer: int, *more: Any) -> Any:
+        names.append(who.get())
+        return await rows_of(peer, *more)
+
+    monkeypatch.setattr(report, "rows_of", asked)
+
+    async def scenario() -> None:
+        who.set("root")
+        watch = FlowWatch(report, world.catalog, look_ms=1, patience_ms=PATIENCE_MS)
+        async with watch.watching():
+            assert set(names) == {"nobody"}
 
     run(scenario())

@@ -338,3 +338,18 @@ def test_chunk_is_bounded_whatever_is_asked(nodes):
     assert len(bodies(here(nodes.world.hosts[1], b"g", 1, 1, 0, 0, 0))) == 1
     _, messages = nodes.world.hosts[1].machine.leased(b"g", 1, 1)
     assert cut_chunk(Entries(nodes.world.hosts[1].log), messages, 5, 9, 9).count == 1
+
+
+def test_the_wait_behind_others_is_bounded(nodes, monkeypatch):
+    monkeypatch.setattr(group_commands, "LEASE_REQUESTS_MAX", 1)
+    monkeypatch.setattr(leader, "ANSWER_SECONDS_MAX", 0.05)
+
+    async def scenario():
+        client, queue = nodes.clients[2], nodes.world.queue
+        asked = [asyncio.ensure_future(client.open_group(queue, b"g", TTL, b"a")) for _ in "ab"]
+        return await asyncio.wait_for(asyncio.gather(*asked, return_exceptions=True), 5)
+
+    first, second = asyncio.run(scenario())  # nothing is carried
+    assert str(first).startswith("no leader of queue 'work' answers")
+    assert isinstance(second, LeaderUnavailableError)
+    assert "had no turn" in str(second)

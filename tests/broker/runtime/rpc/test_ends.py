@@ -22,7 +22,9 @@ from headrace_broker.runtime.rpc.protocol import (
     SILENT,
     Answer,
     Ask,
+    Cancel,
     Question,
+    RpcError,
 )
 
 WHO: ContextVar[str] = ContextVar("WHO", default="nobody")
@@ -85,8 +87,8 @@ def test_only_the_asker_ends_its_question() -> None:
         asked = asyncio.ensure_future(nodes.rpcs[1].ask(2, Later("a")))
         await turns()
         [number] = nodes.rpcs[1]._waiting
-        nodes.links.deliver(3, 2, encode(module.Cancel(number)))
-        nodes.links.deliver(1, 2, encode(module.Cancel(number + 1)))
+        nodes.links.deliver(3, 2, encode(Cancel(number)))
+        nodes.links.deliver(1, 2, encode(Cancel(number + 1)))
         await turns()
         nodes.go_on.set()
         assert await asked == "a"
@@ -166,15 +168,27 @@ def test_an_answer_that_cannot_be_encoded_is_refused(caplog: Any) -> None:
     assert [each.getMessage() for each in caplog.records] == ["a question of node 1 failed"] * 2
 
 
-def test_a_time_out_of_the_handler_s_own_is_a_failure_and_a_text_may_be_any() -> None:
+def test_a_refusal_may_quote_any_octets() -> None:
+    def refuse() -> int:
+        raise RpcError("odd", "no file \udcff")
+
+    async def scenario() -> None:
+        nodes = Nodes()
+        error = await failure_of(nodes.rpcs[1].ask(2, served(nodes, refuse)(), 0.1))
+        assert (error.failure, str(error)) == ("odd", "no file ?")
+
+    asyncio.run(scenario())
+
+
+def test_a_time_out_of_the_handler_s_own_is_a_failure() -> None:
     async def late() -> int:
-        raise TimeoutError(110, "the disk is \udcff" + "x" * 5000)
+        raise TimeoutError(110, "the disk is slow" + "x" * 5000)
 
     async def scenario() -> None:
         nodes = Nodes()
         error = await failure_of(nodes.rpcs[1].ask(2, served(nodes, late)(), 0.1))
         assert error.failure == FAILED
-        assert str(error).startswith("node 2 failed: TimeoutError: [Errno 110] the disk is ?x")
+        assert str(error).startswith("node 2 failed: TimeoutError: [Errno 110] the disk is slowx")
         assert len(str(error)) < 300
 
     asyncio.run(scenario())

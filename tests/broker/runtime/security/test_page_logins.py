@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextvars import ContextVar
 from typing import Any
 
 import pytest
@@ -23,6 +24,7 @@ from headrace_broker.model.limits import (
     PAGE_SESSIONS_MAX,
     PAGE_USER_SESSIONS_MAX,
 )
+from headrace_broker.runtime.rpc.protocol import RpcError
 from headrace_broker.runtime.security import page_logins as module
 from headrace_broker.runtime.security.page_logins import LoginsBusyError, PageLogins
 
@@ -323,3 +325,32 @@ def test_made_up_tokens_ask_another_node_so_many_times_and_keep_nobody_off(world
 
     asyncio.run(flood())
     assert world.asked == PAGE_REMOTE_ASKED_MAX + 1
+
+
+def test_nobody_s_name_is_on_what_is_asked_for_all(world):
+    who = ContextVar("who", default="nobody")
+    names = []
+
+    def caller():
+        names.append(who.get())
+        return ""
+
+    async def scenario():
+        who.set("a browser")
+        return await world.nodes[2].find(token)
+
+    world.links.rpcs[2]._caller = caller
+    token = world.nodes[1].open(world.guest)
+    assert asyncio.run(scenario()) == world.guest
+    assert names == ["nobody"]
+
+
+def test_a_node_that_refuses_knows_nobody(world, monkeypatch):
+    token = world.nodes[1].open(world.guest)
+
+    def refuse(*_):
+        raise RpcError("odd", "no")
+
+    world.links.rpcs[1].answering.handlers[module.Login] = refuse
+    assert find(world, 2, token) is None
+    asyncio.run(world.nodes[2].end(token))
