@@ -204,7 +204,7 @@ def test_a_node_whose_rows_are_not_understood_is_named(world: World) -> None:
     world.connect(1, 5000)
     world.connect(3, 5000)
     rpc = world.links.rpcs[2]
-    rpc._handlers.clear()
+    rpc.answering.handlers.clear()
     serve_rows(rpc, List, lambda question: iter([Odd()]))
     listing = run(world, ClientList.everyone)
     assert listing.missing == ("n2",)

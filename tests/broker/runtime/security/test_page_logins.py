@@ -225,7 +225,7 @@ def test_the_last_word_of_a_silent_node_counts_for_some_seconds(world):
     again = Links((1,), soon=True).rpcs[1]
     world.nodes[1] = PageLogins(1, world.catalog, again, lambda: world.now)
     world.links.rpcs[1].receive_ask = again.receive_ask
-    again._send = world.links.rpcs[1]._send
+    again._send = again.answering._send = world.links.rpcs[1]._send
     world.now += PAGE_REMOTE_S
     assert find(world, 2, token) is None  # it has begun anew, and says that there is none
     assert find(world, 2, other) is None
