@@ -35,7 +35,7 @@ from headrace_broker.runtime.backup.question import ClosePoint, KeepPoint, ReadP
 from headrace_broker.runtime.contract.queue_log import MemoryQueueLog, QueueLog
 from headrace_broker.runtime.replica.queue_host import QueueHost
 from headrace_broker.runtime.rpc.leader import QueueGoneError
-from headrace_broker.runtime.rpc.protocol import NoAnswerError
+from headrace_broker.runtime.rpc.protocol import NoAnswerError, RpcError
 from headrace_broker.runtime.session.wire import SessionRouter
 from headrace_raftlog.model.errors import RaftLogError
 
@@ -182,6 +182,17 @@ def test_nodes_that_are_down_or_silent_are_passed_over_and_the_leader_comes_last
             await world.nodes[4].client.ask(2, ReadPoint(1, ANN, **READ))
         with pytest.raises(NoAnswerError, match="node 3 does not answer"):
             await world.nodes[4].client.ask(3, ReadPoint(1, ANN, **READ))
+
+    run(scenario)
+
+
+def test_a_node_that_refuses_is_passed_over(run) -> None:
+    def refuse(*_: object) -> BackupAnswer:
+        raise RpcError("odd", "no")
+
+    async def scenario(world: World) -> None:
+        world.nodes[2].rpc.answering.handlers[OpenPoint] = refuse
+        assert (await world.nodes[4].client.open(QUEUE, TTL, ANN)).node == 3
 
     run(scenario)
 

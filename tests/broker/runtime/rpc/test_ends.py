@@ -12,13 +12,29 @@ import msgspec
 import pytest
 from tests.broker.runtime.rpc_nodes import Command, Double, Later, Nodes, failure_of, turns
 
+from headrace_broker.runtime.archive import archiving
+from headrace_broker.runtime.backup.question import (
+    ClosePoint,
+    KeepPoint,
+    OpenPoint,
+    Probe,
+    ReadPoint,
+)
 from headrace_broker.runtime.contract.payload import encode
+from headrace_broker.runtime.inspect.browsing import Browse
+from headrace_broker.runtime.inspect.counts import AskCounts
+from headrace_broker.runtime.lease import leasing
+from headrace_broker.runtime.lease.group_commands import ArchiveCommand, LeaseCommand
 from headrace_broker.runtime.rpc import answering
 from headrace_broker.runtime.rpc import correlator as module
 from headrace_broker.runtime.rpc.protocol import (
+    BACKUPS,
     BUSY,
+    COMMANDS,
     FAILED,
     GONE,
+    READS,
+    SHORT,
     SILENT,
     Answer,
     Ask,
@@ -26,6 +42,9 @@ from headrace_broker.runtime.rpc.protocol import (
     Question,
     RpcError,
 )
+from headrace_broker.runtime.rpc.question import Close, List
+from headrace_broker.runtime.security.page_logins import Login
+from headrace_broker.runtime.telemetry.question import AskRows
 
 WHO: ContextVar[str] = ContextVar("WHO", default="nobody")
 
@@ -150,6 +169,17 @@ def test_questions_of_one_pool_take_no_place_of_another(monkeypatch: pytest.Monk
         await asyncio.gather(*asked)
 
     asyncio.run(scenario())
+
+
+def test_questions_that_may_wait_for_long_have_pools_of_their_own() -> None:
+    pools = {
+        COMMANDS: (LeaseCommand, ArchiveCommand),
+        READS: (Browse, leasing.Fetch, archiving.Fetch, AskRows),
+        BACKUPS: (OpenPoint, ReadPoint, Probe),
+        SHORT: (AskCounts, Login, Close, List, ClosePoint, KeepPoint),
+    }
+    for pool, kinds in pools.items():
+        assert {kind.pool for kind in kinds} == {pool}
 
 
 def test_an_answer_that_cannot_be_encoded_is_refused(caplog: Any) -> None:
