@@ -135,7 +135,7 @@ def test_viewers_are_bounded():
     run(check)
 
 
-def test_nobody_s_name_is_on_what_is_looked_up_for_all():
+def test_nobody_s_name_is_on_what_is_looked_up_for_all(monkeypatch):
     who: ContextVar[str] = ContextVar("who", default="nobody")
     names: list[str] = []
 
@@ -146,7 +146,7 @@ def test_nobody_s_name_is_on_what_is_looked_up_for_all():
             names.append(who.get())
             return await find(view, caller)
 
-        world.find = look  # type: ignore[method-assign]
+        monkeypatch.setattr(world, "find", look)
         who.set("root")
         feed.join(ADMIN, (View("queues"),))
         await feed.wait(feed.looks)

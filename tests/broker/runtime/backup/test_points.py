@@ -31,7 +31,13 @@ from headrace_broker.runtime.backup.points import (
     UNKNOWN_POINT,
     BackupPoints,
 )
-from headrace_broker.runtime.backup.question import ClosePoint, KeepPoint, ReadPoint
+from headrace_broker.runtime.backup.question import (
+    BackupAnswer,
+    ClosePoint,
+    KeepPoint,
+    OpenPoint,
+    ReadPoint,
+)
 from headrace_broker.runtime.contract.queue_log import MemoryQueueLog, QueueLog
 from headrace_broker.runtime.replica.queue_host import QueueHost
 from headrace_broker.runtime.rpc.leader import QueueGoneError
