@@ -13,7 +13,6 @@ import pytest
 from headrace_broker.config.configuration import load_config
 from headrace_broker.runtime.contract.payload import encode
 from headrace_broker.runtime.intake.outflow_watch import Claims, Outflows
-from headrace_broker.runtime.node import payloads
 from headrace_broker.runtime.node.node import BrokerNode
 from headrace_broker.runtime.node.payloads import payload_handlers
 
@@ -58,7 +57,7 @@ def test_payloads_that_are_not_understood_are_logged_now_and_then_and_hurt_no_ot
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now = 100.0
-    monkeypatch.setattr(payloads.time, "monotonic", lambda: now)
+    monkeypatch.setattr("headrace_broker.runtime.node.payloads.time.monotonic", lambda: now)
 
     async def work() -> Watch:
         nonlocal now

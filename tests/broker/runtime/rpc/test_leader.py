@@ -116,7 +116,7 @@ def test_a_reader_whose_queue_is_led_again_is_refused_with_the_leader() -> None:
 
     def cut(host: Any, entries: Any, question: Read) -> int:
         entries.missing[1] = None
-        world.hosts[7] = SimpleNamespace(serving=True, queue=QUEUE)  # type: ignore[assignment]
+        world.hosts[7] = SimpleNamespace(serving=True, queue=QUEUE)
         return 5
 
     world.leaders[2].serve_reading(Read, cut)
