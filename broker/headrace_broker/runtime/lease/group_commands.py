@@ -8,7 +8,8 @@ answered.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, ClassVar, Final, TypeVar
 from weakref import WeakValueDictionary
 
@@ -22,7 +23,13 @@ from headrace_broker.model.limits import LEASE_REQUESTS_MAX
 from headrace_broker.model.reply_code import INTERNAL_ERROR, NOT_FOUND, AmqpError
 from headrace_broker.runtime.contract.queue_log import TAKEN
 from headrace_broker.runtime.replica.queue_host import QueueHost
-from headrace_broker.runtime.rpc.leader import NOT_NOW, LeaderQuestion, Leaders
+from headrace_broker.runtime.rpc.leader import (
+    NOT_NOW,
+    LeaderQuestion,
+    Leaders,
+    LeaderUnavailableError,
+    QueueGoneError,
+)
 from headrace_broker.runtime.rpc.protocol import COMMANDS, RpcError
 
 _TOO_EARLY: Final = "too_early"  # a refusal: a replica runs a release without such commands
@@ -48,14 +55,9 @@ def amqp_errors() -> Iterator[None]:
 class GroupCommand(LeaderQuestion[A], frozen=True):
     """Apply a command."""
 
-    Attributes:
-        request: a session id that was never used, which is in the command as well.
-        data: the command.
-    """
-
     pool: ClassVar[str] = COMMANDS
-    request: int
-    data: bytes
+    request: int  # a session id that was never used, which is in the command as well
+    data: bytes  # the command
 
 
 class LeaseCommand(GroupCommand[LeaseAnswer], frozen=True, tag="lease_command"):

@@ -40,7 +40,7 @@ class QueueGoneError(Exception):
 
 
 class LeaderQuestion(Question[A], Generic[A], frozen=True):
-    """What a queue's leader is asked.
+    """A request to the leader of a queue.
 
     Attributes:
         group: of the queue.

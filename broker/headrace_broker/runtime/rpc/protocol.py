@@ -33,7 +33,7 @@ A = TypeVar("A")
 
 
 class Question(msgspec.Struct, Generic[A], frozen=True):
-    """What a node is asked; each kind is a subclass with a tag, and names the answer's type.
+    """A request to a node; each kind is a subclass with a tag, and names the answer's type.
 
     Attributes:
         pool: of the places that it takes.

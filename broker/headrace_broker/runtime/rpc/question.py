@@ -8,7 +8,7 @@ from headrace_broker.runtime.rpc.protocol import Question
 
 
 class List(Listing, frozen=True, tag="list"):
-    """Which connections have you, or which channels?
+    """Request the node's connections or channels.
 
     Attributes:
         channels: channels with their consumers are wanted.
@@ -52,17 +52,17 @@ class Flow(Listing, frozen=True, tag="flow"):
 
 
 class Leads(Listing, frozen=True, tag="leads"):
-    """Which queues do you lead, and who else could?"""
+    """Request the queues that the node leads, and the replicas that could take over."""
 
 
 class Replicas(Listing, frozen=True, tag="replicas"):
-    """What do you, leading this queue, know of its replicas?"""
+    """Request the state of a queue's replicas, as its leader knows it."""
 
     group: int
 
 
 class Load(Listing, frozen=True, tag="load"):
-    """How many queues do you lead, and how many clients have you?"""
+    """Request the number of queues that the node leads, and of its clients."""
 
 
 class Transfer(Question[bool], frozen=True, tag="transfer"):
@@ -98,8 +98,8 @@ class Stats(Listing, frozen=True, tag="stats"):
 
 
 class LeaseGroups(Listing, frozen=True, tag="lease_groups"):
-    """Which groups lease messages of the queues that you lead?"""
+    """Request the groups that lease messages of the queues that the node leads."""
 
 
 class Archives(Listing, frozen=True, tag="archives"):
-    """Which of the queues that you lead have an archive, and who reads it?"""
+    """Request the archives of the queues that the node leads, and their groups."""
