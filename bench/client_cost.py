@@ -38,7 +38,7 @@ HEADRACE: Final = Path(sys.executable).with_name("headrace")
 
 
 class Scenario(NamedTuple):
-    """One load: octets of a body, and how many messages a publisher may have unconfirmed."""
+    """One load: bytes of a body, and how many messages a publisher may have unconfirmed."""
 
     size: int
     window: int

@@ -168,15 +168,15 @@ def write_columns(samples: list[Sample], deflate: bool) -> Raw:
     for block in blocks(samples):
         columns = encode_columns(SCHEMA, list(zip(*block, strict=True)))
         body = zlib.compress(columns.body, 1) if deflate else columns.body
-        found.append((columns.rows, columns.buffer_octets, len(columns.body), body))
+        found.append((columns.rows, columns.buffer_bytes, len(columns.body), body))
     return found
 
 
 def read_columns(data: Raw, deflated: bool) -> list[Any]:
     """Raw buffers as Arrow batches, which use the buffers as they are."""
     found = []
-    for count, lengths, octets, packed in data:
-        body = zlib.decompress(packed, bufsize=octets) if deflated else packed
+    for count, lengths, byte_count, packed in data:
+        body = zlib.decompress(packed, bufsize=byte_count) if deflated else packed
         whole = pa.py_buffer(body)
         arrays, offset, position = [], 0, 0
         for _, kind in SCHEMA.columns:
@@ -247,10 +247,10 @@ def main() -> None:
     tables = []
     for name, write, read in forms:
         broker_ms, data = measure(write)
-        octets = sum(len(each[3] if isinstance(each, tuple) else each) for each in data)
+        byte_count = sum(len(each[3] if isinstance(each, tuple) else each) for each in data)
         reader_ms, batches = measure(partial(read, data))
         tables.append(pa.Table.from_batches(batches).combine_chunks())
-        print(f"{name:34} {broker_ms:10.1f} {reader_ms:10.1f} {octets / 1024:8.0f}")
+        print(f"{name:34} {broker_ms:10.1f} {reader_ms:10.1f} {byte_count / 1024:8.0f}")
     assert all(table.equals(tables[0]) for table in tables), "the forms do not say the same"
 
 

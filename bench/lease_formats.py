@@ -1,9 +1,9 @@
 """Cost of leased messages in each of three formats, in the broker and in the reader.
 
-    python -m bench.lease_formats [--octets 100]
+    python -m bench.lease_formats [--bytes 100]
 
-Processor time for 10,000 messages of 100 octets, from the chunk that the queue's leader has cut to
-the octets of the answer and from those to what a reader has: rows in Python, or Arrow's batches.
+Processor time for 10,000 messages of 100 bytes, from the chunk that the queue's leader has cut to
+the bytes of the answer and from those to what a reader has: rows in Python, or Arrow's batches.
 Messages have no properties, the same ones, an id each, or an id and headers each. Needs pyarrow;
 the broker does not.
 
@@ -75,18 +75,20 @@ def _block(**properties: Any) -> bytes:
     return b"".join(BasicProperties(**properties).encode())
 
 
-def chunks(properties: Callable[[int], bytes], octets: int) -> list[Fetched]:
+def chunks(properties: Callable[[int], bytes], byte_count: int) -> list[Fetched]:
     """Return what the queue's leader sends."""
     found = []
     for first in range(0, MESSAGES, CHUNK):
         numbers = range(first, first + CHUNK)
         batch = encode_batch(
             [
-                Publish(1, b"\x06orders\x05new.1", False, False, properties(number), bytes(octets))
+                Publish(
+                    1, b"\x06orders\x05new.1", False, False, properties(number), bytes(byte_count)
+                )
                 for number in numbers
             ]
         )
-        heads = b"".join(HEAD.pack(number + 1, 1 << 40, 0, 0, octets, 0) for number in numbers)
+        heads = b"".join(HEAD.pack(number + 1, 1 << 40, 0, 0, byte_count, 0) for number in numbers)
         found.append(Fetched(LEASE_OK, MESSAGES, heads, batch))
     return found
 
@@ -106,8 +108,8 @@ def read(answers: list[bytes]) -> int:
     """Read answers; return how many messages there were."""
     found = 0
     schema: Any = None
-    for octets in answers:
-        answer = lease_pb2.FetchLeaseResponse.FromString(octets)
+    for data in answers:
+        answer = lease_pb2.FetchLeaseResponse.FromString(data)
         if answer.format == lease_pb2.LEASE_FORMAT_COLUMNS:
             schema = answer.schema if answer.HasField("schema") else schema
             found += _arrow(schema, answer.block).num_rows
@@ -150,11 +152,11 @@ def milliseconds(action: Callable[[], object]) -> float:
 def main() -> None:
     """Print a table."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--octets", type=int, default=100, help="of each body")
-    octets = parser.parse_args().octets
+    parser.add_argument("--bytes", type=int, default=100, help="of each body")
+    byte_count = parser.parse_args().bytes
     print(f"{'properties':12}{'format':12}{'broker ms':>12}{'reader ms':>12}{'octets':>12}")
     for properties in (none, same, own, headed):
-        given = chunks(properties, octets)
+        given = chunks(properties, byte_count)
         for name, form in FORMATS.items():
             answers = make(form, given)
             assert read(answers) == MESSAGES

@@ -11,7 +11,7 @@
  *   publish   prefix of its queues     consume       likewise
  *   queues    how many of them         window        unconfirmed publishes, 0 for no confirms
  *   rate      publishes/s of all its connections, 0 for as many as go
- *   size      octets of a body         prefetch, ack   of consumers: ack every so many
+ *   size      bytes of a body         prefetch, ack   of consumers: ack every so many
  *   delay_us  a consumer's work for each message, one after the other
  *   limit     publishes of all its connections, 0 for no end
  * cc -O2 -o overload overload.c -lm */
@@ -98,16 +98,16 @@ static double percentile_ms(group_t* g, int kind, double share) {
   return 0;
 }
 
-/* ---- octets ------------------------------------------------------------------------------ */
+/* ---- bytes ------------------------------------------------------------------------------ */
 
-static uint8_t* put(uint8_t* p, uint64_t value, int octets) {
-  for (int i = octets - 1; i >= 0; i--)
+static uint8_t* put(uint8_t* p, uint64_t value, int bytes) {
+  for (int i = bytes - 1; i >= 0; i--)
     *p++ = value >> (8 * i);
   return p;
 }
-static uint64_t get(const uint8_t* p, int octets) {
+static uint64_t get(const uint8_t* p, int bytes) {
   uint64_t value = 0;
-  for (int i = 0; i < octets; i++)
+  for (int i = 0; i < bytes; i++)
     value = value << 8 | p[i];
   return value;
 }
@@ -117,9 +117,9 @@ static uint8_t* put_short(uint8_t* p, const char* text) {
   memcpy(p, text, n);
   return p + n;
 }
-static uint8_t* put_long(uint8_t* p, const void* octets, size_t n) {
+static uint8_t* put_long(uint8_t* p, const void* bytes, size_t n) {
   p = put(p, n, 4);
-  memcpy(p, octets, n);
+  memcpy(p, bytes, n);
   return p + n;
 }
 static uint8_t* begin(uint8_t* p, int type, int channel, uint32_t method) {

@@ -106,11 +106,11 @@ class Headrace:
         records = [node.process() for node in LocalCluster.existing(self.directory).nodes]
         return [record.pid for record in records if record is not None]
 
-    def limit_memory(self, octets: int) -> None:
+    def limit_memory(self, byte_count: int) -> None:
         """Set the memory watermark of all nodes."""
         api = LocalCluster.existing(self.directory).nodes[0].http
         command = [self._command[0].replace("headrace", "rabbitmqctl"), "--node", api]
-        run([*command, "set_vm_memory_high_watermark", "absolute", str(octets)], self._env)
+        run([*command, "set_vm_memory_high_watermark", "absolute", str(byte_count)], self._env)
 
     def version(self) -> str:
         """Return name and version for the report."""
@@ -197,10 +197,10 @@ class RabbitMQ:
             pid for server in self._servers for pid in descendants(server.pid) if is_erlang(pid)
         ]
 
-    def limit_memory(self, octets: int) -> None:
+    def limit_memory(self, byte_count: int) -> None:
         """Set the memory watermark of all nodes."""
         for number in range(NODE_COUNT):
-            self._ctl(number, "set_vm_memory_high_watermark", "absolute", str(octets))
+            self._ctl(number, "set_vm_memory_high_watermark", "absolute", str(byte_count))
 
     def version(self) -> str:
         """Return name and version for the report."""

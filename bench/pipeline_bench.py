@@ -37,7 +37,7 @@ from headrace_pipeline.schema.queue import QUEUE_MESSAGES
 from headrace_pipeline.tables import open_table, query_id
 
 BASE_PORT: Final = 20872
-PAYLOAD_OCTETS: Final = 150
+PAYLOAD_BYTES: Final = 150
 THREADS: Final = 2
 PARTITIONS: Final = (1, 2, 4)
 DEPTHS: Final = (1, 4, 16)  # messages of the queue that is read, for each that is read
@@ -86,7 +86,7 @@ class Bench:
         self._client.close()
 
     def _frame(self, rows: int, partitions: int) -> DataFrame:
-        text = F.rpad(F.col("id").cast("string"), PAYLOAD_OCTETS, "x")
+        text = F.rpad(F.col("id").cast("string"), PAYLOAD_BYTES, "x")
         return self._spark.range(0, rows, 1, partitions).select(text.alias("payload"))
 
     def _fresh(self, name: str) -> str:
@@ -304,7 +304,7 @@ def report(samples: Samples, rows: int, rounds: int) -> str:
     heads += ["Spark, us a row", "nodes, us a row"]
     text = (
         f"{NODE_COUNT} nodes and Spark (`local[{THREADS}]`) on {machine()}; {rows:,} rows of "
-        f"{PAYLOAD_OCTETS} octets, medians of {rounds} rounds."
+        f"{PAYLOAD_BYTES} bytes, medians of {rounds} rounds."
     )
     load = os.getloadavg()[0]
     if load > 2 * (os.cpu_count() or 1):

@@ -62,7 +62,7 @@ class Node:
                 moves=Moves(),
                 serving=True,
                 meter=QueueMeter(Clock()),
-                log=SimpleNamespace(window_octets=lambda: 1 << 24),
+                log=SimpleNamespace(window_bytes=lambda: 1 << 24),
             )
             for queue in self.queues
         }
@@ -105,10 +105,10 @@ class Node:
         for number, info in enumerate(list(self.infos.values())[: int(moving * len(self.infos))]):
             assert info.account is not None
             queue = self.queues[number % len(self.queues)]
-            tab = info.account.tab(queue.group)
-            tab.borrow(100, 30_000)
-            tab.came_through("orders", 100)
-            tab.repay(100, 30_000)
+            balance = info.account.balance(queue.group)
+            balance.borrow(100, 30_000)
+            balance.came_through("orders", 100)
+            balance.repay(100, 30_000)
             if number % 10 == 0:
                 info.flow.stop(LIMIT_WATERMARK, queue.group, self.now_us - 200_000)
                 info.flow.go(self.now_us - 100_000)
@@ -131,7 +131,7 @@ def main() -> None:
     for name, times in looker.spent.items():
         print(f"{name:10} {sum(times[1:]) / LOOKS:8.2f} ms")
     print(f"{'sum':10} {sum(sum(each[1:]) for each in looker.spent.values()) / LOOKS:8.2f} ms")
-    print("octets on disk a second", looker.octets())
+    print("bytes on disk a second", looker.byte_counts())
 
 
 class Looker:
@@ -173,9 +173,9 @@ class Looker:
         self.spent.setdefault(name, []).append(1000 * (time.process_time() - start))
         return result
 
-    def octets(self) -> dict[str, int]:
+    def byte_counts(self) -> dict[str, int]:
         """Return what a second takes on disk, by log."""
-        return {name: log.summary.octets // (LOOKS + 1) for name, log in self._logs.items()}
+        return {name: log.summary.byte_count // (LOOKS + 1) for name, log in self._logs.items()}
 
 
 def _unix_ms() -> int:

@@ -111,7 +111,7 @@ def test_a_watermark_survives_a_restart_of_all_nodes(cluster: Cluster) -> None:
     cluster.kill(*NODES)
     cluster.start()
     for name in NODES:
-        assert limit_of(cluster, "commands", name)["value"] == 7
+        assert limit_of(cluster, "queue-commands", name)["value"] == 7
         assert limit_of(cluster, "memory-high-watermark", name)["value"] == 0.9
 
 

@@ -76,7 +76,7 @@ def test_who_rejects_owes_for_the_letters_that_wait_on_another_node(
 
     # Its publishes stop, and whoever asks any node is told why. Its settles went on.
     channel.basic_publish("", "aside", b"held")
-    wait_for("the publish to be held", lambda: row(cluster)["held_messages"] == 1)
+    wait_for("the publish to be held", lambda: row(cluster)["buffered_messages"] == 1)
     assert row(cluster)["flow"]["limit"] == "account"
     wanted = [("n1", count, "connection")]
     wait_for(

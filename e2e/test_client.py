@@ -74,7 +74,7 @@ HEADERS = {
     "boolean": True,
     "long": -(1 << 40),
     "text": "grün",
-    "octets": b"\x00\xff",
+    "byte_count": b"\x00\xff",
     "time": datetime(2026, 1, 31, 12, tzinfo=UTC),
     "decimal": Decimal("3.14"),
     "none": None,

@@ -189,11 +189,11 @@ def bodies_of(place: Path, queue: dict[str, Any]) -> list[bytes]:
 
 DEEP = "deep"
 DEEP_MESSAGES = 100
-DEEP_OCTETS = 128 << 10
+DEEP_BYTES = 128 << 10
 
 
 def deep_body(number: int) -> bytes:
-    return b"<deep/%05d>" % number * (DEEP_OCTETS // 12)
+    return b"<deep/%05d>" % number * (DEEP_BYTES // 12)
 
 
 def drain_in_order(cluster: Cluster, name: str, count: int) -> None:

@@ -65,8 +65,8 @@ def test_a_burst_of_one_tenant_does_not_starve_another(
         lambda: (shared_cluster.queue(queue) or {}).get("messages_ready", 0) == BURST + 3,
     )
     assert waiting(shared_cluster, queue) == [
-        {"key": "anna", "messages": BURST, "octets": sum(len(str(n)) for n in range(BURST))},
-        {"key": "bert", "messages": 3, "octets": 3},
+        {"key": "anna", "messages": BURST, "byte_count": sum(len(str(n)) for n in range(BURST))},
+        {"key": "bert", "messages": 3, "byte_count": 3},
     ]
     worker = Worker(shared_cluster, "n3", queue)
     got = worker.work(8)

@@ -9,7 +9,7 @@ from typing import Final
 import pika
 import pytest
 from e2e.harness.cluster import Cluster, wait_for
-from e2e.harness.flooder import Flooder, publish_octets, pump
+from e2e.harness.flooder import Flooder, publish_bytes, pump
 from e2e.harness.raw_client import RawClient
 from pamqp import commands
 
@@ -17,7 +17,7 @@ Clients = Callable[..., list[RawClient]]
 
 MIB: Final = 1 << 20
 ANSWER_SECONDS: Final = 60.0  # for what a busy machine takes a second
-NODE_HELD_MIB: Final = 128  # NODE_HELD_OCTETS
+NODE_HELD_MIB: Final = 128  # NODE_BUFFER_BYTES
 
 
 @pytest.fixture(scope="module")
@@ -91,9 +91,9 @@ def test_three_hundred_flooders_of_a_stopped_queue_are_held_within_bounds_and_lo
     declare(flooded, "stopped")
     declare(flooded, "local", kind="classic")
     other = flooded.connect("n1").channel()
-    publish = publish_octets("stopped", bytes(16 << 10))
-    octets = publish * (4 * MIB // len(publish))  # more than any connection may have held
-    flooders = [Flooder(client, octets) for client in raw_clients(300)]
+    publish = publish_bytes("stopped", bytes(16 << 10))
+    data = publish * (4 * MIB // len(publish))  # more than any connection may have held
+    flooders = [Flooder(client, data) for client in raw_clients(300)]
     before = flooded.resident_bytes("n1")
     with flooded.stopped("n2", "n3"):
         pump(flooders)
@@ -101,7 +101,7 @@ def test_three_hundred_flooders_of_a_stopped_queue_are_held_within_bounds_and_lo
         round_trips(other, "local")
         count = sum(flooder.stop_after(len(publish)) for flooder in flooders)
     assert grown < (NODE_HELD_MIB + 64) * MIB
-    assert count < len(flooders) * len(octets) // len(publish), "the sockets stopped"
+    assert count < len(flooders) * len(data) // len(publish), "the sockets stopped"
     pump(flooders, ANSWER_SECONDS)
     for flooder in flooders:
         flooder.await_close_ok(ANSWER_SECONDS)
@@ -120,9 +120,9 @@ def test_a_client_that_reads_nothing_and_floods_over_many_channels_is_not_discon
         client.expect(commands.Confirm.SelectOk)
     client.send(commands.Basic.Consume(0, "flood", "", False, True), 1)  # deliveries, unread too
     client.expect(commands.Basic.ConsumeOk)
-    publishes = [publish_octets("flood", bytes(4 << 10), channel) for channel in range(1, 41)]
-    octets = b"".join(publishes) * (64 * MIB // (40 * len(publishes[0])))
-    flooder = Flooder(client, octets)
+    publishes = [publish_bytes("flood", bytes(4 << 10), channel) for channel in range(1, 41)]
+    data = b"".join(publishes) * (64 * MIB // (40 * len(publishes[0])))
+    flooder = Flooder(client, data)
     before = flooded.resident_bytes("n1")
     pump([flooder])
     round_trips(other, "well")
@@ -150,14 +150,14 @@ def test_contents_that_many_clients_leave_unfinished_are_bounded_and_can_be_fini
     declare(flooded, "large", "well")
     other = flooded.connect("n1").channel()
     body = bytes(8 * MIB)
-    octets = publish_octets("large", body)
-    half = [Flooder(client, octets[:-100]) for client in raw_clients(40)]
+    data = publish_bytes("large", body)
+    half = [Flooder(client, data[:-100]) for client in raw_clients(40)]
     before = flooded.resident_bytes("n1")
     pump(half)
     grown = flooded.resident_bytes("n1") - before
     round_trips(other, "well")
     assert grown < (NODE_HELD_MIB + 64) * MIB
-    rest = [Flooder(each.client, octets[each.sent :]) for each in half]
+    rest = [Flooder(each.client, data[each.sent :]) for each in half]
     for flooder in rest:
         flooder.then_close()
     pump(rest, ANSWER_SECONDS)
@@ -195,7 +195,7 @@ def test_a_held_publisher_that_closes_properly_loses_nothing(
     (client,) = raw_clients(1)
     client.send(commands.Confirm.Select(), 1)
     client.expect(commands.Confirm.SelectOk)
-    publish = publish_octets("closing", bytes(500))
+    publish = publish_bytes("closing", bytes(500))
     with flooded.stopped("n2", "n3"):
         client.socket.sendall(publish * 1500)
         client.send(commands.Connection.Close(200, "done", 0, 0))

@@ -12,7 +12,7 @@ import aio_pika
 import pika
 import pytest
 from e2e.harness.cluster import Cluster, wait_for
-from e2e.harness.flooder import publish_octets
+from e2e.harness.flooder import publish_bytes
 from e2e.harness.raw_client import RawClient
 from pamqp import commands
 
@@ -194,7 +194,7 @@ def test_a_client_that_wants_channel_flow_is_told_on_each_channel_and_answers(
     declare(quiet, "told")
     put(quiet, CHANNEL_FLOW, 1)
     client = RawClient(quiet.port("n3")).log_in().open_channel(1).open_channel(2)
-    client.socket.sendall(publish_octets("told", b"a publisher", 1))
+    client.socket.sendall(publish_bytes("told", b"a publisher", 1))
     with contextlib.closing(client.socket):
         with memory_alarm(quiet):
             assert flows(client) == {1: False, 2: False}

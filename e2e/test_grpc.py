@@ -77,7 +77,7 @@ HEADERS = {
     "boolean": Value(boolean=True),
     "long": Value(int64=-(1 << 40)),
     "text": Value(string="grün"),
-    "octets": Value(bytes=b"\x00\xff"),
+    "byte_count": Value(bytes=b"\x00\xff"),
     "time": Value(timestamp=1_700_000_000),
     "decimal": Value(decimal=Decimal(scale=2, value=314)),
     "none": Value(none=0),  # type: ignore[arg-type]
@@ -106,7 +106,7 @@ SEEN_BY_PIKA = {
         "boolean": True,
         "long": -(1 << 40),
         "text": "grün",
-        "octets": b"\x00\xff",
+        "byte_count": b"\x00\xff",
         "time": datetime.fromtimestamp(1_700_000_000, UTC),
         "decimal": Fraction("3.14"),
         "none": None,
@@ -177,7 +177,7 @@ class Publisher:
         self.changed = asyncio.Event()
         self._queue = queue
         self._call: Any = stub.Publish(metadata=GUEST)  # type: ignore[call-arg] # it is written to
-        self._octets = 0
+        self._byte_count = 0
 
     async def open(self) -> None:
         opening = PublishOpen(vhost="/", routing_key=self._queue, confirms=True)
@@ -188,7 +188,7 @@ class Publisher:
         """Send so many messages."""
         while count > 0:
             left = min(self.window.messages - self.sent, count, 200)
-            if left <= 0 or self.window.octets <= self._octets:
+            if left <= 0 or self.window.octets <= self._byte_count:
                 self.changed.clear()
                 await self.changed.wait()
                 continue
@@ -197,7 +197,7 @@ class Publisher:
                 first_sequence=self.sent + 1, messages=[Message(body=body) for body in bodies]
             )
             self.sent += left
-            self._octets += batch.ByteSize()
+            self._byte_count += batch.ByteSize()
             count -= left
             await self._call.write(PublishRequest(batch=batch))
 

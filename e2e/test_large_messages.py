@@ -23,10 +23,10 @@ PERSISTENT: Final = pika.BasicProperties(delivery_mode=2)
 QUORUM: Final = {"x-queue-type": "quorum"}
 
 
-def body_of(octets: int, first: bytes) -> bytes:
+def body_of(byte_count: int, first: bytes) -> bytes:
     """Return a body in which no two stretches of a MiB are the same."""
     step = hashlib.shake_256(first).digest(MIB + 1)
-    return first + (step * (octets // len(step) + 1))[: octets - len(first)]
+    return first + (step * (byte_count // len(step) + 1))[: byte_count - len(first)]
 
 
 @pytest.fixture
@@ -134,15 +134,15 @@ def has_caught_up(cluster: Cluster, leader: str, name: str) -> bool:
     )
 
 
-@pytest.mark.parametrize(("count", "octets"), [(1, 40 * MIB), (2, 64 * MIB)])
+@pytest.mark.parametrize(("count", "byte_count"), [(1, 40 * MIB), (2, 64 * MIB)])
 def test_node_that_was_away_catches_up_by_large_messages(
-    cluster: Cluster, count: int, octets: int
+    cluster: Cluster, count: int, byte_count: int
 ) -> None:
     """From the leader's log, or where that is cut by its snapshot and the entries it names."""
     leader = cluster.leader(QUEUE)
     away, other = [node.name for node in cluster.local.nodes if node.name != leader]
     cluster.kill(away)
-    bodies = [body_of(octets, b"%d" % at) for at in range(count)]
+    bodies = [body_of(byte_count, b"%d" % at) for at in range(count)]
     for body in bodies:
         publish(cluster, leader, body)
     cluster.start()

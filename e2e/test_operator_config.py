@@ -103,8 +103,8 @@ class Pods:
             if "configMap" in volume:
                 (directory / "node.toml").write_text(self._config)
             if "secret" in volume:
-                for key, octets in self._secrets[volume["secret"]["secretName"]].items():
-                    (directory / key).write_bytes(octets)
+                for key, data in self._secrets[volume["secret"]["secretName"]].items():
+                    (directory / key).write_bytes(data)
 
     def _environment(
         self, own: dict[str, Any], name: str, ordinal: int, root: Path

@@ -97,7 +97,7 @@ def test_higher_priority_is_served_first(
     assert sorted(taken) == ["high", "high", "low", "none", "none"]
 
 
-def test_octets_bound_what_is_under_way(
+def test_bytes_bound_what_is_under_way(
     channel: BlockingChannel, queue_name: Callable[[str], str]
 ) -> None:
     queue = queue_name("q")

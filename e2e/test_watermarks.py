@@ -103,15 +103,15 @@ def numbers(last: int) -> set[int]:
     return set(range(1, last + 1))
 
 
-async def becomes(cluster: Cluster, queue: str, saturated: bool, withheld: int) -> None:
+async def becomes(cluster: Cluster, queue: str, saturated: bool, deferred: int) -> None:
     """Wait until the queue's leader says this of it."""
 
     def said() -> bool:
         entry = cluster.queue(queue, cluster.leader(queue))
         assert entry is not None
-        return (entry["saturated"], entry["confirms_withheld"]) == (saturated, withheld)
+        return (entry["saturated"], entry["confirms_deferred"]) == (saturated, deferred)
 
-    what = f"saturated {saturated} and {withheld} confirms withheld"
+    what = f"saturated {saturated} and {deferred} confirms deferred"
     await asyncio.to_thread(wait_for, what, said)
 
 
@@ -282,10 +282,10 @@ def declare(cluster: Cluster, node: str) -> None:
     connection.close()
 
 
-def withheld(cluster: Cluster) -> int:
+def deferred(cluster: Cluster) -> int:
     """Return the number of deferred confirms of the queue."""
     entry = cluster.queue("work", cluster.leader("work"))
-    return int(entry["confirms_withheld"]) if entry else 0
+    return int(entry["confirms_deferred"]) if entry else 0
 
 
 def ahead(publisher: Publisher, consumer: Consumer) -> int:
@@ -302,7 +302,7 @@ def test_publisher_is_kept_at_its_consumers_pace_through_failures(cluster: Clust
     publisher = Publisher([cluster.port("n2"), cluster.port("n3")], "work", count, 100)
     consumer = Consumer([cluster.port("n3"), cluster.port("n2")], "work")
     with publisher:
-        wait_for("confirms to be withheld", lambda: withheld(cluster))
+        wait_for("confirms to be deferred", lambda: deferred(cluster))
         assert ahead(publisher, consumer) <= HIGH
         with consumer:
             for kill in (1, 2):

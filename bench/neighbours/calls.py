@@ -23,7 +23,7 @@ from headrace_protos.broker.v1.topology_pb2_grpc import TopologyStub
 
 QUEUES: Final = 3000  # that expensive calls list
 CALLS_AT_ONCE: Final = 64  # of a connection over gRPC
-LARGE_OCTETS: Final = 16 << 20
+LARGE_BYTES: Final = 16 << 20
 LOGIN: Final = "Basic " + base64.b64encode(b"guest:guest").decode()
 METADATA: Final = (("authorization", LOGIN),)
 QUEUE: Final = "hostile-calls"
@@ -101,7 +101,7 @@ async def _get(channel: grpc.aio.Channel) -> None:
 
 
 async def _large(channel: grpc.aio.Channel) -> None:
-    request = topology_pb2.DescribeQueueRequest(vhost="/", name="x" * LARGE_OCTETS)
+    request = topology_pb2.DescribeQueueRequest(vhost="/", name="x" * LARGE_BYTES)
     await TopologyStub(channel).DescribeQueue(request, metadata=METADATA)
 
 
@@ -115,7 +115,7 @@ async def _streams(channel: grpc.aio.Channel) -> None:
 
 
 async def _publish(channel: grpc.aio.Channel) -> None:
-    """Publish messages without octets, each in a batch of its own, whatever the window says."""
+    """Publish messages without bytes, each in a batch of its own, whatever the window says."""
 
     async def requests() -> AsyncIterator[Any]:
         opening = messaging_pb2.PublishOpen(vhost="/", routing_key=QUEUE)
@@ -154,10 +154,10 @@ credit = grpc_calls(_credit, at_once=16)
 
 def http_requests(path: str, method: str = "GET", body: Any = None, many: bool = False) -> Run:
     """Return what sends a request on one connection, many ahead of their answers, without end."""
-    octets = json.dumps(body).encode() if body is not None else b""
+    data = json.dumps(body).encode() if body is not None else b""
     head = f"{method} {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: {LOGIN}\r\n"
-    head += f"Content-Length: {len(octets)}\r\n\r\n"
-    once = head.encode() + octets
+    head += f"Content-Length: {len(data)}\r\n\r\n"
+    once = head.encode() + data
 
     def run(port: int) -> None:
         if many:

@@ -87,7 +87,7 @@ class Healthy:
         confirmed = 0
         try:
             while True:
-                _, payload = self._publisher.octets()
+                _, payload = self._publisher.byte_counts()
                 if payload[:4] == BASIC_ACK:
                     tag = int.from_bytes(payload[4:12])
                     last = tag if payload[12] & 1 else confirmed + 1
@@ -102,7 +102,7 @@ class Healthy:
         tag = 0
         try:
             while True:
-                kind, payload = self._consumer.octets()
+                kind, payload = self._consumer.byte_counts()
                 if kind == FRAME_BODY:
                     (sent,) = STAMP.unpack(payload[:8])
                     self.found.deliveries.append((sent, time.monotonic() - sent))

@@ -19,8 +19,8 @@ from neighbours.calls import QUEUES as MANY
 from neighbours.calls import declare_many, http_requests
 from neighbours.wire import HEADER, Wire, empty_body, heartbeat, method, publish
 
-OCTETS_AT_ONCE: Final = 64 << 10
-LARGE_OCTETS: Final = 16 << 20
+BYTES_AT_ONCE: Final = 64 << 10
+LARGE_BYTES: Final = 16 << 20
 QUEUE: Final = "hostile"
 WILD_BINDINGS: Final = 300
 LEAVING_CHANNELS: Final = 2000
@@ -62,7 +62,7 @@ def _opened(port: int) -> Wire:
 def _again(*methods: base.Frame, channel: int = 1) -> Chunks:
     """Return chunks that repeat some methods."""
     once = b"".join(method(each, channel) for each in methods)
-    return itertools.repeat(once * max(1, OCTETS_AT_ONCE // len(once)))
+    return itertools.repeat(once * max(1, BYTES_AT_ONCE // len(once)))
 
 
 def _repeat(*methods: base.Frame) -> Callable[[int], None]:
@@ -96,14 +96,14 @@ def _unknown_acks(port: int) -> None:
 
 
 def _heartbeats(port: int) -> None:
-    _pour(Wire(port), itertools.repeat(heartbeat() * (OCTETS_AT_ONCE // 8)))
+    _pour(Wire(port), itertools.repeat(heartbeat() * (BYTES_AT_ONCE // 8)))
 
 
 def _empty_frames(port: int) -> None:
     wire = _opened(port)
     wire.send(method(commands.Basic.Publish(exchange="", routing_key=QUEUE), 1))
     wire.send(frame.marshal(header.ContentHeader(0, 1), 1))
-    _pour(wire, itertools.repeat(empty_body(1) * (OCTETS_AT_ONCE // 8)))
+    _pour(wire, itertools.repeat(empty_body(1) * (BYTES_AT_ONCE // 8)))
 
 
 def _wild_topics(port: int) -> None:
@@ -122,7 +122,7 @@ def _large(port: int) -> None:
     arguments: Any = {"x-queue-type": "quorum", "x-max-length": 4}
     name = "hostile-large"
     wire.ask(1, commands.Queue.Declare(0, name, durable=True, arguments=arguments))
-    _pour(wire, itertools.repeat(publish(1, "", name, bytes(LARGE_OCTETS))))
+    _pour(wire, itertools.repeat(publish(1, "", name, bytes(LARGE_BYTES))))
 
 
 def _guess(port: int) -> None:
@@ -181,7 +181,7 @@ def _unroutable(port: int) -> None:
     wire = Wire(port)
     wire.ask(1, commands.Channel.Open())
     data = publish(1, "", "nowhere", b"x", mandatory=True)
-    _pour(wire, itertools.repeat(data * (OCTETS_AT_ONCE // len(data))))
+    _pour(wire, itertools.repeat(data * (BYTES_AT_ONCE // len(data))))
 
 
 def _headers(port: int) -> None:
@@ -237,7 +237,7 @@ CASES: Final = (
     Case("bind", "bindings made and removed", _repeat(_BIND, _UNBIND)),
     Case("acks", "acknowledgements of unknown tags", _unknown_acks),
     Case("heartbeats", "heartbeats", _heartbeats),
-    Case("empty", "body frames without octets", _empty_frames),
+    Case("empty", "body frames without bytes", _empty_frames),
     Case("topics", f"{WILD_BINDINGS} wild topic bindings, new keys", _wild_topics),
     Case("large", "messages of 16 MiB", _large),
     Case("guess", "wrong passwords", _guess, 4),
@@ -255,7 +255,7 @@ CASES: Final = (
     Case("grpc-get", "gRPC: Get", calls.get, 2),
     Case("grpc-large", "gRPC: requests of 16 MiB", calls.large, 2),
     Case("grpc-streams", "gRPC: streams opened and ended", calls.streams, 2),
-    Case("grpc-publish", "gRPC: publishes of no octets", calls.publish, 2),
+    Case("grpc-publish", "gRPC: publishes of no bytes", calls.publish, 2),
     Case("grpc-credit", "gRPC: credit of 1", calls.credit, 2),
     Case("http-who", "HTTP: /api/whoami", http_requests("/api/whoami"), 8),
     Case("http-queues", f"HTTP: {MANY} queues", http_requests("/api/queues", many=True), 2),

@@ -1,4 +1,4 @@
-"""A client connection over a plain socket: no library between the bench and the octets."""
+"""A client connection over a plain socket: no library between the bench and the bytes."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def heartbeat() -> bytes:
 
 
 def empty_body(channel: int) -> bytes:
-    """Return a body frame without octets."""
+    """Return a body frame without bytes."""
     return HEAD.pack(3, channel, 0) + FRAME_END
 
 
@@ -73,7 +73,7 @@ class Wire:
         self.read()
 
     def send(self, data: bytes) -> None:
-        """Send octets."""
+        """Send bytes."""
         self.socket.sendall(data)
 
     def ask(self, channel: int, command: base.Frame) -> Any:
@@ -81,7 +81,7 @@ class Wire:
         self.send(method(command, channel))
         return self.read()
 
-    def octets(self) -> tuple[int, bytes]:
+    def byte_counts(self) -> tuple[int, bytes]:
         """Return type and payload of the next frame."""
         head = self._reader.read(7)
         if len(head) < 7:
@@ -101,7 +101,7 @@ class Wire:
                 return value
 
     def drain(self) -> Iterator[int]:
-        """Read and drop what comes, and say how many octets."""
+        """Read and drop what comes, and say how many bytes."""
         while True:
             count = len(self.socket.recv(1 << 20))
             if count == 0:

@@ -10,7 +10,7 @@ from replication.figures import resident_bytes
 
 from headrace_broker.model import limits
 from pressure.generator import (
-    MESSAGE_OVERHEAD_OCTETS,
+    MESSAGE_OVERHEAD_BYTES,
     Group,
     GroupFigures,
     Times,
@@ -39,7 +39,7 @@ class Broker(Protocol):
     def pids(self) -> list[int]:
         """Return the processes of its nodes."""
 
-    def limit_memory(self, octets: int) -> None:
+    def limit_memory(self, byte_count: int) -> None:
         """Set the memory watermark of all nodes."""
 
 
@@ -185,7 +185,7 @@ def no_confirms(loader: Loader) -> None:
     p50, p99 = figures["c"].e2e_ms
     loader.note("end-to-end p50, ms", p50)
     loader.note("end-to-end p99, ms", p99)
-    most = NODES * limits.NODE_HELD_OCTETS / (size + MESSAGE_OVERHEAD_OCTETS)
+    most = NODES * limits.NODE_BUFFER_BYTES / (size + MESSAGE_OVERHEAD_BYTES)
     bound = share_of_bound(p99, most, received)
     loader.note("p99 / what nodes may hold at the received rate", bound, None, 1, 2)
 

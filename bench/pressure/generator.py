@@ -13,7 +13,7 @@ from peers import PeerError
 
 SOURCE: Final = Path(__file__).parent.parent / "overload.c"
 OPENING_SECONDS_MAX: Final = 300  # until hundreds of connections are open at a broker that is busy
-MESSAGE_OVERHEAD_OCTETS: Final = 41  # besides a body, as a node reckons it, with names as here
+MESSAGE_OVERHEAD_BYTES: Final = 41  # besides a body, as a node reckons it, with names as here
 
 
 class Group(NamedTuple):
@@ -27,7 +27,7 @@ class Group(NamedTuple):
         queues: how many queues of that prefix.
         window: unconfirmed publishes of each connection; 0 publishes without confirms.
         rate: publishes per second of all together, 0 for as many as go.
-        size: octets of a body.
+        size: bytes of a body.
         prefetch: of each consumer.
         ack: a consumer acknowledges every so many.
         delay_us: a consumer's work for each message, in microseconds.

@@ -178,7 +178,7 @@ async def _serve_metrics(
 
 async def _serve_calls(
     node: BrokerNode,
-    desk: LookupService,
+    lookup: LookupService,
     tls: ServerTls | None,
     stack: contextlib.AsyncExitStack,
     meter: GrpcMeter,
@@ -189,21 +189,21 @@ async def _serve_calls(
     listeners = [(address, security) for address, security in found if address]
     if not listeners:
         return None
-    status = desk.status
+    status = lookup.status
     admission = Admission(broker, status.closed_reason, tls, meter)
     services: list[Service] = [
         MessagingService(broker, admission, config.listeners.grpc),
-        TopologyService(desk, admission),
+        TopologyService(lookup, admission),
         FlowService(
-            desk,
+            lookup,
             admission,
-            FlowWatch(node.flow_report, desk.view),
+            FlowWatch(node.flow_report, lookup.view),
             AlarmWatch(node.alarms, status.name_of),
         ),
         LeaseService(broker, admission),
         BackupService(broker, admission, node.backups, config.listeners.grpc),
         ExportService(export_logs(node.telemetry.logs, node.archives.log), admission),
-        AdviceService(desk, admission),
+        AdviceService(lookup, admission),
     ]
     most = config.limits
     server = GrpcServer(

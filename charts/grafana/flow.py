@@ -13,7 +13,7 @@ FLOW: Final[tuple[Row, ...]] = (
             stat("Blocked", "none", 'sum(headrace_flow_connections{PICK,state="blocked"})'),
             stat("In flow", "none", 'sum(headrace_flow_connections{PICK,state="flow"})'),
             stat("Saturated queues", "none", "sum(headrace_flow_saturated_queues{PICK})"),
-            stat("Confirms withheld", "short", "sum(headrace_flow_withheld_confirms{PICK})"),
+            stat("Confirms deferred", "short", "sum(headrace_flow_deferred_confirms{PICK})"),
             stat("Accounts in debt", "none", "sum(headrace_flow_accounts_in_debt{PICK})"),
             stat(
                 "Limits that memory leaves",
@@ -61,7 +61,7 @@ FLOW: Final[tuple[Row, ...]] = (
                 "Held",
                 "bytes",
                 (
-                    (total("headrace_flow_held_bytes"), f"{NODE} held"),
+                    (total("headrace_flow_buffered_bytes"), f"{NODE} held"),
                     (total("headrace_flow_partial_bytes"), f"{NODE} unfinished"),
                     (total("headrace_flow_pending_bytes"), f"{NODE} under way to queues"),
                     (total("headrace_flow_bytes_max"), f"{NODE} bound"),
@@ -88,7 +88,7 @@ FLOW: Final[tuple[Row, ...]] = (
             Panel(
                 "Publishes in one turn of the loop",
                 "short",
-                ((total("headrace_flow_turn_messages"), NODE),),
+                ((total("headrace_flow_intake_messages"), NODE),),
                 text="Shrinks by itself where turns take long.",
             ),
             Panel(
@@ -148,9 +148,9 @@ FLOW: Final[tuple[Row, ...]] = (
                 stacked=True,
             ),
             Panel(
-                "Confirms withheld",
+                "Confirms deferred",
                 "short",
-                ((total("headrace_flow_withheld_confirms"), NODE),),
+                ((total("headrace_flow_deferred_confirms"), NODE),),
                 stacked=True,
             ),
             Panel(

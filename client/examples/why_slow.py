@@ -17,7 +17,7 @@ WINDOW = 50  # messages that are published before one of them is confirmed
 async def main(endpoints: str) -> None:
     """Run the example."""
     async with await Client.connect(endpoints) as client:
-        # The queue withholds confirms from 10 messages on, until 5 are left.
+        # The queue defers confirms from 10 messages on, until 5 are left.
         marks = {"x-high-watermark": 10, "x-low-watermark": 5}
         await client.topology.declare_queue(QUEUE, arguments=marks)
         publisher = client.publisher(

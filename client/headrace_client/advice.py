@@ -23,13 +23,13 @@ else:
 CONSUMERS: Final = "consumers"
 PREFETCH: Final = "prefetch"
 HIGH_WATERMARK: Final = "high-watermark"
-HIGH_WATERMARK_OCTETS: Final = "high-watermark-bytes"
+HIGH_WATERMARK_BYTES: Final = "high-watermark-bytes"
 
 _NUMBERS: Final = {
     CONSUMERS: pb.ADVICE_KIND_CONSUMERS,
     PREFETCH: pb.ADVICE_KIND_PREFETCH,
     HIGH_WATERMARK: pb.ADVICE_KIND_HIGH_WATERMARK,
-    HIGH_WATERMARK_OCTETS: pb.ADVICE_KIND_HIGH_WATERMARK_OCTETS,
+    HIGH_WATERMARK_BYTES: pb.ADVICE_KIND_HIGH_WATERMARK_OCTETS,
 }
 _KINDS: Final = {number: kind for kind, number in _NUMBERS.items()}
 
@@ -43,12 +43,12 @@ class AdviceItem:
         queue: that it is about.
         kind: CONSUMERS (how many it should have), PREFETCH (deliveries that each of them should
             have unsettled at most), HIGH_WATERMARK (messages from which confirms should be
-            withheld), or HIGH_WATERMARK_OCTETS (the same in octets).
+            deferred), or HIGH_WATERMARK_BYTES (the same in bytes).
         value: what is advised.
         current: what it was when this was advised.
-        reason: for people, 1 to 512 octets.
+        reason: for people, 1 to 512 bytes.
         valid_until_ms: Unix time at which it lapses, within a day from now on.
-        figures: what it was worked out from, 16 at most; names of 1 to 32 octets.
+        figures: what it was worked out from, 16 at most; names of 1 to 32 bytes.
         author: who advises: the user that calls, for whom "" stands; no other is taken.
         given_ms: Unix time; the broker sets it.
     """

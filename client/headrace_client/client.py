@@ -149,7 +149,7 @@ class Client:
                 with FencedError.
             name: shown in listings.
             unconfirmed_max: messages that are not answered, after which `publish` waits.
-            unconfirmed_bytes_max: the same in octets.
+            unconfirmed_bytes_max: the same in bytes.
             give_up_after_s: seconds without a node after which the publisher fails; None for never.
             at_leader: connect to the node that leads the queue, where the endpoints hold it and the
                 messages go to one queue; else, and after a loss, to any.
@@ -193,7 +193,7 @@ class Client:
         Args:
             queue: to consume.
             prefetch: deliveries that it is sent before the first is settled.
-            prefetch_bytes: the same in octets of bodies; 0 for any number. One always comes.
+            prefetch_bytes: the same in bytes of bodies; 0 for any number. One always comes.
             consumer_tag: "" for one that the broker makes up.
             exclusive: be the queue's only consumer.
             priority: those of higher priority are served first.
@@ -264,7 +264,7 @@ class Client:
 
         Args:
             queue: to read.
-            group: its name, 1 to 255 octets.
+            group: its name, 1 to 255 bytes.
             epoch: under which it was opened elsewhere, to read what it holds; else `open` it.
             vhost: None for the client's.
         """

@@ -76,9 +76,9 @@ class ConsumerOptions(NamedTuple):
             )
         )
 
-    def credit(self, messages: int, octets: int) -> Credit:
+    def credit(self, messages: int, byte_count: int) -> Credit:
         """Return a request for more."""
-        return Credit(messages=messages, octets=octets, drain=self.until_empty)
+        return Credit(messages=messages, octets=byte_count, drain=self.until_empty)
 
 
 class Consumer:
@@ -117,8 +117,8 @@ class Consumer:
         self._here: deque[Delivery] = deque()  # as many as there is credit for, at most
         self._arrived = asyncio.Event()
         self._batch = SettleBatch()
-        self._sizes: dict[int, int] = {}  # octets of bodies that are not settled
-        self._credit = [0, 0]  # to be given again: messages, octets
+        self._sizes: dict[int, int] = {}  # bytes of bodies that are not settled
+        self._credit = [0, 0]  # to be given again: messages, bytes
         self._writable = asyncio.Event()
         self._settles = asyncio.Event()  # fewer settles wait
         self._stream_number = 0
@@ -259,9 +259,9 @@ class Consumer:
     def _is_current(self, delivery: Delivery) -> bool:
         return delivery.stream == self._stream_number
 
-    def _give_back(self, octets: int) -> None:
+    def _give_back(self, byte_count: int) -> None:
         self._credit[0] += 1
-        self._credit[1] += octets if self._options.prefetch_bytes else 0
+        self._credit[1] += byte_count if self._options.prefetch_bytes else 0
         self._writable.set()
 
     @property
@@ -322,12 +322,12 @@ class Consumer:
                 await self._writable.wait()
 
     def _take_credit(self) -> Credit:
-        (messages, octets), self._credit = self._credit, [0, 0]
+        (messages, byte_count), self._credit = self._credit, [0, 0]
         self._granted += messages
         self._drains = self._options.until_empty
-        return self._options.credit(messages, octets)
+        return self._options.credit(messages, byte_count)
 
-    def take(self, answer: ConsumeResponse) -> None:
+    def receive(self, answer: ConsumeResponse) -> None:
         """See `StreamUser`."""
         kind = answer.WhichOneof("kind")
         if kind == "deliveries":

@@ -30,7 +30,7 @@ class QueueFlowState:
     """Flow state of a queue; rates are messages per second, over the last 10 s.
 
     Attributes:
-        saturated: it withholds confirms until it has drained.
+        saturated: it defers confirms until it has drained.
         consumers_busy: that hold all that they may.
         high_watermark: messages, 0 for none.
     """

@@ -72,7 +72,7 @@ class Delivery:
     """A message and where it came from.
 
     Attributes:
-        body: any octets.
+        body: any bytes.
         exchange: that it was published to; "" is the default exchange.
         routing_key: that it was published with.
         redelivered: it was delivered before.
@@ -154,4 +154,4 @@ class Delivery:
 
     def __repr__(self) -> str:
         where = f"{self.exchange or '(default)'!s}/{self.routing_key}"
-        return f"<Delivery {self.delivery_id} of {len(self.body)} octets, {where}>"
+        return f"<Delivery {self.delivery_id} of {len(self.body)} bytes, {where}>"

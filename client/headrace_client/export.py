@@ -44,7 +44,7 @@ class Shard(NamedTuple):
         incarnation: another one when the shard was lost with its disk.
         first_index: of the first row that can be read.
         next_index: of the row that comes next; nothing can be read while it is the first.
-        octets: of its rows: on the disk; of an archive, of their bodies.
+        byte_count: of its rows: on the disk; of an archive, of their bodies.
         first_ms: Unix time of the first row, about; 0 where there is none.
         last_ms: of the last row.
         node: that has it.
@@ -57,7 +57,7 @@ class Shard(NamedTuple):
     incarnation: int
     first_index: int
     next_index: int
-    octets: int = 0
+    byte_count: int = 0
     first_ms: int = 0
     last_ms: int = 0
     node: str = ""
@@ -137,7 +137,7 @@ class Export(ServiceCalls[ExportAsyncStub]):
         start: int,
         end: int,
         *,
-        octets_max: int = 0,
+        bytes_max: int = 0,
         node: str = "",
         address: str = "",
         compressed: bool = True,
@@ -153,7 +153,7 @@ class Export(ServiceCalls[ExportAsyncStub]):
             incarnation: of the shard.
             start: index of the first row.
             end: of the row behind the last.
-            octets_max: of blocks; the one that exceeds it is the last. 0 for all.
+            bytes_max: of blocks; the one that exceeds it is the last. 0 for all.
             node: that has the shard, and is asked first where the endpoints hold it.
             address: likewise.
             compressed: blocks may come compressed; they are handed out as they were before.
@@ -167,7 +167,7 @@ class Export(ServiceCalls[ExportAsyncStub]):
             NodeDownError: the node that has the shard does not answer.
             HeadraceError: something else.
         """
-        wanted = Wanted(number_of(log), shard, incarnation, start, end, octets_max, compressed)
+        wanted = Wanted(number_of(log), shard, incarnation, start, end, bytes_max, compressed)
         stream = ReadStream(self._link, self._vhost, wanted, node, address, give_up_after_s)
         blocks = stream.blocks()
         async with aclosing(blocks):

@@ -48,8 +48,8 @@ class Block(NamedTuple):
         schema: of the rows.
         first_index: of the first one.
         rows: how many.
-        buffer_octets: length of each buffer: two of each column, three of UTF8 and BINARY ones.
-        body: the buffers, each at a multiple of 8 octets.
+        buffer_bytes: length of each buffer: two of each column, three of UTF8 and BINARY ones.
+        body: the buffers, each at a multiple of 8 bytes.
         start: index of the first row that is wanted; the block may begin before.
         end: of the row behind the last that is; the block may reach beyond.
     """
@@ -57,7 +57,7 @@ class Block(NamedTuple):
     schema: Columns
     first_index: int
     rows: int
-    buffer_octets: tuple[int, ...]
+    buffer_bytes: tuple[int, ...]
     body: bytes
     start: int
     end: int
@@ -71,7 +71,7 @@ class Wanted(NamedTuple):
     incarnation: int
     start: int
     end: int
-    octets_max: int
+    bytes_max: int
     compressed: bool
 
 
@@ -103,7 +103,7 @@ class ReadStream:
         self._place = address if address in link.endpoints else None
         self._give_up_after_s = give_up_after_s
         self._index = wanted.start
-        self._octets = 0  # of blocks that were handed out
+        self._byte_count = 0  # of blocks that were handed out
         self._schema: Columns | None = None
 
     async def blocks(self) -> AsyncGenerator[Block, None]:
@@ -145,7 +145,7 @@ class ReadStream:
 
     def _is_done(self) -> bool:
         wanted = self._wanted
-        enough = 0 < wanted.octets_max <= self._octets
+        enough = 0 < wanted.bytes_max <= self._byte_count
         return self._index >= wanted.end or enough
 
     def _begin(self, endpoint: str) -> Any:
@@ -157,7 +157,7 @@ class ReadStream:
             incarnation=wanted.incarnation,
             start=self._index,
             end=wanted.end,
-            octets_max=max(wanted.octets_max - self._octets, 0),
+            octets_max=max(wanted.bytes_max - self._byte_count, 0),
             compressed=wanted.compressed,
         )
         self._schema = None
@@ -170,7 +170,7 @@ class ReadStream:
         for each in answer.blocks:
             block = self._block(each)
             self._index = block.end
-            self._octets += len(each.body)
+            self._byte_count += len(each.body)
             yield block
 
     def _block(self, each: pb.ExportBlock) -> Block:
@@ -209,5 +209,5 @@ def _body(block: pb.ExportBlock) -> bytes:
     elif block.compression != pb.EXPORT_COMPRESSION_UNSPECIFIED:
         raise BrokerFaultError(f"a block has the unknown compression {block.compression}")
     if len(body) != block.body_octets:
-        raise BrokerFaultError(f"a block has {len(body)} octets, not {block.body_octets}")
+        raise BrokerFaultError(f"a block has {len(body)} bytes, not {block.body_octets}")
     return body

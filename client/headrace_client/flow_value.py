@@ -92,7 +92,7 @@ class StoppingQueue:
 
     Attributes:
         node: its leader.
-        saturated: it withholds confirms until it has drained.
+        saturated: it defers confirms until it has drained.
         consumers_busy: that hold all that they may.
         arrived: messages per second.
         connections_stopped: that wait for this queue; of `Flow.watch` only.

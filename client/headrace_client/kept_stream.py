@@ -46,7 +46,7 @@ class StreamUser(Protocol):
     async def write(self, call: Any) -> None:
         """Write to the call, until it is cancelled; its reader notices the end."""
 
-    def take(self, answer: Any) -> None:
+    def receive(self, answer: Any) -> None:
         """Take another answer.
 
         Raises:
@@ -185,7 +185,7 @@ class KeptStream:
                 self._ready.set_result(None)
             writer = asyncio.create_task(self._write(call), name=f"headrace-{self._name}-writer")
             while (answer := await call.read()) is not grpc.aio.EOF:  # type: ignore[attr-defined]
-                user.take(answer)
+                user.receive(answer)
             if not user.is_over:
                 raise UnavailableError("the broker has ended the stream")
         finally:

@@ -56,7 +56,7 @@ class LeaseGroup(ServiceCalls[LeaseAsyncStub]):
         link: to the cluster.
         vhost: of the queue.
         queue: its name.
-        group: its name, 1 to 255 octets.
+        group: its name, 1 to 255 bytes.
         epoch: under which to work; 0 for none before `open`.
 
     Attributes:
@@ -78,7 +78,7 @@ class LeaseGroup(ServiceCalls[LeaseAsyncStub]):
         What it holds is taken over.
 
         Args:
-            request_id: tells this opening from every other, 1 to 64 octets, as `str(uuid4())`: a
+            request_id: tells this opening from every other, 1 to 64 bytes, as `str(uuid4())`: a
                 repetition of it is given the same epoch.
             ttl_s: what the group holds lives at least so long from now on, 1 s to a day.
             timeout_s: seconds for all attempts, as in the other calls.
@@ -95,7 +95,7 @@ class LeaseGroup(ServiceCalls[LeaseAsyncStub]):
         self,
         number: int,
         messages_max: int = 0,
-        octets_max: int = 0,
+        bytes_max: int = 0,
         *,
         ttl_s: float,
         timeout_s: float = CALL_SECONDS,
@@ -105,7 +105,7 @@ class LeaseGroup(ServiceCalls[LeaseAsyncStub]):
         Args:
             number: `next_lease` of the group; an earlier one that is held is told again.
             messages_max: at most so many; 0 for as many as a lease may have, 65,536.
-            octets_max: of bodies; the message that exceeds it is the last. 0 for 256 MiB.
+            bytes_max: of bodies; the message that exceeds it is the last. 0 for 256 MiB.
             ttl_s: what the group holds lives at least so long from now on.
             timeout_s: seconds for all attempts.
         """
@@ -114,7 +114,7 @@ class LeaseGroup(ServiceCalls[LeaseAsyncStub]):
             epoch=self._working(),
             lease=number,
             messages_max=messages_max,
-            octets_max=octets_max,
+            octets_max=bytes_max,
             ttl_ms=_milliseconds(ttl_s),
         )
         return read_leased(await self._call(lambda stub: stub.Lease, request, timeout_s))
@@ -171,7 +171,7 @@ class LeaseGroup(ServiceCalls[LeaseAsyncStub]):
         offset: int = 0,
         messages_max: int = 0,
         *,
-        chunk_octets: int = LEASE_CHUNK_BYTES,
+        chunk_bytes: int = LEASE_CHUNK_BYTES,
         timeout_s: float = CALL_SECONDS,
     ) -> AsyncGenerator[LeaseChunk, None]:
         """Read messages of a lease, in the same order every time.
@@ -182,10 +182,10 @@ class LeaseGroup(ServiceCalls[LeaseAsyncStub]):
             lease: number of one that is held.
             offset: how many of its messages are left out.
             messages_max: at most so many; 0 for all.
-            chunk_octets: about, of a chunk; at most 4 MiB.
+            chunk_bytes: about, of a chunk; at most 4 MiB.
             timeout_s: seconds without a node that answers, after which it fails.
         """
-        request = self._fetch(lease, pb.LEASE_FORMAT_MESSAGES, chunk_octets)
+        request = self._fetch(lease, pb.LEASE_FORMAT_MESSAGES, chunk_bytes)
         answers = _fetched(self._link, request, offset, messages_max, timeout_s)
         async with aclosing(answers):
             async for answer in answers:
@@ -197,7 +197,7 @@ class LeaseGroup(ServiceCalls[LeaseAsyncStub]):
         offset: int = 0,
         messages_max: int = 0,
         *,
-        chunk_octets: int = LEASE_CHUNK_BYTES,
+        chunk_bytes: int = LEASE_CHUNK_BYTES,
         timeout_s: float = CALL_SECONDS,
     ) -> AsyncGenerator[Block, None]:
         """Read messages of a lease as columns that Arrow can use as they are.
@@ -205,7 +205,7 @@ class LeaseGroup(ServiceCalls[LeaseAsyncStub]):
         As `fetch`; the indexes of a block count the lease's messages from 0 on, and all of its rows
         are wanted. docs/leases.md says which columns there are.
         """
-        request = self._fetch(lease, pb.LEASE_FORMAT_COLUMNS, chunk_octets)
+        request = self._fetch(lease, pb.LEASE_FORMAT_COLUMNS, chunk_bytes)
         schema: Columns | None = None
         answers = _fetched(self._link, request, offset, messages_max, timeout_s)
         async with aclosing(answers):
@@ -217,14 +217,14 @@ class LeaseGroup(ServiceCalls[LeaseAsyncStub]):
                 yield _block(schema, answer)
 
     def _fetch(
-        self, lease: int, form: pb.LeaseFormat.ValueType, chunk_octets: int
+        self, lease: int, form: pb.LeaseFormat.ValueType, chunk_bytes: int
     ) -> pb.FetchLeaseRequest:
         return pb.FetchLeaseRequest(
             name=self._name,
             epoch=self._working(),
             lease=lease,
             format=form,
-            chunk_octets=chunk_octets,
+            chunk_octets=chunk_bytes,
         )
 
     def _working(self) -> int:
@@ -302,8 +302,8 @@ def _block(schema: Columns, answer: pb.FetchLeaseResponse) -> Block:
     if block.rows != answer.messages or len(block.body) != block.body_octets:
         raise BrokerFaultError(f"a block of a lease has {block.rows} rows, not {answer.messages}")
     end = answer.offset + block.rows
-    octets = tuple(block.buffer_octets)
-    return Block(schema, answer.offset, block.rows, octets, block.body, answer.offset, end)
+    byte_counts = tuple(block.buffer_octets)
+    return Block(schema, answer.offset, block.rows, byte_counts, block.body, answer.offset, end)
 
 
 def _milliseconds(seconds: float) -> int:

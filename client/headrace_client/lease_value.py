@@ -29,14 +29,14 @@ class LeaseState:
         lease: its number.
         state: HELD, EXPIRED or RELEASED.
         messages: how many.
-        octets: of their bodies.
+        byte_count: of their bodies.
         message_ids: of one that is gone: first and last of each range that went back, at most 256.
     """
 
     lease: int
     state: str
     messages: int
-    octets: int
+    byte_count: int
     message_ids: tuple[tuple[int, int], ...] = ()
 
     @property
@@ -75,14 +75,14 @@ class Leased:
     Attributes:
         lease: its number.
         messages: 0: nothing was ready, and there is no lease of that number.
-        octets: of the bodies.
+        byte_count: of the bodies.
         messages_ready: left in the queue.
         group: as it is now.
     """
 
     lease: int
     messages: int
-    octets: int
+    byte_count: int
     messages_ready: int
     group: GroupState
 
@@ -116,7 +116,7 @@ class LeasedMessage:
         exchange: that it was published to; "" is the default exchange.
         routing_key: that it was published with.
         properties: its properties.
-        body: any octets.
+        body: any bytes.
     """
 
     message_id: int

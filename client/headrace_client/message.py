@@ -120,7 +120,7 @@ def encode_message(
     """Return a message to publish.
 
     Args:
-        body: any octets.
+        body: any bytes.
         exchange: None for the publisher's.
         routing_key: likewise.
         properties: None for none.

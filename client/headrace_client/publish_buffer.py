@@ -28,7 +28,7 @@ from headrace_protos.broker.v1.messaging_pb2 import (
     Window,
 )
 
-SEQUENCE_OCTETS: Final = 11  # of a batch's first sequence as it is encoded, at most
+SEQUENCE_BYTES: Final = 11  # of a batch's first sequence as it is encoded, at most
 
 
 class Entry:
@@ -36,7 +36,7 @@ class Entry:
 
     Attributes:
         message: as it is sent.
-        size: octets that it takes in a batch.
+        size: bytes that it takes in a batch.
         confirm: what its publisher holds.
         returned: what was told of a mandatory message that reached no queue.
     """
@@ -58,11 +58,11 @@ class PublishBuffer:
         named: messages have the sequence of their confirms on every stream, so that the broker
             knows one again; otherwise each stream numbers anew.
         messages_max: of messages that are not answered.
-        octets_max: of these.
+        bytes_max: of these.
 
     Attributes:
         window: what the broker allows on this stream, None while there is none.
-        octets_in: of messages that are accepted and not answered.
+        bytes_in: of messages that are accepted and not answered.
         resent_count: messages that were sent again.
         refused: confirms of messages that were refused, as long as nobody has asked about them.
         refused_count: of all refused messages.
@@ -73,25 +73,25 @@ class PublishBuffer:
         confirms: bool = True,
         named: bool = False,
         messages_max: int = UNCONFIRMED_MESSAGES_MAX,
-        octets_max: int = UNCONFIRMED_BYTES_MAX,
+        bytes_max: int = UNCONFIRMED_BYTES_MAX,
     ) -> None:
         self.window: Window | None = None
-        self.octets_in = 0
+        self.bytes_in = 0
         self.resent_count = 0
         self.refused: list[Confirm] = []
         self.refused_count = 0
         self._confirms = confirms
         self._named = named
         self._messages_max = messages_max
-        self._octets_max = octets_max
+        self._bytes_max = bytes_max
         self._unsent: deque[Entry] = deque()
-        self._unsent_octets = 0
+        self._unsent_bytes = 0
         self._sent: dict[int, Entry] = {}  # by the stream's sequence, ascending
         self._next_sequence = 1
         self._sent_messages = 0
-        self._sent_octets = 0
+        self._sent_bytes = 0
         self._batch_messages_max = 1
-        self._batch_octets_max = 0
+        self._batch_bytes_max = 0
 
     # Accepting
 
@@ -106,31 +106,31 @@ class PublishBuffer:
             return False
         if len(self) and (
             len(self) >= self._messages_max
-            or self.octets_in + size > self._octets_max
+            or self.bytes_in + size > self._bytes_max
             or len(self._unsent) >= UNSENT_MESSAGES_MAX
         ):
             return False
         if self._sent_messages + len(self._unsent) >= window.messages:
             return False
-        ahead = self._sent_octets + self._unsent_octets
+        ahead = self._sent_bytes + self._unsent_bytes
         if self._unsent:
-            fits = ahead + size + SEQUENCE_OCTETS <= window.octets
-            return fits and self._unsent_octets + size <= UNSENT_BYTES_MAX
+            fits = ahead + size + SEQUENCE_BYTES <= window.octets
+            return fits and self._unsent_bytes + size <= UNSENT_BYTES_MAX
         return ahead < window.octets  # one goes whatever its size
 
     def add(self, entry: Entry) -> None:
         """Accept a message for which there is room."""
         self._unsent.append(entry)
-        self._unsent_octets += entry.size
-        self.octets_in += entry.size
+        self._unsent_bytes += entry.size
+        self.bytes_in += entry.size
 
     def withdraw(self, entry: Entry) -> bool:
         """Take a message back; False when it was sent already."""
         if entry.confirm.is_done or entry not in self._unsent:
             return False
         self._unsent.remove(entry)
-        self._unsent_octets -= entry.size
-        self.octets_in -= entry.size
+        self._unsent_bytes -= entry.size
+        self.bytes_in -= entry.size
         return True
 
     # Streams
@@ -139,9 +139,9 @@ class PublishBuffer:
         """A stream has begun."""
         self.window = opened.window
         self._next_sequence = max(opened.next_sequence, 1)
-        self._sent_messages = self._sent_octets = 0
+        self._sent_messages = self._sent_bytes = 0
         self._batch_messages_max = max(opened.batch_messages_max, 1)
-        self._batch_octets_max = opened.batch_octets_max
+        self._batch_bytes_max = opened.batch_octets_max
 
     def lost(self) -> None:
         """Note the loss of a stream: unanswered messages are resent, before everything else."""
@@ -153,7 +153,7 @@ class PublishBuffer:
             entry.returned = None
         self.resent_count += len(again)
         self._unsent.extendleft(reversed(again))
-        self._unsent_octets += sum(entry.size for entry in again)
+        self._unsent_bytes += sum(entry.size for entry in again)
 
     def renew(self, window: Window) -> None:
         """The broker allows something else."""
@@ -168,7 +168,7 @@ class PublishBuffer:
         batch = PublishBatch(first_sequence=first, messages=[entry.message for entry in entries])
         self._next_sequence = first + len(entries)
         self._sent_messages += len(entries)
-        self._sent_octets += batch.ByteSize()
+        self._sent_bytes += batch.ByteSize()
         for sequence, entry in enumerate(entries, first):
             if self._confirms:
                 self._sent[sequence] = entry
@@ -181,23 +181,23 @@ class PublishBuffer:
         window = self.window
         if window is None:
             return
-        octets = SEQUENCE_OCTETS
+        byte_count = SEQUENCE_BYTES
         taken = 0
         last = 0
         while self._unsent and taken < self._batch_messages_max:
             entry = self._unsent[0]
-            octets += entry.size
+            byte_count += entry.size
             if self._sent_messages + taken >= window.messages:
                 return
-            fits = self._sent_octets + octets <= window.octets
-            if taken and (not fits or octets > self._batch_octets_max):
+            fits = self._sent_bytes + byte_count <= window.octets
+            if taken and (not fits or byte_count > self._batch_bytes_max):
                 return
-            if not fits and self._sent_octets >= window.octets:
+            if not fits and self._sent_bytes >= window.octets:
                 return
             if taken and self._named and entry.confirm.sequence != last + 1:
                 return  # what lay between was answered on an earlier stream
             self._unsent.popleft()
-            self._unsent_octets -= entry.size
+            self._unsent_bytes -= entry.size
             taken += 1
             last = entry.confirm.sequence
             yield entry
@@ -232,7 +232,7 @@ class PublishBuffer:
             self._forget(entry, error)
         self._sent.clear()
         self._unsent.clear()
-        self._unsent_octets = 0
+        self._unsent_bytes = 0
 
     def take_refused(self) -> list[Confirm]:
         """Return the refused messages without a waiter, and forget them."""
@@ -256,7 +256,7 @@ class PublishBuffer:
             self._note(entry.confirm)
 
     def _forget(self, entry: Entry, error: HeadraceError | None = None) -> None:
-        self.octets_in -= entry.size
+        self.bytes_in -= entry.size
         entry.confirm.settle(error)
 
     def _refused_unknown(self, error: HeadraceError) -> None:
@@ -279,6 +279,6 @@ def _refusal(answer: Refused) -> PublishRefusedError:
 
 
 def size_in_batch(message: Message) -> int:
-    """Return how many octets a message takes in a batch: with its tag and length."""
-    octets = message.ByteSize()
-    return octets + 1 + max((octets.bit_length() + 6) // 7, 1)
+    """Return how many bytes a message takes in a batch: with its tag and length."""
+    byte_count = message.ByteSize()
+    return byte_count + 1 + max((byte_count.bit_length() + 6) // 7, 1)

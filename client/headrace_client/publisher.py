@@ -118,7 +118,7 @@ class Publisher:
             options.unconfirmed_bytes_max,
         )
         self._last_sequence = 0
-        self._message_octets_max = 0
+        self._message_bytes_max = 0
         self._waiters: deque[tuple[Entry, asyncio.Future[None]]] = deque()
         self._work = asyncio.Event()  # there is something to write
         self._answered = asyncio.Event()  # something was answered, or will not be
@@ -191,7 +191,7 @@ class Publisher:
         When this is cancelled, the message is not published unless it was sent already.
 
         Args:
-            body: any octets.
+            body: any bytes.
             routing_key: None for the publisher's.
             exchange: likewise; "" is the default exchange.
             properties: of the message.
@@ -273,11 +273,11 @@ class Publisher:
         return sequence
 
     def _check_size(self, body: int, size: int) -> None:
-        most = self._message_octets_max
+        most = self._message_bytes_max
         if body > most:
-            raise _too_large("body", f"has {body} octets, the broker takes at most {most}")
+            raise _too_large("body", f"has {body} bytes, the broker takes at most {most}")
         if size - body > PROPERTIES_BYTES_MAX:
-            rule = f"has {size - body} octets beside its body, at most {PROPERTIES_BYTES_MAX}"
+            rule = f"has {size - body} bytes beside its body, at most {PROPERTIES_BYTES_MAX}"
             raise _too_large("properties", rule)
 
     async def _wait_for_room(self, entry: Entry, timeout_s: float | None) -> None:
@@ -414,7 +414,7 @@ class Publisher:
             raise BrokerFaultError("the broker has not begun the stream")
         opened = answer.opened
         self.node = opened.node
-        self._message_octets_max = opened.message_octets_max
+        self._message_bytes_max = opened.message_octets_max
         self._buffer.opened(opened)
         self._work.set()
         self._admit()
@@ -434,7 +434,7 @@ class Publisher:
             if not self._work.is_set():
                 await self._work.wait()
 
-    def take(self, answer: PublishResponse) -> None:
+    def receive(self, answer: PublishResponse) -> None:
         """See `StreamUser`."""
         buffer = self._buffer
         kind = answer.WhichOneof("kind")

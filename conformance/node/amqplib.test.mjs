@@ -42,7 +42,7 @@ async function queueOf(arguments_ = {}) {
 
 const texts = (messages) => messages.map((message) => message.content.toString());
 
-test("messages arrive in order, octet for octet, with all their properties", TIMEOUT, async () => {
+test("messages arrive in order, byte for byte, with all their properties", TIMEOUT, async () => {
   const queue = await queueOf();
   const inbox = new Inbox();
   await consumer.consume(queue, (message) => inbox.put(message));
@@ -56,7 +56,7 @@ test("messages arrive in order, octet for octet, with all their properties", TIM
     nothing: null,
     list: [1, "two", { three: 3 }],
     table: { inner: "x" },
-    octets: Buffer.from([0, 255]),
+    bytes: Buffer.from([0, 255]),
   };
   const properties = {
     contentType: "application/json",

@@ -31,7 +31,7 @@ AMQP_PORT: Final = 20000
 HTTP_PORT: Final = 20500
 GRPC_PORT: Final = 20600
 JOIN_FILE: Final = "join-secret"  # below the data directory; nodes do not talk over loopback here
-JOIN_OCTETS: Final = 32
+JOIN_BYTES: Final = 32
 # Several segments in a run, so that a lost one is not everything.
 SMALL_SEGMENTS: Final = {
     "HEADRACE_LOG_SEGMENT_BYTES": str(2 << 20),
@@ -273,7 +273,7 @@ class ChaosCluster:
         file = self._data / JOIN_FILE
         file.parent.mkdir(parents=True, exist_ok=True)
         file.touch(mode=0o600)
-        file.write_text(secrets.token_urlsafe(JOIN_OCTETS) + "\n", encoding="utf-8")
+        file.write_text(secrets.token_urlsafe(JOIN_BYTES) + "\n", encoding="utf-8")
 
     def node(self, number: int) -> ChaosNode:
         """Return a node by its number."""

@@ -84,9 +84,9 @@ class History(msgspec.Struct):
         return msgspec.json.decode(path.read_bytes(), type=cls)
 
 
-def message_body(message: str, octets: int) -> bytes:
+def message_body(message: str, byte_count: int) -> bytes:
     """Return a body that says which message it is and how long it has to be."""
-    return f"{message}/{octets}/".encode().ljust(octets, b".")
+    return f"{message}/{byte_count}/".encode().ljust(byte_count, b".")
 
 
 def message_id(body: bytes) -> str:
@@ -96,4 +96,4 @@ def message_id(body: bytes) -> str:
         message = parts[0].decode("ascii", "replace")
         if message_body(message, int(parts[1])) == body:
             return message
-    return f"damaged body of {len(body)} octets: {body[:80]!r}"
+    return f"damaged body of {len(body)} bytes: {body[:80]!r}"

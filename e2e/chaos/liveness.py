@@ -17,7 +17,7 @@ from pamqp import commands
 ATTEMPTS_MAX: Final = 5  # attempts of one thing at one node after everything is healed
 ATTEMPT_PAUSE_SECONDS: Final = 0.5
 ARRIVAL_SECONDS: Final = 30.0  # until a consumer that waits has got a message
-PROBE_OCTETS: Final = 60
+PROBE_BYTES: Final = 60
 POLL_SECONDS: Final = 0.05
 
 
@@ -88,7 +88,7 @@ class Liveness:
         self._history.publishes.append(attempt)
         with ChaosClient(node) as client:
             client.call(commands.Confirm.Select(), commands.Confirm.SelectOk)
-            client.publish(queue, message_body(attempt.id, PROBE_OCTETS))
+            client.publish(queue, message_body(attempt.id, PROBE_BYTES))
             answer = client.next(ANSWER_SECONDS)
             if not isinstance(answer, commands.Basic.Ack):
                 raise TimeoutError(f"instead of a confirm came {answer}")

@@ -17,7 +17,7 @@ DELAY_MS: Final = 6 * 3_600_000  # more than clocks jump
 LETTERS_QUEUE: Final = "chaos-letters"  # its messages expire and go to the next one
 DEAD_QUEUE: Final = "chaos-dead"
 WINDOW: Final = 64  # unconfirmed publishes allowed
-SIZES: Final = (60, 200, 1024, 8192)  # octets of a body
+SIZES: Final = (60, 200, 1024, 8192)  # bytes of a body
 RETRY_SECONDS: Final = 0.1
 
 

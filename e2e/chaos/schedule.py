@@ -80,7 +80,7 @@ class Truncate(NamedTuple):
     """SIGKILL, and a log without its end; started again when the step ends.
 
     Attributes:
-        sectors: of 512 octets that are zeroed; 0 to remove the newest segment.
+        sectors: of 512 bytes that are zeroed; 0 to remove the newest segment.
     """
 
     nodes: tuple[int, ...]

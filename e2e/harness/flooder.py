@@ -13,15 +13,15 @@ QUIET_SECONDS: Final = 2.0  # no socket took anything for so long: they are not 
 SEND_BYTES: Final = 1 << 16
 
 
-def publish_octets(queue: str, body: bytes, channel: int = 1, frame_bytes: int = 131064) -> bytes:
+def publish_bytes(queue: str, body: bytes, channel: int = 1, frame_bytes: int = 131064) -> bytes:
     """Return the frames of a publish through the default exchange."""
     parts = [body[at : at + frame_bytes] for at in range(0, len(body), frame_bytes)]
     head = header.ContentHeader(0, len(body), commands.Basic.Properties(delivery_mode=2))
-    octets = frame.marshal(commands.Basic.Publish(0, "", queue), channel)
-    octets += frame.marshal(head, channel)
+    data = frame.marshal(commands.Basic.Publish(0, "", queue), channel)
+    data += frame.marshal(head, channel)
     for part in parts:
-        octets += b"\x03" + channel.to_bytes(2) + len(part).to_bytes(4) + part + b"\xce"
-    return octets
+        data += b"\x03" + channel.to_bytes(2) + len(part).to_bytes(4) + part + b"\xce"
+    return data
 
 
 class Flooder:
@@ -29,20 +29,20 @@ class Flooder:
 
     Args:
         client: logged in, its channels open.
-        octets: to send; shared by flooders, never copied.
+        data: to send; shared by flooders, never copied.
     """
 
-    def __init__(self, client: RawClient, octets: bytes) -> None:
+    def __init__(self, client: RawClient, data: bytes) -> None:
         self.client = client
         self.sent = 0
-        self._octets = memoryview(octets)
-        self._end = len(octets)
+        self._data = memoryview(data)
+        self._end = len(data)
         self._last = b""
         client.socket.setblocking(False)
 
     @property
     def left(self) -> int:
-        """Octets that it has not sent."""
+        """Bytes that it has not sent."""
         return self._end - self.sent + len(self._last)
 
     def send_some(self) -> None:
@@ -53,7 +53,7 @@ class Flooder:
         """
         if self.sent < self._end:
             self.sent += self.client.socket.send(
-                self._octets[self.sent : min(self._end, self.sent + SEND_BYTES)]
+                self._data[self.sent : min(self._end, self.sent + SEND_BYTES)]
             )
         elif self._last:
             self._last = self._last[self.client.socket.send(self._last) :]
@@ -62,7 +62,7 @@ class Flooder:
         """Send nothing more but the rest of the publish that is under way, and connection.close.
 
         Args:
-            unit: octets of a publish; all are of one size.
+            unit: bytes of a publish; all are of one size.
 
         Returns:
             How many publishes that makes.

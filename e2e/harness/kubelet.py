@@ -104,17 +104,17 @@ class Kubelet(Machines):
                 files = self._held("v1/configmaps", namespace, volume["configMap"]["name"])
             if "secret" in volume:
                 files = self._held("v1/secrets", namespace, volume["secret"]["secretName"])
-            for key, octets in files.items():
-                (directory / key).write_bytes(self._addressed(octets))
+            for key, data in files.items():
+                (directory / key).write_bytes(self._addressed(data))
 
-    def _addressed(self, octets: bytes) -> bytes:
+    def _addressed(self, data: bytes) -> bytes:
         """Put the addresses of pods in the place of their names."""
         for name in list(self.store.objects):
             if name.resource == "apps/v1/statefulsets":
                 for ordinal in range(16):
                     host = f"{name.name}-{ordinal}.{name.name}-nodes.{name.namespace}.svc:"
-                    octets = octets.replace(host.encode(), f"{address(ordinal)}:".encode())
-        return octets
+                    data = data.replace(host.encode(), f"{address(ordinal)}:".encode())
+        return data
 
     def _environment(self, own: dict[str, Any], name: Name, root: Path) -> dict[str, str]:
         ordinal = int(name.name.rpartition("-")[2])

@@ -22,7 +22,7 @@ class Publisher(Worker):
         ports: AMQP ports to try in turn.
         queue: where to publish, through the default exchange.
         count: how many messages to get confirmed before stopping.
-        size: octets of a body; the number stands in front.
+        size: bytes of a body; the number stands in front.
         window: unconfirmed publishes allowed.
         name: what its connection calls itself, "" for nothing.
     """

@@ -72,7 +72,7 @@ def test_a_look_at_a_queue_takes_nothing_out_of_it(cluster: Cluster) -> None:
         declare(client, "looked-at")
         fill(client, "looked-at", 30)
     assert re.match(
-        r"30 of looked-at \(unknown\), 290 octets, ", example(cluster, "read_queue", "looked-at")
+        r"30 of looked-at \(unknown\), 290 bytes, ", example(cluster, "read_queue", "looked-at")
     )
     assert messages(cluster, "looked-at") == 30
 

@@ -19,7 +19,7 @@ from deltalake import DeltaTable
 from e2e.harness.cluster import Cluster, own_port, wait_for
 from e2e.harness.command import run_command
 from e2e.harness.consumer import Consumer
-from e2e.harness.flooder import Flooder, publish_octets, pump
+from e2e.harness.flooder import Flooder, publish_bytes, pump
 from e2e.harness.raw_client import RawClient
 from e2e.harness.worker import Worker
 
@@ -89,13 +89,13 @@ class Flood(Worker):
         self._client = RawClient(port).log_in()
         self._client.open_channel(1)
         self.port = int(self._client.socket.getsockname()[1])
-        self._publish = publish_octets(queue, b"1".ljust(1000, b"."))
+        self._publish = publish_bytes(queue, b"1".ljust(1000, b"."))
 
     def work(self) -> None:
         """Flood until told to stop."""
-        octets = self._publish * 2000
+        data = self._publish * 2000
         while not self._halt.is_set():
-            flooder = Flooder(self._client, octets)
+            flooder = Flooder(self._client, data)
             while flooder.left and not self._halt.is_set():
                 pump([flooder], 0.5)
         flooder.stop_after(len(self._publish))

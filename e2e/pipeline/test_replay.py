@@ -55,7 +55,7 @@ ALL = Properties(
     app_id="a",
     cluster_id="k",
 )
-# A content type that is no UTF-8, and headers with one name twice and octets as a text.
+# A content type that is no UTF-8, and headers with one name twice and bytes as a text.
 NOT_UTF_8 = (
     b"\xa0\x00\x02\xff\xfe\x00\x00\x00\x11\x01aS\x00\x00\x00\x01\xff\x01aS\x00\x00\x00\x02\xc3\x28"
 )

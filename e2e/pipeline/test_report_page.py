@@ -101,8 +101,8 @@ def test_a_pointer_is_told_the_values_under_it(browser: Any, file: Path) -> None
 
 def test_it_is_printed_on_few_pages_of_paper(browser: Any, file: Path) -> None:
     with Opened(browser, file, color_scheme="dark") as opened:
-        octets = opened.page.pdf(prefer_css_page_size=True)
-        assert 1 <= len(re.findall(rb"/Type\s*/Page[^s]", octets)) <= A4_PAGES_MAX
+        byte_count = opened.page.pdf(prefer_css_page_size=True)
+        assert 1 <= len(re.findall(rb"/Type\s*/Page[^s]", byte_count)) <= A4_PAGES_MAX
         opened.page.emulate_media(media="print")
         ground = "getComputedStyle(document.documentElement).backgroundColor"
         assert opened.page.evaluate(ground) == "rgb(255, 255, 255)"

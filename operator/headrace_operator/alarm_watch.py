@@ -17,7 +17,7 @@ import grpc.aio
 from headrace_operator.reconciler import Key
 
 METHOD: Final = "/headrace.broker.v1.Flow/WatchAlarms"
-ALARMS: Final = b"\x0a"  # first octet of a message that has any; a heartbeat has none
+ALARMS: Final = b"\x0a"  # first byte of a message that has any; a heartbeat has none
 SILENCE_SECONDS: Final = 60.0  # without as much as a heartbeat, until a node counts as dead
 AGAIN_SECONDS: Final = 10.0  # until a node is followed again after one could not be
 

@@ -19,5 +19,5 @@ async def read_answer(answer: aiohttp.ClientResponse) -> bytes:
     async for chunk in answer.content.iter_chunked(1 << 16):
         found += chunk
         if len(found) > ANSWER_BYTES_MAX:
-            raise aiohttp.ClientPayloadError(f"more than {ANSWER_BYTES_MAX} octets")
+            raise aiohttp.ClientPayloadError(f"more than {ANSWER_BYTES_MAX} bytes")
     return bytes(found)

@@ -151,9 +151,9 @@ class BrokerApi:
             ssl=endpoint.tls if endpoint.tls is not None else True,
             server_hostname=endpoint.server_name or None,
         ) as answer:
-            octets = await read_answer(answer)
+            data = await read_answer(answer)
             status = answer.status
-        found = msgspec.json.decode(octets) if octets else None
+        found = msgspec.json.decode(data) if data else None
         if status >= 400:
             reason = found.get("reason") if isinstance(found, dict) else None
             raise BrokerError(status, str(reason or f"status {status}"))

@@ -169,11 +169,11 @@ class KubeApi:
                     method, f"{self._server}{path}", data=data, headers=headers
                 ) as answer,
             ):
-                octets = await read_answer(answer)
+                raw = await read_answer(answer)
                 status = answer.status
             if status >= 400:
-                raise KubeError(status, f"{method} {path}: {_refusal(status, octets)}")
-            found = msgspec.json.decode(octets) if octets else None
+                raise KubeError(status, f"{method} {path}: {_refusal(status, raw)}")
+            found = msgspec.json.decode(raw) if raw else None
         except (aiohttp.ClientError, OSError, TimeoutError, msgspec.DecodeError) as error:
             text = str(error) or type(error).__name__
             raise KubeError(0, f"{method} {path}: {text}") from error
@@ -196,10 +196,10 @@ class KubeApi:
         return info
 
 
-def _refusal(status: int, octets: bytes) -> str:
+def _refusal(status: int, data: bytes) -> str:
     """Return what a refusal says: of a kind that the API server does not know it says no JSON."""
     try:
-        found = msgspec.json.decode(octets)
+        found = msgspec.json.decode(data)
     except msgspec.DecodeError:
         found = None
     message = found.get("message") if isinstance(found, dict) else None

@@ -8,8 +8,8 @@ from typing import Final
 from aiohttp import web
 
 _HELP: Final = {
-    "looks": "Looks at resources.",
-    "look_failures": "Looks that failed, and were tried again.",
+    "reconciles": "Reconciles of resources.",
+    "reconcile_failures": "Reconciles that failed, and were tried again.",
     "steps": "Steps of changes of clusters that were carried out.",
     "scalings": "Changes of the number of consumers.",
 }

@@ -63,7 +63,9 @@ class Operator:
         found = await self.kube.merge(resource_path(kind, body), patch)
         meta["annotations"] = found["metadata"].get("annotations")
 
-    def tell(self, body: dict[str, Any], reason: str, message: str, warning: bool = False) -> None:
+    def post_event(
+        self, body: dict[str, Any], reason: str, message: str, warning: bool = False
+    ) -> None:
         """Post an event about a resource."""
         about: Any = body  # kopf asks for its own type, and reads it as a mapping
         kopf.event(about, type="Warning" if warning else "Normal", reason=reason, message=message)

@@ -122,12 +122,12 @@ class Reconciler:
             kept.wake.clear()
             try:
                 async with asyncio.timeout(LOOK_SECONDS_MAX):
-                    self._metrics.count("looks", "kind", self._kind)
+                    self._metrics.count("reconciles", "kind", self._kind)
                     delay = await self._handler.reconcile(key)
                 failures = 0
             except Exception as error:  # noqa: BLE001 - the outermost loop: told, and tried again
                 failures += 1
-                self._metrics.count("look_failures", "kind", self._kind)
+                self._metrics.count("reconcile_failures", "kind", self._kind)
                 delay = min(RETRY_SECONDS_MIN * 2 ** min(failures - 1, 16), RETRY_SECONDS_MAX)
                 await self._failed(key, error, delay)
             if delay == NEVER:

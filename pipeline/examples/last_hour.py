@@ -29,8 +29,8 @@ def main(endpoints: str, out: Path) -> None:
     busiest = frames.queues.groupby("queue")["published"].sum().sort_values(ascending=False)
     for queue, published in busiest.head(3).items():
         print(f"{queue}: {published} messages")
-    octets = write_report(frames, span, f"brokers at {endpoints}", out)
-    print(f"{out}: {octets} octets")
+    byte_count = write_report(frames, span, f"brokers at {endpoints}", out)
+    print(f"{out}: {byte_count} bytes")
 
 
 if __name__ == "__main__":

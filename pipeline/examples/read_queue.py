@@ -26,7 +26,7 @@ def main(endpoints: str, queue: str) -> None:
             .option("leaseTtlMs", "10000")  # back in the queue 10 s after the last task
             .load()
         )
-        # A DataFrame like any other: `payload` holds the octets, `properties` all of AMQP's.
+        # A DataFrame like any other: `payload` holds the bytes, `properties` all of AMQP's.
         kinds = messages.groupBy("routing_key", "content_type").agg(
             fn.count("*").alias("messages"),
             fn.sum("payload_bytes").alias("octets"),
@@ -34,7 +34,7 @@ def main(endpoints: str, queue: str) -> None:
         )
         for row in kinds.orderBy(fn.desc("messages")).toLocalIterator():
             kind = row.content_type or "unknown"
-            print(f"{row.messages} of {row.routing_key} ({kind}), {row.octets} octets, ", end="")
+            print(f"{row.messages} of {row.routing_key} ({kind}), {row.octets} bytes, ", end="")
             print(f"the oldest of {row.oldest:%Y-%m-%d %H:%M:%S} UTC")
 
 

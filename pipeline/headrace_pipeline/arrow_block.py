@@ -11,7 +11,7 @@ import pyarrow as pa
 from headrace_pipeline.error import SchemaError
 from headrace_pipeline.limits import SCHEMAS_KEPT
 
-ALIGNMENT: Final = 8  # octets at whose multiples buffers begin
+ALIGNMENT: Final = 8  # bytes at whose multiples buffers begin
 
 # By their numbers in `ExportType` of export.proto.
 TYPES: Final[dict[int, pa.DataType]] = {
@@ -34,7 +34,7 @@ class BlockSchema(Protocol):
         """Names and types."""
 
 
-class BlockOctets(Protocol):
+class BlockBytes(Protocol):
     """Rows; see `ExportBlock` of export.proto."""
 
     @property
@@ -42,7 +42,7 @@ class BlockOctets(Protocol):
         """Number of rows."""
 
     @property
-    def buffer_octets(self) -> Sequence[int]:
+    def buffer_bytes(self) -> Sequence[int]:
         """Length of each buffer."""
 
     @property
@@ -50,7 +50,7 @@ class BlockOctets(Protocol):
         """The buffers, uncompressed."""
 
 
-def to_batch(schema: BlockSchema, block: BlockOctets) -> pa.RecordBatch:
+def to_batch(schema: BlockSchema, block: BlockBytes) -> pa.RecordBatch:
     """Return all rows of a block; the batch keeps its body alive.
 
     Columns are only ever added at the end. One of a type that is not known here is from a newer
@@ -118,7 +118,7 @@ def _last_offset(offsets: pa.Buffer, rows: int) -> int:
     return int.from_bytes(memoryview(offsets)[4 * rows : 4 * rows + 4], "little")
 
 
-def _buffers(block: BlockOctets) -> Iterator[Any]:
+def _buffers(block: BlockBytes) -> Iterator[Any]:
     """Return the buffers one after the other.
 
     Raises:
@@ -126,7 +126,7 @@ def _buffers(block: BlockOctets) -> Iterator[Any]:
     """
     body = pa.py_buffer(block.body)
     offset = 0
-    for length in block.buffer_octets:
+    for length in block.buffer_bytes:
         if offset + length > body.size:
             raise SchemaError("the block is too short for its buffers")
         yield body.slice(offset, length)

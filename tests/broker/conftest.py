@@ -89,8 +89,8 @@ class FakeMessages:
         self.removed = 1
         self.moved = Moved()
 
-    async def browse(self, queue: Queue, after: int, limit: int, body_octets: int) -> Page:
-        self.asked.append(("browse", queue.name, after, limit, body_octets))
+    async def browse(self, queue: Queue, after: int, limit: int, body_bytes: int) -> Page:
+        self.asked.append(("browse", queue.name, after, limit, body_bytes))
         return self.page
 
     async def fetch(self, queue: Queue, count: int, operation: int) -> list[FetchedMessage]:

@@ -101,7 +101,7 @@ class Stream:
         self.context = context
         self.opening = opening
         self.sequences: list[int] = []
-        self.octets = 0
+        self.byte_count = 0
         self.ended = asyncio.Event()
         self._closing = Closing()
         self._write = asyncio.Lock()
@@ -125,8 +125,8 @@ class Stream:
         ranges = [message.Range(first=number, last=number)]
         await self.write(refused=messaging.Refused(ranges=ranges, **why))
 
-    async def window(self, messages: int, octets: int = 1 << 30, stop: Any = None) -> None:
-        await self.write(window=messaging.Window(messages=messages, octets=octets, stop=stop))
+    async def window(self, messages: int, byte_count: int = 1 << 30, stop: Any = None) -> None:
+        await self.write(window=messaging.Window(messages=messages, octets=byte_count, stop=stop))
 
 
 class FakeBroker(MessagingServicer, TopologyServicer, FlowServicer, AdviceServicer):
@@ -135,7 +135,7 @@ class FakeBroker(MessagingServicer, TopologyServicer, FlowServicer, AdviceServic
     Attributes:
         queues: bodies by name.
         confirms: messages are confirmed as they come.
-        window: messages that a new publish stream may send, and octets.
+        window: messages that a new publish stream may send, and bytes.
         renews: the window is renewed as messages come.
         pushes: consumers with credit get what is published, not only what waits when they give it.
         refuses: bodies that no queue takes.
@@ -143,7 +143,7 @@ class FakeBroker(MessagingServicer, TopologyServicer, FlowServicer, AdviceServic
         streams: publish streams, the newest last; those that are over as well.
         consumes: consume streams, likewise.
         settles: what consumers settled: (outcome, first, last).
-        credits: what consumers gave: (messages, octets, drain).
+        credits: what consumers gave: (messages, bytes, drain).
         failure: what every call fails with, (code, text, reason).
         calls: names of unary methods that were called.
         answers: for unary methods, by name: an answer, or what to raise.
@@ -171,7 +171,7 @@ class FakeBroker(MessagingServicer, TopologyServicer, FlowServicer, AdviceServic
         self.failure: tuple[Any, ...] | None = None
         self.calls: list[tuple[str, Any]] = []
         self.answers: dict[str, Any] = {}
-        self.message_octets_max = 1 << 20
+        self.message_bytes_max = 1 << 20
         self.batch_messages_max = 4096
         self.next_sequence = 1
         self.beat_ms = 5000
@@ -231,14 +231,14 @@ class FakeBroker(MessagingServicer, TopologyServicer, FlowServicer, AdviceServic
     async def Publish(self, request_iterator: Any, context: Any) -> None:  # type: ignore[override]
         await self.admit(context)
         stream = Stream(context, (await context.read()).open)
-        messages, octets = self.window
+        messages, byte_count = self.window
         opened = messaging.PublishOpened(
             node=self.name,
             next_sequence=self.next_sequence,
             batch_messages_max=self.batch_messages_max,
             batch_octets_max=1 << 20,
-            message_octets_max=self.message_octets_max,
-            window=messaging.Window(messages=messages, octets=octets),
+            message_octets_max=self.message_bytes_max,
+            window=messaging.Window(messages=messages, octets=byte_count),
         )
         await stream.write(opened=opened)
         self.streams.append(stream)
@@ -250,7 +250,7 @@ class FakeBroker(MessagingServicer, TopologyServicer, FlowServicer, AdviceServic
             stream.ended.set()
 
     async def _batch(self, stream: Stream, batch: Any) -> None:
-        stream.octets += batch.ByteSize()
+        stream.byte_count += batch.ByteSize()
         numbers = range(batch.first_sequence, batch.first_sequence + len(batch.messages))
         stream.sequences += numbers
         confirmed = []
@@ -273,8 +273,8 @@ class FakeBroker(MessagingServicer, TopologyServicer, FlowServicer, AdviceServic
         if self.confirms and stream.opening.confirms and confirmed:
             await stream.confirm(*confirmed)
         if self.renews:
-            messages, octets = self.window
-            await stream.window(len(stream.sequences) + messages, stream.octets + octets)
+            messages, byte_count = self.window
+            await stream.window(len(stream.sequences) + messages, stream.byte_count + byte_count)
         await self._news()
 
     async def Consume(self, request_iterator: Any, context: Any) -> None:  # type: ignore[override]

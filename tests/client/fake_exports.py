@@ -56,7 +56,7 @@ class FakeShard:
     incarnation: int = 7
     first: int = 0
     following: int = 0
-    octets: int = 0
+    byte_count: int = 0
     block_rows: int = 4
     ahead_ms: int = 0
     queue: str = ""
@@ -97,7 +97,7 @@ class FakeShard:
         return pb.ExportBlock(
             first_index=start,
             rows=found.rows,
-            buffer_octets=found.buffer_octets,
+            buffer_octets=found.buffer_bytes,
             body_octets=len(found.body),
             compression=pb.EXPORT_COMPRESSION_ZLIB if compressed else 0,  # type: ignore[arg-type]
             body=body,
@@ -110,7 +110,7 @@ class FakeShard:
             incarnation=self.incarnation,
             first_index=self.first,
             next_index=self.following,
-            octets=self.octets,
+            octets=self.byte_count,
             first_ms=self.at(self.first) if some else 0,
             last_ms=self.at(self.following - 1) if some else 0,
             node=self.name,
@@ -197,7 +197,7 @@ class FakeExports(ExportServicer):
         self.reads.append(request)
         shard = await self._shard(request.log, request.shard, context)
         breaks = self.breaks_after.pop(0) if self.breaks_after else None
-        index, octets, count = request.start, 0, 0
+        index, byte_count, count = request.start, 0, 0
         while index < request.end:
             refusal = shard.refusal(request.incarnation, index, request.end)
             if breaks is not None and count == breaks[0]:
@@ -211,12 +211,12 @@ class FakeExports(ExportServicer):
                 for name, kind in shard.schema.columns:
                     answer.schema.columns.add(name=name, type=pb.ExportType.ValueType(kind))
             await context.write(answer)
-            index, count, octets = (
+            index, count, byte_count = (
                 block.first_index + block.rows,
                 count + 1,
-                octets + len(block.body),
+                byte_count + len(block.body),
             )
-            if 0 < request.octets_max <= octets:
+            if 0 < request.octets_max <= byte_count:
                 return
 
     async def OpenGroup(self, request: Any, context: Any) -> Any:

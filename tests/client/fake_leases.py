@@ -188,12 +188,14 @@ class FakeLeases(LeaseServicer):
                 code = grpc.StatusCode.RESOURCE_EXHAUSTED
                 await self._taken((code, "too many leases", "TOO_MANY_LEASES"), context)
             taken: dict[int, bytes] = {}
-            octets = 0
+            byte_count = 0
             room = min(request.messages_max or 65_536, world.most - leased)
-            while world.ready and len(taken) < room and octets < (request.octets_max or 1 << 28):
+            while (
+                world.ready and len(taken) < room and byte_count < (request.octets_max or 1 << 28)
+            ):
                 number = next(iter(world.ready))
                 taken[number] = world.ready.pop(number)
-                octets += len(taken[number])
+                byte_count += len(taken[number])
             if taken:
                 group.held[request.lease] = taken
                 group.next_lease += 1
@@ -310,6 +312,6 @@ def _columns(answer: Any, some: list[tuple[int, bytes]], is_first: bool) -> None
             answer.schema.columns.add(name=name, type=kind)
     answer.block.first_index = answer.offset
     answer.block.rows = count
-    answer.block.buffer_octets.extend(block.buffer_octets)
+    answer.block.buffer_octets.extend(block.buffer_bytes)
     answer.block.body = block.body
     answer.block.body_octets = len(block.body)

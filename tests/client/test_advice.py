@@ -39,7 +39,7 @@ def test_what_is_given_is_what_is_told(play: Any) -> None:
             "Delete": pb.DeleteAdviceResponse(items=2),
         }
         kinds = [advice.CONSUMERS, advice.PREFETCH]
-        kinds += [advice.HIGH_WATERMARK, advice.HIGH_WATERMARK_OCTETS]
+        kinds += [advice.HIGH_WATERMARK, advice.HIGH_WATERMARK_BYTES]
         given = [replace(ITEM, kind=kind) for kind in kinds]
         await client.advice.put(given)
         assert [each.kind for each in kept] == [1, 2, 3, 4]

@@ -169,7 +169,7 @@ def test_advice_is_given_and_told(broker: Any, client: Client) -> None:
 def test_ready_messages_go_together(broker: Any, client: Client) -> None:
     broker.queues["q"] = deque()
     broker.refuses = {b"bad"}
-    broker.message_octets_max = 10
+    broker.message_bytes_max = 10
     bodies = [b"a", b"bad", b"x" * 11, b"b"]
     given = [message.Message(body=body, routing_key="q") for body in bodies]
     with client.publisher(publisher_id="job", epoch=3) as publisher:

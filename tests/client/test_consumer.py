@@ -101,7 +101,7 @@ def test_what_was_settled_is_told_before_the_consumer_is_closed(play: Any) -> No
     play(scenario)
 
 
-def test_octets_may_be_bounded_too(play: Any) -> None:
+def test_bytes_may_be_bounded_too(play: Any) -> None:
     async def scenario(broker: Any, client: Any) -> None:
         broker.queues["q"] = deque([b"x" * 100, b"y" * 50])
         async with client.consumer("q", prefetch=2, prefetch_bytes=500) as consumer:
@@ -294,7 +294,7 @@ def test_a_delivery_knows_where_it_came_from(play: Any) -> None:
             delivery = await consumer.next()
             assert (delivery.exchange, delivery.routing_key) == ("", "q")
             assert delivery.properties.headers == {}
-            assert "Delivery 1 of 1 octets" in repr(delivery)
+            assert "Delivery 1 of 1 bytes" in repr(delivery)
         [taken] = await client.get("q")
         assert (taken.body, taken.is_settled) == (b"0", True)
 

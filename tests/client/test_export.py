@@ -36,7 +36,7 @@ def shard(broker: Any, rows: int = 10, **more: Any) -> FakeShard:
 
 def times(block: Any) -> list[int]:
     """The first column of the rows that are wanted."""
-    found = ColumnBlock(block.rows, block.buffer_octets, block.body)
+    found = ColumnBlock(block.rows, block.buffer_bytes, block.body)
     columns = decode_columns(Schema(block.schema.version, block.schema.columns), found)
     wanted: list[int] = columns[0][block.start - block.first_index : block.end - block.first_index]
     return wanted
@@ -117,10 +117,10 @@ def test_what_a_shard_refuses_is_told_by_a_class_of_its_own(play: Any) -> None:
     play(scenario)
 
 
-def test_a_read_of_so_many_octets_ends_with_the_block_that_exceeds_them(play: Any) -> None:
+def test_a_read_of_so_many_bytes_ends_with_the_block_that_exceeds_them(play: Any) -> None:
     async def scenario(broker: Any, client: Any) -> None:
         rows = shard(broker)
-        assert await read(client, 1, 10, octets_max=1) == [rows.at(index) for index in (1, 2, 3)]
+        assert await read(client, 1, 10, bytes_max=1) == [rows.at(index) for index in (1, 2, 3)]
 
     play(scenario)
 
@@ -140,7 +140,7 @@ def test_blocks_that_do_not_follow_each_other_are_not_handed_out(play: Any) -> N
 def test_shards_are_listed_once_with_the_nodes_that_did_not_answer(play: Any) -> None:
     async def scenario(broker: Any, client: Any) -> None:
         logs = broker.exports.logs
-        logs.add(ARCHIVES, FakeShard("1", ARCHIVE, queue="a", following=3, octets=9))
+        logs.add(ARCHIVES, FakeShard("1", ARCHIVE, queue="a", following=3, byte_count=9))
         logs.add(ARCHIVES, FakeShard("2", ARCHIVE, queue="b"))
         logs.missing = ["n3"]
         found = await client.export.shards("archive", "/", "a")

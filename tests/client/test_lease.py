@@ -54,7 +54,7 @@ def test_a_group_is_opened_leases_reads_and_settles(play: Any) -> None:
         assert (state.name, state.epoch, state.next_lease, state.settled) == ("lake", 1, 1, 0)
         assert (state.deadline, state.leases, group.epoch) == (None, (), 1)
         leased = await group.lease(1, 10, ttl_s=60)
-        assert (leased.messages, leased.octets, leased.messages_ready) == (10, 11, 20)
+        assert (leased.messages, leased.byte_count, leased.messages_ready) == (10, 11, 20)
         assert leased.group.deadline == datetime.fromtimestamp(1_700_000_000, UTC)
         assert leased.group.leases == (LeaseState(1, HELD, 10, 11),)
         assert await group.lease(1, 10, ttl_s=60) == leased

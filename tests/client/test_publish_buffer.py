@@ -15,21 +15,21 @@ from headrace_protos.broker.v1.message_pb2 import Message, Range
 from headrace_protos.broker.v1.messaging_pb2 import PublishBatch, PublishOpened, Refused, Window
 
 BATCH_MESSAGES = 4
-BATCH_OCTETS = 400
+BATCH_BYTES = 400
 
 
-def opened(messages: int, octets: int, next_sequence: int = 1) -> PublishOpened:
+def opened(messages: int, byte_count: int, next_sequence: int = 1) -> PublishOpened:
     return PublishOpened(
         next_sequence=next_sequence,
         batch_messages_max=BATCH_MESSAGES,
-        batch_octets_max=BATCH_OCTETS,
-        window=Window(messages=messages, octets=octets),
+        batch_octets_max=BATCH_BYTES,
+        window=Window(messages=messages, octets=byte_count),
     )
 
 
 @given(st.integers(0, 300_000))
-def test_the_size_of_a_message_in_a_batch_is_known_beforehand(octets: int) -> None:
-    message = Message(body=b"x" * octets)
+def test_the_size_of_a_message_in_a_batch_is_known_beforehand(byte_count: int) -> None:
+    message = Message(body=b"x" * byte_count)
     one, two = PublishBatch(messages=[message]), PublishBatch(messages=[message, message])
     assert size_in_batch(message) == one.ByteSize() == two.ByteSize() - one.ByteSize()
 
@@ -39,11 +39,11 @@ class Broker(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.buffer = PublishBuffer(messages_max=12, octets_max=2000)
+        self.buffer = PublishBuffer(messages_max=12, bytes_max=2000)
         self.entries: list[Entry] = []
         self.arrived: list[int] = []  # numbers of messages on this stream, in order
         self.ever: dict[int, int] = {}  # how often a message arrived
-        self.octets = 0
+        self.byte_count = 0
         self.window: tuple[int, int] | None = None
         self.answered: set[int] = set()
 
@@ -57,10 +57,10 @@ class Broker(RuleBasedStateMachine):
             self.buffer.add(entry)
 
     @precondition(lambda self: self.window is None)
-    @rule(messages=st.integers(0, 8), octets=st.integers(0, 1500), first=st.integers(1, 5))
-    def open(self, messages: int, octets: int, first: int) -> None:
-        self.buffer.opened(opened(messages, octets, first))
-        self.window = (messages, octets)
+    @rule(messages=st.integers(0, 8), byte_count=st.integers(0, 1500), first=st.integers(1, 5))
+    def open(self, messages: int, byte_count: int, first: int) -> None:
+        self.buffer.opened(opened(messages, byte_count, first))
+        self.window = (messages, byte_count)
         self.first = first
 
     @precondition(lambda self: self.window is not None)
@@ -71,22 +71,22 @@ class Broker(RuleBasedStateMachine):
             assert batch.first_sequence == self.first + len(self.arrived)
             count, size = len(batch.messages), batch.ByteSize()
             assert 1 <= count <= BATCH_MESSAGES
-            fits = self.octets + size <= self.window[1]
+            fits = self.byte_count + size <= self.window[1]
             if count > 1:
                 assert fits
-                assert size <= BATCH_OCTETS
-            assert fits or self.octets < self.window[1]
+                assert size <= BATCH_BYTES
+            assert fits or self.byte_count < self.window[1]
             assert len(self.arrived) + count <= self.window[0]
             for each in batch.messages:
                 number = int(each.routing_key)
                 self.arrived.append(number)
                 self.ever[number] = self.ever.get(number, 0) + 1
-            self.octets += size
+            self.byte_count += size
 
     @precondition(lambda self: self.window is not None)
-    @rule(messages=st.integers(0, 8), octets=st.integers(0, 1500))
-    def renew(self, messages: int, octets: int) -> None:
-        self.window = (len(self.arrived) + messages, self.octets + octets)
+    @rule(messages=st.integers(0, 8), byte_count=st.integers(0, 1500))
+    def renew(self, messages: int, byte_count: int) -> None:
+        self.window = (len(self.arrived) + messages, self.byte_count + byte_count)
         self.buffer.renew(Window(messages=self.window[0], octets=self.window[1]))
 
     @precondition(lambda self: self.arrived)
@@ -112,13 +112,13 @@ class Broker(RuleBasedStateMachine):
         self.buffer.lost()
         self.window = None
         self.arrived.clear()
-        self.octets = 0
+        self.byte_count = 0
 
     @invariant()
     def nothing_is_lost_or_forgotten(self) -> None:
         waiting = {n for n in range(len(self.entries)) if n not in self.answered}
         assert len(self.buffer) == len(waiting)
-        assert self.buffer.octets_in == sum(self.entries[n].size for n in waiting)
+        assert self.buffer.bytes_in == sum(self.entries[n].size for n in waiting)
         for number in waiting:
             assert not self.entries[number].confirm.is_done
 
@@ -134,7 +134,7 @@ class Broker(RuleBasedStateMachine):
     def teardown(self) -> None:
         self.buffer.fail(ClosedError("closed"))
         assert all(entry.confirm.is_done for entry in self.entries)
-        assert (len(self.buffer), self.buffer.octets_in) == (0, 0)
+        assert (len(self.buffer), self.buffer.bytes_in) == (0, 0)
 
 
 TestBroker = Broker.TestCase

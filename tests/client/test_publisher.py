@@ -189,9 +189,9 @@ def test_one_message_larger_than_all_bounds_goes_alone(play: Any) -> None:
 
 def test_a_message_that_is_too_large_is_refused_before_it_is_sent(play: Any) -> None:
     async def scenario(broker: Any, client: Any) -> None:
-        broker.message_octets_max = 100
+        broker.message_bytes_max = 100
         async with client.publisher() as publisher:
-            with pytest.raises(InvalidArgumentError, match="body: has 101 octets") as caught:
+            with pytest.raises(InvalidArgumentError, match="body: has 101 bytes") as caught:
                 await publisher.publish(b"x" * 101)
             assert caught.value.fields[0].field == "body"
             headers = {"h": "x" * (300 << 10)}

@@ -293,7 +293,7 @@ def test_values_of_other_clients_are_read() -> None:
         "int8": Value(int8=-5),
         "uint16": Value(uint16=5),
         "float": Value(float=0.5),
-        "octets": Value(octets=b"\xff"),
+        "byte_count": Value(octets=b"\xff"),
         "far": Value(timestamp=1 << 62),
         "nothing": Value(),
     }
@@ -301,7 +301,7 @@ def test_values_of_other_clients_are_read() -> None:
         "int8": -5,
         "uint16": 5,
         "float": 0.5,
-        "octets": b"\xff",
+        "byte_count": b"\xff",
         "far": 1 << 62,
         "nothing": None,
     }

@@ -17,7 +17,7 @@ NOON: Final = datetime(2026, 3, 2, 12, tzinfo=UTC)  # a Monday
 SECOND_US: Final = 1_000_000
 
 CULPRIT: Final = "account-17"
-BULK: Final = "account-03"  # much in octets, few messages: looks guilty to who only counts octets
+BULK: Final = "account-03"  # much in bytes, few messages: looks guilty to who only counts bytes
 NODES: Final = ("n1", "n2", "n3")
 
 
@@ -186,7 +186,7 @@ def _edges(chance: np.random.Generator, columns: list[np.ndarray], exchanges: in
     count = len(second)
     is_bulk = account == int(BULK[-2:])
     copies = np.maximum(chance.poisson(np.where(is_bulk, 2, 50) / exchanges, count), 0)
-    octets = copies * np.where(is_bulk, 30_000, 200)
+    byte_count = copies * np.where(is_bulk, 30_000, 200)
     names = np.array([f"account-{each:02}" for each in range(50)])[account]
     made = {
         "shard": np.array(NODES)[account % 3],
@@ -205,10 +205,10 @@ def _edges(chance: np.random.Generator, columns: list[np.ndarray], exchanges: in
             np.arange(count) % exchanges
         ],
         "queue": np.array([f"q-{each:02}" for each in range(50)])[target],
-        "octets": octets,
-        "replica_octets": octets * 2,
+        "octets": byte_count,
+        "replica_octets": byte_count * 2,
         "charged_messages": copies,
-        "charged_octets": octets,
+        "charged_octets": byte_count,
     }
     micros = int(NOON.timestamp()) * SECOND_US + second * SECOND_US + account * 1000
     schema = DEBT_EDGES.arrow()

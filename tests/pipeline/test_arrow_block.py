@@ -62,12 +62,12 @@ def test_all_values_come_back(table: tuple[Schema, list[list[Any]]]) -> None:
 
 @given(tables(), st.integers(8, 64))
 def test_a_block_that_is_cut_off_is_refused(
-    table: tuple[Schema, list[list[Any]]], octets: int
+    table: tuple[Schema, list[list[Any]]], byte_count: int
 ) -> None:
     schema, columns = table
     block = encode_columns(schema, columns)
     with pytest.raises(SchemaError, match="too short"):
-        to_batch(schema, block._replace(body=block.body[:-octets]))
+        to_batch(schema, block._replace(body=block.body[:-byte_count]))
 
 
 def test_types_are_those_of_the_protocol_and_of_the_broker() -> None:

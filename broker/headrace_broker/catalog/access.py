@@ -28,7 +28,7 @@ from headrace_broker.catalog.permission import (
 )
 from headrace_broker.catalog.view import CatalogView
 from headrace_broker.model.definition import EXCHANGE_TYPES, Binding, Queue
-from headrace_broker.model.limits import NAME_OCTETS_MAX
+from headrace_broker.model.limits import NAME_BYTES_MAX
 from headrace_broker.model.reply_code import (
     ACCESS_REFUSED,
     NOT_FOUND,
@@ -230,7 +230,7 @@ def check_topic(
     """Refuse a routing key at an exchange: WRITE to publish, READ to bind."""
     if not may_route(user, vhost, operation, exchange, routing_key):
         key = (
-            routing_key[:NAME_OCTETS_MAX]
+            routing_key[:NAME_BYTES_MAX]
             .encode("utf-8", "surrogateescape")
             .decode("utf-8", "replace")
         )

@@ -13,20 +13,20 @@ from typing import Final
 import msgspec
 
 from headrace_broker.model.limits import (
-    ADVICE_AUTHOR_OCTETS_MAX,
-    ADVICE_FIGURE_OCTETS_MAX,
+    ADVICE_AUTHOR_BYTES_MAX,
+    ADVICE_FIGURE_BYTES_MAX,
     ADVICE_FIGURES_MAX,
     ADVICE_ITEMS_MAX,
     ADVICE_MAX,
-    ADVICE_REASON_OCTETS_MAX,
+    ADVICE_REASON_BYTES_MAX,
     ADVICE_VALID_MS_MAX,
 )
 
 CONSUMERS: Final = "consumers"
 PREFETCH: Final = "prefetch"
 HIGH_WATERMARK: Final = "high-watermark"
-HIGH_WATERMARK_OCTETS: Final = "high-watermark-bytes"
-KINDS: Final = (CONSUMERS, PREFETCH, HIGH_WATERMARK, HIGH_WATERMARK_OCTETS)
+HIGH_WATERMARK_BYTES: Final = "high-watermark-bytes"
+KINDS: Final = (CONSUMERS, PREFETCH, HIGH_WATERMARK, HIGH_WATERMARK_BYTES)
 VALUE_MAX: Final = (1 << 53) - 1  # what programs of all languages can read from JSON
 
 
@@ -125,16 +125,16 @@ def _problem(advice: Advice, now_ms: int) -> str:
     for field in ("value", "current"):
         if not 0 <= getattr(advice, field) <= VALUE_MAX:
             return f"{field}: must be 0 to {VALUE_MAX}"
-    for field, most in (("reason", ADVICE_REASON_OCTETS_MAX), ("author", ADVICE_AUTHOR_OCTETS_MAX)):
+    for field, most in (("reason", ADVICE_REASON_BYTES_MAX), ("author", ADVICE_AUTHOR_BYTES_MAX)):
         if not 1 <= len(getattr(advice, field).encode()) <= most:
-            return f"{field}: must have 1 to {most} octets"
+            return f"{field}: must have 1 to {most} bytes"
     if not now_ms < advice.valid_until_ms <= now_ms + ADVICE_VALID_MS_MAX:
         return f"valid_until_ms: must be later than {now_ms}, by {ADVICE_VALID_MS_MAX} at most"
     if len(advice.figures) > ADVICE_FIGURES_MAX:
         return f"figures: must be at most {ADVICE_FIGURES_MAX}"
     for name, text in advice.figures:
-        if not 1 <= len(name.encode()) <= ADVICE_FIGURE_OCTETS_MAX:
-            return f"figures: a name must have 1 to {ADVICE_FIGURE_OCTETS_MAX} octets"
+        if not 1 <= len(name.encode()) <= ADVICE_FIGURE_BYTES_MAX:
+            return f"figures: a name must have 1 to {ADVICE_FIGURE_BYTES_MAX} bytes"
         if not math.isfinite(float(text)):
             return f"figures: '{name}' must be a finite number"
     return ""

@@ -21,7 +21,7 @@ from headrace_broker.model.definition import QUEUE_CLASSIC, QUEUE_QUORUM
 from headrace_broker.model.limits import (
     REPLICAS_DEFAULT,
     TABLE_DEPTH_MAX,
-    UNKNOWN_ARGUMENTS_OCTETS_MAX,
+    UNKNOWN_ARGUMENTS_BYTES_MAX,
 )
 
 QUEUE_TYPE: Final = "x-queue-type"
@@ -79,13 +79,13 @@ def unknown_problem(arguments: dict[str, Any], unknown: list[str]) -> str:
     if problem or not kept:
         return problem
     try:
-        octets = len(msgspec.msgpack.encode(kept))
+        byte_count = len(msgspec.msgpack.encode(kept))
     except (OverflowError, UnicodeEncodeError) as error:
         return f"an argument cannot be kept: {error}"
-    if octets > UNKNOWN_ARGUMENTS_OCTETS_MAX:
+    if byte_count > UNKNOWN_ARGUMENTS_BYTES_MAX:
         names = ", ".join(f"'{name[:SHOWN_LETTERS_MAX]}'" for name in unknown[:4])
-        text = f"arguments that mean nothing here ({names}) have {octets} octets"
-        return f"{text}, more than {UNKNOWN_ARGUMENTS_OCTETS_MAX}"
+        text = f"arguments that mean nothing here ({names}) have {byte_count} bytes"
+        return f"{text}, more than {UNKNOWN_ARGUMENTS_BYTES_MAX}"
     return ""
 
 

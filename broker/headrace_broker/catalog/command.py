@@ -13,7 +13,7 @@ from typing import Any, Final
 import msgspec
 
 from headrace_broker.catalog.advice import Advice
-from headrace_broker.catalog.request import ENVELOPE_OCTETS, Request, encode_envelope
+from headrace_broker.catalog.request import ENVELOPE_BYTES, Request, encode_envelope
 from headrace_broker.model.definition import (
     Binding,
     Exchange,
@@ -70,7 +70,7 @@ class AnnounceNode(Command, frozen=True, tag="announce_node"):
     # queue machine came with. Older nodes ignore it, so it is told again whenever another node is
     # news.
     catalog_version: int = 0
-    # octets of the largest message that it lets clients send, at least MESSAGE_BYTES_PLAIN; 0 from
+    # bytes of the largest message that it lets clients send, at least MESSAGE_BYTES_PLAIN; 0 from
     # nodes of before it could be more. These ignore it.
     message_bytes_max: int = 0
 
@@ -340,7 +340,7 @@ _DECODER: Final = msgspec.msgpack.Decoder(AnyCommand)
 
 
 class CommandError(ValueError):
-    """A command cannot be encoded, or its octets are not one; nothing changed."""
+    """A command cannot be encoded, or its bytes are not one; nothing changed."""
 
 
 def encode_command(command: AnyCommand) -> bytes:
@@ -359,7 +359,7 @@ def encode_request(request: Request, command: AnyCommand) -> bytes:
 def decode_command(data: bytes) -> AnyCommand:
     """Return the command in a log entry; CommandError where there is none after the envelope."""
     try:
-        command: AnyCommand = _DECODER.decode(memoryview(data)[ENVELOPE_OCTETS:])
+        command: AnyCommand = _DECODER.decode(memoryview(data)[ENVELOPE_BYTES:])
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise CommandError(f"not understood: {error}") from error
     return command

@@ -31,7 +31,7 @@ from headrace_broker.model.exchange_argument import (
     HASH_PROPERTIES,
     HASH_PROPERTY,
 )
-from headrace_broker.model.limits import HASH_WEIGHT_MAX, NAME_OCTETS_MAX
+from headrace_broker.model.limits import HASH_WEIGHT_MAX, NAME_BYTES_MAX
 
 _ARGUMENTS: Final = (ALTERNATE_EXCHANGE, DELAYED_TYPE, HASH_HEADER, HASH_PROPERTY)  # of any type
 _INTEGER: Final = re.compile(r"[+-]?[0-9]{1,20}")
@@ -68,9 +68,9 @@ def _hash_problem(arguments: dict[str, Any]) -> str:
     if HASH_HEADER in arguments and HASH_PROPERTY in arguments:
         return f"{HASH_HEADER} and {HASH_PROPERTY} are mutually exclusive"
     if HASH_HEADER in arguments:
-        octets = len(arguments[HASH_HEADER].encode())
-        if not 1 <= octets <= NAME_OCTETS_MAX:
-            return f"invalid arg '{HASH_HEADER}': a name of {octets}, not 1 to 255 octets"
+        byte_count = len(arguments[HASH_HEADER].encode())
+        if not 1 <= byte_count <= NAME_BYTES_MAX:
+            return f"invalid arg '{HASH_HEADER}': a name of {byte_count}, not 1 to 255 bytes"
     if HASH_PROPERTY in arguments and arguments[HASH_PROPERTY] not in HASH_PROPERTIES:
         choices = ", ".join(HASH_PROPERTIES)
         return f"Unsupported property: {arguments[HASH_PROPERTY]}, not one of {choices}"

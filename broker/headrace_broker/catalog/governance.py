@@ -17,7 +17,7 @@ from headrace_broker.catalog.result import Exists, NotFound, Ok, Refused, Result
 from headrace_broker.catalog.store import CatalogStore
 from headrace_broker.catalog.version import SESSIONS
 from headrace_broker.model.definition import HASHED_SCRYPT, Exchange, Permission, Vhost
-from headrace_broker.model.limits import ADVICE_MAX, NAME_OCTETS_MAX
+from headrace_broker.model.limits import ADVICE_MAX, NAME_BYTES_MAX
 
 ADVICE_FULL: Final = f"{ADVICE_MAX} pieces of advice are kept, which is the maximum"
 
@@ -34,10 +34,10 @@ DEFAULT_EXCHANGES: Final = (
 
 def name_problem(kind: str, name: str) -> str:
     """Return why a name cannot be used, "" when it can."""
-    octets = len(name.encode())
-    if 1 <= octets <= NAME_OCTETS_MAX:
+    byte_count = len(name.encode())
+    if 1 <= byte_count <= NAME_BYTES_MAX:
         return ""
-    return f"the {kind}'s name has {octets} octets, not 1 to {NAME_OCTETS_MAX}"
+    return f"the {kind}'s name has {byte_count} bytes, not 1 to {NAME_BYTES_MAX}"
 
 
 def no_vhost(name: str) -> NotFound:

@@ -22,7 +22,7 @@ from headrace_broker.catalog.event import Event
 from headrace_broker.catalog.exchange_argument import binding_problem, type_problem
 from headrace_broker.catalog.governance import DEFAULT_EXCHANGES, name_problem, no_vhost
 from headrace_broker.catalog.placement import lead_by_fewest, place
-from headrace_broker.catalog.request import ENVELOPE_OCTETS, decode_envelope
+from headrace_broker.catalog.request import ENVELOPE_BYTES, decode_envelope
 from headrace_broker.catalog.result import (
     Exists,
     Inequivalent,
@@ -45,7 +45,7 @@ from headrace_broker.model.definition import (
     Queue,
     Vhost,
 )
-from headrace_broker.model.limits import CATALOG_COMMAND_OCTETS_MAX, NAME_OCTETS_MAX, REPLICAS_MAX
+from headrace_broker.model.limits import CATALOG_COMMAND_BYTES_MAX, NAME_BYTES_MAX, REPLICAS_MAX
 from headrace_raftlog.model.membership import member_node
 
 _DEFAULT_NAMES: Final = frozenset(name for name, _, _ in DEFAULT_EXCHANGES)
@@ -120,10 +120,10 @@ class Catalog(ClusterChanges):
             return Refused("not a catalog request"), []
         if not self.seen.admit(request):
             return Repeated(), []
-        octets = len(data) - ENVELOPE_OCTETS
-        if octets > CATALOG_COMMAND_OCTETS_MAX:
-            limit = f"more than {CATALOG_COMMAND_OCTETS_MAX}"
-            return Refused(f"the command has {octets} octets, {limit}"), []
+        byte_count = len(data) - ENVELOPE_BYTES
+        if byte_count > CATALOG_COMMAND_BYTES_MAX:
+            limit = f"more than {CATALOG_COMMAND_BYTES_MAX}"
+            return Refused(f"the command has {byte_count} bytes, {limit}"), []
         try:
             command = commands.decode_command(data)
         except commands.CommandError as error:
@@ -298,8 +298,8 @@ class Catalog(ClusterChanges):
             what = f"{binding.destination_type} '{binding.destination}'"
             return NotFound(f"{what} in vhost '{binding.vhost}'")
         problem = table_problem(binding.arguments)
-        if len(binding.routing_key.encode()) > NAME_OCTETS_MAX:
-            problem = f"the routing key has more than {NAME_OCTETS_MAX} octets"
+        if len(binding.routing_key.encode()) > NAME_BYTES_MAX:
+            problem = f"the routing key has more than {NAME_BYTES_MAX} bytes"
         problem = problem or binding_problem(source, binding)
         return Refused(problem) if problem else None
 

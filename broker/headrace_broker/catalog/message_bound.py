@@ -16,17 +16,17 @@ from headrace_broker.model.limits import MESSAGE_BYTES_PLAIN
 
 
 def taken_bytes(node: Node) -> int:
-    """Return the octets of the largest message that a node takes, as far as it said."""
+    """Return the bytes of the largest message that a node takes, as far as it said."""
     return max(node.message_bytes_max, MESSAGE_BYTES_PLAIN)
 
 
 def cluster_bytes(view: CatalogView) -> int:
-    """Return the octets of the largest message that all nodes take; the same on each of them."""
+    """Return the bytes of the largest message that all nodes take; the same on each of them."""
     return min([taken_bytes(node) for node in view.nodes()], default=MESSAGE_BYTES_PLAIN)
 
 
 def bound_of(view: CatalogView, own: int, own_bytes: int, own_rule: str) -> tuple[int, str]:
-    """Return the octets of the largest message that clients may send, and why not more.
+    """Return the bytes of the largest message that clients may send, and why not more.
 
     `own_rule` says why this node takes less than configured, "" where it does not.
     """
@@ -55,6 +55,6 @@ def place_problem(view: CatalogView, queue: Queue, add: Iterable[int]) -> str:
             return (
                 f"queue '{queue.name}' in vhost '{queue.vhost}' cannot move to node "
                 f"'{node.name}', which runs an older version and takes messages of up to "
-                f"{MESSAGE_BYTES_PLAIN} octets only: upgrade it first"
+                f"{MESSAGE_BYTES_PLAIN} bytes only: upgrade it first"
             )
     return ""

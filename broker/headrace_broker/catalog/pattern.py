@@ -11,9 +11,9 @@ from typing import Final
 from headrace_broker.catalog.pattern_cost import re_steps
 from headrace_broker.catalog.pattern_program import Program, UnboundedError, parse
 from headrace_broker.model.limits import (
-    NAME_OCTETS_MAX,
+    NAME_BYTES_MAX,
+    PATTERN_BYTES_MAX,
     PATTERN_GROUPS_MAX,
-    PATTERN_OCTETS_MAX,
     PATTERN_PROGRAMS_CACHED_MAX,
     PATTERN_RE_STEPS_MAX,
     PATTERNS_CACHED_MAX,
@@ -24,9 +24,9 @@ _SUSPECT: Final = re.compile(r"[({+]")
 
 def pattern_problem(field: str, pattern: str) -> str:
     """Return why something is not a regular expression that can be used, "" when it is one."""
-    octets = len(pattern.encode("utf-8", "surrogatepass"))
-    if octets > PATTERN_OCTETS_MAX:
-        return f"{field}: the expression has {octets} octets, more than {PATTERN_OCTETS_MAX}"
+    byte_count = len(pattern.encode("utf-8", "surrogatepass"))
+    if byte_count > PATTERN_BYTES_MAX:
+        return f"{field}: the expression has {byte_count} bytes, more than {PATTERN_BYTES_MAX}"
     groups = pattern.count("(")
     if groups > PATTERN_GROUPS_MAX:
         return f"{field}: the expression has {groups} parentheses, more than {PATTERN_GROUPS_MAX}"
@@ -87,4 +87,4 @@ def matches(pattern: str, name: str) -> bool:
     What another version took for an expression and this one does not is found nowhere; nothing is
     found in what is too long for a name, for which no bound of the work would hold.
     """
-    return len(name) <= NAME_OCTETS_MAX and bool(_tolerant(pattern)(name))
+    return len(name) <= NAME_BYTES_MAX and bool(_tolerant(pattern)(name))

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from typing import Any, Final
 
-from headrace_broker.model.limits import NAME_OCTETS_MAX, PATTERN_RE_STEPS_MAX
+from headrace_broker.model.limits import NAME_BYTES_MAX, PATTERN_RE_STEPS_MAX
 
 REPEATS: Final = ("MAX_REPEAT", "MIN_REPEAT")
 TOO_MANY: Final = PATTERN_RE_STEPS_MAX + 1
@@ -29,16 +29,16 @@ def re_steps(tree: Any, flags: int) -> int:
         anchored = False
     if _spread(tree) > _SPREAD_MAX:
         return TOO_MANY
-    once = NAME_OCTETS_MAX  # to begin everywhere
+    once = NAME_BYTES_MAX  # to begin everywhere
     while parts and _is_greedy_end(parts[-1]):
         # Nothing follows that could fail: it runs through the name once at most.
         low, _, body = parts.pop()[1]
-        once += _cost(body)[1] * NAME_OCTETS_MAX
+        once += _cost(body)[1] * NAME_BYTES_MAX
         if low:
             parts.append(body[0])
             break
     _, work = _cost(parts)
-    return min(work * (1 if anchored else NAME_OCTETS_MAX + 1) + once, TOO_MANY)
+    return min(work * (1 if anchored else NAME_BYTES_MAX + 1) + once, TOO_MANY)
 
 
 def _is_greedy_end(part: Any) -> bool:
@@ -80,13 +80,13 @@ def _part_cost(name: str, value: Any) -> tuple[int, int]:
     if name == "POSSESSIVE_REPEAT":
         return 1, _repeat_cost(*value)[1]
     if name == "GROUPREF":
-        return 1, NAME_OCTETS_MAX
+        return 1, NAME_BYTES_MAX
     return TOO_MANY, TOO_MANY
 
 
 def _repeat_cost(low: Any, high: Any, body: Any) -> tuple[int, int]:
     width = int(body.getwidth()[0])
-    times = min(int(high), NAME_OCTETS_MAX // max(width, 1))
+    times = min(int(high), NAME_BYTES_MAX // max(width, 1))
     ways, work = _cost(body)
     if times <= 1 and int(high) <= 1:
         return (1 if low else 1 + ways), 1 + work

@@ -20,7 +20,7 @@ from typing import Any, Final, Protocol, final
 
 from headrace_broker.catalog.pattern_cost import REPEATS
 from headrace_broker.catalog.pattern_text import LETTERS, Letters, Text, letters
-from headrace_broker.model.limits import NAME_OCTETS_MAX, PATTERN_PARTS_MAX, PATTERN_WORK_MAX
+from headrace_broker.model.limits import NAME_BYTES_MAX, PATTERN_PARTS_MAX, PATTERN_WORK_MAX
 
 _parser: Any = importlib.import_module("re._parser")
 
@@ -228,7 +228,7 @@ class Program:
         self._whole = _Sequence(self._parts(tree, flags, backward=False))
 
     def search(self, text: str) -> bool:
-        """Return whether the expression is found anywhere in a text of at most NAME_OCTETS_MAX."""
+        """Return whether the expression is found anywhere in a text of at most NAME_BYTES_MAX."""
         searched = Text(text)
         return self._whole.ends(searched, searched.places) != 0
 
@@ -303,7 +303,7 @@ class Program:
     def _repeat(self, bounds: tuple[int, int], body: Any, flags: int, backward: bool) -> list[Part]:
         width = int(body.getwidth()[0])
         # A name has no more of them; and nothing, more often than it has places, is nothing new.
-        times = NAME_OCTETS_MAX // width if width else NAME_OCTETS_MAX + 1
+        times = NAME_BYTES_MAX // width if width else NAME_BYTES_MAX + 1
         low, high = bounds[0], None if bounds[1] > times else bounds[1]
         if low > times and width:
             self._spend(1)
@@ -320,7 +320,7 @@ class Program:
         if high is not None:
             return parts + self._copies(high - low, body, flags, backward, optional=True)
         rounds = self._rounds
-        self._rounds = min(NAME_OCTETS_MAX + 2, rounds * (times + 2))
+        self._rounds = min(NAME_BYTES_MAX + 2, rounds * (times + 2))
         self._loops += 1
         number = self._number()
         looped = self._parts(body, flags, backward)

@@ -23,7 +23,7 @@ from headrace_broker.catalog.view import CatalogView
 from headrace_broker.model.definition import EXCHANGE_DELAYED, Binding, Exchange, TopicPermission
 from headrace_broker.model.exchange_argument import DELAYED_TYPE
 from headrace_broker.model.limits import (
-    NAME_OCTETS_MAX,
+    NAME_BYTES_MAX,
     PERMISSIONS_CACHED_MAX,
     TOPIC_ANSWERS_CACHED_MAX,
 )
@@ -117,7 +117,7 @@ def _routes_as(exchange: Exchange) -> Any:
 
 
 def _fits(told: TopicPermission, operation: str, routing_key: str) -> bool:
-    if len(routing_key) > NAME_OCTETS_MAX:
+    if len(routing_key) > NAME_BYTES_MAX:
         return False  # a key in CC that no message could have: what expressions cost is bounded
     pattern = {WRITE: told.write, READ: told.read}[operation]
     if not pattern:
@@ -189,7 +189,7 @@ class Permissions:
         key = (user, vhost, operation, exchange, routing_key)
         answer = self._topic_answers.get(key)
         if answer is None:
-            if len(routing_key) > NAME_OCTETS_MAX:
+            if len(routing_key) > NAME_BYTES_MAX:
                 return False
             answer = _fits(told, operation, routing_key)
             if len(self._topic_answers) >= TOPIC_ANSWERS_CACHED_MAX:

@@ -35,7 +35,7 @@ from headrace_broker.model.definition import (
     User,
 )
 from headrace_broker.model.flow_parameter import parameter_problem
-from headrace_broker.model.limits import NAME_OCTETS_MAX, TAGS_MAX
+from headrace_broker.model.limits import NAME_BYTES_MAX, TAGS_MAX
 
 
 def command_problem(command: commands.Command) -> str:
@@ -87,9 +87,9 @@ def _tags_problem(tags: tuple[str, ...]) -> str:
     if len(tags) > TAGS_MAX:
         return f"tags: there are {len(tags)}, more than {TAGS_MAX}"
     for tag in tags:
-        octets = len(tag.encode("utf-8", "surrogatepass"))
-        if not 1 <= octets <= NAME_OCTETS_MAX:
-            return f"tags: one has {octets} octets, not 1 to {NAME_OCTETS_MAX}"
+        byte_count = len(tag.encode("utf-8", "surrogatepass"))
+        if not 1 <= byte_count <= NAME_BYTES_MAX:
+            return f"tags: one has {byte_count} bytes, not 1 to {NAME_BYTES_MAX}"
     return ""
 
 

@@ -22,7 +22,7 @@ ENVELOPE_VERSION: Final = 1
 REQUEST_BITS: Final = 62  # of a process's first number: no two begin alike, none gets to 2**64
 
 _HEADER: Final = struct.Struct(">BHIQ")
-ENVELOPE_OCTETS: Final = _HEADER.size
+ENVELOPE_BYTES: Final = _HEADER.size
 
 
 class Request(NamedTuple):
@@ -40,7 +40,7 @@ def encode_envelope(request: Request, command: bytes) -> bytes:
 
 def decode_envelope(data: bytes) -> Request | None:
     """Return the identity at the front of a catalog entry, or None without one."""
-    if len(data) < ENVELOPE_OCTETS:
+    if len(data) < ENVELOPE_BYTES:
         return None
     version, node, boot, number = _HEADER.unpack_from(data)
     if version != ENVELOPE_VERSION or not 1 <= node <= NODE_ID_MAX or number < 1:

@@ -17,7 +17,7 @@ from headrace_broker.model.limits import (
     ARCHIVE_MESSAGES_MAX,
     DEDUPLICATION_SIZE_MAX,
     DURATION_MS_MAX,
-    NAME_OCTETS_MAX,
+    NAME_BYTES_MAX,
     PRIORITY_MAX,
     QUANTITY_MAX,
     REPLICAS_MAX,
@@ -70,12 +70,12 @@ class Text(msgspec.Struct, frozen=True):
 
     def allows(self, value: object) -> bool:
         """Return whether a value fits."""
-        return isinstance(value, str) and self.low <= len(value.encode()) <= NAME_OCTETS_MAX
+        return isinstance(value, str) and self.low <= len(value.encode()) <= NAME_BYTES_MAX
 
     @property
     def rule(self) -> str:
         """Say what fits."""
-        return f"a string of {self.low} to {NAME_OCTETS_MAX} octets"
+        return f"a string of {self.low} to {NAME_BYTES_MAX} bytes"
 
 
 class Flag(msgspec.Struct, frozen=True):

@@ -90,7 +90,7 @@ class Snapshot(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class SnapshotError(ValueError):
-    """The octets are not a snapshot of a version that this code reads; nothing changed."""
+    """The bytes are not a snapshot of a version that this code reads; nothing changed."""
 
 
 _ENCODER: Final = msgspec.msgpack.Encoder(order="deterministic")
@@ -356,7 +356,7 @@ class CatalogStore(CatalogView):
     # The whole
 
     def snapshot(self) -> bytes:
-        """Return all state; equal states give equal octets."""
+        """Return all state; equal states give equal bytes."""
         told = self._vhost_limits or self._user_limits or self._permissions or self._policies
         plain = not (self.guarded or told) and all(
             vhost == Vhost(vhost.name) for vhost in self._vhosts.values()

@@ -14,7 +14,7 @@ import msgspec
 
 from headrace_broker.catalog import command as commands
 from headrace_broker.catalog.exchange_argument import inner_type
-from headrace_broker.catalog.request import ENVELOPE_OCTETS, ENVELOPE_VERSION
+from headrace_broker.catalog.request import ENVELOPE_BYTES, ENVELOPE_VERSION
 from headrace_broker.catalog.view import CatalogView
 from headrace_broker.model.definition import EXCHANGE_LOCAL_RANDOM, Node, Queue
 from headrace_raftlog.model.errors import RaftLogError
@@ -127,12 +127,12 @@ _TAGS: Final = frozenset(str(kind.__struct_config__.tag) for kind in COMMAND_VER
 
 def check_entry(data: bytes) -> None:
     """Stop, by CatalogVersionError, at a log entry that a later release has written."""
-    if len(data) < ENVELOPE_OCTETS:
+    if len(data) < ENVELOPE_BYTES:
         return
     if data[0] > ENVELOPE_VERSION:
         raise CatalogVersionError(_stopped(f"an entry of format {data[0]}"))
     try:
-        heading = _HEADINGS.decode(memoryview(data)[ENVELOPE_OCTETS:])
+        heading = _HEADINGS.decode(memoryview(data)[ENVELOPE_BYTES:])
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return
     if heading.version > CATALOG_VERSION:

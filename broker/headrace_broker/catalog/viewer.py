@@ -79,12 +79,12 @@ def shown_account(account: AccountStatus, view: CatalogView, viewer: Viewer) -> 
     """Return an account without another user's identity and hidden names."""
     if viewer.monitors:
         return account
-    tabs = tuple(_shown_tab(tab, view, viewer) for tab in account.tabs)
+    balances = tuple(_shown_balance(balance, view, viewer) for balance in account.balances)
     if viewer.knows(account.user) or not account.user:
         vhost = shown_vhost(account.vhost, viewer)
-        return msgspec.structs.replace(account, vhost=vhost, tabs=tabs)
+        return msgspec.structs.replace(account, vhost=vhost, balances=balances)
     who = dict.fromkeys(("account", "name", "node", "user", "vhost", "user_provided_name"), HIDDEN)
-    return msgspec.structs.replace(account, tabs=tabs, **who)
+    return msgspec.structs.replace(account, balances=balances, **who)
 
 
 def shown_brought(row: BroughtStatus, viewer: Viewer) -> BroughtStatus:
@@ -95,7 +95,7 @@ def shown_brought(row: BroughtStatus, viewer: Viewer) -> BroughtStatus:
     return msgspec.structs.replace(row, **who)
 
 
-def _shown_tab(tab: BalanceStatus, view: CatalogView, viewer: Viewer) -> BalanceStatus:
-    if not viewer.hides(view, tab.group):
-        return tab
-    return msgspec.structs.replace(tab, group=0, exchanges=())
+def _shown_balance(balance: BalanceStatus, view: CatalogView, viewer: Viewer) -> BalanceStatus:
+    if not viewer.hides(view, balance.group):
+        return balance
+    return msgspec.structs.replace(balance, group=0, exchanges=())

@@ -47,7 +47,7 @@ def connections_table(rows: Iterable[Row], width: int) -> Table:
             *(_percent(share) for share in row["flow"]["stopped"].values()),
         ]
         if wide:
-            cells += [wording.octets(row["held_octets"]), wording.octets(row["owed_octets"])]
+            cells += [wording.size(row["buffered_bytes"]), wording.size(row["owed_bytes"])]
         table.add_row(*cells)
     return table
 
@@ -106,20 +106,20 @@ def causes_table(causes: Iterable[Row], filled: bool = False) -> Table:
         cells = [wording.percent(cause["share"]), escape(who)]
         cells += [escape(cause["node"] or ""), escape(cause["queue"])]
         if filled:
-            cells.append(_amount(cause["queued_messages"], cause["queued_octets"]))
+            cells.append(_amount(cause["queued_messages"], cause["queued_bytes"]))
         cells += ["", ""] if cause["kind"] == UNKNOWN else _owes(cause)
         table.add_row(*cells)
     return table
 
 
 def _owes(cause: Row) -> list[str]:
-    octets = wording.octets(round(cause["octet_rate"]))
-    owed = _amount(cause["messages"], cause["octets"])
-    return [owed, f"{wording.rate(cause['message_rate'])}, {octets}/s"]
+    bytes_text = wording.size(round(cause["byte_rate"]))
+    owed = _amount(cause["messages"], cause["byte_count"])
+    return [owed, f"{wording.rate(cause['message_rate'])}, {bytes_text}/s"]
 
 
-def _amount(messages: int, octets: int) -> str:
-    return f"{wording.messages(messages)}, {wording.octets(octets)}"
+def _amount(messages: int, byte_count: int) -> str:
+    return f"{wording.messages(messages)}, {wording.size(byte_count)}"
 
 
 def limits_table(rows: Iterable[Row]) -> Table:

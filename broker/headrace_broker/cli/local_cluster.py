@@ -46,7 +46,7 @@ PORT_S_MAX: Final = 5.0  # seconds; a killed process may hold its ports until it
 POLL_S: Final = 0.1  # seconds between looks at something that will happen soon
 HOST: Final = "127.0.0.1"
 JOIN_FILE: Final = "join-secret"  # below the data directory
-JOIN_OCTETS: Final = 32  # of chance
+JOIN_BYTES: Final = 32  # of chance
 # A variable like HEADRACE_NODE_ID would make all nodes one; those for tuning pass through.
 PLACE_VARIABLES: Final = ("HEADRACE_NODE_", "HEADRACE_CLUSTER_", "HEADRACE_LISTENERS_")
 
@@ -227,7 +227,7 @@ class LocalCluster:
         with contextlib.suppress(FileExistsError):
             found = os.open(self._secret_file, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
             with os.fdopen(found, "w", encoding="ascii") as file:
-                file.write(f"{secrets.token_urlsafe(JOIN_OCTETS)}\n")
+                file.write(f"{secrets.token_urlsafe(JOIN_BYTES)}\n")
 
     def _write_config(self, node: LocalNode) -> None:
         text = render_config(node, self.nodes, self._secret_file)

@@ -58,7 +58,7 @@ def wait_for_all(session: Session, moves: Sequence[Move], seconds: float) -> Non
             for move in list(left):
                 if _is_over(session, move):
                     left.remove(move)
-                    shown.tell(f"{len(left)} of {len(moves)} queues are not settled")
+                    shown.show(f"{len(left)} of {len(moves)} queues are not settled")
                     shown.reach(len(moves) - len(left), len(moves))
             return not left
 
@@ -94,7 +94,7 @@ def _tell(shown: Gauge, rows: Sequence[Row]) -> str:
     moving = [row for row in rows if row["role"] != "voter"]
     told = [f"{row['node']} is {row['role']}" for row in moving]
     text = ", ".join(told) or "all replicas vote"
-    shown.tell(text)
+    shown.show(text)
     lags = [row["lag"] for row in moving if row["lag"] is not None]
     if lags:
         shown.remain(max(lags))

@@ -125,7 +125,7 @@ def forget(session: Session, name: str, replicas: str, seconds: float) -> None:
 
         def is_over() -> bool:
             found.update(session.request("DELETE", path))
-            shown.tell(f"node '{name}' has {found['replicas']} replicas left")
+            shown.show(f"node '{name}' has {found['replicas']} replicas left")
             shown.remain(found["replicas"])
             return bool(found["forgotten"]) or len(found["problems"]) >= found["replicas"]
 
@@ -145,7 +145,7 @@ def wait(
 
         def is_so() -> bool:
             row.update(session.get(path_of("cluster", "nodes", name)))
-            shown.tell(f"node '{name}' is {state_of(row)}: {_figures(row)}")
+            shown.show(f"node '{name}' is {state_of(row)}: {_figures(row)}")
             shown.remain((row["leaders"] or 0) + (row["connections"] or 0))
             return check(row)
 

@@ -182,7 +182,7 @@ def _messages(session: Session, name: str) -> str:
 
 def _table(messages: list[dict[str, Any]]) -> Table:
     table = Table(box=None)
-    for title in ("id", "age", "priority", "delivered", "octets", "routing key", "body"):
+    for title in ("id", "age", "priority", "delivered", "bytes", "routing key", "body"):
         table.add_column(title, no_wrap=True)
     for message in messages:
         body = message["payload"]

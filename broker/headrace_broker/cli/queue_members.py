@@ -191,7 +191,7 @@ def rebalance(
 
         def is_over() -> bool:
             found.update(session.get(path))
-            shown.tell(f"{found['done']} of {found['total']} leaders are where they are to be")
+            shown.show(f"{found['done']} of {found['total']} leaders are where they are to be")
             shown.reach(found["done"], found["total"])
             return not found["running"]
 

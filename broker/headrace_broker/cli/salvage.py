@@ -29,7 +29,7 @@ from headrace_broker.cli.backup.manifest import (
     write_manifest,
     written,
 )
-from headrace_broker.cli.backup.saving import FILE_OCTETS
+from headrace_broker.cli.backup.saving import FILE_BYTES
 from headrace_broker.cli.backup.store import Store, StoreError, open_store
 from headrace_broker.cli.salvaged_queue import SalvagedQueue
 from headrace_broker.core.queue.snapshot.restoring import SnapshotError as QueueSnapshotError
@@ -167,7 +167,7 @@ class _Writing:
             applied_index=queue.applied_index,
             time_ms=int(datetime.now(UTC).timestamp() * 1000),
             messages=queue.messages,
-            octets=queue.octets,
+            octets=queue.byte_count,
             last_id=queue.last_id,
         )
         saved = QueueBackup(vhost=vhost, name=name, folder=folder, point=point, files=files)
@@ -209,7 +209,7 @@ class _Writing:
             name = f"{folder}/{len(files) + 1:05}.hrb"
             with self._store.create(name) as out:
                 writer = DataWriter(out)
-                while block is not None and writer.octets < FILE_OCTETS:
+                while block is not None and writer.byte_count < FILE_BYTES:
                     heads = block.read_heads()
                     writer.add(block, heads[0].id, heads[-1].id)
                     block = next(blocks, None)

@@ -19,7 +19,7 @@ from headrace_broker.core.queue.command.decoder import decode_command
 from headrace_broker.core.queue.machine.queue_machine import QueueMachine
 from headrace_broker.core.queue.messages.effect import Acquired
 from headrace_broker.core.queue.snapshot.frozen import READY, FrozenRun
-from headrace_broker.model.limits import BACKUP_CHUNK_MESSAGES_MAX, BACKUP_CHUNK_OCTETS
+from headrace_broker.model.limits import BACKUP_CHUNK_BYTES, BACKUP_CHUNK_MESSAGES_MAX
 from headrace_broker.runtime.contract.queue_log import QueueLog
 from headrace_broker.runtime.lease.chunk import cut_batch
 from headrace_broker.runtime.replica.reading.entries import Entries
@@ -62,7 +62,7 @@ class SalvagedQueue:
     def __init__(self, group: SalvagedGroup) -> None:
         self.applied_index = 0  # the queue is rebuilt up to here; nothing behind is consumed
         self.messages = 0  # that were given out
-        self.octets = 0  # of their bodies
+        self.byte_count = 0  # of their bodies
         self.repeated = 0  # messages among them that may have been consumed
         self.unreadable: dict[int, list[int]] = {}  # ids of messages by damaged log position
         self.problem = group.problem  # why no node would serve the queue, '' where one would
@@ -76,7 +76,7 @@ class SalvagedQueue:
         frozen = self._machine.freeze()
         after = 0
         while True:
-            run = frozen.read(after, BACKUP_CHUNK_MESSAGES_MAX, BACKUP_CHUNK_OCTETS)
+            run = frozen.read(after, BACKUP_CHUNK_MESSAGES_MAX, BACKUP_CHUNK_BYTES)
             if not run.messages:
                 break
             after = int(run.messages[-1].message_id)
@@ -119,8 +119,8 @@ class SalvagedQueue:
         base = command.batch_offset
         for position in range(batch_count(entry.data, base)):
             self.last_id += 1
-            octets = message_body_bytes(entry.data, base, position)
-            message = Acquired(self.last_id, index, position, octets, 0, 0)
+            byte_count = message_body_bytes(entry.data, base, position)
+            message = Acquired(self.last_id, index, position, byte_count, 0, 0)
             message.arrived_ms = stamp_of(entry.data)
             run.messages.append(message)
             run.states.append(READY)
@@ -140,10 +140,10 @@ class SalvagedQueue:
         while whole.messages:
             most = len(whole.messages)
             count, batch = cut_batch(
-                Entries(self._log), whole.messages, 0, most, BACKUP_CHUNK_OCTETS
+                Entries(self._log), whole.messages, 0, most, BACKUP_CHUNK_BYTES
             )
             yield Block(whole.heads(count), batch)
             self.messages += count
-            self.octets += sum(int(message.octets) for message in whole.messages[:count])
+            self.byte_count += sum(int(message.byte_count) for message in whole.messages[:count])
             whole.messages = whole.messages[count:]
             whole.states = whole.states[count:]

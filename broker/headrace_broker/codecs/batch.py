@@ -12,15 +12,15 @@ from librt.strings import BytesWriter, read_i32_be, write_i32_be
 from mypy_extensions import i32, i64
 
 from headrace_broker.model.message import Publish
-from headrace_raftlog.model.pieces import Octets
+from headrace_raftlog.model.pieces import Bytes
 
-# Octets of a batch from which on it is joined of its parts: a writer that grows copies it again and
+# Bytes of a batch from which on it is joined of its parts: a writer that grows copies it again and
 # again, into memory that the system has to clear first (28 ms for 16 MiB, against 2 ms).
-_JOIN_OCTETS: Final = 64 << 10
+_JOIN_BYTES: Final = 64 << 10
 
 
 def write_batch(out: BytesWriter, publishes: list[Publish]) -> None:
-    """Append a batch of `publishes` to `out`; its messages hold below 2**31 octets together."""
+    """Append a batch of `publishes` to `out`; its messages hold below 2**31 bytes together."""
     write_i32_be(out, i32(len(publishes)))
     end: i64 = 0
     for publish in publishes:
@@ -36,10 +36,10 @@ def write_batch(out: BytesWriter, publishes: list[Publish]) -> None:
 
 def encode_batch(publishes: list[Publish], lead: bytes = b"") -> bytes:
     """Return the batch of `publishes` behind `lead`."""
-    octets: i64 = 0
+    byte_count: i64 = 0
     for publish in publishes:
-        octets += len(publish.body)
-    if octets >= _JOIN_OCTETS:
+        byte_count += len(publish.body)
+    if byte_count >= _JOIN_BYTES:
         return _join_batch(publishes, lead)
     out = BytesWriter()
     out.write(lead)
@@ -130,13 +130,13 @@ def message_body(blob: bytes, base: i64, position: i64) -> bytes:
 
 
 def message_body_bytes(blob: bytes, base: i64, position: i64) -> i64:
-    """Return the octets of a message's body."""
+    """Return the bytes of a message's body."""
     pos = properties_start(blob, message_start(blob, base, position))
     return message_start(blob, base, position + 1) - pos - 4 - i64(read_i32_be(blob, pos))
 
 
 def body_bytes(blob: bytes, base: i64, positions: list[int]) -> i64:
-    """Return the octets of the bodies of the messages at `positions` together."""
+    """Return the bytes of the bodies of the messages at `positions` together."""
     total: i64 = 0
     for position in positions:
         total += message_body_bytes(blob, base, position)
@@ -157,12 +157,12 @@ def slice_batch(blob: bytes, base: i64, positions: list[int]) -> bytes:
     return out.getvalue()
 
 
-def slices_batch(blob: bytes, base: i64, positions: list[int]) -> list[Octets]:
+def slices_batch(blob: bytes, base: i64, positions: list[int]) -> list[Bytes]:
     """Return what `slice_batch` does, in pieces, the messages uncopied."""
     out = BytesWriter()
     write_i32_be(out, i32(len(positions)))
     end: i64 = 0
-    pieces: list[Octets] = [b""]
+    pieces: list[Bytes] = [b""]
     view = memoryview(blob)
     for position in positions:
         start: i64 = message_start(blob, base, position)

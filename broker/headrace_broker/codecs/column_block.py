@@ -1,7 +1,7 @@
 """Rows as columns: buffers that a reader can use as they are as Arrow arrays.
 
-A block is the buffers of its columns, one behind the other, each at a multiple of 8 octets: a
-bitmap of which rows have a value (empty where all have), for text and octets 32-bit offsets, and
+A block is the buffers of its columns, one behind the other, each at a multiple of 8 bytes: a
+bitmap of which rows have a value (empty where all have), for text and bytes 32-bit offsets, and
 the values, little-endian.
 
 Source: Arrow columnar format 1.x, "Physical memory layout".
@@ -23,8 +23,8 @@ UTF8: Final = 5
 BINARY: Final = 6
 TIMESTAMP_MS: Final = 7
 
-ALIGNMENT: Final = 8  # octets at whose multiples buffers begin
-BLOCK_OCTETS_MAX: Final = (1 << 31) - 1  # of a column's values, for its offsets are 32 bits
+ALIGNMENT: Final = 8  # bytes at whose multiples buffers begin
+BLOCK_BYTES_MAX: Final = (1 << 31) - 1  # of a column's values, for its offsets are 32 bits
 
 Column: TypeAlias = tuple[str, int]  # name and type
 
@@ -40,10 +40,10 @@ class Schema(NamedTuple):
 
 
 class ColumnBlock(NamedTuple):
-    """Rows as octets."""
+    """Rows as bytes."""
 
     rows: int  # how many, 1 or more
-    buffer_octets: tuple[int, ...]  # of each buffer: two a column, three of UTF8 and BINARY
+    buffer_bytes: tuple[int, ...]  # of each buffer: two a column, three of UTF8 and BINARY
     body: bytes  # the buffers
 
 
@@ -84,11 +84,11 @@ def _encode_column(buffers: list[bytes], kind: int, values: Sequence[Any]) -> No
     if kind == BOOL:
         buffers.append(_bitmap(values))
     elif kind == UTF8:
-        _encode_octets(buffers, [_utf8(text) for text in values])
+        _encode_bytes(buffers, [_utf8(text) for text in values])
     elif kind == BINARY:
-        _encode_octets(buffers, values)
+        _encode_bytes(buffers, values)
     else:
-        buffers.append(_octets(array(_TYPECODES[kind], values)))
+        buffers.append(_data(array(_TYPECODES[kind], values)))
 
 
 def _utf8(text: str | bytes) -> bytes:
@@ -108,23 +108,23 @@ def _encode_nothing(buffers: list[bytes], kind: int, rows: int) -> None:
         buffers.append(bytes((4 if kind == INT32 else 8) * rows))
 
 
-def _encode_octets(buffers: list[bytes], values: Sequence[bytes]) -> None:
+def _encode_bytes(buffers: list[bytes], values: Sequence[bytes]) -> None:
     offsets = array("i", [0])
     end = 0
     for value in values:
         end += len(value)
         offsets.append(end)
-    buffers.append(_octets(offsets))
+    buffers.append(_data(offsets))
     buffers.append(b"".join(values))
 
 
 def _bitmap(values: Sequence[Any]) -> bytes:
-    """Return one bit for each value, the first in the lowest bit of the first octet."""
+    """Return one bit for each value, the first in the lowest bit of the first byte."""
     bits = "".join(["1" if value else "0" for value in reversed(values)])
     return int(bits, 2).to_bytes((len(values) + 7) // 8, "little")
 
 
-def _octets(values: array[Any]) -> bytes:
+def _data(values: array[Any]) -> bytes:
     if sys.byteorder == "big":
         values.byteswap()
     return values.tobytes()
@@ -140,7 +140,7 @@ def decode_columns(schema: Schema, block: ColumnBlock) -> list[list[Any]]:
     for _, kind in schema.columns:
         valid = reader.take()
         if kind in (UTF8, BINARY):
-            values = _decode_octets(reader.take(), reader.take(), kind, block.rows)
+            values = _decode_bytes(reader.take(), reader.take(), kind, block.rows)
         elif kind == BOOL:
             values = _bits(reader.take(), block.rows)
         else:
@@ -165,9 +165,9 @@ class _Reader:
     def take(self) -> bytes:
         """Return the next buffer; ValueError where there is none."""
         block = self._block
-        if self._number >= len(block.buffer_octets):
+        if self._number >= len(block.buffer_bytes):
             raise ValueError("the block has too few buffers")
-        length = block.buffer_octets[self._number]
+        length = block.buffer_bytes[self._number]
         start = self._offset
         if start + length > len(block.body):
             raise ValueError("the block is too short for its buffers")
@@ -186,7 +186,7 @@ def _decode_numbers(data: bytes, kind: int, rows: int) -> list[Any]:
     return values.tolist()
 
 
-def _decode_octets(offsets: bytes, data: bytes, kind: int, rows: int) -> list[Any]:
+def _decode_bytes(offsets: bytes, data: bytes, kind: int, rows: int) -> list[Any]:
     ends = _decode_numbers(offsets, INT32, rows + 1)
     found: list[Any] = [data[ends[row] : ends[row + 1]] for row in range(rows)]
     if kind == UTF8:

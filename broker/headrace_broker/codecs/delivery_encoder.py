@@ -36,8 +36,8 @@ from headrace_broker.codecs.frame import (
     FRAME_METHOD,
 )
 from headrace_broker.codecs.redelivery import with_counts
-from headrace_broker.model.limits import LARGE_OCTETS
-from headrace_broker.model.message import COUNTS_OCTETS, DeliveryRun, Publish
+from headrace_broker.model.limits import LARGE_BYTES
+from headrace_broker.model.message import COUNTS_BYTES, DeliveryRun, Publish
 
 _COPY_BYTES_MAX: Final = 48  # above, a slice is quicker than word by word
 
@@ -45,12 +45,12 @@ _COPY_BYTES_MAX: Final = 48  # above, a slice is quicker than word by word
 def encode_deliveries(
     out: BytesWriter,
     channel: i64,  # 1 to 65535
-    consumer_tag: bytes,  # 0 to 255 octets
+    consumer_tag: bytes,  # 0 to 255 bytes
     first_tag: i64,  # delivery tag of the message at `start`; the next ones count up
     run: DeliveryRun,  # whose messages; its blob holds a checked batch
     start: i64,  # first index into `run.positions`
     stop: i64,  # index after the last
-    frame_max: i64,  # octets of a frame with its envelope, above 8; bodies are split by it
+    frame_max: i64,  # bytes of a frame with its envelope, above 8; bodies are split by it
 ) -> BodyFrames | None:
     """Append basic.deliver with header and body for each of `run.positions[start:stop]`.
 
@@ -147,7 +147,7 @@ def encode_return(
 ) -> BodyFrames | None:
     """Append basic.return with header and body, for NO_ROUTE or NO_CONSUMERS.
 
-    `text` says why in 0 to 255 octets; `frame_max` and what is returned are as in
+    `text` says why in 0 to 255 bytes; `frame_max` and what is returned are as in
     `encode_deliveries`.
     """
     channel = publish.channel
@@ -186,7 +186,7 @@ def _write_u16(out: BytesWriter, value: i64) -> None:
 
 
 def _begin_method(out: BytesWriter, channel: i64, index: i64, arguments: i64) -> None:
-    """Write a method frame up to its arguments, which take `arguments` octets."""
+    """Write a method frame up to its arguments, which take `arguments` bytes."""
     out.append(FRAME_METHOD)
     _write_u16(out, channel)
     write_i32_be(out, i32(arguments + 4))
@@ -229,8 +229,8 @@ def _write_counted(
     """
     blob = run.blob
     body: i64 = pos + 4 + i64(read_i32_be(blob, pos))
-    failed: i64 = i64(read_i32_be(run.counts, COUNTS_OCTETS * at)) & 0xFFFFFFFF
-    acquired: i64 = i64(read_i32_be(run.counts, COUNTS_OCTETS * at + 4)) & 0xFFFFFFFF
+    failed: i64 = i64(read_i32_be(run.counts, COUNTS_BYTES * at)) & 0xFFFFFFFF
+    acquired: i64 = i64(read_i32_be(run.counts, COUNTS_BYTES * at + 4)) & 0xFFFFFFFF
     properties = blob[pos + 4 : body]
     if acquired > 0:
         counted = with_counts(properties, failed, acquired)
@@ -259,7 +259,7 @@ def _write_body(
     out: BytesWriter, channel: i64, blob: bytes, pos: i64, end: i64, frame_max: i64
 ) -> BodyFrames | None:
     """Write `blob[pos:end]` as body frames; none for an empty body, nor for a large one."""
-    if end - pos >= LARGE_OCTETS:
+    if end - pos >= LARGE_BYTES:
         return BodyFrames(channel, blob, pos, end, frame_max)
     _write_frames(out, channel, blob, pos, end, frame_max)
     return None
@@ -286,16 +286,16 @@ class BodyFrames:
     """The frames of a large body from offset `pos` on, made while the socket takes them."""
 
     def __init__(self, channel: i64, blob: bytes, pos: i64, end: i64, frame_max: i64) -> None:
-        self.left = end - pos  # octets of the body that are not in frames yet
+        self.left = end - pos  # bytes of the body that are not in frames yet
         self._channel = channel
-        self._blob = blob  # octets in which the body stands
+        self._blob = blob  # bytes in which the body stands
         self._end = end  # offset after it
         self._frame_max = frame_max  # as in `encode_deliveries`
 
-    def take(self, octets_max: i64) -> bytes:
-        """Return the next frames, of so many octets of the body at most, but one at least."""
+    def take(self, bytes_max: i64) -> bytes:
+        """Return the next frames, of so many bytes of the body at most, but one at least."""
         part: i64 = self._frame_max - FRAME_ENVELOPE_BYTES
-        size: i64 = min(max(octets_max // part, 1) * part, self.left)
+        size: i64 = min(max(bytes_max // part, 1) * part, self.left)
         pos = self._end - self.left
         out = BytesWriter()
         _write_frames(out, self._channel, self._blob, pos, pos + size, self._frame_max)

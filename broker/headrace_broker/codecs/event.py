@@ -15,7 +15,7 @@ _DELIVERY_TAG_MAX: Final = (1 << 63) - 1
 
 @final
 class ProtocolHeader:
-    """The first 8 octets of a connection."""
+    """The first 8 bytes of a connection."""
 
     def __init__(self, data: bytes) -> None:
         self.data = data  # unless they are `frame.PROTOCOL_HEADER` nothing more is parsed
@@ -27,7 +27,7 @@ class Method:
 
     def __init__(self, channel: i64, payload: bytes) -> None:
         self.channel = channel  # 0 to 65535; 0 exactly for class connection
-        self.payload = payload  # class id, method id and arguments, at least 4 octets
+        self.payload = payload  # class id, method id and arguments, at least 4 bytes
         self.index: i64 = i64(read_i32_be(payload, 0)) & 0xFFFFFFFF  # class id << 16 | method id
 
 
@@ -80,7 +80,7 @@ class ContentTooLarge:
 
     def __init__(self, channel: i64, size: int) -> None:
         self.channel = channel  # 1 to 65535
-        self.size = size  # announced octets, up to 2**64 - 1
+        self.size = size  # announced bytes, up to 2**64 - 1
 
 
 @final

@@ -19,7 +19,7 @@ from headrace_broker.model.field_size import VALUE_SIZES, VARIABLE_SIZE
 from headrace_broker.model.limits import TABLE_DEPTH_MAX, TABLE_FIELDS_MAX
 
 HEADERS_FLAG: Final = 0x2000
-_OCTET_FLAGS: Final = 0x1800  # delivery-mode, priority
+_BYTE_FLAGS: Final = 0x1800  # delivery-mode, priority
 _TIMESTAMP_FLAG: Final = 0x0040
 _UNDEFINED_FLAGS: Final = 0x0003  # bit 0 would announce a second flag word, which basic has not
 _TOP_FLAG: Final = 0x8000
@@ -105,7 +105,7 @@ class FieldWalker:
 
 
 def value_end(buf: bytes, pos: i64) -> i64:
-    """Return where the value whose type octet stands at `pos` of a checked table ends."""
+    """Return where the value whose type byte stands at `pos` of a checked table ends."""
     size: i64 = VALUE_SIZES[buf[pos]]
     if size < VARIABLE_SIZE:
         return pos + 1 + size
@@ -113,7 +113,7 @@ def value_end(buf: bytes, pos: i64) -> i64:
 
 
 def long_string_end(buf: bytes, pos: i64, end: i64) -> i64:
-    """Return where the long string (u32 length, octets) at `pos` ends, or -1 when past `end`."""
+    """Return where the long string (u32 length, bytes) at `pos` ends, or -1 when past `end`."""
     if end - pos < 4:
         return -1
     stop: i64 = pos + 4 + (i64(read_i32_be(buf, pos)) & 0xFFFFFFFF)
@@ -121,7 +121,7 @@ def long_string_end(buf: bytes, pos: i64, end: i64) -> i64:
 
 
 def short_string_end(buf: bytes, pos: i64, end: i64) -> i64:
-    """Return where the short string (length octet, octets) at `pos` ends, or -1 when past `end`."""
+    """Return where the short string (length byte, bytes) at `pos` ends, or -1 when past `end`."""
     if pos >= end:
         return -1
     stop: i64 = pos + 1 + buf[pos]
@@ -155,7 +155,7 @@ def properties_problem(buf: bytes, start: i64, end: i64) -> str:
     while flags != 0:
         if flags & mask:
             flags ^= mask
-            if mask & _OCTET_FLAGS:
+            if mask & _BYTE_FLAGS:
                 pos += 1
             elif mask == _TIMESTAMP_FLAG:
                 pos += 8
@@ -170,5 +170,5 @@ def properties_problem(buf: bytes, start: i64, end: i64) -> str:
                 return "the property list is shorter than its flags say"
         mask >>= 1
     if pos != end:
-        return f"{int(end - pos)} octets follow the property list"
+        return f"{int(end - pos)} bytes follow the property list"
     return ""

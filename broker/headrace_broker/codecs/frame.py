@@ -1,6 +1,6 @@
 """Numbers of the AMQP 0-9-1 wire format that more than one codec needs.
 
-A frame is `u8 type | u16 channel | u32 size | size octets payload | 0xCE`.
+A frame is `u8 type | u16 channel | u32 size | size bytes payload | 0xCE`.
 
 Source: AMQP 0-9-1 specification, sections 2.3.5 (frames) and 4.2 (wire-level format).
 """
@@ -16,7 +16,7 @@ FRAME_HEARTBEAT: Final = 8
 FRAME_END: Final = 0xCE
 
 FRAME_HEADER_BYTES: Final = 7  # type, channel, size
-FRAME_ENVELOPE_BYTES: Final = 8  # the same and the end octet: frame_max counts it
+FRAME_ENVELOPE_BYTES: Final = 8  # the same and the end byte: frame_max counts it
 # Clients that take frame_max for the size of the payload send so much too much; RabbitMQ lets them.
 FRAME_EXCESS_BYTES: Final = FRAME_ENVELOPE_BYTES
 CONTENT_HEADER_BYTES: Final = 12  # class, weight, body size; the property block follows

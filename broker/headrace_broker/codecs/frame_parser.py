@@ -71,18 +71,18 @@ class FrameParser:
     def __init__(
         self, frame_max: i64, body_bytes_max: i64, channel_max: i64 = CHANNELS_MAX
     ) -> None:
-        self.frame_max = frame_max  # octets of a frame with its envelope, above 8; may be changed
+        self.frame_max = frame_max  # bytes of a frame with its envelope, above 8; may be changed
         # how many channels may have an unfinished content; may be changed (tune). Their numbers are
         # free, and how many are open is not known here.
         self.channel_max = channel_max
-        self.body_bytes_max = body_bytes_max  # octets, else `ContentTooLarge`; may be changed
+        self.body_bytes_max = body_bytes_max  # bytes, else `ContentTooLarge`; may be changed
         self.partial_bytes_max: i64 = PARTIAL_CONTENT_BYTES_MAX  # of all channels; may be changed
-        self.buffered_bytes: i64 = 0  # octets held between feeds
-        self.missing_bytes: i64 = 0  # announced octets until nothing is unfinished
+        self.buffered_bytes: i64 = 0  # bytes held between feeds
+        self.missing_bytes: i64 = 0  # announced bytes until nothing is unfinished
         self.closed = False  # nothing more is parsed, after a `Violation` or wrong header
         self._greeted = False
         self._rest = BytesWriter()
-        self._rest_needed: i64 = 0  # with fewer octets in _rest than this no progress is possible
+        self._rest_needed: i64 = 0  # with fewer bytes in _rest than this no progress is possible
         self._contents: dict[int, Content] = {}
         self._content_bytes: i64 = 0
         self._content_missing: i64 = 0
@@ -161,7 +161,7 @@ class FrameParser:
                 self._rest_needed = FRAME_ENVELOPE_BYTES + length
                 return pos
             if buf[end] != FRAME_END:
-                text = f"frame ends with octet 0x{buf[end]:02x} in place of 0xce"
+                text = f"frame ends with byte 0x{buf[end]:02x} in place of 0xce"
                 self._violate(out, FRAME_ERROR, text, channel)
                 return -1
             pos = end + 1
@@ -189,15 +189,15 @@ class FrameParser:
         elif kind < FRAME_METHOD or kind > FRAME_BODY:
             return self._violate(out, FRAME_ERROR, f"unknown frame type {int(kind)}", channel)
         if length > self.frame_max - FRAME_ENVELOPE_BYTES + FRAME_EXCESS_BYTES:
-            octets: int = length + FRAME_ENVELOPE_BYTES
-            text = f"a frame of {octets} octets exceeds frame_max {int(self.frame_max)}"
+            byte_count: int = length + FRAME_ENVELOPE_BYTES
+            text = f"a frame of {byte_count} bytes exceeds frame_max {int(self.frame_max)}"
             return self._violate(out, FRAME_ERROR, text, channel)
         return True
 
     def _method(self, buf: bytes, channel: i64, start: i64, end: i64, out: list[Event]) -> i64:
         """Parse a method frame; returns the offset after it or the whole message it begins."""
         if end - start < 4:
-            text = f"a method frame of {int(end - start)} octets cannot hold class and method id"
+            text = f"a method frame of {int(end - start)} bytes cannot hold class and method id"
             self._violate(out, FRAME_ERROR, text, channel)
             return end
         index: i64 = i64(read_i32_be(buf, start)) & _SIZE_MASK
@@ -233,7 +233,7 @@ class FrameParser:
         self, buf: bytes, channel: i64, index: i64, start: i64, end: i64, out: list[Event]
     ) -> None:
         if end - start != 13:
-            text = f"arguments of {int(end - start - 4)} octets where delivery tag and bits are 9"
+            text = f"arguments of {int(end - start - 4)} bytes where delivery tag and bits are 9"
             self._violate(out, SYNTAX_ERROR, text, channel, CLASS_BASIC, index & 0xFFFF)
             return
         out.append(settled(buf, start + 4, channel, index))
@@ -316,10 +316,10 @@ class FrameParser:
         if content is None:
             return
         if content.missing >= 0:
-            text = f"a second content header with {int(content.missing)} octets of body to come"
+            text = f"a second content header with {int(content.missing)} bytes of body to come"
             self._fault(out, UNEXPECTED_FRAME, text, channel)
         elif end - start < CONTENT_HEADER_BYTES + 2:
-            text = f"a content header of {int(end - start)} octets is too short"
+            text = f"a content header of {int(end - start)} bytes is too short"
             self._fault(out, FRAME_ERROR, text, channel)
         elif (i64(read_i16_be(buf, start)) & 0xFFFF) != CLASS_BASIC:
             class_id: i64 = i64(read_i16_be(buf, start)) & 0xFFFF
@@ -363,7 +363,7 @@ class FrameParser:
             return
         size: i64 = end - start
         if size > content.missing:
-            text = f"a body frame of {int(size)} octets where {int(content.missing)} are left"
+            text = f"a body frame of {int(size)} bytes where {int(content.missing)} are left"
             self._fault(out, UNEXPECTED_FRAME, text, channel)
             return
         content.missing -= size
@@ -387,7 +387,7 @@ class FrameParser:
         content.held += size
         self._content_bytes += size
         if self._content_bytes > self.partial_bytes_max:
-            text = f"unfinished contents exceed {int(self.partial_bytes_max)} octets"
+            text = f"unfinished contents exceed {int(self.partial_bytes_max)} bytes"
             self._fault(out, RESOURCE_ERROR, text, content.channel)
 
     def _finish_if_whole(self, content: Content, out: list[Event]) -> None:

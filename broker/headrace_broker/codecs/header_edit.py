@@ -1,7 +1,7 @@
 """Headers of dead-lettered messages: x-death and its companions.
 
 The property block is cut into the parts that stay, byte for byte as the publisher sent them, and
-those that change. Total for any octets: what is no property block counts as an empty one.
+those that change. Total for any bytes: what is no property block counts as an empty one.
 
 Source: RabbitMQ's guide on dead letter exchanges, and `mc:record_death/3` of RabbitMQ 4.
 """
@@ -22,7 +22,7 @@ from librt.strings import (
 from mypy_extensions import i16, i32, i64
 
 from headrace_broker.codecs.field import HEADERS_FLAG, FieldWalker, properties_problem, value_end
-from headrace_broker.model.limits import DEATHS_KEPT_MAX, PROPERTIES_OCTETS_MAX
+from headrace_broker.model.limits import DEATHS_KEPT_MAX, PROPERTIES_BYTES_MAX
 
 X_DEATH: Final = b"x-death"
 X_DELAY: Final = b"x-delay"
@@ -70,8 +70,8 @@ class Past:
 class DeadProperties:
     """A property block after a death."""
 
-    def __init__(self, octets: bytes, deaths: list[tuple[bytes, bytes]]) -> None:
-        self.octets = octets  # the block
+    def __init__(self, data: bytes, deaths: list[tuple[bytes, bytes]]) -> None:
+        self.data = data  # the block
         self.deaths = deaths  # queue and reason of each death, the newest first
 
 
@@ -155,7 +155,7 @@ def dead_letter(properties: bytes, death: Death, trusted: bool, keep_keys: bool)
     known = _shift(past, death, _original_expiration(block), copied_keys(properties, CC))
     fixed = block.headers + len(block.buf) - block.rest + 4
     written = _with_deaths(
-        _kept(block, fields, replaced), known, death, len(past) > 0, PROPERTIES_OCTETS_MAX - fixed
+        _kept(block, fields, replaced), known, death, len(past) > 0, PROPERTIES_BYTES_MAX - fixed
     )
     if written is None:
         unrecorded = _kept(block, fields, keys if trusted else replaced)
@@ -201,7 +201,7 @@ def _shift(past: list[Past], death: Death, expiration: bytes | None, cc: list[by
 
 def _fits(table: bytes) -> bool:
     """Return whether a death is small enough to leave room for others."""
-    return len(table) <= PROPERTIES_OCTETS_MAX // 4 and _field_count(table) <= 256
+    return len(table) <= PROPERTIES_BYTES_MAX // 4 and _field_count(table) <= 256
 
 
 def _with_deaths(
@@ -217,13 +217,13 @@ def _with_deaths(
     walker = FieldWalker()
     if walker.fields(head, 0, len(head)) < 0:
         return None
-    octets = room - len(head) - (1 + len(X_DEATH) + 1 + 4)
+    byte_count = room - len(head) - (1 + len(X_DEATH) + 1 + 4)
     slots = walker.fields_left - 1
     fitting: list[Past] = []
     for item in known[:DEATHS_KEPT_MAX]:
-        octets -= 5 + len(item.table)
+        byte_count -= 5 + len(item.table)
         slots -= 1 + _field_count(item.table)
-        if octets < 0 or slots < 0:
+        if byte_count < 0 or slots < 0:
             break
         fitting.append(item)
     if not fitting:
@@ -336,15 +336,15 @@ def _integer(buf: bytes, value: i64) -> i64:
     if kind == 0x42:  # B
         return i64(buf[pos])
     if kind == 0x62:  # b
-        octet: i64 = buf[pos]
-        return octet if octet < 128 else octet - 256
+        byte: i64 = buf[pos]
+        return byte if byte < 128 else byte - 256
     if kind in (_TYPE_LONG_STRING, _TYPE_BYTES):
         return _digits(buf[pos + 4 : value_end(buf, value)])
     return 0
 
 
 def _digits(text: bytes) -> i64:
-    """Return the number that ASCII digits say, 0 for other octets and for more than 18 digits."""
+    """Return the number that ASCII digits say, 0 for other bytes and for more than 18 digits."""
     if not text or len(text) > _DIGITS_MAX or not text.isdigit():
         return 0
     return int(text)
@@ -363,13 +363,13 @@ def _table(death: Death, routing_keys: list[bytes], expiration: bytes | None) ->
     write_i64_be(out, death.time_s)
     _write_string(out, b"exchange", death.exchange)
     _write_name(out, b"routing-keys", _TYPE_ARRAY)
-    octets: i64 = 0
+    byte_count: i64 = 0
     for key in routing_keys:
-        octets += 5 + len(key)
-    write_i32_be(out, i32(octets))
+        byte_count += 5 + len(key)
+    write_i32_be(out, i32(byte_count))
     for key in routing_keys:
         out.append(_TYPE_LONG_STRING)
-        _write_octets(out, key)
+        _write_bytes(out, key)
     if expiration is not None:
         _write_string(out, b"original-expiration", expiration)
     return out.getvalue()
@@ -393,13 +393,13 @@ def _counted_up(table: bytes) -> bytes:
 def _array_field(name: bytes, deaths: list[Past]) -> bytes:
     out = BytesWriter()
     _write_name(out, name, _TYPE_ARRAY)
-    octets: i64 = 0
+    byte_count: i64 = 0
     for item in deaths:
-        octets += 5 + len(item.table)
-    write_i32_be(out, i32(octets))
+        byte_count += 5 + len(item.table)
+    write_i32_be(out, i32(byte_count))
     for item in deaths:
         out.append(_TYPE_TABLE)
-        _write_octets(out, item.table)
+        _write_bytes(out, item.table)
     return out.getvalue()
 
 
@@ -417,7 +417,7 @@ def _write_name(out: BytesWriter, name: bytes, kind: int) -> None:
 
 def _write_string(out: BytesWriter, name: bytes, text: bytes) -> None:
     _write_name(out, name, _TYPE_LONG_STRING)
-    _write_octets(out, text)
+    _write_bytes(out, text)
 
 
 def _write_integer(out: BytesWriter, name: bytes, number: i64) -> None:
@@ -425,6 +425,6 @@ def _write_integer(out: BytesWriter, name: bytes, number: i64) -> None:
     write_i64_be(out, number)
 
 
-def _write_octets(out: BytesWriter, octets: bytes) -> None:
-    write_i32_be(out, i32(len(octets)))
-    out.write(octets)
+def _write_bytes(out: BytesWriter, data: bytes) -> None:
+    write_i32_be(out, i32(len(data)))
+    out.write(data)

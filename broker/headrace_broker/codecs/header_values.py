@@ -1,6 +1,6 @@
 """Headers of messages as JSON has them; whatever a client sent can be shown.
 
-Names that are not UTF-8 are shown with replacement characters, octets that are not in base64,
+Names that are not UTF-8 are shown with replacement characters, bytes that are not in base64,
 timestamps as seconds, decimals as numbers. Of a name that comes twice the last value counts.
 
 Source: AMQP 0-9-1 section 4.2.5 with the field types of RabbitMQ's errata, as `codecs.field`.
@@ -38,12 +38,12 @@ _DECIMAL: Final = 0x44  # D
 _U32: Final = 0xFFFFFFFF
 
 
-def octets_text(octets: bytes) -> str:
-    """Return octets as JSON has them: as text where they are UTF-8, in base64 otherwise."""
+def bytes_text(data: bytes) -> str:
+    """Return bytes as JSON has them: as text where they are UTF-8, in base64 otherwise."""
     try:
-        return octets.decode("utf-8")
+        return data.decode("utf-8")
     except UnicodeDecodeError:
-        return base64.b64encode(octets).decode()
+        return base64.b64encode(data).decode()
 
 
 def header_values(block: bytes, pos: i64) -> dict[str, Any]:
@@ -79,11 +79,11 @@ def _array(block: bytes, pos: i64, stop: i64) -> list[Any]:
 
 
 def _value(block: bytes, pos: i64) -> Any:
-    """Return the value whose type octet stands at `pos`."""
+    """Return the value whose type byte stands at `pos`."""
     kind: i64 = block[pos]
     pos += 1
     if kind in (_LONG_STRING, _BYTES):
-        return octets_text(block[pos + 4 : value_start_end(block, pos)])
+        return bytes_text(block[pos + 4 : value_start_end(block, pos)])
     if kind == _TABLE:
         return _table(block, pos + 4, value_start_end(block, pos))
     if kind == _ARRAY:
@@ -121,6 +121,6 @@ def _integer(block: bytes, pos: i64, kind: i64) -> int | None:
     if kind == _UINT8:
         return int(block[pos])
     if kind == _INT8:
-        octet = int(block[pos])
-        return octet - 256 if octet > 127 else octet
+        byte = int(block[pos])
+        return byte - 256 if byte > 127 else byte
     return None

@@ -1,6 +1,6 @@
 """Columns of messages: for archives and leases alike.
 
-Text stands as the octets of its UTF-8, as `column_block` takes it; what is not UTF-8 is shown with
+Text stands as the bytes of its UTF-8, as `column_block` takes it; what is not UTF-8 is shown with
 replacement characters, and stands as it is in the column `properties`.
 """
 
@@ -16,7 +16,7 @@ from headrace_broker.codecs.batch import message_start, properties_start, proper
 from headrace_broker.codecs.column_block import BINARY, INT32, INT64, TIMESTAMP_MS, UTF8, Column
 from headrace_broker.codecs.field import HEADERS_FLAG, properties_problem
 from headrace_broker.codecs.header_values import header_values, timestamp_ms, value_start_end
-from headrace_broker.model.limits import PROPERTIES_REMEMBERED_MAX, PROPERTIES_REMEMBERED_OCTETS
+from headrace_broker.model.limits import PROPERTIES_REMEMBERED_BYTES, PROPERTIES_REMEMBERED_MAX
 
 MESSAGE_COLUMNS: Final[tuple[Column, ...]] = (
     ("exchange", UTF8),
@@ -70,9 +70,9 @@ class MessageColumns:
         self._exchange = b""
         self._key = b""
 
-    def of(self, batch: bytes, octets: list[int], full: list[bool] | None) -> list[list[Any]]:
+    def of(self, batch: bytes, byte_counts: list[int], full: list[bool] | None) -> list[list[Any]]:
         """Return the values of MESSAGE_COLUMNS; `full` says whose body is there, None for all."""
-        count = len(octets)
+        count = len(byte_counts)
         exchanges: list[Any] = []
         keys: list[Any] = []
         found: list[Properties] = []
@@ -102,7 +102,7 @@ class MessageColumns:
             [each.headers for each in found],
             blocks,
             bodies,
-            list[Any](octets),
+            list[Any](byte_counts),
             [each.published_ms for each in found],
         ]
 
@@ -116,7 +116,7 @@ class MessageColumns:
         found = self._known.get(block)
         if found is None:
             found = decode(block)
-            if len(block) <= PROPERTIES_REMEMBERED_OCTETS:
+            if len(block) <= PROPERTIES_REMEMBERED_BYTES:
                 if len(self._known) >= PROPERTIES_REMEMBERED_MAX:
                     self._known.clear()
                 self._known[block] = found
@@ -165,5 +165,5 @@ def _short(block: bytes, pos: i64) -> bytes:
     return _text(block[pos + 1 : pos + 1 + block[pos]])
 
 
-def _text(octets: bytes) -> bytes:
-    return octets if octets.isascii() else octets.decode("utf-8", "replace").encode()
+def _text(data: bytes) -> bytes:
+    return data if data.isascii() else data.decode("utf-8", "replace").encode()

@@ -85,7 +85,7 @@ def decode_method(payload: bytes) -> base.Frame:
         strings that are not UTF-8 are bytes (`long_string_bytes`), all others are str.
 
     Raises:
-        AmqpError: FRAME_ERROR below 4 octets; NOT_IMPLEMENTED for an id that AMQP 0-9-1 does not
+        AmqpError: FRAME_ERROR below 4 bytes; NOT_IMPLEMENTED for an id that AMQP 0-9-1 does not
             have; COMMAND_INVALID for a method that only servers send; SYNTAX_ERROR for arguments
             that do not fill the payload exactly, nest too deep, hold too many fields or no UTF-8
             where it must be.
@@ -111,12 +111,12 @@ def decode_method(payload: bytes) -> base.Frame:
 def encode_method(channel: int, command: base.Frame) -> bytes:
     """Return a method frame.
 
-    Names may be any UTF-8 of up to 255 octets: `pamqp`'s own narrower rules (`validate`) are passed
+    Names may be any UTF-8 of up to 255 bytes: `pamqp`'s own narrower rules (`validate`) are passed
     over here, but its constructors apply them, so set such a name as attribute (or use
     `queue_declare_ok`).
 
     Raises:
-        TypeError: an argument cannot be encoded, for instance a short string above 255 octets.
+        TypeError: an argument cannot be encoded, for instance a short string above 255 bytes.
     """
     parts = [struct.pack(">I", command.index)]
     bits = 0
@@ -141,7 +141,7 @@ def encode_method(channel: int, command: base.Frame) -> bytes:
 def channel_open_ok() -> base.Frame:
     """Return channel.open-ok with its reserved long string empty, as all brokers send it.
 
-    Some clients pass over four octets; `pamqp` would put text there.
+    Some clients pass over four bytes; `pamqp` would put text there.
     """
     command = commands.Channel.OpenOk()
     command.channel_id = ""
@@ -149,7 +149,7 @@ def channel_open_ok() -> base.Frame:
 
 
 def queue_declare_ok(queue: str, message_count: int, consumer_count: int) -> base.Frame:
-    """Return queue.declare-ok for any name of up to 255 octets (`pamqp` would refuse some)."""
+    """Return queue.declare-ok for any name of up to 255 bytes (`pamqp` would refuse some)."""
     command = commands.Queue.DeclareOk("", message_count, consumer_count)
     command.queue = queue
     return command
@@ -174,13 +174,13 @@ def reply_text(code: int, text: str) -> str:
 
 
 def cut_short_string(text: str) -> str:
-    """Return as many characters of `text` as fit into 255 octets of UTF-8."""
+    """Return as many characters of `text` as fit into 255 bytes of UTF-8."""
     data = text.encode("utf-8", "replace")
     return data[:SHORT_STRING_BYTES_MAX].decode("utf-8", "ignore")
 
 
 def long_string_bytes(value: str | bytes) -> bytes:
-    """Return the octets of a decoded long string, as they were on the wire."""
+    """Return the bytes of a decoded long string, as they were on the wire."""
     return value.encode() if isinstance(value, str) else value
 
 
@@ -243,7 +243,7 @@ def _check_arguments(name: str, command: base.Frame, payload: bytes) -> None:
             problem = walker.problem or "runs past the end of the frame"
             raise AmqpError(SYNTAX_ERROR, f"{name}: {argument}: {problem}")
     if pos != len(payload):
-        raise AmqpError(SYNTAX_ERROR, f"{name}: {len(payload) - pos} octets follow the arguments")
+        raise AmqpError(SYNTAX_ERROR, f"{name}: {len(payload) - pos} bytes follow the arguments")
 
 
 def _argument_end(payload: bytes, pos: int, kind: str, walker: FieldWalker) -> int:

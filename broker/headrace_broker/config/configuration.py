@@ -170,7 +170,7 @@ class LimitsSection(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     time: see `model.flow_parameter` for units, ranges, defaults and reasons.
     """
 
-    # octets of an AMQP frame offered at connection.tune
+    # bytes of an AMQP frame offered at connection.tune
     frame_bytes_max: Annotated[int, Meta(ge=4096, le=limits.FRAME_BYTES_MAX)] = (
         limits.FRAME_BYTES_MAX
     )
@@ -178,7 +178,7 @@ class LimitsSection(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     connections_max: Annotated[int, Meta(ge=1, le=limits.CONNECTIONS_MAX)] = limits.CONNECTIONS_MAX
     # channels per connection offered at connection.tune
     channels_max: Annotated[int, Meta(ge=1, le=65535)] = limits.CHANNELS_MAX
-    # octets of one body; with its head it is one entry of a log. What clients may send is the least
+    # bytes of one body; with its head it is one entry of a log. What clients may send is the least
     # of that of all nodes, which each takes at least MESSAGE_BYTES_PLAIN.
     message_bytes_max: Annotated[int, Meta(ge=1024, le=limits.MESSAGE_BYTES_CEILING)] = (
         limits.MESSAGE_BYTES_MAX
@@ -188,16 +188,16 @@ class LimitsSection(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     memory_high_watermark: Watermark = None
     memory_paging_watermark: Watermark = None
     account_messages: FlowLimit = None
-    account_octets: FlowLimit = None
+    account_bytes: FlowLimit = None
     credit: FlowLimit = None
     credit_more: FlowLimit = None
-    commands: FlowLimit = None
-    queue_octets: FlowLimit = None
-    held_octets: FlowLimit = None
-    node_octets: FlowLimit = None
-    turn_messages: FlowLimit = None
-    turn_octets: FlowLimit = None
-    tell_after_ms: FlowLimit = None
+    queue_commands: FlowLimit = None
+    queue_pending_bytes: FlowLimit = None
+    connection_buffer_bytes: FlowLimit = None
+    node_buffer_bytes: FlowLimit = None
+    intake_messages: FlowLimit = None
+    intake_bytes: FlowLimit = None
+    blocked_after_ms: FlowLimit = None
     leaderless_ms: FlowLimit = None
 
     def flow(self) -> dict[str, Value]:
@@ -388,8 +388,8 @@ def _cross_check(config: Config) -> None:
             f"raft.election_ticks, {config.raft.election_ticks}"
         )
     usual = min(config.limits.message_bytes_max, limits.MESSAGE_BYTES_PLAIN)
-    largest = max(usual, limits.COMMAND_OCTETS_MAX)
-    needed = 2 * (largest + limits.ENTRY_OVERHEAD_OCTETS)
+    largest = max(usual, limits.COMMAND_BYTES_MAX)
+    needed = 2 * (largest + limits.ENTRY_OVERHEAD_BYTES)
     if config.log.segment_bytes < needed:
         raise ConfigError(
             f"log.segment_bytes: {config.log.segment_bytes} must be at least {needed} for "

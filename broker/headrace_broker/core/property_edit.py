@@ -1,4 +1,4 @@
-"""Changes of a message's raw property block; everything else in it stays octet by octet.
+"""Changes of a message's raw property block; everything else in it stays byte by byte.
 
 Blocks are well formed, as the frame parser checks them.
 """
@@ -16,7 +16,7 @@ _LONG_INTEGER: Final = 0x6C  # l
 
 
 def replace_text(properties: bytes, mask: i64, text: bytes) -> bytes:
-    """Return the block with another text, 0 to 255 octets, of the property with a flag."""
+    """Return the block with another text, 0 to 255 bytes, of the property with a flag."""
     reader = PropertyReader()
     reader.scan_block(properties, 0, len(properties))
     pos = reader.value_start(properties, mask)

@@ -1,6 +1,6 @@
 """Reads single properties and headers out of a message's raw property block.
 
-Nothing is decoded that is not asked for, and nothing trusts a length: octets that make no sense
+Nothing is decoded that is not asked for, and nothing trusts a length: bytes that make no sense
 read as a property or header that is not there. Of headers of one name the first counts, as in
 RabbitMQ.
 
@@ -83,7 +83,7 @@ class PropertyReader:
     def value_start(self, blob: bytes, mask: i64) -> i64:
         """Return the offset of the property with flag `mask` in the block scanned, or -1.
 
-        There stands a short string (length octet, octets), an octet, or for TIMESTAMP a u64.
+        There stands a short string (length byte, bytes), an byte, or for TIMESTAMP a u64.
         """
         if not self.flags & mask:
             return -1
@@ -96,7 +96,7 @@ class PropertyReader:
         return pos
 
     def text(self, blob: bytes, mask: i64) -> bytes | None:
-        """Return the octets of the property with flag `mask`, which is a short string, or None."""
+        """Return the bytes of the property with flag `mask`, which is a short string, or None."""
         pos = self.value_start(blob, mask)
         if pos < 0:
             return None
@@ -110,7 +110,7 @@ class PropertyReader:
         return max(read_i64_be(blob, pos), UNSET)
 
     def header(self, blob: bytes, name: bytes) -> i64:
-        """Return the offset of the type octet of the header `name` in the block, or -1."""
+        """Return the offset of the type byte of the header `name` in the block, or -1."""
         return find_field(blob, self.headers_start, self.headers_stop, name)
 
     def _clear(self) -> None:
@@ -185,7 +185,7 @@ def _expiration(blob: bytes, start: i64, stop: i64) -> i64:
 
 
 def field_stop(blob: bytes, pos: i64, stop: i64) -> i64:
-    """Return where the field value whose type octet stands at `pos` ends, or -1.
+    """Return where the field value whose type byte stands at `pos` ends, or -1.
 
     -1 is for a value that runs past `stop` and for a type that there is not.
     """
@@ -203,7 +203,7 @@ def field_stop(blob: bytes, pos: i64, stop: i64) -> i64:
 
 
 def find_field(blob: bytes, start: i64, stop: i64, name: bytes) -> i64:
-    """Return the offset of a field's type octet in a table from its first name on, or -1."""
+    """Return the offset of a field's type byte in a table from its first name on, or -1."""
     wanted: i64 = len(name)
     pos = start
     while pos < stop:
@@ -219,7 +219,7 @@ def find_field(blob: bytes, start: i64, stop: i64, name: bytes) -> i64:
 
 
 def note_fields(blob: bytes, start: i64, stop: i64, places: dict[bytes, int]) -> i64:
-    """Note the offset of each field's type octet by its name, and return how many there were."""
+    """Note the offset of each field's type byte by its name, and return how many there were."""
     count: i64 = 0
     pos = start
     while pos < stop:
@@ -235,8 +235,8 @@ def note_fields(blob: bytes, start: i64, stop: i64, places: dict[bytes, int]) ->
     return count
 
 
-def header_octets(blob: bytes, start: i64, stop: i64, name: bytes) -> bytes | None:
-    """Return type octet and value of a field as they stand there, or None; see `find_field`."""
+def header_bytes(blob: bytes, start: i64, stop: i64, name: bytes) -> bytes | None:
+    """Return type byte and value of a field as they stand there, or None; see `find_field`."""
     pos = find_field(blob, start, stop, name)
     if pos < 0:
         return None
@@ -244,7 +244,7 @@ def header_octets(blob: bytes, start: i64, stop: i64, name: bytes) -> bytes | No
 
 
 def header_key(blob: bytes, start: i64, stop: i64, name: bytes) -> bytes | None:
-    """Return octets that are equal for equal values of a field, or None; see `find_field`.
+    """Return bytes that are equal for equal values of a field, or None; see `find_field`.
 
     An integer is the same key in whatever width it came, and so are a string and a byte array;
     other values are keys as they stand in the table. A value of type void is no key.
@@ -291,8 +291,8 @@ def integer_at(blob: bytes, pos: i64) -> i64:
     if kind == 0x6C or kind == 0x4C:  # l, L
         return read_i64_be(blob, pos + 1)
     if kind == 0x62:  # b
-        octet: i64 = blob[pos + 1]
-        return octet - 256 if octet > 127 else octet
+        byte: i64 = blob[pos + 1]
+        return byte - 256 if byte > 127 else byte
     if kind == 0x42:  # B
         return i64(blob[pos + 1])
     if kind == 0x73:  # s

@@ -33,7 +33,7 @@ class StopCounter:
 
 @final
 class _History:
-    """For how long one limit stopped one activity in the last minute, in some 300 octets."""
+    """For how long one limit stopped one activity in the last minute, in some 300 bytes."""
 
     def __init__(self) -> None:
         self.group: i64 = 0  # the queue behind the latest stop, 0 for none

@@ -13,7 +13,7 @@ from mypy_extensions import i64
 from headrace_broker.model.flow import LIMIT_DISK, LIMIT_MEMORY
 from headrace_broker.model.limits import ALARM_LEASE_MS
 
-STAGE_RELIEF: Final = 1  # bodies leave memory, and limits shrink; on the node itself
+STAGE_PAGING: Final = 1  # bodies leave memory, and limits shrink; on the node itself
 STAGE_ALARM: Final = 2  # publishers are blocked, in the whole cluster
 
 RESOURCES: Final = {LIMIT_MEMORY: "memory", LIMIT_DISK: "disk"}  # as RabbitMQ names them
@@ -29,7 +29,7 @@ class NodeReport:
         self.node = node  # its id
         self.boot = boot  # its boot count
         self.number = number  # of the report within the boot, from 1
-        self.memory_stage = 0  # 0, STAGE_RELIEF or STAGE_ALARM
+        self.memory_stage = 0  # 0, STAGE_PAGING or STAGE_ALARM
         self.memory_used = 0  # bytes
         self.memory_limit = 0  # bytes at which publishers are blocked
         self.memory_total = 0  # bytes that it may use
@@ -87,7 +87,7 @@ class ClusterAlarms:
         self._until_us: dict[int, int] = {}
         self._newest: dict[int, tuple[int, int]] = {}  # also of nodes that report no more
 
-    def take(self, report: NodeReport, now_us: i64) -> bool:
+    def receive(self, report: NodeReport, now_us: i64) -> bool:
         """Take a report; return False, and change nothing, when it is not newer than the last."""
         name = (report.boot, report.number)
         if name <= self._newest.get(report.node, (0, 0)):

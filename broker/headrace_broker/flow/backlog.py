@@ -31,26 +31,26 @@ def backlog_causes(
     """Return who brought the content of a queue, those who brought most first."""
     waiting = queue.ready + queue.unsettled
     parts = _newest(brought, waiting)
-    known, octets = 0, 0
+    known, byte_count = 0, 0
     for messages, size in parts:
         known += messages
-        octets += size
+        byte_count += size
     unknown = waiting - known
-    total = queue.octets
-    # What publishers handed over is not to the octet what the queue counts.
-    scale = total / octets if octets > total or (unknown == 0 and octets) else 1.0
+    total = queue.byte_count
+    # What publishers handed over is not to the byte what the queue counts.
+    scale = total / byte_count if byte_count > total or (unknown == 0 and byte_count) else 1.0
     by_messages = _by_messages(queue)
     found: list[CauseStatus] = []
     place = names.get(queue.group, (queue.vhost, queue.name))
     for row, (messages, size) in zip(brought, parts, strict=True):
         size = round(size * scale)
         share = messages / waiting if by_messages or not total else size / total
-        if messages or row.octet_rate > 0 or row.octets:
+        if messages or row.byte_rate > 0 or row.byte_count:
             found.append(_cause(row, place, messages, size, share))
     found.sort(key=_rank)
     found = found[:HEAVIEST_MAX]
     if unknown > 0:
-        rest = max(total - octets, 0)
+        rest = max(total - byte_count, 0)
         share = unknown / waiting if by_messages or not total else rest / total
         row = BroughtStatus("", UNKNOWN, "", "", "", queue.group)
         found.append(_cause(row, place, unknown, rest, share))
@@ -59,18 +59,18 @@ def backlog_causes(
 
 
 def _by_messages(queue: QueueFlow) -> bool:
-    """Return whether a queue has passed its watermark in messages and not that in octets."""
-    octets = queue.high_octets and queue.held_octets > queue.low_octets
-    return bool(queue.high_messages and queue.held_messages > queue.low_messages and not octets)
+    """Return whether a queue has passed its watermark in messages and not that in bytes."""
+    byte_count = queue.high_bytes and queue.held_bytes > queue.low_bytes
+    return bool(queue.high_messages and queue.held_messages > queue.low_messages and not byte_count)
 
 
 def _newest(brought: list[BroughtStatus], waiting: int) -> list[tuple[int, int]]:
-    """Return messages and octets of each row among so many that came last."""
+    """Return messages and bytes of each row among so many that came last."""
     pieces: list[tuple[int, int, int, int]] = []
     for at, row in enumerate(brought):
-        for age_ms, messages, octets in row.slices:
+        for age_ms, messages, byte_count in row.slices:
             if messages > 0:
-                pieces.append((age_ms // SECOND_MS, at, messages, octets))
+                pieces.append((age_ms // SECOND_MS, at, messages, byte_count))
     pieces.sort()
     taken = [(0, 0)] * len(brought)
     first = 0
@@ -79,13 +79,13 @@ def _newest(brought: list[BroughtStatus], waiting: int) -> list[tuple[int, int]]
         while last < len(pieces) and pieces[last][0] == pieces[first][0]:
             at_once += pieces[last][2]
             last += 1
-        for _, at, messages, octets in pieces[first:last]:
+        for _, at, messages, byte_count in pieces[first:last]:
             part = messages if at_once <= waiting else -(-messages * waiting // at_once)
             part = min(part, waiting)
             at_once -= messages
             waiting -= part
             before = taken[at]
-            taken[at] = (before[0] + part, before[1] + octets * part // messages)
+            taken[at] = (before[0] + part, before[1] + byte_count * part // messages)
         first = last
     return taken
 
@@ -95,7 +95,7 @@ def _rank(cause: CauseStatus) -> tuple[float, int, str]:
 
 
 def _cause(
-    row: BroughtStatus, place: tuple[str, str], messages: int, octets: int, share: float
+    row: BroughtStatus, place: tuple[str, str], messages: int, byte_count: int, share: float
 ) -> CauseStatus:
     return CauseStatus(
         account=row.account,
@@ -106,13 +106,13 @@ def _cause(
         vhost=place[0],
         queue=place[1],
         messages=row.messages,
-        octets=row.octets,
+        byte_count=row.byte_count,
         message_rate=row.message_rate,
-        octet_rate=row.octet_rate,
+        byte_rate=row.byte_rate,
         share=share,
         user_provided_name=row.user_provided_name,
         gone=row.gone,
         queued_messages=messages,
-        queued_octets=octets,
+        queued_bytes=byte_count,
         last_ms=row.slices[0][0] if row.slices else 0,
     )

@@ -20,11 +20,11 @@ OTHERS: Final = "others"  # kind of what those brought that are not told apart a
 class Slice:
     """Messages of one origin during a span of time, in seconds of `BroughtRecord.now_s`."""
 
-    def __init__(self, start_s: float, end_s: float, messages: int, octets: int) -> None:
+    def __init__(self, start_s: float, end_s: float, messages: int, byte_count: int) -> None:
         self.start_s = start_s
         self.end_s = end_s
         self.messages = messages
-        self.octets = octets
+        self.byte_count = byte_count
 
 
 @final
@@ -46,7 +46,7 @@ class Origin:
             same = self.slices[at - 1]
             same.start_s = min(same.start_s, new.start_s)
             same.messages += new.messages
-            same.octets += new.octets
+            same.byte_count += new.byte_count
             return
         self.slices.insert(at, new)
         if len(self.slices) > BROUGHT_SLICES_MAX:
@@ -64,7 +64,7 @@ class Origin:
         older.start_s = min(older.start_s, newer.start_s)
         older.end_s = newer.end_s
         older.messages += newer.messages
-        older.octets += newer.octets
+        older.byte_count += newer.byte_count
 
 
 @final
@@ -79,7 +79,7 @@ class BroughtRecord:
         self.now_s = 0.0  # seconds that samples have gone through
         self.queues: dict[int, dict[str, Origin]] = {}  # by account, by group; latest last
 
-    def note(self, cause: Cause, group: int, messages: int, octets: int) -> None:
+    def note(self, cause: Cause, group: int, messages: int, byte_count: int) -> None:
         """Take note of what an account has handed to a queue since the last sample."""
         origins = self.queues.pop(group, None)
         if origins is None:
@@ -92,7 +92,7 @@ class BroughtRecord:
             if len(origins) >= BROUGHT_ORIGINS_MAX:
                 self._fold(origins)
             origin = origins[cause.account] = Origin(cause)
-        origin.add(Slice(self.now_s, self.now_s, messages, octets), self.now_s)
+        origin.add(Slice(self.now_s, self.now_s, messages, byte_count), self.now_s)
 
     def _fold(self, origins: dict[str, Origin]) -> None:
         """Merge the lightest origin into the rest."""

@@ -42,21 +42,21 @@ class Charge:
         self.loan = loan  # the debt
         self._charges = charges
 
-    def borrow(self, messages: i64, octets: i64) -> None:
+    def borrow(self, messages: i64, byte_count: i64) -> None:
         """Work begins."""
-        self.loan.borrow(messages, octets)
+        self.loan.borrow(messages, byte_count)
         if self.home:
             self._charges.observer.on_changed(self.home)
 
-    def borrow_unbrought(self, messages: i64, octets: i64) -> None:
+    def borrow_unbrought(self, messages: i64, byte_count: i64) -> None:
         """Owe more, for what dies in the queue."""
-        self.loan.borrow_unbrought(messages, octets)
+        self.loan.borrow_unbrought(messages, byte_count)
         if self.home:
             self._charges.observer.on_changed(self.home)
 
-    def repay(self, messages: i64, octets: i64) -> None:
+    def repay(self, messages: i64, byte_count: i64) -> None:
         """Work is done, or was dropped."""
-        self.loan.repay(messages, octets)
+        self.loan.repay(messages, byte_count)
         if self.loan.messages == 0:
             self._charges.forget(self)
         if self.home:

@@ -17,7 +17,7 @@ class Credit:
     """One channel's credit."""
 
     def __init__(self, limits: FlowLimits) -> None:
-        self.withheld = False  # the channel grants none for now
+        self.deferred = False  # the channel grants none for now
         self._limits = limits
         self._spent: i64 = 0
         self._passed_on: i64 = 0
@@ -31,7 +31,7 @@ class Credit:
         """Return whether any is left; grants passed publishes again where limits have changed."""
         if self.left > 0:
             return True
-        if not self.withheld:
+        if not self.deferred:
             self._give()
         return self.left > 0
 
@@ -44,15 +44,15 @@ class Credit:
         self._passed_on += messages
         self._grant()
 
-    def withhold(self, withheld: bool) -> None:
+    def defer(self, deferred: bool) -> None:
         """Grant no credit, or do again, at once for all that was passed on meanwhile."""
-        self.withheld = withheld
-        if not withheld:
+        self.deferred = deferred
+        if not deferred:
             self._give()
 
     def _grant(self) -> None:
         limits = self._limits
-        if not self.withheld and self._passed_on >= limits.scaled(limits.credit_more):
+        if not self.deferred and self._passed_on >= limits.scaled(limits.credit_more):
             self._give()
 
     def _give(self) -> None:

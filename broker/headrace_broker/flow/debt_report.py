@@ -19,7 +19,7 @@ from headrace_broker.model.limits import REMOTE_DEBTS_MAX
 REPORT_MS: Final = 100  # between reports; debts that are repaid faster are not told
 REPEAT_MS: Final = 1000  # after which a report that was not answered is sent again
 REFRESH_MS: Final = 5000  # after which a debt that stays as it is is told again
-FIGURE_MAX: Final = (1 << 48) - 1  # of messages or octets in a report; what is more is cut
+FIGURE_MAX: Final = (1 << 48) - 1  # of messages or bytes in a report; what is more is cut
 
 
 class Debt(NamedTuple):
@@ -28,7 +28,7 @@ class Debt(NamedTuple):
     cause: int  # session of the node that is told
     group: int  # queue at which it owes
     messages: int  # owed
-    octets: int  # owed
+    byte_count: int  # owed
 
 
 @final
@@ -42,7 +42,7 @@ class DebtAnnouncement:
         self.changed = False  # what is owed has changed since
         self._sent_ms: i64 = 0
 
-    def look(self, now_ms: i64, owes: bool) -> bool:
+    def poll(self, now_ms: i64, owes: bool) -> bool:
         """Return whether to tell now, when the other does or does not owe anything."""
         passed = now_ms - self._sent_ms
         if self.changed:
@@ -93,7 +93,7 @@ class ReportedDebts:
             loan = before.pop(key, None) or now.get(key) or self._loan(debt)
             if loan is not None:
                 now[key] = loan
-                loan.owe(min(debt.messages, FIGURE_MAX), min(max(debt.octets, 0), FIGURE_MAX))
+                loan.owe(min(debt.messages, FIGURE_MAX), min(max(debt.byte_count, 0), FIGURE_MAX))
         if now:
             self._loans[node] = now
         for loan in before.values():

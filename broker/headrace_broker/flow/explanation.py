@@ -58,8 +58,15 @@ def binding_group(flow: ActivityStatus, account: AccountStatus | None) -> int:
         group = flow.group
     elif limit in flow.by_limit:
         group = flow.by_limit[limit][3]
-    if group == 0 and limit == LIMIT_NAMES[LIMIT_ACCOUNT] and account is not None and account.tabs:
-        return max(account.tabs, key=lambda tab: (tab.octets, tab.octet_rate)).group
+    if (
+        group == 0
+        and limit == LIMIT_NAMES[LIMIT_ACCOUNT]
+        and account is not None
+        and account.balances
+    ):
+        return max(
+            account.balances, key=lambda balance: (balance.byte_count, balance.byte_rate)
+        ).group
     return group
 
 

@@ -19,16 +19,22 @@ class FlowLimits:
 
     def __init__(self) -> None:
         self.account_messages: i64 = limits.ACCOUNT_MESSAGES  # debt past which a reader stops
-        self.account_octets: i64 = limits.ACCOUNT_OCTETS  # the same in octets
+        self.account_bytes: i64 = limits.ACCOUNT_BYTES  # the same in bytes
         self.credit: i64 = limits.CHANNEL_CREDIT  # publishes given to a channel in advance
         self.credit_more: i64 = limits.CHANNEL_CREDIT_MORE  # passed on before as many again
-        self.commands: i64 = limits.QUEUE_COMMANDS  # batches of a channel not applied yet
-        self.queue_octets: i64 = limits.QUEUE_PENDING_OCTETS  # of this node's publishers, per queue
-        self.held_octets: i64 = limits.HELD_OCTETS  # held for one connection before it is unread
-        self.node_octets: i64 = limits.NODE_HELD_OCTETS  # held for all publishing connections
-        self.turn_messages: i64 = limits.TURN_MESSAGES  # publishes in one turn of the loop
-        self.turn_octets: i64 = limits.TURN_OCTETS  # the same in octets
-        self.tell_after_ms: i64 = 0  # a client is told when it was held for so long; 0 for never
+        self.queue_commands: i64 = limits.QUEUE_COMMANDS  # batches of a channel not applied yet
+        self.queue_pending_bytes: i64 = (
+            limits.QUEUE_PENDING_BYTES
+        )  # of this node's publishers, per queue
+        self.connection_buffer_bytes: i64 = (
+            limits.CONNECTION_BUFFER_BYTES
+        )  # held for one connection before it is unread
+        self.node_buffer_bytes: i64 = (
+            limits.NODE_BUFFER_BYTES
+        )  # held for all publishing connections
+        self.intake_messages: i64 = limits.INTAKE_MESSAGES  # publishes in one turn of the loop
+        self.intake_bytes: i64 = limits.INTAKE_BYTES  # the same in bytes
+        self.blocked_after_ms: i64 = 0  # a client is told when it was held for so long; 0 for never
         self.leaderless_ms: i64 = limits.LEADERLESS_MS  # then publishes are refused; 0 for never
         self.share: i64 = 100  # percentage of all these that holds now; less if memory is scarce
 

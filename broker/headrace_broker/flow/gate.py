@@ -1,6 +1,6 @@
 """Gates: waiting publishes and their order.
 
-Accounts take turns by deficit round robin over octets: each turn gives an account its quantum
+Accounts take turns by deficit round robin over bytes: each turn gives an account its quantum
 times its weight, and what it takes beyond that it owes to its next turns. All waiters of one
 account (the channels of a connection) share that account's turn, so more channels get no more.
 
@@ -18,7 +18,7 @@ from mypy_extensions import i64, mypyc_attr
 
 from headrace_broker.flow.account import Account
 
-QUANTUM_OCTETS: Final = 32 << 10  # of an account of weight 1 in its turn; a chunk of small messages
+QUANTUM_BYTES: Final = 32 << 10  # of an account of weight 1 in its turn; a chunk of small messages
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
@@ -28,11 +28,11 @@ class Waiter:
     account: Account  # whose publishes they are; the same while it waits
 
     @abstractmethod
-    def admit(self, octets: i64) -> i64:
-        """Pass on held publishes, the oldest first, while nothing stops them, about `octets`.
+    def admit(self, byte_count: i64) -> i64:
+        """Pass on held publishes, the oldest first, while nothing stops them, about `byte_count`.
 
         Before it returns it waits again (`Gate.wait`, at this or another gate) if some are left. It
-        asks gates for `room`, not whether they are open: it has stood in line. Returns the octets
+        asks gates for `room`, not whether they are open: it has stood in line. Returns the bytes
         passed on, 0 when another limit stops it.
         """
 
@@ -53,11 +53,11 @@ class _Line:
     def __init__(self, account: Account) -> None:
         self.account = account
         self.waiters: dict[Waiter, None] = {}  # in the order in which they came
-        self.deficit: i64 = 0  # octets that may go in this turn; negative ones are owed
+        self.deficit: i64 = 0  # bytes that may go in this turn; negative ones are owed
         self.has_turn = False  # it was given its quantum and has not used it up
 
     def begin_turn(self) -> None:
-        quantum: i64 = QUANTUM_OCTETS * self.account.weight
+        quantum: i64 = QUANTUM_BYTES * self.account.weight
         self.deficit = min(self.deficit + quantum, quantum)
         self.has_turn = True
 
@@ -117,17 +117,22 @@ class Gate:
                 weight += line.account.weight
         return weight
 
-    def serve(self, octets: i64) -> i64:
-        """Let waiters pass, in fair shares, up to so many octets; return how many went."""
+    def serve(self, byte_count: i64) -> i64:
+        """Let waiters pass, in fair shares, up to so many bytes; return how many went."""
         self._rung = False
         self._serving = True
         gone: i64 = 0
         idle: i64 = 0  # waiters in a row that came back with nothing done
-        while self.room and gone < octets and idle <= self.waiting_count and self.waiting_count > 0:
+        while (
+            self.room
+            and gone < byte_count
+            and idle <= self.waiting_count
+            and self.waiting_count > 0
+        ):
             line = self._next_line()
             waiter = next(iter(line.waiters))
             self._take(line, waiter)
-            passed = waiter.admit(min(line.deficit, octets - gone))
+            passed = waiter.admit(min(line.deficit, byte_count - gone))
             line.deficit -= passed
             gone += passed
             if passed > 0:

@@ -1,8 +1,8 @@
 """Intake of a node: publishes accepted in one turn of its loop, and publishes under way.
 
-The node's bound (`node_octets`) is in parts: PENDING_PART for what was handed to queues and is not
-applied, and those of `flow.share` for what is not handed over yet. What is under way drains by
-itself, so no part ever waits for one that waits for it.
+The node's bound (`node_buffer_bytes`) is in parts: PENDING_PART for what was handed to queues and
+is not applied, and those of `flow.share` for what is not handed over yet. What is under way drains
+by itself, so no part ever waits for one that waits for it.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ class IntakeFigures:
     """Content of a node's publish buffers, and the number of waiting publishers."""
 
     def __init__(self) -> None:
-        self.held = 0  # octets of whole publishes that are held
-        self.partial = 0  # octets of publishes that have not arrived as a whole
-        self.pending = 0  # octets handed to queues and not applied
+        self.held = 0  # bytes of whole publishes that are held
+        self.partial = 0  # bytes of publishes that have not arrived as a whole
+        self.pending = 0  # bytes handed to queues and not applied
         self.bound = 0  # of the three together
-        self.turn_messages = 0  # publishes that may be passed on in a turn of the loop now
-        self.turn_octets = 0  # the same in octets
+        self.intake_messages = 0  # publishes that may be passed on in a turn of the loop now
+        self.intake_bytes = 0  # the same in bytes
         self.waiting = 0  # channels that wait for the node's intake
         self.unread = 0  # connections whose sockets are not read for what is held
         self.large = 0  # connections in the middle of a large publish that goes on
@@ -45,17 +45,17 @@ class Intake:
     def __init__(self, limits: FlowLimits, bell: GateScheduler | None = None) -> None:
         self.gate = Gate(LIMIT_INTAKE, 0, bell)  # closed when the turn is spent or is too full
         self.shares = Shares(limits, self.gate, bell)  # what is held, by connection
-        self.pending: i64 = 0  # octets handed to queues and not applied, or dropped
+        self.pending: i64 = 0  # bytes handed to queues and not applied, or dropped
         self.budget = TurnBudget(limits)  # of the turns to come
         self.messages_left: i64 = self.budget.messages()  # that may pass in this turn
-        self.octets_left: i64 = self.budget.octets()  # the same in octets
+        self.bytes_left: i64 = self.budget.byte_count()  # the same in bytes
         self.turns: i64 = 0  # how many were begun; one lasts until its budget is half spent
         self.passed: i64 = 0  # publishes that were passed on in those
         self.received: i64 = 0  # publishes that were ever passed on
         self.unroutable: i64 = 0  # those of them that no queue was bound for, returned or dropped
         self.returned: i64 = 0  # those that went back to their publishers
         self._messages: i64 = self.messages_left  # of this turn, when it began
-        self._octets: i64 = self.octets_left
+        self._byte_count: i64 = self.bytes_left
         self._charged: i64 = 0  # of the turn's messages, those that are other work
         self._limits = limits
         self._bell = bell
@@ -66,32 +66,32 @@ class Intake:
         """Give a connection its share."""
         return self.shares.open(reader)
 
-    def has_room(self, octets: i64) -> bool:
-        """Return whether the node may hold so many octets more."""
-        return self.shares.has_room(octets)
+    def has_room(self, byte_count: i64) -> bool:
+        """Return whether the node may hold so many bytes more."""
+        return self.shares.has_room(byte_count)
 
-    def can_take(self, octets: i64) -> bool:
+    def can_take(self, byte_count: i64) -> bool:
         """Return whether so much may be handed to queues whatever this turn's budget is."""
-        return self.pending + octets <= self._pending_max()
+        return self.pending + byte_count <= self._pending_max()
 
-    def take(self, messages: i64, octets: i64) -> None:
+    def take(self, messages: i64, byte_count: i64) -> None:
         """Publishes are passed on; spends the turn's budget."""
         self.received += messages
-        self._spend(messages, octets)
+        self._spend(messages, byte_count)
 
     def charge(self, messages: i64) -> None:
         """Work of the gateway that is as long as so many publishes spends the turn's budget."""
         self._charged += messages
         self._spend(messages, 0)
 
-    def _spend(self, messages: i64, octets: i64) -> None:
+    def _spend(self, messages: i64, byte_count: i64) -> None:
         self.messages_left -= messages
-        self.octets_left -= octets
+        self.bytes_left -= byte_count
         if self._turn_asked:
             if self.gate.room:
                 self._look()
             return
-        if self.messages_left < self._messages // 2 or self.octets_left < self._octets // 2:
+        if self.messages_left < self._messages // 2 or self.bytes_left < self._byte_count // 2:
             self._ask_turn()
             self._look()
 
@@ -103,21 +103,21 @@ class Intake:
         self.passed += self._messages - self.messages_left - self._charged
         self._charged = 0
         self._messages = budget.messages()
-        self._octets = budget.octets()
+        self._byte_count = budget.byte_count()
         self.messages_left = self._messages
-        self.octets_left = self._octets
+        self.bytes_left = self._byte_count
         self._look()
 
-    def add_pending(self, octets: i64) -> None:
-        """Octets were handed to a queue."""
-        self.pending += octets
+    def add_pending(self, byte_count: i64) -> None:
+        """Bytes were handed to a queue."""
+        self.pending += byte_count
         if not self.full and self.pending > self._pending_max():
             self.full = True
             self._look()
 
-    def pending_done(self, octets: i64) -> None:
-        """Octets were applied by their queue, or dropped."""
-        self.pending -= octets
+    def pending_done(self, byte_count: i64) -> None:
+        """Bytes were applied by their queue, or dropped."""
+        self.pending -= byte_count
         self._look_at_pending()
 
     def pending_left(self) -> i64:
@@ -129,10 +129,10 @@ class Intake:
         most = self._pending_max()
         return most - most // KEPT_PART - self.pending
 
-    def look(self) -> None:
+    def poll(self) -> None:
         """Compare with limits that have changed."""
         self._look_at_pending()
-        self.shares.look()
+        self.shares.poll()
 
     def figures(self) -> IntakeFigures:
         """Return how things stand."""
@@ -142,9 +142,9 @@ class Intake:
         figures.held = int(shares.held)
         figures.partial = int(shares.partial)
         figures.pending = int(self.pending)
-        figures.bound = int(limits.scaled(limits.node_octets))
-        figures.turn_messages = int(self.budget.messages())
-        figures.turn_octets = int(self.budget.octets())
+        figures.bound = int(limits.scaled(limits.node_buffer_bytes))
+        figures.intake_messages = int(self.budget.messages())
+        figures.intake_bytes = int(self.budget.byte_count())
         figures.waiting = int(self.gate.waiting_count)
         figures.unread = shares.unread_count
         figures.large = shares.inside_count
@@ -152,7 +152,7 @@ class Intake:
         return figures
 
     def _pending_max(self) -> i64:
-        return self._limits.scaled(self._limits.node_octets) // PENDING_PART
+        return self._limits.scaled(self._limits.node_buffer_bytes) // PENDING_PART
 
     def _look_at_pending(self) -> None:
         if self.full and self.pending <= self._pending_max() // 2:
@@ -162,7 +162,7 @@ class Intake:
                 self._bell.ring(self.gate)  # also for those who wait at queues
 
     def _look(self) -> None:
-        room = not self.full and self.messages_left > 0 and self.octets_left > 0
+        room = not self.full and self.messages_left > 0 and self.bytes_left > 0
         if room != self.gate.room:
             self.gate.set_room(room)
 

@@ -17,36 +17,38 @@ class Loan:
         self.account = account  # who owes
         self.group = group  # the queue's group
         self.messages: i64 = 0  # owed by this loan
-        self.octets: i64 = 0  # likewise
+        self.byte_count: i64 = 0  # likewise
 
-    def borrow(self, messages: i64, octets: i64) -> None:
+    def borrow(self, messages: i64, byte_count: i64) -> None:
         """Owe more."""
         self.messages += messages
-        self.octets += octets
-        self.account.tab(self.group).borrow(messages, octets)
+        self.byte_count += byte_count
+        self.account.balance(self.group).borrow(messages, byte_count)
 
-    def borrow_unbrought(self, messages: i64, octets: i64) -> None:
+    def borrow_unbrought(self, messages: i64, byte_count: i64) -> None:
         """Add debt for messages that were not brought to the queue."""
         self.messages += messages
-        self.octets += octets
-        self.account.tab(self.group).borrow_unbrought(messages, octets)
+        self.byte_count += byte_count
+        self.account.balance(self.group).borrow_unbrought(messages, byte_count)
 
-    def repay(self, messages: i64, octets: i64) -> None:
+    def repay(self, messages: i64, byte_count: i64) -> None:
         """Owe less."""
         assert messages <= self.messages, "repaid twice"
-        assert octets <= self.octets, "repaid twice"
+        assert byte_count <= self.byte_count, "repaid twice"
         self.messages -= messages
-        self.octets -= octets
-        self.account.tab(self.group).repay(messages, octets)
+        self.byte_count -= byte_count
+        self.account.balance(self.group).repay(messages, byte_count)
 
     def repay_all(self) -> None:
         """Owe nothing."""
-        self.repay(self.messages, self.octets)
+        self.repay(self.messages, self.byte_count)
 
-    def owe(self, messages: i64, octets: i64) -> None:
+    def owe(self, messages: i64, byte_count: i64) -> None:
         """Owe so much from now on; what stays owed is not forgiven in between.
 
         It is what another node tells of its queues, dead letters and their sources alike.
         """
-        self.borrow_unbrought(max(messages - self.messages, 0), max(octets - self.octets, 0))
-        self.repay(self.messages - messages, self.octets - octets)
+        self.borrow_unbrought(
+            max(messages - self.messages, 0), max(byte_count - self.byte_count, 0)
+        )
+        self.repay(self.messages - messages, self.byte_count - byte_count)

@@ -52,7 +52,7 @@ class Outflow:
         self._calm: i64 = 0  # looks at which it was not behind, one after the other
         self._behind: i64 = 0  # looks at which it was, one after the other
 
-    def look(
+    def poll(
         self,
         last_id: i64,  # id of the message that came last
         ready: i64,

@@ -10,14 +10,14 @@ from headrace_broker.flow.flow_limits import FlowLimits
 from headrace_broker.flow.gate import Gate, GateScheduler
 from headrace_broker.flow.intake import Intake
 from headrace_broker.model.flow import LIMIT_OUTFLOW, LIMIT_QUEUE
-from headrace_broker.model.limits import LEADER_PENDING_OCTETS, OUTFLOW_BURST_US, OUTFLOW_LEASE_US
+from headrace_broker.model.limits import LEADER_PENDING_BYTES, OUTFLOW_BURST_US, OUTFLOW_LEASE_US
 
 SECOND_US: Final = 1_000_000
 
 
 @final
 class Pending:
-    """Octets under way to one queue, and the gate that stops its publishers.
+    """Bytes under way to one queue, and the gate that stops its publishers.
 
     A queue's leader refuses what is far more than it can work off, and refused commands come again
     after a while. So that it never comes to that, each node takes its part of what a leader takes.
@@ -34,7 +34,7 @@ class Pending:
     def __init__(
         self, group: int, limits: FlowLimits, intake: Intake, nodes: int, bell: GateScheduler | None
     ) -> None:
-        self.octets: i64 = 0  # under way
+        self.byte_count: i64 = 0  # under way
         self.users = 0  # sessions that may add to it
         self.outflow: i64 = 0  # messages a second that the leader lets in from here, 0 for any
         self.claim: i64 = 1  # weight of publishers here that want more than that, 1 or more
@@ -47,31 +47,31 @@ class Pending:
         self._heard_us: i64 = 0
         self._limits = limits
         self._intake = intake
-        self._octets_max: i64 = LEADER_PENDING_OCTETS // nodes
+        self._bytes_max: i64 = LEADER_PENDING_BYTES // nodes
 
-    def add(self, messages: i64, octets: i64) -> None:
+    def add(self, messages: i64, byte_count: i64) -> None:
         """So many were handed over."""
-        self.octets += octets
-        self._intake.add_pending(octets)
+        self.byte_count += byte_count
+        self._intake.add_pending(byte_count)
         self._left -= messages * SECOND_US
         if not self._full:
-            self._full = self.octets + octets > self.bound()
-        elif self.octets > self._most() // 2 * 3:
+            self._full = self.byte_count + byte_count > self.bound()
+        elif self.byte_count > self._most() // 2 * 3:
             self.gate.overdrawn = True
         self._judge()
 
-    def done(self, octets: i64) -> None:
+    def done(self, byte_count: i64) -> None:
         """So many are applied, or were refused or dropped."""
-        assert octets <= self.octets, "done twice"
-        self.octets -= octets
-        self._intake.pending_done(octets)
-        self.look()
+        assert byte_count <= self.byte_count, "done twice"
+        self.byte_count -= byte_count
+        self._intake.pending_done(byte_count)
+        self.poll()
 
-    def look(self) -> None:
+    def poll(self) -> None:
         """Open the gate if that may be, or close it; also called when limits have changed."""
         if not self._full:
-            self._full = self.octets > self._most()
-        elif self.octets <= self.bound() // 2:
+            self._full = self.byte_count > self._most()
+        elif self.byte_count <= self.bound() // 2:
             self._full = False
             self.gate.overdrawn = False
         self._judge()
@@ -111,7 +111,7 @@ class Pending:
             gate.set_room(room)
 
     def bound(self) -> i64:
-        """Return how many octets may be under way: at most as many as others could still add.
+        """Return how many bytes may be under way: at most as many as others could still add.
 
         So queues that take nothing, however many there are, never use up what the node may have
         pending, and those that do take something go on.
@@ -120,4 +120,4 @@ class Pending:
 
     def _most(self) -> i64:
         limits = self._limits
-        return min(limits.scaled(limits.queue_octets), self._octets_max)
+        return min(limits.scaled(limits.queue_pending_bytes), self._bytes_max)

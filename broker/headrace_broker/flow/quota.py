@@ -38,22 +38,22 @@ class Rate:
 class Quota:
     """Publish rate of a user or a vhost."""
 
-    def __init__(self, messages: Rate | None, octets: Rate | None) -> None:
+    def __init__(self, messages: Rate | None, byte_count: Rate | None) -> None:
         self.messages = messages  # rate of messages, None for any
-        self.octets = octets  # rate of octets of bodies, None for any
+        self.byte_count = byte_count  # rate of bytes of bodies, None for any
 
-    def take(self, messages: i64, octets: i64, now_us: i64) -> None:
+    def take(self, messages: i64, byte_count: i64, now_us: i64) -> None:
         """Take note of publishes."""
         if self.messages is not None:
             self.messages.take(messages, now_us)
-        if self.octets is not None:
-            self.octets.take(octets, now_us)
+        if self.byte_count is not None:
+            self.byte_count.take(byte_count, now_us)
 
     def wait_us(self, now_us: i64) -> i64:
         """Return for how long no more should be published."""
         wait: i64 = 0
         if self.messages is not None:
             wait = self.messages.wait_us(now_us)
-        if self.octets is not None:
-            wait = max(wait, self.octets.wait_us(now_us))
+        if self.byte_count is not None:
+            wait = max(wait, self.byte_count.wait_us(now_us))
         return wait

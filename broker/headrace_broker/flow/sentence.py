@@ -68,8 +68,8 @@ def queue_sentence(queue: QueueFlow, limit: str, causes: list[CauseStatus], fact
     if limit == WATERMARK:
         verb = "is" if queue.saturated else "was"
         text = f"{who} {verb} saturated: {_passed_watermark(queue)}"
-        if queue.withheld:
-            text += f"; it withholds the confirms of {wording.messages(queue.withheld)}"
+        if queue.deferred:
+            text += f"; it defers the confirms of {wording.messages(queue.deferred)}"
     elif limit == QUEUE:
         text = f"{who} holds {publishers} back: {_pending(facts)}; {_takes(queue)}"
     elif limit == OUTFLOW:
@@ -84,7 +84,7 @@ def queue_sentence(queue: QueueFlow, limit: str, causes: list[CauseStatus], fact
 
 def _how_long(connection: ConnectionFlow, limit: str) -> str:
     flow = connection.flow
-    done = {WATERMARK: "had confirms withheld", MEMORY: "was blocked", DISK: "was blocked"}
+    done = {WATERMARK: "had confirms deferred", MEMORY: "was blocked", DISK: "was blocked"}
     verb = done.get(limit, "was held")
     if limit in (MEMORY, DISK) and flow.limit == limit:
         return f"has been blocked for {wording.duration(flow.since_ms)}"
@@ -122,7 +122,7 @@ def _why(limit: str, leader: str, connection: ConnectionFlow, facts: Facts) -> s
     if limit == INTAKE:
         return "deliveries to consumers that wait go first"
     if limit == HELD:
-        held = wording.octets(connection.held_octets)
+        held = wording.size(connection.buffered_bytes)
         return f"{held} of its publishes wait already and their bound is reached"
     if limit == WATERMARK and queue is not None:
         return _passed_watermark(queue)
@@ -131,7 +131,7 @@ def _why(limit: str, leader: str, connection: ConnectionFlow, facts: Facts) -> s
     if limit == QUEUE and queue is not None:
         return f"{_pending(facts)}; {_takes(queue)}"
     if limit == COMMANDS and queue is not None:
-        most = _limit_figure(facts, connection.node, "commands")
+        most = _limit_figure(facts, connection.node, "queue_commands")
         return f"{most}batches of one of its channels are not applied there; {_takes(queue)}"
     if limit == ACCOUNT:
         return _debt(connection, facts)
@@ -143,12 +143,12 @@ def _why(limit: str, leader: str, connection: ConnectionFlow, facts: Facts) -> s
 
 
 def _debt(connection: ConnectionFlow, facts: Facts) -> str:
-    owed = f"{connection.owed_messages:,} messages ({wording.octets(connection.owed_octets)})"
+    owed = f"{connection.owed_messages:,} messages ({wording.size(connection.owed_bytes)})"
     text = f"it has caused {owed} that are not done"
     most = _limit_figure(facts, connection.node, "account_messages").strip()
-    octets = _node_limit(facts, connection.node, "account_octets")
-    if most and octets:
-        text += f" and may cause {most} or {wording.octets(octets)}"
+    byte_count = _node_limit(facts, connection.node, "account_bytes")
+    if most and byte_count:
+        text += f" and may cause {most} or {wording.size(byte_count)}"
     queue = facts.queue
     return f"{text}; {_takes(queue)}" if queue is not None else text
 
@@ -169,7 +169,7 @@ def _alarms(nodes: list[NodeFlow]) -> str:
 def _passed_marks(queue: QueueFlow) -> list[str]:
     """Return the names of the watermarks that a queue has passed and is not below again."""
     found = []
-    if queue.high_octets and queue.held_octets > queue.low_octets:
+    if queue.high_bytes and queue.held_bytes > queue.low_bytes:
         found.append("high-watermark-bytes")
     if queue.high_messages and queue.held_messages > queue.low_messages:
         found.append("high-watermark")
@@ -179,15 +179,15 @@ def _passed_marks(queue: QueueFlow) -> list[str]:
 def _nearest_mark(queue: QueueFlow) -> str:
     """Return the name of the watermark that a queue below both comes to first."""
     messages = queue.held_messages / queue.high_messages if queue.high_messages else 0.0
-    octets = queue.held_octets / queue.high_octets if queue.high_octets else 0.0
-    return "high-watermark" if messages > octets else "high-watermark-bytes"
+    byte_count = queue.held_bytes / queue.high_bytes if queue.high_bytes else 0.0
+    return "high-watermark" if messages > byte_count else "high-watermark-bytes"
 
 
 def _passed_watermark(queue: QueueFlow) -> str:
     passed = _passed_marks(queue)
     marks = []
     if "high-watermark-bytes" in passed:
-        marks.append(wording.octets(queue.high_octets))
+        marks.append(wording.size(queue.high_bytes))
     if "high-watermark" in passed:
         marks.append(wording.messages(queue.high_messages))
     of = f" of {' and of '.join(marks)}" if marks else ""
@@ -214,12 +214,12 @@ def _consumption(queue: QueueFlow) -> str:
 
 def _pending(facts: Facts) -> str:
     """Return what nodes' publishers have pending at a queue: at the fullest closed gate."""
-    gates = sorted(facts.gates, key=lambda gate: (gate.open, -gate.octets, gate.node))
+    gates = sorted(facts.gates, key=lambda gate: (gate.open, -gate.byte_count, gate.node))
     if not gates:
         return "what the publishers of a node have pending there has reached its bound"
     gate = gates[0]
-    of = f" of {wording.octets(gate.octets_max)}" if gate.octets_max else ""
-    pending = f"{wording.octets(gate.octets)}{of} that publishers on {gate.node} may have pending"
+    of = f" of {wording.size(gate.bytes_max)}" if gate.bytes_max else ""
+    pending = f"{wording.size(gate.byte_count)}{of} that publishers on {gate.node} may have pending"
     waiting = f", and {gate.waiting:,} channels wait" if gate.waiting > 1 else ""
     return f"{pending} there are not applied{waiting}"
 
@@ -263,8 +263,8 @@ def _culprit(
     if limit in (MEMORY, DISK):
         largest = facts.queues[0] if facts.queues else None
         text = ""
-        if largest is not None and largest.octets > 0:
-            text = f"; the largest queue is '{largest.name}' ({wording.octets(largest.octets)})"
+        if largest is not None and largest.byte_count > 0:
+            text = f"; the largest queue is '{largest.name}' ({wording.size(largest.byte_count)})"
         return text + _most_of(causes, connection.id, "what publishers brought lately")
     if facts.queue is None or limit == RATE:
         return ""
@@ -304,7 +304,7 @@ def _some(cause: CauseStatus, queue: QueueFlow) -> str:
 
 
 def _part(cause: CauseStatus, queue: QueueFlow) -> str:
-    size = f"{wording.octets(cause.queued_octets)} of {wording.octets(queue.octets)}"
+    size = f"{wording.size(cause.queued_bytes)} of {wording.size(queue.byte_count)}"
     return f"{_some(cause, queue)} ({size}) {'was' if cause.queued_messages == 1 else 'were'}"
 
 
@@ -346,13 +346,13 @@ def hint(limit: str, queue: QueueFlow | None, user: str, vhost: str) -> str:
         name = f"user '{user}' or " + (f"vhost '{vhost}'" if vhost else "of its vhost")
         return f"raise publish-rate-messages or publish-rate-bytes of {name}"
     if limit == INTAKE:
-        return "connect to a node that does less, or " + raising.format("turn-messages")
+        return "connect to a node that does less, or " + raising.format("intake-messages")
     if limit == OUTFLOW and queue is not None:
         return f"move queues or clients away from {queue.node}, or add nodes"
     if limit == HELD:
-        return "look at what holds it first, or " + raising.format("held-octets")
-    names = {ACCOUNT: "account-messages or account-octets", COMMANDS: "commands"}
-    names |= {CREDIT: "credit", QUEUE: "node-octets and queue-octets"}
+        return "look at what holds it first, or " + raising.format("node-buffer-bytes")
+    names = {ACCOUNT: "account-messages or account-bytes", COMMANDS: "queue-commands"}
+    names |= {CREDIT: "credit", QUEUE: "node-buffer-bytes and queue-pending-bytes"}
     if limit not in names:
         return ""
     return "spread the load over more queues, or " + raising.format(names[limit])

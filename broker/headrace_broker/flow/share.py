@@ -1,6 +1,6 @@
 """Memory that a node holds for publishing connections, and the sockets that it reads.
 
-Each connection may hold what is still free (its threshold), at most `held_octets`. So no more is
+Each connection may hold what is still free (its threshold), at most `held_bytes`. So no more is
 held than the bound, however many connections there are, and those that want more than their share
 get equal ones. Such a threshold needs no list of who wants how much.
 
@@ -26,8 +26,8 @@ from headrace_broker.model.limits import LARGE_STALLED_LOOKS
 
 SMALL_PART: Final = 4  # a quarter of the node's bound is for what connections hold
 LARGE_PART: Final = 2  # a half for large publishes on their way in
-FREE_OCTETS: Final = 4096  # held for any connection, so that frames that are not publishes pass
-READ_OCTETS_MIN: Final = 512  # in one read, or reading itself would be the load
+FREE_BYTES: Final = 4096  # held for any connection, so that frames that are not publishes pass
+READ_BYTES_MIN: Final = 512  # in one read, or reading itself would be the load
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
@@ -48,46 +48,46 @@ class Share:
     """Bytes held for one connection."""
 
     def __init__(self, shares: Shares, reader: Reader) -> None:
-        self.held: i64 = 0  # octets of whole publishes
-        self.partial: i64 = 0  # octets of frames and contents that have not arrived as a whole
-        self.missing: i64 = 0  # octets of those still to come, as far as they are announced
+        self.held: i64 = 0  # bytes of whole publishes
+        self.partial: i64 = 0  # bytes of frames and contents that have not arrived as a whole
+        self.missing: i64 = 0  # bytes of those still to come, as far as they are announced
         self.full = False  # its socket must not be read
-        self.slot: i64 = 0  # octets for a large publish in the turnstile, 0 for none
+        self.slot: i64 = 0  # bytes for a large publish in the turnstile, 0 for none
         self.huge = False  # more than all large ones together may have: reckoned apart from them
         self._still: i64 = 0  # looks at which nothing had come
-        self._seen: i64 = 0  # octets of its publish at the last of them
+        self._seen: i64 = 0  # bytes of its publish at the last of them
         self._quiet: i64 = 0
         self._shares = shares
         self._reader = reader
         self._closed = False
 
     @property
-    def octets(self) -> i64:
+    def byte_count(self) -> i64:
         """Bytes that count against its threshold."""
         return self.held + self.partial
 
-    def hold(self, octets: i64) -> None:
+    def hold(self, byte_count: i64) -> None:
         """Publishes are held; `parsed` follows at the end of the chunk they came in."""
-        self.held += octets
-        self._shares.add_held(octets, self.slot == 0)
+        self.held += byte_count
+        self._shares.add_held(byte_count, self.slot == 0)
 
-    def release(self, octets: i64) -> None:
+    def release(self, byte_count: i64) -> None:
         """Held publishes were passed on or dropped."""
-        assert octets <= self.held, "released twice"
-        self.held -= octets
-        self._shares.add_held(-octets, self.slot == 0)
+        assert byte_count <= self.held, "released twice"
+        self.held -= byte_count
+        self._shares.add_held(-byte_count, self.slot == 0)
         self._shares.judge(self)
 
-    def hold_quietly(self, octets: i64) -> None:
+    def hold_quietly(self, byte_count: i64) -> None:
         """Count buffered publishes of a connection that must still be read: a transaction's."""
-        self._quiet += octets
-        self._shares.add_held(octets, True)
+        self._quiet += byte_count
+        self._shares.add_held(byte_count, True)
 
-    def release_quietly(self, octets: i64) -> None:
+    def release_quietly(self, byte_count: i64) -> None:
         """Take back `hold_quietly`."""
-        assert octets <= self._quiet, "released twice"
-        self._quiet -= octets
-        self._shares.add_held(-octets, True)
+        assert byte_count <= self._quiet, "released twice"
+        self._quiet -= byte_count
+        self._shares.add_held(-byte_count, True)
 
     def parsed(self, partial: i64, missing: i64) -> None:
         """A chunk was read: so much of it is not whole, and so much is to come."""
@@ -98,10 +98,10 @@ class Share:
         if partial > 0 or self.held > 0 or self.slot > 0:
             self._shares.judge(self)
 
-    def read_octets(self, octets_max: i64) -> i64:
-        """Return how many octets the next read may bring, from READ_OCTETS_MIN to `octets_max`."""
+    def read_bytes(self, bytes_max: i64) -> i64:
+        """Return how many bytes the next read may bring, from READ_BYTES_MIN to `bytes_max`."""
         left = self._shares.left(self)
-        return min(max(left, READ_OCTETS_MIN), octets_max)
+        return min(max(left, READ_BYTES_MIN), bytes_max)
 
     def close(self) -> None:
         """Drop a closed connection and its share."""
@@ -139,15 +139,15 @@ class Shares:
     """All connections' shares."""
 
     def __init__(self, limits: FlowLimits, gate: Gate, bell: GateScheduler | None) -> None:
-        self.held: i64 = 0  # octets of whole publishes, for all
-        self.partial: i64 = 0  # octets of unfinished ones, for all
+        self.held: i64 = 0  # bytes of whole publishes, for all
+        self.partial: i64 = 0  # bytes of unfinished ones, for all
         self.count: i64 = 0  # connections
         self._limits = limits
         self._gate = gate  # the node's intake; it rings when `look` is to be called
         self._bell = bell
         self.due = False  # `look` is to be called
-        self._small: i64 = 0  # octets of all but those in the turnstile
-        self._large: i64 = 0  # octets reserved in the turnstile, but for the huge one
+        self._small: i64 = 0  # bytes of all but those in the turnstile
+        self._large: i64 = 0  # bytes reserved in the turnstile, but for the huge one
         self._huge: Share | None = None  # within
         self._unread: dict[Share, None] = {}  # full, and in neither of the following
         self._entering: dict[Share, None] = {}  # before the turnstile, in the order they came
@@ -175,72 +175,72 @@ class Shares:
         return Share(self, reader)
 
     def close(self, share: Share, quiet: i64) -> None:
-        """Forget a share and all that it holds, `quiet` octets among it."""
+        """Forget a share and all that it holds, `quiet` bytes among it."""
         self.count -= 1
         self.held -= share.held + quiet
         self.partial -= share.partial
         self._small -= quiet
         if share.slot == 0:
-            self._small -= share.octets
+            self._small -= share.byte_count
         self._give_back(share)
         self._unread.pop(share, None)
         self._entering.pop(share, None)
         self._inside.pop(share, None)
         self._freed()
 
-    def has_room(self, octets: i64) -> bool:
-        """Return whether so many octets more may be held."""
-        return self._small + octets <= self._small_max()
+    def has_room(self, byte_count: i64) -> bool:
+        """Return whether so many bytes more may be held."""
+        return self._small + byte_count <= self._small_max()
 
-    def add_held(self, octets: i64, small: bool) -> None:
+    def add_held(self, byte_count: i64, small: bool) -> None:
         """Count what a share holds, outside of the turnstile or within."""
-        self.held += octets
+        self.held += byte_count
         if small:
-            self._small += octets
-        if octets < 0:
+            self._small += byte_count
+        if byte_count < 0:
             self._freed()
 
-    def add_partial(self, octets: i64, small: bool) -> None:
+    def add_partial(self, byte_count: i64, small: bool) -> None:
         """Count what a share holds, outside of the turnstile or within."""
-        self.partial += octets
+        self.partial += byte_count
         if small:
-            self._small += octets
-        if octets < 0:
+            self._small += byte_count
+        if byte_count < 0:
             self._freed()
 
     def left(self, share: Share) -> i64:
         """Return how much more a share may hold now."""
         most = share.slot if share.slot > 0 else self._threshold()
-        return most - share.octets
+        return most - share.byte_count
 
     def judge(self, share: Share) -> None:
         """Stop reading a connection that has its share, or resume at half of it."""
         if share.slot > 0:
             self._judge_inside(share)
         elif not share.full:
-            if share.octets > self._threshold():
+            if share.byte_count > self._threshold():
                 self._stop(share)
-        elif share.octets <= self._threshold() // 2:
+        elif share.byte_count <= self._threshold() // 2:
             self._resume(share)
         elif share in self._unread and share.held == 0 and share.missing > 0:
             del self._unread[share]
             self._entering[share] = None
             self._freed()
 
-    def look(self) -> None:
+    def poll(self) -> None:
         """Resume those for whom there is room now; also called when limits have changed."""
         self.due = False
         for share in list(self._inside):
             if share.full:
                 self._judge_inside(share)
         for share in list(self._entering):
-            if share.octets > self._threshold() // 2 and not self._enter(share):
+            if share.byte_count > self._threshold() // 2 and not self._enter(share):
                 if not self._is_huge(share):
                     break
                 continue
             self._resume(share)
         for share in list(self._unread):
-            if share.octets <= self._threshold() // 2:
+            if share.byte_count <= self._threshold() // 2:
                 self._resume(share)
 
     def tick(self) -> None:
@@ -272,7 +272,7 @@ class Shares:
 
     def _enter(self, share: Share) -> bool:
         """Admit a large publish as a whole; return False while it has no slot."""
-        need = share.octets + share.missing + FREE_OCTETS
+        need = share.byte_count + share.missing + FREE_BYTES
         if self._is_huge(share):
             if self._huge is not None:
                 return False
@@ -282,7 +282,7 @@ class Shares:
             return False
         else:
             self._large += need
-        self._small -= share.octets
+        self._small -= share.byte_count
         share.slot = need
         self._inside[share] = None
         return True
@@ -293,11 +293,11 @@ class Shares:
         Other channels of its connection may have begun large publishes since. The first within
         always goes on, so that somebody does; the others wait for those before them.
         """
-        octets = share.octets
-        if octets <= self._threshold() // 2:
+        byte_count = share.byte_count
+        if byte_count <= self._threshold() // 2:
             self._leave(share)
             return
-        need = octets + share.missing + FREE_OCTETS
+        need = byte_count + share.missing + FREE_BYTES
         if share.huge:
             share.slot = need
             share.set_full(share.missing == 0)
@@ -315,7 +315,7 @@ class Shares:
 
     def _leave(self, share: Share) -> None:
         self._give_back(share)
-        self._small += share.octets
+        self._small += share.byte_count
         del self._inside[share]
         share.set_full(False)
         self._freed()
@@ -331,7 +331,7 @@ class Shares:
 
     def _is_huge(self, share: Share) -> bool:
         """Return whether a publish takes more than large ones together may."""
-        return share.octets + share.missing + FREE_OCTETS > self._large_max()
+        return share.byte_count + share.missing + FREE_BYTES > self._large_max()
 
     # Bounds
 
@@ -343,17 +343,17 @@ class Shares:
                 self._bell.ring(self._gate)
 
     def _small_max(self) -> i64:
-        return self._limits.scaled(self._limits.node_octets) // SMALL_PART
+        return self._limits.scaled(self._limits.node_buffer_bytes) // SMALL_PART
 
     def _large_max(self) -> i64:
-        return self._limits.scaled(self._limits.node_octets) // LARGE_PART
+        return self._limits.scaled(self._limits.node_buffer_bytes) // LARGE_PART
 
     def _free(self) -> i64:
         """Return the bytes that any connection may hold, however many there are."""
-        return min(FREE_OCTETS, self._small_max() // 2 // max(self.count, 1))
+        return min(FREE_BYTES, self._small_max() // 2 // max(self.count, 1))
 
     def _threshold(self) -> i64:
         limits = self._limits
         free = self._free()
         left = self._small_max() - free * self.count - self._small
-        return max(min(limits.scaled(limits.held_octets), left), free)
+        return max(min(limits.scaled(limits.connection_buffer_bytes), left), free)

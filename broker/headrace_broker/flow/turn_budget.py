@@ -11,7 +11,7 @@ from typing import Final, final
 from mypy_extensions import i64
 
 from headrace_broker.flow.flow_limits import FlowLimits
-from headrace_broker.model.limits import TURN_MESSAGES_MIN, TURN_US_MAX
+from headrace_broker.model.limits import INTAKE_MESSAGES_MIN, TURN_US_MAX
 
 FULL: Final = 1 << 16  # the whole of the limits, in the units of `share`
 GROWTH_STEPS: Final = 16  # a sixteenth more each time, while turns are short
@@ -28,22 +28,22 @@ class TurnBudget:
     def messages(self) -> i64:
         """Return how many publishes may be passed on in a turn."""
         limits = self._limits
-        full = limits.scaled(limits.turn_messages)
-        return min(max(full * self.share // FULL, TURN_MESSAGES_MIN), full)
+        full = limits.scaled(limits.intake_messages)
+        return min(max(full * self.share // FULL, INTAKE_MESSAGES_MIN), full)
 
-    def octets(self) -> i64:
-        """Return the same in octets."""
+    def byte_count(self) -> i64:
+        """Return the same in bytes."""
         limits = self._limits
-        full = limits.scaled(limits.turn_octets)
+        full = limits.scaled(limits.intake_bytes)
         return max(full * self.share // FULL, 1)
 
-    def look(self, passed: i64, turn_us: i64) -> None:
+    def poll(self, passed: i64, turn_us: i64) -> None:
         """Adapt it to publishes and microseconds of a turn; called while publishes wait."""
         share = self.share
-        full = self._limits.scaled(self._limits.turn_messages)
+        full = self._limits.scaled(self._limits.intake_messages)
         if turn_us > TURN_US_MAX:
-            used = min(max(passed, TURN_MESSAGES_MIN) * FULL // full, share)
+            used = min(max(passed, INTAKE_MESSAGES_MIN) * FULL // full, share)
             share = min(share, max(used * TURN_US_MAX // turn_us, used // 4))
         else:
             share += max(share // GROWTH_STEPS, FULL // 1000)
-        self.share = min(max(share, TURN_MESSAGES_MIN * FULL // full), FULL)
+        self.share = min(max(share, INTAKE_MESSAGES_MIN * FULL // full), FULL)

@@ -9,7 +9,7 @@ from headrace_broker.model.flow import CONNECTION, STREAM
 _UNITS: Final = ("KiB", "MiB", "GiB", "TiB")
 
 
-def octets(count: int) -> str:
+def size(count: int) -> str:
     """Return "512 B", "1.5 KiB", "64 MiB"."""
     if count < 1024:
         return f"{count} B"

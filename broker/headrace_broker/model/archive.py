@@ -33,7 +33,7 @@ class ArchiveStatus(msgspec.Struct, frozen=True):
     since_ms: int  # when the queue had an archive first, 0 for never
     first_index: int  # of the first row that there is
     next_index: int  # of the next row
-    octets: int  # of the bodies of the messages that have rows
+    byte_count: int  # of the bodies of the messages that have rows
     first_ms: int  # Unix time at which the first of them was settled, 0 for none
     last_ms: int  # and the last
     groups: list[ArchiveGroupStatus]  # that read it

@@ -14,7 +14,7 @@ _ENCODER: Final = msgspec.msgpack.Encoder(order="deterministic")
 
 
 def table_key(table: dict[str, Any]) -> bytes:
-    """Return octets that are equal for equal MessagePack tables, whatever the order of keys."""
+    """Return bytes that are equal for equal MessagePack tables, whatever the order of keys."""
     if not table:
         return b""
     encoded: bytes = _ENCODER.encode(table)

@@ -33,20 +33,20 @@ class ClientLimits:
     ) -> None:
         self.frame_bytes_max = frame_bytes_max  # of a frame with its envelope, at least 4096
         self.channels_max = channels_max  # channels per connection, from 1
-        self.message_bytes_configured = message_bytes_max  # octets of a body, as configured
-        # octets of a body that is taken now; a longer one closes the channel with 406. It is less
+        self.message_bytes_configured = message_bytes_max  # bytes of a body, as configured
+        # bytes of a body that is taken now; a longer one closes the channel with 406. It is less
         # than configured where memory is short, or another node takes less.
         self.message_bytes_max = message_bytes_max
         self.rule = ""  # why it is less, "" where it is not; for people
 
     @property
     def partial_bytes_max(self) -> i64:
-        """Octets of the unfinished contents of a connection."""
+        """Bytes of the unfinished contents of a connection."""
         return PARTIAL_CONTENT_BYTES_MAX + beyond_plain(self.message_bytes_max)
 
     @property
     def whole_bytes_max(self) -> i64:
-        """Octets of a body where a message is held as a whole."""
+        """Bytes of a body where a message is held as a whole."""
         return min(self.message_bytes_max, MESSAGE_BYTES_WHOLE)
 
     def too_large(self, size: int) -> str:

@@ -47,8 +47,8 @@ HASHED_SHA512: Final = "sha512"
 class User(msgspec.Struct, frozen=True):
     """A user and what proves it."""
 
-    name: str  # 1 to 255 octets
-    salt: bytes  # random octets of the password hash
+    name: str  # 1 to 255 bytes
+    salt: bytes  # random bytes of the password hash
     password_hash: bytes  # of the password (`runtime/security/password.py`)
     tags: tuple[str, ...] = ()  # management roles, for instance ("administrator",)
     loopback_only: bool = False  # refuse log-ins from other than loopback addresses
@@ -117,7 +117,7 @@ class Node(msgspec.Struct, frozen=True, omit_defaults=True):
     maintenance: bool = False  # it is to lead nothing and to take no clients
     disk: int = 0  # id of its data directory, as it said itself; 0 while it did not
     catalog_version: int = 0  # the newest that it knows, as it said itself; 0 while it did not
-    # octets of the largest message that it lets clients send, at least MESSAGE_BYTES_PLAIN, as it
+    # bytes of the largest message that it lets clients send, at least MESSAGE_BYTES_PLAIN, as it
     # said itself; 0 while it did not, as of earlier releases
     message_bytes_max: int = 0
 

@@ -22,4 +22,4 @@ def _value_sizes() -> bytes:
     return bytes(sizes)
 
 
-VALUE_SIZES: Final = _value_sizes()  # octets of a value by its type octet
+VALUE_SIZES: Final = _value_sizes()  # bytes of a value by its type byte

@@ -21,7 +21,7 @@ LIMIT_ACCOUNT: Final = 1  # what it has caused and is not done yet
 LIMIT_CREDIT: Final = 2  # what its channel was given and has not passed on
 LIMIT_COMMANDS: Final = 3  # what a channel has pending at one queue
 LIMIT_QUEUE: Final = 4  # what all publishers of this node have pending at one queue
-LIMIT_WATERMARK: Final = 5  # what a queue holds; confirms are withheld
+LIMIT_WATERMARK: Final = 5  # what a queue holds; confirms are deferred
 LIMIT_MEMORY: Final = 6  # a node's memory
 LIMIT_DISK: Final = 7  # a node's disk
 LIMIT_RATE: Final = 8  # the publish rate of a user or vhost
@@ -33,13 +33,13 @@ LIMIT_NAMES: Final = (
     "account",
     "credit",
     "queue-commands",
-    "queue-bytes",
+    "queue-pending-bytes",
     "watermark",
     "memory-alarm",
     "disk-alarm",
     "publish-rate",
     "intake",
-    "held-bytes",
+    "node-buffer-bytes",
     "queue-outflow",
 )
 

@@ -47,8 +47,8 @@ PARAMETERS: Final[dict[str, Parameter]] = {
         _MESSAGES_MAX,
         "what a connection has caused and is not done yet; two of the largest usual prefetches",
     ),
-    "account-octets": Parameter(
-        limits.ACCOUNT_OCTETS,
+    "account-bytes": Parameter(
+        limits.ACCOUNT_BYTES,
         "bytes",
         1,
         _BYTES_MAX,
@@ -68,49 +68,49 @@ PARAMETERS: Final[dict[str, Parameter]] = {
         _MESSAGES_MAX,
         "publishes passed on before a channel is given as many again; as RabbitMQ",
     ),
-    "commands": Parameter(
+    "queue-commands": Parameter(
         limits.QUEUE_COMMANDS,
         "commands",
         1,
         1_000_000,
         "batches of a channel that a queue has not applied; as RabbitMQ",
     ),
-    "queue-octets": Parameter(
-        limits.QUEUE_PENDING_OCTETS,
+    "queue-pending-bytes": Parameter(
+        limits.QUEUE_PENDING_BYTES,
         "bytes",
         1,
         _BYTES_MAX,
         "bytes of a node's publishers that one queue has not applied",
     ),
-    "held-octets": Parameter(
-        limits.HELD_OCTETS,
+    "connection-buffer-bytes": Parameter(
+        limits.CONNECTION_BUFFER_BYTES,
         "bytes",
         1,
         _BYTES_MAX,
         "bytes of publishes held for a connection that must wait, before its socket is not read",
     ),
-    "node-octets": Parameter(
-        limits.NODE_HELD_OCTETS,
+    "node-buffer-bytes": Parameter(
+        limits.NODE_BUFFER_BYTES,
         "bytes",
         1 << 20,
         _BYTES_MAX,
         "bytes of publishes that a node holds outside of its log, for all connections",
     ),
-    "turn-messages": Parameter(
-        limits.TURN_MESSAGES,
+    "intake-messages": Parameter(
+        limits.INTAKE_MESSAGES,
         "messages",
         1,
         _MESSAGES_MAX,
         "publishes passed on in one turn of the loop while consumers wait; some 10 ms",
     ),
-    "turn-octets": Parameter(
-        limits.TURN_OCTETS,
+    "intake-bytes": Parameter(
+        limits.INTAKE_BYTES,
         "bytes",
         1,
         _BYTES_MAX,
         "the same in bytes",
     ),
-    "tell-after-ms": Parameter(
+    "blocked-after-ms": Parameter(
         0,
         "milliseconds",
         0,

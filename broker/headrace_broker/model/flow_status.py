@@ -27,9 +27,9 @@ class BalanceStatus(msgspec.Struct, frozen=True):
 
     group: int  # of the queue
     messages: int = 0  # handed over and not done
-    octets: int = 0  # the same
+    byte_count: int = 0  # the same
     message_rate: float = 0.0  # messages per second that were handed over in about the last 10 s
-    octet_rate: float = 0.0  # the same in octets
+    byte_rate: float = 0.0  # the same in bytes
     exchanges: tuple[tuple[str, float], ...] = ()  # and messages per second, the most first
 
 
@@ -43,10 +43,10 @@ class AccountStatus(msgspec.Struct, frozen=True, tag="account"):
     user: str
     vhost: str
     messages: int = 0
-    octets: int = 0
+    byte_count: int = 0
     in_debt: bool = False
     weight: int = 1
-    tabs: tuple[BalanceStatus, ...] = ()  # the deepest ones
+    balances: tuple[BalanceStatus, ...] = ()  # the deepest ones
     user_provided_name: str = ""  # what its client calls itself, "" for nothing
 
 
@@ -61,10 +61,10 @@ class ConnectionFlow(msgspec.Struct, frozen=True, tag="connection"):
     vhost: str
     state: str  # as model.flow names them
     flow: ActivityStatus = ActivityStatus()
-    held_messages: int = 0  # publishes that were read and wait in it
-    held_octets: int = 0  # the same
+    buffered_messages: int = 0  # publishes that were read and wait in it
+    buffered_bytes: int = 0  # the same
     owed_messages: int = 0  # its account's debt
-    owed_octets: int = 0  # the same
+    owed_bytes: int = 0  # the same
 
 
 class GateFlow(msgspec.Struct, frozen=True, tag="gate"):
@@ -72,8 +72,8 @@ class GateFlow(msgspec.Struct, frozen=True, tag="gate"):
 
     node: str
     group: int
-    octets: int = 0  # handed over and not applied
-    octets_max: int = 0  # that may be
+    byte_count: int = 0  # handed over and not applied
+    bytes_max: int = 0  # that may be
     waiting: int = 0  # channels that wait at the gate
     open: bool = True
     outflow: int = 0  # messages a second that the leader lets in from there, 0 for any
@@ -84,7 +84,7 @@ class FairnessStatus(msgspec.Struct, frozen=True):
 
     key: str  # for people, "" without one; values beyond FAIRNESS_VALUES_MAX share some
     messages: int
-    octets: int
+    byte_count: int
 
 
 class QueueFlow(msgspec.Struct, frozen=True, tag="queue"):
@@ -96,28 +96,28 @@ class QueueFlow(msgspec.Struct, frozen=True, tag="queue"):
     node: str  # its leader
     kind: str = "quorum"  # as in model.definition
     ready: int = 0  # messages that wait
-    ready_octets: int = 0
+    ready_bytes: int = 0
     unsettled: int = 0  # messages at consumers
-    unsettled_octets: int = 0
+    unsettled_bytes: int = 0
     consumers: int = 0  # attached
     busy: int = 0  # consumers among these that hold all that they may
     arrived: tuple[float, float, float] = NEVER  # messages per second that came
     delivered: tuple[float, float, float] = NEVER  # that went to consumers
     settled: tuple[float, float, float] = NEVER  # that left for good because consumers said so
-    saturated: bool = False  # it withholds confirms
-    withheld: int = 0  # messages whose confirms it withholds
+    saturated: bool = False  # it defers confirms
+    deferred: int = 0  # messages whose confirms it defers
     high_messages: int = 0  # its watermark, 0 for none
     low_messages: int = 0
-    high_octets: int = 0  # the same in octets
-    low_octets: int = 0
+    high_bytes: int = 0  # the same in bytes
+    low_bytes: int = 0
     held_messages: int = 0  # what counts against the watermarks
-    held_octets: int = 0  # the same in octets
+    held_bytes: int = 0  # the same in bytes
     fairness: tuple[FairnessStatus, ...] = ()  # who waits in it by key, the most first
 
     @property
-    def octets(self) -> int:
-        """Octets of the bodies in it."""
-        return self.ready_octets + self.unsettled_octets
+    def byte_count(self) -> int:
+        """Bytes of the bodies in it."""
+        return self.ready_bytes + self.unsettled_bytes
 
 
 class AlarmStatus(msgspec.Struct, frozen=True):
@@ -148,11 +148,11 @@ class BroughtStatus(msgspec.Struct, frozen=True, tag="brought"):
     group: int
     user_provided_name: str = ""  # what the account's client calls itself, "" for nothing
     gone: bool = False  # the client has closed its connection
-    slices: tuple[tuple[int, int, int], ...] = ()  # ms since, messages, octets; latest first
+    slices: tuple[tuple[int, int, int], ...] = ()  # ms since, messages, bytes; latest first
     messages: int = 0  # owed there now
-    octets: int = 0  # the same
+    byte_count: int = 0  # the same
     message_rate: float = 0.0  # messages per second that were handed over in about the last 10 s
-    octet_rate: float = 0.0  # the same in octets
+    byte_rate: float = 0.0  # the same in bytes
 
 
 FlowRow = AccountStatus | ConnectionFlow | GateFlow | QueueFlow | NodeFlow | BroughtStatus
@@ -169,16 +169,16 @@ class CauseStatus(msgspec.Struct, frozen=True):
     vhost: str  # of the queue
     queue: str
     messages: int  # owed there
-    octets: int  # the same
+    byte_count: int  # the same
     message_rate: float
-    octet_rate: float
-    # its part, 0 to 1, of what `Explanation.shares_of` names: of the octets that are owed there and
+    byte_rate: float
+    # its part, 0 to 1, of what `Explanation.shares_of` names: of the bytes that are owed there and
     # those that came in the last 10 s, or of what stands in the queue
     share: float
     user_provided_name: str = ""  # what its client calls itself, "" for nothing
     gone: bool = False  # its client has closed the connection
     queued_messages: int = 0  # that it brought of those in the queue; 0 for shares of the load
-    queued_octets: int = 0  # the same in octets
+    queued_bytes: int = 0  # the same in bytes
     last_ms: int = 0  # since it brought something there, likewise
 
 

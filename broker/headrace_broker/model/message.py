@@ -20,7 +20,7 @@ from typing import Final, final
 
 from mypy_extensions import i64
 
-COUNTS_OCTETS: Final = 8  # of one position in `DeliveryRun.counts`
+COUNTS_BYTES: Final = 8  # of one position in `DeliveryRun.counts`
 
 
 @final
@@ -41,7 +41,7 @@ class Publish:
         self.mandatory = mandatory  # return it when no queue takes it
         self.immediate = immediate  # the `immediate` bit
         self.properties = properties  # property flags and list of the content header
-        self.body = body  # the payload, 0 to message_bytes_max octets
+        self.body = body  # the payload, 0 to message_bytes_max bytes
 
 
 @final
@@ -49,7 +49,7 @@ class Publisher:
     """Publisher that numbers its messages, so that a queue recognises repetitions."""
 
     def __init__(self, name: bytes, epoch: i64) -> None:
-        self.name = name  # its id, 1 to PUBLISHER_OCTETS_MAX octets
+        self.name = name  # its id, 1 to PUBLISHER_BYTES_MAX bytes
         self.epoch = epoch  # of its numbers, 0 to 2**62 - 1: those of a lower one count as had
 
 
@@ -72,7 +72,7 @@ class DeliveryRun:
         self.blob = blob  # bytes that hold the batch
         self.base = base  # where in `blob` the batch begins
         self.positions = positions  # which messages of the batch, in delivery order
-        self.redelivered = redelivered  # one octet per position, 1 if it was delivered before
+        self.redelivered = redelivered  # one byte per position, 1 if it was delivered before
         # u32 failed deliveries and u32 acquisitions before this one per position, b"" when all of
         # them are 0
         self.counts = counts
@@ -81,4 +81,4 @@ class DeliveryRun:
         """Return `counts` of the positions from index `start` to `stop`."""
         if not self.counts:
             return b""
-        return self.counts[COUNTS_OCTETS * start : COUNTS_OCTETS * stop]
+        return self.counts[COUNTS_BYTES * start : COUNTS_BYTES * stop]

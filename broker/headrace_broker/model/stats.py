@@ -25,8 +25,8 @@ CLIENT_FIGURES = (
     *("publish", "confirm", "return_unroutable", "drop_unroutable"),
     *("deliver", "deliver_no_ack", "get", "get_no_ack", "get_empty", "redeliver", "ack"),
 )
-OCTET_FIGURES = ("recv_oct", "recv_cnt", "send_oct", "send_cnt")
-CONNECTION_FIGURES = (*OCTET_FIGURES, *CLIENT_FIGURES)
+BYTE_FIGURES = ("recv_oct", "recv_cnt", "send_oct", "send_cnt")
+CONNECTION_FIGURES = (*BYTE_FIGURES, *CLIENT_FIGURES)
 LENGTH_FIGURES = ("messages_ready", "messages_unacknowledged")
 VHOST_FIGURES = (*LENGTH_FIGURES, *CONNECTION_FIGURES, LATER)
 EXCHANGE_FIGURES = ("publish_in", "publish_out")

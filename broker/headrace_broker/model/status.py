@@ -85,13 +85,13 @@ class ResourceStatus(msgspec.Struct, frozen=True):
 class WatermarkStatus(msgspec.Struct, frozen=True):
     """Fill level of a queue in relation to its watermark."""
 
-    saturated: bool = False  # it withholds them now, of what comes
-    withheld: int = 0  # messages whose confirms it withholds
-    octets: int = 0  # of the bodies of all messages that it holds
+    saturated: bool = False  # it defers them now, of what comes
+    deferred: int = 0  # messages whose confirms it defers
+    byte_count: int = 0  # of the bodies of all messages that it holds
     high: int = 0  # messages that it may hold, 0 for any number
     low: int = 0  # at which it gives the confirms again
-    high_octets: int = 0  # as `high`, in octets
-    low_octets: int = 0  # likewise
+    high_bytes: int = 0  # as `high`, in bytes
+    low_bytes: int = 0  # likewise
 
 
 class QueueStatus(msgspec.Struct, frozen=True):
@@ -121,7 +121,7 @@ class QueueStatus(msgspec.Struct, frozen=True):
     watermark: WatermarkStatus = WatermarkStatus()  # as the counts
     flow: QueueFlow | None = None  # flow control by its leader, None where nothing moves in it
     archived: int = 0  # settled messages that are kept
-    archived_octets: int = 0  # of their bodies
+    archived_bytes: int = 0  # of their bodies
     messages_delayed: int | None = None  # that become available later; None if not told
     messages_dlx: int | None = None  # dead letters that are kept until they have arrived, likewise
 
@@ -203,7 +203,7 @@ class LeaseGroupStatus(msgspec.Struct, frozen=True):
         deadline_ms: Unix time at which what it holds expires, 0 when it holds nothing.
         leases: that it holds.
         messages: in these.
-        octets: of their bodies.
+        byte_count: of their bodies.
     """
 
     vhost: str
@@ -216,7 +216,7 @@ class LeaseGroupStatus(msgspec.Struct, frozen=True):
     deadline_ms: int
     leases: int
     messages: int
-    octets: int
+    byte_count: int
 
 
 class ChannelStatus(msgspec.Struct, frozen=True):
@@ -254,7 +254,7 @@ class ConnectionStatus(msgspec.Struct, frozen=True):
     client_properties: dict[str, Any] = {}  # with values that JSON has
     tls: TlsStatus | None = None  # what its handshake agreed, None in the clear
     flow: ActivityStatus = ActivityStatus()  # what stops it
-    held_octets: int = 0  # of publishes that were read and wait
+    buffered_bytes: int = 0  # of publishes that were read and wait
     protocol: str = "AMQP 0-9-1"  # for people
     counts: tuple[int, ...] = ()  # what has passed it (`model.stats.CONNECTION_FIGURES`)
     rates: tuple[float, ...] = ()  # by how much these grew per second at last, () if not known

@@ -87,7 +87,7 @@ class Broker:
         """Return a time in microseconds that only goes forward, from an unknown beginning."""
 
     @abstractmethod
-    def tell_after_ms(self, user: str, vhost: str) -> i64:
+    def blocked_after_ms(self, user: str, vhost: str) -> i64:
         """Return when a user's clients in a vhost are told that they are held, 0 for never."""
 
     @abstractmethod

@@ -27,8 +27,8 @@ from headrace_operator.specs.cluster import CertificateStatus
 
 DEFAULT_USERNAME: Final = "admin"
 JOIN_KEY: Final = "secret"  # of the Secret by which nodes know each other
-_PASSWORD_OCTETS: Final = 24
-_JOIN_OCTETS: Final = 32
+_PASSWORD_BYTES: Final = 24
+_JOIN_BYTES: Final = 32
 _AUTHORITY_KEYS: Final = ("tls", "previous")  # of a Secret with authorities, the newest first
 
 Data = Mapping[str, bytes]  # of a Secret, decoded
@@ -52,7 +52,7 @@ class Renewed(NamedTuple):
 
 def new_password() -> str:
     """Return a random password."""
-    return secrets.token_urlsafe(_PASSWORD_OCTETS)
+    return secrets.token_urlsafe(_PASSWORD_BYTES)
 
 
 def default_user_secret(cluster: Cluster, password: str) -> Manifest:
@@ -72,17 +72,17 @@ def default_user_secret(cluster: Cluster, password: str) -> Manifest:
         "password": password,
         "uri": f"{name}://{DEFAULT_USERNAME}:{password}@{host}:{port}/%2F",
     }
-    return _secret(cluster, cluster.default_user_secret, _octets(data))
+    return _secret(cluster, cluster.default_user_secret, _byte_counts(data))
 
 
 def new_join_secret() -> str:
     """Return a secret for nodes to know each other by."""
-    return secrets.token_urlsafe(_JOIN_OCTETS)
+    return secrets.token_urlsafe(_JOIN_BYTES)
 
 
 def join_secret(cluster: Cluster, secret: str) -> Manifest:
     """Return the Secret by which nodes know each other: their file, a line for each that counts."""
-    return _secret(cluster, cluster.join_secret, _octets({JOIN_KEY: f"{secret}\n"}))
+    return _secret(cluster, cluster.join_secret, _byte_counts({JOIN_KEY: f"{secret}\n"}))
 
 
 def decoded(secret: Manifest | None) -> dict[str, bytes]:
@@ -259,7 +259,7 @@ def _secret(cluster: Cluster, name: str, data: Data) -> Manifest:
     return {**found, "type": "Opaque", "data": encoded}
 
 
-def _octets(data: Mapping[str, str]) -> dict[str, bytes]:
+def _byte_counts(data: Mapping[str, str]) -> dict[str, bytes]:
     return {key: value.encode() for key, value in data.items()}
 
 

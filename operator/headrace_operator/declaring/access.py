@@ -181,7 +181,9 @@ class Passwords:
         if not password or _is_due(rotation, before, now):
             password, rotated_at = new_password(), timestamp(now)
             await kube.apply(_credentials(subject, name, password))
-            subject.operator.tell(subject.body, "Password", f"a password was made: Secret {name}")
+            subject.operator.post_event(
+                subject.body, "Password", f"a password was made: Secret {name}"
+            )
         status = {"credentials": {"name": name}, "rotationRequest": request}
         return password, {**status, "rotatedAt": rotated_at or timestamp(now)}
 

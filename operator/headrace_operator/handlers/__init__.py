@@ -1,7 +1,8 @@
 """The operator: `kopf run --module=headrace_operator.handlers`.
 
 kopf watches resources, logs in, answers whether the operator lives, and posts events. What it sees
-goes to a keeper for each kind, whose looks have things be as the resources say: see `reconciler`.
+goes to a reconciler for each kind, whose looks have things be as the resources say: see
+`reconciler`.
 """
 
 from __future__ import annotations
@@ -67,29 +68,29 @@ class Running:
             (each.kind, DeclarationHandler(self.operator, ways, each))
             for each in (*declarations(), *DECLARATIONS)
         ]
-        self.keepers = {
+        self.reconcilers = {
             kind.plural: Reconciler(kind.name, handler, metrics) for kind, handler in handlers
         }
 
     def seen(self, plural: str, key: Key, body: dict[str, Any]) -> None:
         """Reconcile a resource, and with it others that wait for a cluster."""
-        changed = self.keepers[plural].seen(key, body)
+        changed = self.reconcilers[plural].seen(key, body)
         if changed and plural == BROKER_CLUSTER.plural:
             self._ways.forget(key)
-            for other, keeper in self.keepers.items():
+            for other, reconciler in self.reconcilers.items():
                 if other != plural:
-                    keeper.wake_all()
+                    reconciler.wake_all()
 
     def alarm_changed(self, key: Key) -> None:
         """Reconcile a cluster whose alarms have changed, and resources that react to alarms."""
-        self.keepers[BROKER_CLUSTER.plural].wake(key)
-        self.keepers[CONSUMER_SCALER.plural].wake_all()
+        self.reconcilers[BROKER_CLUSTER.plural].wake(key)
+        self.reconcilers[CONSUMER_SCALER.plural].wake_all()
 
     async def stop(self) -> None:
         """End all tasks, and close connections."""
         await self.metric_server.stop()
-        for keeper in self.keepers.values():
-            await keeper.stop()
+        for reconciler in self.reconcilers.values():
+            await reconciler.stop()
         await self.watches.stop()
         await self.session.close()
         await self.kube.close()
@@ -155,7 +156,7 @@ async def resource_seen(resource: kopf.Resource, event: kopf.RawEvent, **_: Any)
     key = Key(meta["namespace"], meta["name"])
     for running in _running:
         if event["type"] == "DELETED":
-            running.keepers[resource.plural].gone(key)
+            running.reconcilers[resource.plural].gone(key)
         else:
             running.seen(resource.plural, key, body)
 
@@ -170,7 +171,7 @@ async def part_seen(namespace: str | None, labels: kopf.Labels, **_: Any) -> Non
     """Reconcile a cluster when its pods change."""
     for running in _running:
         key = Key(namespace or "", labels[CLUSTER_LABEL])
-        running.keepers[BROKER_CLUSTER.plural].wake(key)
+        running.reconcilers[BROKER_CLUSTER.plural].wake(key)
 
 
 @kopf.on.event("v1", "pods", labels={RUN_LABEL: kopf.PRESENT})
@@ -180,4 +181,4 @@ async def driver_seen(namespace: str | None, labels: kopf.Labels, **_: Any) -> N
     """Reconcile a run when its driver changes."""
     for running in _running:
         key = Key(namespace or "", labels[RUN_LABEL])
-        running.keepers[PIPELINE_RUN.plural].wake(key)
+        running.reconcilers[PIPELINE_RUN.plural].wake(key)

@@ -118,7 +118,7 @@ class ClusterHandler:
         before = next((each for each in status.conditions if each.type == DEGRADED), None)
         told = (reason, message[:MESSAGE_MAX])
         if before is None or (before.reason, before.message) != told:
-            self._operator.tell(body, reason, message, warning=True)
+            self._operator.post_event(body, reason, message, warning=True)
         await self._operator.write_status(BROKER_CLUSTER, body, found)
 
     def forget(self, key: Key) -> None:
@@ -135,7 +135,9 @@ class ClusterHandler:
             return status
         status = msgspec.structs.replace(status, founders=spec.replicas)
         await self._operator.write_status(BROKER_CLUSTER, body, msgspec.to_builtins(status))
-        self._operator.tell(body, "Founding", f"a cluster of {spec.replicas} nodes is founded")
+        self._operator.post_event(
+            body, "Founding", f"a cluster of {spec.replicas} nodes is founded"
+        )
         return status
 
     async def _objects(self, body: dict[str, Any]) -> Objects:
@@ -170,14 +172,14 @@ class ClusterHandler:
         """Apply the objects of the cluster; return them."""
         applied = await self._applier.secrets(cluster)
         for news in applied.news:
-            self._operator.tell(objects.body, "Certificates", news)
+            self._operator.post_event(objects.body, "Certificates", news)
         if not applied.problem:
             if await self._applier.manifests(cluster):
                 objects = await self._objects(objects.body)
             grown = await self._applier.volumes(cluster, objects.claims)
             if grown:
                 text = f"volumes grow to {cluster.spec.storage.size}: {', '.join(grown)}"
-                self._operator.tell(objects.body, "VolumesGrow", text)
+                self._operator.post_event(objects.body, "VolumesGrow", text)
             missing = self._applier.refused(Key(cluster.namespace, cluster.name))
             if missing:
                 applied = applied._replace(problem=missing, reason="MonitorMissing")
@@ -206,7 +208,7 @@ class ClusterHandler:
         status = msgspec.structs.replace(status, formed=True)
         body = view.objects.body
         await self._operator.write_status(BROKER_CLUSTER, body, msgspec.to_builtins(status))
-        self._operator.tell(body, "Founded", f"the cluster has {len(known)} nodes")
+        self._operator.post_event(body, "Founded", f"the cluster has {len(known)} nodes")
         return status
 
     def _follow(self, key: Key, view: View) -> None:
@@ -238,7 +240,7 @@ class ClusterHandler:
         if step.action not in _STILL:
             self._operator.metrics.count("steps", "action", str(step.action))
             if status.step is None or status.step.message != step.reason[:MESSAGE_MAX]:
-                self._operator.tell(body, str(step.action), step.reason)
+                self._operator.post_event(body, str(step.action), step.reason)
             carrier = StepRunner(self._operator, view.cluster, view.objects, view.api, view.answers)
             if step.action is Action.SCALE:
                 nodes = max(view.cluster.nodes, step.subject)
@@ -248,7 +250,7 @@ class ClusterHandler:
             else:
                 more = await carrier.execute(step)
                 if more:
-                    self._operator.tell(body, f"{step.action}Unfinished", more, warning=True)
+                    self._operator.post_event(body, f"{step.action}Unfinished", more, warning=True)
         elif not view.seen.paused and view.answers is not None:
             await keep_limits(self._operator, body, view.cluster, view.api)
         settings = self._operator.settings
@@ -270,7 +272,7 @@ class ClusterHandler:
         for each in found.conditions:
             is_new = (each.type, each.status, each.reason) not in before
             if each.type == DEGRADED and each.status == "True" and is_new:
-                self._operator.tell(body, each.reason, each.message, warning=True)
+                self._operator.post_event(body, each.reason, each.message, warning=True)
         await self._operator.write_status(BROKER_CLUSTER, body, msgspec.to_builtins(found))
 
 

@@ -167,11 +167,11 @@ class PipelineRunHandler:
         status = run_status(body, before, seen, problem, self._operator.now())
         reasons = {each.type: each.reason for each in before.conditions if each.status == "True"}
         if problem is not None and reasons.get("Degraded") != problem.reason:
-            self._operator.tell(body, problem.reason, problem.message, warning=True)
+            self._operator.post_event(body, problem.reason, problem.message, warning=True)
         elif problem is None and status.phase != before.phase:
             is_bad = status.phase == "Failed"
             text = status.message or f"{status.phase}"
-            self._operator.tell(body, str(status.phase), text, warning=is_bad)
+            self._operator.post_event(body, str(status.phase), text, warning=is_bad)
         await self._operator.write_status(PIPELINE_RUN, body, msgspec.to_builtins(status))
 
 

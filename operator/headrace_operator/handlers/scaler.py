@@ -88,7 +88,7 @@ class ScalerHandler:
         changes = verdict.replicas != load.replicas and not paused
         await self._write(body, status, load, verdict, (False, "AsExpected", ""), changes, paused)
         if changes:
-            self._operator.tell(body, verdict.reason, verdict.message)
+            self._operator.post_event(body, verdict.reason, verdict.message)
             self._operator.metrics.count("scalings", "reason", verdict.reason)
             await self._operator.kube.merge(path, {"spec": {"replicas": verdict.replicas}})
         return settings.step_seconds
@@ -103,7 +103,7 @@ class ScalerHandler:
         reason = failure_reason(error)
         before = {(each.type, each.reason) for each in status.conditions}
         if ("Degraded", reason) not in before:
-            self._operator.tell(body, reason, message, warning=True)
+            self._operator.post_event(body, reason, message, warning=True)
         await self._write(body, status, None, None, (True, reason, message))
 
     async def _problem(self, spec: ConsumerScalerSpec, namespace: str) -> tuple[str, str] | None:

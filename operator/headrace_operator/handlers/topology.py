@@ -67,7 +67,7 @@ class DeclarationHandler:
         more = await self._declaration.apply(Subject(self._operator, body, way))
         if APPLIED_ANNOTATION not in annotations:
             await self._operator.annotate(kind, body, APPLIED_ANNOTATION, "true")
-            self._operator.tell(body, "Applied", f"it is in cluster {way.cluster.name}")
+            self._operator.post_event(body, "Applied", f"it is in cluster {way.cluster.name}")
         await self._write(body, more, (True, "Applied", ""), (False, "AsWanted", ""))
         return self._operator.settings.resync_seconds
 
@@ -79,7 +79,7 @@ class DeclarationHandler:
         message = str(error) or type(error).__name__
         reason = _reason(error)
         if _told(body) != (reason, message):
-            self._operator.tell(body, reason, message, warning=True)
+            self._operator.post_event(body, reason, message, warning=True)
         told = (True, reason, message)
         await self._write(body, {}, (False, reason, message), (True, "Retrying", message), told)
 
@@ -128,7 +128,7 @@ class DeclarationHandler:
             kept = await self._deleted(body)
             if kept:
                 if _told(body) != ("Kept", kept):
-                    self._operator.tell(body, "Kept", kept, warning=True)
+                    self._operator.post_event(body, "Kept", kept, warning=True)
                 told = (True, "Kept", kept)
                 await self._write(body, {}, (False, "Deleting", kept), told, told)
                 return LEAVING_SECONDS
@@ -152,12 +152,12 @@ class DeclarationHandler:
         except ClusterUnreachableError as error:
             if error.reason not in (CLUSTER_MISSING, NOT_ALLOWED) and not self._is_over(meta):
                 raise
-            self._operator.tell(body, "GivenUp", str(error), warning=True)
+            self._operator.post_event(body, "GivenUp", str(error), warning=True)
         except BrokerError as error:
             if not self._is_over(meta):
                 raise
             text = f"it stays in the broker: {error}"
-            self._operator.tell(body, "GivenUp", text, warning=True)
+            self._operator.post_event(body, "GivenUp", text, warning=True)
         return ""
 
     def _is_over(self, meta: dict[str, Any]) -> bool:

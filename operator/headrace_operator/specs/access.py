@@ -35,13 +35,13 @@ class VhostLimits(Spec, frozen=True, kw_only=True, rename="kebab"):
         max_connections: of clients.
         max_queues: of all kinds.
         default_queue_max_length: messages of queues for which nobody says otherwise.
-        default_queue_max_length_bytes: likewise, octets of bodies.
-        default_queue_high_watermark: messages from which such queues withhold confirms.
-        default_queue_high_watermark_bytes: likewise, octets of bodies.
+        default_queue_max_length_bytes: likewise, bytes of bodies.
+        default_queue_high_watermark: messages from which such queues defer confirms.
+        default_queue_high_watermark_bytes: likewise, bytes of bodies.
         default_queue_low_watermark: messages at which they give them.
-        default_queue_low_watermark_bytes: likewise, octets of bodies.
+        default_queue_low_watermark_bytes: likewise, bytes of bodies.
         publish_rate_messages: per second, of each connection.
-        publish_rate_bytes: likewise, octets.
+        publish_rate_bytes: likewise, bytes.
         channel_flow: 1 has clients told of alarms by channel.flow too.
         blocked_after_ms: clients are told when they were held for so long; 0 for never.
     """
@@ -67,7 +67,7 @@ class UserLimits(Spec, frozen=True, kw_only=True, rename="kebab"):
         max_connections: of the user's clients.
         max_channels: of all of these.
         publish_rate_messages: per second, of each connection.
-        publish_rate_bytes: likewise, octets.
+        publish_rate_bytes: likewise, bytes.
         channel_flow: 1 has clients told of alarms by channel.flow too.
         blocked_after_ms: clients are told when they were held for so long; 0 for never.
         publish_weight: share among publishers that compete for a queue.

@@ -86,10 +86,10 @@ class LimitsConfig(Spec, frozen=True, kw_only=True):
     """Limits on clients.
 
     Attributes:
-        frame_bytes_max: octets of an AMQP frame.
+        frame_bytes_max: bytes of an AMQP frame.
         connections_max: open connections of a listener for AMQP, and as many of gRPC's.
         channels_max: channels of a connection.
-        message_bytes_max: octets of a message's body.
+        message_bytes_max: bytes of a message's body.
     """
 
     frame_bytes_max: Annotated[int, Meta(ge=4096, le=131_072)] | None = None
@@ -140,7 +140,7 @@ class TelemetryConfig(Spec, frozen=True, kw_only=True):
 
     Attributes:
         enabled: whether anything is noted.
-        bytes_max: octets of these logs of a node.
+        bytes_max: bytes of these logs of a node.
         age_hours_max: hours after which what was noted goes.
         entities_max: queues, connections and accounts that are noted one by one.
     """
@@ -190,16 +190,16 @@ class FlowLimits(Spec, frozen=True, kw_only=True):
 
     Attributes:
         account_messages: what a connection has caused and is not done yet, in messages.
-        account_octets: the same in bytes.
+        account_bytes: the same in bytes.
         credit: publishes given to a channel in advance.
         credit_more: publishes after which a channel is given as many again.
-        commands: batches of a channel that a queue has not applied.
-        queue_octets: bytes of a node's publishers that one queue has not applied.
-        held_octets: bytes of publishes held for a connection.
-        node_octets: bytes of publishes that a node holds for all connections.
-        turn_messages: publishes passed on in one turn of the loop while consumers wait.
-        turn_octets: the same in bytes.
-        tell_after_ms: a client is told when it was held for so long; 0 for never.
+        queue_commands: batches of a channel that a queue has not applied.
+        queue_pending_bytes: bytes of a node's publishers that one queue has not applied.
+        connection_buffer_bytes: bytes of publishes held for a connection.
+        node_buffer_bytes: bytes of publishes that a node holds for all connections.
+        intake_messages: publishes passed on in one turn of the loop while consumers wait.
+        intake_bytes: the same in bytes.
+        blocked_after_ms: a client is told when it was held for so long; 0 for never.
         leaderless_ms: publishes are refused when no leader of their queue was reachable for so
             long; 0 for never.
         memory_high_watermark: bytes, or a fraction of the memory limit such as "0.6", from which
@@ -210,16 +210,16 @@ class FlowLimits(Spec, frozen=True, kw_only=True):
     """
 
     account_messages: Messages | None = None
-    account_octets: Bytes | None = None
+    account_bytes: Bytes | None = None
     credit: Messages | None = None
     credit_more: Messages | None = None
-    commands: Annotated[int, Meta(ge=1, le=1_000_000)] | None = None
-    queue_octets: Bytes | None = None
-    held_octets: Bytes | None = None
-    node_octets: Annotated[int, Meta(ge=MIB, le=BYTES_MAX)] | None = None
-    turn_messages: Messages | None = None
-    turn_octets: Bytes | None = None
-    tell_after_ms: Annotated[int, Meta(ge=0, le=INTEGER_MAX)] | None = None
+    queue_commands: Annotated[int, Meta(ge=1, le=1_000_000)] | None = None
+    queue_pending_bytes: Bytes | None = None
+    connection_buffer_bytes: Bytes | None = None
+    node_buffer_bytes: Annotated[int, Meta(ge=MIB, le=BYTES_MAX)] | None = None
+    intake_messages: Messages | None = None
+    intake_bytes: Bytes | None = None
+    blocked_after_ms: Annotated[int, Meta(ge=0, le=INTEGER_MAX)] | None = None
     leaderless_ms: Annotated[int, Meta(ge=0, le=INTEGER_MAX)] | None = None
     memory_high_watermark: Watermark | None = None
     memory_paging_watermark: Watermark | None = None

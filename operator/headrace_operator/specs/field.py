@@ -10,7 +10,7 @@ from typing import Annotated, Any, Final, Literal
 
 from msgspec import Meta, Struct
 
-NAME_MAX: Final = 255  # octets of an AMQP name
+NAME_MAX: Final = 255  # bytes of an AMQP name
 LIST_MAX: Final = 64  # rows of a list in a spec: bounds what the API server's rules cost
 REGULAR_EXPRESSION_MAX: Final = 1024  # letters
 DURATION_S_MAX: Final = 86_400

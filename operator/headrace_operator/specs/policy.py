@@ -37,7 +37,7 @@ class PolicyDefinition(Spec, frozen=True, kw_only=True, rename="kebab"):
         expires: milliseconds without use after which a queue is deleted.
         message_ttl: milliseconds that a message waits at most.
         max_length: messages that wait at most.
-        max_length_bytes: octets of bodies that wait at most.
+        max_length_bytes: bytes of bodies that wait at most.
         overflow: what happens past that.
         delivery_limit: failed deliveries that a message survives; a negative number for any.
         dead_letter_exchange: where rejected, expired, dropped and exhausted messages go.
@@ -56,10 +56,10 @@ class PolicyDefinition(Spec, frozen=True, kw_only=True, rename="kebab"):
         publisher_retention: milliseconds for which the numbers of a publisher are remembered.
         archive: what is kept of messages that are settled.
         archive_max_messages: that an archive holds.
-        archive_max_bytes: likewise, octets of bodies.
+        archive_max_bytes: likewise, bytes of bodies.
         archive_max_age: milliseconds that it keeps them.
-        high_watermark_bytes: octets of bodies from which confirms are withheld.
-        low_watermark_bytes: octets at which they are given again.
+        high_watermark_bytes: bytes of bodies from which confirms are deferred.
+        low_watermark_bytes: bytes at which they are given again.
         high_watermark: the same in messages.
         low_watermark: likewise.
         allow_immediate: whether publishes may be immediate.

@@ -6,7 +6,7 @@ import click
 
 from headrace_pipeline.cli.table import storage_option
 from headrace_pipeline.jobs.compact import CompactReport, compact_table
-from headrace_pipeline.limits import FILE_OCTETS_TARGET
+from headrace_pipeline.limits import FILE_BYTES_TARGET
 from headrace_pipeline.tables import open_stored
 from headrace_pipeline.tables.partition import directory_of
 
@@ -23,7 +23,7 @@ WEEK_HOURS = 168
 )
 @storage_option
 @click.option(
-    "--target-bytes", default=FILE_OCTETS_TARGET, help="size of files that are large enough"
+    "--target-bytes", default=FILE_BYTES_TARGET, help="size of files that are large enough"
 )
 @click.option(
     "--retention-hours",
@@ -55,9 +55,9 @@ def lines(report: CompactReport) -> list[str]:
     for each in report.compactions:
         where = directory_of(each.partition) or "the table"
         became = "would become fewer" if each.made is None else f"became {each.made}"
-        said.append(f"{where}: {each.files} files of {each.octets} bytes {became}")
+        said.append(f"{where}: {each.files} files of {each.byte_count} bytes {became}")
     removed = "would be removed" if report.dry_run else "were removed"
     said += [f"{path}: removed" for path in report.vacuumed] if not report.dry_run else []
     said.append(f"{len(report.vacuumed)} files that nobody needs {removed}")
-    said.append(f"the table has {report.files} files of {report.octets} bytes")
+    said.append(f"the table has {report.files} files of {report.byte_count} bytes")
     return said

@@ -119,7 +119,7 @@ def _json(report: Report) -> str:
     found = {
         "selected": report.selected,
         "published": report.published,
-        "octets": report.octets,
+        "octets": report.byte_count,
         "refused": report.refused,
         "skipped": report.skipped,
         "resent": report.resent,
@@ -136,14 +136,14 @@ def _json(report: Report) -> str:
 def _text(report: Report, dry_run: bool, wanted: Replay) -> str:
     lines = [
         f"{each.vhost}  {each.queue}  {each.outcome}: "
-        f"{each.messages} messages, {each.octets} octets"
+        f"{each.messages} messages, {each.byte_count} bytes"
         + (f", {each.headers_only} without payload" if each.headers_only else "")
         for each in report.counts
     ]
     if dry_run:
         lines += [
             f"would publish {each.archive_index} of {each.queue} to exchange {each.exchange!r}, "
-            f"routing key {each.routing_key!r}: {each.payload_bytes} octets, {each.payload!r}"
+            f"routing key {each.routing_key!r}: {each.payload_bytes} bytes, {each.payload!r}"
             for each in report.samples
         ]
         if report.skipped and wanted.headers_only == REFUSE:

@@ -81,8 +81,8 @@ def report(
             analysis = job.read_tables(spark, place, span, timedelta(days=history_days))
             source = tables
         frames = job.collect(analysis, span, job.knee_frame(spark, given) if given else None)
-    octets = job.write_report(frames, span, source, out)
-    click.echo(f"{out}: {octets / 1024:,.0f} KiB, {_said(span)}")
+    byte_count = job.write_report(frames, span, source, out)
+    click.echo(f"{out}: {byte_count / 1024:,.0f} KiB, {_said(span)}")
 
 
 def _said(span: Span) -> str:

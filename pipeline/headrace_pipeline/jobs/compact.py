@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from headrace_pipeline.error import OptionError
-from headrace_pipeline.limits import COMPACT_OCTETS_LEAST, VACUUM_HOURS_LEAST
+from headrace_pipeline.limits import COMPACT_BYTES_LEAST, VACUUM_HOURS_LEAST
 from headrace_pipeline.tables import SinkTable
 from headrace_pipeline.tables.table_log import Compaction
 
@@ -21,25 +21,25 @@ class CompactReport(NamedTuple):
         compactions: partitions with small files, and what became of them.
         vacuumed: files that were removed.
         files: of the table, after it.
-        octets: of these.
+        byte_count: of these.
         dry_run: nothing was changed.
     """
 
     compactions: tuple[Compaction, ...]
     vacuumed: tuple[str, ...]
     files: int
-    octets: int
+    byte_count: int
     dry_run: bool
 
 
 def compact_table(
-    sink: SinkTable, target_octets: int, retention_hours: int, dry_run: bool
+    sink: SinkTable, target_bytes: int, retention_hours: int, dry_run: bool
 ) -> CompactReport:
     """Make large files of small ones, and remove what no version of the last hours holds.
 
     Args:
         sink: the table.
-        target_octets: size of files that are large enough.
+        target_bytes: size of files that are large enough.
         retention_hours: for which files stay that are no part of the table: a reader of an older
             version has so long, and so has a task from its first row to its batch's commit.
         dry_run: only say what would be done.
@@ -54,10 +54,10 @@ def compact_table(
             f"must be at least {VACUUM_HOURS_LEAST}: files of a batch that is being written are no "
             "part of the table yet",
         )
-    if target_octets < COMPACT_OCTETS_LEAST:
-        raise OptionError("target-bytes", f"must be at least {COMPACT_OCTETS_LEAST}")
-    compactions = sink.log.compact(target_octets, dry_run)
+    if target_bytes < COMPACT_BYTES_LEAST:
+        raise OptionError("target-bytes", f"must be at least {COMPACT_BYTES_LEAST}")
+    compactions = sink.log.compact(target_bytes, dry_run)
     vacuumed = sink.log.vacuum(retention_hours, dry_run)
     files = sink.files()
-    octets = sum(file.octets for file in files)
-    return CompactReport(tuple(compactions), tuple(vacuumed), len(files), octets, dry_run)
+    byte_count = sum(file.byte_count for file in files)
+    return CompactReport(tuple(compactions), tuple(vacuumed), len(files), byte_count, dry_run)

@@ -15,8 +15,8 @@ from pyspark.sql import functions as F  # noqa: N812 - as everyone calls it
 from headrace_pipeline.error import OptionError, PipelineError
 from headrace_pipeline.jobs.session import refuse_speculation
 from headrace_pipeline.limits import (
-    REPLAY_ID_OCTETS_MAX,
-    REPLAY_SAMPLE_OCTETS_MAX,
+    REPLAY_ID_BYTES_MAX,
+    REPLAY_SAMPLE_BYTES_MAX,
     REPLAY_SAMPLES_MAX,
     SINK_REFUSED_NAMED_MAX,
     SINK_UNCONFIRMED_BYTES,
@@ -92,7 +92,7 @@ class Count(NamedTuple):
     queue: str
     outcome: str
     messages: int
-    octets: int
+    byte_count: int
     headers_only: int
 
 
@@ -105,7 +105,7 @@ class Report:
         samples: of a dry run.
         published: messages that are in their queues: from this replay, or from an earlier one of
             the same name.
-        octets: of their payloads.
+        byte_count: of their payloads.
         refused: messages that are not.
         skipped: rows without payload.
         resent: messages that were sent again after a stream was lost.
@@ -115,7 +115,7 @@ class Report:
     counts: list[Count]
     samples: list[Sample] = field(default_factory=list)
     published: int = 0
-    octets: int = 0
+    byte_count: int = 0
     refused: int = 0
     skipped: int = 0
     resent: int = 0
@@ -210,9 +210,9 @@ def run(rows: DataFrame, replay: Replay) -> Report:
 
 
 def _check(spark: SparkSession, replay: Replay) -> None:
-    octets = len(replay.name.encode())
-    if not 1 <= octets <= REPLAY_ID_OCTETS_MAX:
-        raise OptionError("id", f"must have 1 to {REPLAY_ID_OCTETS_MAX} octets, not {octets}")
+    byte_count = len(replay.name.encode())
+    if not 1 <= byte_count <= REPLAY_ID_BYTES_MAX:
+        raise OptionError("id", f"must have 1 to {REPLAY_ID_BYTES_MAX} bytes, not {byte_count}")
     conf = {"spark.speculation": spark.conf.get("spark.speculation", "false") or "false"}
     refuse_speculation(conf, "a replay")
 
@@ -245,7 +245,7 @@ def _task(replay: Replay, tasks: int) -> ReplayTask:
 
 
 def _samples(rows: DataFrame, target: Target) -> Iterator[Sample]:
-    cut = REPLAY_SAMPLE_OCTETS_MAX
+    cut = REPLAY_SAMPLE_BYTES_MAX
     found = rows.limit(REPLAY_SAMPLES_MAX).select(
         "queue",
         "archive_index",
@@ -256,10 +256,10 @@ def _samples(rows: DataFrame, target: Target) -> Iterator[Sample]:
         F.substring(F.coalesce("payload", F.lit(b"")), 1, cut),
     )
     for row in found.collect():
-        queue, index, exchange, key, octets, headers, payload = row
+        queue, index, exchange, key, byte_count, headers, payload = row
         exchange = exchange if target.exchange is None else target.exchange
         key = key if target.routing_key is None else target.routing_key
-        yield Sample(queue, index, exchange, key, octets, headers, bytes(payload))
+        yield Sample(queue, index, exchange, key, byte_count, headers, bytes(payload))
 
 
 def _without_payload(report: Report) -> str:
@@ -272,7 +272,7 @@ def _without_payload(report: Report) -> str:
 
 def _add(report: Report, done: SparkRow) -> None:
     report.published += done.published
-    report.octets += done.octets
+    report.byte_count += done.octets
     report.refused += done.refused
     report.resent += done.resent
     named: Sequence[Any] = done.named.splitlines()

@@ -245,7 +245,7 @@ def knee_frame(spark: SparkSession, knees: list[tuple[str, str | None, str, floa
 
 
 def write_report(frames: Frames, span: Span, source: str, out: Path) -> int:
-    """Write a page, all of it or nothing, and return its octets.
+    """Write a page, all of it or nothing, and return its bytes.
 
     Args:
         frames: of `collect`.
@@ -256,12 +256,12 @@ def write_report(frames: Frames, span: Span, source: str, out: Path) -> int:
     Raises:
         OptionError: it cannot be written.
     """
-    octets = render(frames, span, datetime.now(UTC), source).encode()
+    data = render(frames, span, datetime.now(UTC), source).encode()
     part = out.with_name(f".{out.name}.{os.getpid()}")
     try:
-        part.write_bytes(octets)
+        part.write_bytes(data)
         part.replace(out)
     except OSError as error:
         part.unlink(missing_ok=True)
         raise OptionError("out", f"{out} cannot be written: {error.strerror}") from None
-    return len(octets)
+    return len(data)

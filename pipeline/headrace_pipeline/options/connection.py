@@ -105,12 +105,12 @@ def read_secret(path: str) -> str:
     """
     try:
         with Path(path).open("rb") as file:
-            octets = file.read(SECRET_BYTES_MAX + 1)
-        text = octets.decode()
+            data = file.read(SECRET_BYTES_MAX + 1)
+        text = data.decode()
     except (OSError, UnicodeDecodeError) as error:
         raise OptionError("passwordFile", f"{path} cannot be read: {error}") from None
-    if len(octets) > SECRET_BYTES_MAX:
-        raise OptionError("passwordFile", f"{path} is larger than {SECRET_BYTES_MAX} octets")
+    if len(data) > SECRET_BYTES_MAX:
+        raise OptionError("passwordFile", f"{path} is larger than {SECRET_BYTES_MAX} bytes")
     first = text.splitlines()[0] if text else ""
     if not first:
         raise OptionError("passwordFile", f"{path} has no first line")

@@ -32,7 +32,7 @@ SECTIONS: Final = (
 
 
 def render(frames: Frames, span: Span, made_at: datetime, source: str) -> str:
-    """Return a report as HTML; the same arguments give the same octets.
+    """Return a report as HTML; the same arguments give the same bytes.
 
     Args:
         frames: rows of the analysis; those outside of the span are left out.

@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from typing import Final, NamedTuple
 
 _THIN: Final = "\u202f"  # between a number and its unit, and never at the end of a line
-_OCTETS: Final = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
+_BYTES: Final = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 
 _STEPS: Final = tuple(
     timedelta(minutes=minutes)
@@ -53,13 +53,13 @@ def rate(value: float) -> str:
     return f"{count(value)}/s"
 
 
-def octets(value: float) -> str:
+def size(value: float) -> str:
     """Return a size: 512 B, 1.6 MiB."""
     size, unit = float(value), 0
-    while abs(size) >= 1000 and unit + 1 < len(_OCTETS):
+    while abs(size) >= 1000 and unit + 1 < len(_BYTES):
         size, unit = size / 1024, unit + 1
     text = f"{size:.0f}" if unit == 0 or abs(size) >= 99.95 else f"{size:.1f}"
-    return f"{text}{_THIN}{_OCTETS[unit]}"
+    return f"{text}{_THIN}{_BYTES[unit]}"
 
 
 def share(part: float) -> str:

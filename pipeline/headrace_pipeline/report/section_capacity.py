@@ -80,7 +80,7 @@ def form_of(measure: str) -> Callable[[float], str]:
         return quantity.rate
     if measure.endswith("_share"):
         return quantity.share
-    return quantity.octets if measure in ("memory_used", "disk_free") else quantity.count
+    return quantity.size if measure in ("memory_used", "disk_free") else quantity.count
 
 
 def is_falling(row: pd.Series) -> bool:

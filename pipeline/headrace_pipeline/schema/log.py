@@ -10,7 +10,7 @@ from typing import Final
 
 from headrace_pipeline.schema.column import Column, Kind, Table
 
-I64, I32, TEXT, OCTETS, FLAG = Kind.INT64, Kind.INT32, Kind.UTF8, Kind.BINARY, Kind.BOOL
+I64, I32, TEXT, BYTES, FLAG = Kind.INT64, Kind.INT32, Kind.UTF8, Kind.BINARY, Kind.BOOL
 TIME: Final = Kind.TIMESTAMP
 
 
@@ -36,7 +36,7 @@ ARCHIVE: Final = _log(
     *_columns(TEXT, "content_type", "content_encoding"),
     Column("priority", I32),
     Column("headers", TEXT),
-    *_columns(OCTETS, "properties", "payload"),
+    *_columns(BYTES, "properties", "payload"),
     Column("payload_bytes", I64),
     *_columns(TIME, "published_at", "enqueued_at", "first_delivered_at", "settled_at"),
     *_columns(TEXT, "outcome", "reason"),

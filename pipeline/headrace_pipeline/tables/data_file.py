@@ -30,14 +30,14 @@ class DataFile(msgspec.Struct, frozen=True):
 
     Attributes:
         path: below the table's directory, as it is on the disk.
-        octets: its size.
+        byte_count: its size.
         partition: texts by column, as Delta has them.
         stats: of its rows.
         written_at_ms: Unix time.
     """
 
     path: str
-    octets: int
+    byte_count: int
     partition: dict[str, str | None]
     stats: Stats
     written_at_ms: int

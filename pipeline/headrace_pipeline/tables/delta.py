@@ -123,7 +123,7 @@ class DeltaLog:
             return self._synced(found)
         raise ConflictError(f"{self._place.uri}: others write all the time: {failure}")
 
-    def compact(self, target_octets: int, dry_run: bool) -> list[Compaction]:
+    def compact(self, target_bytes: int, dry_run: bool) -> list[Compaction]:
         """Make large files of small ones, a commit for each partition; rows stay the same.
 
         Raises:
@@ -133,11 +133,11 @@ class DeltaLog:
         done = []
         with self._place.told():
             found = self._load()
-            for small in small_files(files_of(found), target_octets) if found else ():
+            for small in small_files(files_of(found), target_bytes) if found else ():
                 partition = small[0].partition
-                made = None if dry_run else self._compact(small, target_octets)
-                octets = sum(file.octets for file in small)
-                done.append(Compaction(partition, len(small), octets, made))
+                made = None if dry_run else self._compact(small, target_bytes)
+                byte_count = sum(file.byte_count for file in small)
+                done.append(Compaction(partition, len(small), byte_count, made))
         return done
 
     def vacuum(self, retention_hours: float, dry_run: bool) -> list[str]:
@@ -202,7 +202,7 @@ class DeltaLog:
                 raise
             return found
 
-    def _compact(self, small: list[DataFile], target_octets: int) -> int:
+    def _compact(self, small: list[DataFile], target_bytes: int) -> int:
         """Make large files of the small ones of a partition; return how many.
 
         Raises:
@@ -214,7 +214,7 @@ class DeltaLog:
         chosen: Any = [(name, "=", text or "") for name, text in partition.items()]
         try:
             done = found.optimize.compact(
-                chosen or None, target_octets, max_concurrent_tasks=1, min_commit_interval=None
+                chosen or None, target_bytes, max_concurrent_tasks=1, min_commit_interval=None
             )
         except CommitFailedError as error:
             raise ConflictError(f"{self._place.uri}: {partition}: {error}") from None
@@ -245,11 +245,11 @@ def _attempts() -> Iterator[int]:
         yield attempt
 
 
-def small_files(files: Sequence[DataFile], target_octets: int) -> list[list[DataFile]]:
+def small_files(files: Sequence[DataFile], target_bytes: int) -> list[list[DataFile]]:
     """Return the files of each partition that has several that are smaller than the target."""
     by_partition: defaultdict[tuple[str | None, ...], list[DataFile]] = defaultdict(list)
     for file in files:
-        if file.octets < target_octets:
+        if file.byte_count < target_bytes:
             by_partition[tuple(file.partition.values())].append(file)
     return [small for small in by_partition.values() if len(small) > 1]
 
@@ -270,7 +270,9 @@ def stored_of(found: DeltaTable) -> Stored:
 def add_action(file: DataFile, data_change: bool = True) -> AddAction:
     """Return the action that adds a file; without `data_change` its rows were there before."""
     stats = msgspec.json.encode(file.stats).decode()
-    return AddAction(file.path, file.octets, file.partition, file.written_at_ms, data_change, stats)
+    return AddAction(
+        file.path, file.byte_count, file.partition, file.written_at_ms, data_change, stats
+    )
 
 
 def files_of(found: DeltaTable) -> tuple[DataFile, ...]:

@@ -11,7 +11,7 @@ from headrace_pipeline.schema.column import Column, Kind
 from headrace_pipeline.tables.data_file import Stats, high_text, low_text
 from headrace_pipeline.tables.partition import Value
 
-# Floats have none, for NaN is greater than all of them to Spark and to others it is not; octets and
+# Floats have none, for NaN is greater than all of them to Spark and to others it is not; bytes and
 # flags have none in Delta.
 _BOUNDED: Final = frozenset({Kind.INT64, Kind.INT32, Kind.UTF8, Kind.TIMESTAMP, Kind.DATE})
 

@@ -42,12 +42,12 @@ class FileWriter:
         self._files.create_dir(os.path.dirname(path) or ".", recursive=True)
         self._stream = self._files.open_output_stream(path, compression=None)
         self._writer = pq.ParquetWriter(self._stream, self._schema, compression=_COMPRESSION)
-        self.held_octets = 0
+        self.held_bytes = 0
         self.rows = 0
 
     @property
-    def octets(self) -> int:
-        """Octets that were written."""
+    def byte_count(self) -> int:
+        """Bytes that were written."""
         return int(self._stream.tell())
 
     def add(self, batch: pa.RecordBatch) -> None:
@@ -55,7 +55,7 @@ class FileWriter:
         batch = batch.select(self._schema.names)
         self._held.append(batch)
         self._stats.add(batch)
-        self.held_octets += batch.nbytes
+        self.held_bytes += batch.nbytes
         self.rows += batch.num_rows
 
     def write(self) -> None:
@@ -67,7 +67,7 @@ class FileWriter:
         if self._held:
             held = pa.Table.from_batches(self._held, self._schema)
             self._writer.write_table(held, row_group_size=max(held.num_rows, 1))
-            self._held, self.held_octets = [], 0
+            self._held, self.held_bytes = [], 0
 
     def finish(self) -> DataFile:
         """Write the buffer, and force a local file to the disk.
@@ -77,14 +77,14 @@ class FileWriter:
         """
         self.write()
         self._writer.close()
-        octets = self.octets
+        byte_count = self.byte_count
         self._stream.close()
         if self._place.local:
             path = self._place.path(self._path)
             sync_local(path)
             sync_local(os.path.dirname(path))
         return DataFile(
-            self._path, octets, self._partition, self._stats.stats(), int(time.time() * 1000)
+            self._path, byte_count, self._partition, self._stats.stats(), int(time.time() * 1000)
         )
 
     def abandon(self) -> None:

@@ -79,10 +79,10 @@ class ParquetLog(DeltaLog):
             self._move(_staging_of(files), added)
         return version
 
-    def compact(self, target_octets: int, dry_run: bool) -> list[Compaction]:
+    def compact(self, target_bytes: int, dry_run: bool) -> list[Compaction]:
         """Make large files of small ones, a commit for each partition; see `DeltaLog`."""
         self._roll_forward()
-        return super().compact(target_octets, dry_run)
+        return super().compact(target_bytes, dry_run)
 
     def vacuum(self, retention_hours: float, dry_run: bool) -> list[str]:
         """Remove files that no version of the last hours holds; return them.
@@ -99,7 +99,7 @@ class ParquetLog(DeltaLog):
             path.unlink()
         return [str(path.relative_to(self._root)) for path in gone]
 
-    def _compact(self, small: list[DataFile], target_octets: int) -> int:
+    def _compact(self, small: list[DataFile], target_bytes: int) -> int:
         """Write the rows of files into new ones, with all columns that the table has.
 
         The number of the version read is the commit's batch: of two that read the same version
@@ -110,7 +110,7 @@ class ParquetLog(DeltaLog):
         if not {file.path for file in small} <= {file.path for file in files_of(found)}:
             raise ConflictError(f"{self._root}: {_OTHER}")
         table = stored_table(stored_of(found), self._place.uri)
-        write = Write(self._place, table, self.staging(), 2**63, target_octets)
+        write = Write(self._place, table, self.staging(), 2**63, target_bytes)
         try:
             made = list(written(write, self._rows(small, table)))
             self._replace(found, small, made)

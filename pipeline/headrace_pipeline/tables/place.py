@@ -124,10 +124,10 @@ def sync_local(path: str) -> None:
 def _read_options(path: str) -> dict[str, str]:
     try:
         with Path(path).open("rb") as file:
-            octets = file.read(STORAGE_OPTIONS_BYTES_MAX + 1)
-        if len(octets) > STORAGE_OPTIONS_BYTES_MAX:
-            raise OptionError(_FILE, f"{path} is larger than {STORAGE_OPTIONS_BYTES_MAX} octets")
-        return msgspec.json.decode(octets, type=dict[str, str])
+            data = file.read(STORAGE_OPTIONS_BYTES_MAX + 1)
+        if len(data) > STORAGE_OPTIONS_BYTES_MAX:
+            raise OptionError(_FILE, f"{path} is larger than {STORAGE_OPTIONS_BYTES_MAX} bytes")
+        return msgspec.json.decode(data, type=dict[str, str])
     except OSError as error:
         raise OptionError(_FILE, f"{path} cannot be read: {error}") from None
     except msgspec.DecodeError:  # whose text might hold a secret

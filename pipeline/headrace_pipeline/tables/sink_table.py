@@ -35,14 +35,14 @@ class Written(NamedTuple):
         version: of the table that has it; None where no commit was made.
         files: that were added.
         rows: in these.
-        octets: of these.
+        byte_count: of these.
         skipped: whether the batch was there already.
     """
 
     version: int | None
     files: int
     rows: int
-    octets: int
+    byte_count: int
     skipped: bool
 
 
@@ -110,8 +110,8 @@ class SinkTable:
         version = self.log.commit(files, app_id, batch_id)
         if version is None:
             return Written(None, 0, 0, 0, True)
-        rows, octets = sum(file.rows for file in files), sum(file.octets for file in files)
-        return Written(version, len(files), rows, octets, False)
+        rows, byte_count = sum(file.rows for file in files), sum(file.byte_count for file in files)
+        return Written(version, len(files), rows, byte_count, False)
 
     def files(
         self, where: Iterable[tuple[str, Any, Any]] = (), version: int | None = None

@@ -33,11 +33,11 @@ class Compaction(NamedTuple):
     Attributes:
         partition: texts by column.
         files: small ones.
-        octets: of these.
+        byte_count: of these.
         made: files that they became, or None where nothing was done.
     """
 
     partition: dict[str, str | None]
     files: int
-    octets: int
+    byte_count: int
     made: int | None

@@ -38,16 +38,16 @@ class Write(NamedTuple):
         table: whose columns rows have, in order.
         below: directory for the files, below the table's; "" for the table's own.
         rows_target: at which a file is finished.
-        octets_target: likewise, compressed.
-        buffer_octets_max: of rows that are held.
+        bytes_target: likewise, compressed.
+        buffer_bytes_max: of rows that are held.
     """
 
     place: Place
     table: Table
     below: str = ""
     rows_target: int = limits.FILE_ROWS_TARGET
-    octets_target: int = limits.FILE_OCTETS_TARGET
-    buffer_octets_max: int = limits.TASK_BUFFER_OCTETS_MAX
+    bytes_target: int = limits.FILE_BYTES_TARGET
+    buffer_bytes_max: int = limits.TASK_BUFFER_BYTES_MAX
 
 
 def write_files(write: Write, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -139,9 +139,9 @@ class _Task:
         for key, rows in self._divided(batch):
             file = self._file(key)
             file.add(rows)
-            if file.held_octets >= limits.ROW_GROUP_OCTETS:
+            if file.held_bytes >= limits.ROW_GROUP_BYTES:
                 file.write()
-            if file.rows >= self._write.rows_target or file.octets >= self._write.octets_target:
+            if file.rows >= self._write.rows_target or file.byte_count >= self._write.bytes_target:
                 self._finish(key)
         self._make_room()
 
@@ -194,10 +194,10 @@ class _Task:
         del self._open[key]
 
     def _make_room(self) -> None:
-        held = sum(file.held_octets for file in self._open.values())
-        while held > self._write.buffer_octets_max:
-            file = max(self._open.values(), key=lambda each: each.held_octets)
-            held -= file.held_octets
+        held = sum(file.held_bytes for file in self._open.values())
+        while held > self._write.buffer_bytes_max:
+            file = max(self._open.values(), key=lambda each: each.held_bytes)
+            held -= file.held_bytes
             file.write()
 
 

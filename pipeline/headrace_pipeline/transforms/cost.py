@@ -1,6 +1,6 @@
 """Cost of load to a cluster: the weights by which blame is divided.
 
-    cost = copies * COPY_US + octets * OCTET_US + replica_octets * REPLICA_OCTET_US
+    cost = copies * COPY_US + bytes * BYTE_US + replica_octets * REPLICA_BYTE_US
 
 in microseconds of broker time. Only the proportions matter, for shares are quotients. A copy is a
 message at one queue: a message that fans out to 40 queues is 40, which is how fan-out costs. Where
@@ -24,31 +24,31 @@ from pyspark.sql import Column
 from pyspark.sql import functions as fn
 
 COPY_US: Final = 20.0  # us/copy: a compiled node takes in, logs, applies, delivers about 50,000/s
-OCTET_US: Final = 0.005  # us/octet: checksum, write and sync at the leader, some 200 MB/s
+BYTE_US: Final = 0.005  # us/byte: checksum, write and sync at the leader, some 200 MB/s
 CARRIED_S: Final = 3_600  # s; a backlog may stop publishers for so long after the last that came
-REPLICA_OCTET_US: Final = 0.008  # us/octet: the same at a follower, and the way there
+REPLICA_BYTE_US: Final = 0.008  # us/byte: the same at a follower, and the way there
 
 
 def brought_us(
-    copies: Column, octets: Column, replica_octets: Column, messages: Column, charged: Column
+    copies: Column, byte_count: Column, replica_bytes: Column, messages: Column, charged: Column
 ) -> Column:
     """Return the cost of the arrivals in a window, 0 for none.
 
     Args:
         copies: that were brought.
-        octets: of these.
-        replica_octets: that they make between nodes.
+        byte_count: of these.
+        replica_bytes: that they make between nodes.
         messages: that were charged.
-        charged: octets that were charged.
+        charged: bytes that were charged.
     """
     nothing = fn.lit(0)
     copied = fn.greatest(fn.coalesce(copies, nothing), fn.coalesce(messages, nothing))
-    written = fn.greatest(fn.coalesce(octets, nothing), fn.coalesce(charged, nothing))
-    sent = fn.coalesce(replica_octets, nothing)
-    return copied * COPY_US + written * OCTET_US + sent * REPLICA_OCTET_US
+    written = fn.greatest(fn.coalesce(byte_count, nothing), fn.coalesce(charged, nothing))
+    sent = fn.coalesce(replica_bytes, nothing)
+    return copied * COPY_US + written * BYTE_US + sent * REPLICA_BYTE_US
 
 
-def owed_us(messages: Column, octets: Column) -> Column:
+def owed_us(messages: Column, byte_count: Column) -> Column:
     """Return the cost of the debts, 0 for none."""
     nothing = fn.lit(0)
-    return fn.coalesce(messages, nothing) * COPY_US + fn.coalesce(octets, nothing) * OCTET_US
+    return fn.coalesce(messages, nothing) * COPY_US + fn.coalesce(byte_count, nothing) * BYTE_US

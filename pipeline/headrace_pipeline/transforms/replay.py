@@ -69,7 +69,7 @@ def has_no_payload() -> Column:
 
 
 def summary(rows: DataFrame) -> DataFrame:
-    """Count rows of an archive: vhost, queue, outcome, messages, octets, headers_only."""
+    """Count rows of an archive: vhost, queue, outcome, messages, bytes, headers_only."""
     return (
         rows.groupBy("vhost", "queue", "outcome")
         .agg(

@@ -28,7 +28,7 @@ ACCURACY: Final = 1000  # of percentiles: exact up to so many samples, and a win
 LATE_S: Final = 60  # s; nodes sync rows once a second, a source waits for none longer than this
 
 # Limits, as samples name them in `blocked_by`, that are about a queue's Raft log.
-COMMIT_LIMITS: Final = ("credit", "queue-commands", "queue-bytes")
+COMMIT_LIMITS: Final = ("credit", "queue-commands", "queue-pending-bytes")
 ACCOUNT_LIMIT: Final = "account"
 WATERMARK_LIMIT: Final = "watermark"
 
@@ -284,7 +284,7 @@ def _queue_holds() -> list[Column]:
         fn.avg("unacked").alias("unacked_mean"),
         _first("unacked").alias("unacked_first"),
         _last("unacked").alias("unacked_last"),
-        fn.max("withheld").alias("withheld_max"),
+        fn.max("withheld").alias("deferred_max"),
     ]
 
 

@@ -1,4 +1,4 @@
-"""Octets that are too many to be copied at once: given in pieces, and put together in place."""
+"""Bytes that are too many to be copied at once: given in pieces, and put together in place."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ from typing import final
 
 from mypy_extensions import i64
 
-Octets = bytes | memoryview
+Bytes = bytes | memoryview
 
 
 @final
 class Pieces:
-    """Octets that stand in several objects, to be sent one after the other.
+    """Bytes that stand in several objects, to be sent one after the other.
 
     Attributes:
         pieces: in order.
-        size: octets of all.
+        size: bytes of all.
     """
 
-    def __init__(self, pieces: list[Octets]) -> None:
+    def __init__(self, pieces: list[Bytes]) -> None:
         self.pieces = pieces
         size: i64 = 0
         for piece in pieces:
@@ -30,7 +30,7 @@ class Pieces:
         return self.size
 
     def joined(self) -> bytes:
-        """Return a copy of all octets in one object."""
+        """Return a copy of all bytes in one object."""
         return b"".join(self.pieces)
 
 
@@ -42,12 +42,12 @@ class Assembly:
     object itself; memory that was never written to is not resident yet.
 
     Attributes:
-        size: octets, those of the room at the beginning included.
-        missing: octets that have not come.
+        size: bytes, those of the room at the beginning included.
+        missing: bytes that have not come.
 
     Args:
-        size: octets to come.
-        room: octets before them that `put` is for.
+        size: bytes to come.
+        room: bytes before them that `put` is for.
     """
 
     def __init__(self, size: i64, room: i64 = 0) -> None:
@@ -57,7 +57,7 @@ class Assembly:
         self._buffer = BytesIO(bytes(int(size + room)))
         self._buffer.seek(int(room))
 
-    def add(self, data: Octets, start: i64 = 0, size_max: i64 = 1 << 62) -> i64:
+    def add(self, data: Bytes, start: i64 = 0, size_max: i64 = 1 << 62) -> i64:
         """Copy missing bytes from `data[start:]`, at most so many; return their number."""
         taken: i64 = min(len(data) - start, self.missing, size_max)
         if taken == len(data):
@@ -77,9 +77,9 @@ class Assembly:
         room = self._room
         return self._buffer.getvalue()[room : self.size - self.missing]
 
-    def octets(self) -> bytes:
+    def data(self) -> bytes:
         """Return the object, once nothing is missing."""
-        assert self.missing == 0, "octets are still to come"
+        assert self.missing == 0, "bytes are still to come"
         return self._buffer.getvalue()
 
 
@@ -88,8 +88,8 @@ class Parted:
     """A payload that arrived in two parts.
 
     Attributes:
-        head: its first octets.
-        tail: all others, behind room for as many octets as the application asked for.
+        head: its first bytes.
+        tail: all others, behind room for as many bytes as the application asked for.
     """
 
     def __init__(self, head: bytes, tail: Assembly) -> None:

@@ -163,7 +163,7 @@ class Directory:
         if self._looking is not None or now - self._looked_at < DIRECTORY_LOOK_S:
             return
         self._looked_at = now
-        self._looking = asyncio.get_running_loop().run_in_executor(None, self._watch.look)
+        self._looking = asyncio.get_running_loop().run_in_executor(None, self._watch.poll)
         self._looking.add_done_callback(lambda done: self._looked(done, failed))
 
     async def close_soon(self) -> None:

@@ -35,8 +35,10 @@ from headrace_raftlog.model.pieces import Parted, Pieces
 from headrace_raftlog.model.snapshot import SnapshotOffer
 from headrace_raftlog.node import events as node_events
 from headrace_raftlog.node.bulk_source import HostedSource
+from headrace_raftlog.node.damage_scanner import DamageScanner
 from headrace_raftlog.node.directory import Directory
 from headrace_raftlog.node.drain import drain
+from headrace_raftlog.node.entry_repair import EntryRepair
 from headrace_raftlog.node.events import NodeEvents, UnknownPeer
 from headrace_raftlog.node.formation import Formation, random_generation, stream_identity
 from headrace_raftlog.node.group_events import Labels, no_labels
@@ -46,14 +48,12 @@ from headrace_raftlog.node.host import Host
 from headrace_raftlog.node.host_port import HostPort
 from headrace_raftlog.node.hosted_group import HostedGroup
 from headrace_raftlog.node.log_reports import LogReports
-from headrace_raftlog.node.mending import Mender
 from headrace_raftlog.node.options import NodeOptions
 from headrace_raftlog.node.queries import GroupQueries
 from headrace_raftlog.node.read_barriers import ReadBarriers
 from headrace_raftlog.node.snapshot_fetch import SnapshotFetcher
 from headrace_raftlog.node.standing import NodeStanding
 from headrace_raftlog.node.startup import open_directory
-from headrace_raftlog.node.surveyor import Surveyor
 from headrace_raftlog.storage.writing.identity import Identity
 from headrace_raftlog.transport.identity import StreamIdentity
 from headrace_raftlog.transport.large_frame import Part, part_nothing
@@ -83,7 +83,7 @@ class RaftNode(GroupQueries, NodeStanding):
         servicers: called with the gRPC server before it starts, to add services to it.
         on_payload: called with the sender and a payload, only while the sender is up.
         part: returns where a large payload is parted as it comes, 0 for nowhere, and the room
-            before its second part, given its first octets and its size.
+            before its second part, given its first bytes and its size.
         on_parted: called instead of `on_payload` with a payload that was parted.
         on_peer: called with a peer, whether it is up, and its boot count. After a down report
             whatever was sent and not answered may be lost in both directions.
@@ -120,8 +120,8 @@ class RaftNode(GroupQueries, NodeStanding):
         self._health: NodeHealth
         self._log_reports: LogReports
         self._fetcher: SnapshotFetcher
-        self._surveyor: Surveyor
-        self._mender: Mender
+        self._damage_scanner: DamageScanner
+        self._repair: EntryRepair
         self._barriers: ReadBarriers
 
     @property
@@ -195,8 +195,8 @@ class RaftNode(GroupQueries, NodeStanding):
         if self._tasks:
             await asyncio.wait(self._tasks)
         await self._fetcher.stop()
-        await self._mender.stop()
-        await self._surveyor.stop()
+        await self._repair.stop()
+        await self._damage_scanner.stop()
         await self._transport.stop()
         await self._directory.close_soon()
 
@@ -402,7 +402,7 @@ class RaftNode(GroupQueries, NodeStanding):
             self._offered,
             self._nodes_up,
             random_generation,
-            lambda hosted: self._mender.suspended(hosted),
+            lambda hosted: self._repair.suspended(hosted),
             lambda group: self.labels(group),
         )
         self._host = Host(
@@ -410,9 +410,9 @@ class RaftNode(GroupQueries, NodeStanding):
         )
         self._log_reports = LogReports(self._log, self._host, self._loop, options, self._health)
         self._fetcher = SnapshotFetcher(self._host, self._transport.bulk, tick_s)
-        self._surveyor = Surveyor(self._host, self._log)
+        self._damage_scanner = DamageScanner(self._host, self._log)
         bulk = self._transport.bulk
-        self._mender = Mender(self._host, self._log, bulk, self._surveyor, tick_s)
+        self._repair = EntryRepair(self._host, self._log, bulk, self._damage_scanner, tick_s)
         self._barriers = ReadBarriers(self._host, lambda: self.boot, tick_s, silence_s_max)
         self._transport.bulk_servicer.source = HostedSource(self._host, self._log)
         events.host = self._host
@@ -448,7 +448,7 @@ class RaftNode(GroupQueries, NodeStanding):
                 self._transport.tick()
                 self._host.tick()
                 self._log_reports.tick()
-                self._surveyor.tick()
+                self._damage_scanner.tick()
                 self._directory.save_soon(self._host.fail)
                 self._directory.look_soon(self._host.fail)
         except Exception as error:  # noqa: BLE001  (outermost: reports it and stops)

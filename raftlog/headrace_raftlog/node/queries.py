@@ -11,9 +11,9 @@ from headrace_raftlog.model.errors import LostEntryError
 from headrace_raftlog.model.group import LEADER
 from headrace_raftlog.model.histogram import Histogram
 from headrace_raftlog.model.membership import Membership, member_node
+from headrace_raftlog.node.entry_repair import EntryRepair
 from headrace_raftlog.node.host import Host
 from headrace_raftlog.node.hosted_group import HostedGroup
-from headrace_raftlog.node.mending import Mender
 from headrace_raftlog.storage.group.lost_entries import lost_indexes
 from headrace_raftlog.storage.log.shared_log import SharedLog
 
@@ -46,7 +46,7 @@ class RaftFigures(NamedTuple):
         quarantined: those that were found damaged and are rebuilt.
         suspended: those that stand still until damaged entries are put back.
         entries_lost: entries found damaged while the node ran.
-        entries_mended: damaged entries put back from other members.
+        entries_repaired: damaged entries put back from other members.
         entries: applied here.
         latency: from a leader's log to application, of entries that were timed.
         elections: terms that began.
@@ -72,7 +72,7 @@ class RaftFigures(NamedTuple):
     quarantined: int
     suspended: int
     entries_lost: int
-    entries_mended: int
+    entries_repaired: int
     entries: int
     latency: Histogram
     elections: int
@@ -101,7 +101,7 @@ class GroupQueries:
     _host: Host
     _log: SharedLog
     _damaged: dict[int, str]
-    _mender: Mender
+    _repair: EntryRepair
 
     @property
     def disk_stalled(self) -> bool:
@@ -222,7 +222,7 @@ class GroupQueries:
         self._log.recovery.reader.reads.give_up(done)
         self._host.suspensions.give_up(done)
 
-    def entry_octets(self, group: int, index: int) -> int:
+    def entry_bytes(self, group: int, index: int) -> int:
         """Return the size of an entry's data, 0 where there is no such entry."""
         view = self._hosted(group).view
         return view.length_of(index) if view.has(index) else 0
@@ -278,7 +278,7 @@ class GroupQueries:
             quarantined=len(self.quarantined()),
             suspended=sum(hosted.suspended for hosted in groups),
             entries_lost=host.suspensions.entries_lost,
-            entries_mended=self._mender.entries_mended,
+            entries_repaired=self._repair.entries_repaired,
             entries=int(commits.entries),
             latency=commits.latency,
             elections=int(commits.elections),

@@ -124,7 +124,7 @@ class BulkClient:
         fetch = _stub(channel).FetchSnapshot
         async with aclosing(self._parts(peer, channel, fetch, request)) as parts:
             async for part in parts:
-                reader.take(part)
+                reader.receive(part)
         return reader.finish()
 
     async def entries(
@@ -155,7 +155,7 @@ class BulkClient:
         reader = _EntryReader(ranges, term_max)
         async with aclosing(self._parts(peer, channel, fetch, request)) as parts:
             async for part in parts:
-                if whole := reader.take(part.entries):
+                if whole := reader.receive(part.entries):
                     yield whole
         reader.finish()
 
@@ -191,7 +191,7 @@ class BulkClient:
         reader = _EntryReader([(index, index)], term or _INDEX_MAX)
         async with aclosing(self._parts(peer, channel, fetch, request)) as parts:
             async for part in parts:
-                for entry in reader.take(part.entries):
+                for entry in reader.receive(part.entries):
                     return entry
         raise FrameError("an entry is missing from a complete answer")
 
@@ -271,7 +271,7 @@ class _EntryReader:
         self._pieces = BytesIO()  # which grows in place: no long entry is copied as a whole
         self._size = 0
 
-    def take(self, raws: Iterable[StoredEntry]) -> list[Entry]:
+    def receive(self, raws: Iterable[StoredEntry]) -> list[Entry]:
         """Return the entries that are whole now.
 
         Raises:
@@ -321,7 +321,7 @@ class _SnapshotReader:
         self._live = array("Q")
         self._last = 0
 
-    def take(self, part: SnapshotPart) -> None:
+    def receive(self, part: SnapshotPart) -> None:
         """Take the next part.
 
         Raises:

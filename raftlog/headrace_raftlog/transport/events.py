@@ -41,8 +41,8 @@ class TransportEvents(Protocol):
         """Return where a large payload is to be parted, and the room before its second part.
 
         Args:
-            head: its first octets, at most PART_HEAD_BYTES.
-            size: octets of it.
+            head: its first bytes, at most PART_HEAD_BYTES.
+            size: bytes of it.
 
         Returns:
             0 for nowhere; otherwise at most the length of `head`.

@@ -18,7 +18,7 @@ from headrace_raftlog.model.limits import (
     HANDSHAKE_S_MAX,
     STREAM_UNHEARD_MS,
 )
-from headrace_raftlog.model.pieces import Octets
+from headrace_raftlog.model.pieces import Bytes
 from headrace_raftlog.transport.framing import (
     ACCEPTED_FRAGMENTS,
     LENGTH_BYTES,
@@ -42,7 +42,7 @@ class FrameConnection(asyncio.Protocol):
         accepted: done once the peer takes frames, or with why it does not.
         takes_fragments: whether the peer does; otherwise large frames are written whole, and
             nothing says what has arrived.
-        window: octets under way, and how many may be.
+        window: bytes under way, and how many may be.
         is_writable: whether the kernel and the buffer before it take more.
         on_room: called when either `is_writable` or `has_room` may have become True.
     """
@@ -122,7 +122,7 @@ class FrameConnection(asyncio.Protocol):
 
     @property
     def piece_bytes(self) -> int:
-        """Octets of a fragment, or of a frame of the quick lane, that this link takes at once."""
+        """Bytes of a fragment, or of a frame of the quick lane, that this link takes at once."""
         return self.window.piece_bytes
 
     @property
@@ -136,7 +136,7 @@ class FrameConnection(asyncio.Protocol):
         self.window.sent(LENGTH_BYTES + len(body), self._loop.time())
         self._transport.writelines((frame_head(body), body))
 
-    def begin_large(self, pieces: Sequence[Octets]) -> None:
+    def begin_large(self, pieces: Sequence[Bytes]) -> None:
         """Begin with a large frame, given in pieces; the one before has left."""
         assert not self.has_large, "one large frame at a time"
         size = sum(map(len, pieces))
@@ -161,7 +161,7 @@ class FrameConnection(asyncio.Protocol):
         self._transport.writelines(out)
 
     def _take_large(self, out: list[bytes | memoryview], size: int) -> None:
-        """Move the next octets of the large frame to `out`, uncopied."""
+        """Move the next bytes of the large frame to `out`, uncopied."""
         while size > 0:
             piece = self._large.popleft()
             if len(piece) > size:

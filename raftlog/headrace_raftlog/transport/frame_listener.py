@@ -55,7 +55,7 @@ class StreamGate(Protocol):
     def part(self, head: bytes, size: int) -> tuple[int, int]:
         """See `TransportEvents`."""
 
-    def take(self, stream: IncomingStream, body: bytes | Bodies) -> None:
+    def receive(self, stream: IncomingStream, body: bytes | Bodies) -> None:
         """Take a frame.
 
         Raises:
@@ -148,7 +148,7 @@ class FrameListener:
         if not task.cancelled() and (error := task.exception()) is not None:
             self._gate.failed(error)
 
-    def tell(self, text: str) -> None:
+    def report(self, text: str) -> None:
         """Log a refusal, once per reason: a stranger may try for ever."""
         if self._told.is_new(text):
             LOG.warning("%s", text, extra={"unproven": ""})
@@ -158,7 +158,7 @@ class FrameListener:
             try:
                 connection, address = await accept(listening)
             except OSError as error:
-                self.tell(f"cannot accept the connection of a peer: {error}")
+                self.report(f"cannot accept the connection of a peer: {error}")
                 await asyncio.sleep(ACCEPT_AGAIN_S)
                 continue
             if len(self.callers) >= STREAM_CALLERS_MAX:
@@ -182,7 +182,7 @@ class FrameListener:
                 ssl_handshake_timeout=HANDSHAKE_S_MAX if context else None,
             )
         except (OSError, ValueError) as error:  # of TLS among them
-            self.tell(f"refused the frames of {caller.address}: {str(error)!r}")
+            self.report(f"refused the frames of {caller.address}: {str(error)!r}")
 
 
 class IncomingFrames(asyncio.Protocol):
@@ -191,7 +191,7 @@ class IncomingFrames(asyncio.Protocol):
     Attributes:
         connection: its socket.
         address: whence it comes.
-        admission: does what comes before its octets, a handshake of TLS for one.
+        admission: does what comes before its bytes, a handshake of TLS for one.
         transport: None until that is done.
     """
 
@@ -206,7 +206,7 @@ class IncomingFrames(asyncio.Protocol):
         self._gate = gate
         self._reader = FrameReader(STREAM_TICKET_BYTES, FRAME_BYTES_MAX, gate.part)
         self._stream: IncomingStream | None = None
-        self._unacknowledged = -STREAM_TICKET_BYTES  # octets since the last one sent back
+        self._unacknowledged = -STREAM_TICKET_BYTES  # bytes since the last one sent back
         self._patience: asyncio.TimerHandle
 
     def admitted(self, admission: asyncio.Task[None]) -> None:
@@ -234,7 +234,7 @@ class IncomingFrames(asyncio.Protocol):
         whole = False
         try:
             while stream.open and (body := self._reader.frame()) is not None:
-                self._gate.take(stream, body)
+                self._gate.receive(stream, body)
                 whole = True
         except FrameError as error:
             LOG.error("node %d sent a malformed frame: %s", stream.remote.node, error)
@@ -245,7 +245,7 @@ class IncomingFrames(asyncio.Protocol):
     def _acknowledge(self) -> None:
         """Say how much has arrived."""
         count, self._unacknowledged = divmod(self._unacknowledged, FRAME_ACK_BYTES)
-        assert self.transport is not None, "octets come after the connection"
+        assert self.transport is not None, "bytes come after the connection"
         self.transport.write(ACKNOWLEDGEMENT * count)
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -270,7 +270,7 @@ class IncomingFrames(asyncio.Protocol):
             return False
         self._patience.cancel()
         self._listener.callers.pop(self, None)
-        assert self.transport is not None, "octets come after the connection"
+        assert self.transport is not None, "bytes come after the connection"
         problem = "no ticket that counts"
         stream: IncomingStream | None = None
         try:
@@ -282,7 +282,7 @@ class IncomingFrames(asyncio.Protocol):
         except StreamRefusedError as refusal:
             problem = str(refusal)
         if stream is None or not stream.open:
-            self._listener.tell(f"refused the frames of {self.address}: {problem}")
+            self._listener.report(f"refused the frames of {self.address}: {problem}")
             self.abort()
             return False
         self._stream = stream

@@ -1,15 +1,15 @@
 """Frames on a connection, whole or in fragments that let other frames pass.
 
-After the ticket a connection carries pieces, each behind a head of four octets, big-endian: the
+After the ticket a connection carries pieces, each behind a head of four bytes, big-endian: the
 length of the piece in the lower 30 bits, and two flags. A piece without flags is a whole frame of
 the quick lane. A piece with LARGE_FLAG is a fragment of the frame that the large lane is sending;
 MORE_FLAG says that another fragment of that frame follows. Quick frames may stand between the
 fragments of a large one, which is complete with its last fragment.
 
-The receiver answers the ticket with one octet: ACCEPTED_FRAGMENTS, after which the sender may use
-fragments and the receiver sends ACKNOWLEDGED for each FRAME_ACK_BYTES octets that came after the
+The receiver answers the ticket with one byte: ACCEPTED_FRAGMENTS, after which the sender may use
+fragments and the receiver sends ACKNOWLEDGED for each FRAME_ACK_BYTES bytes that came after the
 ticket; or ACCEPTED_WHOLE, as nodes do that know no fragments. To these every frame is sent whole.
-Those nodes take any octet for the answer, pass over all that come later, and send whole frames.
+Those nodes take any byte for the answer, pass over all that come later, and send whole frames.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ def frame_head(body: bytes) -> bytes:
 
 
 def whole_head(size: int) -> bytes:
-    """Return what stands before a whole frame of `size` octets."""
+    """Return what stands before a whole frame of `size` bytes."""
     return size.to_bytes(LENGTH_BYTES, "big")
 
 
 def fragment_head(size: int, more: bool) -> bytes:
-    """Return what stands before a fragment of `size` octets, the frame's last unless `more`."""
+    """Return what stands before a fragment of `size` bytes, the frame's last unless `more`."""
     flags = LARGE_FLAG | MORE_FLAG if more else LARGE_FLAG
     return (flags | size).to_bytes(LENGTH_BYTES, "big")
 
@@ -54,8 +54,8 @@ class FrameReader:
     It keeps at most one frame of each lane that is not complete, and what arrived with its end.
 
     Args:
-        ticket_bytes: octets before the first frame, which are no frame.
-        bytes_max: octets of a frame, at most.
+        ticket_bytes: bytes before the first frame, which are no frame.
+        bytes_max: bytes of a frame, at most.
         part: says where payloads of large frames are parted.
     """
 
@@ -66,7 +66,7 @@ class FrameReader:
         self._data = b""
         self._at: i64 = 0
         self._more: list[bytes] = []
-        self._have: i64 = 0  # octets from `_at` on, those of `_more` included
+        self._have: i64 = 0  # bytes from `_at` on, those of `_more` included
         self._need: i64 = (
             ticket_bytes or LENGTH_BYTES
         )  # without so many there is nothing to be read
@@ -127,9 +127,9 @@ class FrameReader:
         if head & LARGE_FLAG:
             whole += self._fragment_bytes
         if whole > self._bytes_max:
-            raise FrameError(f"frame of {whole} octets, the maximum is {self._bytes_max}")
+            raise FrameError(f"frame of {whole} bytes, the maximum is {self._bytes_max}")
         if head & MORE_FLAG and (size == 0 or not head & LARGE_FLAG):
-            raise FrameError(f"fragment of {size} octets with flags {head >> 30}")
+            raise FrameError(f"fragment of {size} bytes with flags {head >> 30}")
 
     def _pass_on(self) -> bool:
         """Pass on the received part of the current fragment; return whether it is complete."""

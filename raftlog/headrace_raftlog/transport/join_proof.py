@@ -35,10 +35,10 @@ PROOF_KEY: Final = "headrace-proof"
 
 _PREFIX: Final = "headrace-"
 _TICKET_KEY: Final = "headrace-ticket"
-_NONCE_OCTETS: Final = 16
-_UNTIL_OCTETS: Final = 8
-_MAC_OCTETS: Final = 32
-_CHALLENGE_OCTETS: Final = _NONCE_OCTETS + _UNTIL_OCTETS + _MAC_OCTETS
+_NONCE_BYTES: Final = 16
+_UNTIL_BYTES: Final = 8
+_MAC_BYTES: Final = 32
+_CHALLENGE_BYTES: Final = _NONCE_BYTES + _UNTIL_BYTES + _MAC_BYTES
 _CALLER: Final = b"caller"
 _CALLED: Final = b"called"
 _TICKET: Final = b"ticket"
@@ -103,15 +103,15 @@ class JoinProof:
     ) -> None:
         self._secrets_of = secrets_of
         self._clock = clock
-        self._seal = secrets.token_bytes(_MAC_OCTETS)
+        self._seal = secrets.token_bytes(_MAC_BYTES)
         self._used: dict[bytes, float] = {}
 
     def challenge(self) -> bytes:
         """Return a challenge for a caller, empty if this node has no secret."""
         if self._secrets_of() is None:
             return b""
-        until = int((self._clock() + CHALLENGE_S_MAX) * 1000).to_bytes(_UNTIL_OCTETS, "big")
-        body = secrets.token_bytes(_NONCE_OCTETS) + until
+        until = int((self._clock() + CHALLENGE_S_MAX) * 1000).to_bytes(_UNTIL_BYTES, "big")
+        body = secrets.token_bytes(_NONCE_BYTES) + until
         return body + self._sealed(body)
 
     def check(self, metadata: Iterable[tuple[str, str | bytes]]) -> Proof:
@@ -132,7 +132,7 @@ class JoinProof:
                     "that this node has (cluster.join_secret_file)"
                 )
             return Proof()
-        nonces = _octets(_field(pairs, NONCE_KEY))
+        nonces = _data(_field(pairs, NONCE_KEY))
         for secret in known.accepted:
             expected = _mac(secret, _CALLER, nonces, pairs).hex()
             if _equal(expected, shown):
@@ -160,7 +160,7 @@ class JoinProof:
                     "has (cluster.join_secret_file)"
                 )
             return metadata, Proof()
-        nonces = challenge + secrets.token_bytes(_NONCE_OCTETS)
+        nonces = challenge + secrets.token_bytes(_NONCE_BYTES)
         secret = known.accepted[0]
         said = (*metadata, (NONCE_KEY, nonces.hex()))
         proof = _mac(secret, _CALLER, nonces, said).hex()
@@ -173,9 +173,9 @@ class JoinProof:
             UnprovenError: it was used, is over, or not this process's.
         """
         now = self._clock()
-        challenge = nonces[:_CHALLENGE_OCTETS]
-        body, seal = challenge[:-_MAC_OCTETS], challenge[-_MAC_OCTETS:]
-        until = int.from_bytes(body[_NONCE_OCTETS:], "big") / 1000
+        challenge = nonces[:_CHALLENGE_BYTES]
+        body, seal = challenge[:-_MAC_BYTES], challenge[-_MAC_BYTES:]
+        until = int.from_bytes(body[_NONCE_BYTES:], "big") / 1000
         for other in [each for each, end in self._used.items() if end < now]:
             del self._used[other]
         sealed = hmac.compare_digest(self._sealed(body), seal)
@@ -224,7 +224,7 @@ async def _ask(channel: grpc.aio.Channel, required: bool) -> bytes:
     """
     stub: JoinProofAsyncStub = JoinProofStub(channel)
     try:
-        return (await stub.Challenge(ChallengeRequest())).challenge[:_CHALLENGE_OCTETS]
+        return (await stub.Challenge(ChallengeRequest())).challenge[:_CHALLENGE_BYTES]
     except grpc.aio.AioRpcError as error:
         if error.code() != grpc.StatusCode.UNIMPLEMENTED:
             raise
@@ -260,7 +260,7 @@ def _field(pairs: Iterable[tuple[str, str | bytes]], name: str) -> str:
     return next((value for key, value in pairs if key == name and isinstance(value, str)), "")
 
 
-def _octets(text: str) -> bytes:
+def _data(text: str) -> bytes:
     try:
         return bytes.fromhex(text)
     except ValueError:

@@ -1,6 +1,6 @@
 """Frames of much data, to and from their protobuf form without copying the data around.
 
-The octets are those of `Frame` in transport.proto. Protobuf's own code would copy an entry of
+The bytes are those of `Frame` in transport.proto. Protobuf's own code would copy an entry of
 16 MiB three times on its way out, for each peer, and twice on its way in, each time into memory
 that the system has to clear first: that is what every other group of the node would wait for.
 Long data are copied once, as their fragments arrive: never as a whole in one turn of the loop.
@@ -16,10 +16,10 @@ from mypy_extensions import i64
 from headrace_protos.raftlog.v1.transport_pb2 import RaftMessage
 from headrace_raftlog.model.limits import FRAME_BYTES_MAX
 from headrace_raftlog.model.message import Message
-from headrace_raftlog.model.pieces import Assembly, Octets, Parted, Pieces
+from headrace_raftlog.model.pieces import Assembly, Bytes, Parted, Pieces
 from headrace_raftlog.transport.codec import set_fields
 
-# Tags: field number and wire type in one octet.
+# Tags: field number and wire type in one byte.
 _FRAME_MESSAGE: Final = 1 << 3 | 2
 _FRAME_PAYLOAD: Final = 2 << 3 | 2
 _FRAME_SYNCED: Final = 3 << 3
@@ -41,7 +41,7 @@ _IN_ENTRY: Final = 2
 ASSEMBLED_BYTES_MIN: Final = 64 << 10  # data from here on are filled in as they arrive
 PART_HEAD_BYTES: Final = 64  # of a payload, by which it is decided where it is parted
 
-# Returns where a payload of so many octets, given its first ones, is to be parted, 0 for nowhere,
+# Returns where a payload of so many bytes, given its first ones, is to be parted, 0 for nowhere,
 # and the room before its second part.
 Part = Callable[[bytes, int], tuple[int, int]]
 
@@ -65,9 +65,9 @@ class LargeFrame:
         self.messages: list[Message] = []
         self.application: list[bytes | Pieces] = []
 
-    def pieces(self) -> list[Octets]:
-        """Return the frame's octets; data of entries and payloads are pieces of their own."""
-        out: list[Octets] = []
+    def pieces(self) -> list[Bytes]:
+        """Return the frame's bytes; data of entries and payloads are pieces of their own."""
+        out: list[Bytes] = []
         for message in self.messages:
             _add_message(out, message)
         for payload in self.application:
@@ -79,11 +79,11 @@ class LargeFrame:
         return out
 
 
-def _add_message(out: list[Octets], message: Message) -> None:
+def _add_message(out: list[Bytes], message: Message) -> None:
     target = RaftMessage()
     set_fields(target, message)
     fields = target.SerializeToString()
-    entries: list[Octets] = []
+    entries: list[Bytes] = []
     size: i64 = len(fields)
     for entry in message.entries:
         head = (
@@ -101,17 +101,17 @@ def _add_message(out: list[Octets], message: Message) -> None:
 
 def _varint(value: i64) -> bytes:
     """Return a number, not negative, in steps of 7 bits."""
-    octets: list[int] = []
+    byte_counts: list[int] = []
     rest: i64 = value
     while rest > 0x7F:
-        octets.append(int(rest & 0x7F | 0x80))
+        byte_counts.append(int(rest & 0x7F | 0x80))
         rest >>= 7
-    octets.append(int(rest))
-    return bytes(octets)
+    byte_counts.append(int(rest))
+    return bytes(byte_counts)
 
 
 def _head(tag: i64, value: i64) -> bytes:
-    """Return a number behind its tag; before octets it is their length."""
+    """Return a number behind its tag; before bytes it is their length."""
     return bytes((int(tag),)) + _varint(value)
 
 
@@ -123,21 +123,21 @@ class Bodies:
         skeleton: the frame without the data of its entries, and without payloads.
         entries: the data of its entries, in order.
         application: its payloads.
-        octets: of all these data.
+        byte_counts: of all these data.
     """
 
     def __init__(self) -> None:
         self.skeleton = b""
         self.entries: list[bytes] = []
         self.application: list[bytes | Parted] = []
-        self.octets: i64 = 0
+        self.byte_count: i64 = 0
 
 
 def take_bodies(body: bytes) -> Bodies | None:
     """Take the data out of a frame; None where it holds anything that is not known here.
 
     Whoever gets None leaves the whole frame to protobuf, which knows what to do with fields of
-    later releases and with octets that are no frame.
+    later releases and with bytes that are no frame.
     """
     taking = BodyReader(len(body), keeps_whole=False)
     taking.feed(body)
@@ -151,7 +151,7 @@ class BodyReader:
     It keeps the data, and what has come of a field that is not complete.
 
     Args:
-        bytes_max: octets of the frame, at most.
+        bytes_max: bytes of the frame, at most.
         part: says where payloads are parted.
         keeps_whole: whether `whole` is needed.
     """
@@ -165,21 +165,21 @@ class BodyReader:
         self._part = part
         self._keeps_whole = keeps_whole
         self._level: i64 = _IN_FRAME
-        self._ends: list[int] = [int(bytes_max), 0, 0]  # by level, in octets of the frame
+        self._ends: list[int] = [int(bytes_max), 0, 0]  # by level, in bytes of the frame
         self._kept: list[list[bytes]] = [[], [], []]  # by level, what protobuf is to read
         self._seen = False  # data of the entry that is being read
         self._entries: list[bytes | Assembly] = []
         self._payloads: list[bytes | Assembly | Parted] = []
-        self._octets: i64 = 0  # of all these
+        self._byte_count: i64 = 0  # of all these
         self._filling: Assembly | None = None
         self._raw: list[bytes | Assembly] = []  # the whole frame, as far as it has come
         self._broken = False
         self._data = b""  # what is being read, from `_at` on
         self._at: i64 = 0
-        self._done: i64 = 0  # octets of the frame that were read, all those of `_filling` included
+        self._done: i64 = 0  # bytes of the frame that were read, all those of `_filling` included
 
     def feed(self, data: bytes, start: i64 = 0, stop: i64 = 1 << 62) -> None:
-        """Take the next octets, which are `data[start:stop]`."""
+        """Take the next bytes, which are `data[start:stop]`."""
         filling = self._filling
         if filling is not None:
             start += filling.add(data, start, stop - start)
@@ -202,11 +202,11 @@ class BodyReader:
             return None
         found = Bodies()
         found.skeleton = b"".join(self._kept[_IN_FRAME])
-        found.octets = self._octets
+        found.byte_count = self._byte_count
         for data in self._entries:
-            found.entries.append(data.octets() if isinstance(data, Assembly) else data)
+            found.entries.append(data.data() if isinstance(data, Assembly) else data)
         for payload in self._payloads:
-            found.application.append(payload.octets() if isinstance(payload, Assembly) else payload)
+            found.application.append(payload.data() if isinstance(payload, Assembly) else payload)
         return found
 
     def whole(self) -> bytes:
@@ -268,7 +268,7 @@ class BodyReader:
         self._done += stop - start
 
     def _enter(self, level: i64, start: i64, size: i64) -> None:
-        """Begin with a message or an entry of so many octets."""
+        """Begin with a message or an entry of so many bytes."""
         if self._keeps_whole:
             self._raw.append(self._data[start : self._at])
         self._done += self._at - start
@@ -315,7 +315,7 @@ class BodyReader:
             else:
                 self._raw_data(start, at, filling)
                 self._take_data(filling)
-        self._octets += size
+        self._byte_count += size
         self._done += at - start + size
         return True
 
@@ -338,10 +338,10 @@ class BodyReader:
         value: i64 = 0
         shift: i64 = 0
         while self._at < end and shift < 63:
-            octet: i64 = data[self._at]
+            byte: i64 = data[self._at]
             self._at += 1
-            value |= (octet & 0x7F) << shift
-            if octet < 0x80:
+            value |= (byte & 0x7F) << shift
+            if byte < 0x80:
                 return value
             shift += 7
         return _INCOMPLETE if self._at < limit and shift < 63 else _BROKEN

@@ -125,7 +125,7 @@ class PeerLink:
         self._told_synced = 0  # on the connection that is open
         self._news: dict[tuple[int, int], Mark] = {}
 
-    def tell(self, news: Iterable[tuple[int, Mark]]) -> None:
+    def announce(self, news: Iterable[tuple[int, Mark]]) -> None:
         """Send the memory of other nodes' disks with the next frame, by node id."""
         for node, mark in news:
             if node != self.peer:

@@ -183,7 +183,7 @@ class PeerSession:
             self.link.reset()
 
     def heard(self, stream: IncomingStream) -> None:
-        """Note that octets arrived: a frame may take a slow link longer than any silence lasts."""
+        """Note that bytes arrived: a frame may take a slow link longer than any silence lasts."""
         if stream.open:
             self._heard_at = self._clock()
 
@@ -219,7 +219,7 @@ class PeerSession:
         if self.up:
             self._deliver(messages, payloads)
         elif messages or payloads:
-            size = frame.ByteSize() + (bodies.octets if bodies is not None else 0)
+            size = frame.ByteSize() + (bodies.byte_count if bodies is not None else 0)
             self._hold(messages, payloads, size + MESSAGE_OVERHEAD_BYTES)
 
     def ended(self, stream: IncomingStream) -> None:
@@ -286,7 +286,7 @@ class PeerSession:
                 "member",
                 *(self.peer, remote.disk, former),
             )
-        self.link.tell(self._memory.everything())
+        self.link.announce(self._memory.everything())
         if remote.formed:
             self.generation = remote.generation
         self._events.on_met(remote)

@@ -2,7 +2,7 @@
 
 Whatever a slow link holds, in the kernel, in a router or in a proxy, stands before the next
 heartbeat. The window is therefore as small as fills the link: it is halved, once a round trip,
-when octets are acknowledged more than SEND_DELAY_S_MAX later than the earliest on the connection
+when bytes are acknowledged more than SEND_DELAY_S_MAX later than the earliest on the connection
 were, and grows while they take less than half of that. A peer whose loop is busy acknowledges late
 as well; then its kernel has everything that was sent, and the window grows.
 
@@ -26,12 +26,12 @@ from headrace_raftlog.model.limits import (
 
 @final
 class SendWindow:
-    """Octets under way on one connection, and how many may be.
+    """Bytes under way on one connection, and how many may be.
 
     Attributes:
-        size: octets that may be under way, SEND_WINDOW_BYTES_MIN to SEND_WINDOW_BYTES_MAX.
-        sent_bytes: octets sent so far.
-        acknowledged_bytes: octets of these known to have arrived, a multiple of FRAME_ACK_BYTES.
+        size: bytes that may be under way, SEND_WINDOW_BYTES_MIN to SEND_WINDOW_BYTES_MAX.
+        sent_bytes: bytes sent so far.
+        acknowledged_bytes: bytes of these known to have arrived, a multiple of FRAME_ACK_BYTES.
         is_bounded: False for a peer that does not say what has arrived: more may always be sent.
     """
 
@@ -42,7 +42,7 @@ class SendWindow:
         self.is_bounded = True
         self._marks: deque[float] = deque()  # when each FRAME_ACK_BYTES not acknowledged were full
         self._delay_s_min = float("inf")
-        self._reduced_at = 0  # octets sent when the window was halved last
+        self._reduced_at = 0  # bytes sent when the window was halved last
 
     @property
     def is_open(self) -> bool:
@@ -51,11 +51,11 @@ class SendWindow:
 
     @property
     def piece_bytes(self) -> int:
-        """Octets that may leave in one piece: they delay a heartbeat by little on this link."""
+        """Bytes that may leave in one piece: they delay a heartbeat by little on this link."""
         return max(FRAME_PIECE_BYTES_MIN, self.size // FRAME_PIECE_PARTS)
 
     def sent(self, size: int, now: float) -> None:
-        """Account octets that leave at a time in seconds."""
+        """Account bytes that leave at a time in seconds."""
         if not self.is_bounded:
             return
         self.sent_bytes += size

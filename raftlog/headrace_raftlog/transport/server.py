@@ -147,16 +147,16 @@ class StreamServicer(RaftTransportServicer):
         """See `StreamGate`."""
         return self._events.part(head, size)
 
-    def take(self, stream: IncomingStream, body: bytes | Bodies) -> None:
+    def receive(self, stream: IncomingStream, body: bytes | Bodies) -> None:
         """See `StreamGate`; an error in the receivers stops the node."""
-        bodies, octets = None, b""
+        bodies, data = None, b""
         if isinstance(body, Bodies):
             bodies = body
         else:
-            octets = body
-            bodies = take_bodies(octets) if len(octets) > FRAME_PIECE_BYTES_MIN else None
+            data = body
+            bodies = take_bodies(data) if len(data) > FRAME_PIECE_BYTES_MIN else None
         try:
-            frame = Frame.FromString(octets if bodies is None else bodies.skeleton)
+            frame = Frame.FromString(data if bodies is None else bodies.skeleton)
         except DecodeError as error:
             raise FrameError(str(error)) from error
         try:

@@ -245,7 +245,7 @@ class Transport:
             news = self.memory.news()
             for session in self.sessions.values():
                 if session.link.connected:
-                    session.link.tell(news)
+                    session.link.announce(news)
 
     def _told(self, node: int, mark: Mark) -> None:
         """Take what a peer remembers of another node's disk."""

@@ -133,7 +133,7 @@ class Fetch:
         else:
             self._ask()
 
-    def take(self, reply: FetchReply) -> None:
+    def receive(self, reply: FetchReply) -> None:
         """Take a part and ask for the next, or install."""
         request = reply.request
         if request.number != self.number or request.bodies != self.asked:

@@ -229,7 +229,7 @@ class Replica:
     def take_body(self, reply: FetchReply) -> None:
         """Go on with the fetch under way."""
         if self.fetch is not None:
-            self.fetch.take(reply)
+            self.fetch.receive(reply)
 
     def install(self, snapshot: Snapshot) -> None:
         """Put a fetched snapshot into the log and the state machine, in one turn."""

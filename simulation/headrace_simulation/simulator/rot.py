@@ -1,7 +1,8 @@
 """Entries that rot on the disks of several nodes at once, and are put back as the nodes do it.
 
-It is `node/mending.py` in the small: a group stands still while something of its log is lost, asks
-whoever is up for entries of that index and term, and takes a snapshot where they are compacted.
+It is `node/entry_repair.py` in the small: a group stands still while something of its log is lost,
+asks whoever is up for entries of that index and term, and takes a snapshot where they are
+compacted.
 """
 
 from __future__ import annotations

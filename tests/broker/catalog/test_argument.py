@@ -23,7 +23,7 @@ from headrace_broker.model.limits import (
     REPLICAS_DEFAULT,
     REPLICAS_MAX,
     TTL_MS_MAX,
-    UNKNOWN_ARGUMENTS_OCTETS_MAX,
+    UNKNOWN_ARGUMENTS_BYTES_MAX,
 )
 
 NAME = "n" * 255
@@ -164,13 +164,13 @@ def test_argument_of_a_stream_is_refused(kind: str, argument: str) -> None:
 
 
 def test_unknown_arguments_may_be_so_large_together() -> None:
-    fits = UNKNOWN_ARGUMENTS_OCTETS_MAX // 2 - 20
+    fits = UNKNOWN_ARGUMENTS_BYTES_MAX // 2 - 20
     small = {"x-a": "v" * fits, "x-b": "v" * fits, "x-max-length": 3}
     assert asked_queue("/", "q", True, False, False, small) == ("quorum", 3)
     text = refusal({**small, "x-c": "v" * 40})
     assert text.startswith("invalid arguments for queue 'q' in vhost '/': arguments that mean")
     assert "('x-a', 'x-b', 'x-c')" in text
-    assert text.endswith(f"more than {UNKNOWN_ARGUMENTS_OCTETS_MAX}")
+    assert text.endswith(f"more than {UNKNOWN_ARGUMENTS_BYTES_MAX}")
 
 
 @pytest.mark.parametrize(

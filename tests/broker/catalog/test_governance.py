@@ -39,7 +39,7 @@ from headrace_broker.model.definition import (
     User,
     Vhost,
 )
-from headrace_broker.model.limits import PATTERN_OCTETS_MAX
+from headrace_broker.model.limits import PATTERN_BYTES_MAX
 
 ALL = (".*", ".*", ".*")
 BOB = User("bob", b"salt", b"hash")
@@ -58,12 +58,12 @@ def policy(definition: dict[str, Any] | None = None, **fields: Any) -> Policy:
 
 
 REFUSED_POLICIES = [
-    (policy(name=""), "the policy's name has 0 octets"),
-    (policy(name="n" * 256), "the policy's name has 256 octets"),
+    (policy(name=""), "the policy's name has 0 bytes"),
+    (policy(name="n" * 256), "the policy's name has 256 bytes"),
     (policy(apply_to="streams"), "apply-to: 'streams' is not one of 'all', 'queues'"),
     (policy(priority=1 << 31), "priority: 2147483648 is not within"),
     (policy(pattern="("), "pattern: not a regular expression: missing )"),
-    (policy(pattern="a" * (PATTERN_OCTETS_MAX + 1)), "pattern: the expression has 1025 octets"),
+    (policy(pattern="a" * (PATTERN_BYTES_MAX + 1)), "pattern: the expression has 1025 bytes"),
     (policy({}), "definition: must not be empty"),
     (policy({"ha-mode": "all"}), "definition: 'ha-mode' is not recognised"),
     (policy({"max-length": "5"}), "definition: 'max-length' must be an integer from 0"),
@@ -71,7 +71,7 @@ REFUSED_POLICIES = [
     (policy({"max-length": -1}), "not -1"),
     (policy({"expires": 0}), "definition: 'expires' must be an integer from 1"),
     (policy({"overflow": "drop-tail"}), "must be one of 'drop-head', 'reject-publish'"),
-    (policy({"dead-letter-exchange": 1}), "must be a string of 0 to 255 octets, not 1"),
+    (policy({"dead-letter-exchange": 1}), "must be a string of 0 to 255 bytes, not 1"),
     (policy({"max-priority": 5}), "'max-priority' is not recognised as a setting of policies"),
     (policy({"single-active-consumer": True}), "'single-active-consumer' is not recognised"),
     (policy({"last-value-key": "k"}), "'last-value-key' is not recognised"),
@@ -197,7 +197,7 @@ def test_taking_the_first_permission_away_leaves_the_others_theirs(driver: Any) 
         ),
         (
             Permission("guest", "/", "", "", "a" * 1025),
-            Refused("read: the expression has 1025 octets, more than 1024"),
+            Refused("read: the expression has 1025 bytes, more than 1024"),
         ),
     ],
 )
@@ -418,19 +418,19 @@ def test_parameters_are_set_changed_and_taken_back(driver: Any) -> None:
     assert driver.do(commands.SetParameter(name, "0.4")) == Ok("0.4")
     assert driver.events == []
     driver.do(commands.SetParameter(name, 5000))
-    driver.do(commands.SetParameter("commands", 8))
-    assert driver.catalog.parameters() == {name: 5000, "commands": 8}
+    driver.do(commands.SetParameter("queue-commands", 8))
+    assert driver.catalog.parameters() == {name: 5000, "queue-commands": 8}
     assert driver.do(commands.SetParameter(name)) == Ok(None)
     assert driver.events == [ParameterChanged(name, None)]
     assert driver.do(commands.SetParameter(name)) == Ok(None)
     assert driver.events == []
-    assert driver.catalog.parameters() == {"commands": 8}
+    assert driver.catalog.parameters() == {"queue-commands": 8}
     assert isinstance(driver.do(commands.SetParameter("n" * 256, 1)), Refused)
 
 
 def test_parameters_are_judged_before_they_are_proposed_and_not_when_applied(driver: Any) -> None:
     driver.do(BOOT)
-    for name, value in (("warp", 9), ("commands", 0), ("commands", "0.5")):
+    for name, value in (("warp", 9), ("queue-commands", 0), ("queue-commands", "0.5")):
         command = commands.SetParameter(name, value)
         assert name in propose(driver, command).text
         assert driver.do(command) == Ok(value), "another version may know better"
@@ -439,7 +439,7 @@ def test_parameters_are_judged_before_they_are_proposed_and_not_when_applied(dri
 
 def test_parameters_are_kept_in_snapshots_that_older_nodes_refuse(driver: Any) -> None:
     driver.do(BOOT)
-    driver.do(commands.SetParameter("commands", 8))
+    driver.do(commands.SetParameter("queue-commands", 8))
     driver.do(commands.SetParameter("memory-high-watermark", "0.4"))
     data = driver.catalog.snapshot()
     assert msgspec.msgpack.decode(data)["version"] == 3
@@ -450,10 +450,10 @@ def test_parameters_are_kept_in_snapshots_that_older_nodes_refuse(driver: Any) -
         driver.do(commands.SetParameter(name))
     behind = Catalog.restore(data)
     events = behind.load(driver.catalog.snapshot())
-    assert ParameterChanged("commands", None) in events
+    assert ParameterChanged("queue-commands", None) in events
     assert ParameterChanged("memory-high-watermark", None) in events
     assert set(driver.catalog.load(data)) == {
-        ParameterChanged("commands", 8),
+        ParameterChanged("queue-commands", 8),
         ParameterChanged("memory-high-watermark", "0.4"),
     }
 

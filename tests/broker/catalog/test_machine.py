@@ -27,7 +27,7 @@ from headrace_broker.catalog.result import (
     Refused,
 )
 from headrace_broker.model.definition import Exchange, Node, User, Vhost
-from headrace_broker.model.limits import NAME_OCTETS_MAX, REPLICAS_MAX
+from headrace_broker.model.limits import NAME_BYTES_MAX, REPLICAS_MAX
 
 NODES = tuple(Node(number, f"n{number}", "h:1") for number in (1, 2, 3))
 GUEST = User("guest", b"salt", b"hash", loopback_only=True)
@@ -106,7 +106,7 @@ class TestVhosts:
         assert driver.catalog.queues() == [kept]
         assert driver.do(commands.DeleteVhost("v")) == NotFound("vhost 'v'")
 
-    @pytest.mark.parametrize("name", ["", "x" * (NAME_OCTETS_MAX + 1), "\u20ac" * 86])
+    @pytest.mark.parametrize("name", ["", "x" * (NAME_BYTES_MAX + 1), "\u20ac" * 86])
     def test_name_of_wrong_length_is_refused(self, driver: Any, name: str) -> None:
         assert isinstance(driver.do(commands.DeclareVhost(name)), Refused)
 

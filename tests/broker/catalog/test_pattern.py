@@ -13,7 +13,7 @@ from headrace_broker.catalog.pattern import matches, pattern_problem, standing_p
 from headrace_broker.catalog.pattern_cost import TOO_MANY, re_steps
 from headrace_broker.catalog.pattern_program import Program, UnboundedError, parse
 from headrace_broker.catalog.pattern_text import Letters, Text
-from headrace_broker.model.limits import NAME_OCTETS_MAX, PATTERN_WORK_MAX
+from headrace_broker.model.limits import NAME_BYTES_MAX, PATTERN_WORK_MAX
 
 LONG = "a" * 255
 LONG_SEARCH = "pattern: the expression could take too long to find in a name: it has "
@@ -102,8 +102,8 @@ def test_expression_that_cannot_be_used_is_found_nowhere() -> None:
 
 def test_text_longer_than_any_name_has_nothing_found_in_it() -> None:
     for pattern in ("a", "(a+)+$"):
-        assert matches(pattern, "a" * NAME_OCTETS_MAX)
-        assert not matches(pattern, "a" * (NAME_OCTETS_MAX + 1))
+        assert matches(pattern, "a" * NAME_BYTES_MAX)
+        assert not matches(pattern, "a" * (NAME_BYTES_MAX + 1))
 
 
 def test_letters_of_wide_ranges_are_not_marked_one_by_one() -> None:

@@ -1,4 +1,4 @@
-"""The catalog is total and deterministic: any octets, any interpreter, any place to resume."""
+"""The catalog is total and deterministic: any bytes, any interpreter, any place to resume."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from headrace_broker.catalog import command as commands
 from headrace_broker.catalog.command import encode_request
 from headrace_broker.catalog.machine import Catalog
 from headrace_broker.catalog.request import (
-    ENVELOPE_OCTETS,
+    ENVELOPE_BYTES,
     ENVELOPE_VERSION,
     Request,
     encode_envelope,
@@ -27,7 +27,7 @@ from headrace_broker.catalog.store import SnapshotError
 from headrace_broker.catalog.version import CatalogVersionError
 from headrace_broker.model.binding_key import binding_key
 from headrace_broker.model.definition import Binding, Exchange
-from headrace_broker.model.limits import CATALOG_COMMAND_OCTETS_MAX, TABLE_DEPTH_MAX
+from headrace_broker.model.limits import CATALOG_COMMAND_BYTES_MAX, TABLE_DEPTH_MAX
 
 ROOT = Path(__file__).resolve().parents[3]
 SEEDS = range(8)
@@ -135,11 +135,11 @@ def test_digest_does_not_depend_on_the_hash_seed(driver: Any, random_commands: A
 
 
 @given(st.binary(max_size=200))
-def test_random_octets_are_refused_and_change_nothing(data: bytes) -> None:
+def test_random_bytes_are_refused_and_change_nothing(data: bytes) -> None:
     catalog = Catalog()
     envelope = encode_envelope(Request(1, 1, 1), b"")
     for number, entry in enumerate((data, envelope + data), 1):
-        if len(entry) >= ENVELOPE_OCTETS and entry[0] > ENVELOPE_VERSION:
+        if len(entry) >= ENVELOPE_BYTES and entry[0] > ENVELOPE_VERSION:
             with pytest.raises(CatalogVersionError):
                 catalog.apply(number, entry)
             continue
@@ -156,7 +156,7 @@ def test_damaged_commands_are_answered_or_are_later_ones(driver: Any, random_com
     for number in range(3000):
         data = bytearray(encode_request(Request(2, 1, number + 1), source.next()))
         for _ in range(pick.randrange(3)):
-            data[pick.randrange(ENVELOPE_OCTETS, len(data))] = pick.randrange(256)
+            data[pick.randrange(ENVELOPE_BYTES, len(data))] = pick.randrange(256)
         try:
             answers.add(type(driver.apply(bytes(data))).__name__)
         except CatalogVersionError:
@@ -200,10 +200,10 @@ class TestArguments:
         assert isinstance(driver.apply(data.replace(b"\xa4HERE", b"\xd4\x05\x00")), Inequivalent)
 
     def test_size_is_bounded(self, driver: Any) -> None:
-        arguments = {"x-note": "n" * CATALOG_COMMAND_OCTETS_MAX}
+        arguments = {"x-note": "n" * CATALOG_COMMAND_BYTES_MAX}
         result = driver.do(commands.DeclareQueue("/", "q", "classic", arguments=arguments))
         assert isinstance(result, Refused)
-        assert str(CATALOG_COMMAND_OCTETS_MAX) in result.reason
+        assert str(CATALOG_COMMAND_BYTES_MAX) in result.reason
 
     def test_what_cannot_be_stored_is_an_error_of_the_proposer(self) -> None:
         for value in (1 << 70, object(), "\udc80", {1, object}):

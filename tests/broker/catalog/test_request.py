@@ -45,7 +45,7 @@ def test_repeated_change_is_made_once(driver: Any) -> None:
     assert driver.catalog.queue("/", "q") is None
 
 
-def test_refused_octets_count_as_seen(driver: Any) -> None:
+def test_refused_bytes_count_as_seen(driver: Any) -> None:
     assert isinstance(driver.apply(encode_envelope(Request(2, 1, 1), b"\xc1")), Refused)
     assert driver.apply(encode_envelope(Request(2, 1, 1), b"\xc1")) == Repeated()
 

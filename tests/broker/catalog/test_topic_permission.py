@@ -133,7 +133,7 @@ def test_what_cannot_be_set_is_refused(bob: Any) -> None:
     def answer(**more: str) -> Any:
         return bob.do(commands.PutTopicPermission(told(**more)))
 
-    assert answer(exchange="") == Refused("the exchange's name has 0 octets, not 1 to 255")
+    assert answer(exchange="") == Refused("the exchange's name has 0 bytes, not 1 to 255")
     assert answer(vhost="none") == NotFound("vhost 'none'")
     assert answer(user="eve") == NotFound("user 'eve'")
     for field in ("write", "read"):
@@ -141,7 +141,7 @@ def test_what_cannot_be_set_is_refused(bob: Any) -> None:
         assert problem.startswith(f"{field}: not a regular expression")
     longer = told("{username}" * 90, user="u" * 250)
     problem = command_problem(commands.PutTopicPermission(longer))
-    assert problem.startswith("write: the expression has 22500 octets")
+    assert problem.startswith("write: the expression has 22500 bytes")
     first = put(bob)
     assert bob.do(commands.PutTopicPermission(first)) == Exists(first)
 

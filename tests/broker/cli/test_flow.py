@@ -61,10 +61,10 @@ def connection(number: int = 5, state: str = "flow", limit: str = "watermark") -
         "vhost": "/",
         "state": state,
         "flow": flow,
-        "held_messages": 1,
-        "held_octets": 2048,
+        "buffered_messages": 1,
+        "buffered_bytes": 2048,
         "owed_messages": 3,
-        "owed_octets": 4 << 20,
+        "owed_bytes": 4 << 20,
     }
 
 
@@ -78,9 +78,9 @@ def explanation(**more: Any) -> dict[str, Any]:
         "vhost": "/",
         "queue": "orders [a]",
         "messages": 1000,
-        "octets": 2 << 20,
+        "byte_count": 2 << 20,
         "message_rate": 3900.0,
-        "octet_rate": 4e6,
+        "byte_rate": 4e6,
         "share": 0.71,
     }
     hidden = {**cause, "account": None, "name": None, "node": None, "user": None, "share": 0.001}
@@ -99,9 +99,9 @@ def explanation(**more: Any) -> dict[str, Any]:
 
 def test_why_prints_who_has_filled_a_queue_and_what_is_not_known(api: FakeApi) -> None:
     told = explanation()
-    gone = {**told["causes"][0], "gone": True, "queued_messages": 70, "queued_octets": 2048}
+    gone = {**told["causes"][0], "gone": True, "queued_messages": 70, "queued_bytes": 2048}
     unknown = {**told["causes"][1], "kind": "unknown", "share": 0.3, "queued_messages": 30,
-               "queued_octets": 1024}  # fmt: skip
+               "queued_bytes": 1024}  # fmt: skip
     api.answers.append(ApiAnswer(200, {**told, "shares_of": "backlog", "causes": [gone, unknown]}))
     result = run("why", "10.0.0.5")
     assert result.exit_code == 0, result.output
@@ -188,7 +188,7 @@ def test_advice_is_listed(api: FakeApi) -> None:
 
 
 def test_limits_are_listed_shown_changed_and_reset(api: FakeApi) -> None:
-    row = {"name": "commands", "value": 1234, "default": 32, "unit": "batches",
+    row = {"name": "queue-commands", "value": 1234, "default": 32, "unit": "batches",
            "source": "cluster", "description": "what a [channel] has"}  # fmt: skip
     api.answers += [
         ApiAnswer(200, [row]),
@@ -198,19 +198,23 @@ def test_limits_are_listed_shown_changed_and_reset(api: FakeApi) -> None:
     ]
     listed = run("limits").output.splitlines()[1].split("  ")
     assert [cell.strip() for cell in listed if cell.strip()] == [
-        "commands", "1,234", "batches", "cluster", "32", "what a [channel] has",
+        "queue-commands", "1,234", "batches", "cluster", "32", "what a [channel] has",
     ]  # fmt: skip
     assert msgspec.json.decode(run("limits", "-o", "json").output) == [row]
-    assert run("limits", "get", "commands").output == "1234\n"
-    for words in (["set", "commands", "64"], ["set", "a/b", "0.5"], ["reset", "commands"]):
+    assert run("limits", "get", "queue-commands").output == "1234\n"
+    for words in (
+        ["set", "queue-commands", "64"],
+        ["set", "a/b", "0.5"],
+        ["reset", "queue-commands"],
+    ):
         result = run("limits", *words)
         assert (result.exit_code, result.output) == (0, "")
     assert [each for each in api.asked if len(each) == 3 and each[0] in ("PUT", "DELETE")] == [
-        ("PUT", "/api/flow/limits/commands", {"value": 64}),
+        ("PUT", "/api/flow/limits/queue-commands", {"value": 64}),
         ("PUT", "/api/flow/limits/a%2Fb", {"value": 0.5}),
-        ("DELETE", "/api/flow/limits/commands", None),
+        ("DELETE", "/api/flow/limits/queue-commands", None),
     ]
-    result = run("limits", "set", "commands", "many")
+    result = run("limits", "set", "queue-commands", "many")
     assert (result.exit_code, "'many' is no number" in result.output) == (2, True)
 
 

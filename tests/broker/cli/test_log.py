@@ -74,15 +74,15 @@ def remember(directory: Path) -> None:
     marks.close()
 
 
-@pytest.mark.parametrize("octets", [600, 1300])  # whole batches, and a part of one
+@pytest.mark.parametrize("byte_count", [600, 1300])  # whole batches, and a part of one
 def test_synced_batches_that_are_gone_are_told_as_the_next_start_does(
-    directory: Path, octets: int
+    directory: Path, byte_count: int
 ) -> None:
     remember(directory)
     assert invoke("verify", str(directory)).exit_code == 0
     path = segment(directory)
     data = path.read_bytes()
-    end = end_of(path) - octets
+    end = end_of(path) - byte_count
     path.write_bytes(data[:end] + bytes(len(data) - end))
     kept = {each: each.read_bytes() for each in directory.iterdir()}
     result = invoke("verify", str(directory))

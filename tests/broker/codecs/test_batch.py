@@ -100,10 +100,10 @@ def test_a_batch_cut_short_fails_the_check(messages: list[Publish], data: st.Dat
 def test_what_passes_the_check_can_be_read_within_its_bounds(
     messages: list[Publish], edits: list[tuple[int, int]]
 ) -> None:
-    octets = bytearray(batch.encode_batch(messages))
-    for place, octet in edits:
-        octets[place % len(octets)] = octet
-    blob = bytes(octets)
+    data = bytearray(batch.encode_batch(messages))
+    for place, byte in edits:
+        data[place % len(data)] = byte
+    blob = bytes(data)
     if not batch.check_batch(blob, 0):
         return
     end = batch.batch_end(blob, 0)

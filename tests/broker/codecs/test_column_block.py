@@ -55,16 +55,16 @@ def test_what_was_encoded_is_decoded(table: tuple[Schema, list[list[Any]]]) -> N
 
 
 @given(tables())
-def test_buffers_begin_at_multiples_of_eight_octets(table: tuple[Schema, list[list[Any]]]) -> None:
+def test_buffers_begin_at_multiples_of_eight_bytes(table: tuple[Schema, list[list[Any]]]) -> None:
     block = encode_columns(*table)
-    padded = sum(length + -length % ALIGNMENT for length in block.buffer_octets)
+    padded = sum(length + -length % ALIGNMENT for length in block.buffer_bytes)
     assert len(block.body) == padded
 
 
 def test_layout_is_that_of_arrow() -> None:
     schema = Schema(1, (("count", INT32), ("name", UTF8), ("on", BOOL)))
     block = encode_columns(schema, [[7, None, -1], ["a", "", "bc"], [True, False, True]])
-    assert block.buffer_octets == (1, 12, 0, 16, 3, 0, 1)
+    assert block.buffer_bytes == (1, 12, 0, 16, 3, 0, 1)
     assert block.body == b"".join(
         [
             b"\x05".ljust(8, b"\0"),
@@ -96,6 +96,6 @@ def test_block_that_was_cut_is_refused(
     schema, columns = table
     block = encode_columns(schema, columns)
     kept = data.draw(st.integers(0, len(block.body) // ALIGNMENT - 1)) * ALIGNMENT
-    cut = ColumnBlock(block.rows, block.buffer_octets, block.body[:kept])
+    cut = ColumnBlock(block.rows, block.buffer_bytes, block.body[:kept])
     with pytest.raises(ValueError, match=r"too short|values, not"):
         decode_columns(schema, cut)

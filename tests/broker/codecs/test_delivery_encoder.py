@@ -14,7 +14,7 @@ from headrace_broker.codecs import delivery_encoder
 from headrace_broker.codecs.batch import encode_batch
 from headrace_broker.codecs.frame import HEARTBEAT_FRAME
 from headrace_broker.codecs.method import decode_headers
-from headrace_broker.model.limits import LARGE_OCTETS, OUTPUT_FLUSH_BYTES
+from headrace_broker.model.limits import LARGE_BYTES, OUTPUT_FLUSH_BYTES
 from headrace_broker.model.message import DeliveryRun, Publish
 
 PROPERTIES = b"\x90\x00\x0atext/plain\x02"
@@ -26,8 +26,8 @@ def route(exchange: str, key: str) -> bytes:
     return b"".join(bytes((len(part),)) + part for part in parts)
 
 
-def message(octets: bytes, exchange: str = "ex", key: str = "key") -> Publish:
-    return Publish(5, route(exchange, key), True, False, PROPERTIES, octets)
+def message(data: bytes, exchange: str = "ex", key: str = "key") -> Publish:
+    return Publish(5, route(exchange, key), True, False, PROPERTIES, data)
 
 
 def frames(data: bytes) -> list[tuple[int, Any, bytes]]:
@@ -50,9 +50,9 @@ def deliveries(data: bytes) -> list[tuple[Any, bytes, bytes, list[int]]]:
             missing = value.body_size
             found[-1] = (found[-1][0], raw[19:-1], b"", [])
         elif isinstance(value, body.ContentBody):
-            method, block, octets, sizes = found[-1]
+            method, block, content, sizes = found[-1]
             missing -= len(value.value)
-            found[-1] = (method, block, octets + value.value, [*sizes, len(raw)])
+            found[-1] = (method, block, content + value.value, [*sizes, len(raw)])
         else:
             assert missing == 0
             found.append((value, b"", b"", []))
@@ -74,7 +74,7 @@ def a_run(messages: list[Publish], positions: list[int], redelivered: bytes) -> 
 def test_a_run_reads_back_with_pamqp(
     bodies: list[bytes], exchange: str, key: str, data: st.DataObject, frame_max: int
 ) -> None:
-    messages = [message(octets, exchange, key) for octets in bodies]
+    messages = [message(raw, exchange, key) for raw in bodies]
     positions = data.draw(st.lists(st.integers(0, len(bodies) - 1), min_size=1, max_size=6))
     marks = data.draw(st.binary(min_size=len(positions), max_size=len(positions)))
     marks = bytes(mark & 1 for mark in marks)
@@ -85,12 +85,12 @@ def test_a_run_reads_back_with_pamqp(
     delivery_encoder.encode_deliveries(out, 7, b"tag", 1 << 40, run, start, stop, frame_max)
     found = deliveries(out.getvalue())
     assert len(found) == stop - start
-    for at, (method, block, octets, sizes) in enumerate(found, start):
+    for at, (method, block, raw, sizes) in enumerate(found, start):
         assert isinstance(method, commands.Basic.Deliver)
         assert (method.exchange, method.routing_key) == (exchange, key)
         assert (method.consumer_tag, method.redelivered) == ("tag", marks[at] == 1)
         assert method.delivery_tag == (1 << 40) + at - start
-        assert (block, octets) == (PROPERTIES, bodies[positions[at]])
+        assert (block, raw) == (PROPERTIES, bodies[positions[at]])
         assert all(size <= frame_max for size in sizes)
         assert all(size == frame_max for size in sizes[:-1])
 
@@ -102,20 +102,20 @@ def test_all_frames_of_a_run_are_on_its_channel() -> None:
     assert [channel for channel, _, _ in frames(out.getvalue())] == [65535] * 4
 
 
-@pytest.mark.parametrize("size", [0, 1, 47, 48, 49, 131064, 131065, LARGE_OCTETS, 3_000_001])
+@pytest.mark.parametrize("size", [0, 1, 47, 48, 49, 131064, 131065, LARGE_BYTES, 3_000_001])
 def test_bodies_of_any_size_are_split_by_frame_max(size: int) -> None:
-    octets = bytes(at % 251 for at in range(size))
+    data = bytes(at % 251 for at in range(size))
     out = BytesWriter()
     rest = delivery_encoder.encode_deliveries(
-        out, 1, b"c", 1, a_run([message(octets)], [0], b"\x01"), 0, 1, 131072
+        out, 1, b"c", 1, a_run([message(data)], [0], b"\x01"), 0, 1, 131072
     )
-    assert (rest is not None) == (size >= LARGE_OCTETS)
+    assert (rest is not None) == (size >= LARGE_BYTES)
     while rest is not None and rest.left > 0:
         frames_of_piece = rest.take(OUTPUT_FLUSH_BYTES)
         assert len(frames_of_piece) <= OUTPUT_FLUSH_BYTES
         out.write(frames_of_piece)
     ((_, block, found, sizes),) = deliveries(out.getvalue())
-    assert (block, found) == (PROPERTIES, octets)
+    assert (block, found) == (PROPERTIES, data)
     assert len(sizes) == -(-size // 131064)
 
 
@@ -123,12 +123,12 @@ def test_get_ok_carries_one_message_and_the_count_left() -> None:
     out = BytesWriter()
     run = a_run([message(b"no"), message(b"yes")], [0, 1], b"\x00\x01")
     delivery_encoder.encode_get_ok(out, 3, 9, run, 1, (1 << 32) - 1, 4096)
-    ((method, block, octets, _),) = deliveries(out.getvalue())
+    ((method, block, data, _),) = deliveries(out.getvalue())
     assert isinstance(method, commands.Basic.GetOk)
     assert (method.delivery_tag, method.redelivered) == (9, True)
     assert (method.exchange, method.routing_key) == ("ex", "key")
     assert method.message_count == (1 << 32) - 1
-    assert (block, octets) == (PROPERTIES, b"yes")
+    assert (block, data) == (PROPERTIES, b"yes")
 
 
 def test_only_redeliveries_say_how_often_they_were_handed_out() -> None:
@@ -143,11 +143,11 @@ def test_only_redeliveries_say_how_often_they_were_handed_out() -> None:
         {"x-delivery-count": 2, "x-acquired-count": 5},
         {"x-acquired-count": 1},
     ]
-    assert [octets for _, _, octets, _ in contents] == [b"a", b"b", b"c"]
+    assert [data for _, _, data, _ in contents] == [b"a", b"b", b"c"]
     got = BytesWriter()
     delivery_encoder.encode_get_ok(got, 1, 1, run, 1, 0, 4096)
-    ((_, block, octets, _),) = deliveries(got.getvalue())
-    assert (octets, decode_headers(block)["x-delivery-count"]) == (b"b", 2)
+    ((_, block, data, _),) = deliveries(got.getvalue())
+    assert (data, decode_headers(block)["x-delivery-count"]) == (b"b", 2)
 
 
 @pytest.mark.parametrize("room", [0, -1])
@@ -171,11 +171,11 @@ def test_return_carries_the_message_back() -> None:
     out = BytesWriter()
     delivery_encoder.encode_return(out, message(b"x" * 5000), 312, b"NO_ROUTE", 4096)
     data = out.getvalue()
-    ((method, block, octets, sizes),) = deliveries(data)
+    ((method, block, raw, sizes),) = deliveries(data)
     assert isinstance(method, commands.Basic.Return)
     assert (method.reply_code, method.reply_text) == (312, "NO_ROUTE")
     assert (method.exchange, method.routing_key) == ("ex", "key")
-    assert (block, octets, sizes) == (PROPERTIES, b"x" * 5000, [4096, 920])
+    assert (block, raw, sizes) == (PROPERTIES, b"x" * 5000, [4096, 920])
     assert {channel for channel, _, _ in frames(data)} == {5}
 
 

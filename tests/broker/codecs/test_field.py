@@ -43,8 +43,8 @@ def walked(table: bytes) -> tuple[int, str]:
 
 @pytest.mark.parametrize("kind", VALUES)
 def test_every_field_type_that_rabbitmq_knows_is_taken(kind: str) -> None:
-    octets, value = VALUES[kind]
-    fields = b"\x01k" + kind.encode() + octets + b"\x04lastt\x00"
+    data, value = VALUES[kind]
+    fields = b"\x01k" + kind.encode() + data + b"\x04lastt\x00"
     table = struct.pack(">I", len(fields)) + fields
     assert walked(table) == (len(table), "")
     assert decode_headers(b"\x20\x00" + table) == {"k": value, "last": False}
@@ -74,8 +74,8 @@ values = st.recursive(
 
 @given(table=st.dictionaries(st.text(max_size=20), values, max_size=4), rest=st.binary(max_size=4))
 def test_what_pamqp_encodes_is_walked_to_its_end(table: dict[str, Any], rest: bytes) -> None:
-    octets = encode.field_table(table)
+    data = encode.field_table(table)
     walker = FieldWalker()
-    assert walker.table(b"??" + octets + rest, 2, 2 + len(octets)) == 2 + len(octets)
-    if len(octets) > 4:
-        assert walker.table(octets, 0, len(octets) - 1) == -1
+    assert walker.table(b"??" + data + rest, 2, 2 + len(data)) == 2 + len(data)
+    if len(data) > 4:
+        assert walker.table(data, 0, len(data) - 1) == -1

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from headrace_broker.codecs.event import ContentTooLarge, Method, Violation
 from headrace_broker.codecs.frame_parser import FrameParser
-from headrace_broker.model.limits import LARGE_OCTETS
+from headrace_broker.model.limits import LARGE_BYTES
 from headrace_broker.model.message import Publish
 
 FRAME_MAX = 200
@@ -45,10 +45,10 @@ def test_any_split_of_a_valid_stream_gives_its_events(
 
 
 @given(data=st.data())
-def test_octet_by_octet_gives_the_same_events(wire: Any, data: Any) -> None:
+def test_byte_by_byte_gives_the_same_events(wire: Any, data: Any) -> None:
     stream, shapes = data.draw(wire.streams())
-    octets = [stream[at : at + 1] for at in range(len(stream))]
-    assert wire.shapes(new_parser(), octets) == shapes
+    byte_counts = [stream[at : at + 1] for at in range(len(stream))]
+    assert wire.shapes(new_parser(), byte_counts) == shapes
 
 
 @given(
@@ -62,20 +62,20 @@ def test_a_mutated_stream_gives_the_same_events_in_any_split(
     wire: Any, data: Any, cuts: list[int], edits: list[tuple[int, bytes]]
 ) -> None:
     stream, _ = data.draw(wire.streams())
-    for place, octets in edits:
+    for place, raw in edits:
         at = place % (len(stream) + 1)
-        stream = stream[:at] + octets + stream[at + max(1, len(octets)) :]
+        stream = stream[:at] + raw + stream[at + max(1, len(raw)) :]
     whole = wire.shapes(new_parser(), [stream])
     assert wire.shapes(new_parser(), wire.split(stream, cuts)) == whole
     kinds = [shape[0] for shape in whole]
     assert "violation" not in kinds[:-1]
 
 
-@given(octets=st.binary(max_size=300), cuts=cut_lists, framed=st.booleans())
+@given(data=st.binary(max_size=300), cuts=cut_lists, framed=st.booleans())
 def test_random_bytes_give_only_events_in_bounded_memory(
-    wire: Any, octets: bytes, cuts: list[int], framed: bool
+    wire: Any, data: bytes, cuts: list[int], framed: bool
 ) -> None:
-    stream = wire.greeting + (wire.frame(1, 1, octets[:190]) if framed else b"") + octets
+    stream = wire.greeting + (wire.frame(1, 1, data[:190]) if framed else b"") + data
     parser = new_parser()
     for chunk in wire.split(stream, cuts):
         events = parser.feed(chunk)
@@ -112,7 +112,7 @@ def test_the_protocol_header_is_an_event_and_a_wrong_one_closes_the_parser(wire:
     assert bad.feed(wire.frame(8, 0, b"")) == []
 
 
-def test_route_flags_properties_and_body_are_kept_octet_for_octet(wire: Any) -> None:
+def test_route_flags_properties_and_body_are_kept_byte_for_byte(wire: Any) -> None:
     properties = b"\x90\x00\x03a\xff\x00\x07"
     frames = wire.publish(9, b"ex\xff", b"\x00k", 3) + wire.header(9, 4, properties)
     for chunks in ([frames, wire.frame(3, 9, b"body")], [frames + wire.frame(3, 9, b"body")]):
@@ -209,10 +209,10 @@ def test_frame_max_changes_with_tune(wire: Any) -> None:
 
 
 @pytest.mark.parametrize("chunked", [False, True])
-def test_a_payload_of_frame_max_octets_is_let_through(wire: Any, chunked: bool) -> None:
+def test_a_payload_of_frame_max_bytes_is_let_through(wire: Any, chunked: bool) -> None:
     parser = FrameParser(4096, 16 << 20)
-    octets = wire.publish(1) + wire.header(1, 4096) + wire.frame(3, 1, b"x" * 4096)
-    chunks = [octets[:40], octets[40:]] if chunked else [octets]
+    data = wire.publish(1) + wire.header(1, 4096) + wire.frame(3, 1, b"x" * 4096)
+    chunks = [data[:40], data[40:]] if chunked else [data]
     parser.feed(wire.greeting)
     (shape,) = wire.shapes(parser, chunks)
     assert shape[-1] == b"x" * 4096
@@ -258,11 +258,11 @@ def test_discarded_parser_keeps_nothing_and_parses_nothing(wire: Any) -> None:
 
 
 @pytest.mark.parametrize("part", [900, 4000, 131064])
-@pytest.mark.parametrize("size", [LARGE_OCTETS, 4 * LARGE_OCTETS + 7])
+@pytest.mark.parametrize("size", [LARGE_BYTES, 4 * LARGE_BYTES + 7])
 def test_large_body_is_put_together_while_it_comes(wire: Any, size: int, part: int) -> None:
-    octets = bytes(range(251)) * (size // 251 + 1)
-    octets = octets[:size]
-    frames = [wire.frame(3, 1, octets[at : at + part]) for at in range(0, size, part)]
+    data = bytes(range(251)) * (size // 251 + 1)
+    data = data[:size]
+    frames = [wire.frame(3, 1, data[at : at + part]) for at in range(0, size, part)]
     parser = greeted(wire)
     parser.feed(wire.publish(1) + wire.header(1, size))
     for each in frames[:-1]:
@@ -270,11 +270,11 @@ def test_large_body_is_put_together_while_it_comes(wire: Any, size: int, part: i
     tracemalloc.start()
     try:
         (publish,) = parser.feed(frames[-1])
-        assert tracemalloc.get_traced_memory()[1] < LARGE_OCTETS // 2
+        assert tracemalloc.get_traced_memory()[1] < LARGE_BYTES // 2
     finally:
         tracemalloc.stop()
     assert isinstance(publish, Publish)
-    assert publish.body == octets
+    assert publish.body == data
 
 
 def test_body_that_came_while_less_was_allowed_is_too_large(wire: Any) -> None:
@@ -295,6 +295,6 @@ def test_large_body_that_is_only_announced_takes_no_memory(wire: Any) -> None:
     try:
         parser.feed(wire.publish(1) + wire.header(1, 16 << 20))
         parser.feed(wire.frame(3, 1, bytes(100_000)))
-        assert tracemalloc.get_traced_memory()[1] < LARGE_OCTETS
+        assert tracemalloc.get_traced_memory()[1] < LARGE_BYTES
     finally:
         tracemalloc.stop()

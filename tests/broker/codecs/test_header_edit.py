@@ -15,7 +15,7 @@ from headrace_broker.codecs.field import properties_problem
 from headrace_broker.codecs.header_edit import Death, copied_keys, dead_letter
 from headrace_broker.model.limits import (
     DEATHS_KEPT_MAX,
-    PROPERTIES_OCTETS_MAX,
+    PROPERTIES_BYTES_MAX,
     TABLE_FIELDS_MAX,
 )
 
@@ -48,7 +48,7 @@ def die(
 
 def test_first_death_is_written_as_rabbitmq_does():
     found = die(block(content_type="text/plain", delivery_mode=2, message_id="m"))
-    properties = read(found.octets)
+    properties = read(found.data)
     assert properties.headers == {
         "x-death": [
             {
@@ -74,7 +74,7 @@ def test_first_death_is_written_as_rabbitmq_does():
 
 def test_expiration_goes_into_the_first_death_and_nowhere_else():
     found = die(block(expiration="1000", reply_to="r", priority=4), reason="rejected")
-    properties = read(found.octets)
+    properties = read(found.data)
     assert properties.expiration is None
     assert (properties.reply_to, properties.priority) == ("r", 4)
     assert properties.headers["x-death"][0]["original-expiration"] == "1000"
@@ -82,8 +82,8 @@ def test_expiration_goes_into_the_first_death_and_nowhere_else():
 
 def test_same_queue_and_reason_counts_up_and_keeps_its_first_time():
     once = die(block())
-    again = die(once.octets, time_s=NOW + 60, exchange=b"dlx", routing_key=b"other")
-    properties = read(again.octets)
+    again = die(once.data, time_s=NOW + 60, exchange=b"dlx", routing_key=b"other")
+    properties = read(again.data)
     [entry] = properties.headers["x-death"]
     assert entry["count"] == 2
     assert entry["time"] == datetime.fromtimestamp(NOW, UTC)
@@ -93,18 +93,18 @@ def test_same_queue_and_reason_counts_up_and_keeps_its_first_time():
 
 
 def test_deaths_are_ordered_by_recency():
-    found = die(die(die(block(), "a").octets, "b", "rejected").octets, "a")
+    found = die(die(die(block(), "a").data, "b", "rejected").data, "a")
     assert found.deaths == [(b"a", b"expired"), (b"b", b"rejected")]
-    headers = read(found.octets).headers
+    headers = read(found.data).headers
     assert [(each["queue"], each["count"]) for each in headers["x-death"]] == [("a", 2), ("b", 1)]
     assert (headers["x-first-death-queue"], headers["x-last-death-queue"]) == ("a", "a")
 
 
 def test_what_a_client_wrote_as_its_deaths_counts_for_nothing():
-    sent = die(die(block(headers={"kept": 1}), "a").octets, "b").octets
+    sent = die(die(block(headers={"kept": 1}), "a").data, "b").data
     found = die(sent, "c", trusted=False)
     assert found.deaths == [(b"c", b"expired")]
-    headers = read(found.octets).headers
+    headers = read(found.data).headers
     assert len(headers["x-death"]) == 1
     assert headers["x-first-death-queue"] == "c"
     assert headers["kept"] == 1
@@ -112,7 +112,7 @@ def test_what_a_client_wrote_as_its_deaths_counts_for_nothing():
 
 def test_x_death_of_another_type_is_replaced():
     found = die(block(headers={"x-death": "never", "x-first-death-queue": "liar"}))
-    headers = read(found.octets).headers
+    headers = read(found.data).headers
     assert headers["x-death"][0]["count"] == 1
     assert headers["x-first-death-queue"] == "work"
 
@@ -126,14 +126,14 @@ def test_elements_that_are_no_deaths_are_passed_over(strange: list[Any]):
 def test_copied_keys_are_recorded_without_the_blind_ones():
     properties = block(headers={"CC": ["a", "b"], "BCC": ["c"]})
     assert copied_keys(properties, b"CC") == [b"a", b"b"]
-    headers = read(die(properties).octets).headers
+    headers = read(die(properties).data).headers
     assert headers["x-death"][0]["routing-keys"] == ["new", "a", "b"]
     assert headers["CC"] == ["a", "b"]
 
 
 def test_copied_keys_go_when_the_message_gets_another_routing_key():
     properties = block(headers={"CC": ["a"], "BCC": ["c"], "kept": True})
-    headers = read(die(properties, keep_keys=False).octets).headers
+    headers = read(die(properties, keep_keys=False).data).headers
     assert not {"CC", "BCC"} & set(headers)
     assert headers["kept"] is True
     assert headers["x-death"][0]["routing-keys"] == ["new", "a"]
@@ -144,7 +144,7 @@ def test_copied_keys_go_when_the_message_gets_another_routing_key():
     [(5000, -5000), (-7, -7), (0, 0), ("5000", -5000), ("soon", "soon"), (1 << 40, -(1 << 40))],
 )
 def test_delay_is_negated(delay: Any, left: Any):
-    headers = read(die(block(headers={"x-delay": delay})).octets).headers
+    headers = read(die(block(headers={"x-delay": delay})).data).headers
     assert headers["x-delay"] == left
 
 
@@ -163,50 +163,50 @@ def test_delay_is_negated(delay: Any, left: Any):
 def test_delay_of_every_integer_type_is_negated(value: bytes, number: int):
     table = b"\x07x-delay" + value
     properties = b"\x20\x00" + struct.pack(">I", len(table)) + table
-    assert read(die(properties).octets).headers["x-delay"] == -number
+    assert read(die(properties).data).headers["x-delay"] == -number
 
 
 @pytest.mark.parametrize(
     "malformed", [b"", b"\x20", b"\x20\x00\x00\x00\x00\x09x", b"\x00\x01", b"\x80\x00\x05abc"]
 )
 def test_malformed_properties_count_as_empty_ones(malformed: bytes):
-    assert die(malformed).octets == die(b"\x00\x00").octets
+    assert die(malformed).data == die(b"\x00\x00").data
     assert copied_keys(malformed, b"CC") == []
 
 
 def test_deaths_are_bounded_and_the_oldest_go_first():
-    octets = block()
+    data = block()
     for number in range(DEATHS_KEPT_MAX + 3):
-        found = die(octets, f"queue {number}")
-        octets = found.octets
+        found = die(data, f"queue {number}")
+        data = found.data
     assert len(found.deaths) == DEATHS_KEPT_MAX
     assert found.deaths[0] == (b"queue %d" % (DEATHS_KEPT_MAX + 2), b"expired")
-    assert len(read(octets).headers["x-death"]) == DEATHS_KEPT_MAX
+    assert len(read(data).headers["x-death"]) == DEATHS_KEPT_MAX
 
 
 def test_large_headers_leave_room_for_fewer_deaths():
-    octets = block(headers={"large": "x" * (PROPERTIES_OCTETS_MAX - 1600)})
+    data = block(headers={"large": "x" * (PROPERTIES_BYTES_MAX - 1600)})
     for number in range(20):
-        found = die(octets, f"{number:0200d}")
-        octets = found.octets
-        assert len(octets) <= PROPERTIES_OCTETS_MAX
+        found = die(data, f"{number:0200d}")
+        data = found.data
+        assert len(data) <= PROPERTIES_BYTES_MAX
     assert 1 <= len(found.deaths) < 20
-    assert len(read(octets).headers["x-death"]) == len(found.deaths)
+    assert len(read(data).headers["x-death"]) == len(found.deaths)
 
 
 def test_many_fields_leave_room_for_fewer_deaths():
-    octets = block(headers={f"h{number}": number for number in range(TABLE_FIELDS_MAX - 60)})
+    data = block(headers={f"h{number}": number for number in range(TABLE_FIELDS_MAX - 60)})
     for number in range(20):
-        found = die(octets, f"queue {number}")
-        octets = found.octets
+        found = die(data, f"queue {number}")
+        data = found.data
     assert 1 <= len(found.deaths) < 20
-    assert len(read(octets).headers["x-death"]) == len(found.deaths)
+    assert len(read(data).headers["x-death"]) == len(found.deaths)
 
 
 def test_where_no_death_fits_the_rest_is_done_all_the_same():
-    large = "x" * (PROPERTIES_OCTETS_MAX - 100)
+    large = "x" * (PROPERTIES_BYTES_MAX - 100)
     found = die(block(headers={"large": large, "x-delay": 9}, expiration="5"), keep_keys=False)
-    properties = read(found.octets)
+    properties = read(found.data)
     assert found.deaths == []
     assert properties.headers == {"large": large, "x-delay": -9}
     assert properties.expiration is None
@@ -215,7 +215,7 @@ def test_where_no_death_fits_the_rest_is_done_all_the_same():
 def test_many_copied_keys_are_left_out_of_the_record():
     keys = ["k" * 250] * 200
     found = die(block(headers={"CC": keys}))
-    assert read(found.octets).headers["x-death"][0]["routing-keys"] == ["new"]
+    assert read(found.data).headers["x-death"][0]["routing-keys"] == ["new"]
 
 
 SCALARS = st.one_of(
@@ -264,7 +264,7 @@ def test_everything_else_stays_as_it_was(headers, rest, trusted, keep_keys):
     before = block(headers=headers or None, **rest)
     was = read(before)
     found = dead_letter(before, death(), trusted, keep_keys)
-    now = read(found.octets)
+    now = read(found.data)
     changed = {"x-death", "x-delay", *(() if keep_keys else ("CC", "BCC"))}
     own = {name for name in now.headers if name.startswith(("x-first-death-", "x-last-death-"))}
     left = {name: value for name, value in (was.headers or {}).items() if name not in changed | own}
@@ -277,20 +277,20 @@ def test_everything_else_stays_as_it_was(headers, rest, trusted, keep_keys):
 
 
 @given(st.binary(max_size=60), st.booleans(), st.booleans())
-def test_any_octets_give_a_sound_block(octets, trusted, keep_keys):
-    found = dead_letter(octets, death(), trusted, keep_keys)
-    assert properties_problem(found.octets, 0, len(found.octets)) == ""
+def test_any_bytes_give_a_sound_block(data, trusted, keep_keys):
+    found = dead_letter(data, death(), trusted, keep_keys)
+    assert properties_problem(found.data, 0, len(found.data)) == ""
     assert found.deaths[0] == (b"work", b"expired")
 
 
 @given(st.lists(st.tuples(st.sampled_from("abc"), st.sampled_from(["expired", "rejected"]))))
 def test_counts_and_order_are_those_of_the_deaths_told(told):
-    octets = block(headers={"mine": 1})
+    data = block(headers={"mine": 1})
     counts: dict[tuple[str, str], int] = {}
     for queue, reason in told:
-        octets = die(octets, queue, reason).octets
+        data = die(data, queue, reason).data
         counts[queue, reason] = counts.pop((queue, reason), 0) + 1
-    headers = read(octets).headers
+    headers = read(data).headers
     entries = [((e["queue"], e["reason"]), e["count"]) for e in headers.get("x-death", [])]
     assert entries == list(reversed(counts.items()))
     if told:

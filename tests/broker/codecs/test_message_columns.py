@@ -1,4 +1,4 @@
-"""Messages as columns: what stands in them as text, JSON and octets."""
+"""Messages as columns: what stands in them as text, JSON and bytes."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from headrace_broker.codecs.message_columns import (
     MessageColumns,
 )
 from headrace_broker.codecs.method import decode_properties
-from headrace_broker.model.limits import PROPERTIES_REMEMBERED_MAX, PROPERTIES_REMEMBERED_OCTETS
+from headrace_broker.model.limits import PROPERTIES_REMEMBERED_BYTES, PROPERTIES_REMEMBERED_MAX
 from headrace_broker.model.message import Publish
 from headrace_broker.runtime.contract.json_value import plain
 
@@ -140,7 +140,7 @@ def _finite(value: Any) -> Any:
 
 
 @pytest.mark.parametrize(
-    ("octets", "value"),
+    ("data", "value"),
     [
         (b"t\x00", False),
         (b"b\xff", -1),
@@ -165,8 +165,8 @@ def _finite(value: Any) -> Any:
         (b"F\x00\x00\x00\x04\x01at\x01", {"a": True}),
     ],
 )
-def test_value_of_each_type(octets: bytes, value: Any):
-    assert headers(b"\x01k" + octets + b"\x01zV") == {"k": value, "z": None}
+def test_value_of_each_type(data: bytes, value: Any):
+    assert headers(b"\x01k" + data + b"\x01zV") == {"k": value, "z": None}
 
 
 def test_name_that_is_no_text_is_shown_and_hides_nothing():
@@ -196,8 +196,8 @@ def test_properties_that_are_none_stand_as_they_are(properties: bytes):
 
 
 @given(st.binary(max_size=60))
-def test_any_octets_give_columns(octets: bytes):
-    assert rows((b"\x00\x00", octets, b"b"))[0]["properties"] == octets
+def test_any_bytes_give_columns(data: bytes):
+    assert rows((b"\x00\x00", data, b"b"))[0]["properties"] == data
 
 
 @pytest.mark.parametrize(
@@ -218,10 +218,10 @@ def test_time_of_publishing(timestamp: int, shown: int | None):
 def test_blocks_that_are_remembered_are_few_and_short():
     columns = MessageColumns()
     wanted = [str(number) for number in range(3 * PROPERTIES_REMEMBERED_MAX)]
-    long = "x" * PROPERTIES_REMEMBERED_OCTETS
+    long = "x" * PROPERTIES_REMEMBERED_BYTES
     for _ in range(2):
         blocks = [block(message_id=name) for name in wanted] + [block(message_id=long)]
         found = rows(*[(b"\x00\x00", each, b"") for each in blocks], columns=columns)
         assert [each["message_id"] for each in found] == [*wanted, long]
     assert len(columns._known) <= PROPERTIES_REMEMBERED_MAX
-    assert all(len(each) <= PROPERTIES_REMEMBERED_OCTETS for each in columns._known)
+    assert all(len(each) <= PROPERTIES_REMEMBERED_BYTES for each in columns._known)

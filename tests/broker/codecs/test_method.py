@@ -24,7 +24,7 @@ from headrace_broker.model.reply_code import (
 )
 
 RECOVER_ASYNC = 0x003C0064  # pamqp warns when one is constructed
-STRANGE_NAME = "schöne Queue\n" + "ü" * 100  # of 215 octets, with characters that pamqp refuses
+STRANGE_NAME = "schöne Queue\n" + "ü" * 100  # of 215 bytes, with characters that pamqp refuses
 
 values = st.recursive(
     st.booleans() | st.integers(-(1 << 63), (1 << 63) - 1) | st.text(max_size=9) | st.none(),
@@ -40,9 +40,9 @@ def payload(command: Any) -> bytes:
     return method.encode_method(1, command)[7:-1]
 
 
-def refusal(octets: bytes) -> AmqpError:
+def refusal(data: bytes) -> AmqpError:
     with pytest.raises(AmqpError) as found:
-        method.decode_method(octets)
+        method.decode_method(data)
     return found.value
 
 
@@ -67,14 +67,14 @@ def test_every_method_encodes_as_pamqp_does(index: int) -> None:
     assert method.encode_method(300, command) == frame.marshal(command, 300)
 
 
-def test_many_bits_fill_octets_from_the_lowest() -> None:
+def test_many_bits_fill_bytes_from_the_lowest() -> None:
     command = commands.Exchange.Declare(0, "e", "topic", False, True, False, True, True)
     assert payload(command)[4:] == b"\x00\x00\x01e\x05topic\x1a\x00\x00\x00\x00"
 
 
 def test_declare_ok_holds_any_queue_name() -> None:
-    octets = method.encode_method(1, method.queue_declare_ok(STRANGE_NAME, 5, 2))
-    _, channel, found = frame.unmarshal(octets)
+    data = method.encode_method(1, method.queue_declare_ok(STRANGE_NAME, 5, 2))
+    _, channel, found = frame.unmarshal(data)
     assert isinstance(found, commands.Queue.DeclareOk)
     assert (channel, found.queue) == (1, STRANGE_NAME)
     assert (found.message_count, found.consumer_count) == (5, 2)
@@ -110,7 +110,7 @@ def test_the_deprecated_recover_async_is_decoded_without_a_warning() -> None:
     assert found.requeue
 
 
-def test_a_response_that_is_no_text_keeps_its_octets() -> None:
+def test_a_response_that_is_no_text_keeps_its_bytes() -> None:
     for response in (b"\x00guest\x00gu\xc3\xa9st", b"\x05LOGINS\x00\x00\x00\x81\xff"):
         arguments = b"\x00\x00\x00\x00\x05PLAIN" + struct.pack(">I", len(response)) + response
         found = method.decode_method(b"\x00\x0a\x00\x0b" + arguments + b"\x05en_US")
@@ -151,7 +151,7 @@ def with_table(fields: bytes) -> bytes:
 
 
 @pytest.mark.parametrize(
-    ("octets", "code", "text"),
+    ("data", "code", "text"),
     [
         (b"\x00\x32\x00", FRAME_ERROR, "without class and method id"),
         (b"\x00\x32\x00\x63", NOT_IMPLEMENTED, "method 99 of class 50"),
@@ -164,7 +164,7 @@ def with_table(fields: bytes) -> bytes:
         (DECLARE[:7], SYNTAX_ERROR, "queue.declare: queue: runs past"),
         (DECLARE[:8], SYNTAX_ERROR, "queue.declare: passive: runs past"),
         (DECLARE, SYNTAX_ERROR, "queue.declare: arguments: a table or array runs past"),
-        (with_table(b"") + b"x", SYNTAX_ERROR, "queue.declare: 1 octets follow"),
+        (with_table(b"") + b"x", SYNTAX_ERROR, "queue.declare: 1 bytes follow"),
         (with_table(b"\x01aQ"), SYNTAX_ERROR, "arguments: field 'a': unknown field type 0x51"),
         (with_table(b"\x01aT" + b"\xff" * 8), SYNTAX_ERROR, "queue.declare: "),
         (with_table(b"\x01\xffV"), SYNTAX_ERROR, "queue.declare: "),
@@ -174,8 +174,8 @@ def with_table(fields: bytes) -> bytes:
         (b"\x00\x0a\x00\x15\x00\x00\x00\x02x", SYNTAX_ERROR, "connection.secure-ok: response"),
     ],
 )
-def test_what_is_wrong_is_named(octets: bytes, code: int, text: str) -> None:
-    error = refusal(octets)
+def test_what_is_wrong_is_named(data: bytes, code: int, text: str) -> None:
+    error = refusal(data)
     assert error.code == code
     assert text in error.text
 
@@ -192,14 +192,14 @@ def test_random_arguments_give_a_command_or_an_amqp_error(index: int, arguments:
     assert found.index == index
 
 
-@given(arguments=tables, place=st.integers(0, 999), octets=st.binary(min_size=1, max_size=2))
+@given(arguments=tables, place=st.integers(0, 999), data=st.binary(min_size=1, max_size=2))
 def test_mutated_arguments_give_a_command_or_an_amqp_error(
-    arguments: dict[str, Any], place: int, octets: bytes
+    arguments: dict[str, Any], place: int, data: bytes
 ) -> None:
     whole = payload(commands.Queue.Bind(0, "q", "e", "k", False, arguments))
     at = 4 + place % (len(whole) - 3)
     try:
-        found = method.decode_method(whole[:at] + octets + whole[at + len(octets) :])
+        found = method.decode_method(whole[:at] + data + whole[at + len(data) :])
     except AmqpError:
         return
     assert isinstance(found, commands.Queue.Bind)
@@ -221,9 +221,9 @@ def test_long_reply_texts_are_cut_between_characters(text: str) -> None:
     cut = method.cut_short_string(text)
     whole = text.encode("utf-8", "replace").decode()
     assert whole.startswith(cut)
-    octets = len(cut.encode())
-    assert octets <= 255
-    assert cut == whole or octets > 251
+    byte_count = len(cut.encode())
+    assert byte_count <= 255
+    assert cut == whole or byte_count > 251
 
 
 def test_properties_and_headers_are_decoded() -> None:

@@ -50,9 +50,9 @@ def test_headers_of_the_publisher_stay_and_counts_from_elsewhere_are_replaced():
     }
 
 
-@pytest.mark.parametrize("octets", [b"", b"\x00", b"\x80\x00", b"\x20\x00\x00\x00\x00\x09a"])
-def test_what_is_no_property_block_stays_as_it_is(octets):
-    assert with_counts(octets, 1, 1) == octets
+@pytest.mark.parametrize("data", [b"", b"\x00", b"\x80\x00", b"\x20\x00\x00\x00\x00\x09a"])
+def test_what_is_no_property_block_stays_as_it_is(data):
+    assert with_counts(data, 1, 1) == data
 
 
 _values = st.recursive(

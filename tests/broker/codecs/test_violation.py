@@ -52,11 +52,11 @@ CASES: dict[str, tuple[bytes, int, tuple[int, int], str]] = {
     "frame type 0": (frame(0, 1, b"abcd"), 501, NONE, "frame type 0"),
     "frame type 4": (frame(4, 1, b"abcd"), 501, NONE, "frame type 4"),
     "frame type 255": (frame(255, 1, b"abcd"), 501, NONE, "frame type 255"),
-    "oversized": (b"\x01\x00\x01\x00\x00\x10\x01", 501, NONE, "frame of 4105 octets"),
+    "oversized": (b"\x01\x00\x01\x00\x00\x10\x01", 501, NONE, "frame of 4105 bytes"),
     "size 2**32-1": (b"\x03\x00\x01\xff\xff\xff\xff", 501, NONE, "frame_max 4096"),
-    "heartbeat with octets": (frame(8, 0, b"x"), 501, NONE, "heartbeat"),
+    "heartbeat with bytes": (frame(8, 0, b"x"), 501, NONE, "heartbeat"),
     "heartbeat on channel": (frame(8, 1, b""), 505, NONE, "heartbeat frame on channel 1"),
-    "no method id": (frame(1, 1, b"\x00\x3c\x00"), 501, NONE, "3 octets"),
+    "no method id": (frame(1, 1, b"\x00\x3c\x00"), 501, NONE, "3 bytes"),
     "too many contents": (
         b"".join(publish(number) for number in range(1, 2049)),
         504,
@@ -74,12 +74,12 @@ CASES: dict[str, tuple[bytes, int, tuple[int, int], str]] = {
     "header of another channel": (PUBLISHED + header(2, 5), 505, NONE, "channel 2"),
     "empty content of another channel": (PUBLISHED + header(2, 0), 505, NONE, "channel 2"),
     "body of another channel": (BEGUN + frame(3, 2, b"x" * 5), 505, NONE, "channel 2"),
-    "oversized header": (PUBLISHED + header(1, 0, bytes(4085)), 501, NONE, "4105 octets"),
+    "oversized header": (PUBLISHED + header(1, 0, bytes(4085)), 501, NONE, "4105 bytes"),
     "oversized body": (
         PUBLISHED + header(1, 4097) + frame(3, 1, bytes(4097)),
         501,
         NONE,
-        "4105 octets",
+        "4105 bytes",
     ),
     "body before header": (PUBLISHED + frame(3, 1, b"x"), 505, PUBLISH, "header"),
     "second header": (BEGUN + header(1, 5), 505, PUBLISH, "second content header"),
@@ -87,18 +87,18 @@ CASES: dict[str, tuple[bytes, int, tuple[int, int], str]] = {
     "method for body": (BEGUN + method(1, 60, 10), 505, PUBLISH, "amid the content"),
     "channel.close for body": (BEGUN + method(1, 20, 40), 505, PUBLISH, "amid"),
     "header class": (PUBLISHED + header(1, 5, class_id=50), 505, PUBLISH, "class 50"),
-    "body too long": (BEGUN + frame(3, 1, b"x" * 6), 505, PUBLISH, "6 octets where 5"),
+    "body too long": (BEGUN + frame(3, 1, b"x" * 6), 505, PUBLISH, "6 bytes where 5"),
     "body after body": (BEGUN + frame(3, 1, b"x" * 5) + frame(3, 1, b"y"), 505, NONE, "without"),
     "body after empty": (PUBLISHED + header(1, 0) + frame(3, 1, b""), 505, NONE, "without"),
-    "short header": (PUBLISHED + frame(2, 1, bytes(13)), 501, PUBLISH, "13 octets"),
+    "short header": (PUBLISHED + frame(2, 1, bytes(13)), 501, PUBLISH, "13 bytes"),
     "weight": (PUBLISHED + frame(2, 1, b"\x00\x3c\x00\x01" + bytes(10)), 502, PUBLISH, "weight"),
     "publish: no routing key": (method(1, 60, 40, b"\0\0\x01e"), 502, PUBLISH, "fill"),
     "publish: no bits": (method(1, 60, 40, b"\0\0\x01e\x01k"), 502, PUBLISH, "fill"),
-    "publish: octet left": (method(1, 60, 40, b"\0\0\0\0\0\0"), 502, PUBLISH, "fill"),
+    "publish: byte left": (method(1, 60, 40, b"\0\0\0\0\0\0"), 502, PUBLISH, "fill"),
     "publish: empty": (method(1, 60, 40), 502, PUBLISH, "fill"),
-    "ack: short": (method(1, 60, 80, TAG), 502, (60, 80), "8 octets"),
-    "nack: long": (method(1, 60, 120, TAG + b"\0\0"), 502, (60, 120), "10 octets"),
-    "reject: empty": (method(1, 60, 90), 502, (60, 90), "0 octets"),
+    "ack: short": (method(1, 60, 80, TAG), 502, (60, 80), "8 bytes"),
+    "nack: long": (method(1, 60, 120, TAG + b"\0\0"), 502, (60, 120), "10 bytes"),
+    "reject: empty": (method(1, 60, 90), 502, (60, 90), "0 bytes"),
 }
 ONE_MESSAGE_FIRST = {"body after body", "body after empty"}
 
@@ -106,8 +106,8 @@ ONE_MESSAGE_FIRST = {"body after body", "body after empty"}
 PROPERTY_CASES: dict[str, tuple[bytes, str]] = {
     "flag 1": (b"\x00\x02", "0x0002"),
     "second flag word": (b"\x00\x01\x00\x00", "0x0001"),
-    "octets left": (b"\x10\x00\x02x", "1 octets follow"),
-    "no octet": (b"\x10\x00", "shorter"),
+    "bytes left": (b"\x10\x00\x02x", "1 bytes follow"),
+    "no byte": (b"\x10\x00", "shorter"),
     "no short string": (b"\x80\x00", "shorter"),
     "short string": (b"\x80\x00\x05text", "shorter"),
     "timestamp": (b"\x00\x40" + bytes(7), "shorter"),
@@ -133,13 +133,13 @@ CASES |= {
 }
 
 
-@pytest.mark.parametrize("chunk_bytes", [1, 1 << 20], ids=["octets", "whole"])
+@pytest.mark.parametrize("chunk_bytes", [1, 1 << 20], ids=["byte_count", "whole"])
 @pytest.mark.parametrize("name", CASES)
 def test_a_violation_is_the_last_event(name: str, chunk_bytes: int) -> None:
-    octets, code, ids, text = CASES[name]
+    data, code, ids, text = CASES[name]
     parser = FrameParser(FRAME_MAX, 1 << 20)
     parser.feed(b"AMQP\x00\x00\x09\x01")
-    stream = octets + publish(1) + header(1, 0)
+    stream = data + publish(1) + header(1, 0)
     found = [
         event
         for at in range(0, len(stream), chunk_bytes)

@@ -317,14 +317,14 @@ def test_limits_of_flow_control_are_given_where_they_are_not_the_default(tmp_pat
     text = MINIMAL + "[limits]\nmemory_high_watermark = 0.4\naccount_messages = 50\n"
     environment = {
         "HEADRACE_LIMITS_MEMORY_PAGING_WATERMARK": "0.25",
-        "HEADRACE_LIMITS_COMMANDS": "5",
+        "HEADRACE_LIMITS_QUEUE_COMMANDS": "5",
     }
     assert load(tmp_path, text, environment).limits.flow() == {
         "disk-free-limit": 2 << 30,
         "memory-high-watermark": "0.4",
         "memory-paging-watermark": "0.25",
         "account-messages": 50,
-        "commands": 5,
+        "queue-commands": 5,
     }
     text = MINIMAL + "[limits]\nmemory_high_watermark = 1073741824\n"
     assert load(tmp_path, text).limits.flow()["memory-high-watermark"] == 1 << 30
@@ -333,9 +333,15 @@ def test_limits_of_flow_control_are_given_where_they_are_not_the_default(tmp_pat
 @pytest.mark.parametrize(
     ("line", "reason"),
     [
-        ("commands = 0", "limits.commands: 0 is not an integer from 1 to 1000000 (commands)"),
-        ("commands = 0.5", "node.toml: limits.commands: 0.5 is not allowed; it must be an integer"),
-        ("account_octets = -1", "limits.account_octets: -1 is not an integer from 1 to "),
+        (
+            "queue_commands = 0",
+            "limits.queue_commands: 0 is not an integer from 1 to 1000000 (commands)",
+        ),
+        (
+            "queue_commands = 0.5",
+            "node.toml: limits.queue_commands: 0.5 is not allowed; it must be an integer",
+        ),
+        ("account_bytes = -1", "limits.account_bytes: -1 is not an integer from 1 to "),
         ("memory_high_watermark = 1.5", "limits.memory_high_watermark: 1.5 is not an integer"),
         ("memory_high_watermark = 'much'", "limits.memory_high_watermark: 'much' is not allowed"),
         ("memory_high_watermark = nan", "limits.memory_high_watermark: nan is not an integer"),
@@ -447,16 +453,16 @@ def test_names_by_which_a_node_is_asked_come_as_a_list_or_with_commas(tmp_path: 
 
 
 def test_the_largest_message_fits_an_entry_of_the_log_with_its_head():
-    head = limits.TX_EXTRA_OCTETS + limits.ENTRY_OVERHEAD_OCTETS
+    head = limits.TX_EXTRA_BYTES + limits.ENTRY_OVERHEAD_BYTES
     assert limits.MESSAGE_BYTES_CEILING + head <= raft_limits.ENTRY_BYTES_MAX
     assert limits.MESSAGE_BYTES_CEILING + head <= raft_limits.PAYLOAD_BYTES_MAX
 
 
 def test_bounds_of_the_log_follow_the_largest_message_beyond_what_all_nodes_take(tmp_path):
     found = []
-    for octets in (16 << 20, limits.MESSAGE_BYTES_PLAIN, limits.MESSAGE_BYTES_CEILING):
+    for byte_count in (16 << 20, limits.MESSAGE_BYTES_PLAIN, limits.MESSAGE_BYTES_CEILING):
         file = tmp_path / "node.toml"
-        file.write_text(f"{MINIMAL}\n[limits]\nmessage_bytes_max = {octets}\n")
+        file.write_text(f"{MINIMAL}\n[limits]\nmessage_bytes_max = {byte_count}\n")
         options = raft_options(load_config(file, {}))
         found.append(
             (

@@ -35,7 +35,7 @@ def _upgraded(choice: random.Random, encoded: bytes) -> bytes:
     assert settings is not None
     settings.archive = choice.choice([0, 1, 2, 2, 2])
     settings.archive_max_messages = choice.choice([1 << 20] * 7 + [40, 3, 0])
-    settings.archive_max_octets = choice.choice([1 << 30] * 5 + [300])
+    settings.archive_max_bytes = choice.choice([1 << 30] * 5 + [300])
     settings.archive_max_age_ms = choice.choice([-1, -1, -1, 1 << 40, 200, 30])
     return leader_command.encode_configure(4, settings)
 

@@ -71,7 +71,7 @@ class QueueLog:
         return [message.message_id for message in self.machine.available_from(0, 10**6)]
 
     def enqueue(self, session: int, seq: int, count: int = 1) -> list[Effect]:
-        """Enqueue `count` messages whose bodies have 0, 1, 2, ... octets."""
+        """Enqueue `count` messages whose bodies have 0, 1, 2, ... bytes."""
         return self.apply(command.encode_enqueue(session, seq, batch(*map(bytes, range(count)))))
 
     def attach(
@@ -165,7 +165,7 @@ def random_settings(choice: random.Random) -> QueueSettings:
     settings = QueueSettings()
     settings.message_ttl_ms = choice.choice([-1, -1, 0, 20, 100])
     settings.max_length = choice.choice([-1, -1, 0, 5, 50])
-    settings.max_length_octets = choice.choice([-1, -1, 60, 900])
+    settings.max_length_bytes = choice.choice([-1, -1, 60, 900])
     settings.overflow = choice.choice([0, 1, 2])
     settings.delivery_limit = choice.choice([-1, 0, 2])
     settings.dead_letter = choice.choice([0, 1, 2])
@@ -181,8 +181,8 @@ def random_settings(choice: random.Random) -> QueueSettings:
     kept_apart = choice.choice("  gl")
     settings.high_watermark = choice.choice([0, 3, 12])
     settings.low_watermark = min(choice.choice([0, 1, 8]), int(settings.high_watermark))
-    settings.high_watermark_octets = choice.choice([0, 0, 90, 400])
-    settings.low_watermark_octets = settings.high_watermark_octets // choice.choice([1, 2])
+    settings.high_watermark_bytes = choice.choice([0, 0, 90, 400])
+    settings.low_watermark_bytes = settings.high_watermark_bytes // choice.choice([1, 2])
     settings.group_key = b"group" if kept_apart == "g" else b""
     settings.last_value_key = b"last" if kept_apart == "l" else b""
     settings.fairness_key = choice.choice([b"", b"tenant", b"tenant", b"group"])
@@ -243,8 +243,8 @@ def _random_attach(choice: random.Random, rest: bytes) -> bytes:
     """Flags, tag and what an extended ATTACH has behind them."""
     flags = (rest[0] & 1) | (2 if choice.random() < 0.3 else 0)
     priority = choice.choice([0, 0, 5, -2]).to_bytes(4, "big", signed=True)
-    octets = choice.choice([0, 100]).to_bytes(4, "big")
-    return bytes([flags]) + rest[1:] + priority + octets + choice.choice([0, 9]).to_bytes(8, "big")
+    data = choice.choice([0, 100]).to_bytes(4, "big")
+    return bytes([flags]) + rest[1:] + priority + data + choice.choice([0, 9]).to_bytes(8, "big")
 
 
 def random_log(seed: int, length: int) -> list[bytes]:

@@ -84,9 +84,9 @@ def _by_a_group(choice: random.Random, machine: QueueMachine) -> bytes:
     ttl = choice.choice([10, 40, 200, 900])
     if kind == "l":
         number = _near(choice, int(group.next_number))
-        octets = choice.choice([1 << 30, 1 << 30, 50])
+        byte_count = choice.choice([1 << 30, 1 << 30, 50])
         most = choice.choice([1, 3, 20])
-        return lease_command.encode_lease(6, name, epoch, max(number, 1), most, octets, ttl)
+        return lease_command.encode_lease(6, name, epoch, max(number, 1), most, byte_count, ttl)
     if kind == "s":
         return lease_command.encode_settle_leases(7, name, epoch, _some_lease(choice, group))
     if kind == "r":

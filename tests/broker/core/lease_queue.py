@@ -39,10 +39,10 @@ class Leasing(QueueLog):
         most: int = 100,
         epoch: int = 1,
         name: bytes = b"g",
-        octets: int = 1 << 30,
+        byte_count: int = 1 << 30,
         ttl_ms: int = TTL,
     ) -> LeaseAnswer:
-        encoded = lease_command.encode_lease(77, name, epoch, number, most, octets, ttl_ms)
+        encoded = lease_command.encode_lease(77, name, epoch, number, most, byte_count, ttl_ms)
         return self.ask(encoded)
 
     def renew(self, ttl_ms: int = TTL, epoch: int = 1) -> LeaseAnswer:

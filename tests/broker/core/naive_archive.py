@@ -18,7 +18,7 @@ from headrace_broker.core.queue.state.archive_row import ArchiveRow
 
 Row = tuple[int | bool, ...]
 ACKED, REPLACED, PURGED, REMOVED, DEAD_LETTERED = 1, 6, 7, 8, 8
-OCTETS, SETTLED = 3, 6  # places in a row
+BYTES, SETTLED = 3, 6  # places in a row
 
 
 @dataclass
@@ -34,7 +34,7 @@ class Reader:
 
 def told_row(row: ArchiveRow) -> Row:
     return (
-        *(row.entry_index, row.position, row.message_id, row.octets),
+        *(row.entry_index, row.position, row.message_id, row.byte_count),
         *(row.arrived_ms, row.first_ms, row.settled_ms),
         *(row.acquired, row.failed, row.outcome, row.full),
     )
@@ -58,7 +58,7 @@ class NaiveArchive:
         if self.settings.archive:
             self.fresh_rows.append(
                 (
-                    *(message.entry, message.position, message.number, message.octets),
+                    *(message.entry, message.position, message.number, message.byte_count),
                     *(message.arrived, message.first, self.now),
                     *(message.acquired + (message.taken > 0), message.failed, outcome),
                     self.settings.archive == ARCHIVE_FULL,
@@ -91,7 +91,7 @@ class NaiveArchive:
         age = int(settings.archive_max_age_ms)
         return (
             len(there) > settings.archive_max_messages
-            or sum(row[OCTETS] for row in there) > settings.archive_max_octets
+            or sum(row[BYTES] for row in there) > settings.archive_max_bytes
             or 0 <= age <= self.now - there[0][SETTLED]
             or first < min((reader.committed for reader in self.readers.values()), default=0)
         )

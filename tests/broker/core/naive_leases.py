@@ -40,14 +40,14 @@ class Group:
     def told(self) -> tuple[object, ...]:
         all_leases = {n: told for n, told in self.gone.items() if n > self.settled}
         for number, held in self.leases.items():
-            all_leases[number] = (number, le.HELD, len(held), octets_of(held), [])
+            all_leases[number] = (number, le.HELD, len(held), bytes_of(held), [])
         deadline = self.deadline if self.leases else 0
         leases = [all_leases[number] for number in sorted(all_leases)]
         return (self.name, self.epoch, self.next, self.settled, deadline, leases)
 
 
-def octets_of(messages: list[Message]) -> int:
-    return sum(message.octets for message in messages)
+def bytes_of(messages: list[Message]) -> int:
+    return sum(message.byte_count for message in messages)
 
 
 def rows_of(messages: list[Message]) -> list[int]:
@@ -82,7 +82,7 @@ class NaiveLeases(NaiveState):
 
     def do_lease_command(self, command: LeaseCommand, told: Told) -> None:
         group = self.groups.get(command.name)
-        status, count, octets, gone = self.lease_command(group, command, told)
+        status, count, byte_count, gone = self.lease_command(group, command, told)
         known = self.groups.get(command.name)
         full = status == le.LEASE_GROUPS_FULL
         answer = known.told() if known is not None and not full else None
@@ -90,7 +90,9 @@ class NaiveLeases(NaiveState):
         ready = 0 if status == le.LEASE_FENCED or without else len(self.waiting)
         if group is None and isinstance(command, CloseGroup):
             ready = 0
-        told.answers.append(("lease", command.request, status, answer, count, octets, ready, gone))
+        told.answers.append(
+            ("lease", command.request, status, answer, count, byte_count, ready, gone)
+        )
 
     def lease_command(
         self, group: Group | None, command: LeaseCommand, told: Told
@@ -140,7 +142,7 @@ class NaiveLeases(NaiveState):
         number = int(command.number)
         if number in group.leases:
             held = group.leases[number]
-            return le.LEASE_OK, len(held), octets_of(held), []
+            return le.LEASE_OK, len(held), bytes_of(held), []
         if number in group.gone and number > group.settled:
             return le.LEASE_GONE, 0, 0, [group.gone[number]]
         if number < group.next:
@@ -153,18 +155,18 @@ class NaiveLeases(NaiveState):
             self.settings.single_active and (attached or self.leased() > own)
         ):
             return le.LEASE_IN_USE, 0, 0, []
-        taken = self.take_some(group, int(command.messages), int(command.octets), told)
+        taken = self.take_some(group, int(command.messages), int(command.byte_count), told)
         if taken:
             if not group.leases:
                 group.deadline = 0
             group.leases[number] = taken
             group.next += 1
             group.deadline = max(group.deadline, self.now + int(command.ttl_ms))
-        return le.LEASE_OK, len(taken), octets_of(taken), []
+        return le.LEASE_OK, len(taken), bytes_of(taken), []
 
-    def take_some(self, group: Group, most: int, octets: int, told: Told) -> list[Message]:
+    def take_some(self, group: Group, most: int, byte_count: int, told: Told) -> list[Message]:
         taken: list[Message] = []
-        while self.waiting and len(taken) < most and octets_of(taken) < octets:
+        while self.waiting and len(taken) < most and bytes_of(taken) < byte_count:
             if self.is_overdue():
                 self.expire_front(told)
                 continue
@@ -210,7 +212,7 @@ class NaiveLeases(NaiveState):
             held = group.leases.pop(number)
             count += len(held)
             ended.append(held)
-            group.gone[number] = (number, why, len(held), octets_of(held), rows_of(held))
+            group.gone[number] = (number, why, len(held), bytes_of(held), rows_of(held))
             told.answers.append(("lease gone", group.name, group.gone[number]))
         for held in ended:
             self.drop_held(group.place, held)

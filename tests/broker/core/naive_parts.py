@@ -14,7 +14,7 @@ class Message:
     number: int
     entry: int
     position: int
-    octets: int
+    byte_count: int
     arrived: int
     ttl: int = -1  # from arrival or the end of its delay on
     priority: int = 0
@@ -35,7 +35,7 @@ class Message:
 class Receiver:
     place: Place
     prefetch: int = 0
-    octets: int = 0
+    byte_count: int = 0
     exclusive: bool = False
     filtered: bool = False
     priority: int = 0
@@ -46,8 +46,8 @@ class Receiver:
     held: dict[int, tuple[Message, int]] = field(default_factory=dict)
 
     def credit(self) -> int:
-        used = sum(message.octets for message, _ in self.held.values())
-        if self.state != "attached" or (self.octets and used >= self.octets):
+        used = sum(message.byte_count for message, _ in self.held.values())
+        if self.state != "attached" or (self.byte_count and used >= self.byte_count):
             return 0
         return max(self.prefetch - len(self.held), 0)
 
@@ -67,7 +67,7 @@ class Told:
     delivered: dict[Place, list[tuple[int, ...]]] = field(default_factory=dict)
     dead: set[tuple[str, int, int, int]] = field(default_factory=set)
     answers: list[tuple[object, ...]] = field(default_factory=list)
-    withheld: dict[int, set[int]] = field(default_factory=dict)
+    deferred: dict[int, set[int]] = field(default_factory=dict)
     completed: dict[int, set[int]] = field(default_factory=dict)
 
 

@@ -53,9 +53,9 @@ class NaiveQueue(NaiveLeases):
         self.drop_excess(told)
         self.judge(self.fresh, told)
         if isinstance(command, c.Enqueue) and ("gap" not in [a[0] for a in told.answers]):
-            for session, seq in self.withheld.values():
+            for session, seq in self.deferred.values():
                 if session == command.session and seq >= command.seq:
-                    told.withheld.setdefault(session, set()).add(seq)
+                    told.deferred.setdefault(session, set()).add(seq)
         if users and not self.users():
             told.answers.append(("unused",))
         return told
@@ -217,8 +217,8 @@ class NaiveQueue(NaiveLeases):
             self.fresh = self.above(index, command, skip, stop)
         base, self.next = self.next - skip, self.next + count - skip
         for position in [at for at in range(skip, stop) if not had or not had[at]]:
-            octets = int(command.sizes.octets(position))
-            message = Message(base + position, index, position, octets, self.now)
+            byte_count = int(command.sizes.byte_count(position))
+            message = Message(base + position, index, position, byte_count, self.now)
             self.place(message, batch, position)
         lettered = self.settings.overflow == 2 and self.settings.dead_letter > 0
         if lettered and not command.now:
@@ -230,12 +230,12 @@ class NaiveQueue(NaiveLeases):
     ) -> dict[tuple[int, int], tuple[int, int]]:
         """The messages of a batch that come to a saturated queue or take it above its marks."""
         found = {}
-        extra, octets = 0, 0
+        extra, byte_count = 0, 0
         everything, s = self.everything(), self.settings
         for position in range(skip, stop):
-            extra, octets = extra + 1, octets + int(command.sizes.octets(position))
+            extra, byte_count = extra + 1, byte_count + int(command.sizes.byte_count(position))
             over = 0 < s.high_watermark < len(everything) + extra
-            over |= 0 < s.high_watermark_octets < sum(m.octets for m in everything) + octets
+            over |= 0 < s.high_watermark_bytes < sum(m.byte_count for m in everything) + byte_count
             if over or self.saturated:
                 found[index, position] = (int(command.session), int(command.seq) + position)
         return found
@@ -252,23 +252,23 @@ class NaiveQueue(NaiveLeases):
             stop = min(count, skip + free)
             late = [at for at in range(skip, stop) if self.delay(batch, at)]
             return late[0] if late else stop
-        most, most_octets = settings.max_length, settings.max_length_octets
-        if settings.overflow == 0 or (most < 0 and most_octets < 0):
+        most, most_bytes = settings.max_length, settings.max_length_bytes
+        if settings.overflow == 0 or (most < 0 and most_bytes < 0):
             self.refusing = False
             return count
         everything = [*self.waiting, *self.delayed, *(m for m, _ in self.dead.values())]
-        length, octets = len(everything), sum(m.octets for m in everything)
+        length, byte_count = len(everything), sum(m.byte_count for m in everything)
         if self.refusing:
             if (most >= 0 and length > int(most) * 0.8) or (
-                most_octets >= 0 and octets > int(most_octets) * 0.8
+                most_bytes >= 0 and byte_count > int(most_bytes) * 0.8
             ):
                 return skip
             self.refusing = False
         for position in range(skip, count):
-            if 0 <= most <= length or 0 <= most_octets <= octets:
+            if 0 <= most <= length or 0 <= most_bytes <= byte_count:
                 self.refusing = True
                 return position
-            length, octets = length + 1, octets + int(command.sizes.octets(position))
+            length, byte_count = length + 1, byte_count + int(command.sizes.byte_count(position))
         return count
 
     def place(self, message: Message, batch: bytes, position: int) -> None:
@@ -391,7 +391,7 @@ class NaiveQueue(NaiveLeases):
             return e.STATUS_EXCLUSIVE_IN_USE, 0
         receiver = known or Receiver(place)
         self.receivers[place] = receiver
-        receiver.prefetch, receiver.octets = int(command.prefetch), int(command.prefetch_octets)
+        receiver.prefetch, receiver.byte_count = int(command.prefetch), int(command.prefetch_bytes)
         receiver.exclusive, receiver.filtered = command.exclusive, command.filtered
         receiver.priority, receiver.timeout = int(command.priority), int(command.timeout_ms)
         receiver.state = "attached"

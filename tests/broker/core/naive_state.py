@@ -38,7 +38,7 @@ class NaiveState(na.NaiveArchive):
         self.line: list[Place] = []
         self.active: Place | None = None
         self.saturated = False
-        self.withheld: dict[tuple[int, int], tuple[int, int]] = {}  # place in the log -> publish
+        self.deferred: dict[tuple[int, int], tuple[int, int]] = {}  # place in the log -> publish
 
     # Messages
 
@@ -55,10 +55,10 @@ class NaiveState(na.NaiveArchive):
     def marks(self) -> list[tuple[int, int, int]]:
         """Return content, high mark and low mark, of messages and of bytes."""
         everything, s = self.everything(), self.settings
-        octets = sum(m.octets for m in everything)
+        byte_count = sum(m.byte_count for m in everything)
         both = [
             (len(everything), int(s.high_watermark), int(s.low_watermark)),
-            (octets, int(s.high_watermark_octets), int(s.low_watermark_octets)),
+            (byte_count, int(s.high_watermark_bytes), int(s.low_watermark_bytes)),
         ]
         return [mark for mark in both if mark[1] > 0]
 
@@ -69,15 +69,15 @@ class NaiveState(na.NaiveArchive):
         else:
             self.saturated = any(held > high for held, high, _ in self.marks())
         here = {(m.entry, m.position) for m in self.everything()} if self.saturated else set()
-        for place in [place for place in self.withheld if place not in here]:
-            session, seq = self.withheld.pop(place)
+        for place in [place for place in self.deferred if place not in here]:
+            session, seq = self.deferred.pop(place)
             if session in self.sessions:
                 told.completed.setdefault(session, set()).add(seq)
         for place in [
-            place for place in self.withheld if self.withheld[place][0] not in self.sessions
+            place for place in self.deferred if self.deferred[place][0] not in self.sessions
         ]:
-            del self.withheld[place]
-        self.withheld |= {place: publish for place, publish in fresh.items() if place in here}
+            del self.deferred[place]
+        self.deferred |= {place: publish for place, publish in fresh.items() if place in here}
 
     def grouped(self) -> list[Message]:
         return sorted((m for m in self.waiting if m.kind == "group"), key=lambda m: m.number)
@@ -208,7 +208,7 @@ class NaiveState(na.NaiveArchive):
         while settings.overflow == 0:
             both = [*self.waiting, *self.delayed]
             many = 0 <= settings.max_length < len(both)
-            large = 0 <= settings.max_length_octets < sum(m.octets for m in both)
+            large = 0 <= settings.max_length_bytes < sum(m.byte_count for m in both)
             if not (many or large) or not both:
                 return
             if self.waiting:
@@ -224,7 +224,7 @@ class NaiveState(na.NaiveArchive):
             return self.grouped()[0]
         lines = [self.in_line(place) for place in self.lines() if place[0] == lowest]
         sizes = {
-            messages[0].line: len(messages) if many else sum(m.octets for m in messages)
+            messages[0].line: len(messages) if many else sum(m.byte_count for m in messages)
             for messages in lines
         }
         return min(lines, key=lambda messages: (-sizes[messages[0].line], messages[0].line))[0]

@@ -85,7 +85,7 @@ class Archiving(QueueLog):
 
     def bounds(self) -> tuple[int, int, int]:
         archive = self.machine.archive()
-        return archive.first, archive.following, archive.octets
+        return archive.first, archive.following, archive.byte_count
 
     def turn_over(self) -> None:
         """Go on with a machine that was restored from a snapshot."""
@@ -119,7 +119,7 @@ def test_rows_say_where_a_message_was_and_when_it_went(queue: Archiving) -> None
     effects = queue.settles(ACCEPT, 1, 4)
     assert dead(effects) == [len(queue.entries)]  # the ENQUEUE is needed still
     told = [
-        (row.message_id, row.entry_index, row.position, row.octets, row.acquired, row.failed)
+        (row.message_id, row.entry_index, row.position, row.byte_count, row.acquired, row.failed)
         for row in queue.rows()
     ]
     assert told == [(1, 3, 0, 0, 1, 0), (3, 3, 2, 2, 1, 0), (2, 3, 1, 1, 2, 1)]
@@ -282,9 +282,9 @@ def test_rows_that_went_do_not_keep_an_entry_whose_rest_is_not_archived(queue: A
     assert entry in dead(queue.settles(ACCEPT, 3, 3))
 
 
-def test_most_messages_octets_and_age_bound_the_archive() -> None:
-    queue = Archiving(archive_max_messages=3, archive_max_octets=9, archive_max_age_ms=100)
-    queue.enqueue(ANNA, 1, 5)  # of 0 to 4 octets
+def test_most_messages_bytes_and_age_bound_the_archive() -> None:
+    queue = Archiving(archive_max_messages=3, archive_max_bytes=9, archive_max_age_ms=100)
+    queue.enqueue(ANNA, 1, 5)  # of 0 to 4 bytes
     queue.settles(ACCEPT, 1, 4)
     assert queue.bounds() == (1, 4, 6)
     queue.now_ms += 60
@@ -296,7 +296,7 @@ def test_most_messages_octets_and_age_bound_the_archive() -> None:
     queue.tick(1)
     assert queue.bounds() == (4, 5, 4)
     assert queue.machine.due_ms() == START_MS + 160
-    queue.configure(4, archive_max_octets=3)
+    queue.configure(4, archive_max_bytes=3)
     assert queue.bounds() == (5, 5, 0)
     assert queue.machine.due_ms() == 0
 
@@ -334,7 +334,7 @@ def test_rows_are_the_same_across_pages_and_snapshots(queue: Archiving) -> None:
         queue.commit(first)
         queue.turn_over()
         assert [row.message_id for row in queue.rows()] == ids[first:]
-        assert [row.octets for row in queue.rows()] == [
+        assert [row.byte_count for row in queue.rows()] == [
             number % 3 for number in range(first, count)
         ]
         assert queue.bounds()[2] == sum(number % 3 for number in range(first, count))
@@ -438,7 +438,7 @@ def test_a_machine_of_an_earlier_version_knows_no_groups_that_read() -> None:
     assert isinstance(effects[0], Rejected)
 
 
-# Octets
+# Bytes
 
 
 def random_rows(seed: int, count: int) -> list[ArchiveRow]:
@@ -464,7 +464,7 @@ def random_rows(seed: int, count: int) -> list[ArchiveRow]:
 
 
 @given(seed=st.integers(0, 2**32), count=st.integers(0, 40), start=st.integers(0, 40))
-def test_rows_come_back_from_their_octets(seed: int, count: int, start: int) -> None:
+def test_rows_come_back_from_their_bytes(seed: int, count: int, start: int) -> None:
     rows = random_rows(seed, count)
     data = encode_rows(rows, min(start, count))
     assert list(map(repr, decode_rows(data, count))) == list(map(repr, rows[start:]))
@@ -473,7 +473,7 @@ def test_rows_come_back_from_their_octets(seed: int, count: int, start: int) -> 
     assert set(found) == {row.entry_index for row in rows[start:]}
 
 
-def test_rows_of_one_settlement_take_few_octets() -> None:
+def test_rows_of_one_settlement_take_few_bytes() -> None:
     rows = []
     for position in range(1000):
         message = Acquired(1000 + position, 9, position, 100, 0, 0)

@@ -22,12 +22,12 @@ def test_a_batch_is_measured_as_it_was_written(sizes: list[int], base: int) -> N
     measured = measure_batch(bytes(base) + batch(*map(bytes, sizes)), base)
     assert measured is not None
     assert measured.count == len(sizes)
-    assert [measured.octets(position) for position in range(len(sizes))] == sizes
-    assert measured.octets_between(0, len(sizes)) == sum(sizes)
-    assert measured.octets_between(len(sizes) // 2, len(sizes)) == sum(sizes[len(sizes) // 2 :])
+    assert [measured.byte_count(position) for position in range(len(sizes))] == sizes
+    assert measured.bytes_between(0, len(sizes)) == sum(sizes)
+    assert measured.bytes_between(len(sizes) // 2, len(sizes)) == sum(sizes[len(sizes) // 2 :])
 
 
-def test_equal_bodies_cost_no_table_and_unequal_ones_four_octets_each() -> None:
+def test_equal_bodies_cost_no_table_and_unequal_ones_four_bytes_each() -> None:
     equal = measure_batch(batch(b"aa", b"bb", b"cc"), 0)
     unequal = measure_batch(batch(b"aa", b"bb", b"c"), 0)
     assert equal is not None
@@ -61,7 +61,7 @@ def test_a_batch_that_contradicts_itself_is_refused(blob: bytes) -> None:
 
 
 @given(blob=st.binary(max_size=60), base=st.integers(0, 70))
-def test_random_octets_are_measured_or_refused(blob: bytes, base: int) -> None:
+def test_random_bytes_are_measured_or_refused(blob: bytes, base: int) -> None:
     measured = measure_batch(blob, base)
     assert measured is None or check_batch(blob, base)
 
@@ -69,7 +69,7 @@ def test_random_octets_are_measured_or_refused(blob: bytes, base: int) -> None:
 @given(changes=st.lists(st.tuples(st.integers(0, 60), st.integers(0, 255)), max_size=3))
 def test_what_is_accepted_can_be_delivered(changes: list[tuple[int, int]]) -> None:
     blob = bytearray(batch(b"a", b"", b"ccc"))
-    for offset, octet in changes:
-        blob[offset % len(blob)] = octet
+    for offset, byte in changes:
+        blob[offset % len(blob)] = byte
     measured = measure_batch(bytes(blob), 0)
     assert measured is None or check_batch(bytes(blob), 0)

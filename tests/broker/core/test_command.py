@@ -67,7 +67,7 @@ COMMANDS = {
         b"tag",
         filtered=True,
         priority=-3,
-        prefetch_octets=U32_MAX,
+        prefetch_bytes=U32_MAX,
         timeout_ms=9,
     ),
     "remove": command.encode_remove(ANNA, 7, [3, 2**62]),
@@ -102,14 +102,14 @@ def test_enqueue_comes_back_with_the_sizes_of_its_bodies() -> None:
     found = decoded("enqueue")
     assert isinstance(found, Enqueue)
     assert (found.session, found.seq, found.sizes.count) == (ANNA, 7, 2)
-    assert [found.sizes.octets(position) for position in range(2)] == [1, 2]
+    assert [found.sizes.byte_count(position) for position in range(2)] == [1, 2]
 
 
 def test_the_batch_stands_at_its_fixed_offset() -> None:
     assert stamp_command(1, COMMANDS["enqueue"])[ENQUEUE_BATCH_OFFSET:] == batch(b"a", b"bc")
 
 
-def test_the_stamp_is_the_first_eight_octets() -> None:
+def test_the_stamp_is_the_first_eight_bytes() -> None:
     assert stamp_command(0x0102030405060708, b"x") == bytes([1, 2, 3, 4, 5, 6, 7, 8]) + b"x"
 
 
@@ -131,7 +131,7 @@ def test_attach_comes_back_with_all_its_fields() -> None:
 def test_an_extended_attach_comes_back_with_all_its_fields() -> None:
     found = decoded("extended attach")
     assert isinstance(found, Attach)
-    fields = (found.filtered, found.priority, found.prefetch_octets, found.timeout_ms)
+    fields = (found.filtered, found.priority, found.prefetch_bytes, found.timeout_ms)
     assert fields == (True, -3, U32_MAX, 9)
 
 
@@ -164,7 +164,7 @@ def every_setting() -> QueueSettings:
     settings = QueueSettings()
     settings.message_ttl_ms = 1
     settings.max_length = 2
-    settings.max_length_octets = 3
+    settings.max_length_bytes = 3
     settings.overflow = 1
     settings.delivery_limit = 5
     settings.dead_letter = 2
@@ -179,15 +179,15 @@ def every_setting() -> QueueSettings:
     settings.retry_max_ms = 14
     settings.last_value_key = b"fifteen"
     settings.group_key = b"sixteen"
-    settings.high_watermark_octets = 18
-    settings.low_watermark_octets = 17
+    settings.high_watermark_bytes = 18
+    settings.low_watermark_bytes = 17
     settings.high_watermark = 20
     settings.low_watermark = 19
     settings.fairness_key = b"twenty-one"
     settings.publisher_retention_ms = 22
     settings.archive = 1
     settings.archive_max_messages = 24
-    settings.archive_max_octets = 25
+    settings.archive_max_bytes = 25
     settings.archive_max_age_ms = 26
     return settings
 
@@ -217,7 +217,7 @@ def test_configure_of_an_earlier_version_says_nothing_that_it_does_not_know() ->
     assert encode(3, later) != encode(3, plain)
     plain, new = every_setting(), QueueSettings()
     plain.archive, plain.archive_max_messages = new.archive, new.archive_max_messages
-    plain.archive_max_octets = new.archive_max_octets
+    plain.archive_max_bytes = new.archive_max_bytes
     plain.archive_max_age_ms = new.archive_max_age_ms
     assert encode(3, later) == encode(3, plain)
     assert encode(4, later) != encode(4, plain)
@@ -253,7 +253,7 @@ def test_commands_of_groups_come_back_with_all_their_fields() -> None:
     assert opened.opener == b"opener"
     assert isinstance(leased, TakeLease)
     assert (leased.request, leased.name, leased.epoch, leased.number) == (9, b"g", 2, 3)
-    assert (leased.messages, leased.octets, leased.ttl_ms) == (4, 5, 6)
+    assert (leased.messages, leased.byte_count, leased.ttl_ms) == (4, 5, 6)
     assert isinstance(renewed, RenewLeases)
     assert (renewed.request, renewed.epoch, renewed.ttl_ms) == (9, 2, 1000)
     assert isinstance(settled, SettleLeases)
@@ -318,7 +318,7 @@ def test_a_command_cut_short_anywhere_is_malformed(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_a_command_with_an_octet_too_many_is_malformed(name: str) -> None:
+def test_a_command_with_an_byte_too_many_is_malformed(name: str) -> None:
     # An ENQUEUE ends with the last body: its batch says where.
     assert isinstance(decode_command(stamp_command(1, COMMANDS[name] + b"\x00")), Malformed)
 
@@ -390,7 +390,7 @@ def test_an_unknown_flag_of_attach_is_malformed() -> None:
 
 def test_a_tag_that_is_no_short_string_is_refused() -> None:
     command.encode_attach(ANNA, 1, 1, 1, False, bytes(255))
-    with pytest.raises(ValueError, match="256 octets, at most 255"):
+    with pytest.raises(ValueError, match="256 bytes, at most 255"):
         command.encode_attach(ANNA, 1, 1, 1, False, bytes(256))
 
 

@@ -225,10 +225,10 @@ class TestWhatIsHashed:
 
     def test_integers_are_alike_in_any_width(self) -> None:
         routing = weighted(dict.fromkeys("abcdefgh", 1), hash_header="h")
-        octets = [b"\x01hB\x07", b"\x01hI\x00\x00\x00\x07", b"\x01hl" + bytes(7) + b"\x07"]
+        byte_counts = [b"\x01hB\x07", b"\x01hI\x00\x00\x00\x07", b"\x01hl" + bytes(7) + b"\x07"]
         found = {
             route_block(routing, "k", b"\x20\x00" + len(each).to_bytes(4, "big") + each)
-            for each in octets
+            for each in byte_counts
         }
         assert len(found) == 1
 

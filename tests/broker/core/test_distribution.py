@@ -26,12 +26,12 @@ def block(**properties: Any) -> bytes:
 
 
 def raw(fields: bytes) -> bytes:
-    """A block with these octets as its headers and nothing else."""
+    """A block with these bytes as its headers and nothing else."""
     return b"\x20\x00" + len(fields).to_bytes(4, "big") + fields
 
 
-def table_octets(headers: dict[str, Any]) -> bytes:
-    """The octets of a header table without its length."""
+def table_bytes(headers: dict[str, Any]) -> bytes:
+    """The bytes of a header table without its length."""
     data: bytes = encode.field_table(headers)
     return data[4:]
 
@@ -71,7 +71,7 @@ class TestKeys:
         assert distribution_keys(block()) == []
         assert distribution_keys(block(message_id="CC")) == []
 
-    def test_octets_that_are_no_text_are_kept(self) -> None:
+    def test_bytes_that_are_no_text_are_kept(self) -> None:
         fields = b"\x02CCA\x00\x00\x00\x07S\x00\x00\x00\x02\xff\xfe"
         assert distribution_keys(raw(fields)) == ["\udcff\udcfe"]
 
@@ -92,7 +92,7 @@ class TestKeys:
         )
     )
     def test_quick_look_sees_exactly_those_names(self, headers: dict[str, Any]) -> None:
-        properties = raw(table_octets(headers))
+        properties = raw(table_bytes(headers))
         found = holds_copies(properties, 6, len(properties))
         assert found == ("CC" in headers or "BCC" in headers)
 

@@ -27,7 +27,7 @@ from headrace_broker.core.queue.messages.settings import DEAD_LETTER_AT_MOST_ONC
 
 
 def waiting(queue: QueueLog) -> dict[bytes, tuple[int, int]]:
-    return {each.value: (each.waiting, each.octets) for each in queue.machine.fairness(10**6)}
+    return {each.value: (each.waiting, each.byte_count) for each in queue.machine.fairness(10**6)}
 
 
 def value(tenant: int) -> bytes:
@@ -69,8 +69,8 @@ def test_a_value_that_was_away_comes_last_and_is_owed_nothing(fair: QueueLog) ->
 
 
 def test_equal_integers_are_one_value_in_whatever_width(fair: QueueLog) -> None:
-    octet = b"\x20\x00" + (9).to_bytes(4, "big") + b"\x06tenantb\x01", b""
-    fair.publish(of(A), octet, of(B))
+    byte = b"\x20\x00" + (9).to_bytes(4, "big") + b"\x06tenantb\x01", b""
+    fair.publish(of(A), byte, of(B))
     assert taken(fair, 3) == [1, 3, 2]
 
 
@@ -183,8 +183,8 @@ def test_of_equals_a_full_queue_drops_from_the_first_in_order_of_keys(fair: Queu
     assert fair.ids() == [1, 2, 4, 6]
 
 
-def test_too_many_octets_drop_the_oldest_of_the_value_with_most_octets(fair: QueueLog) -> None:
-    fair.configure(max_length_octets=250)
+def test_too_many_bytes_drop_the_oldest_of_the_value_with_most_bytes(fair: QueueLog) -> None:
+    fair.configure(max_length_bytes=250)
     fair.publish(of(A, bytes(100)), of(A, bytes(100)), *[of(B, b"x")] * 20)
     fair.publish(of(B, bytes(40)))
     assert waiting(fair) == {value(A): (1, 100), value(B): (21, 60)}
@@ -231,7 +231,7 @@ def test_a_purge_empties_all_values(fair: QueueLog) -> None:
     fair.attach(ANNA, 1, 1, 1)
     fair.apply(command.encode_purge(ANNA, 2))
     assert waiting(fair) == {}
-    assert fair.machine.ready_count == fair.machine.ready_octets == 0
+    assert fair.machine.ready_count == fair.machine.ready_bytes == 0
     effects = fair.settle(ANNA, 3, ACCEPT, (1, 1, 1))
     assert dead(effects)[0] == 2  # only now
     effects = fair.publish(of(B), of(B), of(A))
@@ -308,5 +308,5 @@ def test_the_oldest_is_the_oldest_of_all_values(fair: QueueLog) -> None:
 def test_values_are_listed_with_most_first(fair: QueueLog) -> None:
     assert fair.machine.fairness(9) == []
     fair.publish(of(A, b"1"), of(B, b"22"), of(B, b"22", priority=3), NOBODY, NOBODY, NOBODY)
-    found = [(v.value, v.waiting, v.octets, v.shared) for v in fair.machine.fairness(2)]
+    found = [(v.value, v.waiting, v.byte_count, v.shared) for v in fair.machine.fairness(2)]
     assert found == [(b"", 3, 0, False), (value(B), 2, 4, False)]

@@ -29,7 +29,7 @@ from headrace_broker.core.queue.state.fair_lanes import KEY_VALUE, fair_key
 from headrace_broker.core.queue.state.page import PAGE_BATCHES
 from headrace_broker.model.limits import (
     FAIRNESS_SHARED_LANES,
-    FAIRNESS_VALUE_OCTETS_MAX,
+    FAIRNESS_VALUE_BYTES_MAX,
     FAIRNESS_VALUES_MAX,
 )
 
@@ -84,8 +84,8 @@ def test_a_long_value_is_told_apart_by_a_digest_and_takes_little_room() -> None:
     long = [b"S" + b"x" * 1000 + bytes([last]) for last in range(2)]
     keys = {fair_key(each) for each in long}
     assert len(keys) == 2
-    assert {len(key) for key in keys} == {1 + FAIRNESS_VALUE_OCTETS_MAX}
-    short = b"S" + b"x" * (FAIRNESS_VALUE_OCTETS_MAX - 1)
+    assert {len(key) for key in keys} == {1 + FAIRNESS_VALUE_BYTES_MAX}
+    short = b"S" + b"x" * (FAIRNESS_VALUE_BYTES_MAX - 1)
     assert fair_key(short) == KEY_VALUE + short
 
 

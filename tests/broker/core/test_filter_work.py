@@ -17,7 +17,7 @@ from headrace_broker.model.limits import (
 
 
 def message(headers: dict[str, Any]) -> bytes:
-    """The property block of a message as it stands in a batch, three octets in."""
+    """The property block of a message as it stands in a batch, three bytes in."""
     block = commands.Basic.Properties(headers=headers).marshal()
     return b"\x00\x01q" + struct.pack(">I", len(block)) + block
 
@@ -44,7 +44,7 @@ class TestWork:
     @pytest.mark.parametrize(
         "part", ["a_a_a_b", "_" * 20 + "b", "a" * 49 + "b" + "a" * 49, "_b", "ab" * 40 + "_b"]
     )
-    def test_letters_of_patterns_cost_little_each(self, part: str) -> None:
+    def test_dead_letters_of_patterns_cost_little_each(self, part: str) -> None:
         condition = f"h LIKE '%{part}%'"
         count = min(160, (SELECTOR_CHARACTERS_MAX + 4) // (len(condition) + 4))
         work = self.work(" OR ".join([condition] * count), {"h": "a" * LIKE_CHARACTERS_MAX})
@@ -62,10 +62,10 @@ class TestWork:
 
     def test_headers_are_gone_through_twice_at_most(self) -> None:
         headers = {f"{n:x}": None for n in range(10_000)}
-        octets = len(message(headers))
+        byte_count = len(message(headers))
         names = [f"x{n} = 1" for n in range(150)]
-        assert self.work(" OR ".join(names), headers) < 2 * octets
-        assert self.work(names[0], headers) < octets // 8
+        assert self.work(" OR ".join(names), headers) < 2 * byte_count
+        assert self.work(names[0], headers) < byte_count // 8
 
     def test_a_name_counts_as_it_did_in_many_headers(self) -> None:
         headers = {f"{n:x}": n for n in range(1_000)}

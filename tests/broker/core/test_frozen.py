@@ -24,7 +24,7 @@ def row(message: Acquired, state: int) -> Row:
         state,
         message.entry_index,
         message.position,
-        message.octets,
+        message.byte_count,
         message.acquired_count,
         message.delivery_count,
         message.arrived_ms,
@@ -62,11 +62,11 @@ def expected(machine: QueueMachine) -> list[Row]:
     return sorted(rows, key=lambda each: each[0])  # type: ignore[arg-type, return-value]
 
 
-def read(frozen: FrozenQueue, most: int, octets: int = 1 << 40) -> list[Row]:
+def read(frozen: FrozenQueue, most: int, byte_count: int = 1 << 40) -> list[Row]:
     rows: list[Row] = []
     after = 0
     while True:
-        run = frozen.read(after, most, octets)
+        run = frozen.read(after, most, byte_count)
         if not run.messages:
             return rows
         rows += [row(*each) for each in zip(run.messages, run.states, strict=True)]
@@ -96,7 +96,7 @@ def test_what_is_read_is_what_stood_there_whatever_happens_meanwhile(seed) -> No
     assert read(frozen, 1) == wanted
     assert read(frozen, 1 << 30) == wanted
     assert frozen.count == len(wanted)
-    assert frozen.octets == sum(each[4] for each in wanted)  # type: ignore[misc]
+    assert frozen.byte_count == sum(each[4] for each in wanted)  # type: ignore[misc]
     kinds = {each[1] for each in wanted}
     assert kinds <= {READY, UNSETTLED, DELAYED, DEAD}
 
@@ -125,10 +125,10 @@ def test_long_queue_is_drained_while_it_is_read(queue: QueueLog) -> None:
     assert [each[0] for each in read(frozen, 1000)] == list(range(1, 2 * total + 1))
 
 
-def test_octets_end_a_run_behind_the_message_that_exceeds_them(queue: QueueLog) -> None:
+def test_bytes_end_a_run_behind_the_message_that_exceeds_them(queue: QueueLog) -> None:
     queue.apply(command.encode_enqueue(ANNA, 1, batch(*[bytes(100)] * 5)))
     frozen = queue.machine.freeze()
     assert len(frozen.read(0, 100, 250).messages) == 3
     assert len(frozen.read(3, 100, 250).messages) == 2
     assert frozen.read(5, 100, 250).messages == []
-    assert (frozen.count, frozen.octets, frozen.last_id) == (5, 500, 5)
+    assert (frozen.count, frozen.byte_count, frozen.last_id) == (5, 500, 5)

@@ -7,11 +7,11 @@ import tracemalloc
 from headrace_broker.codecs.batch import encode_batch, single_head
 from headrace_broker.core.queue.command.command import enqueue_head, stamp_command, stamp_of
 from headrace_broker.core.queue.command.large_command import LargeCommand
-from headrace_broker.model.limits import LARGE_OCTETS
+from headrace_broker.model.limits import LARGE_BYTES
 from headrace_broker.model.message import Publish
 from headrace_raftlog.model.pieces import Assembly
 
-BODY = bytes(range(256)) * (8 * LARGE_OCTETS // 256)
+BODY = bytes(range(256)) * (8 * LARGE_BYTES // 256)
 PUBLISH = Publish(1, b"\x00\x04work", False, False, b"\x10\x00\x02", BODY)
 WHOLE = encode_batch([PUBLISH], enqueue_head(7, 3, True))
 
@@ -34,11 +34,11 @@ def test_command_is_copied_in_steps_and_stamped_in_place() -> None:
     try:
         for _ in range(8):
             assert not command.assembled
-            command.copy(LARGE_OCTETS)
-        command.copy(LARGE_OCTETS)
+            command.copy(LARGE_BYTES)
+        command.copy(LARGE_BYTES)
         assert command.assembled
         first = command.stamped(5)
-        assert tracemalloc.get_traced_memory()[1] < LARGE_OCTETS // 4
+        assert tracemalloc.get_traced_memory()[1] < LARGE_BYTES // 4
     finally:
         tracemalloc.stop()
     assert first == stamp_command(5, WHOLE)
@@ -54,7 +54,7 @@ def test_stamp_does_not_change_what_the_log_has() -> None:
 
 def test_command_that_was_assembled_leaves_in_one_uncopied_piece() -> None:
     command = a_command()
-    command.copy(2 * LARGE_OCTETS)
+    command.copy(2 * LARGE_BYTES)
     (piece,) = command.pieces()
     assert piece == WHOLE
     data = command.stamped(9)

@@ -105,7 +105,7 @@ def test_who_takes_a_group_over_has_its_leases_and_time_to_work(filled: Leasing)
 
 def test_lease_takes_the_oldest_messages_in_order(filled: Leasing) -> None:
     answer = filled.lease(1, 7)
-    assert (answer.count, answer.octets, answer.ready) == (7, 15, 3)
+    assert (answer.count, answer.byte_count, answer.ready) == (7, 15, 3)
     assert filled.held(1) == [1, 2, 3, 4, 5, 6, 7]
     assert filled.figures() == (3, 7, 7)
     assert filled.lease(2).count == 3
@@ -115,7 +115,7 @@ def test_lease_takes_the_oldest_messages_in_order(filled: Leasing) -> None:
 def test_lease_asked_for_again_is_the_same(filled: Leasing) -> None:
     filled.lease(1, 4)
     answer = filled.lease(1, 100)
-    assert (answer.status, answer.count, answer.octets) == (LEASE_OK, 4, 6)
+    assert (answer.status, answer.count, answer.byte_count) == (LEASE_OK, 4, 6)
     assert filled.figures() == (6, 4, 4)
 
 
@@ -134,10 +134,10 @@ def test_lease_beyond_the_next_number_is_out_of_order(filled: Leasing) -> None:
     assert filled.machine.leased(b"g", 1, 1) == (LEASE_OUT_OF_ORDER, [])
 
 
-def test_lease_ends_with_the_message_that_exceeds_its_octets(filled: Leasing) -> None:
-    answer = filled.lease(1, octets=5)  # bodies of 0, 1, 2, 3 octets
-    assert (answer.count, answer.octets) == (4, 6)
-    assert filled.lease(2, octets=1).count == 1  # 4 octets: one message goes always
+def test_lease_ends_with_the_message_that_exceeds_its_bytes(filled: Leasing) -> None:
+    answer = filled.lease(1, byte_count=5)  # bodies of 0, 1, 2, 3 bytes
+    assert (answer.count, answer.byte_count) == (4, 6)
+    assert filled.lease(2, byte_count=1).count == 1  # 4 bytes: one message goes always
 
 
 def test_leases_of_a_group_are_bounded(queue: Leasing) -> None:
@@ -193,7 +193,7 @@ def test_settled_messages_complete_their_publishes(queue: Leasing) -> None:
     queue.apply(command.encode_enqueue(ANNA, 1, batch_of(3), True))
     queue.open()
     queue.lease(1, 3)
-    assert queue.machine.withheld_count == 1  # what is leased is held
+    assert queue.machine.deferred_count == 1  # what is leased is held
     queue.settle_to(1)
     assert not queue.machine.saturated
     assert [e.rows for e in queue.effects if isinstance(e, Completed)] == [[3, 4]]
@@ -306,8 +306,8 @@ def test_released_as_failed_counts_against_the_delivery_limit(filled: Leasing) -
     for number in (1, 2):
         filled.lease(number, 1)
         filled.release(failed=True)
-    (letter,) = [e for e in filled.effects if isinstance(e, DeadLettered)]
-    assert [message.message_id for message in letter.messages] == [1]
+    (dead_letter,) = [e for e in filled.effects if isinstance(e, DeadLettered)]
+    assert [message.message_id for message in dead_letter.messages] == [1]
     assert filled.figures() == (9, 0, 0)
 
 

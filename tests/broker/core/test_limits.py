@@ -61,8 +61,8 @@ def test_a_full_queue_drops_its_oldest_messages(queue: QueueLog) -> None:
     assert buried(queue.publish(PLAIN)) == [([3], REASON_MAXLEN)]
 
 
-def test_octets_are_limited_too(queue: QueueLog) -> None:
-    queue.configure(max_length_octets=20)
+def test_bytes_are_limited_too(queue: QueueLog) -> None:
+    queue.configure(max_length_bytes=20)
     queue.publish(*[PLAIN] * 3)
     assert queue.ids() == [2, 3]
     queue.publish((b"\x00\x00", bytes(21)))

@@ -36,7 +36,7 @@ def told_by(effects: list[e.Effect]) -> Told:
             for m in effect.messages:
                 told.dead.add((how, int(effect.reason), m.entry_index, m.position))
         elif isinstance(effect, e.ConfirmsDeferred | e.Completed):
-            into = told.withheld if isinstance(effect, e.ConfirmsDeferred) else told.completed
+            into = told.deferred if isinstance(effect, e.ConfirmsDeferred) else told.completed
             rows = zip(effect.rows[::2], effect.rows[1::2], strict=True)
             seqs = [seq for row in rows for seq in range(*row)]
             assert len(set(seqs)) == len(seqs)
@@ -59,7 +59,7 @@ def told_reader(group: ae.ArchiveGroupInfo) -> tuple[object, ...]:
 
 
 def told_lease(lease: le.LeaseInfo) -> tuple[object, ...]:
-    return lease.number, lease.state, lease.count, lease.octets, lease.rows
+    return lease.number, lease.state, lease.count, lease.byte_count, lease.rows
 
 
 def _answer(effect: e.Effect) -> tuple[object, ...]:
@@ -86,7 +86,7 @@ def _answer(effect: e.Effect) -> tuple[object, ...]:
             effect.status,
             None if effect.group is None else told_group(effect.group),
             effect.count,
-            effect.octets,
+            effect.byte_count,
             effect.ready,
             [told_lease(lease) for lease in effect.gone],
         )
@@ -114,10 +114,10 @@ def test_machine_and_naive_queue_say_the_same(
         assert found.answers == wanted.answers, index
         assert found.delivered == wanted.delivered, index
         assert found.dead == wanted.dead, index
-        assert found.withheld == wanted.withheld, index
+        assert found.deferred == wanted.deferred, index
         assert found.completed == wanted.completed, index
         assert machine.saturated == naive.saturated, index
-        assert machine.withheld_count == len(naive.withheld), index
+        assert machine.deferred_count == len(naive.deferred), index
         waiting = sorted((m.number, m.entry, m.position) for m in naive.waiting)
         listed = machine.available_from(0, 10**6)
         assert [(m.message_id, m.entry_index, m.position) for m in listed] == waiting, index
@@ -128,10 +128,10 @@ def test_machine_and_naive_queue_say_the_same(
             reader.told(name) for name, reader in naive.readers.items()
         ], index
         assert archive.since_ms == naive.archive_since, index
-        assert archive.octets == sum(row.octets for row in rows), index
+        assert archive.byte_count == sum(row.byte_count for row in rows), index
         dead |= {effect.index for effect in effects if isinstance(effect, e.EntryDead)}
         assert set(range(1, index + 1)) - dead == naive.alive(), index
-        assert machine.ready_octets == sum(m.octets for m in naive.waiting), index
+        assert machine.ready_bytes == sum(m.byte_count for m in naive.waiting), index
         assert machine.busy_count() == naive.busy(), index
         assert machine.delayed_count == len(naive.delayed)
         assert machine.leased_count == naive.leased(), index

@@ -1,4 +1,4 @@
-"""Long queues: batches packed into octets, and messages taken out of the middle."""
+"""Long queues: batches packed into bytes, and messages taken out of the middle."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_packed_batches_come_back_as_they_were(found: list[Batch]) -> None:
 
 
 @given(st.binary(max_size=60))
-def test_octets_that_are_no_batches_are_refused(data: bytes) -> None:
+def test_bytes_that_are_no_batches_are_refused(data: bytes) -> None:
     try:
         found = decode_batches(data)
     except LookupError:
@@ -77,7 +77,7 @@ def test_octets_that_are_no_batches_are_refused(data: bytes) -> None:
     assert all(each.next < each.stop for each in found)
 
 
-def test_a_batch_of_equal_sizes_packs_into_few_octets() -> None:
+def test_a_batch_of_equal_sizes_packs_into_few_bytes() -> None:
     sizes = measure_batch(batch(*[bytes(1024)] * 10), 0)
     assert sizes is not None
     found = [Batch(n, n * 10, 0, 10, sizes, 1_700_000_000_000 + n, 0) for n in range(256)]
@@ -116,7 +116,7 @@ def test_a_long_queue_comes_out_in_order(queue: QueueLog) -> None:
     queue.machine = QueueMachine.restore(queue.machine.snapshot())
     taken = messages(queue.attach(ANNA, 1, 1, 10**6))
     assert [m.message_id for m in taken] == list(range(1, count + 1))
-    assert queue.machine.ready_count == queue.machine.ready_octets == 0
+    assert queue.machine.ready_count == queue.machine.ready_bytes == 0
 
 
 @pytest.mark.parametrize("seed", range(4))

@@ -31,9 +31,9 @@ from headrace_broker.core.property_reader import (
     PropertyReader,
     field_stop,
     find_field,
+    header_bytes,
     header_int,
     header_key,
-    header_octets,
 )
 
 TEXTS = {
@@ -108,8 +108,8 @@ def test_what_pamqp_encodes_is_read_back(wanted: commands.Basic.Properties) -> N
     assert reader.timestamp(blob) == stamp
     table = wanted.headers or {}
     for name, value in table.items():
-        octets = header_octets(blob, reader.headers_start, reader.headers_stop, name.encode())
-        assert octets == encode.encode_table_value(value)
+        data = header_bytes(blob, reader.headers_start, reader.headers_stop, name.encode())
+        assert data == encode.encode_table_value(value)
         is_integer = isinstance(value, int) and not isinstance(value, bool)
         if not isinstance(value, str):
             found = header_int(blob, reader.headers_start, reader.headers_stop, name.encode())
@@ -118,7 +118,7 @@ def test_what_pamqp_encodes_is_read_back(wanted: commands.Basic.Properties) -> N
 
 
 @given(block=st.binary(max_size=60), start=st.integers(-9, 70), name=st.binary(max_size=3))
-def test_any_octets_are_read_without_an_error(block: bytes, start: int, name: bytes) -> None:
+def test_any_bytes_are_read_without_an_error(block: bytes, start: int, name: bytes) -> None:
     reader = PropertyReader()
     reader.scan(block, start)
     assert reader.stop <= len(block)
@@ -128,7 +128,7 @@ def test_any_octets_are_read_without_an_error(block: bytes, start: int, name: by
         reader.text(block, mask)
     reader.timestamp(block)
     first, last = reader.headers_start, reader.headers_stop
-    header_octets(block, first, last, name)
+    header_bytes(block, first, last, name)
     header_key(block, first, last, name)
     header_int(block, first, last, name)
 

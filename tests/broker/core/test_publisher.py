@@ -65,7 +65,7 @@ class Publishing(QueueLog):
 
     def numbers(self) -> list[int]:
         """The numbers of the messages that wait."""
-        return [message.octets for message in self.machine.available_from(0, 10**6)]
+        return [message.byte_count for message in self.machine.available_from(0, 10**6)]
 
     def turn_over(self) -> None:
         """Go on with a machine that was restored from a snapshot."""
@@ -173,21 +173,21 @@ def test_repetition_behind_a_refused_message_is_no_dead_letter(queue: Publishing
     queue.send(3)
     queue.configure(3, max_length=1, **once)
     effects = queue.send(1, 2, 3, 4, session=BERT)
-    (letters,) = [effect for effect in effects if isinstance(effect, DeadLettered)]
-    assert [message.position for message in letters.messages] == [1, 3]
+    (dead_letters,) = [effect for effect in effects if isinstance(effect, DeadLettered)]
+    assert [message.position for message in dead_letters.messages] == [1, 3]
     assert queue.numbers() == [1, 3]
 
 
-def test_repetition_among_new_ones_is_not_withheld(queue: Publishing) -> None:
+def test_repetition_among_new_ones_is_not_deferred(queue: Publishing) -> None:
     queue.configure(3, max_length=1, overflow=1)
     queue.send(1, 2)
     queue.configure(3, max_length=-1, overflow=1, high_watermark=1)
     queue.send(3)
     effects = queue.send(1, 2, 3, 4, patient=True)
-    (withheld,) = [effect for effect in effects if isinstance(effect, ConfirmsDeferred)]
+    (deferred,) = [effect for effect in effects if isinstance(effect, ConfirmsDeferred)]
     first = queue.seqs[ANNA] - 3
-    assert withheld.rows == [first + 1, first + 2, first + 3, first + 4]  # 2 and 4
-    assert queue.machine.withheld_count == 2
+    assert deferred.rows == [first + 1, first + 2, first + 3, first + 4]  # 2 and 4
+    assert queue.machine.deferred_count == 2
 
 
 def test_more_holes_than_are_remembered_are_joined(queue: Publishing) -> None:

@@ -23,7 +23,7 @@ def controlled(session: int, seq: int, status: int, count: int) -> str:
 def test_a_batch_is_confirmed_up_to_its_last_message(queue: QueueLog) -> None:
     assert told(queue.enqueue(ANNA, 1, 3)) == [f"Enqueued({ANNA}, 3)"]
     assert told(queue.enqueue(ANNA, 4, 2)) == [f"Enqueued({ANNA}, 5)"]
-    assert (queue.machine.ready_count, queue.machine.ready_octets) == (5, 3 + 1)
+    assert (queue.machine.ready_count, queue.machine.ready_bytes) == (5, 3 + 1)
     assert queue.machine.has_session(ANNA)
     assert not queue.machine.has_session(BERT)
 
@@ -39,9 +39,9 @@ def test_a_batch_seen_before_is_answered_and_dies(queue: QueueLog) -> None:
 def test_of_an_overlapping_batch_only_the_new_messages_are_taken(queue: QueueLog) -> None:
     queue.enqueue(ANNA, 1, 3)
     assert told(queue.enqueue(ANNA, 2, 4)) == [f"Enqueued({ANNA}, 5)"]
-    assert (queue.machine.ready_count, queue.machine.ready_octets) == (5, 3 + (2 + 3))
+    assert (queue.machine.ready_count, queue.machine.ready_bytes) == (5, 3 + (2 + 3))
     taken = messages(queue.attach(BERT, 1, 1, 10))
-    places = [(m.message_id, m.entry_index, m.position, m.octets) for m in taken]
+    places = [(m.message_id, m.entry_index, m.position, m.byte_count) for m in taken]
     assert places == [(1, 1, 0, 0), (2, 1, 1, 1), (3, 1, 2, 2), (4, 2, 2, 2), (5, 2, 3, 3)]
     assert dead(queue.settle(BERT, 2, ACCEPT, (1, 1, 5))) == [1, 2, 4]
 
@@ -75,13 +75,13 @@ def test_the_lanes_of_a_session_are_numbered_apart(queue: QueueLog) -> None:
 def test_settled_messages_are_gone(queue: QueueLog, operation: int) -> None:
     queue.enqueue(ANNA, 1, 3)
     queue.attach(BERT, 1, 1, 10)
-    assert (queue.machine.unsettled_count, queue.machine.unsettled_octets) == (3, 3)
+    assert (queue.machine.unsettled_count, queue.machine.unsettled_bytes) == (3, 3)
     first = told(queue.settle(BERT, 2, operation, (1, 2, 3)))
     assert first == [controlled(BERT, 2, 0, 2), "EntryDead(3)"]
     last = told(queue.settle(BERT, 3, operation, (1, 1, 1)))
     assert last == ["EntryDead(1)", controlled(BERT, 3, 0, 1), "EntryDead(4)"]
     machine = queue.machine
-    assert (machine.unsettled_count, machine.unsettled_octets, machine.ready_count) == (0, 0, 0)
+    assert (machine.unsettled_count, machine.unsettled_bytes, machine.ready_count) == (0, 0, 0)
 
 
 @pytest.mark.parametrize(("operation", "failed"), [(RELEASE, 0), (MODIFY_FAILED, 1)])
@@ -238,7 +238,7 @@ def test_purge_removes_what_is_available_and_leaves_what_is_acquired(queue: Queu
     queue.settle(BERT, 3, RELEASE, (1, 1, 1))
     effects = told(queue.apply(command.encode_purge(CARL, 1)))
     assert effects == ["EntryDead(2)", controlled(CARL, 1, 0, 4), "EntryDead(6)"]
-    assert (queue.machine.ready_count, queue.machine.ready_octets) == (0, 0)
+    assert (queue.machine.ready_count, queue.machine.ready_bytes) == (0, 0)
     assert dead(queue.settle(BERT, 4, ACCEPT, (1, 2, 2))) == [1, 7]
 
 

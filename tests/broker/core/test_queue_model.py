@@ -42,7 +42,7 @@ class Message:
     number: int
     entry: int
     position: int
-    octets: int
+    byte_count: int
     acquired: int = 0
     failed: int = 0
 
@@ -78,7 +78,7 @@ class Model:
             message.number,
             message.entry,
             message.position,
-            message.octets,
+            message.byte_count,
             message.acquired + 1,
             message.failed + failed,
         )
@@ -152,7 +152,7 @@ def plain(message: Acquired) -> Message:
         message.message_id,
         message.entry_index,
         message.position,
-        message.octets,
+        message.byte_count,
         message.acquired_count,
         message.delivery_count,
     )
@@ -424,9 +424,9 @@ class QueueComparison(RuleBasedStateMachine):
         machine, model = self.machine, self.model
         held = [m for r in model.receivers.values() for m in r.held.values()]
         assert machine.ready_count == len(model.waiting)
-        assert machine.ready_octets == sum(m.octets for m in model.waiting)
+        assert machine.ready_bytes == sum(m.byte_count for m in model.waiting)
         assert machine.unsettled_count == len(held)
-        assert machine.unsettled_octets == sum(m.octets for m in held)
+        assert machine.unsettled_bytes == sum(m.byte_count for m in held)
         assert machine.consumer_count == len(model.attached())
         assert not (model.waiting and any(r.credit > 0 for r in model.receivers.values()))
 

@@ -138,16 +138,16 @@ def test_a_snapshot_and_the_rest_of_the_log_are_the_whole_log(
 def figures(machine: QueueMachine) -> tuple[int, ...]:
     return (
         machine.ready_count,
-        machine.ready_octets,
+        machine.ready_bytes,
         machine.unsettled_count,
-        machine.unsettled_octets,
+        machine.unsettled_bytes,
         machine.consumer_count,
         machine.delayed_count,
         machine.dead_count,
         machine.oldest_ms(),
         machine.leased_count,
         machine.archive().since_ms,
-        machine.archive().octets,
+        machine.archive().byte_count,
         machine.archive().first_ms,
         machine.archive().last_ms,
     )
@@ -197,7 +197,7 @@ def drain(machine: QueueMachine) -> list[bytes]:
 
 @settings(max_examples=200)
 @given(data=st.binary(max_size=120), seed=st.integers(0, 20))
-def test_random_octets_are_answered_and_change_nothing(data: bytes, seed: int) -> None:
+def test_random_bytes_are_answered_and_change_nothing(data: bytes, seed: int) -> None:
     machine = QueueMachine()
     replay(machine, archive_log(seed, 40))
     before = machine.digest()
@@ -214,13 +214,13 @@ def test_random_octets_are_answered_and_change_nothing(data: bytes, seed: int) -
         st.tuples(st.integers(0, 39), st.integers(0, 200), st.integers(0, 255)), max_size=30
     ),
 )
-def test_a_log_with_flipped_octets_is_applied_without_an_exception(
+def test_a_log_with_flipped_bytes_is_applied_without_an_exception(
     seed: int, changes: list[tuple[int, int, int]]
 ) -> None:
     entries = [bytearray(data) for data in archive_log(seed, 40)]
-    for entry, offset, octet in changes:
+    for entry, offset, byte in changes:
         if entries[entry]:
-            entries[entry][offset % len(entries[entry])] = octet
+            entries[entry][offset % len(entries[entry])] = byte
     machine = QueueMachine()
     replay(machine, [bytes(data) for data in entries])
     assert QueueMachine.restore(machine.snapshot()).digest() == machine.digest()
@@ -233,7 +233,7 @@ def test_a_snapshot_cut_short_anywhere_is_refused() -> None:
     for length in range(len(snapshot)):
         with pytest.raises(SnapshotError):
             QueueMachine.restore(snapshot[:length])
-    with pytest.raises(SnapshotError, match="near octet"):
+    with pytest.raises(SnapshotError, match="near byte"):
         QueueMachine.restore(snapshot + b"\x00")
 
 
@@ -254,8 +254,8 @@ def test_a_damaged_snapshot_is_refused_or_restored(
     machine = QueueMachine()
     replay(machine, archive_log(seed, 60))
     snapshot = bytearray(machine.snapshot())
-    for offset, octet in changes:
-        snapshot[offset % len(snapshot)] = octet
+    for offset, byte in changes:
+        snapshot[offset % len(snapshot)] = byte
     try:
         restored = QueueMachine.restore(bytes(snapshot))
     except SnapshotError:

@@ -243,10 +243,10 @@ def same(wanted: Any, given_value: Any) -> bool:
             return "integer" if isinstance(value, int) else "float"
         return "binary" if isinstance(value, str | bytes) else type(value).__name__
 
-    def octets(value: Any) -> Any:
+    def byte_count(value: Any) -> Any:
         return value.encode() if isinstance(value, str) else value
 
-    return kind(wanted) == kind(given_value) and octets(wanted) == octets(given_value)
+    return kind(wanted) == kind(given_value) and byte_count(wanted) == byte_count(given_value)
 
 
 VALUE = st.sampled_from([None, True, False, 0, 1, 1.0, 0.0, "1", "é", b"1", "é".encode(), b"\xff"])

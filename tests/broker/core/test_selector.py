@@ -23,7 +23,7 @@ from headrace_broker.model.limits import (
 
 
 def message(headers: dict[str, Any] | None = None, **properties: Any) -> bytes:
-    """The property block of a message as it stands in a batch, three octets in."""
+    """The property block of a message as it stands in a batch, three bytes in."""
     block = commands.Basic.Properties(headers=headers or {}, **properties).marshal()
     return b"\x00\x01q" + struct.pack(">I", len(block)) + block
 
@@ -161,7 +161,7 @@ def test_like_with_an_escape() -> None:
     assert wants("s LIKE 'a!!b' ESCAPE '!'", {"s": "a!b"})
 
 
-def test_like_looks_at_octets_that_are_no_utf_8() -> None:
+def test_like_looks_at_bytes_that_are_no_utf_8() -> None:
     assert wants("s LIKE 'a%b'", {"s": bytearray(b"a\xff\xfeb")})
 
 
@@ -223,9 +223,9 @@ def test_a_header_may_look_like_a_property_in_brackets() -> None:
 
 
 def test_a_malformed_message_matches_nothing() -> None:
-    octets = message(EU)
-    assert make_filter("TRUE").matches(octets, 3)
-    assert not make_filter("TRUE").matches(octets[:-1], 3)
+    data = message(EU)
+    assert make_filter("TRUE").matches(data, 3)
+    assert not make_filter("TRUE").matches(data[:-1], 3)
 
 
 @pytest.mark.parametrize(

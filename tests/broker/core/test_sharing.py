@@ -63,12 +63,12 @@ def test_a_negative_priority_comes_last(queue: QueueLog) -> None:
     assert runs(queue.publish(PLAIN, PLAIN)) == [(BERT, 1, [1]), (ANNA, 1, [2])]
 
 
-# Octets
+# Bytes
 
 
-def test_octets_limit_what_a_consumer_has(queue: QueueLog) -> None:
+def test_bytes_limit_what_a_consumer_has(queue: QueueLog) -> None:
     queue.configure()
-    attach(queue, ANNA, 99, prefetch_octets=17)
+    attach(queue, ANNA, 99, prefetch_bytes=17)
     assert runs(queue.publish(*[PLAIN] * 5)) == [(ANNA, 1, [1, 2, 3])]  # the third one overdraws
     assert settle(queue, ANNA, ACCEPT, 1, 1) != []
     assert queue.machine.ready_count == 1
@@ -76,9 +76,9 @@ def test_octets_limit_what_a_consumer_has(queue: QueueLog) -> None:
     assert queue.machine.ready_count == 0
 
 
-def test_one_message_larger_than_the_octets_passes_alone(queue: QueueLog) -> None:
+def test_one_message_larger_than_the_bytes_passes_alone(queue: QueueLog) -> None:
     queue.configure()
-    attach(queue, ANNA, 99, prefetch_octets=1)
+    attach(queue, ANNA, 99, prefetch_bytes=1)
     assert runs(queue.publish(PLAIN, PLAIN)) == [(ANNA, 1, [1])]
     assert ids(settle(queue, ANNA, RELEASE, 1, 1)) == [1]
 
@@ -244,7 +244,7 @@ def test_a_newer_value_takes_the_place_of_the_one_that_waits(queue: QueueLog) ->
     queue.publish(valued(2, b"b"))
     assert dead(queue.publish(valued(1, b"cc"))) == []
     assert dead(queue.publish(valued(1, b"ddd"))) == [4]
-    assert queue.machine.ready_octets == 3 + 8 + 1
+    assert queue.machine.ready_bytes == 3 + 8 + 1
     taken = messages(attach(queue, ANNA, 9))
     assert [(m.message_id, m.entry_index) for m in taken] == [(1, 5), (2, 2), (3, 3)]
 

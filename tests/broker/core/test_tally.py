@@ -55,14 +55,14 @@ def test_each_reason_is_counted_on_its_own(queue: QueueLog) -> None:
     assert tally.lettered == NONE | {REASON_REJECTED: 1, REASON_EXPIRED: 1}
 
 
-def test_what_is_refused_is_counted_where_it_is_a_letter(queue: QueueLog) -> None:
+def test_what_is_refused_is_counted_where_it_is_a_dead_letter(queue: QueueLog) -> None:
     tally = Tally()
     queue.machine.count_into(tally)
-    letters = {"max_length": 1, "dead_letter": DEAD_LETTER_AT_MOST_ONCE}
-    queue.configure(**letters, overflow=OVERFLOW_REJECT_PUBLISH)
+    dead_letters = {"max_length": 1, "dead_letter": DEAD_LETTER_AT_MOST_ONCE}
+    queue.configure(**dead_letters, overflow=OVERFLOW_REJECT_PUBLISH)
     queue.publish(PLAIN, PLAIN)
     assert tally.lettered == tally.dropped == NONE
-    queue.configure(**letters, overflow=OVERFLOW_REJECT_PUBLISH_DLX)
+    queue.configure(**dead_letters, overflow=OVERFLOW_REJECT_PUBLISH_DLX)
     queue.publish(PLAIN, PLAIN)
     assert tally.lettered == NONE | {REASON_MAXLEN: 2}
     queue.machine.count_into(None)

@@ -27,7 +27,7 @@ from headrace_broker.core.queue.messages.settings import (
     RETRY_FAILED,
     RETRY_RETURNED,
 )
-from headrace_broker.model.limits import EXPIRE_MESSAGES_MAX, EXPIRE_OCTETS_MAX
+from headrace_broker.model.limits import EXPIRE_BYTES_MAX, EXPIRE_MESSAGES_MAX
 
 PLAIN = (b"\x00\x00", b"body")
 
@@ -299,9 +299,9 @@ def test_nothing_is_delivered_past_more_expired_messages_than_a_command_lets_go(
     assert runs(queue.tick()) == [(ANNA, 1, [last])]
 
 
-def test_a_tick_expires_no_more_octets_than_dead_letters_have_room_for(queue: QueueLog) -> None:
+def test_a_tick_expires_no_more_bytes_than_dead_letters_have_room_for(queue: QueueLog) -> None:
     queue.configure(dead_letter=DEAD_LETTER_AT_MOST_ONCE)
-    body = bytes(EXPIRE_OCTETS_MAX // 4)
+    body = bytes(EXPIRE_BYTES_MAX // 4)
     queue.publish(*[(properties(expiration=5), body)] * 6)
     assert buried(queue.tick(5)) == [([1, 2, 3, 4], REASON_EXPIRED)]
     assert queue.machine.due_ms() <= queue.now_ms

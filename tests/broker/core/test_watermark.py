@@ -1,4 +1,4 @@
-"""Confirms that a queue withholds, and when it gives them."""
+"""Confirms that a queue defers, and when it gives them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from headrace_broker.core.queue.messages.settings import (
     decode_settings,
     encode_settings,
 )
-from headrace_broker.model.limits import WITHHELD_MESSAGES_MAX
+from headrace_broker.model.limits import DEFERRED_MESSAGES_MAX
 
 Told = list[tuple[str, int, list[int]]]
 
@@ -25,13 +25,13 @@ def publish(queue: QueueLog, session: int, seq: int, *sizes: int) -> list[Effect
 
 
 def told(effects: list[Effect]) -> Told:
-    """Return effects on confirms: ("withheld" | "enqueued" | "completed", session, numbers)."""
+    """Return effects on confirms: ("deferred" | "enqueued" | "completed", session, numbers)."""
     found: Told = []
     for effect in effects:
         if isinstance(effect, Enqueued):
             found.append(("enqueued", effect.session, [effect.seq]))
         elif isinstance(effect, ConfirmsDeferred | Completed):
-            name = "withheld" if isinstance(effect, ConfirmsDeferred) else "completed"
+            name = "deferred" if isinstance(effect, ConfirmsDeferred) else "completed"
             rows = zip(effect.rows[::2], effect.rows[1::2], strict=True)
             found.append((name, effect.session, sorted(n for row in rows for n in range(*row))))
     return found
@@ -39,7 +39,7 @@ def told(effects: list[Effect]) -> Told:
 
 def marks(queue: QueueLog) -> tuple[bool, int]:
     """Return whether the queue is saturated, and the number of ready messages."""
-    return queue.machine.saturated, queue.machine.withheld_count
+    return queue.machine.saturated, queue.machine.deferred_count
 
 
 @pytest.fixture
@@ -50,13 +50,13 @@ def marked(queue: QueueLog) -> QueueLog:
     return queue
 
 
-def test_what_exceeds_the_mark_is_withheld_message_by_message(marked: QueueLog) -> None:
+def test_what_exceeds_the_mark_is_deferred_message_by_message(marked: QueueLog) -> None:
     assert told(publish(marked, BERT, 1, 0, 0)) == [("enqueued", BERT, [2])]
     effects = publish(marked, BERT, 3, 0, 0, 0)
-    assert told(effects) == [("withheld", BERT, [4, 5]), ("enqueued", BERT, [5])]
+    assert told(effects) == [("deferred", BERT, [4, 5]), ("enqueued", BERT, [5])]
     assert marked.machine.saturated
-    assert marked.machine.withheld_count == 2
-    assert told(publish(marked, BERT, 6, 0)) == [("withheld", BERT, [6]), ("enqueued", BERT, [6])]
+    assert marked.machine.deferred_count == 2
+    assert told(publish(marked, BERT, 6, 0)) == [("deferred", BERT, [6]), ("enqueued", BERT, [6])]
 
 
 def test_what_leaves_is_complete_while_the_queue_stays_saturated(marked: QueueLog) -> None:
@@ -83,14 +83,14 @@ def test_each_session_is_told_of_its_own(marked: QueueLog) -> None:
 def test_message_that_comes_back_is_not_complete(marked: QueueLog) -> None:
     publish(marked, BERT, 1, *[0] * 4)
     assert told(marked.settle(ANNA, 2, RELEASE, (1, 1, 4))) == []
-    assert marked.machine.withheld_count == 1
+    assert marked.machine.deferred_count == 1
 
 
-def test_octets_count_as_messages_do(queue: QueueLog) -> None:
-    queue.configure(high_watermark_octets=100, low_watermark_octets=40)
+def test_bytes_count_as_messages_do(queue: QueueLog) -> None:
+    queue.configure(high_watermark_bytes=100, low_watermark_bytes=40)
     queue.attach(ANNA, 1, 1, 100)
     assert told(publish(queue, BERT, 1, 60, 40, 1, 0)) == [
-        ("withheld", BERT, [3, 4]),
+        ("deferred", BERT, [3, 4]),
         ("enqueued", BERT, [4]),
     ]
     assert told(queue.settle(ANNA, 2, ACCEPT, (1, 1, 1))) == []
@@ -99,7 +99,7 @@ def test_octets_count_as_messages_do(queue: QueueLog) -> None:
 
 def test_both_marks_have_to_be_kept(queue: QueueLog) -> None:
     queue.configure(
-        high_watermark=4, low_watermark=2, high_watermark_octets=100, low_watermark_octets=60
+        high_watermark=4, low_watermark=2, high_watermark_bytes=100, low_watermark_bytes=60
     )
     queue.attach(ANNA, 1, 1, 100)
     publish(queue, BERT, 1, 90, 5, 5, 5)
@@ -111,33 +111,33 @@ def test_both_marks_have_to_be_kept(queue: QueueLog) -> None:
 
 def test_publisher_without_confirms_saturates_the_queue_and_hears_nothing(marked: QueueLog) -> None:
     assert told(marked.enqueue(BERT, 1, 9)) == [("enqueued", BERT, [9])]
-    assert (marked.machine.saturated, marked.machine.withheld_count) == (True, 0)
+    assert (marked.machine.saturated, marked.machine.deferred_count) == (True, 0)
     effects = publish(marked, ANNA, 1, 0)
-    assert told(effects) == [("withheld", ANNA, [1]), ("enqueued", ANNA, [1])]
+    assert told(effects) == [("deferred", ANNA, [1]), ("enqueued", ANNA, [1])]
 
 
-def test_repeated_command_is_told_again_what_is_withheld_of_it_now(marked: QueueLog) -> None:
+def test_repeated_command_is_told_again_what_is_deferred_of_it_now(marked: QueueLog) -> None:
     publish(marked, BERT, 1, 0, 0)
     publish(marked, BERT, 3, 0, 0, 0)
-    again = [("withheld", BERT, [4, 5]), ("enqueued", BERT, [5])]
+    again = [("deferred", BERT, [4, 5]), ("enqueued", BERT, [5])]
     assert told(publish(marked, BERT, 3, 0, 0, 0)) == again
     assert told(publish(marked, BERT, 1, 0, 0)) == again  # it is answered for all
     # With one more message behind those that are known.
     effects = publish(marked, BERT, 4, 0, 0, 0)
-    assert told(effects) == [("withheld", BERT, [4, 5, 6]), ("enqueued", BERT, [6])]
+    assert told(effects) == [("deferred", BERT, [4, 5, 6]), ("enqueued", BERT, [6])]
     marked.settle(ANNA, 2, ACCEPT, (1, 4, 4))
     assert told(publish(marked, BERT, 3, 0, 0, 0)) == [
-        ("withheld", BERT, [5, 6]),
+        ("deferred", BERT, [5, 6]),
         ("enqueued", BERT, [6]),
     ]
-    assert marked.machine.withheld_of(BERT) == (6, [5, 7])
+    assert marked.machine.deferred_of(BERT) == (6, [5, 7])
 
 
-def test_session_that_is_not_known_has_nothing_withheld(marked: QueueLog) -> None:
-    assert marked.machine.withheld_of(BERT) == (command.NUMBER_MAX, [])
+def test_session_that_is_not_known_has_nothing_deferred(marked: QueueLog) -> None:
+    assert marked.machine.deferred_of(BERT) == (command.NUMBER_MAX, [])
 
 
-def test_queue_drained_by_expiry_before_the_publish_comes_withholds_nothing(
+def test_queue_drained_by_expiry_before_the_publish_comes_defers_nothing(
     marked: QueueLog,
 ) -> None:
     marked.configure(message_ttl_ms=10)
@@ -155,7 +155,7 @@ def test_expired_messages_are_complete(marked: QueueLog) -> None:
     block = properties(expiration=10)
     old, new = (b"\x00\x00", b""), (block, b"")
     encoded = command.encode_enqueue(BERT, 1, rich_batch(old, old, old, old, new, new), True)
-    assert told(marked.apply(encoded))[0] == ("withheld", BERT, [4, 5, 6])
+    assert told(marked.apply(encoded))[0] == ("deferred", BERT, [4, 5, 6])
     assert told(marked.tick(20)) == [("completed", BERT, [5, 6])]
 
 
@@ -165,7 +165,7 @@ def test_oldest_that_a_full_queue_drops_is_complete(marked: QueueLog) -> None:
     publish(marked, BERT, 1, *[0] * 5)
     effects = publish(marked, BERT, 6, 0, 0, 0, 0)  # 1 to 4 go
     assert told(effects) == [
-        ("withheld", BERT, [6, 7, 8, 9]),
+        ("deferred", BERT, [6, 7, 8, 9]),
         ("enqueued", BERT, [9]),
         ("completed", BERT, [4]),
     ]
@@ -178,20 +178,20 @@ def test_queue_that_drops_its_oldest_below_the_mark_is_never_saturated(marked: Q
     assert not marked.machine.saturated
 
 
-def test_refused_publishes_are_not_withheld(marked: QueueLog) -> None:
+def test_refused_publishes_are_not_deferred(marked: QueueLog) -> None:
     marked.configure(max_length=5, overflow=1)
     marked.apply(command.encode_cancel(ANNA, 2, 1))
     effects = publish(marked, BERT, 1, *[0] * 9)
-    assert told(effects) == [("withheld", BERT, [4, 5]), ("enqueued", BERT, [9])]
+    assert told(effects) == [("deferred", BERT, [4, 5]), ("enqueued", BERT, [9])]
 
 
-def test_duplicate_that_is_dropped_is_not_withheld(marked: QueueLog) -> None:
+def test_duplicate_that_is_dropped_is_not_deferred(marked: QueueLog) -> None:
     marked.configure(deduplicate=True, dedup_count=100)
     marked.apply(command.encode_cancel(ANNA, 2, 1))
     publish(marked, BERT, 1, 0, 0, 0)
     names = [(properties(headers={b"x-deduplication-header": n}), b"") for n in (1, 1, 2)]
     effects = marked.apply(command.encode_enqueue(BERT, 4, rich_batch(*names), True))
-    assert told(effects) == [("withheld", BERT, [4, 6]), ("enqueued", BERT, [6])]
+    assert told(effects) == [("deferred", BERT, [4, 6]), ("enqueued", BERT, [6])]
 
 
 def test_replaced_value_is_complete(marked: QueueLog) -> None:
@@ -200,10 +200,10 @@ def test_replaced_value_is_complete(marked: QueueLog) -> None:
     publish(marked, BERT, 1, 0, 0, 0)
     value = (properties(headers={b"last": 1}), b"")
     encoded = command.encode_enqueue(BERT, 4, rich_batch(value, value), True)
-    assert told(marked.apply(encoded))[0] == ("withheld", BERT, [5])
+    assert told(marked.apply(encoded))[0] == ("deferred", BERT, [5])
     encoded = command.encode_enqueue(BERT, 6, rich_batch(value), True)
     assert told(marked.apply(encoded)) == [
-        ("withheld", BERT, [6]),
+        ("deferred", BERT, [6]),
         ("enqueued", BERT, [6]),
         ("completed", BERT, [5]),
     ]
@@ -212,7 +212,7 @@ def test_replaced_value_is_complete(marked: QueueLog) -> None:
 def test_delayed_message_is_held(marked: QueueLog) -> None:
     late = (properties(headers={b"x-delay": 50}), b"")
     encoded = command.encode_enqueue(BERT, 1, rich_batch(*[late] * 5), True)
-    assert told(marked.apply(encoded))[0] == ("withheld", BERT, [4, 5])
+    assert told(marked.apply(encoded))[0] == ("deferred", BERT, [4, 5])
     assert told(marked.tick(60)) == []  # they are delivered now
     assert told(marked.settle(ANNA, 2, ACCEPT, (1, 5, 5))) == [("completed", BERT, [5])]
 
@@ -234,9 +234,9 @@ def test_purge_completes_what_it_removes(marked: QueueLog, left: int) -> None:
         publish(marked, ANNA, number + 1, 0)
         marked.apply(command.encode_get(ANNA, number + 3))
     publish(marked, BERT, 1, *[0] * 7)
-    withheld = list(range(4 - left if left < 4 else 1, 8))
+    deferred = list(range(4 - left if left < 4 else 1, 8))
     effects = marked.apply(command.encode_purge(ANNA, left + 3))
-    assert told(effects) == [("completed", BERT, withheld)]
+    assert told(effects) == [("completed", BERT, deferred)]
     assert marked.machine.saturated == (left == 4)
 
 
@@ -249,7 +249,7 @@ def test_removed_messages_are_complete(marked: QueueLog) -> None:
 def test_session_that_ends_waits_for_nothing(marked: QueueLog) -> None:
     publish(marked, BERT, 1, *[0] * 6)
     assert told(marked.apply(command.encode_close(BERT))) == []
-    assert (marked.machine.saturated, marked.machine.withheld_count) == (True, 0)
+    assert (marked.machine.saturated, marked.machine.deferred_count) == (True, 0)
     assert told(marked.settle(ANNA, 2, ACCEPT, (1, 1, 6))) == []
     assert not marked.machine.saturated
 
@@ -257,9 +257,9 @@ def test_session_that_ends_waits_for_nothing(marked: QueueLog) -> None:
 def test_suspected_node_may_come_back_for_its_confirms(marked: QueueLog) -> None:
     publish(marked, BERT, 1, *[0] * 6)
     marked.apply(command.encode_node_down(2, 0))
-    assert marked.machine.withheld_of(BERT) == (6, [4, 7])
+    assert marked.machine.deferred_of(BERT) == (6, [4, 7])
     marked.apply(command.encode_node_down(2, 9))
-    assert marked.machine.withheld_count == 0
+    assert marked.machine.deferred_count == 0
 
 
 def test_marks_that_change_count_at_once(queue: QueueLog) -> None:
@@ -267,7 +267,7 @@ def test_marks_that_change_count_at_once(queue: QueueLog) -> None:
     assert told(queue.configure(high_watermark=3, low_watermark=2)) == []
     assert queue.machine.saturated
     publish(queue, BERT, 6, 0)
-    assert queue.machine.withheld_count == 1
+    assert queue.machine.deferred_count == 1
     assert told(queue.configure(high_watermark=100, low_watermark=5)) == []  # 6 are above 5
     assert told(queue.configure(high_watermark=100, low_watermark=6)) == [("completed", BERT, [6])]
     queue.configure(high_watermark=3, low_watermark=2)
@@ -281,15 +281,15 @@ def test_oldest_are_complete_when_too_many_wait(marked: QueueLog) -> None:
     mark = marked.machine._state.watermark
     publish(marked, BERT, 4, 0, 0)
     publish(marked, ANNA, 1, 0)
-    mark.count += WITHHELD_MESSAGES_MAX - 3  # as if so many more waited
+    mark.count += DEFERRED_MESSAGES_MAX - 3  # as if so many more waited
     assert told(publish(marked, BERT, 6, 0)) == [
-        ("withheld", BERT, [6]),
+        ("deferred", BERT, [6]),
         ("enqueued", BERT, [6]),
         ("completed", BERT, [4, 5]),
     ]
 
 
-def test_immediate_publishes_are_not_withheld(marked: QueueLog) -> None:
+def test_immediate_publishes_are_not_deferred(marked: QueueLog) -> None:
     publish(marked, BERT, 1, *[0] * 4)
     encoded = command.encode_enqueue_now(ANNA, 1, batch(b"", b""))
     assert told(marked.apply(encoded)) == [("enqueued", ANNA, [2])]
@@ -301,9 +301,9 @@ def test_snapshot_goes_on_where_it_was(marked: QueueLog) -> None:
     marked.settle(ANNA, 2, ACCEPT, (1, 5, 5))
     restored = QueueMachine.restore(marked.machine.snapshot())
     assert restored.saturated
-    assert restored.withheld_count == marked.machine.withheld_count == 4
-    assert restored.withheld_of(BERT) == (6, [4, 5, 6, 7])
-    assert restored.withheld_of(ANNA) == (2, [1, 3])
+    assert restored.deferred_count == marked.machine.deferred_count == 4
+    assert restored.deferred_of(BERT) == (6, [4, 5, 6, 7])
+    assert restored.deferred_of(ANNA) == (2, [1, 3])
     assert restored.digest() == marked.machine.digest()
     marked.machine = restored
     assert told(marked.settle(ANNA, 3, ACCEPT, (1, 1, 8))) == [
@@ -322,4 +322,4 @@ def test_snapshot_of_a_queue_that_is_not_saturated_is_as_it_was_before(queue: Qu
 def test_settings_of_before_have_no_marks() -> None:
     settings = decode_settings(encode_settings(QueueSettings()))
     assert settings is not None
-    assert (settings.high_watermark, settings.high_watermark_octets) == (0, 0)
+    assert (settings.high_watermark, settings.high_watermark_bytes) == (0, 0)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace_broker.flow.alarm import STAGE_ALARM, STAGE_RELIEF, ClusterAlarms, NodeReport
+from headrace_broker.flow.alarm import STAGE_ALARM, STAGE_PAGING, ClusterAlarms, NodeReport
 from headrace_broker.model.flow import LIMIT_DISK, LIMIT_MEMORY
 from headrace_broker.model.limits import ALARM_LEASE_MS
 
@@ -25,35 +25,35 @@ def on(alarms: ClusterAlarms) -> list[tuple[int, int]]:
 
 def test_publishers_go_on_when_the_last_alarm_is_over():
     alarms = ClusterAlarms(1)
-    alarms.take(report(1, 1), 0)
-    alarms.take(report(2, 1, STAGE_ALARM), 0)
-    alarms.take(report(3, 1, STAGE_ALARM, disk=True), 0)
+    alarms.receive(report(1, 1), 0)
+    alarms.receive(report(2, 1, STAGE_ALARM), 0)
+    alarms.receive(report(3, 1, STAGE_ALARM, disk=True), 0)
     assert on(alarms) == [(2, LIMIT_MEMORY), (3, LIMIT_MEMORY), (3, LIMIT_DISK)]
-    alarms.take(report(2, 2), 1)
-    alarms.take(report(3, 2, disk=True), 1)
+    alarms.receive(report(2, 2), 1)
+    alarms.receive(report(3, 2, disk=True), 1)
     assert on(alarms) == [(3, LIMIT_DISK)]
-    alarms.take(report(3, 3, STAGE_RELIEF), 2)
+    alarms.receive(report(3, 3, STAGE_PAGING), 2)
     assert on(alarms) == []
 
 
 def test_a_node_that_reports_no_more_has_no_alarms_after_its_lease():
     alarms = ClusterAlarms(1)
-    alarms.take(report(1, 1, disk=True), 0)
-    alarms.take(report(2, 1, STAGE_ALARM), 0)
+    alarms.receive(report(1, 1, disk=True), 0)
+    alarms.receive(report(2, 1, STAGE_ALARM), 0)
     assert alarms.expire(LEASE_US - 1) == []
     assert [each.node for each in alarms.expire(LEASE_US)] == [2]
     assert on(alarms) == [(1, LIMIT_DISK)], "its own counts for ever"
-    assert not alarms.take(report(2, 1, STAGE_ALARM), LEASE_US), "it comes late"
+    assert not alarms.receive(report(2, 1, STAGE_ALARM), LEASE_US), "it comes late"
     assert on(alarms) == [(1, LIMIT_DISK)]
-    assert alarms.take(report(2, 2, STAGE_ALARM), LEASE_US)
+    assert alarms.receive(report(2, 2, STAGE_ALARM), LEASE_US)
     assert on(alarms) == [(1, LIMIT_DISK), (2, LIMIT_MEMORY)]
 
 
 def test_a_node_that_starts_anew_counts_from_one():
     alarms = ClusterAlarms(1)
-    alarms.take(report(2, 9, STAGE_ALARM, boot=1), 0)
-    assert alarms.take(report(2, 1, boot=2), 0)
-    assert not alarms.take(report(2, 10, STAGE_ALARM, boot=1), 0)
+    alarms.receive(report(2, 9, STAGE_ALARM, boot=1), 0)
+    assert alarms.receive(report(2, 1, boot=2), 0)
+    assert not alarms.receive(report(2, 10, STAGE_ALARM, boot=1), 0)
     assert on(alarms) == []
 
 
@@ -62,7 +62,7 @@ def test_alarms_say_node_and_figures():
     made.memory_used, made.memory_limit, made.memory_total = 700 << 20, 600 << 20, 1000 << 20
     made.disk_free, made.disk_limit = 5 << 20, 50 << 20
     alarms = ClusterAlarms(1)
-    alarms.take(made, 0)
+    alarms.receive(made, 0)
     memory, disk = alarms.alarms()
     assert (memory.resource, disk.resource) == ("memory", "disk")
     assert (
@@ -74,7 +74,7 @@ def test_alarms_say_node_and_figures():
     assert disk.describe("b") == "low on disk: the disk of node b is full"
 
 
-STATES = st.tuples(st.sampled_from([0, STAGE_RELIEF, STAGE_ALARM]), st.booleans())
+STATES = st.tuples(st.sampled_from([0, STAGE_PAGING, STAGE_ALARM]), st.booleans())
 
 
 @given(data=st.data(), states=st.lists(STATES, min_size=1, max_size=12))
@@ -84,7 +84,7 @@ def test_reports_that_are_late_or_repeated_change_nothing(data, states):
     alarms = ClusterAlarms(1)
     newest = 0
     for each in arriving:
-        assert alarms.take(each, 0) == (each.number > newest)
+        assert alarms.receive(each, 0) == (each.number > newest)
         newest = max(newest, each.number)
         assert on(alarms) == [(2, limit) for limit in reports[newest - 1].limits()]
 
@@ -99,7 +99,7 @@ def test_of_a_lost_node_nothing_is_left_when_its_lease_is_over(heard):
     for number, (node, pause_us) in enumerate(heard, 1):
         now_us += pause_us
         alarms.expire(now_us)
-        alarms.take(report(node, number, STAGE_ALARM), now_us)
+        alarms.receive(report(node, number, STAGE_ALARM), now_us)
         last[node] = now_us
         counting = sorted(each for each, at in last.items() if at + LEASE_US > now_us)
         assert on(alarms) == [(each, LIMIT_MEMORY) for each in counting]

@@ -24,11 +24,11 @@ def cause(name: str) -> Cause:
 
 
 def totals(record: BroughtRecord, group: int = GROUP) -> dict[str, tuple[int, int]]:
-    """Messages and octets by account."""
+    """Messages and bytes by account."""
     return {
         account: (
             sum(each.messages for each in origin.slices),
-            sum(each.octets for each in origin.slices),
+            sum(each.byte_count for each in origin.slices),
         )
         for account, origin in record.queues.get(group, {}).items()
     }
@@ -38,11 +38,11 @@ def test_what_an_account_brought_is_remembered_when_it_is_gone() -> None:
     ledger = Ledger(FlowLimits())
     account = ledger.open(cause("a"))
     for _ in range(3):
-        account.tab(GROUP).borrow(5, 50)
-        account.tab(GROUP).repay(5, 50)
+        account.balance(GROUP).borrow(5, 50)
+        account.balance(GROUP).repay(5, 50)
         ledger.sample(1.0)
-    account.tab(GROUP).borrow(1, 10)  # within the last second
-    account.tab(GROUP).repay(1, 10)
+    account.balance(GROUP).borrow(1, 10)  # within the last second
+    account.balance(GROUP).repay(1, 10)
     ledger.close(account)
     assert ledger.accounts == {}
     assert totals(ledger.brought) == {"a": (16, 160)}
@@ -52,9 +52,9 @@ def test_what_an_account_brought_is_remembered_when_it_is_gone() -> None:
 def test_what_came_before_a_channel_closed_is_remembered_once() -> None:
     ledger = Ledger(FlowLimits())
     account = ledger.open(cause("a"))
-    account.tab(GROUP).borrow(5, 50)
-    account.tab(GROUP).repay(5, 50)
-    account.close_tab(GROUP)
+    account.balance(GROUP).borrow(5, 50)
+    account.balance(GROUP).repay(5, 50)
+    account.close_balance(GROUP)
     ledger.sample(1.0)
     ledger.close(account)
     assert totals(ledger.brought) == {"a": (5, 50)}
@@ -63,11 +63,11 @@ def test_what_came_before_a_channel_closed_is_remembered_once() -> None:
 def test_what_is_done_after_the_client_has_left_is_remembered_once() -> None:
     ledger = Ledger(FlowLimits())
     account = ledger.open(cause("a"))
-    account.tab(GROUP).borrow(5, 50)
+    account.balance(GROUP).borrow(5, 50)
     ledger.close(account)
     assert not ledger.is_open("a")
     ledger.sample(1.0)
-    account.tab(GROUP).repay(5, 50)
+    account.balance(GROUP).repay(5, 50)
     ledger.sweep()
     assert totals(ledger.brought) == {"a": (5, 50)}
 
@@ -75,10 +75,10 @@ def test_what_is_done_after_the_client_has_left_is_remembered_once() -> None:
 def test_queue_that_ends_a_session_of_a_client_that_has_left_adds_nothing() -> None:
     ledger = Ledger(FlowLimits())
     account = ledger.open(cause("a"))
-    account.tab(GROUP).borrow(5, 50)
-    account.tab(GROUP).repay(5, 50)
+    account.balance(GROUP).borrow(5, 50)
+    account.balance(GROUP).repay(5, 50)
     ledger.close(account)
-    account.close_tab(GROUP)
+    account.close_balance(GROUP)
     assert totals(ledger.brought) == {"a": (5, 50)}
 
 

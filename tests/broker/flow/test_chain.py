@@ -20,7 +20,7 @@ from headrace_broker.flow.gate import Gate, GateScheduler, Waiter
 from headrace_broker.model.flow import CONNECTION, LIMIT_QUEUE, Cause
 
 QUEUES = (1, 2, 3)
-QUEUE_OCTETS = 60
+QUEUE_BYTES = 60
 
 
 @dataclass
@@ -29,7 +29,7 @@ class Loan:
 
     channel: Channel
     messages: int
-    octets: int
+    byte_count: int
 
 
 @dataclass
@@ -37,7 +37,7 @@ class Batch:
     """Publishes for some queues at once."""
 
     messages: int
-    octets: int
+    byte_count: int
     queues: tuple[int, ...]
 
 
@@ -59,13 +59,13 @@ class Queue:
         self.loans: deque[Loan] = deque()
 
     @property
-    def octets(self) -> int:
-        return sum(loan.octets for loan in self.loans)
+    def byte_count(self) -> int:
+        return sum(loan.byte_count for loan in self.loans)
 
-    def look(self) -> None:
-        if self.gate.room and self.octets > QUEUE_OCTETS:
+    def poll(self) -> None:
+        if self.gate.room and self.byte_count > QUEUE_BYTES:
             self.gate.set_room(False)
-        elif not self.gate.room and self.octets <= QUEUE_OCTETS // 2:
+        elif not self.gate.room and self.byte_count <= QUEUE_BYTES // 2:
             self.gate.set_room(True)
 
 
@@ -104,14 +104,14 @@ class Channel(Waiter):
         if self.gate is None:
             self._pass_on(1 << 40, served=False)
 
-    def admit(self, octets: int) -> int:
+    def admit(self, byte_count: int) -> int:
         self.gate = None
-        gone = self._pass_on(octets, served=True)
+        gone = self._pass_on(byte_count, served=True)
         return int(gone)
 
-    def _pass_on(self, octets: int, *, served: bool) -> int:
+    def _pass_on(self, byte_count: int, *, served: bool) -> int:
         gone = 0
-        while self.held and gone < octets:
+        while self.held and gone < byte_count:
             if self.account.in_debt or not self.credit.is_left():
                 return gone  # woken by the account, or by what is applied
             world = self.connection.world
@@ -122,10 +122,10 @@ class Channel(Waiter):
             batch = self.held.popleft()
             self.credit.spend(batch.messages)
             for group in batch.queues:
-                world.queues[group].loans.append(Loan(self, batch.messages, batch.octets))
-                self.account.tab(group).borrow(batch.messages, batch.octets)
-                world.queues[group].look()
-                gone += batch.octets
+                world.queues[group].loans.append(Loan(self, batch.messages, batch.byte_count))
+                self.account.balance(group).borrow(batch.messages, batch.byte_count)
+                world.queues[group].poll()
+                gone += batch.byte_count
             self.credit.passed_on(batch.messages)
         if self.held and served:
             self._wait(world.queues[self.held[0].queues[0]].gate)
@@ -141,7 +141,7 @@ class World:
 
     def __init__(self) -> None:
         self.limits = FlowLimits()
-        self.limits.account_messages, self.limits.account_octets = 20, 200
+        self.limits.account_messages, self.limits.account_bytes = 20, 200
         self.limits.credit, self.limits.credit_more = 10, 5
         self.ledger = Ledger(self.limits)
         self.bells = Bells()
@@ -157,8 +157,8 @@ class World:
     def finish(self, queue: Queue, loan: Loan) -> None:
         """A batch is applied, refused or dropped."""
         queue.loans.remove(loan)
-        loan.channel.account.tab(queue.group).repay(loan.messages, loan.octets)
-        queue.look()
+        loan.channel.account.balance(queue.group).repay(loan.messages, loan.byte_count)
+        queue.poll()
 
     def turn(self) -> None:
         """Everything that was put off to a later turn of the loop."""
@@ -191,12 +191,12 @@ class Chain(RuleBasedStateMachine):
     @rule(
         which=st.integers(0, 11),
         messages=st.integers(1, 15),
-        octets=st.integers(0, 90),
+        byte_count=st.integers(0, 90),
         queues=st.sets(st.sampled_from(QUEUES), min_size=1),
     )
-    def publish(self, which: int, messages: int, octets: int, queues: set[int]) -> None:
+    def publish(self, which: int, messages: int, byte_count: int, queues: set[int]) -> None:
         channels = [each for c in self.world.connections for each in c.channels]
-        channels[which % len(channels)].publish(Batch(messages, octets, tuple(sorted(queues))))
+        channels[which % len(channels)].publish(Batch(messages, byte_count, tuple(sorted(queues))))
 
     @rule(group=st.sampled_from(QUEUES), count=st.integers(1, 4), last=st.booleans())
     def apply(self, group: int, count: int, last: bool) -> None:
@@ -216,9 +216,9 @@ class Chain(RuleBasedStateMachine):
         accounts = {id(each.channel.account): each.channel.account for each in queue.loans}
         queue.loans.clear()
         for account in accounts.values():
-            account.tab(group).repay_all()
-            account.close_tab(group)
-        queue.look()
+            account.balance(group).repay_all()
+            account.close_balance(group)
+        queue.poll()
 
     @precondition(lambda self: self.world.connections)
     @rule(which=st.integers(0, 3))
@@ -235,12 +235,12 @@ class Chain(RuleBasedStateMachine):
         world.gone.append(connection)
 
     @rule(
-        name=st.sampled_from(["account_messages", "account_octets", "credit", "share"]),
+        name=st.sampled_from(["account_messages", "account_bytes", "credit", "share"]),
         value=st.integers(1, 100),
     )
     def change_limit(self, name: str, value: int) -> None:
         setattr(self.world.limits, name, value)
-        self.world.ledger.look()
+        self.world.ledger.poll()
         self.world.due += self.world.connections  # a node looks at all channels then
         for account in self.world.ledger.accounts.values():
             over = _over(account, self.world.limits, 1)
@@ -251,17 +251,17 @@ class Chain(RuleBasedStateMachine):
         world = self.world
         for connection in [*world.connections, *world.gone]:
             account = connection.account
-            total_messages, total_octets = 0, 0
+            total_messages, total_bytes = 0, 0
             for group in QUEUES:
                 loans = world.loans(account, group)
                 messages = sum(loan.messages for loan in loans)
-                octets = sum(loan.octets for loan in loans)
-                tab = account.tabs.get(group)
-                owed = (tab.messages, tab.octets) if tab is not None else (0, 0)
-                assert owed == (messages, octets)
+                byte_count = sum(loan.byte_count for loan in loans)
+                balance = account.balances.get(group)
+                owed = (balance.messages, balance.byte_count) if balance is not None else (0, 0)
+                assert owed == (messages, byte_count)
                 total_messages += messages
-                total_octets += octets
-            assert (account.messages, account.octets) == (total_messages, total_octets)
+                total_bytes += byte_count
+            assert (account.messages, account.byte_count) == (total_messages, total_bytes)
             if account.in_debt:
                 assert _over(account, world.limits, 2), "it would have been told"
             if account.messages:
@@ -297,7 +297,7 @@ def _over(account: Account, limits: FlowLimits, part: int) -> bool:
     """Return whether an account owes more than a limit, or than its low mark."""
     return bool(
         account.messages > limits.scaled(limits.account_messages) // part
-        or account.octets > limits.scaled(limits.account_octets) // part
+        or account.byte_count > limits.scaled(limits.account_bytes) // part
     )
 
 

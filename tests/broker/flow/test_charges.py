@@ -47,8 +47,8 @@ def node():
 def test_work_of_a_client_here_is_its_accounts_debt(node):
     charge = node.charges.charge(HERE, GROUP)
     charge.borrow(3, 30)
-    assert (node.account.messages, node.account.octets) == (3, 30)
-    assert node.account.tabs[GROUP].messages == 3
+    assert (node.account.messages, node.account.byte_count) == (3, 30)
+    assert node.account.balances[GROUP].messages == 3
     charge.repay(3, 30)
     assert (node.account.messages, node.charges.count, node.observer.homes) == (0, 0, [])
 
@@ -110,8 +110,8 @@ def test_more_cannot_be_repaid_than_was_borrowed(node):
         charge.repay(2, 2)
 
 
-def test_worked_example_of_fan_out_with_letters(node):
-    """A letter becomes nine: A owes 1, then 1 - 1 + 9."""
+def test_worked_example_of_fan_out_with_dead_letters(node):
+    """A dead letter becomes nine: A owes 1, then 1 - 1 + 9."""
     account = node.account
     assert isinstance(account, Account)
     at_source = node.charges.charge(HERE, GROUP)
@@ -125,4 +125,4 @@ def test_worked_example_of_fan_out_with_letters(node):
     for left, output in enumerate(outputs):
         assert account.messages == 9 - left
         output.repay(1, 10)
-    assert (account.messages, account.octets, node.charges.count) == (0, 0, 0)
+    assert (account.messages, account.byte_count, node.charges.count) == (0, 0, 0)

@@ -24,13 +24,13 @@ def test_credit_is_granted_by_portions() -> None:
     assert credit.left == 300
 
 
-def test_credit_that_is_withheld_is_granted_at_once_afterwards() -> None:
+def test_credit_that_is_deferred_is_granted_at_once_afterwards() -> None:
     credit = Credit(limited(400, 200))
-    credit.withhold(True)
+    credit.defer(True)
     credit.spend(400)
     credit.passed_on(400)
     assert not credit.is_left()
-    credit.withhold(False)
+    credit.defer(False)
     assert credit.left == 400
 
 
@@ -48,7 +48,7 @@ STEPS = st.lists(
     st.one_of(
         st.tuples(st.just("spend"), st.integers(1, 30)),
         st.tuples(st.just("pass"), st.integers(1, 30)),
-        st.tuples(st.just("withhold"), st.booleans()),
+        st.tuples(st.just("defer"), st.booleans()),
         st.tuples(st.just("credit"), st.integers(1, 60)),
         st.tuples(st.just("more"), st.integers(1, 60)),
         st.tuples(st.just("share"), st.integers(1, 100)),
@@ -73,14 +73,14 @@ def test_what_is_outstanding_and_what_is_left_are_the_credit(
             some = min(value, spent - passed)
             passed += some
             credit.passed_on(some)
-        elif what == "withhold":
-            credit.withhold(bool(value))
+        elif what == "defer":
+            credit.defer(bool(value))
         else:
             setattr(limits, {"more": "credit_more"}.get(what, what), value)
         before, granted = granted, credit.left - limits.scaled(limits.credit) + spent
         assert before <= granted <= passed <= spent
-        if credit.withheld and what != "withhold":
+        if credit.deferred and what != "defer":
             assert granted == before
-    credit.withhold(False)
+    credit.defer(False)
     credit.passed_on(spent - passed)
     assert credit.is_left(), "all was passed on, so nothing keeps it from going on"

@@ -41,14 +41,14 @@ def home():
 
 def test_newest_report_says_all(home):
     home.debts.receive(2, 1, 1, [Debt(A, GROUP, 5, 50), Debt(A, 8, 1, 1)])
-    assert (home.account.messages, home.account.octets) == (6, 51)
+    assert (home.account.messages, home.account.byte_count) == (6, 51)
     home.debts.receive(2, 1, 3, [Debt(A, GROUP, 2, 90)])
     home.debts.receive(2, 1, 2, [Debt(A, GROUP, 9, 99)])  # overtaken
-    assert (home.account.messages, home.account.octets) == (2, 90)
+    assert (home.account.messages, home.account.byte_count) == (2, 90)
     [(node, loan)] = home.debts.loans()
     assert (node, loan.group, loan.messages) == (2, GROUP, 2)
     home.debts.receive(2, 1, 4, [])
-    assert (home.account.messages, home.account.octets, home.debts.loans()) == (0, 0, [])
+    assert (home.account.messages, home.account.byte_count, home.debts.loans()) == (0, 0, [])
 
 
 def test_reports_of_several_nodes_add_up_and_a_node_that_goes_takes_its_own_along(home):
@@ -76,14 +76,14 @@ def test_debt_that_is_named_twice_is_the_last_one(home, again):
     home.debts.receive(2, 1, 1, [Debt(A, GROUP, 5, 50), again])
     assert home.account.messages == again.messages
     home.debts.drop(2)
-    assert (home.account.messages, home.account.octets) == (0, 0)
+    assert (home.account.messages, home.account.byte_count) == (0, 0)
 
 
 def test_figures_beyond_reason_are_cut(home):
     home.debts.receive(2, 1, 1, [Debt(A, GROUP, 1 << 64, 1 << 64), Debt(A, 8, 0, 5)])
     assert 0 < home.account.messages < 1 << 62
     home.debts.drop(2)
-    assert (home.account.messages, home.account.octets) == (0, 0)
+    assert (home.account.messages, home.account.byte_count) == (0, 0)
 
 
 def test_growing_debt_stops_the_account_and_its_end_lets_it_go_on(home):
@@ -96,7 +96,7 @@ def test_growing_debt_stops_the_account_and_its_end_lets_it_go_on(home):
 
 def test_debt_that_moves_between_queues_is_not_forgiven_in_between(home):
     cleared = []
-    home.account.debtor = type(
+    home.account.owner = type(
         "D", (AccountOwner,), {"on_clear_funds": lambda self: cleared.append(1)}
     )()
     limit = home.ledger.limits.account_messages
@@ -108,23 +108,23 @@ def test_debt_that_moves_between_queues_is_not_forgiven_in_between(home):
 def test_what_is_repaid_before_it_was_told_is_not_told():
     telling = DebtAnnouncement()
     telling.changed = True
-    assert not telling.look(REPORT_MS, owes=False)
+    assert not telling.poll(REPORT_MS, owes=False)
     assert telling.is_over
 
 
 def test_report_is_repeated_until_it_is_heard_and_debts_are_told_again_now_and_then():
     telling = DebtAnnouncement()
     telling.changed = True
-    assert telling.look(0, owes=True)
+    assert telling.poll(0, owes=True)
     telling.number += 1
     telling.told(0, empty=False)
-    assert not telling.look(REPEAT_MS - 1, owes=True)
-    assert telling.look(REPEAT_MS, owes=True)
+    assert not telling.poll(REPEAT_MS - 1, owes=True)
+    assert telling.poll(REPEAT_MS, owes=True)
     telling.answered(0)
-    assert telling.look(REPEAT_MS, owes=True)
+    assert telling.poll(REPEAT_MS, owes=True)
     telling.answered(telling.number)
-    assert not telling.look(REFRESH_MS - 1, owes=True)
-    assert telling.look(REFRESH_MS, owes=True)
+    assert not telling.poll(REFRESH_MS - 1, owes=True)
+    assert telling.poll(REFRESH_MS, owes=True)
 
 
 class Observer(ChargeObserver):
@@ -157,10 +157,10 @@ class Node:
     def tell(self, world, now_ms):
         for home, telling in self.tellings.items():
             owed = self.charges.owed_to(home)
-            if telling.look(now_ms, bool(owed)):
+            if telling.poll(now_ms, bool(owed)):
                 telling.number += 1
                 lines = [
-                    Debt(int(c.cause), c.loan.group, int(c.loan.messages), int(c.loan.octets))
+                    Debt(int(c.cause), c.loan.group, int(c.loan.messages), int(c.loan.byte_count))
                     for c in owed
                 ]
                 world.post("report", self, home, (self.boot, int(telling.number), lines))
@@ -200,8 +200,8 @@ class World:
             charge.borrow(1, place)
             node.under_way.append((charge, place))
         elif kind == "repay" and node.under_way:
-            charge, octets = node.under_way.pop(place % len(node.under_way))
-            charge.repay(1, octets)
+            charge, byte_count = node.under_way.pop(place % len(node.under_way))
+            charge.repay(1, byte_count)
         elif kind == "tell":
             self.now_ms += REPORT_MS
             node.tell(self, self.now_ms)
@@ -224,7 +224,7 @@ class World:
         for node in self.nodes.values():
             for account in node.ledger.accounts.values():
                 assert account.messages >= 0
-                assert account.octets >= 0
+                assert account.byte_count >= 0
 
     def quiet(self):
         """Let everything that is said be heard."""
@@ -250,7 +250,7 @@ class World:
 
 
 def _row(node, account, loan):
-    return node, account, loan.group, loan.messages, loan.octets
+    return node, account, loan.group, loan.messages, loan.byte_count
 
 
 OFTEN = ("borrow", "repay", "tell", "deliver")
@@ -273,12 +273,12 @@ def test_homes_come_to_know_what_is_owed_and_nothing_is_left_in_the_end(steps):
     assert believed == so
     for node in world.nodes.values():
         while node.under_way:
-            charge, octets = node.under_way.pop()
-            charge.repay(1, octets)
+            charge, byte_count = node.under_way.pop()
+            charge.repay(1, byte_count)
     world.quiet()
     for node in world.nodes.values():
         assert (node.charges.count, node.charges.proxy_count) == (0, 0)
         assert node.reported.loans() == []
         for account in node.ledger.accounts.values():
-            assert (account.messages, account.octets) == (0, 0)
+            assert (account.messages, account.byte_count) == (0, 0)
         assert all(telling.is_over for telling in node.tellings.values())

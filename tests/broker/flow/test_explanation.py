@@ -29,10 +29,10 @@ MIB = 1 << 20
 GROUP = 7
 LIMITS = {
     "account_messages": 1000,
-    "account_octets": 8 * MIB,
+    "account_bytes": 8 * MIB,
     "credit": 400,
-    "commands": 32,
-    "queue_octets": 16 * MIB,
+    "queue_commands": 32,
+    "queue_pending_bytes": 16 * MIB,
 }
 
 
@@ -49,32 +49,32 @@ def connection(shown: ActivityStatus, **more: Any) -> ConnectionFlow:
     return msgspec.structs.replace(row, **more)
 
 
-def account(number: int, user: str, messages: int, octets: int, rate: float) -> AccountStatus:
+def account(number: int, user: str, messages: int, byte_count: int, rate: float) -> AccountStatus:
     name = f"10.0.0.{number}:5123 -> 10.0.1.3:5672"
-    tab = BalanceStatus(GROUP, messages, octets, rate / 1000, rate)
-    return AccountStatus(f"n3/1/{number}", CONNECTION, name, "n3", user, "/", messages, octets,
-                         tabs=(tab,))  # fmt: skip
+    balance = BalanceStatus(GROUP, messages, byte_count, rate / 1000, rate)
+    return AccountStatus(f"n3/1/{number}", CONNECTION, name, "n3", user, "/", messages, byte_count,
+                         balances=(balance,))  # fmt: skip
 
 
-def own(messages: int, octets: int, rate: float) -> AccountStatus:
-    found = account(5, "app", messages, octets, rate)
+def own(messages: int, byte_count: int, rate: float) -> AccountStatus:
+    found = account(5, "app", messages, byte_count, rate)
     return msgspec.structs.replace(found, account="n1/1/1", node="n1")
 
 
 def queue(**more: Any) -> QueueFlow:
     row = QueueFlow(
         "/", "orders", GROUP, "n2",
-        ready=50_000, ready_octets=60 * MIB, unsettled=300, unsettled_octets=4 * MIB,
+        ready=50_000, ready_bytes=60 * MIB, unsettled=300, unsettled_bytes=4 * MIB,
         consumers=3, busy=3,
         arrived=(4000.0, 4000.0, 4000.0), delivered=(120.0,) * 3, settled=(120.0,) * 3,
-        saturated=True, withheld=900,
-        high_octets=64 * MIB, low_octets=48 * MIB, held_messages=50_300, held_octets=64 * MIB,
+        saturated=True, deferred=900,
+        high_bytes=64 * MIB, low_bytes=48 * MIB, held_messages=50_300, held_bytes=64 * MIB,
     )  # fmt: skip
     return msgspec.structs.replace(row, **more)
 
 
 def brought(number: int, user: str, *slices: tuple[int, int, int], **more: Any) -> BroughtStatus:
-    """Messages of a connection: ages in milliseconds, messages, octets."""
+    """Messages of a connection: ages in milliseconds, messages, bytes."""
     name = f"10.0.0.{number}:5123 -> 10.0.1.3:5672"
     row = BroughtStatus(f"n3/1/{number}", CONNECTION, name, "n3", user, GROUP, slices=slices)
     return msgspec.structs.replace(row, **more)
@@ -110,7 +110,7 @@ CASES: list[tuple[str, dict[str, Any], dict[str, Any], str, str]] = [
         "watermark",
         {},
         {},
-        f"{WHO} had confirms withheld 83 % of the last 10 s by queue 'orders' (leader n2): its "
+        f"{WHO} had confirms deferred 83 % of the last 10 s by queue 'orders' (leader n2): its "
         "watermark of 64 MiB is passed because its 3 consumers, whose prefetch is full, "
         f"acknowledge 120/s of 4,000/s{FILLED}{OF_THEM}",
         "add consumers to 'orders' or have them acknowledge sooner, or raise high-watermark-bytes "
@@ -118,25 +118,25 @@ CASES: list[tuple[str, dict[str, Any], dict[str, Any], str, str]] = [
     ),
     (
         "watermark",
-        {"queue": queue(consumers=0, busy=0, high_octets=0, high_messages=1, low_messages=0)},
+        {"queue": queue(consumers=0, busy=0, high_bytes=0, high_messages=1, low_messages=0)},
         {},
-        f"{WHO} had confirms withheld 83 % of the last 10 s by queue 'orders' (leader n2): its "
+        f"{WHO} had confirms deferred 83 % of the last 10 s by queue 'orders' (leader n2): its "
         "watermark of 1 message is passed because it has no consumers and 50,300 messages"
         f"{FILLED}{OF_THEM}",
         "add consumers to 'orders', or raise high-watermark with a policy",
     ),
     (
         "watermark",
-        {"queue": queue(consumers=1, busy=0, saturated=False, held_octets=0, settled=(0, 4000, 0))},
+        {"queue": queue(consumers=1, busy=0, saturated=False, held_bytes=0, settled=(0, 4000, 0))},
         {},
-        f"{WHO} had confirms withheld 83 % of the last 10 s by queue 'orders' (leader n2): its "
+        f"{WHO} had confirms deferred 83 % of the last 10 s by queue 'orders' (leader n2): its "
         "watermark was passed because its 1 consumer acknowledges 4,000/s and 50,300 messages wait"
         f"{FILLED}{OF_THEM}",
         "look at the consumers of 'orders', which could hold more than they do, or raise "
         "high-watermark-bytes with a policy",
     ),
     (
-        "queue-bytes",
+        "queue-pending-bytes",
         {
             "gates": [
                 GateFlow("n3", GROUP, 5, 9, 0),
@@ -147,7 +147,7 @@ CASES: list[tuple[str, dict[str, Any], dict[str, Any], str, str]] = [
         f"{WHO} was held 83 % of the last 10 s by queue 'orders' (leader n2): 16 MiB of 16 MiB "
         "that publishers on n1 may have pending there are not applied, and 12 channels wait; it "
         f"takes 4,000/s{BATCH}",
-        SPREAD.format("node-octets and queue-octets"),
+        SPREAD.format("node-buffer-bytes and queue-pending-bytes"),
     ),
     (
         "queue-outflow",
@@ -164,16 +164,16 @@ CASES: list[tuple[str, dict[str, Any], dict[str, Any], str, str]] = [
         {},
         f"{WHO} was held 83 % of the last 10 s by queue 'orders' (leader n2): 32 batches of one of "
         f"its channels are not applied there; it takes 4,000/s{BATCH}",
-        SPREAD.format("commands"),
+        SPREAD.format("queue-commands"),
     ),
     (
         "account",
         {"accounts": [own(1000, 3 * MIB, 0.0), account(9, "batch", 900, MIB, 0.0)]},
-        {"owed_messages": 1000, "owed_octets": 3 * MIB},
+        {"owed_messages": 1000, "owed_bytes": 3 * MIB},
         f"{WHO} was held 83 % of the last 10 s by queue 'orders' (leader n2): it has caused 1,000 "
         "messages (3 MiB) that are not done and may cause 1,000 or 8 MiB; it takes 4,000/s; "
         "75 % of its load is this connection's own",
-        SPREAD.format("account-messages or account-octets"),
+        SPREAD.format("account-messages or account-bytes"),
     ),
     (
         "credit",
@@ -213,15 +213,16 @@ CASES: list[tuple[str, dict[str, Any], dict[str, Any], str, str]] = [
         {},
         f"{WHO} was held 83 % of the last 10 s by node n1, where it is connected: deliveries to "
         "consumers that wait go first",
-        "connect to a node that does less, or raise turn-messages with `headrace flow limits set`",
+        "connect to a node that does less, or raise intake-messages with `headrace flow limits "
+        "set`",
     ),
     (
-        "held-bytes",
+        "node-buffer-bytes",
         {"queue": None},
-        {"held_octets": MIB},
+        {"buffered_bytes": MIB},
         f"{WHO} was held 83 % of the last 10 s by node n1, where it is connected: 1 MiB of its "
         "publishes wait already and their bound is reached",
-        "look at what holds it first, or raise held-octets with `headrace flow limits set`",
+        "look at what holds it first, or raise node-buffer-bytes with `headrace flow limits set`",
     ),
 ]  # fmt: skip
 
@@ -266,12 +267,12 @@ def test_causes_are_ranked_by_what_is_owed_and_came_lately() -> None:
     causes = explain_queue(queue(saturated=False), facts(accounts=accounts)).causes
     assert [cause.account for cause in causes] == ["n3/1/4", "n3/1/3", "n3/1/2", "n3/1/1"]
     assert [cause.share for cause in causes] == [0.4, 0.3, 0.2, 0.1]
-    assert (causes[2].messages, causes[2].octets) == (1, 20_000)
+    assert (causes[2].messages, causes[2].byte_count) == (1, 20_000)
     assert {(cause.vhost, cause.queue) for cause in causes} == {("/", "orders")}
 
 
 def test_the_brokers_own_activities_are_causes_too() -> None:
-    expiry = AccountStatus("n2/expiry", EXPIRY, EXPIRY, "n2", "", "", 1, 9, tabs=(
+    expiry = AccountStatus("n2/expiry", EXPIRY, EXPIRY, "n2", "", "", 1, 9, balances=(
         BalanceStatus(GROUP, 1, 9),
     ))  # fmt: skip
     full = [GateFlow("n1", GROUP, 16 * MIB, 16 * MIB, 1, False)]
@@ -284,10 +285,10 @@ GONE = {"gone": True, "user_provided_name": "culprit"}
 
 def victim(**more: Any) -> Facts:
     """Facts when one message came to a queue that an account filled that has left."""
-    small = brought(5, "app", (200, 1, 200), account="n1/1/1", node="n1", octet_rate=8.0)
+    small = brought(5, "app", (200, 1, 200), account="n1/1/1", node="n1", byte_rate=8.0)
     known = facts(
-        queue=queue(consumers=0, ready=35_025, unsettled=0, ready_octets=64 * MIB + 200,
-                    unsettled_octets=0),
+        queue=queue(consumers=0, ready=35_025, unsettled=0, ready_bytes=64 * MIB + 200,
+                    unsettled_bytes=0),
         accounts=[own(0, 0, 8.0)],
         brought=[small, brought(9, "batch", (41_000, 35_024, 64 * MIB), **GONE)],
     )  # fmt: skip
@@ -309,7 +310,7 @@ def test_who_filled_a_queue_is_named_when_it_is_gone() -> None:
         ("n1/1/1", False),
     ]
     assert [cause.queued_messages for cause in found.causes] == [35_024, 1]
-    assert [cause.queued_octets for cause in found.causes] == [64 * MIB, 200]
+    assert [cause.queued_bytes for cause in found.causes] == [64 * MIB, 200]
     assert sum(cause.share for cause in found.causes) == pytest.approx(1)
     assert found.causes[1].share < 0.001
     found = explain_queue(victim().queue or queue(), victim())
@@ -352,13 +353,13 @@ def test_a_queue_says_what_it_stops() -> None:
     assert found.sentence == (
         "queue 'orders' (vhost /, leader n2) is saturated: its watermark of 64 MiB is passed "
         "because its 3 consumers, whose prefetch is full, acknowledge 120/s of 4,000/s; it "
-        f"withholds the confirms of 900 messages{FILLED}"
+        f"defers the confirms of 900 messages{FILLED}"
     )
     calm = queue(saturated=False)
     gates = [GateFlow("n1", GROUP, 16 * MIB, 16 * MIB, 1, False)]
-    held = [connection(stopped("queue-bytes", 0.5))]
+    held = [connection(stopped("queue-pending-bytes", 0.5))]
     found = explain_queue(calm, facts(gates=gates, held=held))
-    assert found.limit == "queue-bytes"
+    assert found.limit == "queue-pending-bytes"
     assert found.sentence.startswith(
         "queue 'orders' (vhost /, leader n2) holds 1 publisher back: 16 MiB of 16 MiB"
     )
@@ -393,7 +394,11 @@ def activity(limit: str, group: int, **by_limit: tuple[float, float, float, int]
         (activity("credit", 3, account=(0.0, 0.0, 0.9, 4)), "credit", 3),
         (activity("", 0, account=(0.0, 0.0, 0.9, 4), credit=(0, 0, 0.1, 3)), "account", 4),
         (activity("memory-alarm", 0, account=(0.9, 0.9, 0.9, 4)), "memory-alarm", 0),
-        (activity("", 0, queue_bytes=(0, 0.5, 0, 4), watermark=(0, 0.5, 0, 5)), "queue-bytes", 4),
+        (
+            activity("", 0, queue_pending_bytes=(0, 0.5, 0, 4), watermark=(0, 0.5, 0, 5)),
+            "queue-pending-bytes",
+            4,
+        ),
     ],
 )
 def test_the_binding_limit_is_what_took_most_of_the_time(
@@ -402,10 +407,10 @@ def test_the_binding_limit_is_what_took_most_of_the_time(
     assert (binding_limit(flow), binding_group(flow, None)) == (limit, group)
 
 
-def test_the_queue_behind_a_debt_is_that_of_the_deepest_tab() -> None:
-    tabs = (BalanceStatus(3, 1, 10), BalanceStatus(4, 5, 50), BalanceStatus(5, 9, 20))
-    debtor = msgspec.structs.replace(own(0, 0, 0.0), tabs=tabs)
+def test_the_queue_behind_a_debt_is_that_of_the_deepest_balance() -> None:
+    balances = (BalanceStatus(3, 1, 10), BalanceStatus(4, 5, 50), BalanceStatus(5, 9, 20))
+    owner = msgspec.structs.replace(own(0, 0, 0.0), balances=balances)
     flow = activity("account", 0)
-    assert binding_group(flow, debtor) == 4
+    assert binding_group(flow, owner) == 4
     assert binding_group(flow, own(0, 0, 0.0)) == GROUP
     assert binding_group(flow, None) == 0

@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 
 from headrace_broker.flow.account import Account
 from headrace_broker.flow.flow_limits import FlowLimits
-from headrace_broker.flow.gate import QUANTUM_OCTETS, Gate, GateScheduler, Waiter
+from headrace_broker.flow.gate import QUANTUM_BYTES, Gate, GateScheduler, Waiter
 from headrace_broker.model.flow import CONNECTION, LIMIT_QUEUE, Cause
 
-BATCH_MAX = 2 * QUANTUM_OCTETS
+BATCH_MAX = 2 * QUANTUM_BYTES
 ENDLESS = 1 << 40
 
 
@@ -38,10 +38,10 @@ class Holder(Waiter):
         self.elsewhere = False
         self._gate = gate
 
-    def admit(self, octets: int) -> int:
+    def admit(self, byte_count: int) -> int:
         gone = 0
         self.asked += 1
-        while self.batches and not self.stopped and gone < octets and self._gate.room:
+        while self.batches and not self.stopped and gone < byte_count and self._gate.room:
             gone += self.batches.popleft()
         self.passed += gone
         if self.batches and not (self.stopped and self.elsewhere):
@@ -52,9 +52,9 @@ class Holder(Waiter):
 class Endless(Holder):
     """Always has more of the same batches."""
 
-    def admit(self, octets: int) -> int:
+    def admit(self, byte_count: int) -> int:
         gone = 0
-        while gone < octets:
+        while gone < byte_count:
             gone += self.batches[0]
             self.batches.rotate(-1)
         self.passed += gone
@@ -118,9 +118,9 @@ def test_accounts_share_evenly_however_many_channels_they_have() -> None:
     crowd = [waiting(gate, many, [1000] * 10_000) for _ in range(100)]
     single = waiting(gate, one, [1000] * 10_000)
     gate.set_room(True)
-    gate.serve(20 * QUANTUM_OCTETS)
+    gate.serve(20 * QUANTUM_BYTES)
     passed = sum(holder.passed for holder in crowd)
-    assert abs(passed - single.passed) <= QUANTUM_OCTETS + 1000
+    assert abs(passed - single.passed) <= QUANTUM_BYTES + 1000
 
 
 def test_weights_are_those_of_accounts_that_wait() -> None:
@@ -142,26 +142,26 @@ def test_weights_are_those_of_accounts_that_wait() -> None:
 def test_channels_of_an_account_go_round_within_its_share() -> None:
     gate = closed_gate()
     owner = account("a")
-    first = waiting(gate, owner, [QUANTUM_OCTETS] * 10)
-    second = waiting(gate, owner, [QUANTUM_OCTETS] * 10)
+    first = waiting(gate, owner, [QUANTUM_BYTES] * 10)
+    second = waiting(gate, owner, [QUANTUM_BYTES] * 10)
     gate.set_room(True)
-    gate.serve(6 * QUANTUM_OCTETS)
-    assert first.passed == second.passed == 3 * QUANTUM_OCTETS
+    gate.serve(6 * QUANTUM_BYTES)
+    assert first.passed == second.passed == 3 * QUANTUM_BYTES
 
 
 def test_what_a_large_batch_takes_too_much_is_owed_even_by_who_has_nothing_left() -> None:
     gate = closed_gate()
     large, small = account("large"), account("small")
-    waiting(gate, large, [10 * QUANTUM_OCTETS])
+    waiting(gate, large, [10 * QUANTUM_BYTES])
     other = waiting(gate, small, [100] * 100_000)
     gate.set_room(True)
-    gate.serve(10 * QUANTUM_OCTETS)  # the large one goes, and its line is empty
-    again = waiting(gate, large, [10 * QUANTUM_OCTETS])
-    gate.serve(8 * QUANTUM_OCTETS)
+    gate.serve(10 * QUANTUM_BYTES)  # the large one goes, and its line is empty
+    again = waiting(gate, large, [10 * QUANTUM_BYTES])
+    gate.serve(8 * QUANTUM_BYTES)
     assert again.passed == 0
-    assert other.passed >= 8 * QUANTUM_OCTETS
-    gate.serve(4 * QUANTUM_OCTETS)
-    assert again.passed == 10 * QUANTUM_OCTETS
+    assert other.passed >= 8 * QUANTUM_BYTES
+    gate.serve(4 * QUANTUM_BYTES)
+    assert again.passed == 10 * QUANTUM_BYTES
 
 
 def test_who_waits_where_there_is_room_rings_once_until_it_is_served() -> None:
@@ -184,10 +184,10 @@ def test_one_who_is_stopped_by_something_else_is_asked_once_and_holds_nobody_up(
     gate = closed_gate()
     stuck = waiting(gate, account("stuck"), [5])
     stuck.stopped = True
-    busy = waiting(gate, account("busy"), [QUANTUM_OCTETS] * 3)
+    busy = waiting(gate, account("busy"), [QUANTUM_BYTES] * 3)
     gate.set_room(True)
-    assert gate.serve(ENDLESS) == 3 * QUANTUM_OCTETS
-    assert busy.passed == 3 * QUANTUM_OCTETS
+    assert gate.serve(ENDLESS) == 3 * QUANTUM_BYTES
+    assert busy.passed == 3 * QUANTUM_BYTES
     assert stuck.asked <= 6
     stuck.stopped = False
     assert gate.serve(ENDLESS) == 5
@@ -209,7 +209,7 @@ weights = st.lists(st.integers(1, 4), min_size=2, max_size=6)
 @given(
     weights,
     st.lists(st.integers(500, BATCH_MAX), min_size=1, max_size=20),
-    st.lists(st.integers(1, 8 * QUANTUM_OCTETS), min_size=1, max_size=30),
+    st.lists(st.integers(1, 8 * QUANTUM_BYTES), min_size=1, max_size=30),
 )
 def test_shares_are_within_a_turn_of_the_weights(
     shares: list[int], sizes: list[int], budgets: list[int]
@@ -227,7 +227,7 @@ def test_shares_are_within_a_turn_of_the_weights(
     for one in holders:
         for other in holders:
             gap = one.passed / one.account.weight - other.passed / other.account.weight
-            assert gap <= QUANTUM_OCTETS + BATCH_MAX
+            assert gap <= QUANTUM_BYTES + BATCH_MAX
 
 
 steps = st.lists(
@@ -248,14 +248,14 @@ def test_no_schedule_loses_a_wake_up_or_starves_anybody(schedule: list[tuple[str
     for what, number in schedule:
         holder = holders[number]
         if what == "come":
-            holder.batches.append(QUANTUM_OCTETS // 3 * (number + 1))
+            holder.batches.append(QUANTUM_BYTES // 3 * (number + 1))
             gate.wait(holder)
         elif what == "leave":
             gate.leave(holder)
             holder.batches.clear()
         elif what == "serve":
             bells.rung.clear()
-            gate.serve(number * QUANTUM_OCTETS // 2)
+            gate.serve(number * QUANTUM_BYTES // 2)
         elif what in ("close", "open"):
             gate.set_room(what == "open")
         else:
@@ -270,7 +270,7 @@ def test_no_schedule_loses_a_wake_up_or_starves_anybody(schedule: list[tuple[str
     gate.set_room(True)
     rounds = 0
     while gate.waiting_count > 0:
-        gate.serve(QUANTUM_OCTETS)
+        gate.serve(QUANTUM_BYTES)
         rounds += 1
         assert rounds < 10_000
     assert all(not holder.batches for holder in holders)

@@ -9,8 +9,8 @@ from headrace_broker.flow.flow_limits import FlowLimits
 from headrace_broker.flow.gate import Gate, GateScheduler
 from headrace_broker.flow.intake import Intake
 from headrace_broker.flow.pending import Pending
-from headrace_broker.flow.share import FREE_OCTETS, Reader, Share
-from headrace_broker.model.limits import LEADER_PENDING_OCTETS
+from headrace_broker.flow.share import FREE_BYTES, Reader, Share
+from headrace_broker.model.limits import LEADER_PENDING_BYTES
 
 
 class Socket(Reader):
@@ -46,9 +46,9 @@ def is_open(gate: Gate) -> bool:
 
 def small_limits() -> FlowLimits:
     limits = FlowLimits()
-    limits.node_octets = 1 << 20
-    limits.held_octets = 100_000
-    limits.queue_octets = 100_000
+    limits.node_buffer_bytes = 1 << 20
+    limits.connection_buffer_bytes = 100_000
+    limits.queue_pending_bytes = 100_000
     return limits
 
 
@@ -81,7 +81,7 @@ def test_what_others_leave_is_shared_when_many_hold_publishes() -> None:
                 share.parsed(0, 0)
                 reading = True
     assert intake.shares.held <= (1 << 20) // 4
-    assert max(s.held for s in shares) - min(s.held for s in shares) <= FREE_OCTETS + 1000
+    assert max(s.held for s in shares) - min(s.held for s in shares) <= FREE_BYTES + 1000
 
 
 def test_a_queues_gate_closes_above_its_bound_and_opens_at_half() -> None:
@@ -97,15 +97,15 @@ def test_a_queues_gate_closes_above_its_bound_and_opens_at_half() -> None:
     assert not is_open(pending.gate)
     pending.done(1)
     assert is_open(pending.gate)
-    assert intake.pending == pending.octets == 50_000
+    assert intake.pending == pending.byte_count == 50_000
 
 
 def test_a_queues_gate_closes_when_its_bound_is_lowered() -> None:
     limits = small_limits()
     pending = Pending(7, limits, Intake(limits), 1, None)
     pending.add(1, 40_000)
-    limits.queue_octets = 30_000
-    pending.look()
+    limits.queue_pending_bytes = 30_000
+    pending.poll()
     assert not is_open(pending.gate)
     pending.done(25_000)
     assert is_open(pending.gate)
@@ -123,13 +123,13 @@ def test_large_publishes_to_a_queue_go_one_at_a_time() -> None:
 def test_many_nodes_share_what_a_leader_takes() -> None:
     limits = FlowLimits()
     pending = Pending(7, limits, Intake(limits), 7, None)
-    pending.add(1, LEADER_PENDING_OCTETS // 7 - 10)
+    pending.add(1, LEADER_PENDING_BYTES // 7 - 10)
     assert not is_open(pending.gate)
 
 
 def test_the_intake_closes_when_too_much_is_pending_at_all_queues_together() -> None:
     limits = small_limits()
-    limits.queue_octets = 1 << 30
+    limits.queue_pending_bytes = 1 << 30
     intake = Intake(limits)
     one = Pending(7, limits, intake, 1, None)
     other = Pending(8, limits, intake, 1, None)
@@ -144,15 +144,15 @@ def test_a_turns_budget_closes_the_intake_until_the_next_turn() -> None:
     limits = small_limits()
     bells = Bells()
     intake = Intake(limits, bells)
-    intake.take(limits.turn_messages // 2 - 1, 10)
+    intake.take(limits.intake_messages // 2 - 1, 10)
     assert bells.rung == []
     intake.take(2, 10)
     assert bells.rung == [intake.gate]
-    intake.take(limits.turn_messages, 10)
+    intake.take(limits.intake_messages, 10)
     assert not is_open(intake.gate)
     intake.begin_turn()
     assert is_open(intake.gate)
-    intake.take(1, limits.turn_octets)
+    intake.take(1, limits.intake_bytes)
     assert not is_open(intake.gate)
 
 
@@ -174,24 +174,24 @@ def test_sums_are_those_of_the_parts_and_nothing_is_left_at_the_end(
     sockets = [Socket() for _ in range(5)]
     shares: list[Share | None] = [intake.open(socket) for socket in sockets]
     quiet = [0] * 5
-    for what, at, octets in schedule:
+    for what, at, byte_count in schedule:
         share = shares[at]
         if share is None:
             sockets[at] = Socket()
             shares[at] = intake.open(sockets[at])
         elif what == "hold":
-            share.hold(octets)
+            share.hold(byte_count)
         elif what == "release":
-            share.release(min(octets, share.held))
+            share.release(min(byte_count, share.held))
         elif what == "quiet":
-            share.hold_quietly(octets)
-            quiet[at] += octets
+            share.hold_quietly(byte_count)
+            quiet[at] += byte_count
         elif what == "unquiet":
-            octets = min(octets, quiet[at])
-            share.release_quietly(octets)
-            quiet[at] -= octets
+            byte_count = min(byte_count, quiet[at])
+            share.release_quietly(byte_count)
+            quiet[at] -= byte_count
         elif what == "parsed":
-            share.parsed(octets, octets // 2)
+            share.parsed(byte_count, byte_count // 2)
         else:
             share.close()
             share.close()

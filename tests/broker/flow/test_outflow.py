@@ -25,7 +25,7 @@ from headrace_broker.model.limits import (
 LOOK_US = 100_000
 IDLE_US = 500.0  # of each turn
 ROUND_TRIP = 8  # turns from a delivery to the next one in its place
-TURN_MESSAGES = 2000  # that publishers bring where nothing bounds them
+INTAKE_MESSAGES = 2000  # that publishers bring where nothing bounds them
 
 
 class Gateway:
@@ -63,7 +63,7 @@ class Node:
         publish_us: float = 4.0,
         deliver_us: float = 4.0,
         think_us: float = 0.0,
-        gateways: tuple[int, ...] = (TURN_MESSAGES,),
+        gateways: tuple[int, ...] = (INTAKE_MESSAGES,),
     ) -> None:
         self.outflow = Outflow(0, 0)
         self.claims = OutflowClaims()
@@ -105,7 +105,7 @@ class Node:
                 self.turn()
                 turns += 1
             elapsed = int(self._now - start)
-            self.outflow.look(
+            self.outflow.poll(
                 self.published,
                 self.ready,
                 self._window - self._free,
@@ -175,13 +175,13 @@ def test_the_bound_goes_when_publishers_have_what_they_want() -> None:
 
 
 def test_nodes_that_want_more_than_others_get_what_those_leave() -> None:
-    small, one, other = Node(2000, gateways=(10, TURN_MESSAGES, TURN_MESSAGES)).bring()
+    small, one, other = Node(2000, gateways=(10, INTAKE_MESSAGES, INTAKE_MESSAGES)).bring()
     assert 0.9 < one / other < 1.1
     assert small < one
 
 
 def test_nodes_get_what_their_publishers_weigh() -> None:
-    node = Node(2000, gateways=(TURN_MESSAGES, TURN_MESSAGES, TURN_MESSAGES))
+    node = Node(2000, gateways=(INTAKE_MESSAGES, INTAKE_MESSAGES, INTAKE_MESSAGES))
     node.claims.receive(0, 8, 1 << 40)  # for as long as this lasts
     many, one, other = node.bring()
     assert 0.9 < one / other < 1.1
@@ -193,9 +193,9 @@ def test_while_the_log_stands_still_the_bound_stays_but_not_for_ever() -> None:
     node.run(60)
     bound = int(node.outflow.bound)
     for _ in range(STILL_LOOKS - 1):
-        node.outflow.look(node.published, node.ready, 2000, 1, LOOK_US, 9000, True, 1)
+        node.outflow.poll(node.published, node.ready, 2000, 1, LOOK_US, 9000, True, 1)
     assert node.outflow.bound == bound > 0
-    node.outflow.look(node.published, node.ready, 2000, 1, LOOK_US, 9000, True, 1)
+    node.outflow.poll(node.published, node.ready, 2000, 1, LOOK_US, 9000, True, 1)
     assert node.outflow.bound == 0
 
 
@@ -216,7 +216,7 @@ def test_whatever_is_seen_a_bound_lets_something_in(
     outflow = Outflow(0, 0)
     nodes = 1
     for look in looks:
-        outflow.look(*look)
+        outflow.poll(*look)
         nodes = max(nodes, look[-1])
         assert outflow.bound == 0 or OUTFLOW_MIN <= outflow.bound <= 8 * RATE_MAX * nodes
 
@@ -283,11 +283,11 @@ class Waiting(Waiter):
         self._pending = pending
         pending.gate.wait(self)
 
-    def admit(self, octets: int) -> int:
-        self._pending.add(1, octets)
-        self._pending.done(octets)
+    def admit(self, byte_count: int) -> int:
+        self._pending.add(1, byte_count)
+        self._pending.done(byte_count)
         self._pending.gate.wait(self)
-        return octets
+        return byte_count
 
 
 def test_who_waits_is_claimed_for_and_forgotten_by_and_by() -> None:

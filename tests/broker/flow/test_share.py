@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from headrace_broker.flow.flow_limits import FlowLimits
 from headrace_broker.flow.intake import Intake
-from headrace_broker.flow.share import FREE_OCTETS, READ_OCTETS_MIN, Reader
+from headrace_broker.flow.share import FREE_BYTES, READ_BYTES_MIN, Reader
 from headrace_broker.model.limits import LARGE_STALLED_LOOKS
 
 BOUND = 1 << 20
@@ -17,8 +17,8 @@ READ_MAX = 16 << 10
 
 def limits_of(bound: int = BOUND) -> FlowLimits:
     limits = FlowLimits()
-    limits.node_octets = bound
-    limits.held_octets = bound // 16
+    limits.node_buffer_bytes = bound
+    limits.connection_buffer_bytes = bound // 16
     return limits
 
 
@@ -26,7 +26,7 @@ class Client(Reader):
     """Publishes contents one after the other on each of its channels, as fast as it is read.
 
     Args:
-        channels: for each the octets of the contents that it sends.
+        channels: for each the bytes of the contents that it sends.
         keeps: publishes that came as a whole are held until they are released.
     """
 
@@ -37,7 +37,7 @@ class Client(Reader):
         self.gone = False
         self._intake = intake
         self._channels = [list(contents) for contents in channels]
-        self._under_way: dict[int, tuple[int, int]] = {}  # by channel: octets there, octets to come
+        self._under_way: dict[int, tuple[int, int]] = {}  # by channel: bytes there, bytes to come
 
     def may_read(self, reading: bool) -> None:
         assert reading != self.reading
@@ -55,8 +55,8 @@ class Client(Reader):
         """Send as much as is read at once; contents begin where there is none under way."""
         if not self.reading or self.done:
             return
-        room = int(self.share.read_octets(READ_MAX))
-        assert READ_OCTETS_MIN <= room <= READ_MAX
+        room = int(self.share.read_bytes(READ_MAX))
+        assert READ_BYTES_MIN <= room <= READ_MAX
         while room > 0 and not self.done:
             channel %= len(self._channels)
             if channel not in self._under_way:
@@ -98,7 +98,7 @@ def run(intake: Intake, clients: list[Client], most: int) -> int:
         for client in clients[rounds % 3 :: 3]:
             client.pass_on()
         if intake.shares.due:
-            intake.shares.look()
+            intake.shares.poll()
         rounds += 1
         assert rounds < 100_000, "nobody goes on"
     return peak
@@ -168,7 +168,7 @@ def test_one_that_goes_in_the_middle_makes_room() -> None:
     first, second = clients
     assert (first.reading, second.reading) == (True, False)
     first.share.close()
-    intake.shares.look()
+    intake.shares.poll()
     assert second.reading
     assert intake.figures().large == 1
 
@@ -186,7 +186,7 @@ def test_one_that_stands_still_while_others_wait_has_to_go() -> None:
     assert not moving.reading
     for _ in range(LARGE_STALLED_LOOKS):
         intake.shares.tick()
-    intake.shares.look()
+    intake.shares.poll()
     assert [still.gone, moving.gone] == [True, False]
     run(intake, [moving], BOUND)
 
@@ -238,7 +238,7 @@ def test_whoever_sends_what_all_get_in_within_the_bound(
     for at in leaving:
         if at < len(clients):
             clients.pop(at).share.close()
-    most = BOUND // 4 + BOUND // 2 + 3 * LARGEST + len(clients) * (READ_MAX + FREE_OCTETS)
+    most = BOUND // 4 + BOUND // 2 + 3 * LARGEST + len(clients) * (READ_MAX + FREE_BYTES)
     run(intake, clients, most + 3 * LARGEST)
     for client in clients:
         client.share.close()

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from headrace_broker.flow.account import Account, AccountBalance, Ledger
 from headrace_broker.flow.flow_limits import FlowLimits
 from headrace_broker.model.flow import CONNECTION, Cause
-from headrace_broker.model.limits import ACCOUNTS_LEAVING_MAX, TAB_EXCHANGES_MAX
+from headrace_broker.model.limits import ACCOUNTS_LEAVING_MAX, BALANCE_EXCHANGES_MAX
 
 GROUP = 7
 
@@ -16,31 +16,31 @@ GROUP = 7
 def opened() -> tuple[Ledger, Account, AccountBalance]:
     ledger = Ledger(FlowLimits())
     account = ledger.open(Cause("a", CONNECTION, "a", "n1"))
-    return ledger, account, account.tab(GROUP)
+    return ledger, account, account.balance(GROUP)
 
 
 @given(st.lists(st.sampled_from(["borrow", "through", "repay", "sample", "take"]), max_size=60))
 def test_takes_add_up_to_what_happened(steps: list[str]) -> None:
-    _, _, tab = opened()
+    _, _, balance = opened()
     borrowed = repaid = through = 0
     sums = [0, 0, 0]
     for step in [*steps, "take"]:
         if step == "borrow":
-            tab.borrow(3, 300)
+            balance.borrow(3, 300)
             borrowed += 3
         elif step == "through":
-            tab.borrow(2, 200)
-            tab.came_through("x", 2)
+            balance.borrow(2, 200)
+            balance.came_through("x", 2)
             borrowed += 2
             through += 2
-        elif step == "repay" and tab.messages:
-            tab.repay(1, 0)
+        elif step == "repay" and balance.messages:
+            balance.repay(1, 0)
             repaid += 1
         elif step == "sample":
-            tab.sample(1.0)
+            balance.sample(1.0)
         elif step == "take":
-            moved = tab.take()
-            assert moved.octets == 100 * moved.messages
+            moved = balance.take()
+            assert moved.byte_count == 100 * moved.messages
             for at, count in enumerate(
                 (moved.messages, moved.repaid_messages, moved.exchanges.get("x", 0))
             ):
@@ -50,35 +50,35 @@ def test_takes_add_up_to_what_happened(steps: list[str]) -> None:
 
 
 def test_exchanges_are_bounded() -> None:
-    _, _, tab = opened()
+    _, _, balance = opened()
     for second in range(3):
-        for number in range(2 * TAB_EXCHANGES_MAX):
-            tab.borrow(1, 1)
-            tab.came_through(f"{second} {number}", 1)
-        tab.sample(1.0)
-    moved = tab.take()
-    assert moved.messages == 6 * TAB_EXCHANGES_MAX
-    assert len(moved.exchanges) == TAB_EXCHANGES_MAX
+        for number in range(2 * BALANCE_EXCHANGES_MAX):
+            balance.borrow(1, 1)
+            balance.came_through(f"{second} {number}", 1)
+        balance.sample(1.0)
+    moved = balance.take()
+    assert moved.messages == 6 * BALANCE_EXCHANGES_MAX
+    assert len(moved.exchanges) == BALANCE_EXCHANGES_MAX
 
 
 def test_account_that_was_closed_is_still_looked_at() -> None:
-    ledger, account, tab = opened()
+    ledger, account, balance = opened()
     ledger.leaving = []
-    tab.borrow(1, 10)
-    tab.repay(1, 10)
+    balance.borrow(1, 10)
+    balance.repay(1, 10)
     ledger.close(account)
     assert not ledger.accounts
     [left] = ledger.leaving
-    assert left.tabs[GROUP].take()[:2] == (1, 10)
+    assert left.balances[GROUP].take()[:2] == (1, 10)
 
 
 def test_account_that_owed_when_it_was_closed_leaves_when_it_is_swept() -> None:
-    ledger, account, tab = opened()
+    ledger, account, balance = opened()
     ledger.leaving = []
-    tab.borrow(1, 10)
+    balance.borrow(1, 10)
     ledger.close(account)
     assert ledger.leaving == []
-    tab.repay(1, 10)
+    balance.repay(1, 10)
     ledger.sweep()
     assert ledger.leaving == [account]
 
@@ -90,7 +90,7 @@ def test_those_that_leave_are_bounded_and_not_kept_for_nobody() -> None:
         ledger.leaving = looked
         for number in range(ACCOUNTS_LEAVING_MAX + 1):
             account = ledger.open(Cause(str(number), CONNECTION, "a", "n1"))
-            account.tab(GROUP)
+            account.balance(GROUP)
             ledger.close(account)
     assert ledger.leaving is not None
     assert len(ledger.leaving) == ACCOUNTS_LEAVING_MAX

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from headrace_broker.flow.flow_limits import FlowLimits
 from headrace_broker.flow.turn_budget import FULL, TurnBudget
-from headrace_broker.model.limits import TURN_MESSAGES_MIN, TURN_US_MAX
+from headrace_broker.model.limits import INTAKE_MESSAGES_MIN, TURN_US_MAX
 
 
 def run(budget: TurnBudget, looks: int, publish_us: float) -> float:
@@ -15,7 +15,7 @@ def run(budget: TurnBudget, looks: int, publish_us: float) -> float:
     turn_us = 0.0
     for _ in range(looks):
         turn_us = 500.0 + int(budget.messages()) * publish_us
-        budget.look(budget.messages(), int(turn_us))
+        budget.poll(budget.messages(), int(turn_us))
     return turn_us
 
 
@@ -36,8 +36,8 @@ def test_whatever_is_seen_publishers_go_on_and_limits_hold(looks: list[tuple[int
     limits = FlowLimits()
     budget = TurnBudget(limits)
     for passed, turn_us in looks:
-        budget.look(passed, turn_us)
-        assert TURN_MESSAGES_MIN <= budget.messages() <= limits.turn_messages
-        assert 0 < budget.octets() <= limits.turn_octets
+        budget.poll(passed, turn_us)
+        assert INTAKE_MESSAGES_MIN <= budget.messages() <= limits.intake_messages
+        assert 0 < budget.byte_count() <= limits.intake_bytes
     limits.share = 1
-    assert 1 <= budget.messages() <= limits.scaled(limits.turn_messages)
+    assert 1 <= budget.messages() <= limits.scaled(limits.intake_messages)

@@ -223,8 +223,8 @@ class FakeBroker(Broker):
     def clock_us(self) -> int:
         return self.now_us
 
-    def tell_after_ms(self, user: str, vhost: str) -> int:
-        return int(self.flow.tell_after_ms)
+    def blocked_after_ms(self, user: str, vhost: str) -> int:
+        return int(self.flow.blocked_after_ms)
 
     def queue_by_group(self, group: int) -> Queue | None:
         found = [fake.definition for fake in self.queues.values()]

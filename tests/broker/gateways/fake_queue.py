@@ -101,15 +101,15 @@ class FakeQueue:
         """As many messages of one batch as the consumer may have."""
         first = self.ready.popleft()
         taken = [first]
-        octets = body_bytes(first.blob, 0, [first.position])
+        byte_count = body_bytes(first.blob, 0, [first.position])
         while (
             self.ready
             and len(taken) < consumer.credit
-            and octets < consumer.window
+            and byte_count < consumer.window
             and self.ready[0].blob is first.blob
         ):
             taken.append(self.ready.popleft())
-            octets += body_bytes(first.blob, 0, [taken[-1].position])
+            byte_count += body_bytes(first.blob, 0, [taken[-1].position])
         for at, message in enumerate(taken):
             held = consumer.client.unsettled
             held[(consumer.number, consumer.next_delivery + at)] = message
@@ -126,7 +126,7 @@ class FakeQueue:
             message.acquired += 1
         consumer.next_delivery += len(taken)
         consumer.credit -= len(taken)
-        consumer.window -= octets
+        consumer.window -= byte_count
         return run
 
 
@@ -151,36 +151,36 @@ class FakeClient(QueueClient):
         self.attachments: list[Attachment] = []
         self.commands: list[tuple[str, int]] = []  # those that were to be whole
         self.named: list[tuple[bytes, int, list[int]]] = []  # publishers and what they sent
-        self.owed: list[tuple[int, int]] = []  # messages and octets that are not repaid
+        self.owed: list[tuple[int, int]] = []  # messages and bytes that are not repaid
 
-    def publish(self, publishes: list[Publish], ticket: PendingConfirm | None) -> bool:
+    def publish(self, publishes: list[Publish], pending_confirm: PendingConfirm | None) -> bool:
         assert not self.closed
-        self.published.append((list(publishes), ticket))
-        octets = sum(int(message_cost(publish)) for publish in publishes)
-        self.owed.append((len(publishes), octets))
-        self.account.tab(self.queue.group).borrow(len(publishes), octets)
+        self.published.append((list(publishes), pending_confirm))
+        byte_count = sum(int(message_cost(publish)) for publish in publishes)
+        self.owed.append((len(publishes), byte_count))
+        self.account.balance(self.queue.group).borrow(len(publishes), byte_count)
         return not self.broker.congested
 
     def publish_named(
         self,
         publishes: list[Publish],
-        ticket: PendingConfirm | None,
+        pending_confirm: PendingConfirm | None,
         publisher: Publisher,
         sequences: list[int],
     ) -> bool:
         assert len(publishes) == len(sequences)
         self.named.append((publisher.name, int(publisher.epoch), list(sequences)))
-        return self.publish(publishes, ticket)
+        return self.publish(publishes, pending_confirm)
 
     def settle(self, consumer: int, operation: int, first: int, last: int) -> None:
         assert not self.closed
         self.settles.append((consumer, operation, first, last))
         self.settle_calls.append(self.settles[-1])
 
-    def publish_whole(self, publishes: list[Publish], ticket: PendingConfirm) -> bool:
+    def publish_whole(self, publishes: list[Publish], pending_confirm: PendingConfirm) -> bool:
         self.flush()
         self.commands.append(("publish", len(publishes)))
-        self.publish(publishes, ticket)
+        self.publish(publishes, pending_confirm)
         self.flush()
         return not self.broker.congested
 
@@ -196,10 +196,10 @@ class FakeClient(QueueClient):
 
     def flush(self) -> None:
         published, self.published = self.published, []
-        for publishes, ticket in published:
+        for publishes, pending_confirm in published:
             self.fake.enqueue(publishes)
-            if ticket is not None:
-                self.waiting.append(ticket)
+            if pending_confirm is not None:
+                self.waiting.append(pending_confirm)
         settles, self.settles = self.settles, []
         for consumer, operation, first, last in settles:
             self._settle(consumer, operation, first, last)
@@ -210,21 +210,21 @@ class FakeClient(QueueClient):
         self.fake.dispatch()
 
     def confirm(self, count: int, rejected: bool = False) -> None:
-        """Answer the oldest tickets; `rejected`: the last publish of each is refused."""
-        tickets, self.waiting = self.waiting[:count], self.waiting[count:]
-        if tickets and rejected:
-            for ticket in tickets:
-                ticket.refuse(ticket.last, ticket.last)
-                ticket.fenced = self.fake.fencing
-            self.listener.on_rejected(self, tickets)
-        elif tickets:
-            self.listener.on_confirmed(self, tickets)
+        """Answer the oldest pending confirms; `rejected`: the last publish of each is refused."""
+        pending_confirms, self.waiting = self.waiting[:count], self.waiting[count:]
+        if pending_confirms and rejected:
+            for pending_confirm in pending_confirms:
+                pending_confirm.refuse(pending_confirm.last, pending_confirm.last)
+                pending_confirm.fenced = self.fake.fencing
+            self.listener.on_rejected(self, pending_confirms)
+        elif pending_confirms:
+            self.listener.on_confirmed(self, pending_confirms)
 
     def repay(self) -> None:
         """All that was published is applied, or given up."""
         owed, self.owed = self.owed, []
-        for messages, octets in owed:
-            self.account.tab(self.queue.group).repay(messages, octets)
+        for messages, byte_count in owed:
+            self.account.balance(self.queue.group).repay(messages, byte_count)
 
     def _settle(self, number: int, operation: int, first: int, last: int) -> None:
         for delivery in range(first, last + 1):
@@ -301,19 +301,19 @@ class FakeClient(QueueClient):
     async def remove(self, message_ids: list[int]) -> int:
         raise AssertionError("no AMQP method removes messages by their ids")
 
-    def consumed(self, consumer: int, octets: int) -> None:
+    def consumed(self, consumer: int, byte_count: int) -> None:
         assert not self.closed
         found = self.getter if consumer == GET_CONSUMER else self.consumers.get(consumer)
         if found is not None:
-            found.window += octets
+            found.window += byte_count
         self.fake.dispatch()
 
     def abandon(self) -> list[PendingConfirm]:
         self.flush()
         self.repay()
-        tickets, self.waiting = self.waiting, []
+        pending_confirms, self.waiting = self.waiting, []
         self.close()
-        return tickets
+        return pending_confirms
 
     def close(self) -> None:
         assert not self.closed

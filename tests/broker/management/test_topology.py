@@ -263,13 +263,13 @@ def test_a_queue_is_listed_with_what_moves_in_it(api, node):
     group = node.view.queue("/", "orders").group
     node.flow_report.flows[group] = QueueFlow(
         "/", "orders", group, "n1",
-        saturated=True, withheld=9, arrived=(1.0, 2.0, 3.0), settled=(0.0, 0.54, 0.0),
+        saturated=True, deferred=9, arrived=(1.0, 2.0, 3.0), settled=(0.0, 0.54, 0.0),
     )  # fmt: skip
     node.here = {"calm", "orders"}
     calm, orders = api("GET", "/api/queues")[1]
     assert (calm["state"], orders["state"]) == ("running", "flow")
     assert calm["flow"]["arrived"] == {"last_1s": 0.0, "last_10s": 0.0, "last_60s": 0.0}
     assert orders["flow"]["arrived"] == {"last_1s": 1.0, "last_10s": 2.0, "last_60s": 3.0}
-    assert (orders["flow"]["saturated"], orders["flow"]["messages_withheld"]) == (True, 9)
+    assert (orders["flow"]["saturated"], orders["flow"]["messages_deferred"]) == (True, 9)
     node.messages["orders"] = 3
     assert api("GET", "/api/queues/%2F/orders")[1]["state"] == "flow"

@@ -12,7 +12,7 @@ import pytest
 from e2e.harness.ports import free_ports
 
 from headrace_broker.codecs.batch import message_body
-from headrace_broker.codecs.large_payload import MARK_OCTETS, body_start
+from headrace_broker.codecs.large_payload import MARK_BYTES, body_start
 from headrace_broker.config.configuration import Config, load_config
 from headrace_broker.core.queue.messages.effect import GroupAnswer
 from headrace_broker.core.queue.messages.settings import QueueSettings
@@ -22,7 +22,7 @@ from headrace_broker.flow.flow_limits import FlowLimits
 from headrace_broker.flow.intake import Intake
 from headrace_broker.model.definition import Queue
 from headrace_broker.model.flow import CONNECTION, Cause
-from headrace_broker.model.limits import LARGE_OCTETS
+from headrace_broker.model.limits import LARGE_BYTES
 from headrace_broker.model.message import DeliveryRun, Publish
 from headrace_broker.model.session import session_id
 from headrace_broker.runtime.contract.clock import Clock
@@ -41,7 +41,7 @@ from headrace_raftlog.model.entry import ENTRY_NORMAL, Entry
 from headrace_raftlog.model.pieces import Assembly, Parted, Pieces
 
 FRAME_DECODER: msgspec.msgpack.Decoder[Any] = msgspec.msgpack.Decoder(Union[FRAMES])  # noqa: UP007
-PART_HEAD_OCTETS = 64  # of a payload that the transport asks about
+PART_HEAD_BYTES = 64  # of a payload that the transport asks about
 
 
 @pytest.fixture
@@ -94,7 +94,7 @@ class SharedLog(QueueLog):
             return None
         return self._world.log[index - 1].data
 
-    def entry_octets(self, index: int) -> int:
+    def entry_bytes(self, index: int) -> int:
         return len(self._world.log[index - 1].data)
 
     def give_up(self, done: Callable[[], None]) -> None:
@@ -121,7 +121,7 @@ class Watcher(HostWatcher):
         self.arguments: dict[str, Any] = {}
         self.due: list[int] = []
         self.lots: list[list[DeadLetter]] = []  # those handed over together
-        self.letters: list[DeadLetter] = []
+        self.all_dead_letters: list[DeadLetter] = []
         self.letters_lost = 0
         self.congested = False
         self.kept = 0
@@ -150,7 +150,7 @@ class Watcher(HostWatcher):
     def dead_lettered(
         self, queue: Queue, arguments: dict[str, Any], letters: list[DeadLetter]
     ) -> None:
-        self.letters += letters
+        self.all_dead_letters += letters
         self.lots.append(letters)
 
     def dead_letters_lost(self, queue: Queue, count: int) -> None:
@@ -201,11 +201,11 @@ class Listener(QueueListener):
         self.timed_out: list[int] = []
         self.writable = 0
 
-    def on_confirmed(self, client: QueueClient, tickets: list[PendingConfirm]) -> None:
-        self.confirmed.extend(tickets)
+    def on_confirmed(self, client: QueueClient, pending_confirms: list[PendingConfirm]) -> None:
+        self.confirmed.extend(pending_confirms)
 
-    def on_rejected(self, client: QueueClient, tickets: list[PendingConfirm]) -> None:
-        self.rejected.extend(tickets)
+    def on_rejected(self, client: QueueClient, pending_confirms: list[PendingConfirm]) -> None:
+        self.rejected.extend(pending_confirms)
 
     def on_delivery(self, client: QueueClient, run: DeliveryRun) -> None:
         for offset, position in enumerate(run.positions):
@@ -270,15 +270,15 @@ class Owner(SessionOwner):
 def kind_of(payload: bytes) -> str:
     """Return the tag of a payload."""
     start = body_start(payload)
-    head = payload[MARK_OCTETS:start] if start else payload
+    head = payload[MARK_BYTES:start] if start else payload
     return str(FRAME_DECODER.decode(head).__struct_config__.tag)
 
 
 def arrive(board: SessionRouter, payload: bytes) -> None:
     """Hand over a payload as the transport does large ones."""
     cut, room = 0, 0
-    if len(payload) >= LARGE_OCTETS:
-        cut, room = part_payload(payload[:PART_HEAD_OCTETS], len(payload))
+    if len(payload) >= LARGE_BYTES:
+        cut, room = part_payload(payload[:PART_HEAD_BYTES], len(payload))
     if cut:
         tail = Assembly(len(payload) - cut, room)
         tail.add(payload, cut)
@@ -338,11 +338,11 @@ class World:
         self.hosts[1].leadership(1, 1, True)
 
     def _send(self, node: int, payload: bytes | Pieces) -> bool:
-        octets = payload.joined() if isinstance(payload, Pieces) else payload
-        self.sent.append((node, kind_of(octets)))
+        data = payload.joined() if isinstance(payload, Pieces) else payload
+        self.sent.append((node, kind_of(data)))
         if self.cut or node in self.full:
             return False
-        self._wire.append((node, octets))
+        self._wire.append((node, data))
         return True
 
     def open(self, node: int, listener: QueueListener) -> QueueSession:

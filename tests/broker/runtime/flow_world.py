@@ -44,18 +44,18 @@ class FakeConsumer:
 
 class FakeMachine:
     def __init__(self) -> None:
-        self.ready_count = self.ready_octets = 0
-        self.unsettled_count = self.unsettled_octets = 0
+        self.ready_count = self.ready_bytes = 0
+        self.unsettled_count = self.unsettled_bytes = 0
         self.consumer_count = self.busy = 0
         self.saturated = False
-        self.withheld_count = self.held_count = self.held_octets = 0
+        self.deferred_count = self.held_count = self.held_bytes = 0
         self.settings = self
         self.high_watermark = self.low_watermark = 0
-        self.high_watermark_octets = self.low_watermark_octets = 0
+        self.high_watermark_bytes = self.low_watermark_bytes = 0
 
     def fairness(self, limit: int) -> list[FairValue]:
         found = FairValue(b"Sred", shared=False)
-        found.waiting, found.octets = 3, 30
+        found.waiting, found.byte_count = 3, 30
         return [found][:limit]
 
     def consumers(self) -> list[FakeConsumer]:
@@ -148,8 +148,10 @@ def account_of(info: ConnectionInfo) -> Account:
     return info.account
 
 
-def bring(info: ConnectionInfo, host: FakeHost, messages: int, octets: int, kept: int = 0) -> None:
+def bring(
+    info: ConnectionInfo, host: FakeHost, messages: int, byte_count: int, kept: int = 0
+) -> None:
     """Publish, and have all but some of it applied."""
-    tab = account_of(info).tab(host.queue.group)
-    tab.borrow(messages, octets)
-    tab.repay(messages - kept, octets - octets * kept // messages)
+    balance = account_of(info).balance(host.queue.group)
+    balance.borrow(messages, byte_count)
+    balance.repay(messages - kept, byte_count - byte_count * kept // messages)

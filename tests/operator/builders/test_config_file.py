@@ -164,9 +164,9 @@ def test_the_hash_changes_with_what_needs_a_restart_and_with_nothing_else(
 
 
 def test_limits_of_flow_control_are_named_as_the_api_names_them(make_cluster: Any) -> None:
-    spec = {"flowLimits": {"memoryHighWatermark": "0.4", "tellAfterMs": 0}}
+    spec = {"flowLimits": {"memoryHighWatermark": "0.4", "blockedAfterMs": 0}}
     assert flow_limits(make_cluster(spec)) == {
-        "tell-after-ms": 0,
+        "blocked-after-ms": 0,
         "memory-high-watermark": "0.4",
     }
 

@@ -72,8 +72,8 @@ def test_every_node_gets_a_certificate_that_names_it(make_cluster: Any, tmp_path
     assert sorted(data) == sorted(
         ["ca.crt", *[f"mill-{n}.{end}" for n in range(3) for end in ("crt", "key")]]
     )
-    for name, octets in data.items():
-        (tmp_path / name).write_bytes(octets)
+    for name, raw in data.items():
+        (tmp_path / name).write_bytes(raw)
     for node in ("mill-0", "mill-1", "mill-2"):
         section = ClusterTlsSection(
             certificate_file=str(tmp_path / f"{node}.crt"),
@@ -140,8 +140,8 @@ def test_clients_verify_the_name_that_they_connect_to(make_cluster: Any, tmp_pat
     cluster = make_cluster({"tls": {"clients": clients}})
     done = client_certificate(cluster, NOW, {}, {})
     data = decoded(done.manifests[1])
-    for name, octets in data.items():
-        (tmp_path / name).write_bytes(octets)
+    for name, raw in data.items():
+        (tmp_path / name).write_bytes(raw)
     server = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     server.load_cert_chain(tmp_path / "tls.crt", tmp_path / "tls.key")
     client = ssl.create_default_context(cafile=str(tmp_path / "ca.crt"))

@@ -125,8 +125,8 @@ def test_a_dry_run_says_what_would_be_published(job: Job) -> None:
     told = call(*TABLE, "--dry-run")
     assert not job.ran
     assert told == (
-        "/  q  acked: 3 messages, 30 octets, 1 without payload\n"
-        "would publish 7 of q to exchange 'x', routing key 'k': 3 octets, b'\\xffab'\n"
+        "/  q  acked: 3 messages, 30 bytes, 1 without payload\n"
+        "would publish 7 of q to exchange 'x', routing key 'k': 3 bytes, b'\\xffab'\n"
         "3 messages would be published; nothing was\n"
     )
     job.report.skipped = 1  # as `look` finds it

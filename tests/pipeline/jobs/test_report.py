@@ -58,9 +58,9 @@ def frames(spark: SparkSession, tables: str) -> Frames:
 
 def test_a_page_is_made_of_what_tables_hold(frames: Frames, tables: str, tmp_path: Path) -> None:
     out = tmp_path / "report.html"
-    octets = job.write_report(frames, SPAN, tables, out)
+    byte_count = job.write_report(frames, SPAN, tables, out)
     text = out.read_text(encoding="utf-8")
-    assert out.stat().st_size == octets
+    assert out.stat().st_size == byte_count
     assert list(tmp_path.iterdir()) == [out]
     said = re.sub("<[^>]*>", "", text).replace("\u202f", " ")
     assert "orders blocked publishers for 5 min in sum (100 % of all blocked time)" in said

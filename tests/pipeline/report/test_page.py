@@ -16,7 +16,7 @@ from headrace_pipeline.report.frames import Frames, Span, nothing
 from headrace_pipeline.report.page import SECTIONS, render
 
 MADE_AT = datetime(2026, 11, 23, 6, tzinfo=UTC)
-OCTETS_MAX = 3 << 20
+BYTES_MAX = 3 << 20
 VOID = frozenset({"meta", "link", "br", "col"})
 BREAKS = "\"'<>&"
 
@@ -85,7 +85,7 @@ def story_page(name: str) -> tuple[str, Checked]:
 @pytest.mark.parametrize("story", STORIES)
 def test_each_page_is_well_formed_alone_and_small(story: str) -> None:
     html, checked = story_page(story)
-    assert len(html.encode()) < OCTETS_MAX
+    assert len(html.encode()) < BYTES_MAX
     assert html.startswith("<!DOCTYPE html>")
     assert len(set(checked.ids)) == len(checked.ids)
     assert checked.count["script"] == 1

@@ -58,9 +58,9 @@ def test_durations(seconds: float, text: str) -> None:
 
 
 def test_sizes_shares_and_plurals() -> None:
-    assert quantity.octets(512) == "512\u202fB"
-    assert quantity.octets(1 << 20) == "1.0\u202fMiB"
-    assert quantity.octets(142 << 30) == "142\u202fGiB"
+    assert quantity.size(512) == "512\u202fB"
+    assert quantity.size(1 << 20) == "1.0\u202fMiB"
+    assert quantity.size(142 << 30) == "142\u202fGiB"
     assert quantity.share(0) == "0\u202f%"
     assert quantity.share(0.0001) == "<\u202f1\u202f%"
     assert quantity.share(0.9999) == ">\u202f99\u202f%"

@@ -60,7 +60,7 @@ def test_rows_may_say_where_they_go(columns: str) -> None:
         ({"exchange": "x", "maxInFlight": "0"}, "option maxInFlight: must be a whole number"),
         ({"exchange": "x", "password": "p"}, "option password: would stand in query plans"),
         ({"exchange": "x", "exchnage": "y"}, "knows no such option; is exchange meant?"),
-        ({"exchange": "x", "publisherId": "é" * 101}, "must have at most 200 octets"),
+        ({"exchange": "x", "publisherId": "é" * 101}, "must have at most 200 bytes"),
         (
             {"exchange": "x", "confirms": "false", "mandatory": "false", "publisherId": "p"},
             "option publisherId: needs confirms",

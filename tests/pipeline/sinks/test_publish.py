@@ -84,7 +84,7 @@ def test_rows_are_counted_once_they_are_safe() -> None:
     rows.publish([row(1), row(2)])
     rows.publish([row(5)])
     assert rows.tally == Tally()
-    assert rows.finish() == Tally(published=3, octets=3)
+    assert rows.finish() == Tally(published=3, byte_count=3)
     assert sender.sent == [b"1", b"2", b"5", None]
     assert sender.numbers == [1, 2, 5]
 

@@ -117,8 +117,8 @@ def test_rows_are_admitted_within_both_bounds_and_one_always(
     assert all(count <= waiting[name].rows for name, count in found.items())
     assert rows >= min(len(waiting), 1)
     assert not rows_max or rows <= rows_max
-    octets = sum(count * waiting[name].row_octets for name, count in found.items())
-    assert not bytes_max or octets <= bytes_max or rows == 1
+    byte_count = sum(count * waiting[name].row_bytes for name, count in found.items())
+    assert not bytes_max or byte_count <= bytes_max or rows == 1
     if not rows_max and not bytes_max:
         assert rows == sum(each.rows for each in waiting.values())
 

@@ -90,7 +90,7 @@ WRONG: list[tuple[dict[str, str], str]] = [
     ({"queue": "a,,b"}, "option queue: must be names, or patterns"),
     ({"log": "flow_samples", "queue": "a"}, "option queue: only the log archive"),
     ({"log": "flow_samples", "includeHeaders": "true"}, "option includeHeaders: only the log"),
-    ({"group": "x" * 256}, "option group: must have at most 255 octets"),
+    ({"group": "x" * 256}, "option group: must have at most 255 bytes"),
     ({"startingOffsets": "first"}, "option startingOffsets: must be earliest, latest or JSON"),
     ({"startingOffsets": "[1]"}, "option startingOffsets: must be earliest, latest or JSON"),
     ({"startingOffsets": '{"1": -5}'}, "option startingOffsets: .*; 1 has -5"),

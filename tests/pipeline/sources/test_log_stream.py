@@ -185,9 +185,9 @@ def test_bounds_of_a_trigger_hold_until_all_is_wanted(broker: Any) -> None:
     assert reader.latestOffset(start, ReadAllAvailable())["shards"] == {"1": [7, 100], "2": [7, 10]}
     both = open_reader(broker, "archive", maxRowsPerTrigger=30, maxBytesPerTrigger=10_000)
     assert latest(both, start)["shards"] == {"1": [7, 5], "2": [7, 5]}
-    octets = open_reader(broker, "archive", maxBytesPerTrigger=10_000)
-    assert octets.getDefaultReadLimit() == ReadMaxBytes(10_000)
-    assert latest(octets, start)["shards"] == {"1": [7, 5], "2": [7, 5]}
+    byte_count = open_reader(broker, "archive", maxBytesPerTrigger=10_000)
+    assert byte_count.getDefaultReadLimit() == ReadMaxBytes(10_000)
+    assert latest(byte_count, start)["shards"] == {"1": [7, 5], "2": [7, 5]}
     assert open_reader(broker).getDefaultReadLimit() == ReadAllAvailable()
 
 

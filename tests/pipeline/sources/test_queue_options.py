@@ -61,7 +61,7 @@ def test_what_must_be_given_is_missed(name: str) -> None:
         ("leaseTtlMs", "999", "must be a whole number, 1000 to 86400000"),
         ("failOnDataLoss", "", "must be true or false"),
         ("queue", "", "must not be empty"),
-        ("group", "g" * 256, "must have at most 255 octets"),
+        ("group", "g" * 256, "must have at most 255 bytes"),
         ("startingOffsets", "earliest", "has no places to start from"),
         ("endingOffsets", "latest", "headrace_log reads"),
         ("settle", "afterRead", "use readStream, with trigger"),

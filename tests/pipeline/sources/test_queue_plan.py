@@ -17,8 +17,8 @@ from headrace_pipeline.sources.queue.plan import Part, Room, admit, divide
 ROOM = Room(100, 1000)
 
 
-def held(number: int, messages: int, octets: int = 0) -> LeaseState:
-    return LeaseState(number, HELD, messages, octets)
+def held(number: int, messages: int, byte_count: int = 0) -> LeaseState:
+    return LeaseState(number, HELD, messages, byte_count)
 
 
 def gone(number: int, messages: int = 10) -> LeaseState:
@@ -43,7 +43,7 @@ def test_leases_that_are_there_are_admitted_whole(leases: Any, start: int, expec
 
 
 def test_what_was_leased_for_a_batch_is_admitted_to_it_again() -> None:
-    """The last message of a lease may exceed its octets."""
+    """The last message of a lease may exceed its bytes."""
     leases = [held(1, 40, 990), held(2, 5, 400)]
     end, room = admit(leases, 0, ROOM)
     assert (end, room.is_left) == (2, False)

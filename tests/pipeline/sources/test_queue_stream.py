@@ -336,12 +336,12 @@ def test_all_that_is_available_is_taken_whatever_the_options_say(
     assert read(reader, zero, one) == numbers(1, 25)
 
 
-def test_octets_bound_a_batch_as_rows_do(broker: Any, open_reader: Open) -> None:
+def test_bytes_bound_a_batch_as_rows_do(broker: Any, open_reader: Open) -> None:
     broker.leases.world.fill(25)
     reader = open_reader(maxBytesPerTrigger=12)
     zero = reader.initialOffset()
     one = latest(reader, zero)
-    assert read(reader, zero, one) == numbers(1, 11)  # 9 of one octet, 2 of two
+    assert read(reader, zero, one) == numbers(1, 11)  # 9 of one byte, 2 of two
 
 
 def test_a_queue_that_has_leased_enough_is_read_as_far_as_it_goes(

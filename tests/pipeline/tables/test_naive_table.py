@@ -15,7 +15,7 @@ from headrace_pipeline.schema.column import Table
 from headrace_pipeline.tables import SinkTable, open_table
 from headrace_pipeline.tables.sink_table import Format
 
-SMALL = 10**9  # octets: all files are smaller, so compaction takes them all
+SMALL = 10**9  # bytes: all files are smaller, so compaction takes them all
 
 
 class NaiveTable(RuleBasedStateMachine):

@@ -1,4 +1,4 @@
-"""Octets that are put together in place."""
+"""Bytes that are put together in place."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ MIB = 1 << 20
 
 
 @given(st.binary(min_size=1, max_size=200), st.lists(st.integers(1, 40)), st.integers(0, 16))
-def test_what_is_put_together_is_what_came(octets: bytes, cuts: list[int], room: int) -> None:
-    assembly = Assembly(len(octets), room)
+def test_what_is_put_together_is_what_came(data: bytes, cuts: list[int], room: int) -> None:
+    assembly = Assembly(len(data), room)
     at = 0
-    for size in [*cuts, len(octets)]:
-        assert assembly.so_far() == octets[:at]
-        at += assembly.add(octets, at, size)
-    assert at == len(octets)
-    assert assembly.octets() == bytes(room) + octets
-    assert assembly.so_far() == octets
+    for size in [*cuts, len(data)]:
+        assert assembly.so_far() == data[:at]
+        at += assembly.add(data, at, size)
+    assert at == len(data)
+    assert assembly.data() == bytes(room) + data
+    assert assembly.so_far() == data
 
 
-def test_octets_beyond_what_is_missing_are_left() -> None:
+def test_bytes_beyond_what_is_missing_are_left() -> None:
     assembly = Assembly(4)
     assert assembly.add(b"abcdef", 1) == 4
-    assert assembly.octets() == b"bcde"
+    assert assembly.data() == b"bcde"
 
 
 def test_assembly_is_filled_and_handed_out_without_a_copy() -> None:
@@ -39,7 +39,7 @@ def test_assembly_is_filled_and_handed_out_without_a_copy() -> None:
         for _ in range(8):
             assembly.add(piece)
         assembly.put(b"12345678")
-        first, second = assembly.octets(), assembly.octets()
+        first, second = assembly.data(), assembly.data()
         assert tracemalloc.get_traced_memory()[1] < MIB // 4
     finally:
         tracemalloc.stop()
@@ -48,20 +48,20 @@ def test_assembly_is_filled_and_handed_out_without_a_copy() -> None:
     assert first[8:] == piece * 8
 
 
-def test_octets_that_somebody_has_do_not_change() -> None:
+def test_bytes_that_somebody_has_do_not_change() -> None:
     assembly = Assembly(3, 1)
     assembly.add(b"abc")
     assembly.put(b"1")
-    first = assembly.octets()
+    first = assembly.data()
     assembly.put(b"2")
-    assert (first, assembly.octets()) == (b"1abc", b"2abc")
+    assert (first, assembly.data()) == (b"1abc", b"2abc")
 
 
-def test_octets_are_not_handed_out_before_all_have_come() -> None:
+def test_bytes_are_not_handed_out_before_all_have_come() -> None:
     assembly = Assembly(3)
     assembly.add(b"ab")
     with pytest.raises(AssertionError, match="still to come"):
-        assembly.octets()
+        assembly.data()
 
 
 def test_pieces_have_the_length_of_all() -> None:

@@ -66,7 +66,7 @@ class Alone:
         identity = Identity.open(str(directory), "test", 1)
         self.formation = Formation(identity, str(directory), (1,), self.became.append, looks)
 
-    async def look(self, times: int) -> bool:
+    async def poll(self, times: int) -> bool:
         for _ in range(times):
             await self.formation.advance(())
         return self.formation.formed.is_set()
@@ -75,8 +75,8 @@ class Alone:
 def test_node_alone_listens_before_it_founds(tmp_path: Path) -> None:
     async def body() -> None:
         alone = Alone(tmp_path, looks=3)
-        assert not await alone.look(3)
-        assert await alone.look(1)
+        assert not await alone.poll(3)
+        assert await alone.poll(1)
         (identity,) = alone.became
         assert identity.formed == {1: identity.disk}
 
@@ -86,11 +86,11 @@ def test_node_alone_listens_before_it_founds(tmp_path: Path) -> None:
 def test_member_that_calls_a_node_alone_while_it_listens_is_its_cluster(tmp_path: Path) -> None:
     async def body() -> None:
         alone = Alone(tmp_path, looks=3)
-        assert not await alone.look(2)
+        assert not await alone.poll(2)
         alone.formation.called(new(4))
-        assert not await alone.look(1)
+        assert not await alone.poll(1)
         alone.formation.called(member(2))
-        assert await alone.look(1)
+        assert await alone.poll(1)
         (identity,) = alone.became
         assert identity.formed == FOUNDED
         assert identity.generation == identity.disk != FOUNDED[1]

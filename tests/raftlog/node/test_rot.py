@@ -106,7 +106,7 @@ def test_leader_that_reads_a_damaged_entry_hands_over_and_is_mended(
         assert hosted(c, leader).core.member == before
         assert not c.fatal
         figures = c.nodes[leader].figures()
-        assert (figures.entries_lost, figures.entries_mended) == (1, 1)
+        assert (figures.entries_lost, figures.entries_repaired) == (1, 1)
         await c.stop()
         for node in ALL:
             report = inspect.verify(str(tmp_path / str(node)))
@@ -131,7 +131,7 @@ def test_other_damage_in_the_same_file_is_mended_with_it(cluster: MakeCluster) -
         indexes = [rot(c, leader, bodies[number]) for number in (2, 5, 9)]
         with pytest.raises(LostEntryError):
             c.nodes[leader].entry_data(GROUP, indexes[1])
-        await c.ticks(lambda: c.nodes[leader].figures().entries_mended == 3)
+        await c.ticks(lambda: c.nodes[leader].figures().entries_repaired == 3)
         await c.ticks(lambda: sound(c, leader))
         read = [c.nodes[leader].entry_data(GROUP, index) for index in indexes]
         assert read == [bodies[2], bodies[5], bodies[9]]
@@ -198,7 +198,7 @@ def test_only_replica_stands_still_and_other_groups_go_on(
         for each in bodies:
             await c.propose(GROUP, each)
         await c.ticks(lambda: not view(c, 1).recent)
-        monkeypatch.setattr("headrace_raftlog.node.mending.MEND_LOG_S", 0.0)
+        monkeypatch.setattr("headrace_raftlog.node.entry_repair.MEND_LOG_S", 0.0)
         index = rot(c, 1, bodies[2])
         for _ in range(2):  # again, as long as it stands still
             with pytest.raises(CorruptLogError):
@@ -330,7 +330,7 @@ def test_damaged_beginning_of_a_group_has_the_node_start_again_and_rebuild_it(
         bodies = await filled(c)
         at = view(c, 3).base_at
         damage(c, 3, at, 41)
-        await c.nodes[3]._surveyor.look_at(hosted(c, 3), at >> 32)
+        await c.nodes[3]._damage_scanner.look_at(hosted(c, 3), at >> 32)
         await c.until(lambda: 3 in c.fatal)
         assert isinstance(c.fatal[3], DamageFoundError)
         await c.stop(3)

@@ -195,7 +195,7 @@ def test_long_entry_comes_in_pieces_that_each_show_progress(
 def test_pieces_that_do_not_fit_are_refused(raws: list[StoredEntry], text: str) -> None:
     def read() -> None:
         reader = _EntryReader([(1, 2)], 1)
-        reader.take(raws)
+        reader.receive(raws)
         reader.finish()
 
     with pytest.raises(FrameError, match=text):
@@ -341,7 +341,7 @@ def test_parts_that_make_no_snapshot_are_refused(parts: list[SnapshotPart]) -> N
 
 def take(reader: _SnapshotReader, parts: list[SnapshotPart]) -> Snapshot:
     for part in parts:
-        reader.take(part)
+        reader.receive(part)
     return reader.finish()
 
 

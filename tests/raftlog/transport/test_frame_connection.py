@@ -24,7 +24,7 @@ class Wire:
     """A transport of asyncio that keeps written bytes.
 
     Attributes:
-        writes: octets of each call, in order.
+        writes: bytes of each call, in order.
     """
 
     def __init__(self) -> None:

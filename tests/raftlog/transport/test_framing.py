@@ -1,4 +1,4 @@
-"""Frames out of octets that arrive in any pieces."""
+"""Frames out of bytes that arrive in any pieces."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ def read_all(reader: FrameReader) -> list[bytes]:
 def test_frames_come_out_whole_and_in_order_however_they_are_cut(
     bodies: list[bytes], cuts: list[int]
 ) -> None:
-    octets = TICKET + b"".join(frame_head(body) + body for body in bodies)
+    data = TICKET + b"".join(frame_head(body) + body for body in bodies)
     reader = FrameReader(len(TICKET), 40)
     tickets, found, at = [], [], 0
-    for size in [*cuts, len(octets)]:
-        reader.feed(octets[at : at + size])
+    for size in [*cuts, len(data)]:
+        reader.feed(data[at : at + size])
         at += size
         tickets.append(reader.ticket())
         found += read_all(reader)
@@ -58,7 +58,7 @@ def test_length_beyond_the_maximum_is_refused_before_it_arrives() -> None:
     reader = FrameReader(0, 40)
     reader.feed(frame_head(bytes(40)) + bytes(40) + frame_head(bytes(41)))
     assert reader.frame() == bytes(40)
-    with pytest.raises(FrameError, match="frame of 41 octets, the maximum is 40"):
+    with pytest.raises(FrameError, match="frame of 41 bytes, the maximum is 40"):
         reader.frame()
 
 
@@ -80,33 +80,33 @@ def test_quick_frames_pass_between_the_fragments_of_a_large_one(
 ) -> None:
     large = LATER_FIELD + large
     pieces = fragments_of(large, size)
-    octets, expected = b"", []
+    data, expected = b"", []
     for at, piece in enumerate(pieces):
-        octets += piece
+        data += piece
         if at == len(pieces) - 1:
             expected.append(large)
         if at < len(quick):
-            octets += frame_head(quick[at]) + quick[at]
+            data += frame_head(quick[at]) + quick[at]
             expected.append(quick[at])
     reader = FrameReader(0, 200)
     found, at = [], 0
-    for cut in [*cuts, len(octets)]:
-        reader.feed(octets[at : at + cut])
+    for cut in [*cuts, len(data)]:
+        reader.feed(data[at : at + cut])
         at += cut
         found += read_all(reader)
     assert found == expected
 
 
 @pytest.mark.parametrize(
-    ("octets", "text"),
+    ("data", "text"),
     [
-        (fragment_head(30, True) + bytes(30) + fragment_head(11, False), "frame of 41 octets"),
-        (fragment_head(0, True), "fragment of 0 octets"),
-        ((MORE_FLAG | 1).to_bytes(4, "big") + b"x", "fragment of 1 octets"),
+        (fragment_head(30, True) + bytes(30) + fragment_head(11, False), "frame of 41 bytes"),
+        (fragment_head(0, True), "fragment of 0 bytes"),
+        ((MORE_FLAG | 1).to_bytes(4, "big") + b"x", "fragment of 1 bytes"),
     ],
 )
-def test_fragments_that_no_correct_peer_cuts_are_refused(octets: bytes, text: str) -> None:
+def test_fragments_that_no_correct_peer_cuts_are_refused(data: bytes, text: str) -> None:
     reader = FrameReader(0, 40)
-    reader.feed(octets)
+    reader.feed(data)
     with pytest.raises(FrameError, match=text):
         read_all(reader)

@@ -245,9 +245,9 @@ def test_malformed_frame_ends_the_stream_and_harms_nobody(
         await wrong.enter()
         await wrong.write(Frame(messages=[raw_heartbeat(3)]))
         await wrong.ended()
-        for caller, octets in ((garbage, b"\0\0\0\3\xff\xff\xff"), (huge, b"\x3f\0\0\0")):
+        for caller, data in ((garbage, b"\0\0\0\3\xff\xff\xff"), (huge, b"\x3f\0\0\0")):
             await caller.enter()
-            caller.connection.show(octets)
+            caller.connection.show(data)
             await caller.ended()
         assert one.events.messages == []
         assert one.events.peers == [(3, True, 1)]
@@ -258,7 +258,7 @@ def test_malformed_frame_ends_the_stream_and_harms_nobody(
     errors = [each.getMessage() for each in caplog.records if each.levelno == logging.ERROR]
     assert [text.partition(": ")[0] for text in errors] == ["node 2 sent a malformed frame"] * 3
     assert "message from 3 to 1" in errors[0]
-    assert errors[2].endswith(f"frame of {0x3F << 24} octets, the maximum is {FRAME_BYTES_MAX}")
+    assert errors[2].endswith(f"frame of {0x3F << 24} bytes, the maximum is {FRAME_BYTES_MAX}")
 
 
 def test_port_of_frames_in_use_is_named(node_type: Any, addresses: Addresses) -> None:

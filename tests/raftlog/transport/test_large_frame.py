@@ -64,7 +64,7 @@ def by_protobuf(frame: LargeFrame) -> Frame:
 
 @settings(max_examples=200, deadline=None)
 @given(large_frames())
-def test_octets_are_those_of_protobuf(frame: LargeFrame) -> None:
+def test_bytes_are_those_of_protobuf(frame: LargeFrame) -> None:
     assert Frame.FromString(b"".join(frame.pieces())) == by_protobuf(frame)
 
 
@@ -83,7 +83,7 @@ def test_what_is_taken_out_belongs_to_the_entries_of_the_rest(
     assert [(m.index, m.commit) for m in received] == [(m.index, m.commit) for m in frame.messages]
     assert bodies.application == frame.application
     entries = sum(len(each.data) for m in frame.messages for each in m.entries)
-    assert bodies.octets == entries + sum(map(len, frame.application))
+    assert bodies.byte_count == entries + sum(map(len, frame.application))
 
 
 def test_data_of_an_entry_are_not_copied_on_their_way_out() -> None:
@@ -96,7 +96,7 @@ def test_data_of_an_entry_are_not_copied_on_their_way_out() -> None:
 
 @settings(max_examples=300, deadline=None)
 @given(large_frames(), st.data())
-def test_octets_that_are_no_frame_are_left_to_protobuf_or_read_as_it_does(
+def test_bytes_that_are_no_frame_are_left_to_protobuf_or_read_as_it_does(
     frame: LargeFrame, data: st.DataObject
 ) -> None:
     body = bytearray(by_protobuf(frame).SerializeToString())
@@ -194,17 +194,17 @@ def test_frame_is_read_alike_however_it_is_cut(
     found = [Entry(1 + at, 1, 0, bytes([at]) * size) for at, size in enumerate(entries)]
     frame.messages.append(Message(APPEND, 7, 1, 2, 1, entries=found))
     frame.application.extend(bytes([100 + at]) * size for at, size in enumerate(payloads))
-    octets = b"".join(frame.pieces())
+    data = b"".join(frame.pieces())
     reader, at, turn = BodyReader(), 0, 0
-    while at < len(octets):
-        reader.feed(octets[at : at + cuts[turn % len(cuts)]])
+    while at < len(data):
+        reader.feed(data[at : at + cuts[turn % len(cuts)]])
         at += cuts[turn % len(cuts)]
         turn += 1
     bodies = reader.bodies()
     assert bodies is not None
     assert bodies.entries == [each.data for each in found]
     assert bodies.application == list(frame.application)
-    assert reader.whole() == octets
+    assert reader.whole() == data
     received = read_messages(Frame.FromString(bodies.skeleton), 1, 2, bodies.entries)
     assert [m.entries for m in received] == [found]
 
@@ -215,32 +215,32 @@ def test_field_of_a_later_release_behind_long_data_leaves_the_whole_frame_to_pro
 ) -> None:
     frame = LargeFrame()
     frame.application.append(b"x" * (2 * ASSEMBLED_BYTES_MIN))
-    octets = b"".join(frame.pieces()) + b"\x2a\x01x" + b"".join(frame.pieces())
+    data = b"".join(frame.pieces()) + b"\x2a\x01x" + b"".join(frame.pieces())
     reader, at, turn = BodyReader(), 0, 0
-    while at < len(octets):
-        reader.feed(octets[at : at + cuts[turn % len(cuts)]])
+    while at < len(data):
+        reader.feed(data[at : at + cuts[turn % len(cuts)]])
         at += cuts[turn % len(cuts)]
         turn += 1
     assert reader.bodies() is None
-    assert reader.whole() == octets
+    assert reader.whole() == data
 
 
 def test_frame_that_ends_within_long_data_is_none() -> None:
     frame = LargeFrame()
     frame.application.append(b"x" * (2 * ASSEMBLED_BYTES_MIN))
-    octets = b"".join(frame.pieces())[:-1]
+    data = b"".join(frame.pieces())[:-1]
     reader = BodyReader()
-    reader.feed(octets[:1000])
-    reader.feed(octets[1000:])
+    reader.feed(data[:1000])
+    reader.feed(data[1000:])
     assert reader.bodies() is None
-    assert reader.whole() == octets
+    assert reader.whole() == data
 
 
 def test_payload_is_parted_where_the_application_says_and_has_room() -> None:
     payload = b"head" + b"t" * (2 * ASSEMBLED_BYTES_MIN)
     frame = LargeFrame()
     frame.application.extend([Pieces([payload[:9], memoryview(payload)[9:]]), b"short"])
-    octets = b"".join(frame.pieces())
+    data = b"".join(frame.pieces())
     asked: list[tuple[bytes, int]] = []
 
     def part(head: bytes, size: int) -> tuple[int, int]:
@@ -248,16 +248,16 @@ def test_payload_is_parted_where_the_application_says_and_has_room() -> None:
         return 4, 8
 
     reader = BodyReader(1 << 30, part)
-    for at in range(0, len(octets), 50_000):
-        reader.feed(octets[at : at + 50_000])
+    for at in range(0, len(data), 50_000):
+        reader.feed(data[at : at + 50_000])
     bodies = reader.bodies()
     assert bodies is not None
     parted, short = bodies.application
     assert isinstance(parted, Parted)
     assert (parted.head, short) == (b"head", b"short")
-    assert parted.tail.octets() == bytes(8) + payload[4:]
+    assert parted.tail.data() == bytes(8) + payload[4:]
     assert asked == [(payload[:PART_HEAD_BYTES], len(payload))]
-    assert bodies.octets == len(payload) + len(b"short")
+    assert bodies.byte_count == len(payload) + len(b"short")
 
 
 def test_no_fragment_copies_more_than_itself() -> None:
@@ -266,11 +266,11 @@ def test_no_fragment_copies_more_than_itself() -> None:
     frame = LargeFrame()
     frame.messages.append(Message(APPEND, 1, 1, 2, 1, entries=[Entry(1, 1, 0, bytes(size))]))
     body = b"".join(frame.pieces())
-    octets = b""
+    data = b""
     for at in range(0, len(body), piece):
         fragment = body[at : at + piece]
-        octets += fragment_head(len(fragment), at + piece < len(body)) + fragment
-    chunks = [octets[at : at + chunk] for at in range(0, len(octets), chunk)]
+        data += fragment_head(len(fragment), at + piece < len(body)) + fragment
+    chunks = [data[at : at + chunk] for at in range(0, len(data), chunk)]
     reader = FrameReader(0, 1 << 30)
     reader.feed(chunks[0])
     assert reader.frame() is None

@@ -1,4 +1,4 @@
-"""Octets under way on a simulated link, on a clock of its own."""
+"""Bytes under way on a simulated link, on a clock of its own."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from headrace_raftlog.model.limits import (
 )
 from headrace_raftlog.transport.send_window import SendWindow
 
-MBIT = 125_000  # octets a second
+MBIT = 125_000  # bytes a second
 
 
 class Link:
@@ -24,7 +24,7 @@ class Link:
 
     Attributes:
         now: seconds.
-        arrived: octets at the other end.
+        arrived: bytes at the other end.
         longest_s: longest that a piece took from its sender to its receiver.
     """
 
@@ -36,7 +36,7 @@ class Link:
         self._rate = rate
         self._travel_s = travel_s
         self._free_at = 0.0
-        self._under_way: deque[tuple[float, float, int]] = deque()  # sent, acknowledged, octets
+        self._under_way: deque[tuple[float, float, int]] = deque()  # sent, acknowledged, bytes
 
     def run(self, seconds: float) -> None:
         until = self.now + seconds

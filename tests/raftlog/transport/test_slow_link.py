@@ -18,18 +18,18 @@ from headrace_raftlog.transport.framing import ACCEPTED_WHOLE
 Addresses = dict[int, str]
 
 SILENCE_S = 0.5
-RATE = 2_000_000  # octets a second: the large frame takes eight times the silence
+RATE = 2_000_000  # bytes a second: the large frame takes eight times the silence
 LARGE = bytes(8_000_000)
 CHUNK = 4096
-BUFFER = 64 << 10  # octets that the link holds in each of its sockets
+BUFFER = 64 << 10  # bytes that the link holds in each of its sockets
 
 
 class SlowLink:
-    """Passes connections on to the same port of another address, so many octets a second.
+    """Passes connections on to the same port of another address, so many bytes a second.
 
     Attributes:
         address: where it listens.
-        passed: octets passed on.
+        passed: bytes passed on.
     """
 
     def __init__(self, address: str, target: str) -> None:

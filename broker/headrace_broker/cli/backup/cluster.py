@@ -117,7 +117,7 @@ class Cluster:
             return  # it ends by itself
 
     def read_point(
-        self, point: str, after_id: int, chunk_octets: int
+        self, point: str, after_id: int, chunk_bytes: int
     ) -> Iterator[pb.ReadPointResponse]:
         """Return chunks of a point, to its end; reading goes on where it was cut off.
 
@@ -125,7 +125,7 @@ class Cluster:
         """
         deadline = self.deadline()
         while True:
-            request = pb.ReadPointRequest(point=point, after_id=after_id, chunk_octets=chunk_octets)
+            request = pb.ReadPointRequest(point=point, after_id=after_id, chunk_octets=chunk_bytes)
             stub = self._stubs[self._turn % len(self._stubs)]
             call = stub.Read(request, metadata=self._metadata)
             try:

@@ -24,8 +24,8 @@ from headrace_broker.cli.backup.manifest import (
     read_manifest,
 )
 from headrace_broker.cli.backup.putting_back import Outcome, PuttingBack
-from headrace_broker.cli.backup.rate import Octets, Rate
-from headrace_broker.cli.backup.saving import FILE_OCTETS, NOT_DURABLE, Saving
+from headrace_broker.cli.backup.rate import Bytes, Rate
+from headrace_broker.cli.backup.saving import FILE_BYTES, NOT_DURABLE, Saving
 from headrace_broker.cli.backup.selection import Selection
 from headrace_broker.cli.backup.store import Store, StoreError, open_store
 from headrace_broker.cli.backup.verifying import verify
@@ -44,7 +44,7 @@ from headrace_protos.broker.v1.backup_pb2 import RestoreOpen
 EXIT_DAMAGED: Final = 6
 EXIT_PARTIAL: Final = 7
 HOLD_S: Final = 900  # for which a point is kept when nobody reads: to begin anew after a mishap
-HEAD_OCTETS: Final = 64  # reckoned for a message beside its body, for the bar
+HEAD_BYTES: Final = 64  # reckoned for a message beside its body, for the bar
 
 _grpc = click.option(
     "--grpc",
@@ -61,7 +61,7 @@ _queues = click.option(
     help="Which queues, by their names; may be repeated.  [all]",
 )
 _rate = click.option(
-    "--rate", type=Octets(), metavar="OCTETS", help="At most so many a second: 500k, 50M, 8MiB."
+    "--rate", type=Bytes(), metavar="BYTES", help="At most so many a second: 500k, 50M, 8MiB."
 )
 
 
@@ -102,9 +102,9 @@ def backup() -> None:
 )
 @click.option(
     "--file-size",
-    type=Octets(),
-    default=FILE_OCTETS,
-    metavar="OCTETS",
+    type=Bytes(),
+    default=FILE_BYTES,
+    metavar="BYTES",
     help="Of a file of messages.  [64MiB]",
 )
 def create(
@@ -201,7 +201,7 @@ def verify_backup(session: Session, path: str) -> None:
         store = open_store(path)
         manifest = _manifest(store)
         with gauge("verify", session.as_json) as bar:
-            problems = verify(store, manifest, _Bar(bar, manifest.octets).octets)
+            problems = verify(store, manifest, _Bar(bar, manifest.octets).add_bytes)
     if session.as_json:
         print_json({"ok": not problems, "messages": manifest.messages, "problems": problems})
     for problem in problems:
@@ -210,7 +210,7 @@ def verify_backup(session: Session, path: str) -> None:
         sys.exit(EXIT_DAMAGED)
     session.done(
         f"the backup is whole: {manifest.messages} messages of {len(manifest.queues)} queues,"
-        f" {manifest.octets} octets"
+        f" {manifest.octets} bytes"
     )
 
 
@@ -356,16 +356,16 @@ class _Bar:
 
     def queue(self, vhost: str, name: str) -> None:
         """Another queue begins."""
-        self._shown.tell(f"{name} ({vhost})")
+        self._shown.show(f"{name} ({vhost})")
 
-    def octets(self, more: int) -> None:
+    def add_bytes(self, more: int) -> None:
         """So much more is done."""
         self._done += more
         self._shown.reach(self._done, max(self._total, self._done))
 
 
 def _reckoned(row: Any) -> int:
-    return int(row.get("message_bytes") or 0) + HEAD_OCTETS * int(row.get("messages") or 0)
+    return int(row.get("message_bytes") or 0) + HEAD_BYTES * int(row.get("messages") or 0)
 
 
 def _rows(session: Session) -> list[Any]:

@@ -3,11 +3,11 @@
 All numbers are big-endian and without a sign.
 
     file     header | n x block | end
-    header   8 octets "HRBACKUP" | u16 version | u16 0 | u32 CRC32C of these 12
-    block    4 octets "BLK1" | u32 messages | u32 octets of heads | u32 octets of the batch
-                | u64 first id | u64 last id | u32 CRC32C of these 32 octets, heads and batch
+    header   8 bytes "HRBACKUP" | u16 version | u16 0 | u32 CRC32C of these 12
+    block    4 bytes "BLK1" | u32 messages | u32 bytes of heads | u32 bytes of the batch
+                | u64 first id | u64 last id | u32 CRC32C of these 32 bytes, heads and batch
                 | heads | batch
-    end      4 octets "END1" | u32 blocks | u64 messages | u64 last id, 0 without messages
+    end      4 bytes "END1" | u32 blocks | u64 messages | u64 last id, 0 without messages
                 | u32 CRC32C of these 24
 
 Heads and batches are those of `ReadPointResponse` in protos/headrace/broker/v1/backup.proto.
@@ -23,10 +23,10 @@ from typing import BinaryIO, Final, NamedTuple
 import google_crc32c
 
 from headrace_broker.codecs.batch import batch_count, batch_end, check_batch
-from headrace_broker.runtime.backup.chunk import HEAD_OCTETS, Head, read_heads
+from headrace_broker.runtime.backup.chunk import HEAD_BYTES, Head, read_heads
 
 VERSION: Final = 1
-BLOCK_OCTETS_MAX: Final = 1 << 30  # of heads or batch; a chunk of the broker has a few MiB
+BLOCK_BYTES_MAX: Final = 1 << 30  # of heads or batch; a chunk of the broker has a few MiB
 
 _MAGIC: Final = b"HRBACKUP"
 _HEADER: Final = struct.Struct(">8sHH")
@@ -44,13 +44,13 @@ class DamagedError(Exception):
 class Block(NamedTuple):
     """Messages that follow one another."""
 
-    heads: bytes  # 48 octets for each
+    heads: bytes  # 48 bytes for each
     batch: bytes  # the messages themselves
 
     @property
     def messages(self) -> int:
         """Number of messages."""
-        return len(self.heads) // HEAD_OCTETS
+        return len(self.heads) // HEAD_BYTES
 
     def read_heads(self) -> list[Head]:
         """Return what the queue knew of each message."""
@@ -65,7 +65,7 @@ class DataWriter:
         self._blocks = 0
         self._digest = hashlib.sha256()
         # written so far; ids of messages, 0 without any
-        self.messages = self.octets = self.first_id = self.last_id = 0
+        self.messages = self.byte_count = self.first_id = self.last_id = 0
         self._write(_with_crc(_HEADER.pack(_MAGIC, VERSION, 0)))
 
     def add(self, block: Block, first_id: int, last_id: int) -> None:
@@ -93,7 +93,7 @@ class DataWriter:
     def _write(self, data: bytes) -> None:
         self._out.write(data)
         self._digest.update(data)
-        self.octets += len(data)
+        self.byte_count += len(data)
 
 
 def read_blocks(source: BinaryIO, name: str) -> Iterator[Block]:
@@ -126,18 +126,18 @@ class _Reader:
     def damaged(self, what: str) -> DamagedError:
         return DamagedError(f"{self._name}, offset {self._offset}: {what}")
 
-    def take(self, octets: int, what: str) -> bytes:
-        """Return so many octets."""
+    def take(self, byte_count: int, what: str) -> bytes:
+        """Return so many bytes."""
         parts: list[bytes] = []
-        left = octets
+        left = byte_count
         while left:
             part = self._source.read(left)
             if not part:
-                at = self._offset + octets - left
+                at = self._offset + byte_count - left
                 raise DamagedError(f"{self._name} is torn: it ends at {at}, within {what}")
             parts.append(part)
             left -= len(part)
-        self._offset += octets
+        self._offset += byte_count
         return b"".join(parts)
 
     def header(self) -> None:
@@ -154,13 +154,13 @@ class _Reader:
         """Return a block behind its mark, and its first and last id."""
         rest = self.take(_BLOCK.size - 4 + _CRC.size, "the head of a block")
         fixed = _BLOCK_MARK + rest[: -_CRC.size]
-        _, count, heads_octets, batch_octets, first, last = _BLOCK.unpack(fixed)
-        if heads_octets != count * HEAD_OCTETS or not 0 < heads_octets <= BLOCK_OCTETS_MAX:
+        _, count, heads_bytes, batch_bytes, first, last = _BLOCK.unpack(fixed)
+        if heads_bytes != count * HEAD_BYTES or not 0 < heads_bytes <= BLOCK_BYTES_MAX:
             raise self.damaged("the head of a block is changed")
-        if batch_octets > BLOCK_OCTETS_MAX:
+        if batch_bytes > BLOCK_BYTES_MAX:
             raise self.damaged("the head of a block is changed")
-        heads = self.take(heads_octets, "a block")
-        batch = self.take(batch_octets, "a block")
+        heads = self.take(heads_bytes, "a block")
+        batch = self.take(batch_bytes, "a block")
         crc = google_crc32c.extend(google_crc32c.value(fixed), heads)
         if google_crc32c.extend(crc, batch) != _CRC.unpack(rest[-_CRC.size :])[0]:
             raise self.damaged("the block before it fails its checksum")

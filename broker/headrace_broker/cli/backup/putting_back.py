@@ -25,7 +25,7 @@ from headrace_broker.core.queue.snapshot.frozen import DELAYED
 from headrace_broker.runtime.backup.chunk import Head
 from headrace_protos.broker.v1 import backup_pb2 as pb
 
-_HEAD_OCTETS: Final = 16  # of a batch beside its messages, as it is encoded; generous
+_HEAD_BYTES: Final = 16  # of a batch beside its messages, as it is encoded; generous
 _DELAY_FIELD: Final = b"\x07x-delay"
 _END: Final = None
 _PARTS: Final = 4  # batches that fit the window that a stream begins with
@@ -79,7 +79,7 @@ class PuttingBack:
                     for batch in self._batches(saved, first, stream):
                         self._rate.take(len(batch.data))
                         stream.send(batch)
-                        self._listener.octets(len(batch.data))
+                        self._listener.add_bytes(len(batch.data))
                     stream.finish()
                     refused += stream.refused
                     return Outcome(saved.messages, before, refused)
@@ -93,7 +93,7 @@ class PuttingBack:
         for file in saved.files:
             if number + file.messages <= first:
                 number += file.messages
-                self._listener.octets(file.octets)
+                self._listener.add_bytes(file.octets)
                 continue
             for block in read_file(self._store, file):
                 if number + block.messages > first:
@@ -106,7 +106,7 @@ class PuttingBack:
 
 class _Limits(NamedTuple):
     messages: int
-    octets: int
+    byte_count: int
 
 
 class _Stream:
@@ -120,7 +120,7 @@ class _Stream:
         self._requests.put(pb.RestoreRequest(open=opening))
         self._call = cluster.restore(iter(self._requests.get, _END))
         self._sent = 0
-        self._sent_octets = 0
+        self._sent_bytes = 0
         self._window = _Limits(0, 0)
 
     def __enter__(self) -> _Stream:
@@ -136,22 +136,22 @@ class _Stream:
         window = self._window = _Limits(opened.window.messages, opened.window.octets)
         self.limits = _Limits(
             min(opened.batch_messages_max, max(window.messages // _PARTS, 1)),
-            min(opened.batch_octets_max, window.octets // _PARTS),
+            min(opened.batch_octets_max, window.byte_count // _PARTS),
         )
         return int(opened.next_sequence)
 
     def send(self, batch: Batch) -> None:
         """Send messages once the broker lets them."""
         request = batch.request()
-        octets = request.batch.ByteSize()
-        while not self._fits(batch.messages, octets):
+        byte_count = request.batch.ByteSize()
+        while not self._fits(batch.messages, byte_count):
             if batch.messages > 1 and self._is_smaller():
                 for part in halves(batch):
                     self.send(part)
                 return
             self._hear()
         self._sent += batch.messages
-        self._sent_octets += octets
+        self._sent_bytes += byte_count
         self._requests.put(request)
 
     def finish(self) -> None:
@@ -162,17 +162,20 @@ class _Stream:
         if self.confirmed + self.refused != self._sent:
             raise CommandError(f"{self._sent} messages were sent, {self.confirmed} are confirmed")
 
-    def _fits(self, count: int, octets: int) -> bool:
+    def _fits(self, count: int, byte_count: int) -> bool:
         window = self._window
-        if self._sent + count <= window.messages and self._sent_octets + octets <= window.octets:
+        if (
+            self._sent + count <= window.messages
+            and self._sent_bytes + byte_count <= window.byte_count
+        ):
             return True
-        return count == 1 and self._sent < window.messages and self._sent_octets < window.octets
+        return count == 1 and self._sent < window.messages and self._sent_bytes < window.byte_count
 
     def _is_smaller(self) -> bool:
         """Return whether the window has become so small that a batch never fits."""
         window = self._window
         idle = self.confirmed + self.refused == self._sent
-        return idle and self._sent < window.messages and self._sent_octets < window.octets
+        return idle and self._sent < window.messages and self._sent_bytes < window.byte_count
 
     def _hear(self) -> None:
         try:
@@ -243,10 +246,10 @@ def _parts(batch: bytes, number: int, start: int, count: int, limits: _Limits) -
     """Cut a batch, whose first message is `number`, from `start` on into batches within bounds."""
     while start < count:
         stop = start + 1
-        octets = _size(batch, start)
+        byte_count = _size(batch, start)
         while stop < count and stop - start < limits.messages:
-            octets += _size(batch, stop)
-            if octets + _HEAD_OCTETS > limits.octets:
+            byte_count += _size(batch, stop)
+            if byte_count + _HEAD_BYTES > limits.byte_count:
                 break
             stop += 1
         whole = start == 0 and stop == count
@@ -256,6 +259,6 @@ def _parts(batch: bytes, number: int, start: int, count: int, limits: _Limits) -
 
 
 def _size(batch: bytes, position: int) -> int:
-    """Return the octets of a message, with its place in the table."""
+    """Return the bytes of a message, with its place in the table."""
     start = message_start(batch, 0, position)
     return int(message_start(batch, 0, position + 1) - start) + 4

@@ -1,4 +1,4 @@
-"""A bound on octets a second, so that a backup leaves a cluster its time."""
+"""A bound on bytes a second, so that a backup leaves a cluster its time."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from typing import Any, Final
 import click
 from typing_extensions import override
 
-CHUNK_OCTETS_MIN: Final = 16 << 10
-CHUNK_OCTETS: Final = 1 << 20
+CHUNK_BYTES_MIN: Final = 16 << 10
+CHUNK_BYTES: Final = 1 << 20
 _UNITS: Final = {"": 1, "k": 1000, "M": 1000**2, "G": 1000**3, "Ki": 1 << 10, "Mi": 1 << 20}
 _UNITS["Gi"] = 1 << 30
 _AMOUNT: Final = re.compile(r"([1-9][0-9]{0,14})(|k|M|G|Ki|Mi|Gi)B?")
 
 
-class Octets(click.ParamType[int]):
-    """A number of octets: 1000000, 50M, 64MiB."""
+class Bytes(click.ParamType[int]):
+    """A number of bytes: 1000000, 50M, 64MiB."""
 
     name = "octets"
 
@@ -28,36 +28,36 @@ class Octets(click.ParamType[int]):
             return value
         found = _AMOUNT.fullmatch(str(value))
         if found is None:
-            self.fail(f"'{value}' must be a number of octets like 500000, 50M or 64MiB", param, ctx)
+            self.fail(f"'{value}' must be a number of bytes like 500000, 50M or 64MiB", param, ctx)
         return int(found[1]) * _UNITS[found[2]]
 
 
 class Rate:
-    """Lets octets pass no faster than so many a second."""
+    """Lets bytes pass no faster than so many a second."""
 
     def __init__(
         self,
-        octets_s: int | None,
+        bytes_s: int | None,
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
-        self._octets_s = octets_s  # a second, None for no bound
+        self._bytes_s = bytes_s  # a second, None for no bound
         self._clock = clock
         self._sleep = sleep
         self._free_at = clock()
 
     @property
-    def chunk_octets(self) -> int:
+    def chunk_bytes(self) -> int:
         """Size of the next chunk."""
-        if self._octets_s is None:
-            return CHUNK_OCTETS
-        return min(max(self._octets_s // 4, CHUNK_OCTETS_MIN), CHUNK_OCTETS)
+        if self._bytes_s is None:
+            return CHUNK_BYTES
+        return min(max(self._bytes_s // 4, CHUNK_BYTES_MIN), CHUNK_BYTES)
 
-    def take(self, octets: int) -> None:
-        """Wait until what passed before has had its time, and let these octets pass."""
-        if self._octets_s is None:
+    def take(self, byte_count: int) -> None:
+        """Wait until what passed before has had its time, and let these bytes pass."""
+        if self._bytes_s is None:
             return
         now = self._clock()
         if self._free_at > now:
             self._sleep(self._free_at - now)
-        self._free_at = max(self._free_at, now) + octets / self._octets_s
+        self._free_at = max(self._free_at, now) + byte_count / self._bytes_s

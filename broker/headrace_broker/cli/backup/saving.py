@@ -36,7 +36,7 @@ from headrace_broker.model import build_info
 from headrace_broker.runtime.backup.chunk import read_heads
 from headrace_protos.broker.v1.backup_pb2 import ReadPointResponse
 
-FILE_OCTETS: Final = 64 << 20  # of a file of messages, after which the next one begins
+FILE_BYTES: Final = 64 << 20  # of a file of messages, after which the next one begins
 NOT_DURABLE: Final = "it is not durable: a restart of its node would lose its messages as well"
 POINTS_MAX: Final = 4  # points of one queue that are tried before it is left out
 
@@ -47,7 +47,7 @@ class Listener(Protocol):
     def queue(self, vhost: str, name: str) -> None:
         """Another queue begins."""
 
-    def octets(self, more: int) -> None:
+    def add_bytes(self, more: int) -> None:
         """So much more was read."""
 
 
@@ -61,14 +61,14 @@ class Saving:
         rate: Rate,
         listener: Listener,
         ttl_ms: int,
-        file_octets: int = FILE_OCTETS,
+        file_bytes: int = FILE_BYTES,
     ) -> None:
         self._store = store  # where it goes
         self._cluster = cluster  # where it comes from
         self._rate = rate  # how fast it may be
         self.listener = listener  # is told how far it is
         self._ttl_ms = ttl_ms  # for how long a point is kept when this process does not read
-        self._file_octets = file_octets  # after which the next file begins
+        self._file_bytes = file_bytes  # after which the next file begins
 
     def begin(
         self, cluster_name: str, selection: list[str], definitions: Callable[[], Any]
@@ -111,7 +111,7 @@ class Saving:
         folder = folder_of(vhost, name)
         complete = self._found(f"{folder}/queue.json")
         if complete is not None:
-            self.listener.octets(complete.octets)
+            self.listener.add_bytes(complete.octets)
             return complete
         reason = ""
         for _ in range(POINTS_MAX):
@@ -178,8 +178,8 @@ class Saving:
             saved = QueueBackup(vhost=vhost, name=name, folder=folder, point=point, files=[])
             self._store.write(f"{folder}/state.json", encode(saved))
         after = saved.files[-1].last_id if saved.files else 0
-        self.listener.octets(saved.octets)
-        chunks = _Chunks(self._cluster.read_point(saved.point.name, after, self._rate.chunk_octets))
+        self.listener.add_bytes(saved.octets)
+        chunks = _Chunks(self._cluster.read_point(saved.point.name, after, self._rate.chunk_bytes))
         while chunks.next is not None:
             saved.files.append(self._write(f"{folder}/{len(saved.files) + 1:05}.hrb", chunks))
             self._store.write(f"{folder}/state.json", encode(saved))
@@ -206,14 +206,14 @@ class Saving:
         with self._store.create(name) as out:
             writer = DataWriter(out)
             while chunks.next is not None and (
-                writer.messages == 0 or writer.octets < self._file_octets
+                writer.messages == 0 or writer.byte_count < self._file_bytes
             ):
                 chunk = chunks.take()
-                octets = len(chunk.heads) + len(chunk.batch)
+                byte_count = len(chunk.heads) + len(chunk.batch)
                 [first] = read_heads(chunk.heads[: len(chunk.heads) // chunk.messages])
                 writer.add(Block(chunk.heads, chunk.batch), first.id, chunk.last_id)
-                self._rate.take(octets)
-                self.listener.octets(octets)
+                self._rate.take(byte_count)
+                self.listener.add_bytes(byte_count)
             writer.end()
         return written(name, writer)
 

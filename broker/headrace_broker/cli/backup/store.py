@@ -41,7 +41,7 @@ class Store(ABC):
 
     @abstractmethod
     def size(self, name: str) -> int:
-        """Return the octets of a file, -1 where there is none."""
+        """Return the bytes of a file, -1 where there is none."""
 
     @abstractmethod
     def remove_folder(self, name: str) -> None:

@@ -12,24 +12,24 @@ from headrace_broker.cli.backup.store import Store
 
 
 class SummedSource:
-    """A file that is read, with the checksum and number of its octets."""
+    """A file that is read, with the checksum and number of its bytes."""
 
     def __init__(self, source: BinaryIO) -> None:
         self._source = source
-        self.octets = 0
+        self.byte_count = 0
         self.digest = hashlib.sha256()
 
-    def read(self, octets: int = -1) -> bytes:
+    def read(self, byte_count: int = -1) -> bytes:
         """Read on."""
-        data = self._source.read(octets)
-        self.octets += len(data)
+        data = self._source.read(byte_count)
+        self.byte_count += len(data)
         self.digest.update(data)
         return data
 
     def check(self, file: File) -> None:
         """Compare what was read with what has to be there; DamagedError if it differs."""
-        if self.octets != file.octets:
-            text = f"{file.name} has {self.octets} octets, the manifest says {file.octets}"
+        if self.byte_count != file.octets:
+            text = f"{file.name} has {self.byte_count} bytes, the manifest says {file.octets}"
             raise DamagedError(text)
         if self.digest.hexdigest() != file.sha256:
             raise DamagedError(f"{file.name} does not have the checksum that the manifest says")
@@ -55,7 +55,7 @@ def read_file(store: Store, file: DataFile) -> Iterator[Block]:
 
 
 def verify(store: Store, manifest: Manifest, done: Callable[[int], None]) -> list[str]:
-    """Return what is wrong with a backup; `done` is called with octets that were read."""
+    """Return what is wrong with a backup; `done` is called with bytes that were read."""
     problems: list[str] = []
     try:
         definitions = store.read(manifest.definitions.name)

@@ -29,7 +29,7 @@ from headrace_broker.cli.session.session import (
 from headrace_broker.config.configuration import split_address
 
 ACK_DIVISOR: Final = 4  # a consumer acknowledges when a quarter of its prefetch count has come,
-ACK_OCTETS: Final = 1 << 20  # or so many octets: a queue's watermark may be in octets,
+ACK_BYTES: Final = 1 << 20  # or so many bytes: a queue's watermark may be in bytes,
 ACK_S: Final = 0.1  # or after so many seconds: publishers may wait for what is not acknowledged
 
 # The library checks names more narrowly than a broker does, and says so with ValueError.
@@ -105,27 +105,27 @@ class Acks:
         self,
         prefetch: int,
         send: Callable[[int], Awaitable[None]],
-        octets_max: int = ACK_OCTETS,
+        bytes_max: int = ACK_BYTES,
     ) -> None:
         self._prefetch = prefetch  # messages that it may hold
         self._send = send  # acknowledges all up to a delivery tag
-        self._octets_max = octets_max  # octets of bodies that it acknowledges at the latest
+        self._bytes_max = bytes_max  # bytes of bodies that it acknowledges at the latest
         self._tag = 0
         self._count = 0
-        self._octets = 0
+        self._byte_count = 0
 
-    async def add(self, tag: int, octets: int) -> None:
+    async def add(self, tag: int, byte_count: int) -> None:
         """Take a delivery, and acknowledge it with those before where they are enough."""
         self._tag = tag
         self._count += 1
-        self._octets += octets
-        if self._count * ACK_DIVISOR >= self._prefetch or self._octets >= self._octets_max:
+        self._byte_count += byte_count
+        if self._count * ACK_DIVISOR >= self._prefetch or self._byte_count >= self._bytes_max:
             await self.flush()
 
     async def flush(self) -> None:
         """Acknowledge what has come."""
         if self._count:
-            self._count = self._octets = 0
+            self._count = self._byte_count = 0
             await self._send(self._tag)
 
     async def run(self) -> None:

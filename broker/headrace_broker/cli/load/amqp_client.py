@@ -18,7 +18,7 @@ PREFETCH_COUNT: Final = 100
 
 
 @contextlib.asynccontextmanager
-async def open_desk(
+async def open_client(
     address: str, login: tuple[str, str], vhost: str, tls: ClientTls | None
 ) -> AsyncIterator[AmqpLoadClient]:
     """Open a connection, and close it; raises as `open_channel`."""

@@ -36,7 +36,7 @@ _count = click.IntRange(0, 1000)
     type=click.IntRange(BODY_BYTES_MIN, BODY_BYTES_MAX),
     default=100,
     show_default=True,
-    help="Octets of a body.",
+    help="Bytes of a body.",
 )
 @click.option(
     "--window",

@@ -18,7 +18,7 @@ MILLISECOND: Final = timedelta(milliseconds=1)
 
 
 @contextlib.asynccontextmanager
-async def open_desk(
+async def open_client(
     address: str, login: tuple[str, str], vhost: str, tls: ClientTls | None
 ) -> AsyncIterator[GrpcLoadClient]:
     """Open a connection, and close it; raises as `connect`."""

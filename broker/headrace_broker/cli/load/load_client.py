@@ -25,7 +25,7 @@ TEXTS: Final = frozenset(
 )
 NUMBERS: Final = frozenset({"delivery_mode", "priority", "expiration"})
 TIMESTAMP: Final = "timestamp"
-OCTET_MAX: Final = 255
+BYTE_MAX: Final = 255
 EXPIRATION_MS_MAX: Final = (1 << 32) - 1  # milliseconds; more than any broker takes
 
 
@@ -77,7 +77,7 @@ def _value_of(key: str, text: str) -> Any:
     if key in TEXTS:
         return text
     if key in NUMBERS:
-        most = EXPIRATION_MS_MAX if key == "expiration" else OCTET_MAX
+        most = EXPIRATION_MS_MAX if key == "expiration" else BYTE_MAX
         if not (text.isascii() and text.isdigit() and int(text) <= most):
             raise _wrong(f"{key}: must be a whole number from 0 to {most}, not '{text}'")
         return int(text)

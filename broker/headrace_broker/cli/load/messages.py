@@ -57,7 +57,7 @@ def publish(session: Session, /, routing_key: str, **given: Any) -> None:
         LoadMessage(body, given["exchange"], routing_key, headers, properties)
         for body in _bodies(given["body"], given["file"], given["lines"])
     ] * given["count"]
-    _with_desk(session, given, lambda desk: desk.publish(letters))
+    _with_client(session, given, lambda client: client.publish(letters))
     session.done(f"published {len(letters)}")
 
 
@@ -88,14 +88,14 @@ def consume(session: Session, /, queue: str, **given: Any) -> None:
         click.echo(line(taken))
 
     with contextlib.suppress(KeyboardInterrupt):
-        _with_desk(
+        _with_client(
             session,
             given,
-            lambda desk: desk.take(queue, given["count"], given["until_empty"], show),
+            lambda client: client.take(queue, given["count"], given["until_empty"], show),
         )
 
 
-def _with_desk(
+def _with_client(
     session: Session, given: dict[str, Any], work: Callable[[LoadClient], Coroutine[Any, Any, None]]
 ) -> None:
     """Do something with a connection; CommandError for what was refused."""
@@ -103,8 +103,8 @@ def _with_desk(
     address = wire.address_for(given["address"], session.tls)
 
     async def run() -> None:
-        async with wire.desk(address, session.login, session.vhost, session.tls) as desk:
-            await work(desk)
+        async with wire.client(address, session.login, session.vhost, session.tls) as client:
+            await work(client)
 
     try:
         asyncio.run(run())

@@ -51,7 +51,7 @@ class Wire(NamedTuple):
     tls_address: str  # and where for TLS
     load: Callable[[Plan, Tally, asyncio.Event], PlannedLoad]  # makes what a plan wants
     # opens a connection for single messages: address, log-in, vhost and TLS
-    desk: Callable[
+    client: Callable[
         [str, tuple[str, str], str, ClientTls | None], AbstractAsyncContextManager[LoadClient]
     ]
     errors: tuple[type[BaseException], ...]  # that either may end with
@@ -74,10 +74,9 @@ def wire_of(protocol: str) -> Wire:
     """Return a protocol by its name; click.ClickException where its library is not installed."""
     if protocol == GRPC:
         return _grpc()
-    from headrace_broker.cli.load import amqp
-    from headrace_broker.cli.load import amqp_client as amqp_desk
+    from headrace_broker.cli.load import amqp, amqp_client
 
-    parts: tuple[Any, ...] = (amqp.AmqpLoad, amqp_desk.open_desk, amqp.ERRORS, amqp.failure)
+    parts: tuple[Any, ...] = (amqp.AmqpLoad, amqp_client.open_client, amqp.ERRORS, amqp.failure)
     return Wire("AMQP", AMQP_ADDRESS, AMQPS_ADDRESS, *parts)
 
 
@@ -87,8 +86,7 @@ def _grpc() -> Wire:
     except ImportError:
         how = "pip install 'headrace[client]', or ./protos ./client of a checkout"
         raise click.ClickException(f"--protocol grpc needs the Python client: {how}") from None
-    from headrace_broker.cli.load import grpc
-    from headrace_broker.cli.load import grpc_client as grpc_desk
+    from headrace_broker.cli.load import grpc, grpc_client
 
-    more: tuple[Any, ...] = (grpc.GrpcLoad, grpc_desk.open_desk, grpc.ERRORS, grpc.failure)
+    more: tuple[Any, ...] = (grpc.GrpcLoad, grpc_client.open_client, grpc.ERRORS, grpc.failure)
     return Wire("gRPC", GRPC_ADDRESS, GRPCS_ADDRESS, *more)

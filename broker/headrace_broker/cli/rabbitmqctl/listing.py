@@ -22,7 +22,7 @@ QUEUES: Final[dict[str, Column]] = {
     **_same("name durable auto_delete arguments policy operator_policy"),
     **_same("effective_policy_definition exclusive messages_ready messages_unacknowledged"),
     **_same("messages consumers state type leader members"),
-    **_same("message_bytes saturated confirms_withheld"),
+    **_same("message_bytes saturated confirms_deferred"),
     "pid": "leader",
 }
 EXCHANGES: Final = _same("name type durable auto_delete internal arguments policy")

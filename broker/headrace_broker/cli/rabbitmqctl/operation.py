@@ -138,7 +138,7 @@ def _close(session: Session, ids: list[str], reason: str, limit: int, delay_ms: 
 
 
 def _reason(text: str) -> dict[str, str]:
-    """Return the header for a reason; a header is one line of octets."""
+    """Return the header for a reason; a header is one line of bytes."""
     return {"X-Reason": " ".join(text.split()).encode().decode("latin-1")}
 
 

@@ -35,7 +35,7 @@ class Gauge:
         self.done = 0.0  # how much of it is done
         self.total: float | None = None  # how much there is, None while nobody knows
 
-    def tell(self, text: str) -> None:
+    def show(self, text: str) -> None:
         """Say what goes on now."""
         self.text = text
         self._show()

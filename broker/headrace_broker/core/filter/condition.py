@@ -15,7 +15,7 @@ from mypy_extensions import i64
 
 from headrace_broker.core.filter.like_pattern import LikePattern
 from headrace_broker.core.filter.message_view import MessageView
-from headrace_broker.model.limits import LIKE_SHORT_OCTETS
+from headrace_broker.model.limits import LIKE_SHORT_BYTES
 
 # What an expression can be, as far as its text says.
 ANYTHING: Final = 0
@@ -154,7 +154,7 @@ class Comparison(Expression):
         self._operator = operator  # EQUAL, UNEQUAL, LESS, LESS_OR_EQUAL, GREATER, ...
         self._left = left
         self._right = right
-        self._texts_ordered = texts_ordered  # texts have an order, that of their octets
+        self._texts_ordered = texts_ordered  # texts have an order, that of their bytes
 
     def evaluate(self, message: MessageView) -> object:
         """Return the comparison's truth."""
@@ -269,7 +269,7 @@ class Like(Expression):
         subject = self._subject.evaluate(message)
         if not isinstance(subject, bytes):
             return None
-        if len(subject) <= LIKE_SHORT_OCTETS:
+        if len(subject) <= LIKE_SHORT_BYTES:
             message.work += len(subject)
             return self._pattern.matches(subject.decode("utf-8", "surrogateescape"))
         long = message.long_text(subject)

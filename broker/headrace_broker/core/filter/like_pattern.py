@@ -8,9 +8,13 @@ from mypy_extensions import i64
 
 from headrace_broker.model.limits import LIKE_CHARACTERS_MAX, LIKE_FREE_CHARACTERS_MAX
 
-_PLAIN_SHORT: Final = 8  # letters for which str.find takes few steps for each letter of a text
+_PLAIN_SHORT: Final = (
+    8  # dead letters for which str.find takes few steps for each dead letter of a text
+)
 _SEARCHES_UNPREPARED: Final = 2  # of one text; from the third on it pays to note places
-_OPERATION_SHIFT: Final = 9  # of operations on a bit for each letter: so many letters a step
+_OPERATION_SHIFT: Final = (
+    9  # of operations on a bit for each dead letter: so many dead letters a step
+)
 
 
 @final
@@ -25,37 +29,37 @@ class LongText:
         self._masks: dict[str, int] = {}
 
     def prepares(self) -> bool:
-        """Count a search; return whether it is to look up places instead of letters."""
+        """Count a search; return whether it is to look up places instead of dead letters."""
         self._searches += 1
         return self._searches > _SEARCHES_UNPREPARED
 
-    def places_of(self, letter: str) -> int:
-        """Return a bit for each place of the text, set where the letter stands."""
+    def places_of(self, dead_letter: str) -> int:
+        """Return a bit for each place of the text, set where the dead letter stands."""
         size: i64 = len(self.text)
         self.work += 1 + (size >> _OPERATION_SHIFT)
-        mask = self._masks.get(letter)
+        mask = self._masks.get(dead_letter)
         if mask is not None:
             return mask
         if not self._places:
             self._note_places()
-        octets = bytearray((size >> 3) + 1)
-        places = self._places.get(letter)
+        data = bytearray((size >> 3) + 1)
+        places = self._places.get(dead_letter)
         if places is not None:
             for place in places:
-                octets[place >> 3] |= 1 << (place & 7)
+                data[place >> 3] |= 1 << (place & 7)
             self.work += len(places)
-        found = int.from_bytes(octets, "little")
-        self._masks[letter] = found
+        found = int.from_bytes(data, "little")
+        self._masks[dead_letter] = found
         return found
 
     def _note_places(self) -> None:
         text = self.text
         self.work += 2 * len(text)
         for place in range(len(text)):
-            letter = text[place]
-            places = self._places.get(letter)
+            dead_letter = text[place]
+            places = self._places.get(dead_letter)
             if places is None:
-                self._places[letter] = [place]
+                self._places[dead_letter] = [place]
             else:
                 places.append(place)
 
@@ -66,7 +70,7 @@ class _Segment:
 
     def __init__(self, text: str, free: bytes) -> None:
         self.text = text  # its characters; any character where `free` says so
-        self.free = free  # one octet a character, 1 for `_`
+        self.free = free  # one byte a character, 1 for `_`
         self.plain = 1 not in free  # no character is free
         # Where in the segment a character may stand, a bit for each place; others only at a `_`.
         self._places: dict[str, int] = {}
@@ -86,8 +90,8 @@ class _Segment:
                 self._anywhere |= 1 << k
         for k in range(size):
             if self.free[k] == 0:
-                letter = self.text[k]
-                self._places[letter] = self._places.get(letter, self._anywhere) | 1 << k
+                dead_letter = self.text[k]
+                self._places[dead_letter] = self._places.get(dead_letter, self._anywhere) | 1 << k
 
     def fits(self, subject: str, at: i64) -> bool:
         """Return whether the segment stands at a place of `subject` that has room for it."""
@@ -150,8 +154,8 @@ class LikePattern:
 
     Time for one text is in proportion to its length; where a `_` stands between two `%`, times
     what it takes to go over a bit for each character between them. Where many patterns are put to
-    one long text it is gone over once or twice, and then each of their letters takes a few
-    operations on a bit for each letter of the text.
+    one long text it is gone over once or twice, and then each of their dead letters takes a few
+    operations on a bit for each dead letter of the text.
 
     Args:
         pattern: as written.

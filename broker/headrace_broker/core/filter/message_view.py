@@ -1,6 +1,6 @@
 """A message as a filter sees it: properties and headers by name, decoded when asked for.
 
-Values are int, float, bool, octets of texts and byte arrays, None for what is not there (or void),
+Values are int, float, bool, bytes of texts and byte arrays, None for what is not there (or void),
 and OPAQUE for a table or an array, which is there and equals nothing.
 """
 
@@ -69,9 +69,9 @@ _SECTION_HEADER: Final = {"priority": PRIORITY, "durable": DURABLE}
 _JMS_PRIORITY_DEFAULT: Final = 4
 _PERSISTENT: Final = 2
 
-_FEW_OCTETS: Final = 512  # of headers among which one is found sooner than it is remembered
+_FEW_BYTES: Final = 512  # of headers among which one is found sooner than it is remembered
 _FIELD_STEPS: Final = 4  # to note where one of them stands
-_UTF8_OCTETS: Final = 4  # of a character at most
+_UTF8_BYTES: Final = 4  # of a character at most
 
 
 @final
@@ -96,7 +96,7 @@ class MessageView:
         self.work: i64 = 0
         self._reader = PropertyReader()
         self._blob = b""
-        self._values: dict[bytes, object] = {}  # by name, of a message with many octets of headers
+        self._values: dict[bytes, object] = {}  # by name, of a message with many bytes of headers
         self._places: dict[bytes, int] = {}  # by name, of all its headers
         self._long: dict[bytes, LongText | None] = {}
         self._long_characters: i64 = 0
@@ -123,23 +123,23 @@ class MessageView:
     def header(self, name: bytes) -> object:
         """Return the value of a header."""
         reader = self._reader
-        octets = reader.headers_stop - reader.headers_start
-        if octets > _FEW_OCTETS:
-            return self._remembered(name, octets)
-        self.work += octets >> 4
+        byte_count = reader.headers_stop - reader.headers_start
+        if byte_count > _FEW_BYTES:
+            return self._remembered(name, byte_count)
+        self.work += byte_count >> 4
         pos = reader.header(self._blob, name)
         if pos < 0:
             return None
         return _field_value(self._blob, pos, reader.headers_stop)
 
-    def _remembered(self, name: bytes, octets: i64) -> object:
+    def _remembered(self, name: bytes, byte_count: i64) -> object:
         """Return the value of one header of many, or a long one."""
         if name in self._values:
             return self._values[name]
         reader = self._reader
         pos: i64 = -1
         if not self._values:
-            self.work += octets >> 4
+            self.work += byte_count >> 4
             pos = reader.header(self._blob, name)
         else:
             if not self._places:
@@ -151,18 +151,18 @@ class MessageView:
         self._values[name] = value
         return value
 
-    def long_text(self, octets: bytes) -> LongText | None:
+    def long_text(self, data: bytes) -> LongText | None:
         """Return a text as LIKE looks at it; None where it is too long, or is one too many."""
-        if octets in self._long:
-            return self._long[octets]
+        if data in self._long:
+            return self._long[data]
         long: LongText | None = None
-        if len(octets) <= LIKE_CHARACTERS_MAX * _UTF8_OCTETS:
-            text = octets.decode("utf-8", "surrogateescape")
+        if len(data) <= LIKE_CHARACTERS_MAX * _UTF8_BYTES:
+            text = data.decode("utf-8", "surrogateescape")
             if len(text) <= LIKE_CHARACTERS_MAX:
                 self._long_characters += len(text)
                 if self._long_characters <= LIKE_CHARACTERS_OF_MESSAGE_MAX:
                     long = LongText(text)
-        self._long[octets] = long
+        self._long[data] = long
         return long
 
     def property(self, field: i64) -> object:

@@ -45,8 +45,8 @@ _PROPERTIES: Final[dict[str, int]] = {
 
 _U32: Final = 0xFFFFFFFF
 _SPAN: Final = 4294967296.0  # numbers that `_mix` gives
-_TIMESTAMP_OCTETS: Final = 8
-_OCTETS_STEP_SHIFT: Final = 4  # 16 octets of properties that are looked through are a step
+_TIMESTAMP_BYTES: Final = 8
+_BYTES_STEP_SHIFT: Final = 4  # 16 bytes of properties that are looked through are a step
 
 
 @final
@@ -115,7 +115,7 @@ class ConsistentHashMatcher(Matcher):
         low: i64 = i64(read_i32_be(key, 4)) & _U32
         best: HashMember | None = None
         best_score: float = 0.0
-        subject.work += len(self._ranked) + (len(subject.properties) >> _OCTETS_STEP_SHIFT)
+        subject.work += len(self._ranked) + (len(subject.properties) >> _BYTES_STEP_SHIFT)
         for member in self._ranked:
             if member.weight > 0:
                 number = _mix(_mix(low ^ member.seed_low) ^ high ^ member.seed_high)
@@ -138,12 +138,12 @@ class ConsistentHashMatcher(Matcher):
             return header_key(block, start, reader.headers_stop, self._header) or b""
         if self._property == TIMESTAMP:
             start = reader.value_start(block, TIMESTAMP)
-            return b"" if start < 0 else block[start : start + _TIMESTAMP_OCTETS]
+            return b"" if start < 0 else block[start : start + _TIMESTAMP_BYTES]
         return reader.text(block, self._property) or b""
 
 
 def digest(data: bytes) -> bytes:
-    """Return 8 octets that are the same on all nodes and after every start."""
+    """Return 8 bytes that are the same on all nodes and after every start."""
     return hashlib.blake2b(data, digest_size=8).digest()
 
 

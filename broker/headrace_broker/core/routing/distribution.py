@@ -15,8 +15,8 @@ from headrace_broker.model.limits import DISTRIBUTION_WORDS_MAX
 CC: Final = b"CC"
 BCC: Final = b"BCC"
 
-_LETTER_B: Final = 0x42
-_LETTER_C: Final = 0x43
+_DEAD_LETTER_B: Final = 0x42
+_DEAD_LETTER_C: Final = 0x43
 _TYPE_ARRAY: Final = 0x41  # A
 _TYPE_LONG_STRING: Final = 0x53  # S
 
@@ -38,18 +38,18 @@ def holds_copies(block: bytes, pos: i64, stop: i64) -> bool:
 
 
 def _names_copies(block: bytes, pos: i64, size: i64) -> bool:
-    """Return whether the 2 or 3 octets at `pos` are CC or BCC."""
+    """Return whether the 2 or 3 bytes at `pos` are CC or BCC."""
     if size == 3:
-        if block[pos] != _LETTER_B:
+        if block[pos] != _DEAD_LETTER_B:
             return False
         pos += 1
-    return block[pos] == _LETTER_C and block[pos + 1] == _LETTER_C
+    return block[pos] == _DEAD_LETTER_C and block[pos + 1] == _DEAD_LETTER_C
 
 
 def distribution_keys(properties: bytes) -> list[str]:
     """Return the routing keys in CC, then those in BCC; DistributionError if malformed."""
     keys: list[str] = []
-    if CC in properties:  # octets that stand in BCC too; a rare find
+    if CC in properties:  # bytes that stand in BCC too; a rare find
         reader = PropertyReader()
         reader.scan_block(properties, 0, len(properties))
         for name in (CC, BCC):

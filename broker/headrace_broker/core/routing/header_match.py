@@ -22,7 +22,7 @@ def header_equal(wanted: object, given: object) -> bool:
     """Return whether a header has the value that a binding wants, by RabbitMQ 4's comparison.
 
     Integers are equal by value whatever their width, and so are floats; an integer, a float and a
-    boolean are never equal to each other. Strings and byte arrays are equal by their octets, lists
+    boolean are never equal to each other. Strings and byte arrays are equal by their bytes, lists
     and tables by their members.
     """
     if isinstance(wanted, bool) or isinstance(given, bool):
@@ -34,7 +34,7 @@ def header_equal(wanted: object, given: object) -> bool:
     if isinstance(wanted, (str, bytes, bytearray)):
         if not isinstance(given, (str, bytes, bytearray)):
             return False
-        return _octets(wanted) == _octets(given)
+        return _data(wanted) == _data(given)
     if isinstance(wanted, list):
         if not isinstance(given, list) or len(wanted) != len(given):
             return False
@@ -52,7 +52,7 @@ def header_equal(wanted: object, given: object) -> bool:
     return wanted is None and given is None
 
 
-def _octets(value: str | bytes | bytearray) -> bytes:
+def _data(value: str | bytes | bytearray) -> bytes:
     if isinstance(value, str):
         return value.encode("utf-8", "surrogateescape")
     return bytes(value)
@@ -77,7 +77,7 @@ def _place_of(name: str, value: object) -> HeaderPlace:
     if isinstance(value, float):
         return (name, "float", value)
     if isinstance(value, (str, bytes, bytearray)):
-        return (name, "octets", _octets(value))
+        return (name, "bytes", _data(value))
     return (name, _NESTED, None)
 
 

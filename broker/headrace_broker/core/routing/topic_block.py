@@ -1,7 +1,7 @@
 """Topic patterns that are matched side by side, one bit for each place in a pattern.
 
 Source: the Shift-And algorithm (Baeza-Yates and Gonnet, "A new approach to text searching", 1992),
-over words instead of letters, with repeating states for `#`.
+over words instead of dead letters, with repeating states for `#`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from headrace_broker.core.routing.matcher import Destination, Subject
 from headrace_broker.core.routing.topic_pattern import ONE_WORD, TopicPattern
 from headrace_broker.model.limits import TOPIC_BLOCK_PLACES
 
-# A pattern has at most one place more than a routing key has words, and that has 255 octets.
+# A pattern has at most one place more than a routing key has words, and that has 255 bytes.
 PATTERN_PLACES_MAX: Final = 257
 
 BLOCK_STEPS: Final = 10  # of `Subject.work` for a word: four operations on TOPIC_BLOCK_PLACES bits

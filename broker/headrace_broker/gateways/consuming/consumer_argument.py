@@ -47,7 +47,7 @@ def check_arguments(queue: Queue, arguments: dict[str, Any]) -> None:
         problem = unknown_problem(arguments, unknown)
         if problem:
             raise AmqpError(PRECONDITION_FAILED, f"invalid arguments for {where}: {problem}")
-        UNKNOWN_ARGUMENTS.tell("consumer", where, unknown)
+        UNKNOWN_ARGUMENTS.warn("consumer", where, unknown)
 
 
 def attachment(
@@ -55,7 +55,7 @@ def attachment(
 ) -> Attachment:
     """Return how a consumer with these checked arguments is to be served.
 
-    What is settled by being sent holds no octets, so their bound means nothing then.
+    What is settled by being sent holds no bytes, so their bound means nothing then.
     """
     return Attachment(
         tag,

@@ -28,14 +28,14 @@ from headrace_broker.model.flow import (
 )
 from headrace_broker.model.limits import (
     CLOSE_SECONDS_MAX,
-    HELD_MESSAGE_OCTETS,
+    HELD_MESSAGE_BYTES,
     QUOTA_LOOK_SECONDS_MAX,
 )
 from headrace_broker.model.message import Publish
 from headrace_broker.runtime.broker_port import Broker
 from headrace_broker.runtime.contract.port import ConnectionInfo
 
-DEEPEST_TABS_MAX: Final = 16  # queues among which the one is looked for where most is owed
+DEEPEST_BALANCES_MAX: Final = 16  # queues among which the one is looked for where most is owed
 
 
 @trait
@@ -69,14 +69,14 @@ class WaitingPublisher(Waiter):
 
     Attributes:
         flow: what stops it.
-        withheld_by: the queue that withholds its confirms for longest, 0 for none. That stops no
+        deferred_by: the queue that defers its confirms for longest, 0 for none. That stops no
             publish, so it is what stops the channel only where nothing else does.
     """
 
     def __init__(self, account: Account, flow: Activity) -> None:
         self.account = account
         self.flow = flow
-        self.withheld_by: i64 = 0
+        self.deferred_by: i64 = 0
 
     @abstractmethod
     def stop(self, limit: i64, group: i64) -> None:
@@ -87,7 +87,7 @@ class WaitingPublisher(Waiter):
         """Pass on buffered publishes, as far as no limit stops them."""
 
     @abstractmethod
-    def look(self) -> bool:
+    def poll(self) -> bool:
         """Close the channel if nothing has moved since the last look; else return True."""
 
 
@@ -135,10 +135,10 @@ class AdmissionControl(AccountOwner):
         self.draining = False
         self.timers = timers
         self._holders: dict[WaitingPublisher, None] = {}  # who goes on first stands first
-        self._withheld: dict[WaitingPublisher, None] = {}  # channels of which confirms are withheld
+        self._deferred: dict[WaitingPublisher, None] = {}  # channels of which confirms are deferred
         self._due = False
-        self._held_octets: i64 = 0
-        self._held_messages: i64 = 0
+        self._buffered_bytes: i64 = 0
+        self.buffered_messages: i64 = 0
         info.account = self.account
 
     def close(self) -> None:
@@ -154,7 +154,7 @@ class AdmissionControl(AccountOwner):
     @property
     def is_holding(self) -> bool:
         """True while any publish is buffered."""
-        return self._held_messages > 0
+        return self.buffered_messages > 0
 
     @property
     def is_stopped(self) -> bool:
@@ -184,15 +184,15 @@ class AdmissionControl(AccountOwner):
 
     def deepest(self) -> i64:
         """Return the queue where most is owed, 0 where that takes long to find out."""
-        tabs = self.account.tabs
-        if len(tabs) > DEEPEST_TABS_MAX:
+        balances = self.account.balances
+        if len(balances) > DEEPEST_BALANCES_MAX:
             return 0
         deepest: i64 = 0
-        octets: i64 = 0
-        for group, tab in tabs.items():
-            if tab.octets > octets:
+        byte_count: i64 = 0
+        for group, balance in balances.items():
+            if balance.byte_count > byte_count:
                 deepest = group
-                octets = tab.octets
+                byte_count = balance.byte_count
         return deepest
 
     # Buffered publishes
@@ -201,36 +201,36 @@ class AdmissionControl(AccountOwner):
         """Return the clock of activities, in microseconds."""
         return self._broker.clock_us()
 
-    def hold(self, messages: i64, octets: i64) -> None:
+    def hold(self, messages: i64, byte_count: i64) -> None:
         """Count publishes that a channel buffers; negative for those that it buffers no more."""
-        self._held_messages += messages
-        self._held_octets += octets
-        self._info.held_messages = int(self._held_messages)
-        self._info.held_octets = int(self._held_octets)
-        size = octets + messages * HELD_MESSAGE_OCTETS
+        self.buffered_messages += messages
+        self._buffered_bytes += byte_count
+        self._info.buffered_messages = int(self.buffered_messages)
+        self._info.buffered_bytes = int(self._buffered_bytes)
+        size = byte_count + messages * HELD_MESSAGE_BYTES
         if size > 0:
             self._share.hold(size)
         else:
             self._share.release(-size)
-        if self.draining and self._held_messages == 0:
+        if self.draining and self.buffered_messages == 0:
             self._turn.wake()
 
-    def hold_command(self, octets: i64) -> None:
+    def hold_command(self, byte_count: i64) -> None:
         """Count bytes of a command that waits; negative for one that waits no more."""
-        if octets > 0:
-            self._share.hold(octets)
-        elif octets < 0:
-            self._share.release(-octets)
+        if byte_count > 0:
+            self._share.hold(byte_count)
+        elif byte_count < 0:
+            self._share.release(-byte_count)
 
-    def has_room(self, octets: i64) -> bool:
+    def has_room(self, byte_count: i64) -> bool:
         """Return whether there is room for publishes of a channel that ends."""
-        return not self._blocked.now.is_on and self.intake.can_take(octets)
+        return not self._blocked.now.is_on and self.intake.can_take(byte_count)
 
-    def drop(self, messages: i64, octets: i64) -> None:
+    def drop(self, messages: i64, byte_count: i64) -> None:
         """Count publishes that were dropped."""
         ledger = self._broker.ledger
         ledger.dropped_messages += messages
-        ledger.dropped_octets += octets
+        ledger.dropped_bytes += byte_count
 
     def watch_closing(self) -> None:
         """Close a channel once its buffer is empty, or stands still for CLOSE_SECONDS_MAX."""
@@ -238,7 +238,7 @@ class AdmissionControl(AccountOwner):
             self.timers.set(TIMER_CLOSE, float(CLOSE_SECONDS_MAX), self._look_at_closing)
 
     def _look_at_closing(self) -> None:
-        waiting = [holder.look() for holder in list(self._holders)]
+        waiting = [holder.poll() for holder in list(self._holders)]
         if True in waiting:
             self.watch_closing()
 
@@ -256,12 +256,12 @@ class AdmissionControl(AccountOwner):
         if not self._holders and self.notifier is not None:
             self.notifier.going()
 
-    def withhold(self, holder: WaitingPublisher) -> None:
+    def defer(self, holder: WaitingPublisher) -> None:
         """Note that confirms of a channel are deferred, or no longer."""
-        if holder.withheld_by == 0:
-            del self._withheld[holder]
+        if holder.deferred_by == 0:
+            del self._deferred[holder]
         else:
-            self._withheld[holder] = None
+            self._deferred[holder] = None
         self.show()
 
     def stall(self, stalled: bool) -> None:
@@ -277,8 +277,8 @@ class AdmissionControl(AccountOwner):
             if flow.limit != head.limit or flow.group != head.group:
                 flow.stop(head.limit, head.group, self.now_us())
             self._info.state = BLOCKED if alarm else FLOW
-        elif self._withheld:
-            flow.stop(LIMIT_WATERMARK, next(iter(self._withheld)).withheld_by, self.now_us())
+        elif self._deferred:
+            flow.stop(LIMIT_WATERMARK, next(iter(self._deferred)).deferred_by, self.now_us())
             self._info.state = BLOCKING if alarm else FLOW
         else:
             if flow.limit != NO_LIMIT:

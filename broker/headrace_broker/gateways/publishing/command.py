@@ -19,13 +19,13 @@ class Command:
 
     Attributes:
         order: ORDERED, OVERTAKES_PUBLISHES, OVERTAKES_ALL or BARRIER.
-        octets: held while it waits.
+        byte_count: held while it waits.
         closes: it ends the channel.
     """
 
-    def __init__(self, order: i64, octets: i64, closes: bool) -> None:
+    def __init__(self, order: i64, byte_count: i64, closes: bool) -> None:
         self.order = order
-        self.octets = octets
+        self.byte_count = byte_count
         self.closes = closes
 
 

@@ -12,7 +12,7 @@ class Link:
 
     Attributes:
         client: the runtime's end.
-        tickets: publishes that wait for their confirm.
+        pending_confirms: publishes that wait for their confirm.
         congested: the queue client asked for a pause.
         touched: there is something to flush.
         closed: the session is over: nothing may be said any more.
@@ -20,7 +20,7 @@ class Link:
 
     def __init__(self, client: QueueClient) -> None:
         self.client = client
-        self.tickets: i64 = 0
+        self.pending_confirms: i64 = 0
         self.congested = False
         self.touched = False
         self.closed = False
@@ -33,7 +33,7 @@ class Link:
     @property
     def idle(self) -> bool:
         """True while closing the session loses nothing that the client counts on."""
-        return not (self.tickets or self.congested)
+        return not (self.pending_confirms or self.congested)
 
     def end(self) -> None:
         """End the session; publishes that were handed over still go to their queue."""

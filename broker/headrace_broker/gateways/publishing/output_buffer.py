@@ -27,7 +27,7 @@ from headrace_broker.runtime.contract.port import ConnectionInfo
 
 _LOG: Final = logging.getLogger("headrace.connection")
 
-PAUSE_HELD: Final = 1  # too many octets of its publishes are held
+PAUSE_HELD: Final = 1  # too many bytes of its publishes are held
 PAUSE_COMMANDS: Final = 2  # too many commands wait in a channel
 PAUSE_OUTPUT: Final = 4  # the client does not read what it is answered
 PAUSE_EFFORT: Final = 8  # what it has sent waits for another turn of the loop
@@ -40,7 +40,7 @@ class OutputBuffer(Reader, Turn):
         broker: the node.
         shell: the socket.
         vhost: the connection's, "" before it is open.
-        out: octets for the next write; whoever appends to it calls `written`.
+        out: bytes for the next write; whoever appends to it calls `written`.
         wrote: something was written since this was cleared.
         pauses: PAUSE_* bits, not 0: the socket is not read.
         admission: limits on its publishes, which do not stop the reading.
@@ -167,9 +167,9 @@ class OutputBuffer(Reader, Turn):
         self.shell.write(data)
         self.check_backlog()
 
-    def count_sent(self, octets: i64) -> None:
+    def count_sent(self, byte_count: i64) -> None:
         """Count bytes that are written past `out`."""
-        self._info.send_oct += octets
+        self._info.send_oct += byte_count
 
     def check_backlog(self) -> None:
         """Stop reading from a client that does not read its answers."""

@@ -89,7 +89,7 @@ class PublishAdmission(WaitingPublisher):
 
     Attributes:
         buffer: what waits.
-        credit: publishes that it may hand over; withheld while a queue is congested.
+        credit: publishes that it may hand over; deferred while a queue is congested.
         publisher: knows where publishes go.
     """
 
@@ -103,7 +103,7 @@ class PublishAdmission(WaitingPublisher):
         self._joined = False
         self._moved = False
         self._stopped = False  # the input that was handled last was put back
-        self._octets_back: i64 = 0
+        self._bytes_back: i64 = 0
         self.begin(publisher)
 
     def begin(self, publisher: Publisher) -> None:
@@ -246,9 +246,9 @@ class PublishAdmission(WaitingPublisher):
         count: i64 = len(run.ready)
         credit = self.credit
         credit.spend(count)
-        owed = control.account.octets
+        owed = control.account.byte_count
         self._hand_out(run)
-        control.intake.take(count, control.account.octets - owed)
+        control.intake.take(count, control.account.byte_count - owed)
         credit.passed_on(count)
 
     def _hand_out(self, run: Run) -> None:
@@ -271,7 +271,7 @@ class PublishAdmission(WaitingPublisher):
         group = link.client.queue.group
         if self._congested.get(group) is not link:
             self._congested[group] = link
-            self.credit.withhold(True)
+            self.credit.defer(True)
 
     def relieve(self, link: Link) -> None:
         """Take back `congest`; a link that is not congested is ignored."""
@@ -280,7 +280,7 @@ class PublishAdmission(WaitingPublisher):
         if self._congested.get(group) is link:
             del self._congested[group]
             if not self._congested:
-                self.credit.withhold(False)
+                self.credit.defer(False)
                 self._control.wake()
 
     # What stops it
@@ -288,7 +288,7 @@ class PublishAdmission(WaitingPublisher):
     def _put_back(self, event: BufferedInput) -> None:
         self._join()
         self._stopped = True
-        self._octets_back = self.buffer.put_back(event)
+        self._bytes_back = self.buffer.put_back(event)
 
     def _wait_at(self, event: BufferedInput, gate: Gate) -> None:
         self._put_back(event)
@@ -311,18 +311,18 @@ class PublishAdmission(WaitingPublisher):
             flow.stop(limit, group, self._control.now_us())
             self._control.show()
 
-    def withhold(self, group: i64) -> None:
+    def defer(self, group: i64) -> None:
         """Note the queue that has deferred confirms for longest, 0 for none."""
-        if group != self.withheld_by:
-            self.withheld_by = group
+        if group != self.deferred_by:
+            self.deferred_by = group
             if not self._joined:
                 self._rest()
-            self._control.withhold(self)
+            self._control.defer(self)
 
     def _rest(self) -> None:
         """Show deferred confirms as the limit, or none: nothing is buffered."""
-        if self.withheld_by != 0:
-            self.flow.stop(LIMIT_WATERMARK, self.withheld_by, self._control.now_us())
+        if self.deferred_by != 0:
+            self.flow.stop(LIMIT_WATERMARK, self.deferred_by, self._control.now_us())
         elif self.flow.limit != NO_LIMIT:
             self.flow.go(self._control.now_us())
 
@@ -340,12 +340,12 @@ class PublishAdmission(WaitingPublisher):
             self._pass_on(1 << 62, False)
 
     @override
-    def admit(self, octets: i64) -> i64:
+    def admit(self, byte_count: i64) -> i64:
         gate = self._gate
         self._gate = None
         gone: i64 = 0
         try:
-            gone = self._pass_on(octets, True)
+            gone = self._pass_on(byte_count, True)
         except Exception:  # noqa: BLE001 - only this connection ends
             self._owner.crash()
         holds = self.buffer.is_holding and not self._stopped and not self._owner.is_busy
@@ -354,21 +354,21 @@ class PublishAdmission(WaitingPublisher):
             gate.wait(self)
         return gone
 
-    def _pass_on(self, octets: i64, served: bool) -> i64:
+    def _pass_on(self, byte_count: i64, served: bool) -> i64:
         """Handle inputs, the oldest first, until one is put back."""
         gone: i64 = 0
         buffer = self.buffer
         while buffer.is_holding and not self._owner.is_busy:
-            if gone >= octets and self._owner.is_open:
+            if gone >= byte_count and self._owner.is_open:
                 break
             if self._control.is_spent and not isinstance(buffer.first(), list):
                 self._control.wake()  # commands wait for another turn
                 break
             self._stopped = False
-            self._octets_back = 0
+            self._bytes_back = 0
             held = buffer.take_first()
             self._owner.resume(held.event, served)
-            gone += held.octets - self._octets_back
+            gone += held.byte_count - self._bytes_back
             if self._stopped:
                 break
         if gone > 0:
@@ -395,14 +395,14 @@ class PublishAdmission(WaitingPublisher):
         return True
 
     @override
-    def look(self) -> bool:
+    def poll(self) -> bool:
         """Close the channel if nothing has moved since the last look; else return True."""
         if not self.buffer.closes:
             return False
         if self._moved or self._owner.is_busy:  # an operation ends by itself
             self._moved = False
             return True
-        self.let_go()
+        self.release()
         return False
 
     def clear(self) -> None:
@@ -410,7 +410,7 @@ class PublishAdmission(WaitingPublisher):
         self.buffer.clear()
         self._settle()
 
-    def let_go(self) -> None:
+    def release(self) -> None:
         """Hand over publishes as far as may be, and drop the others: the channel is to end.
 
         What comes behind another method depends on it and is dropped, and so is what waits behind
@@ -427,7 +427,7 @@ class PublishAdmission(WaitingPublisher):
         void = not self._owner.is_open
         dropped = self.buffer.drop_publishes()
         if dropped.messages > 0 and not void:
-            control.drop(dropped.messages, dropped.octets)
+            control.drop(dropped.messages, dropped.byte_count)
             text = "%s: %d publishes that were held are dropped, for their channel ends"
             _LOG.warning(text, control.name, int(dropped.messages))
         self._leave_gate()
@@ -437,7 +437,7 @@ class PublishAdmission(WaitingPublisher):
     def _force(self) -> None:
         """Hand over publishes whatever stops them, up to the first that is not all handed over."""
         owner, buffer = self._owner, self.buffer
-        while buffer.is_holding and not owner.is_busy and self._control.has_room(buffer.octets):
+        while buffer.is_holding and not owner.is_busy and self._control.has_room(buffer.byte_count):
             event = buffer.first()
             if not isinstance(event, list) or not owner.is_open or self.publisher.collects:
                 break

@@ -26,26 +26,26 @@ class BufferedEntry:
     Attributes:
         event: a list of publishes, or something else.
         messages: how many publishes.
-        octets: their cost, see `message_cost`.
-        command_octets: of a command.
+        byte_count: their cost, see `message_cost`.
+        command_bytes: of a command.
     """
 
     def __init__(
-        self, event: BufferedInput, messages: i64, octets: i64, command_octets: i64 = 0
+        self, event: BufferedInput, messages: i64, byte_count: i64, command_bytes: i64 = 0
     ) -> None:
         self.event = event
         self.messages = messages
-        self.octets = octets
-        self.command_octets = command_octets
+        self.byte_count = byte_count
+        self.command_bytes = command_bytes
 
 
 def _held(event: BufferedInput) -> BufferedEntry:
     if not isinstance(event, list):
-        return BufferedEntry(event, 0, 0, event.octets)
-    octets: i64 = 0
+        return BufferedEntry(event, 0, 0, event.byte_count)
+    byte_count: i64 = 0
     for publish in event:
-        octets += message_cost(publish)
-    return BufferedEntry(event, len(event), octets)
+        byte_count += message_cost(publish)
+    return BufferedEntry(event, len(event), byte_count)
 
 
 @final
@@ -56,13 +56,13 @@ class PublishBuffer:
 
     Attributes:
         messages: publishes in both rows.
-        octets: the same in octets.
+        byte_count: the same in bytes.
         closes: an input that ends the channel stands in the first row.
     """
 
     def __init__(self, control: AdmissionControl) -> None:
         self.messages: i64 = 0
-        self.octets: i64 = 0
+        self.byte_count: i64 = 0
         self.closes = False
         self._control = control
         self._held: deque[BufferedEntry] = deque()  # begins with publishes that are stopped
@@ -98,7 +98,7 @@ class PublishBuffer:
         self._held.appendleft(held)
         self._count(event, 1)
         self._reckon(held, 1)
-        return held.octets
+        return held.byte_count
 
     def wait(self, event: BufferedInput) -> None:
         """Append an input to the second row, behind the operation that is awaited."""
@@ -131,11 +131,11 @@ class PublishBuffer:
     def _reckon(self, held: BufferedEntry, sign: i64) -> None:
         if held.messages > 0:
             self.messages += sign * held.messages
-            self.octets += sign * held.octets
-            self._control.hold(sign * held.messages, sign * held.octets)
+            self.byte_count += sign * held.byte_count
+            self._control.hold(sign * held.messages, sign * held.byte_count)
             return
         self._commands += sign
-        self._control.hold_command(sign * held.command_octets)
+        self._control.hold_command(sign * held.command_bytes)
         if self._stalled:
             stalled = self._commands > CHANNEL_COMMANDS_MAX // 2
         else:
@@ -175,7 +175,7 @@ class PublishBuffer:
 
     def drop_publishes(self) -> BufferedEntry:
         """Drop all publishes, and return their counts."""
-        dropped = BufferedEntry([], self.messages, self.octets)
+        dropped = BufferedEntry([], self.messages, self.byte_count)
         for row in (self._held, self._behind):
             for _ in range(len(row)):
                 held = row.popleft()

@@ -21,44 +21,46 @@ class PublishListener(QueueListener, InputOwner):
         """Answer what is done at the end of the turn."""
         raise AssertionError("abstract")
 
-    def withheld_changed(self) -> None:
-        """Take note that other confirms are withheld than before."""
+    def deferred_changed(self) -> None:
+        """Take note that other confirms are deferred than before."""
         raise AssertionError("abstract")
 
     @override
-    def on_confirmed(self, client: QueueClient, tickets: list[PendingConfirm]) -> None:
+    def on_confirmed(self, client: QueueClient, pending_confirms: list[PendingConfirm]) -> None:
         publisher = self.admission.publisher
         link = publisher.links.find(client)
         if link is not None:
-            link.tickets -= len(tickets)
-            publisher.confirms.settle(tickets)
+            link.pending_confirms -= len(pending_confirms)
+            publisher.confirms.settle(pending_confirms)
             self.confirm()
 
     @override
-    def on_rejected(self, client: QueueClient, tickets: list[PendingConfirm]) -> None:
+    def on_rejected(self, client: QueueClient, pending_confirms: list[PendingConfirm]) -> None:
         publisher = self.admission.publisher
         link = publisher.links.find(client)
         if link is not None:
-            link.tickets -= len(tickets)
-            publisher.confirms.refuse(tickets)
+            link.pending_confirms -= len(pending_confirms)
+            publisher.confirms.refuse(pending_confirms)
             self.confirm()
 
     @override
-    def on_withheld(self, client: QueueClient, tickets: list[PendingConfirm]) -> None:
+    def on_deferred(self, client: QueueClient, pending_confirms: list[PendingConfirm]) -> None:
         publisher = self.admission.publisher
         if publisher.links.find(client) is not None:
-            publisher.confirms.withhold(client.queue.group, tickets)
-            self.withheld_changed()
+            publisher.confirms.defer(client.queue.group, pending_confirms)
+            self.deferred_changed()
             self.confirm()
 
     @override
-    def on_completed(self, client: QueueClient, tickets: list[PendingConfirm], over: int) -> None:
+    def on_completed(
+        self, client: QueueClient, pending_confirms: list[PendingConfirm], over: int
+    ) -> None:
         publisher = self.admission.publisher
         link = publisher.links.find(client)
         if link is not None:
-            link.tickets -= over
-            publisher.confirms.complete(client.queue.group, tickets, over)
-            self.withheld_changed()
+            link.pending_confirms -= over
+            publisher.confirms.complete(client.queue.group, pending_confirms, over)
+            self.deferred_changed()
             self.confirm()
 
     @override
@@ -81,11 +83,11 @@ class PublishListener(QueueListener, InputOwner):
             return True
         if not publisher.confirms.enabled or link.has_consumers:
             return False
-        tickets = client.abandon()
-        for ticket in tickets:
-            ticket.refuse(ticket.first, ticket.last)
-        if tickets:
-            self.on_rejected(client, tickets)
+        pending_confirms = client.abandon()
+        for pending_confirm in pending_confirms:
+            pending_confirm.refuse(pending_confirm.first, pending_confirm.last)
+        if pending_confirms:
+            self.on_rejected(client, pending_confirms)
         publisher.links.forget(link)
         self.admission.relieve(link)
         return True

@@ -280,34 +280,34 @@ class Publisher:
         confirms = self.confirms
         queues = route.queues
         account = output.admission.account
-        ticket = confirms.issue(len(publishes), len(queues)) if confirms.enabled else None
+        pending_confirm = confirms.issue(len(publishes), len(queues)) if confirms.enabled else None
         if route.replies:
             self.reply(publishes, route)
         elif not queues:
             self.return_unroutable(publishes)
-        if ticket is not None and not queues:
+        if pending_confirm is not None and not queues:
             output.confirm(confirms)
         for queue in queues:
-            self._hand_over(publishes, queue, ticket)
-            account.tab(queue.group).came_through(route.exchange, len(publishes))
+            self._hand_over(publishes, queue, pending_confirm)
+            account.balance(queue.group).came_through(route.exchange, len(publishes))
 
     def _hand_over(
-        self, publishes: list[Publish], queue: Queue, ticket: PendingConfirm | None
+        self, publishes: list[Publish], queue: Queue, pending_confirm: PendingConfirm | None
     ) -> None:
         output = self._output
         link = self.links.open(queue)
-        if ticket is not None:
-            link.tickets += 1
-        if not self.send(link.client, publishes, ticket):
+        if pending_confirm is not None:
+            link.pending_confirms += 1
+        if not self.send(link.client, publishes, pending_confirm):
             link.congested = True  # at once: it may not be closed as idle
             self.full.append(link)
         output.touch(link)
 
     def send(
-        self, client: QueueClient, publishes: list[Publish], ticket: PendingConfirm | None
+        self, client: QueueClient, publishes: list[Publish], pending_confirm: PendingConfirm | None
     ) -> bool:
         """Give publishes to a queue; see `QueueClient.publish`."""
-        return client.publish(publishes, ticket)
+        return client.publish(publishes, pending_confirm)
 
     def _publish_immediate(self, publishes: list[Publish], route: Route) -> None:
         """Hand out messages that come back where no queue has a consumer that can take them."""
@@ -317,7 +317,7 @@ class Publisher:
         if not output.broker.allows_immediate(output.vhost, queues):
             raise AmqpError(NOT_IMPLEMENTED, "immediate=true")
         for publish in publishes:
-            ticket = self.confirms.issue_immediate(publish, len(queues))
+            pending_confirm = self.confirms.issue_immediate(publish, len(queues))
             if route.replies:
                 self.reply([publish], route)
             elif not queues and publish.mandatory:
@@ -327,8 +327,8 @@ class Publisher:
             if not queues:
                 output.confirm(self.confirms)
             for queue in queues:
-                self._hand_over([publish], queue, ticket)
-                account.tab(queue.group).came_through(route.exchange, 1)
+                self._hand_over([publish], queue, pending_confirm)
+                account.balance(queue.group).came_through(route.exchange, 1)
 
     def reply(self, publishes: list[Publish], route: Route) -> None:
         """Send direct replies; unreachable ones without a queue are not routed."""

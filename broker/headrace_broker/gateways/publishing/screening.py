@@ -37,7 +37,7 @@ from headrace_broker.model.reply_queue import REPLY_QUEUE
 IMPERSONATOR: Final = "impersonator"  # tag of users who may publish in other users' names
 
 _LOOKED_AT: Final = HEADERS | REPLY_TO | EXPIRATION | USER_ID
-_REPLY_OCTETS: Final = REPLY_QUEUE.encode()
+_REPLY_BYTES: Final = REPLY_QUEUE.encode()
 _REPLY_LENGTH: Final = 21  # of that
 _U32: Final = 0xFFFFFFFF
 # And what has to be stepped over to get there.
@@ -77,7 +77,7 @@ def remarks(properties: bytes) -> i64:
 
 
 def _is_reply_queue(properties: bytes, start: i64) -> bool:
-    return properties[start : start + _REPLY_LENGTH] == _REPLY_OCTETS
+    return properties[start : start + _REPLY_LENGTH] == _REPLY_BYTES
 
 
 def worth_a_look(publishes: list[Publish]) -> bool:

@@ -25,7 +25,7 @@ class Shell:
 
     @abstractmethod
     def write(self, data: bytes) -> None:
-        """Hand octets to the socket; may call `writable_changed` before it returns."""
+        """Hand bytes to the socket; may call `writable_changed` before it returns."""
 
     def write_body(self, body: BodyFrames) -> None:
         """Hand a large body to the socket, before all that is written from now on; as `write`."""
@@ -50,7 +50,7 @@ class Shell:
 
     @abstractmethod
     def backlog(self) -> int:
-        """Return how many written octets the socket has not taken yet."""
+        """Return how many written bytes the socket has not taken yet."""
 
     @abstractmethod
     def start(self, operation: Coroutine[Any, Any, None]) -> None:

@@ -261,9 +261,9 @@ async def apply_steps(node: NodeAdministration, steps: list[Step]) -> None:
 def _tell_unknown(command: AnyCommand) -> None:
     if isinstance(command, DeclareQueue):
         where = f"queue '{command.name}' in vhost '{command.vhost}'"
-        UNKNOWN_ARGUMENTS.tell("queue", where, unknown_queue_arguments(command.arguments))
+        UNKNOWN_ARGUMENTS.warn("queue", where, unknown_queue_arguments(command.arguments))
     elif isinstance(command, DeclareExchange):
         exchange = command.exchange
         where = f"exchange '{exchange.name}' in vhost '{exchange.vhost}'"
         unknown = unknown_exchange_arguments(exchange.arguments)
-        UNKNOWN_ARGUMENTS.tell("exchange", where, unknown)
+        UNKNOWN_ARGUMENTS.warn("exchange", where, unknown)

@@ -59,7 +59,7 @@ def upgrade_pending(reason: str) -> ApiError:
 
 
 def json_bytes(body: Any) -> bytes:
-    """Return JSON; what stands for octets that are no UTF-8 is replaced."""
+    """Return JSON; what stands for bytes that are no UTF-8 is replaced."""
     try:
         return msgspec.json.encode(body)
     except UnicodeEncodeError:
@@ -67,7 +67,7 @@ def json_bytes(body: Any) -> bytes:
 
 
 def printable(value: Any) -> Any:
-    """Return a value whose texts have no surrogates, which stand for octets that are no UTF-8."""
+    """Return a value whose texts have no surrogates, which stand for bytes that are no UTF-8."""
     if isinstance(value, str):
         return value.encode("utf-8", "replace").decode("utf-8")
     if isinstance(value, dict):

@@ -27,7 +27,7 @@ async def decode(request: web.Request, kind: type[T]) -> T:
 
     Raises:
         ApiError: 400, the body is no JSON object, or a field is missing or breaks its rule; 413, it
-            has more than REQUEST_BODY_BYTES_MAX octets.
+            has more than REQUEST_BODY_BYTES_MAX bytes.
     """
     return decoded(await _read(request, limits.REQUEST_BODY_BYTES_MAX), kind)
 
@@ -43,10 +43,10 @@ class LargeBodies:
         self,
         request: web.Request,
         kind: type[T],
-        # raises ApiError 400 for octets that would be too many values
+        # raises ApiError 400 for bytes that would be too many values
         check: Callable[[bytes], None] = lambda text: None,
     ) -> AsyncIterator[T]:
-        """Give the body as `decode` does, with up to LARGE_BODY_BYTES_MAX octets.
+        """Give the body as `decode` does, with up to LARGE_BODY_BYTES_MAX bytes.
 
         What takes any values at all has to bound them by `check` or by being msgspec.Raw.
         """
@@ -56,12 +56,12 @@ class LargeBodies:
             yield decoded(text, kind)
 
 
-async def _read(request: web.Request, octets_max: int) -> bytes:
+async def _read(request: web.Request, bytes_max: int) -> bytes:
     try:
         async with asyncio.timeout(limits.BODY_SECONDS_MAX):
-            return await request.clone(client_max_size=octets_max).read()
+            return await request.clone(client_max_size=bytes_max).read()
     except web.HTTPRequestEntityTooLarge:
-        reason = f"body: must have at most {octets_max} octets"
+        reason = f"body: must have at most {bytes_max} bytes"
         raise ApiError(413, "payload_too_large", reason) from None
     except TimeoutError:
         reason = f"body: must be there within {limits.BODY_SECONDS_MAX} s"

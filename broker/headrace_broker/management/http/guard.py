@@ -148,7 +148,7 @@ class Guard:
         except AmqpError as error:
             return _refusal(request, amqp_refusal(error))
         except web.HTTPRequestEntityTooLarge:
-            reason = f"body: must have at most {REQUEST_BODY_BYTES_MAX} octets"
+            reason = f"body: must have at most {REQUEST_BODY_BYTES_MAX} bytes"
             return error_answer(413, "payload_too_large", reason)
         except web.HTTPMethodNotAllowed as error:
             allow = {"Allow": error.headers["Allow"]}

@@ -21,7 +21,7 @@ from headrace_broker.management.http.route import JSON, Parameter
 from headrace_broker.model.limits import (
     LISTING_COLUMNS_MAX,
     LISTING_TURN_ROWS,
-    NAME_OCTETS_MAX,
+    NAME_BYTES_MAX,
     PAGE_ROWS_MAX,
     SEARCH_SECONDS_MAX,
     SEARCH_TURN_SECONDS,
@@ -46,7 +46,7 @@ PARAMETERS: Final = (
     Parameter(
         "name",
         "Only rows whose name has this in it, whatever its case; needs `page`.",
-        {"type": "string", "maxLength": NAME_OCTETS_MAX},
+        {"type": "string", "maxLength": NAME_BYTES_MAX},
     ),
     Parameter("use_regex", "`name` is a regular expression.", {"type": "boolean"}),
     Parameter("pagination", "As `page` = 1 where no page is given.", {"type": "boolean"}),
@@ -132,10 +132,10 @@ async def listing(
         rendered = list(_page(await _sorted(rendered, want), want))
     elif want.sort_reverse and not want.page:
         rendered.reverse()
-    octets = await _encoded(rendered, want.columns)
+    data = await _encoded(rendered, want.columns)
     if want.page:
-        octets = _wrapped(octets, want, total, len(found), len(rendered))
-    return web.Response(body=octets, content_type=JSON, headers=headers)
+        data = _wrapped(data, want, total, len(found), len(rendered))
+    return web.Response(body=data, content_type=JSON, headers=headers)
 
 
 async def _named(rows: Sequence[T], want: Wanted, name: Callable[[T], str]) -> Sequence[T]:

@@ -28,7 +28,7 @@ from headrace_broker.management.page.feed import (
 from headrace_broker.management.page.login import PageLogin
 from headrace_broker.management.page.view_query import KINDS
 from headrace_broker.management.page.view_state import Change
-from headrace_broker.model.limits import NAME_OCTETS_MAX, PAGE_REMOTE_S, PAGE_WRITE_SECONDS_MAX
+from headrace_broker.model.limits import NAME_BYTES_MAX, PAGE_REMOTE_S, PAGE_WRITE_SECONDS_MAX
 
 CLUSTER: Final = View("cluster")
 OVER: Final = b"event: over\ndata: {}\n\n"
@@ -130,8 +130,8 @@ def _view(request: web.Request) -> View:
     if view.kind not in KINDS:
         raise bad_request(f"view: must be one of {', '.join(sorted(KINDS))}")
     for field in ("vhost", "name"):
-        if len(query.get(field, "").encode("utf-8", "surrogatepass")) > NAME_OCTETS_MAX:
-            raise bad_request(f"{field}: must have at most {NAME_OCTETS_MAX} octets")
+        if len(query.get(field, "").encode("utf-8", "surrogatepass")) > NAME_BYTES_MAX:
+            raise bad_request(f"{field}: must have at most {NAME_BYTES_MAX} bytes")
     return view
 
 

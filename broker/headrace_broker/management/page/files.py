@@ -1,4 +1,4 @@
-"""The page's files, from memory: what browsers ask for again is answered in a few octets."""
+"""The page's files, from memory: what browsers ask for again is answered in a few bytes."""
 
 from __future__ import annotations
 

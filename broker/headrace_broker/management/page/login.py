@@ -121,7 +121,7 @@ class PageLogin:
         if request.content_type != "application/json":
             raise ApiError(415, "unsupported_media_type", "body: must be application/json")
         if (request.content_length or 0) > PAGE_LOGIN_BYTES_MAX:
-            reason = f"body: must have at most {PAGE_LOGIN_BYTES_MAX} octets"
+            reason = f"body: must have at most {PAGE_LOGIN_BYTES_MAX} bytes"
             raise ApiError(413, "payload_too_large", reason)
         body = await decode(request, LoginBody)
         name_actor(body.user)

@@ -28,7 +28,7 @@ class Pace:
     def __init__(self) -> None:
         self._looks: deque[_Look] = deque(maxlen=LOOKS_MAX)
 
-    def look(self, now: float, counters: Mapping[str, MessageCounters]) -> dict[str, float] | None:
+    def poll(self, now: float, counters: Mapping[str, MessageCounters]) -> dict[str, float] | None:
         """Return the sum of rates by counter at `now`, monotonic seconds; None after a long pause.
 
         A node that does not answer now, or did not before, does not count; one that began anew

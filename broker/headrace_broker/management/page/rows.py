@@ -121,7 +121,7 @@ def stopped_most(found: Listing, who: Caller, view: CatalogView) -> list[Any]:
 
 
 def fullest(found: Listing, who: Caller, view: CatalogView) -> list[Any]:
-    """Return the queues that withhold confirms, and the largest ones."""
+    """Return the queues that defer confirms, and the largest ones."""
     seen = [row for row in found.queues() if who.sees(view, row.vhost)]
     seen.sort(key=_fullest)
     return [
@@ -254,7 +254,7 @@ def _connection(row: ConnectionFlow, who: Caller, view: CatalogView) -> dict[str
 
 def _fullest(row: QueueFlow | None) -> tuple[bool, int, int]:
     """Return what queues are sorted by; one of which its leader has told nothing is empty."""
-    return (not row.saturated, -row.octets, -row.ready) if row is not None else (True, 0, 0)
+    return (not row.saturated, -row.byte_count, -row.ready) if row is not None else (True, 0, 0)
 
 
 def _holds(wanted: str, *texts: str) -> bool:
@@ -268,7 +268,7 @@ def _queue_row(row: dict[str, Any], flow: QueueFlow | None) -> dict[str, Any]:
         for name in (
             *("vhost", "name", "type", "durable", "exclusive", "leader", "members", "state"),
             *("policy", "messages_ready", "messages_unacknowledged", "message_bytes", "consumers"),
-            *("saturated", "confirms_withheld", "watermarks", "flow"),
+            *("saturated", "confirms_deferred", "watermarks", "flow"),
         )
     }
     if flow is None:
@@ -276,16 +276,16 @@ def _queue_row(row: dict[str, Any], flow: QueueFlow | None) -> dict[str, Any]:
     return shown | {
         "messages_ready": flow.ready,
         "messages_unacknowledged": flow.unsettled,
-        "message_bytes": flow.held_octets,
+        "message_bytes": flow.held_bytes,
         "messages_held": flow.held_messages,
         "consumers": flow.consumers,
         "consumers_busy": flow.busy,
         "saturated": flow.saturated,
-        "confirms_withheld": flow.withheld,
+        "confirms_deferred": flow.deferred,
         "watermarks": {
             "high": flow.high_messages,
             "low": flow.low_messages,
-            "high_bytes": flow.high_octets,
-            "low_bytes": flow.low_octets,
+            "high_bytes": flow.high_bytes,
+            "low_bytes": flow.low_bytes,
         },
     }

@@ -113,7 +113,7 @@ class ViewQuery:
         found, _ = await self._node.stats.ask(Stats(node=True, groups=()), ASK_SECONDS_MAX)
         nodes = {row.name: row for row in found if isinstance(row, NodeStats)}
         counters = {name: row.counters for name, row in nodes.items()}
-        return nodes, rows.totals(nodes.values(), self._pace.look(self._clock(), counters))
+        return nodes, rows.totals(nodes.values(), self._pace.poll(self._clock(), counters))
 
     async def _overview(self, view: View, who: Caller) -> Maker:
         connections, queues = await asyncio.gather(self._flow(CONNECTION), self._flow(QUEUE))

@@ -78,7 +78,7 @@ def view_of(status: ArchiveStatus) -> ArchiveView:
         archive=_MODES[status.mode],
         shard=str(status.group),
         messages=status.rows,
-        message_bytes=status.octets,
+        message_bytes=status.byte_count,
         first_index=status.first_index,
         next_index=status.next_index,
         since_ms=status.since_ms,

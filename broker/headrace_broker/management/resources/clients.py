@@ -31,7 +31,7 @@ from headrace_broker.management.view.figures import counted, with_deliver_get
 from headrace_broker.management.view.flow_rendering import render_activity
 from headrace_broker.management.view.view import ChannelView, ConnectionView, ConsumerView
 from headrace_broker.model.limits import LISTING_ROWS_MAX, LISTING_TURN_ROWS
-from headrace_broker.model.stats import CLIENT_FIGURES, OCTET_FIGURES
+from headrace_broker.model.stats import BYTE_FIGURES, CLIENT_FIGURES
 from headrace_broker.model.status import ChannelStatus, ConsumerStatus
 from headrace_broker.runtime.clients.client_list import ClientRow
 
@@ -200,7 +200,7 @@ def shown_client(row: ClientRow, view: CatalogView, viewer: Viewer) -> ClientRow
 
 
 def _reason(request: web.Request) -> str:
-    """Return the reason in a header, which may be any octets; those that are no UTF-8 show so."""
+    """Return the reason in a header, which may be any bytes; those that are no UTF-8 show so."""
     reason = request.headers.get("X-Reason", "")
     return reason.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
 
@@ -219,7 +219,7 @@ def _render_connection(row: ClientRow, view: CatalogView) -> dict[str, Any]:
     host, port = connection.local
     peer_host, peer_port = connection.peer
     tls = connection.tls
-    counts, rates, octets = connection.counts, connection.rates, len(OCTET_FIGURES)
+    counts, rates, byte_count = connection.counts, connection.rates, len(BYTE_FIGURES)
     return {
         "id": connection.id,
         "name": connection.name,
@@ -242,15 +242,15 @@ def _render_connection(row: ClientRow, view: CatalogView) -> dict[str, Any]:
         "peer_cert_validity": tls.not_after or None if tls is not None else None,
         "state": connection.state,
         "flow": render_activity(connection.flow, view),
-        "held_octets": connection.held_octets,
+        "buffered_bytes": connection.buffered_bytes,
         "channels": connection.channels,
         "channel_max": connection.channel_max,
         "frame_max": connection.frame_max,
         "timeout": connection.heartbeat_s,
         "connected_at": connection.connected_at_ms,
         "client_properties": connection.client_properties,
-        **counted(OCTET_FIGURES, counts[:octets], rates[:octets]),
-        "message_stats": message_stats(counts[octets:], rates[octets:]),
+        **counted(BYTE_FIGURES, counts[:byte_count], rates[:byte_count]),
+        "message_stats": message_stats(counts[byte_count:], rates[byte_count:]),
     }
 
 

@@ -64,7 +64,7 @@ class FlowEndpoints(Endpoints):
 
     @got(
         "/api/flow/queues",
-        "Queues, with what they hold and withhold.",
+        "Queues, with what they hold and defer.",
         list[dict[str, Any]],
         query=(COUNT,),
     )

@@ -30,12 +30,12 @@ from headrace_broker.management.view.message_rendering import (
 from headrace_broker.management.view.view import FetchedView, MovedView, WaitingPageView
 from headrace_broker.model.definition import Queue
 from headrace_broker.model.limits import (
-    BROWSED_BODY_OCTETS,
+    BROWSED_BODY_BYTES,
     BROWSED_MESSAGES_MAX,
     FETCHED_MESSAGES_MAX,
     MESSAGE_BYTES_WHOLE,
     MOVED_MESSAGES_MAX,
-    NAME_OCTETS_MAX,
+    NAME_BYTES_MAX,
 )
 from headrace_broker.runtime.contract.port import ACCEPT, MODIFY_FAILED, REJECT, RELEASE
 
@@ -77,7 +77,7 @@ class MoveBody(msgspec.Struct):
 PAGE: Final = (
     Parameter("after", "Only messages behind this one; that of the last page."),
     Parameter("limit", "How many messages.", {"type": "integer"}),
-    Parameter("truncate", "Octets of a body that are shown.", {"type": "integer"}),
+    Parameter("truncate", "Bytes of a body that are shown.", {"type": "integer"}),
     Parameter("encoding", "Of bodies.", {"enum": [ENCODING_AUTO, ENCODING_BASE64]}),
 )
 
@@ -108,11 +108,11 @@ class MessageEndpoints(Endpoints):
         queue = await self._queue(request)
         after = number(request, "after", 0, 0, MESSAGE_ID_MAX)
         limit = number(request, "limit", PAGE_MESSAGES, 1, BROWSED_MESSAGES_MAX)
-        octets = number(request, "truncate", BROWSED_BODY_OCTETS, 0, MESSAGE_BYTES_WHOLE)
+        byte_count = number(request, "truncate", BROWSED_BODY_BYTES, 0, MESSAGE_BYTES_WHOLE)
         encoding = request.query.get("encoding", ENCODING_AUTO)
         if encoding not in (ENCODING_AUTO, ENCODING_BASE64):
             raise bad_request(f"encoding: must be auto or base64, not '{encoding}'")
-        page = await self._node.message_service.browse(queue, after, limit, octets)
+        page = await self._node.message_service.browse(queue, after, limit, byte_count)
         return json_answer(render_page(page, encoding, int(self._node.clock.queue_ms())))
 
     @deleted("/api/queues/{vhost}/{queue}/messages/{id}", "Remove a waiting message.")
@@ -179,7 +179,7 @@ def _target(body: MoveBody) -> tuple[str, str]:
 
 def short_string(name: str, text: str) -> bytes:
     """Return a short string of AMQP; ApiError 400 where it is too long."""
-    octets = text.encode("utf-8", "surrogatepass")
-    if len(octets) > NAME_OCTETS_MAX:
-        raise bad_request(f"{name}: has {len(octets)} octets, at most {NAME_OCTETS_MAX}")
-    return bytes((len(octets),)) + octets
+    data = text.encode("utf-8", "surrogatepass")
+    if len(data) > NAME_BYTES_MAX:
+        raise bad_request(f"{name}: has {len(data)} bytes, at most {NAME_BYTES_MAX}")
+    return bytes((len(data),)) + data

@@ -31,7 +31,7 @@ from headrace_broker.runtime.contract.port import ACCEPT
 
 ALIVENESS_QUEUE: Final = "aliveness-test"  # RabbitMQ's name for it; it stays
 _ALIVE: Final = b"test_message"
-FIELD_NAME_MAX: Final = 128  # octets of a header's name; AMQP 0-9-1, section 4.2.5.5
+FIELD_NAME_MAX: Final = 128  # bytes of a header's name; AMQP 0-9-1, section 4.2.5.5
 
 ShortText = Annotated[str, msgspec.Meta(max_length=255)]
 
@@ -132,8 +132,8 @@ class PublishEndpoints(Endpoints):
 async def _encoded(body: ReceivedBody, user: str) -> bytes:
     """Return property flags and list, in turns of the loop; ApiError 400 if they are wrong."""
     text = bytes(body.properties)
-    if len(text) > limits.PUBLISHED_PROPERTIES_OCTETS_MAX:
-        rule = f"have {len(text)} octets, at most {limits.PUBLISHED_PROPERTIES_OCTETS_MAX}"
+    if len(text) > limits.PUBLISHED_PROPERTIES_BYTES_MAX:
+        rule = f"have {len(text)} bytes, at most {limits.PUBLISHED_PROPERTIES_BYTES_MAX}"
         raise bad_request(f"properties: {rule}")
 
     def work() -> bytes:
@@ -152,7 +152,7 @@ def _payload(body: ReceivedBody) -> bytes:
         except (binascii.Error, ValueError):
             raise bad_request("payload: is not base64") from None
     if len(payload) > limits.MESSAGE_BYTES_MAX:
-        raise bad_request(f"payload: has {len(payload)} octets, at most {limits.MESSAGE_BYTES_MAX}")
+        raise bad_request(f"payload: has {len(payload)} bytes, at most {limits.MESSAGE_BYTES_MAX}")
     return payload
 
 
@@ -175,8 +175,8 @@ def encoded_properties(given: MessageProperties, user: str) -> bytes:
         decode_properties(encoded)
     except (TypeError, ValueError, OverflowError, RecursionError, AmqpError) as error:
         raise bad_request(f"properties: cannot be sent: {error}") from None
-    if len(encoded) > limits.PROPERTIES_OCTETS_MAX:
-        rule = f"have {len(encoded)} octets, at most {limits.PROPERTIES_OCTETS_MAX}"
+    if len(encoded) > limits.PROPERTIES_BYTES_MAX:
+        rule = f"have {len(encoded)} bytes, at most {limits.PROPERTIES_BYTES_MAX}"
         raise bad_request(f"properties: {rule}")
     return encoded
 

@@ -167,7 +167,7 @@ class QueueEndpoints(Endpoints):
             oldest_ms=counts.oldest_ms,
             watermark=counts.watermark,
             archived=counts.archived,
-            archived_octets=counts.archived_octets,
+            archived_bytes=counts.archived_bytes,
         )
 
     @got("/api/queues/{vhost}/{queue}", "A queue.", QueueView, query=(*AGES, *COLUMNS))

@@ -20,7 +20,7 @@ from headrace_broker.management.http.listing import listing
 from headrace_broker.management.http.route import ADMINISTRATOR, deleted, got, listed, posted, put
 from headrace_broker.model.definition import HASHED_SCRYPT, HASHED_SHA256, HASHED_SHA512, User
 from headrace_broker.model.limits import BULK_USERS_MAX
-from headrace_broker.runtime.security.password import OCTETS, new_user
+from headrace_broker.runtime.security.password import BYTES, new_user
 
 HASHING_ALGORITHM: Final = "scrypt"  # with the parameters of runtime/security/password.py
 ALGORITHMS: Final = {
@@ -171,16 +171,16 @@ def given_hash(password_hash: str | None, algorithm: str | None) -> Proof:
         known = ", ".join(ALGORITHMS)
         raise bad_request(f"hashing_algorithm: must be one of {known}, not '{algorithm:.64}'")
     try:
-        octets = base64.b64decode(password_hash, validate=True)
+        data = base64.b64decode(password_hash, validate=True)
     except (binascii.Error, ValueError):
-        octets = b""
+        data = b""
     wanted = ALGORITHMS if algorithm is None else {algorithm: ALGORITHMS[algorithm]}
     for hashing in wanted.values():
-        salt, hashed = OCTETS[hashing]
-        if len(octets) == salt + hashed:
-            return Proof(hashing, octets[:salt], octets[salt:])
+        salt, hashed = BYTES[hashing]
+        if len(data) == salt + hashed:
+            return Proof(hashing, data[:salt], data[salt:])
     rules = [
-        f"{OCTETS[hashing][0]} octets of salt and {OCTETS[hashing][1]} of hash ({name})"
+        f"{BYTES[hashing][0]} bytes of salt and {BYTES[hashing][1]} of hash ({name})"
         for name, hashing in wanted.items()
     ]
     raise bad_request(f"password_hash: must be {', or '.join(rules)}, in base64")

@@ -33,9 +33,9 @@ from headrace_broker.management.view.figures import (
 from headrace_broker.management.view.view import VhostView
 from headrace_broker.model.definition import Vhost
 from headrace_broker.model.stats import (
+    BYTE_FIGURES,
     CLIENT_FIGURES,
     LENGTH_FIGURES,
-    OCTET_FIGURES,
     VHOST_FIGURES,
     VhostStats,
 )
@@ -204,12 +204,14 @@ def _figures(rows: list[VhostStats], ages: Ages) -> dict[str, Any]:
     """Return what the queues of a vhost hold and what moves there, from what each node says."""
     last = summed_last(row.last for row in rows)
     every = summed(row.samples for row in rows)
-    start, stop = len(LENGTH_FIGURES), len(LENGTH_FIGURES) + len(OCTET_FIGURES)
-    octets = named(OCTET_FIGURES, cut(last, start, stop), cut(every, start, stop), ages.rates_ms)
+    start, stop = len(LENGTH_FIGURES), len(LENGTH_FIGURES) + len(BYTE_FIGURES)
+    byte_counts = named(
+        BYTE_FIGURES, cut(last, start, stop), cut(every, start, stop), ages.rates_ms
+    )
     moved = named(CLIENT_FIGURES, cut(last, stop), cut(every, stop), ages.rates_ms)
     return {
         **lengths(VHOST_FIGURES, last, every, ages),
-        **octets,
+        **byte_counts,
         "message_stats": with_deliver_get(moved),
     }
 

@@ -57,10 +57,10 @@ def render_connection(row: ConnectionFlow, view: CatalogView) -> dict[str, Any]:
         "vhost": row.vhost,
         "state": row.state,
         "flow": render_activity(row.flow, view),
-        "held_messages": row.held_messages,
-        "held_octets": row.held_octets,
+        "buffered_messages": row.buffered_messages,
+        "buffered_bytes": row.buffered_bytes,
         "owed_messages": row.owed_messages,
-        "owed_octets": row.owed_octets,
+        "owed_bytes": row.owed_bytes,
     }
 
 
@@ -74,17 +74,17 @@ def render_queue_flow(row: QueueFlow) -> dict[str, Any]:
     return {
         **render_queue_moves(row),
         "messages_ready": row.ready,
-        "message_bytes_ready": row.ready_octets,
+        "message_bytes_ready": row.ready_bytes,
         "messages_unacknowledged": row.unsettled,
-        "message_bytes_unacknowledged": row.unsettled_octets,
+        "message_bytes_unacknowledged": row.unsettled_bytes,
         "messages_held": row.held_messages,
-        "message_bytes_held": row.held_octets,
+        "message_bytes_held": row.held_bytes,
         "consumers": row.consumers,
         "consumers_busy": row.busy,
         "high_watermark": row.high_messages or None,
         "low_watermark": row.low_messages or None,
-        "high_watermark_bytes": row.high_octets or None,
-        "low_watermark_bytes": row.low_octets or None,
+        "high_watermark_bytes": row.high_bytes or None,
+        "low_watermark_bytes": row.low_bytes or None,
         "fairness": msgspec.to_builtins(row.fairness),
     }
 
@@ -94,7 +94,7 @@ def render_queue_moves(row: QueueFlow | None) -> dict[str, Any]:
     return {
         "state": FLOW if row is not None and row.saturated else RUNNING,
         "saturated": row is not None and row.saturated,
-        "messages_withheld": row.withheld if row is not None else 0,
+        "messages_deferred": row.deferred if row is not None else 0,
         "arrived": render_windows(row.arrived if row is not None else NEVER),
         "delivered": render_windows(row.delivered if row is not None else NEVER),
         "settled": render_windows(row.settled if row is not None else NEVER),
@@ -130,7 +130,7 @@ def _render_cause(cause: CauseStatus) -> dict[str, Any]:
     rendered: dict[str, Any] = msgspec.to_builtins(cause)
     for name in ("account", "name", "user_provided_name", "node", "user"):
         rendered[name] = rendered[name] or None
-    for name in ("message_rate", "octet_rate", "share"):
+    for name in ("message_rate", "byte_rate", "share"):
         rendered[name] = round(rendered[name], 4)
     return rendered
 
@@ -153,8 +153,8 @@ def _render_detail(value: Any, view: CatalogView) -> Any:
 def _render_account(account: AccountStatus, view: CatalogView) -> Mapping[str, Any]:
     rendered: dict[str, Any] = msgspec.to_builtins(account)
     del rendered["type"]
-    for tab in rendered["tabs"]:
-        tab["queue"] = _queue_name(tab.pop("group"), view)
+    for balance in rendered["balances"]:
+        balance["queue"] = _queue_name(balance.pop("group"), view)
     return rendered
 
 

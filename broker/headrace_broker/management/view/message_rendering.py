@@ -78,9 +78,9 @@ def _render_waiting(message: WaitingMessage, encoding: str, now_ms: int) -> dict
         "redelivered": message.acquired_count > 0,
         "acquired_count": message.acquired_count,
         "delivery_count": message.delivery_count,
-        "payload_bytes": message.octets,
+        "payload_bytes": message.byte_count,
         **_render_content(message.route, message.properties),
-        **_render_body(message.body, message.octets, encoding),
+        **_render_body(message.body, message.byte_count, encoding),
     }
 
 
@@ -102,17 +102,17 @@ def _render_content(route: bytes, properties: bytes) -> dict[str, Any]:
     return found
 
 
-def _render_body(body: bytes, octets: int, encoding: str) -> dict[str, Any]:
+def _render_body(body: bytes, byte_count: int, encoding: str) -> dict[str, Any]:
     shown: dict[str, Any] = {"payload_encoding": "base64"}
     if encoding == ENCODING_AUTO:
         try:  # a character that is cut in two at the end is left out
             decoder = codecs.getincrementaldecoder("utf-8")()
-            shown["payload"] = decoder.decode(body, final=len(body) == octets)
+            shown["payload"] = decoder.decode(body, final=len(body) == byte_count)
             shown["payload_encoding"] = "string"
         except UnicodeDecodeError:
             pass
     if "payload" not in shown:
         shown["payload"] = base64.b64encode(body).decode()
-    if len(body) < octets:
+    if len(body) < byte_count:
         shown["truncated"] = True
     return shown

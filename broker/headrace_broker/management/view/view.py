@@ -14,11 +14,11 @@ from typing_extensions import TypedDict
 
 from headrace_broker.management.view.figures import LENGTHS
 from headrace_broker.model.stats import (
+    BYTE_FIGURES,
     CLIENT_FIGURES,
     EXCHANGE_FIGURES,
     NODE_FIGURES,
     NODE_OWN_FIGURES,
-    OCTET_FIGURES,
     QUEUE_MOVES,
 )
 from headrace_broker.model.status import LeaseGroupStatus
@@ -91,14 +91,14 @@ class QueueFlowView(TypedDict):
 
     state: str
     saturated: bool
-    messages_withheld: int
+    messages_deferred: int
     arrived: WindowsView
     delivered: WindowsView
     settled: WindowsView
 
 
 class WatermarksView(TypedDict):
-    """Messages and bytes from which a queue withholds confirms, and down to which."""
+    """Messages and bytes from which a queue defers confirms, and down to which."""
 
     high: int
     low: int
@@ -183,7 +183,7 @@ ConnectionView = _view(
         ),
         **dict.fromkeys(("host", "peer_host", "state"), str),
         "user_provided_name": _optional(str),
-        **dict.fromkeys(("port", "peer_port", "held_octets", "channels", "channel_max"), int),
+        **dict.fromkeys(("port", "peer_port", "buffered_bytes", "channels", "channel_max"), int),
         **dict.fromkeys(("frame_max", "timeout", "connected_at"), int),
         "ssl": bool,
         **dict.fromkeys(("ssl_protocol", "ssl_cipher", "peer_cert_subject"), _optional(str)),
@@ -191,7 +191,7 @@ ConnectionView = _view(
         "client_properties": dict[str, Any],
         "flow": FlowView,
         "message_stats": ClientStatsView,
-        **_figures(OCTET_FIGURES),
+        **_figures(BYTE_FIGURES),
     },
 )
 ChannelView = _view(
@@ -233,7 +233,7 @@ QueueView = _view(
         "flow": QueueFlowView,
         **_figures(LENGTHS),
         **dict.fromkeys(("messages_delayed", "messages_dlx"), _optional(int)),
-        **dict.fromkeys(("message_bytes", "consumers", "confirms_withheld"), int),
+        **dict.fromkeys(("message_bytes", "consumers", "confirms_deferred"), int),
         **dict.fromkeys(("archived_messages", "archived_message_bytes"), int),
         "saturated": bool,
         "watermarks": WatermarksView,
@@ -309,7 +309,7 @@ VhostView = _view(
         "metadata": VhostMetadataView,
         "tracing": bool,
         **_figures(LENGTHS),
-        **_figures(OCTET_FIGURES),
+        **_figures(BYTE_FIGURES),
         "message_stats": ClientStatsView,
         "cluster_state": dict[str, str],
     },

@@ -108,10 +108,10 @@ class NodeAdministration:
 class _Nobody(QueueListener):
     """Listener of a session without publishes and consumers; it ignores everything."""
 
-    def on_confirmed(self, client: QueueClient, tickets: list[PendingConfirm]) -> None:
+    def on_confirmed(self, client: QueueClient, pending_confirms: list[PendingConfirm]) -> None:
         """Ignore it: this listener publishes nothing."""
 
-    def on_rejected(self, client: QueueClient, tickets: list[PendingConfirm]) -> None:
+    def on_rejected(self, client: QueueClient, pending_confirms: list[PendingConfirm]) -> None:
         """Ignore it: this listener publishes nothing."""
 
     def on_delivery(self, client: QueueClient, run: DeliveryRun) -> None:

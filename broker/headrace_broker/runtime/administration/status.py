@@ -281,7 +281,7 @@ class NodeStatusSource:
             snapshot_index=snapshot_index,
             oldest_ms=int(host.machine.oldest_ms()) if host else 0,
             archived=int(host.machine.archived_count) if host else 0,
-            archived_octets=int(host.machine.archived_octets) if host else 0,
+            archived_bytes=int(host.machine.archived_bytes) if host else 0,
             head_timestamp=self._heads.timestamp(host) if host else -1,
             policy=policy.name if policy is not None else "",
             operator_policy=operator_policy.name if operator_policy is not None else "",

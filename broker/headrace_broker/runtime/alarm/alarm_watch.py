@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple
 
-from headrace_broker.flow.alarm import MIB, RESOURCES, STAGE_ALARM, STAGE_RELIEF, Alarm, NodeReport
+from headrace_broker.flow.alarm import MIB, RESOURCES, STAGE_ALARM, STAGE_PAGING, Alarm, NodeReport
 from headrace_broker.flow.blocked import Blocked
 from headrace_broker.model.flow import LIMIT_DISK, LIMIT_MEMORY
 from headrace_broker.runtime.alarm.alarms import AlarmBoard
@@ -18,12 +18,12 @@ CLOCK: Final = "clock"  # the resource of warnings of clocks, which block no pub
 Key = tuple[str, str]  # node and resource
 
 
-class Scarcity(NamedTuple):
+class ResourceState(NamedTuple):
     """State of one resource of a node."""
 
     node: str  # name
-    resource: str  # "memory", "disk" or CLOCK, whose stage is STAGE_RELIEF and which has no figures
-    stage: int  # CLEAR, STAGE_RELIEF or STAGE_ALARM of `flow.alarm`
+    resource: str  # "memory", "disk" or CLOCK, whose stage is STAGE_PAGING and which has no figures
+    stage: int  # CLEAR, STAGE_PAGING or STAGE_ALARM of `flow.alarm`
     since_ms: int  # Unix time at which this node saw the stage
     used: int  # bytes of memory
     total: int  # bytes of memory that it may use
@@ -57,10 +57,10 @@ class AlarmWatch:
         self._news.set()
         self._news = asyncio.Event()
 
-    def scarce(self) -> Mapping[Key, Scarcity]:
+    def alarms_on(self) -> Mapping[Key, ResourceState]:
         """Return the resources that are not clear, of all nodes that are heard."""
         now = self._clock_ms()
-        found: dict[Key, Scarcity] = {}
+        found: dict[Key, ResourceState] = {}
         for report in self._board.reports.values():
             name = self._name(report.node)
             for limit, resource in RESOURCES.items():
@@ -72,31 +72,31 @@ class AlarmWatch:
                 since = known[1] if known is not None and known[0] == stage else now
                 figures = _figures(report, limit)
                 reason = _reason(report, limit, stage, name)
-                found[key] = Scarcity(name, resource, stage, since, *figures, reason)
+                found[key] = ResourceState(name, resource, stage, since, *figures, reason)
         found.update(self._clocks(now))
         self._since = {key: (each.stage, each.since_ms) for key, each in found.items()}
         return found
 
-    def _clocks(self, now: int) -> dict[Key, Scarcity]:
+    def _clocks(self, now: int) -> dict[Key, ResourceState]:
         """Return the warnings of clocks."""
         if self._board.clocks is None:
             return {}
-        found: dict[Key, Scarcity] = {}
+        found: dict[Key, ResourceState] = {}
         for node, reason in self._board.clocks.warnings.items():
             key = (self._name(node), CLOCK)
             since = self._since[key][1] if key in self._since else now
-            found[key] = Scarcity(*key, STAGE_RELIEF, since, 0, 0, 0, 0, reason)
+            found[key] = ResourceState(*key, STAGE_PAGING, since, 0, 0, 0, 0, reason)
         return found
 
-    def clear(self, key: Key) -> Scarcity:
+    def clear(self, key: Key) -> ResourceState:
         """Return that a resource of a node is not scarce, with figures where there are some."""
         name, resource = key
         now = self._clock_ms()
         for report in self._board.reports.values():
             for limit, each in RESOURCES.items():
                 if (self._name(report.node), each) == key:
-                    return Scarcity(name, resource, CLEAR, now, *_figures(report, limit), "")
-        return Scarcity(name, resource, CLEAR, now, 0, 0, 0, 0, "")
+                    return ResourceState(name, resource, CLEAR, now, *_figures(report, limit), "")
+        return ResourceState(name, resource, CLEAR, now, 0, 0, 0, 0, "")
 
 
 def _stage(report: NodeReport, limit: int) -> int:
@@ -115,9 +115,9 @@ def _figures(report: NodeReport, limit: int) -> tuple[int, int, int, int]:
 def _reason(report: NodeReport, limit: int, stage: int, name: str) -> str:
     if stage >= STAGE_ALARM:
         return Alarm(limit, report).describe(name)
-    assert stage == STAGE_RELIEF
+    assert stage == STAGE_PAGING
     return (
-        f"memory becomes scarce: node {name} uses {report.memory_used // MIB} MiB of "
+        f"memory is paged out: node {name} uses {report.memory_used // MIB} MiB of "
         f"{report.memory_total // MIB} MiB; publishers are blocked from "
         f"{report.memory_limit // MIB} MiB on"
     )

@@ -92,7 +92,7 @@ class AlarmBoard:
         self._send = send  # carries a payload to a node; False when it did not leave
         self._clock_ns = clock_ns
         self._cluster = ClusterAlarms(node)
-        self._cluster.take(self.own, 0)
+        self._cluster.receive(self.own, 0)
         self._number = 0
         self._since_us: dict[tuple[int, int], int] = {}  # by node and limit, the oldest first
         self._stages: dict[int, int] = {}  # of memory, by node, where it is not 0
@@ -121,7 +121,7 @@ class AlarmBoard:
             if report.limits():
                 log_event(ALARM, ALARM_LOST, node=name, ms=ALARM_LEASE_MS)
         self._look()
-        if self.clocks is not None and self.clocks.look():
+        if self.clocks is not None and self.clocks.poll():
             self.blocked.change(self.blocked.now)
         self._handle = asyncio.get_running_loop().call_later(ALARM_RENEW_MS / 1000, self.start)
 
@@ -132,9 +132,9 @@ class AlarmBoard:
             self._handle = None
         self.own.memory_stage = 0
         self.own.disk_alarm = False
-        self.tell()
+        self.announce()
 
-    def tell(self) -> None:
+    def announce(self) -> None:
         """Report changed alarms of this node to the others at once."""
         for peer in self._peers():
             self._report(peer)
@@ -151,7 +151,7 @@ class AlarmBoard:
         report = NodeReport(peer, message.boot, message.number)
         for field in _FIELDS:
             setattr(report, field, getattr(message, field))
-        if not self._cluster.take(report, self._now_us()):
+        if not self._cluster.receive(report, self._now_us()):
             return
         clocks, reading = self.clocks, message.clock
         if clocks is not None and reading is not None and clocks.receive(peer, reading):

@@ -44,11 +44,11 @@ class DiskWatch:
             low = limit * DISK_LOW_PERCENT // 100
             self._gauge.set_marks([Mark(1 - limit, 1 - low)] if limit else [])
             if self.total:
-                self.look()
+                self.poll()
 
     def start(self) -> None:
         """Take a sample now, and periodically from then on."""
-        self.look()
+        self.poll()
         self._handle = asyncio.get_running_loop().call_later(DISK_SAMPLE_MS / 1000, self.start)
 
     def stop(self) -> None:
@@ -57,7 +57,7 @@ class DiskWatch:
             self._handle.cancel()
             self._handle = None
 
-    def look(self) -> None:
+    def poll(self) -> None:
         """Take one sample."""
         try:
             usage = shutil.disk_usage(self._directory)

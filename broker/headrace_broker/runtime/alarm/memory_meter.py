@@ -59,11 +59,11 @@ class _Group:
         return os.path.isfile(self._usage) and os.path.isfile(self._stat)
 
     def read_limit(self) -> None:
-        self.limit = min((_number(_octets(path)) for path in self._limits), default=NO_LIMIT)
+        self.limit = min((_number(_data(path)) for path in self._limits), default=NO_LIMIT)
 
     def read(self) -> MemoryReading:
         stat = _table(self._stat)
-        used = _number(_octets(self._usage))
+        used = _number(_data(self._usage))
         used -= sum(int(stat.get(key, 0)) for key in self._droppable)
         used += sum(int(stat.get(key, 0)) for key in self._dirty)
         return MemoryReading(max(used, 0), self.limit, self.place)
@@ -87,7 +87,7 @@ class MemoryMeter:
         self._count += 1
         found = [group.read() for group in self._groups if group.limit < self._machine]
         if not found:
-            resident = int(_octets(self._statm).split()[1]) * PAGE_BYTES
+            resident = int(_data(self._statm).split()[1]) * PAGE_BYTES
             return MemoryReading(resident, self._machine, "the machine")
         return max(found, key=lambda reading: reading.used / max(reading.total, 1))
 
@@ -145,22 +145,22 @@ def _v1(directory: Path) -> _Group:
 
 
 def _machine(path: str) -> int:
-    words = _octets(path).split()
+    words = _data(path).split()
     return int(words[words.index(b"MemTotal:") + 1]) * 1024
 
 
-def _octets(path: str) -> bytes:
+def _data(path: str) -> bytes:
     with open(path, "rb", buffering=0) as file:
         return file.read()
 
 
 def _table(path: str) -> dict[bytes, bytes]:
-    words = _octets(path).split()
+    words = _data(path).split()
     return dict(zip(words[::2], words[1::2], strict=False))
 
 
-def _number(octets: bytes) -> int:
-    text = octets.strip()
+def _number(data: bytes) -> int:
+    text = data.strip()
     return NO_LIMIT if text == b"max" else int(text)
 
 

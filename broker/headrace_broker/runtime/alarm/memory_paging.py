@@ -71,7 +71,7 @@ class Garbage:
             gc.set_threshold(*self._before[:2], NEVER)
         loop = asyncio.get_running_loop()
         self._handle = loop.call_later(limits.GARBAGE_LOOK_SECONDS, self.start)
-        self.look()
+        self.poll()
 
     def stop(self) -> None:
         """Leave it to the interpreter again."""
@@ -82,7 +82,7 @@ class Garbage:
             gc.set_threshold(*self._before)
             self._before = None
 
-    def look(self) -> None:
+    def poll(self) -> None:
         """Search if it is time to."""
         used = self._memory.used
         grown = self._memory.stage > 0 or used - self._used >= limits.GARBAGE_GROWN_BYTES
@@ -148,5 +148,5 @@ class MemoryPaging:
         if self._stage >= STAGE_ALARM:
             return min(limits.ALARM_CACHE_BYTES, self._cache_bytes)
         if self._stage:
-            return self._cache_bytes * limits.RELIEF_CACHE_PERCENT // 100
+            return self._cache_bytes * limits.PAGING_CACHE_PERCENT // 100
         return self._cache_bytes

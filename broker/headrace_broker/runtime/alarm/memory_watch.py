@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 from typing import Final, Protocol
 
-from headrace_broker.flow.alarm import STAGE_ALARM, STAGE_RELIEF
+from headrace_broker.flow.alarm import STAGE_ALARM, STAGE_PAGING
 from headrace_broker.flow.gauge import Gauge, Mark
 from headrace_broker.model import limits
 from headrace_broker.model.flow_parameter import Value, in_bytes
@@ -75,7 +75,7 @@ class MemoryWatch:
 
     @property
     def stage(self) -> int:
-        """0, STAGE_RELIEF (bodies leave memory) or STAGE_ALARM (publishers are blocked)."""
+        """0, STAGE_PAGING (bodies leave memory) or STAGE_ALARM (publishers are blocked)."""
         return int(self._gauge.stage)
 
     def set_watermarks(self, paging: Value, high: Value) -> None:
@@ -85,11 +85,11 @@ class MemoryWatch:
         self._paging, self._high = paging, high
         if self.total:
             self._set_marks()
-            self.look()
+            self.poll()
 
     def start(self) -> None:
         """Take a sample now, and periodically from then on."""
-        self.look()
+        self.poll()
         if self._meter is not None:
             loop = asyncio.get_running_loop()
             self._handle = loop.call_later(limits.MEMORY_SAMPLE_MS / 1000, self.start)
@@ -100,7 +100,7 @@ class MemoryWatch:
             self._handle.cancel()
             self._handle = None
 
-    def look(self) -> None:
+    def poll(self) -> None:
         """Take one sample."""
         if self._meter is None:
             return
@@ -117,7 +117,7 @@ class MemoryWatch:
             self.total = reading.total
             self._set_marks()
             log.info(
-                "memory: %d MiB of %s; scarce from %d MiB, publishers blocked from %d MiB",
+                "memory: %d MiB of %s; paging from %d MiB, publishers blocked from %d MiB",
                 *(self.total >> 20, reading.place, self._first >> 20, self.limit >> 20),
             )
         self._judge()
@@ -141,13 +141,13 @@ class MemoryWatch:
     def _tell(self, before: int) -> None:
         says = {
             0: "there is enough again",
-            STAGE_RELIEF: "scarce, bodies leave it and limits shrink",
+            STAGE_PAGING: "paging, bodies leave it and limits shrink",
             STAGE_ALARM: "alarm, publishers are blocked in the whole cluster",
         }
         why = " (it grows fast)" if self.stage > before and self._gauge.early else ""
         log.log(
             logging.WARNING if self.stage == STAGE_ALARM else logging.INFO,
-            "memory: %s%s: %d MiB of %d MiB used, scarce from %d MiB, "
+            "memory: %s%s: %d MiB of %d MiB used, paging from %d MiB, "
             "publishers blocked from %d MiB",
             *(says[self.stage], why, self.used >> 20, self.total >> 20),
             *(self._first >> 20, self.limit >> 20),

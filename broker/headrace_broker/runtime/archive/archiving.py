@@ -12,7 +12,7 @@ from headrace_broker.core.queue.command.archive_command import (
 )
 from headrace_broker.core.queue.state.archive_effect import ArchiveAnswer, ArchiveInfo
 from headrace_broker.model.definition import Queue
-from headrace_broker.model.limits import ARCHIVE_BLOCK_OCTETS, ARCHIVE_BLOCK_ROWS
+from headrace_broker.model.limits import ARCHIVE_BLOCK_BYTES, ARCHIVE_BLOCK_ROWS
 from headrace_broker.runtime.archive.chunk import Rows, cut_rows
 from headrace_broker.runtime.lease.group_commands import ArchiveCommand, GroupCommands
 from headrace_broker.runtime.replica.queue_host import QueueHost
@@ -35,7 +35,7 @@ class Describe(LeaderQuestion[ArchiveInfo], frozen=True, tag="archive_describe")
 
 def _fetch(host: QueueHost, entries: Entries, asked: Fetch) -> Rows:
     most = max(1, min(asked.rows, ARCHIVE_BLOCK_ROWS))
-    return cut_rows(host, entries, asked.start, most, ARCHIVE_BLOCK_OCTETS)
+    return cut_rows(host, entries, asked.start, most, ARCHIVE_BLOCK_BYTES)
 
 
 class ArchiveClient:

@@ -1,6 +1,6 @@
 """Cuts messages of an archive's rows out of the log entries they stand in, many at a time.
 
-A chunk is two blocks of octets, as that of a lease (`lease_chunk`) with other heads:
+A chunk is two blocks of bytes, as that of a lease (`lease_chunk`) with other heads:
 
     heads   for each row: `HEAD`
     batch   the messages in the layout of `model.message`; of rows whose bodies are hidden,
@@ -15,12 +15,12 @@ from typing import Final, NamedTuple
 from headrace_broker.codecs.batch import message_start, properties_stop
 from headrace_broker.core.queue.command.command import ENQUEUE_BATCH_OFFSET, U32_MAX
 from headrace_broker.core.queue.state.archive_row import ArchiveRow
-from headrace_broker.model.limits import CHUNK_ENTRIES_OCTETS_MAX
+from headrace_broker.model.limits import CHUNK_ENTRIES_BYTES_MAX
 from headrace_broker.runtime.replica.queue_host import QueueHost
 from headrace_broker.runtime.replica.reading.entries import Entries
 
 # u64 message id, log position, arrived at, first delivered at (0 for not or not known), settled at
-# (Unix time in ms) | u32 deliveries, failed ones, octets of the body | u8 outcome | u8 1 with body
+# (Unix time in ms) | u32 deliveries, failed ones, bytes of the body | u8 outcome | u8 1 with body
 HEAD: Final = struct.Struct(">QQQQQIIIBB")
 _U32: Final = struct.Struct(">I")
 
@@ -35,7 +35,7 @@ class Head(NamedTuple):
     settled_ms: int
     acquired: int
     failed: int
-    octets: int
+    byte_count: int
     outcome: int
     full: int
 
@@ -55,33 +55,33 @@ class Rows(NamedTuple):
         return len(self.heads) // HEAD.size
 
 
-def cut_rows(host: QueueHost, entries: Entries, start: int, most: int, octets_max: int) -> Rows:
+def cut_rows(host: QueueHost, entries: Entries, start: int, most: int, bytes_max: int) -> Rows:
     """Cut out rows from an index on, at most `most`, up to and with one that exceeds a size.
 
-    They end early where more has to be read of the log than CHUNK_ENTRIES_OCTETS_MAX: that is much
+    They end early where more has to be read of the log than CHUNK_ENTRIES_BYTES_MAX: that is much
     where bodies are left out, or where many entries take turns. And they end before an entry that
     is missing. None come without the first.
     """
     info = host.machine.archive()
     heads: list[bytes] = []
     pieces: list[bytes] = []
-    octets = read = 0
+    byte_count = read = 0
     index = -1
     entry: bytes | None = None
     for row in host.machine.archived(start, most):
         if row.entry_index != index:
-            if read >= CHUNK_ENTRIES_OCTETS_MAX:
+            if read >= CHUNK_ENTRIES_BYTES_MAX:
                 break
             index = int(row.entry_index)
             entry = entries.get(index)
-            read += entries.octets(index) if entry is None else len(entry)
+            read += entries.byte_count(index) if entry is None else len(entry)
         if entry is None:  # what else is missing is to be found out
             continue
         piece = _piece(entry, row)
         heads.append(_head(row))
         pieces.append(piece)
-        octets += len(piece)
-        if octets >= octets_max:
+        byte_count += len(piece)
+        if byte_count >= bytes_max:
             break
     since, first, following = int(info.since_ms), int(info.first), int(info.following)
     return Rows(since, first, following, b"".join(heads), _batch(pieces))
@@ -103,7 +103,7 @@ def _head(row: ArchiveRow) -> bytes:
         row.settled_ms,
         min(row.acquired, U32_MAX),
         min(row.failed, U32_MAX),
-        row.octets,
+        row.byte_count,
         row.outcome,
         row.full,
     )

@@ -46,7 +46,7 @@ class ArchiveColumns:
         """Return the columns of one or more rows of a queue's archive from `start` on."""
         heads = heads_of(rows)
         count = len(heads)
-        octets = [head.octets for head in heads]
+        byte_counts = [head.byte_count for head in heads]
         full = [head.full != 0 for head in heads]
         outcomes = [OUTCOMES[head.outcome] for head in heads]
         nothing: list[Any] = [None] * count
@@ -58,7 +58,7 @@ class ArchiveColumns:
             nothing,
             [head.log_index for head in heads],
             [head.message_id for head in heads],
-            *self._messages.of(rows.batch, octets, full),
+            *self._messages.of(rows.batch, byte_counts, full),
             [head.arrived_ms for head in heads],
             [head.first_ms or None for head in heads],
             [head.settled_ms for head in heads],

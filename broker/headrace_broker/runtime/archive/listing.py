@@ -85,7 +85,7 @@ def status_of(queue: Queue, info: ArchiveInfo, node: str, address: str) -> Archi
         since_ms=int(info.since_ms),
         first_index=int(info.first),
         next_index=following,
-        octets=int(info.octets),
+        byte_count=int(info.byte_count),
         first_ms=int(info.first_ms),
         last_ms=int(info.last_ms),
         groups=[

@@ -172,7 +172,7 @@ class ArchiveLog:
             status.since_ms,
             status.first_index,
             status.next_index,
-            status.octets,
+            status.byte_count,
             status.first_ms,
             status.last_ms,
             status.node,

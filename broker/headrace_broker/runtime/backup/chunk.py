@@ -1,8 +1,8 @@
-"""Messages of a frozen queue as two blocks of octets, big-endian.
+"""Messages of a frozen queue as two blocks of bytes, big-endian.
 
     heads   for each message: u64 id | u64 arrived at | u64 expires at, 0 for never
                 | u64 due at, 0 for when it came (Unix times in ms) | u32 acquired before
-                | u32 failed deliveries before | u32 octets of its body | u8 priority | u8 state
+                | u32 failed deliveries before | u32 bytes of its body | u8 priority | u8 state
                 | u16 0
     batch   the messages in the layout of `model.message`
 
@@ -20,7 +20,7 @@ from headrace_broker.runtime.lease.chunk import cut_batch
 from headrace_broker.runtime.replica.reading.entries import Entries
 
 _HEAD: Final = struct.Struct(">QQQQIIIBBH")
-HEAD_OCTETS: Final = _HEAD.size
+HEAD_BYTES: Final = _HEAD.size
 
 
 class Head(NamedTuple):
@@ -32,13 +32,13 @@ class Head(NamedTuple):
     due_ms: int  # Unix time at which it becomes or became ready, 0 where it was not delayed
     acquired_count: int  # how often it had been acquired
     delivery_count: int  # how many of these deliveries had failed
-    octets: int  # of its body
+    byte_count: int  # of its body
     priority: int  # 0 and above
     state: int  # READY, UNSETTLED, DELAYED or DEAD
 
 
 def read_heads(heads: bytes) -> Iterator[Head]:
-    """Return the fields of a block of heads, whose length is a multiple of HEAD_OCTETS."""
+    """Return the fields of a block of heads, whose length is a multiple of HEAD_BYTES."""
     for found in _HEAD.iter_unpack(heads):
         yield Head(*found[:9])
 
@@ -49,19 +49,19 @@ def pack_head(head: Head) -> bytes:
 
 
 def cut_frozen(
-    entries: Entries, frozen: FrozenQueue, after: int, most: int, octets_max: int
+    entries: Entries, frozen: FrozenQueue, after: int, most: int, bytes_max: int
 ) -> tuple[bytes, bytes]:
-    """Return heads and batch of messages behind an id, to the first that exceeds `octets_max`.
+    """Return heads and batch of messages behind an id, to the first that exceeds `bytes_max`.
 
     No heads when there are no more, or the first one is in an entry that is missing. Raises
     KeyError: the log has lost one of them.
     """
-    run = frozen.read(after, most, octets_max)
-    count, batch = cut_batch(entries, run.messages, 0, most, octets_max)
+    run = frozen.read(after, most, bytes_max)
+    count, batch = cut_batch(entries, run.messages, 0, most, bytes_max)
     return run.heads(count), batch
 
 
 def last_id(heads: bytes) -> int:
     """Return the id of the last message of a chunk that has some."""
-    [head] = read_heads(heads[-HEAD_OCTETS:])
+    [head] = read_heads(heads[-HEAD_BYTES:])
     return head.id

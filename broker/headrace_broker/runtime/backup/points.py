@@ -26,11 +26,11 @@ from headrace_broker.model.definition import Queue
 from headrace_broker.model.limits import (
     BACKUP_ANSWER_S,
     BACKUP_CATCH_UP_S,
+    BACKUP_CHUNK_BYTES_MAX,
     BACKUP_CHUNK_MESSAGES_MAX,
-    BACKUP_CHUNK_OCTETS_MAX,
+    BACKUP_HELD_BYTES_MAX,
     BACKUP_HELD_ENTRIES_MAX,
-    BACKUP_HELD_MEMORY_OCTETS_MAX,
-    BACKUP_HELD_OCTETS_MAX,
+    BACKUP_HELD_MEMORY_BYTES_MAX,
     BACKUP_POINT_S_MAX,
     BACKUP_POINTS_MAX,
     BACKUP_RELEASE_ENTRIES,
@@ -183,10 +183,10 @@ class BackupPoints:
         if isinstance(point, BackupAnswer):
             return point
         most = min(asked.messages, BACKUP_CHUNK_MESSAGES_MAX)
-        octets = min(asked.octets, BACKUP_CHUNK_OCTETS_MAX)
+        byte_count = min(asked.byte_count, BACKUP_CHUNK_BYTES_MAX)
 
         def cut(entries: Entries) -> tuple[bytes, bytes]:
-            return cut_frozen(entries, point.frozen, asked.after, most, octets)
+            return cut_frozen(entries, point.frozen, asked.after, most, byte_count)
 
         host = point.host
         try:
@@ -268,8 +268,8 @@ class BackupPoints:
         hold = host.log.hold
         if hold is None:
             in_memory = not host.queue.logged
-            octets_max = BACKUP_HELD_MEMORY_OCTETS_MAX if in_memory else BACKUP_HELD_OCTETS_MAX
-            hold = host.log.hold = Retention(BACKUP_HELD_ENTRIES_MAX, octets_max)
+            bytes_max = BACKUP_HELD_MEMORY_BYTES_MAX if in_memory else BACKUP_HELD_BYTES_MAX
+            hold = host.log.hold = Retention(BACKUP_HELD_ENTRIES_MAX, bytes_max)
         point.breaks = int(hold.breaks)
         self._cover(host)
         self._stand(point)
@@ -281,7 +281,7 @@ class BackupPoints:
             point=point.number,
             applied_index=point.index,
             messages=int(frozen.count),
-            octets=int(frozen.octets),
+            byte_count=int(frozen.byte_count),
             last_id=int(frozen.last_id),
             time_ms=int(self._clock.unix_ms()),
         )
@@ -373,7 +373,7 @@ class BackupPoints:
             if self._hosts.get(group) is not host or hold is None or not hold.released:
                 del self._releasing[group]
             else:
-                host.log.let_go(hold.next_released(BACKUP_RELEASE_ENTRIES))
+                host.log.release(hold.next_released(BACKUP_RELEASE_ENTRIES))
         if self._releasing:
             asyncio.get_running_loop().call_soon(self._release)
 

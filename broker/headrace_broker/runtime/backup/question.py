@@ -18,7 +18,7 @@ class BackupAnswer(msgspec.Struct, frozen=True):
         point: number of the point that was opened.
         applied_index: of the queue's log there.
         messages: in it, or in the queue that was probed.
-        octets: of their bodies.
+        byte_count: of their bodies.
         last_id: of the last of them.
         time_ms: Unix time of the point.
         heads: of messages that were read, as in `backup.chunk`; none at the end.
@@ -31,7 +31,7 @@ class BackupAnswer(msgspec.Struct, frozen=True):
     point: int = 0
     applied_index: int = 0
     messages: int = 0
-    octets: int = 0
+    byte_count: int = 0
     last_id: int = 0
     time_ms: int = 0
     heads: bytes = b""
@@ -62,7 +62,7 @@ class ReadPoint(Question[BackupAnswer], frozen=True, tag="backup_read"):
     user: str
     after: int
     messages: int
-    octets: int
+    byte_count: int
 
 
 class KeepPoint(Question[BackupAnswer], frozen=True, tag="backup_keep"):

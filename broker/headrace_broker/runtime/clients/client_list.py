@@ -156,9 +156,9 @@ class ClientList:
             channels=info.channels,
             client_properties=properties,
             flow=activity_status(info.flow, now),
-            held_octets=info.held_octets,
+            buffered_bytes=info.buffered_bytes,
             protocol=info.protocol,
-            counts=(*info.octets(), *info.traffic()),
+            counts=(*info.byte_counts(), *info.traffic()),
             rates=self.rates(info.id, 0),
             tls=None
             if tls is None

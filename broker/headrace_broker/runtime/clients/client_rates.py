@@ -127,7 +127,7 @@ class ClientRates:
 
 def _passed(info: ConnectionInfo) -> Figures:
     """Return the figures that CONNECTION_FIGURES names."""
-    return (*info.octets(), *info.traffic())
+    return (*info.byte_counts(), *info.traffic())
 
 
 def _growth(before: _Sample | None, figures: Figures, now_ms: int) -> Rates:

@@ -27,14 +27,14 @@ from headrace_broker.catalog.proposal import (
     without_administrator,
 )
 from headrace_broker.catalog.request import (
-    ENVELOPE_OCTETS,
+    ENVELOPE_BYTES,
     Request,
     decode_envelope,
     encode_envelope,
 )
 from headrace_broker.catalog.result import Ok, Refused, Repeated, Result, UpgradePending
 from headrace_broker.model.definition import Binding, Node
-from headrace_broker.model.limits import CATALOG_COMMAND_OCTETS_MAX, CATALOG_REQUESTS_MAX
+from headrace_broker.model.limits import CATALOG_COMMAND_BYTES_MAX, CATALOG_REQUESTS_MAX
 from headrace_broker.runtime.cluster.boot_claim import BootClaim, Booted
 from headrace_broker.runtime.cluster.default_user import DefaultUser
 from headrace_broker.runtime.cluster.version_gate import VersionGate
@@ -265,9 +265,9 @@ class CatalogService:
             encoded = commands.encode_command(self._gate.stamped(plain_command(command)))
         except commands.CommandError as error:
             return Refused(str(error))
-        if len(encoded) > CATALOG_COMMAND_OCTETS_MAX:
+        if len(encoded) > CATALOG_COMMAND_BYTES_MAX:
             return Refused(
-                f"the command has {len(encoded)} octets, more than {CATALOG_COMMAND_OCTETS_MAX}"
+                f"the command has {len(encoded)} bytes, more than {CATALOG_COMMAND_BYTES_MAX}"
             )
         try:
             async with self.reach.patience(limit, seconds is not None), self._slots:
@@ -403,7 +403,7 @@ class CatalogService:
     def handle_forward(self, peer: int, payload: bytes) -> None:
         """Receive a request of another node's catalog service; malformed ones are dropped."""
         request = decode_envelope(payload)
-        fits = len(payload) <= ENVELOPE_OCTETS + CATALOG_COMMAND_OCTETS_MAX
+        fits = len(payload) <= ENVELOPE_BYTES + CATALOG_COMMAND_BYTES_MAX
         if request is None or request.node != peer or not fits:
             self.dropped_count += 1
             log.warning("node %d sent a malformed catalog request", peer)
@@ -448,7 +448,7 @@ class CatalogService:
         is found to be a repetition, and is asked for anew, which tells how things are.
 
         Raises:
-            SnapshotError: the octets are not such a state; nothing changed.
+            SnapshotError: the bytes are not such a state; nothing changed.
         """
         self._tell(self.catalog.load(state))
 
@@ -469,7 +469,7 @@ class CatalogService:
     def leadership(self, leader: int, term: int, serving: bool) -> None:
         """Note the leader; pending requests go there once this loop turn is over."""
         self.reach.leader = leader
-        self.reach.look()
+        self.reach.poll()
         self.serving = serving
         self._term = term
         if leader and not self._stopped:

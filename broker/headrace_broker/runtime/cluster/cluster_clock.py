@@ -92,7 +92,7 @@ class ClusterClock:
             if 0 <= round_us <= CLOCK_ROUND_MS_MAX * 1000:
                 half_ms = round_us // 2000
                 boot_ms = now_us // 1000
-                self._clock.take(
+                self._clock.receive(
                     peer,
                     ClockReading(
                         reading.wall_ms + half_ms - boot_ms,
@@ -113,7 +113,7 @@ class ClusterClock:
             return None
         return ClockStatus(int(skew[0]), int(skew[1]), int(lead), self._warned.get(node, ""))
 
-    def look(self) -> bool:
+    def poll(self) -> bool:
         """Check all clocks, and log new warnings; return whether any is wrong."""
         self._clock.members = len(self._names)
         self._clock.queue_ms()  # which looks at the wall clock

@@ -11,7 +11,7 @@ from headrace_broker.model.definition import User
 from headrace_broker.runtime.security.password import new_user
 
 TAGS: Final = ("administrator",)
-_PASSWORD_OCTETS_MAX: Final = 1024  # of a file that is meant to hold a password
+_PASSWORD_BYTES_MAX: Final = 1024  # of a file that is meant to hold a password
 
 
 class DefaultUser(NamedTuple):
@@ -41,12 +41,12 @@ def read_default_user(section: DefaultUserSection) -> DefaultUser:
     key = f"default_user.password_file: {section.password_file}"
     try:
         with Path(section.password_file).open("rb") as file:
-            text = file.read(_PASSWORD_OCTETS_MAX + 1)
+            text = file.read(_PASSWORD_BYTES_MAX + 1)
     except OSError as error:
         raise ConfigError(f"{key}: cannot be read: {error.strerror}") from error
     line = text.partition(b"\n")[0].rstrip(b"\r")
-    if not line or len(text) > _PASSWORD_OCTETS_MAX:
-        raise ConfigError(f"{key}: its first line must be the password, of 1 to 1024 octets")
+    if not line or len(text) > _PASSWORD_BYTES_MAX:
+        raise ConfigError(f"{key}: its first line must be the password, of 1 to 1024 bytes")
     try:
         return DefaultUser(section.name, line.decode(), loopback_only=False)
     except UnicodeDecodeError:

@@ -146,9 +146,9 @@ class LeaderBalance:
     async def _look_forever(self) -> None:
         while True:
             await self._wait(BALANCE_LOOK_SECONDS)
-            await self.look()
+            await self.poll()
 
-    async def look(self) -> None:
+    async def poll(self) -> None:
         """Check once, and hand over a few leaderships if that is due."""
         decider = self._around.decider()
         self.status.decides = self._around.names.get(decider, "")

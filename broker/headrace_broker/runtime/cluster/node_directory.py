@@ -19,9 +19,9 @@ from headrace_broker.model.definition import Node
 from headrace_raftlog.model.membership import Membership, member_node
 
 CATALOG_GROUP: Final = 0
-HOST_OCTETS_MAX: Final = 253  # of a name in DNS
+HOST_BYTES_MAX: Final = 253  # of a name in DNS
 PORT_MAX: Final = 65535
-_HOST_LETTERS: Final = frozenset(string.ascii_letters + string.digits + ".-_:%")
+_HOST_DEAD_LETTERS: Final = frozenset(string.ascii_letters + string.digits + ".-_:%")
 FAREWELL_LOOKS_MAX: Final = 40  # at the catalog's members before a removed node is cut off anyway
 FAREWELL_LOOK_SECONDS: Final = 0.25  # between two of them
 
@@ -173,7 +173,7 @@ def address_problem(address: str) -> str:
     """Return why nodes cannot be reached at an address, "" when it can be one."""
     host, _, port = address.rpartition(":")
     bare = host.removeprefix("[").removesuffix("]")
-    if not bare or not set(bare) <= _HOST_LETTERS or len(bare) > HOST_OCTETS_MAX:
+    if not bare or not set(bare) <= _HOST_DEAD_LETTERS or len(bare) > HOST_BYTES_MAX:
         return f"address: '{address}' is not HOST:PORT"
     if not (port.isascii() and port.isdigit() and 1 <= int(port[:6]) <= PORT_MAX):
         return f"address: the port of '{address}' is not 1 to {PORT_MAX}"

@@ -160,7 +160,7 @@ class Topology:
         queue = await self._change(command)
         assert isinstance(queue, Queue), "a declared queue is what the catalog answers"
         unknown = unknown_queue_arguments(queue.arguments)
-        UNKNOWN_ARGUMENTS.tell("queue", f"queue '{name}' in vhost '{vhost}'", unknown)
+        UNKNOWN_ARGUMENTS.warn("queue", f"queue '{name}' in vhost '{vhost}'", unknown)
         if not await self._hosting.wait_leader(queue, LEADER_SECONDS_MAX):
             text = f"queue '{name}' in vhost '{vhost}' has no leader: too few nodes are running"
             raise AmqpError(INTERNAL_ERROR, text)
@@ -230,7 +230,7 @@ class Topology:
         await self._change(DeclareExchange(exchange))
         unknown = unknown_exchange_arguments(exchange.arguments)
         where = f"exchange '{exchange.name}' in vhost '{exchange.vhost}'"
-        UNKNOWN_ARGUMENTS.tell("exchange", where, unknown)
+        UNKNOWN_ARGUMENTS.warn("exchange", where, unknown)
 
     async def delete_exchange(self, vhost: str, name: str, if_unused: bool) -> None:
         """Delete an exchange; one that is not there is no error."""

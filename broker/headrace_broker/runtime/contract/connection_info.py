@@ -63,12 +63,12 @@ class ConnectionInfo:
         self.state = RUNNING  # of `model.flow`: RUNNING, FLOW, BLOCKING or BLOCKED
         self.flow = Activity(connected_at_ms * 1000)  # what stops its publishes
         self.account: Account | None = None  # what it owes, None before it has any
-        self.held_messages = 0  # publishes held for it in its channels
-        self.held_octets = 0  # the same in octets
+        self.buffered_messages = 0  # publishes held for it in its channels
+        self.buffered_bytes = 0  # the same in bytes
         self.passed = ClientTraffic()  # what has passed its channels that are closed
-        self.recv_oct: i64 = 0  # octets that came from its client
+        self.recv_oct: i64 = 0  # bytes that came from its client
         self.recv_cnt: i64 = 0  # in how many pieces
-        self.send_oct: i64 = 0  # octets that were written to it
+        self.send_oct: i64 = 0  # bytes that were written to it
         self.send_cnt: i64 = 0  # in how many pieces
 
     def client_name(self) -> str:
@@ -76,8 +76,8 @@ class ConnectionInfo:
         found = self.client_properties.get("connection_name")
         return found[:CLIENT_NAME_SHOWN_MAX] if isinstance(found, str) else ""
 
-    def octets(self) -> tuple[int, ...]:
-        """Return the counters that `model.stats.OCTET_FIGURES` names."""
+    def byte_counts(self) -> tuple[int, ...]:
+        """Return the counters that `model.stats.BYTE_FIGURES` names."""
         return (self.recv_oct, self.recv_cnt, self.send_oct, self.send_cnt)
 
     def traffic(self) -> tuple[int, ...]:

@@ -36,12 +36,12 @@ class DeadLetter:
         self.cause: i64 = NO_CAUSE  # session that is charged for it, or NO_CAUSE or EXPIRY_CAUSE
 
     @property
-    def octets(self) -> i64:
+    def byte_count(self) -> i64:
         """Bytes that it counts against a bound."""
         return len(self.route) + len(self.properties) + len(self.body)
 
 
-def cut_letter(entry: bytes, message: Acquired, reason: i64) -> DeadLetter:
+def cut_dead_letter(entry: bytes, message: Acquired, reason: i64) -> DeadLetter:
     """Cut a message out of the log entry that holds it."""
     return DeadLetter(
         message.message_id,

@@ -16,12 +16,12 @@ from headrace_broker.core.queue.command.command import (
     ENQUEUE_SESSION_OFFSET,
     FORGET,
     NODE_DOWN,
-    STAMP_OCTETS,
+    STAMP_BYTES,
     TICK,
 )
 from headrace_broker.core.queue.messages.effect import REASON_EXPIRED
 from headrace_broker.flow.charges import NO_CAUSE
-from headrace_broker.model.limits import LETTER_COMMANDS_MAX
+from headrace_broker.model.limits import DEAD_LETTER_COMMANDS_MAX
 from headrace_broker.model.session import tells_deaths
 
 EXPIRY_CAUSE: Final = 1  # instead of a session id: time, or a limit that was lowered
@@ -47,15 +47,15 @@ class DeadLetterCauses:
         """Remember the causes of a command without its stamp; beyond the bound, of none older."""
         if not causes or len(data) < ENQUEUE_SEQ_OFFSET:
             return  # it has none; or the machine says what is wrong with it
-        key = (session, int(read_i64_be(data, ENQUEUE_SEQ_OFFSET - STAMP_OCTETS)))
+        key = (session, int(read_i64_be(data, ENQUEUE_SEQ_OFFSET - STAMP_BYTES)))
         self._told.pop(key, None)
         self._told[key] = causes
-        if len(self._told) > LETTER_COMMANDS_MAX:
+        if len(self._told) > DEAD_LETTER_COMMANDS_MAX:
             del self._told[next(iter(self._told))]
 
     def applied(self, data: bytes) -> None:
         """Forget the causes of a command that was applied."""
-        if self._told and len(data) >= ENQUEUE_BATCH_OFFSET and data[STAMP_OCTETS] == ENQUEUE:
+        if self._told and len(data) >= ENQUEUE_BATCH_OFFSET and data[STAMP_BYTES] == ENQUEUE:
             self._told.pop(_key(data), None)
 
     def forget(self) -> None:
@@ -64,7 +64,7 @@ class DeadLetterCauses:
 
     def of(self, data: bytes, reason: i64, count: i64) -> list[int]:
         """Return who caused each of so many messages to die: a session, or a *_CAUSE."""
-        kind: i64 = data[STAMP_OCTETS]
+        kind: i64 = data[STAMP_BYTES]
         if reason == REASON_EXPIRED or kind in (TICK, CONFIGURE, ACQUIRE, FORGET):
             return [EXPIRY_CAUSE] * count
         if kind == NODE_DOWN:

@@ -55,7 +55,7 @@ class HostWatcher:
 
     @abstractmethod
     def dead_lettered(
-        self, queue: Queue, arguments: dict[str, Any], letters: list[DeadLetter]
+        self, queue: Queue, arguments: dict[str, Any], dead_letters: list[DeadLetter]
     ) -> None:
         """Receive messages that left the queue for its dead letter exchange."""
 

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from headrace_broker.codecs.header_values import octets_text
+from headrace_broker.codecs.header_values import bytes_text
 from headrace_broker.runtime.contract.plain_table import plain_value
 
 
 def plain(value: Any) -> Any:
-    """Return a field's value as JSON has it; octets that are no UTF-8 in base64."""
+    """Return a field's value as JSON has it; bytes that are no UTF-8 in base64."""
     value = plain_value(value)
     if isinstance(value, bytes):
-        return octets_text(value)
+        return bytes_text(value)
     if isinstance(value, dict):
         return json_table(value)
     if isinstance(value, list):
@@ -27,5 +27,5 @@ def json_table(table: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def printable(text: str) -> str:
-    """Return a text without surrogates, which stand for octets that are no UTF-8."""
+    """Return a text without surrogates, which stand for bytes that are no UTF-8."""
     return text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")

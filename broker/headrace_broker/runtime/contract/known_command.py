@@ -20,7 +20,7 @@ from headrace_broker.core.queue.command.command import (
 from headrace_broker.core.queue.machine.queue_machine import LEASES_VERSION, PREFETCH_VERSION
 
 _SEQ_OFFSET: Final = 10  # of a control command's number, without stamp
-_NUMBERED_OCTETS: Final = 18  # of the head of a numbered command, without stamp
+_NUMBERED_BYTES: Final = 18  # of the head of a numbered command, without stamp
 
 
 def may_be_carried_out(data: bytes, version: i64) -> bool:
@@ -38,6 +38,6 @@ def as_known(session: i64, data: bytes, version: i64) -> bytes:
     That is a SETTLE of nothing with the number of a SET_PREFETCH: the lane goes on, and consumers
     keep the prefetch that they have.
     """
-    if version >= PREFETCH_VERSION or len(data) < _NUMBERED_OCTETS or data[0] != SET_PREFETCH:
+    if version >= PREFETCH_VERSION or len(data) < _NUMBERED_BYTES or data[0] != SET_PREFETCH:
         return data
     return encode_settle(session, read_i64_be(data, _SEQ_OFFSET), [])

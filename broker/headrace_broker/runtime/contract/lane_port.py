@@ -44,7 +44,7 @@ class HostEnd:
         attached: bool,
         filter_table: bytes,
     ) -> bool:
-        """Start a feed anew at delivery `number` with `window` octets of room; False when lost.
+        """Start a feed anew at delivery `number` with `window` bytes of room; False when lost.
 
         `attached`: the queue has answered its attach before: if it does not know the consumer now,
         it has given it up and answers `detached`. The filter is not replicated: the leader has it
@@ -52,11 +52,11 @@ class HostEnd:
         """
 
     @abstractmethod
-    def ask_withheld(self, session: int) -> bool:
-        """Have `still_withheld` answered, or told who leads; False when lost on the way."""
+    def ask_deferred(self, session: int) -> bool:
+        """Have `still_deferred` answered, or told who leads; False when lost on the way."""
 
     @abstractmethod
-    def window(self, session: int, consumer: i64, octets: i64) -> bool:
+    def window(self, session: int, consumer: i64, byte_count: i64) -> bool:
         """Give a consumer's feed more room. False: it was lost on the way."""
 
 
@@ -72,7 +72,7 @@ class SessionEnd:
         """
 
     @abstractmethod
-    def withheld(self, rows: list[int]) -> None:
+    def deferred(self, rows: list[int]) -> None:
         """Defer confirms of these publishes, which the next `enqueued` covers.
 
         The queue holds too much. They are given as in `Ranges.bounds`.
@@ -80,10 +80,10 @@ class SessionEnd:
 
     @abstractmethod
     def completed(self, rows: list[int]) -> None:
-        """Publishes that were withheld are complete; rows in any order."""
+        """Publishes that were deferred are complete; rows in any order."""
 
     @abstractmethod
-    def still_withheld(self, last: i64, rows: list[int]) -> None:
+    def still_deferred(self, last: i64, rows: list[int]) -> None:
         """Replace the deferred confirms of publishes up to number `last` by these."""
 
     @abstractmethod

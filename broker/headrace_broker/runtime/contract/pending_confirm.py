@@ -14,8 +14,8 @@ from headrace_broker.model.ranges import Ranges, count_rows
 class PendingConfirm:
     """Consecutive publishes of one channel that went the same way and wait for their confirm.
 
-    The runtime calls `refuse`, `hold` and `end_hold`, and hands tickets back; all else is the
-    channel's.
+    The runtime calls `refuse`, `hold` and `end_hold`, and hands pending confirms back; all else is
+    the channel's.
     """
 
     def __init__(self, first: i64, last: i64) -> None:
@@ -27,9 +27,9 @@ class PendingConfirm:
         self.answered = False  # whether the client was told
         self.immediate: Publish | None = None  # the one publish, when it has the flag `immediate`
         self.takers: i64 = 0  # then, how many queues may still take it
-        self.patient = False  # the client waits for confirms, which queues may withhold
-        self.holds: list[Ranges] | None = None  # what each queue withholds; None: nothing, ever
-        # rows (see `Ranges.bounds`) that no queue withholds, once all queues have answered; whoever
+        self.patient = False  # the client waits for confirms, which queues may defer
+        self.holds: list[Ranges] | None = None  # what each queue defers; None: nothing, ever
+        # rows (see `Ranges.bounds`) that no queue defers, once all queues have answered; whoever
         # answers them takes them away
         self.freed: list[int] = []
         self.untold: Ranges | None = None  # not answered; None for all of them or none
@@ -40,13 +40,13 @@ class PendingConfirm:
         return self.holds is not None and len(self.holds) > 0
 
     def hold(self, numbers: Ranges) -> None:
-        """Note that a queue withholds some: those in `numbers`, now or when it is added to."""
+        """Note that a queue defers some: those in `numbers`, now or when it is added to."""
         if self.holds is None:
             self.holds = []
         self.holds.append(numbers)
 
     def end_hold(self, numbers: Ranges, first: i64, stop: i64) -> i64:
-        """Note that a queue has completed some of what it withholds; return how many."""
+        """Note that a queue has completed some of what it defers; return how many."""
         gone = numbers.remove(first, stop)
         if not numbers and self.holds is not None and numbers in self.holds:
             self.holds.remove(numbers)
@@ -55,7 +55,7 @@ class PendingConfirm:
         return count_rows(gone)
 
     def all_answered(self) -> None:
-        """All queues have answered: note what none of them withholds."""
+        """All queues have answered: note what none of them defers."""
         if self.held:
             whole = Ranges()
             whole.append(self.first, self.last + 1)

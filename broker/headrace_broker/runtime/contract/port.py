@@ -34,35 +34,37 @@ class QueueListener:
     One that publishes, or consumes, nothing leaves out what it does not hear.
     """
 
-    def on_confirmed(self, client: QueueClient, tickets: list[PendingConfirm]) -> None:
-        """All publishes that were handed over with these tickets are applied by the queue.
+    def on_confirmed(self, client: QueueClient, pending_confirms: list[PendingConfirm]) -> None:
+        """All publishes that were handed over with these pending confirms are applied by the queue.
 
-        Each call of `QueueClient.publish` with a ticket is answered once, here, in `on_rejected` or
-        in `on_withheld`.
+        Each call of `QueueClient.publish` with a pending confirm is answered once, here, in
+        `on_rejected` or in `on_deferred`.
         """
         raise AssertionError("it publishes nothing")
 
-    def on_rejected(self, client: QueueClient, tickets: list[PendingConfirm]) -> None:
-        """As `on_confirmed`, but at least one publish of each ticket was refused for good.
+    def on_rejected(self, client: QueueClient, pending_confirms: list[PendingConfirm]) -> None:
+        """As `on_confirmed`, but at least one publish of each pending confirm was refused for good.
 
         `PendingConfirm.refused` says which.
         """
         raise AssertionError("it publishes nothing")
 
-    def on_withheld(self, client: QueueClient, tickets: list[PendingConfirm]) -> None:
+    def on_deferred(self, client: QueueClient, pending_confirms: list[PendingConfirm]) -> None:
         """As `on_confirmed`, but the queue holds too much: of each ticket some are not complete.
 
         `PendingConfirm.holds` says which; others may have been refused. Only for patient tickets.
         """
-        raise AssertionError("no ticket is patient")
+        raise AssertionError("no pending confirm is patient")
 
-    def on_completed(self, client: QueueClient, tickets: list[PendingConfirm], over: int) -> None:
-        """The queue has completed publishes of these tickets that were in `on_withheld`.
+    def on_completed(
+        self, client: QueueClient, pending_confirms: list[PendingConfirm], over: int
+    ) -> None:
+        """The queue has completed publishes of these pending confirms that were in `on_deferred`.
 
-        `PendingConfirm.freed` says which need not wait for others; of `over` tickets nothing is
-        withheld any more.
+        `PendingConfirm.freed` says which need not wait for others; of `over` pending confirms
+        nothing is deferred any more.
         """
-        raise AssertionError("no ticket is patient")
+        raise AssertionError("no pending confirm is patient")
 
     def on_unreachable(self, client: QueueClient, text: str) -> None:
         """Publishes wait, and no leader can be reached, as `text` says; by default they wait on."""
@@ -95,11 +97,11 @@ class QueueClient:
     gate: Gate  # where publishes of this node wait for room in the queue
 
     @abstractmethod
-    def publish(self, publishes: list[Publish], ticket: PendingConfirm | None) -> bool:
+    def publish(self, publishes: list[Publish], pending_confirm: PendingConfirm | None) -> bool:
         """Hand over publishes, in order, a number each of the ticket; they gather until `flush`.
 
         Returns False while the queue is above its soft limit for this client: too many calls, or
-        octets, are not applied. The publishes are taken all the same; the channel is given no
+        bytes, are not applied. The publishes are taken all the same; the channel is given no
         credit until `QueueListener.on_writable`.
         """
 
@@ -107,7 +109,7 @@ class QueueClient:
     def publish_named(
         self,
         publishes: list[Publish],
-        ticket: PendingConfirm | None,
+        pending_confirm: PendingConfirm | None,
         publisher: Publisher,
         sequences: list[int],
     ) -> bool:
@@ -118,10 +120,10 @@ class QueueClient:
         """
 
     @abstractmethod
-    def publish_whole(self, publishes: list[Publish], ticket: PendingConfirm) -> bool:
+    def publish_whole(self, publishes: list[Publish], pending_confirm: PendingConfirm) -> bool:
         """Send publishes in one command, after all that gathered: the queue has all or nothing.
 
-        None is immediate; they have at most `tx_octets_max` octets. Returns as `publish`.
+        None is immediate; they have at most `tx_bytes_max` bytes. Returns as `publish`.
         """
 
     @abstractmethod
@@ -181,15 +183,15 @@ class QueueClient:
         """
 
     @abstractmethod
-    def consumed(self, consumer: int, octets: int) -> None:
-        """Deliveries of `octets` left for the socket: opens the delivery byte window again.
+    def consumed(self, consumer: int, byte_count: int) -> None:
+        """Deliveries of `byte_count` left for the socket: opens the delivery byte window again.
 
-        Octets of bodies are counted by `codecs.batch.body_bytes` at both ends, so that the window
+        Bytes of bodies are counted by `codecs.batch.body_bytes` at both ends, so that the window
         never drifts.
         """
 
     def abandon(self) -> list[PendingConfirm]:
-        """End the session at once; return its unconfirmed tickets."""
+        """End the session at once; return its unconfirmed pending confirms."""
         raise AssertionError("only publishes of clients are given up")
 
     @abstractmethod

@@ -13,9 +13,9 @@ from mypy_extensions import i64, mypyc_attr
 from typing_extensions import override
 
 from headrace_broker.model.limits import (
-    MEMORY_LOG_OCTETS_MAX,
-    MEMORY_LOG_TURN_OCTETS,
-    MEMORY_LOG_URGENT_OCTETS,
+    MEMORY_LOG_BYTES_MAX,
+    MEMORY_LOG_TURN_BYTES,
+    MEMORY_LOG_URGENT_BYTES,
 )
 from headrace_broker.runtime.contract.retention import Retention
 from headrace_raftlog.model.group import NOT_LEADER, QUEUED
@@ -31,7 +31,7 @@ TAKEN: Final = 1
 NOT_LEADING: Final = 2
 BUSY: Final = 3
 
-COMMAND_OVERHEAD_OCTETS: Final = 128  # reckoned for a command beside its own: objects cost
+COMMAND_OVERHEAD_BYTES: Final = 128  # reckoned for a command beside its own: objects cost
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
@@ -72,7 +72,7 @@ class QueueLog:
     def leader(self) -> int:
         """Return the node id of the leader, 0 while unknown."""
 
-    def entry_octets(self, index: i64) -> i64:
+    def entry_bytes(self, index: i64) -> i64:
         """Return the size of a committed command that was not forgotten."""
         raise AssertionError("nobody measures this log")
 
@@ -80,14 +80,14 @@ class QueueLog:
         """Return up to where the log is applied here."""
         raise AssertionError("nobody reads this log beside its queue")
 
-    def window_octets(self) -> i64:
-        """Return how many octets of commands may be under way before others wait for them."""
+    def window_bytes(self) -> i64:
+        """Return how many bytes of commands may be under way before others wait for them."""
         raise AssertionError("nobody measures this log")
 
     async def catch_up(self, seconds: float) -> None:
         """Wait until all that was committed before is applied here; as `RaftNode.read_barrier`."""
 
-    def let_go(self, indexes: array[int]) -> None:
+    def release(self, indexes: array[int]) -> None:
         """Forget entries that were held, whatever is held now."""
         raise AssertionError("nobody reads this log beside its queue")
 
@@ -103,7 +103,7 @@ class QueueLog:
         hold = self.hold
         if hold is None or not hold.covers(index):
             return False
-        hold.keep(index, self.entry_octets(index))
+        hold.keep(index, self.entry_bytes(index))
         return True
 
     def pin(self, index: i64) -> None:
@@ -184,19 +184,19 @@ class RaftQueueLog(QueueLog):
             self._node.entry_dead(self._group, index)
 
     @override
-    def window_octets(self) -> i64:
+    def window_bytes(self) -> i64:
         return self._node.options.core.uncommitted_bytes_max
 
     @override
-    def entry_octets(self, index: i64) -> i64:
-        return self._node.entry_octets(self._group, index)
+    def entry_bytes(self, index: i64) -> i64:
+        return self._node.entry_bytes(self._group, index)
 
     @override
     def applied_index(self) -> i64:
         return self._node.applied_index(self._group)
 
     @override
-    def let_go(self, indexes: array[int]) -> None:
+    def release(self, indexes: array[int]) -> None:
         for index in indexes:
             self._node.entry_dead(self._group, index)
 
@@ -213,7 +213,7 @@ class RaftQueueLog(QueueLog):
 class MemoryQueueLog(QueueLog):
     """The log of an unreplicated queue: commands apply in the next loop turn, in memory.
 
-    One turn applies MEMORY_LOG_TURN_OCTETS at most. What is beyond that waits, and there what is
+    One turn applies MEMORY_LOG_TURN_BYTES at most. What is beyond that waits, and there what is
     urgent goes first, as in a replicated log.
     """
 
@@ -223,48 +223,48 @@ class MemoryQueueLog(QueueLog):
         self._entries: dict[int, bytes] = {}
         self._next: i64 = 1
         self._coming: deque[bytes] = deque()  # applied in the next turn, in this order
-        self._coming_octets: i64 = 0
+        self._coming_bytes: i64 = 0
         self._urgent: deque[bytes] = deque()
         self._normal: deque[bytes] = deque()
-        self._waiting_octets: i64 = 0  # of the latter two
+        self._waiting_bytes: i64 = 0  # of the latter two
         self.apply: Callable[[int, bytes], None] | None = None
 
     @override
     def propose(self, data: bytes, urgent: bool) -> i64:
-        size = len(data) + COMMAND_OVERHEAD_OCTETS
-        waits = self._waiting_octets > 0
+        size = len(data) + COMMAND_OVERHEAD_BYTES
+        waits = self._waiting_bytes > 0
         if not waits and self._fits(size):
             self._come(data, size)
             return TAKEN
-        bound = MEMORY_LOG_OCTETS_MAX + (MEMORY_LOG_URGENT_OCTETS if urgent else 0)
-        if waits and self._waiting_octets + size > bound:
+        bound = MEMORY_LOG_BYTES_MAX + (MEMORY_LOG_URGENT_BYTES if urgent else 0)
+        if waits and self._waiting_bytes + size > bound:
             return BUSY
         (self._urgent if urgent else self._normal).append(data)
-        self._waiting_octets += size
+        self._waiting_bytes += size
         return TAKEN
 
     def _fits(self, size: i64) -> bool:
         """Return whether the next turn takes so much more; it always takes one command."""
-        return not self._coming or self._coming_octets + size <= MEMORY_LOG_TURN_OCTETS
+        return not self._coming or self._coming_bytes + size <= MEMORY_LOG_TURN_BYTES
 
     def _come(self, data: bytes, size: i64) -> None:
         if not self._coming:
             self._loop.call_soon(self._run)
         self._coming.append(data)
-        self._coming_octets += size
+        self._coming_bytes += size
 
     def _run(self) -> None:
         apply = self.apply
         assert apply is not None, "a host sets apply before the first command"
         coming, self._coming = self._coming, deque()
-        self._coming_octets = 0
-        while self._waiting_octets > 0:
+        self._coming_bytes = 0
+        while self._waiting_bytes > 0:
             queue = self._urgent if self._urgent else self._normal
-            size = len(queue[0]) + COMMAND_OVERHEAD_OCTETS
+            size = len(queue[0]) + COMMAND_OVERHEAD_BYTES
             if not self._fits(size):
                 break
             self._come(queue.popleft(), size)
-            self._waiting_octets -= size
+            self._waiting_bytes -= size
         for data in coming:
             index = self._next
             self._next += 1
@@ -277,7 +277,7 @@ class MemoryQueueLog(QueueLog):
         return self._entries[index]
 
     @override
-    def entry_octets(self, index: i64) -> i64:
+    def entry_bytes(self, index: i64) -> i64:
         return len(self._entries[index])
 
     @override
@@ -286,15 +286,15 @@ class MemoryQueueLog(QueueLog):
             self._entries.pop(index, None)
 
     @override
-    def window_octets(self) -> i64:
-        return MEMORY_LOG_TURN_OCTETS
+    def window_bytes(self) -> i64:
+        return MEMORY_LOG_TURN_BYTES
 
     @override
     def applied_index(self) -> i64:
         return self._next - 1
 
     @override
-    def let_go(self, indexes: array[int]) -> None:
+    def release(self, indexes: array[int]) -> None:
         for index in indexes:
             self._entries.pop(index, None)
 

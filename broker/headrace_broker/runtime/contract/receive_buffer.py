@@ -11,7 +11,7 @@ def bound_receive_buffer(listening: socket.socket) -> None:
     """Make the kernel keep at most SOCKET_RECEIVE_BYTES for each client that connects.
 
     Linux doubles what it is asked for, for what it needs besides, and fills nearly all of that with
-    octets: so it is asked for half.
+    byte_count: so it is asked for half.
 
     Source: socket(7), SO_RCVBUF.
     """

@@ -2,7 +2,7 @@
 
 An entry that dies while it is within the held part of the log is noted here instead of being
 forgotten, and stays in this node's log; snapshots, which travel, do not name it. What is held has
-bounds, in entries and in octets: past one of them everything is let go, and who reads has to begin
+bounds, in entries and in bytes: past one of them everything is let go, and who reads has to begin
 anew.
 """
 
@@ -14,7 +14,7 @@ from typing import Final, final
 
 from mypy_extensions import i64
 
-from headrace_broker.model.limits import BACKUP_HELD_ENTRIES_MAX, BACKUP_HELD_OCTETS_MAX
+from headrace_broker.model.limits import BACKUP_HELD_BYTES_MAX, BACKUP_HELD_ENTRIES_MAX
 
 NOTHING: Final = -1  # highest entry without a reader
 
@@ -26,11 +26,11 @@ class Retention:
     def __init__(
         self,
         entries_max: i64 = BACKUP_HELD_ENTRIES_MAX,
-        octets_max: i64 = BACKUP_HELD_OCTETS_MAX,
+        bytes_max: i64 = BACKUP_HELD_BYTES_MAX,
     ) -> None:
         self._entries_max = entries_max  # that died and are kept
-        self._octets_max = octets_max  # of these
-        self.octets: i64 = 0  # of these
+        self._bytes_max = bytes_max  # of these
+        self.byte_count: i64 = 0  # of these
         self.breaks: i64 = 0  # how often everything was let go
         self.broken = ""  # why it was the last time
         self.released: list[array[int]] = []  # held no more; the log is yet to be told of
@@ -49,18 +49,18 @@ class Retention:
         """Return whether an entry has to be kept when it dies."""
         return self._low <= index <= self._high
 
-    def keep(self, index: i64, octets: i64) -> None:
+    def keep(self, index: i64, byte_count: i64) -> None:
         """Keep an entry that died."""
         entries = self._entries
         if entries and i64(entries[-1]) > index:
             self._ascending = False
         entries.append(index)
-        self._sizes.append(octets)
-        self.octets += octets
+        self._sizes.append(byte_count)
+        self.byte_count += byte_count
         if len(entries) > self._entries_max:
             self.break_off(f"more than {self._entries_max} entries would be held")
-        elif self.octets > self._octets_max:
-            self.break_off(f"more than {self._octets_max} octets would be held")
+        elif self.byte_count > self._bytes_max:
+            self.break_off(f"more than {self._bytes_max} bytes would be held")
 
     def cover(self, low: i64, high: i64) -> None:
         """Keep the entries from `low` to `high` from now on, and drop all others."""
@@ -79,7 +79,7 @@ class Retention:
         if start >= stop:
             return
         self.released.append(self._entries[start:stop])
-        self.octets -= sum(self._sizes[start:stop])
+        self.byte_count -= sum(self._sizes[start:stop])
         del self._entries[start:stop]
         del self._sizes[start:stop]
 
@@ -90,7 +90,7 @@ class Retention:
         self._low, self._high = 0, NOTHING
         if self._entries:
             self.released.append(self._entries)
-        self._entries, self._sizes, self.octets = array("Q"), array("I"), 0
+        self._entries, self._sizes, self.byte_count = array("Q"), array("I"), 0
         self._ascending = True
 
     def lose(self, reason: str) -> None:

@@ -79,7 +79,7 @@ class SteadyClock(Clock):
         """Return for how long this clock has gone."""
         return self.boottime_us() // 1000 - self._began_ms
 
-    def take(self, node: int, reading: ClockReading) -> None:
+    def receive(self, node: int, reading: ClockReading) -> None:
         """Take what another node's clocks show."""
         boot = self.boottime_us() // 1000
         self._look(boot)

@@ -28,7 +28,7 @@ class Traffic:
         self.purges: list[tuple[Queue, int]] | None = None
 
     def delivered(self, redelivered: bytes) -> None:
-        """Count a run of deliveries, one octet each, 1 for a message that was delivered before."""
+        """Count a run of deliveries, one byte each, 1 for a message that was delivered before."""
         self.deliver += len(redelivered)
         self.redeliver += redelivered.count(1)
 

@@ -51,17 +51,17 @@ def address(
     death = Death(
         source.name.encode(),
         REASON_NAMES[int(letter.reason)].encode(),
-        _octets(was_exchange),
-        _octets(was_key),
+        _data(was_exchange),
+        _data(was_key),
         time_s,
     )
     after = dead_letter(letter.properties, death, letter.trusted, new_key is None)
-    key = _octets(was_key) if new_key is None else new_key.encode()
+    key = _data(was_key) if new_key is None else new_key.encode()
     raw_route = _short((exchange or "").encode()) + _short(key)
-    publish = Publish(0, raw_route, False, False, after.octets, letter.body)
+    publish = Publish(0, raw_route, False, False, after.data, letter.body)
     if exchange is None:
         return Addressed(publish, (), OFF)
-    route = router.route_stored(source.vhost, raw_route, after.octets)
+    route = router.route_stored(source.vhost, raw_route, after.data)
     if not route.known:
         return Addressed(publish, (), NO_EXCHANGE)
     work = int(route.work)
@@ -86,9 +86,9 @@ def is_cycle(queue: bytes, deaths: Sequence[tuple[bytes, bytes]]) -> bool:
     return False
 
 
-def _octets(name: str) -> bytes:
+def _data(name: str) -> bytes:
     return name.encode("utf-8", "surrogateescape")
 
 
-def _short(octets: bytes) -> bytes:
-    return bytes((len(octets),)) + octets
+def _short(data: bytes) -> bytes:
+    return bytes((len(data),)) + data

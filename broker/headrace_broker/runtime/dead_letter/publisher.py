@@ -17,15 +17,17 @@ from headrace_broker.model.message import Publish
 from headrace_broker.runtime.contract.port import PendingConfirm, QueueClient, QueueListener
 from headrace_broker.runtime.session.session import QueueSession
 
-IDLE_SECONDS: Final = 30.0  # a session with nothing under way is kept so long for the next letter
+IDLE_SECONDS: Final = (
+    30.0  # a session with nothing under way is kept so long for the next dead letter
+)
 
 
 class DeadLetterPublish:
-    """One letter on its way to one or more queues."""
+    """One dead letter on its way to one or more queues."""
 
-    def __init__(self, cause: int, octets: int) -> None:
+    def __init__(self, cause: int, byte_count: int) -> None:
         self.cause = cause  # session that is charged for it, or NO_CAUSE
-        self.octets = octets  # that are charged at each of the queues
+        self.byte_count = byte_count  # that are charged at each of the queues
         self.waits = 0  # queues that have not answered
         self.arrived: list[int] = []  # groups of queues that have it
         self.failed: list[int] = []  # groups of queues that refused it or are gone
@@ -40,13 +42,13 @@ class _Line:
 
     def __init__(self, session: QueueSession, causes: CauseRuns) -> None:
         self.session = session
-        self.causes = causes  # of its letters
-        self.under_way = 0  # letters that it has not answered
+        self.causes = causes  # of its dead letters
+        self.under_way = 0  # dead letters that it has not answered
 
 
 @final
 class DeadLetterPublisher(QueueListener):
-    """Publishes letters and tells their parcels what became of them.
+    """Publishes dead letters and tells their publishes what became of them.
 
     Their causes owe for them at each queue until it has answered.
     """
@@ -63,7 +65,7 @@ class DeadLetterPublisher(QueueListener):
         self._lines: dict[int, _Line] = {}
         self._idle: dict[int, float] = {}  # group -> since when, the longest first
         self._touched: dict[int, QueueSession] = {}
-        self._parcels: dict[int, DeadLetterPublish] = {}  # by the number of a ticket
+        self._publishes: dict[int, DeadLetterPublish] = {}  # by the number of a pending confirm
         self._owed: dict[int, Charge] = {}  # likewise
         self._next_number = 1
         self._sweep: asyncio.TimerHandle | None = None
@@ -76,31 +78,33 @@ class DeadLetterPublisher(QueueListener):
     @property
     def under_way_count(self) -> int:
         """Number of publishes that were not answered."""
-        return len(self._parcels)
+        return len(self._publishes)
 
     def stop(self) -> None:
         """Stop the timer of idle sessions; messages under way are neither awaited nor charged."""
         owed, self._owed = self._owed, {}
         for number, charge in owed.items():
-            charge.repay(1, self._parcels[number].octets)
+            charge.repay(1, self._publishes[number].byte_count)
         if self._sweep is not None:
             self._sweep.cancel()
             self._sweep = None
 
-    def send(self, publish: Publish, queues: Iterable[Queue], parcel: DeadLetterPublish) -> None:
-        """Hand a letter to its queues' sessions, where it stays until `flush`."""
+    def send(
+        self, publish: Publish, queues: Iterable[Queue], dead_publish: DeadLetterPublish
+    ) -> None:
+        """Hand a dead letter to its queues' sessions, where it stays until `flush`."""
         targets = list(queues)
-        parcel.waits = len(targets)
+        dead_publish.waits = len(targets)
         for queue in targets:
             number = self._next_number
             self._next_number += 1
-            self._parcels[number] = parcel
-            charge = self.charges.charge(parcel.cause, queue.group)
-            charge.borrow(1, parcel.octets)
+            self._publishes[number] = dead_publish
+            charge = self.charges.charge(dead_publish.cause, queue.group)
+            charge.borrow(1, dead_publish.byte_count)
             self._owed[number] = charge
             line = self._line(queue)
             line.under_way += 1
-            line.causes.add(parcel.cause)
+            line.causes.add(dead_publish.cause)
             self._touched[queue.group] = line.session
             line.session.publish([publish], PendingConfirm(number, number))
 
@@ -122,34 +126,34 @@ class DeadLetterPublisher(QueueListener):
     # From the queues
 
     @override
-    def on_confirmed(self, client: QueueClient, tickets: list[PendingConfirm]) -> None:
+    def on_confirmed(self, client: QueueClient, pending_confirms: list[PendingConfirm]) -> None:
         """Note arrivals; what a deleted queue "confirms" has not arrived."""
         line = self._lines[client.queue.group]
-        self._answer(line, tickets, not line.session.link.gone)
+        self._answer(line, pending_confirms, not line.session.link.gone)
 
     @override
-    def on_rejected(self, client: QueueClient, tickets: list[PendingConfirm]) -> None:
-        self._answer(self._lines[client.queue.group], tickets, False)
+    def on_rejected(self, client: QueueClient, pending_confirms: list[PendingConfirm]) -> None:
+        self._answer(self._lines[client.queue.group], pending_confirms, False)
 
     @override
     def on_writable(self, client: QueueClient) -> None:
         """Ignore it: senders bound the dead letters under way."""
 
-    def _answer(self, line: _Line, tickets: list[PendingConfirm], arrived: bool) -> None:
+    def _answer(self, line: _Line, pending_confirms: list[PendingConfirm], arrived: bool) -> None:
         group = line.session.queue.group
-        line.under_way -= len(tickets)
-        line.causes.answered(len(tickets))
+        line.under_way -= len(pending_confirms)
+        line.causes.answered(len(pending_confirms))
         if line.under_way == 0:
             self._rest(group)
-        for ticket in tickets:
-            parcel = self._parcels.pop(int(ticket.first))
-            charge = self._owed.pop(int(ticket.first), None)
+        for pending_confirm in pending_confirms:
+            dead_publish = self._publishes.pop(int(pending_confirm.first))
+            charge = self._owed.pop(int(pending_confirm.first), None)
             if charge is not None:
-                charge.repay(1, parcel.octets)
-            (parcel.arrived if arrived else parcel.failed).append(group)
-            parcel.waits -= 1
-            if parcel.waits == 0:
-                parcel.done()
+                charge.repay(1, dead_publish.byte_count)
+            (dead_publish.arrived if arrived else dead_publish.failed).append(group)
+            dead_publish.waits -= 1
+            if dead_publish.waits == 0:
+                dead_publish.done()
 
     # Idle sessions
 

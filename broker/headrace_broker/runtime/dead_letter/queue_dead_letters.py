@@ -23,7 +23,7 @@ from headrace_broker.runtime.dead_letter.dead_letter import OFF, TOO_COSTLY, add
 from headrace_broker.runtime.dead_letter.publisher import DeadLetterPublish, DeadLetterPublisher
 from headrace_broker.runtime.routing.router import Router
 
-RETRY_SECONDS_MIN: Final = 1.0  # before a letter that did not arrive is sent again
+RETRY_SECONDS_MIN: Final = 1.0  # before a dead letter that did not arrive is sent again
 RETRY_SECONDS_MAX: Final = 60.0  # the same after many attempts, each of which doubles it
 
 REFUSED: Final = "a queue that it goes to refused it or was deleted"
@@ -36,19 +36,19 @@ class KeptSource(Protocol):
     arguments: dict[str, Any]
 
     def kept(self, limit: int) -> list[tuple[Acquired, int]]:
-        """Return the oldest letters, at most `limit`, with the reasons of their deaths."""
+        """Return the oldest dead letters, at most `limit`, with the reasons of their deaths."""
 
-    def letters(
+    def dead_letters(
         self, messages: list[Acquired], reason: int, done: Callable[[], None]
     ) -> list[DeadLetter] | None:
         """Return letters of one entry with their bodies; None, and call back, once it is read."""
 
     def forget(self, ids: list[int]) -> bool:
-        """Have the machine forget letters that have arrived; False when it cannot now."""
+        """Have the machine forget dead letters that have arrived; False when it cannot now."""
 
 
 class Reporter(Protocol):
-    """The node: it says when letters may go, and tells people what became of them."""
+    """The node: it says when dead letters may go, and tells people what became of them."""
 
     def may_send(self) -> bool:
         """Return whether letters may go now; `QueueDeadLetters.look` is called when they may."""
@@ -57,39 +57,39 @@ class Reporter(Protocol):
         """Return who caused a message to die: a session, or NO_CAUSE. It is asked for once."""
 
     def arrived(self, group: int) -> None:
-        """A letter has arrived."""
+        """A dead letter has arrived."""
 
     def idle(self, group: int) -> None:
         """True if there is nothing left to do for this queue."""
 
     def dropped(self, source: Queue, problem: str) -> None:
-        """A letter does not get where it is to go and is not kept."""
+        """A dead letter does not get where it is to go and is not kept."""
 
     def kept(self, source: Queue, problem: str) -> None:
-        """A letter does not get where it is to go and is tried again later."""
+        """A dead letter does not get where it is to go and is tried again later."""
 
 
 @final
 class Allowance:
-    """Octets that all keepers of a node may have under way together."""
+    """Bytes that all dead letters of queues of a node may have under way together."""
 
-    def __init__(self, octets_max: int) -> None:
-        self.held = 0  # octets under way
-        self._octets_max = octets_max
+    def __init__(self, bytes_max: int) -> None:
+        self.held = 0  # bytes under way
+        self._bytes_max = bytes_max
         self._waiting: dict[Callable[[], None], None] = {}
 
-    def take(self, octets: int, waiter: Callable[[], None]) -> bool:
-        """Take octets; where they do not fit, have `waiter` called once half of all are free."""
-        if self.held > 0 and self.held + octets > self._octets_max:
+    def take(self, byte_count: int, waiter: Callable[[], None]) -> bool:
+        """Take bytes; where they do not fit, have `waiter` called once half of all are free."""
+        if self.held > 0 and self.held + byte_count > self._bytes_max:
             self._waiting[waiter] = None
             return False
-        self.held += octets
+        self.held += byte_count
         return True
 
-    def give_back(self, octets: int) -> None:
-        """Give octets back."""
-        self.held -= octets
-        if self._waiting and self.held <= self._octets_max // 2:
+    def give_back(self, byte_count: int) -> None:
+        """Give bytes back."""
+        self.held -= byte_count
+        if self._waiting and self.held <= self._bytes_max // 2:
             waiting, self._waiting = self._waiting, {}
             for waiter in waiting:
                 waiter()
@@ -97,21 +97,21 @@ class Allowance:
 
 @final
 class _Flight(DeadLetterPublish):
-    """A letter under way."""
+    """A dead letter under way."""
 
-    def __init__(self, keeper: QueueDeadLetters, item: _Stuck, octets: int) -> None:
-        super().__init__(item.cause, octets)
-        self.item = item  # what is under way; its octets are taken of the allowance
-        self._keeper = keeper
+    def __init__(self, queue_dead_letters: QueueDeadLetters, item: _Stuck, byte_count: int) -> None:
+        super().__init__(item.cause, byte_count)
+        self.item = item  # what is under way; its bytes are taken of the allowance
+        self._queue_dead_letters = queue_dead_letters
 
     @override
     def done(self) -> None:
-        self._keeper.answered(self)
+        self._queue_dead_letters.answered(self)
 
 
 @final
 class _Stuck:
-    """A letter that is to be sent, or was and did not arrive everywhere."""
+    """A dead letter that is to be sent, or was and did not arrive everywhere."""
 
     def __init__(self, message: Acquired, reason: int, cause: int, before: frozenset[int]) -> None:
         self.message = message  # what the machine keeps
@@ -138,13 +138,13 @@ class QueueDeadLetters:
         self,
         source: KeptSource,
         router: Router,
-        carrier: DeadLetterPublisher,
+        publisher: DeadLetterPublisher,
         allowance: Allowance,
         reporter: Reporter,
     ) -> None:
         self._source = source
         self._router = router
-        self._carrier = carrier
+        self._publisher = publisher
         self._allowance = allowance
         self._reporter = reporter
         self._more = True  # the machine may keep some that were not looked at
@@ -159,13 +159,13 @@ class QueueDeadLetters:
         self._retry_seconds = RETRY_SECONDS_MIN
         self._work_left = ROUTING_WORK_OF_TURN  # steps for routes, in this turn of the loop
 
-    def look(self) -> None:
+    def poll(self) -> None:
         """See what the machine keeps, in the next turn of the loop."""
         self._more = True
         self._soon()
 
     def forgotten(self, ids: list[int]) -> None:
-        """The machine keeps these letters no more."""
+        """The machine keeps these dead letters no more."""
         for message_id in ids:
             self._forgetting.pop(message_id, None)
         self._soon()
@@ -188,8 +188,8 @@ class QueueDeadLetters:
                 handle.cancel()
 
     def answered(self, flight: _Flight) -> None:
-        """Every queue has answered for a letter."""
-        self._allowance.give_back(flight.octets)
+        """Every queue has answered for a dead letter."""
+        self._allowance.give_back(flight.byte_count)
         if self._closed:
             return
         item = flight.item
@@ -208,7 +208,7 @@ class QueueDeadLetters:
         self._reporter.arrived(self._source.queue.group)
 
     def _hold(self, stuck: _Stuck, problem: str) -> None:
-        """Keep a letter for another attempt."""
+        """Keep a dead letter for another attempt."""
         self._stuck[int(stuck.message.message_id)] = stuck
         self._reporter.kept(self._source.queue, problem)
         if self._retry_handle is None:
@@ -239,24 +239,24 @@ class QueueDeadLetters:
             room = self._room()
             if room <= 0 or not self._send_all(self._take_of_one_entry(room)):
                 break
-        self._carrier.flush()
+        self._publisher.flush()
         self._have_forgotten()
         if self._is_idle():
             self._reporter.idle(self._source.queue.group)
 
     def _room(self) -> int:
-        """Return how many letters may go.
+        """Return how many dead letters may go.
 
         Those of which nobody knows any more who caused them wait while their account is in debt,
         but one: a queue that takes nothing must not keep those that go elsewhere.
         """
-        charges = self._carrier.charges
+        charges = self._publisher.charges
         if self._next[0].cause == NO_CAUSE and charges.unknown.in_debt:
             return 1 - len(self._flights)
         return DEAD_LETTERS_IN_FLIGHT_MAX - len(self._flights)
 
     def _take_of_one_entry(self, most: int) -> list[_Stuck]:
-        """Take the next letters of one log entry and one reason, which are read together."""
+        """Take the next dead letters of one log entry and one reason, which are read together."""
         items = [self._next.popleft()]
         entry, reason = items[0].message.entry_index, items[0].reason
         while self._next and len(items) < most:
@@ -267,27 +267,27 @@ class QueueDeadLetters:
         return items
 
     def _send_all(self, items: list[_Stuck]) -> bool:
-        """Send letters of one entry; False when some have to wait, which are next then.
+        """Send dead letters of one entry; False when some have to wait, which are next then.
 
         They wait for room, for the disk, or for the next turn of the loop where routes cost much.
         """
         messages = [item.message for item in items]
         try:
-            letters = self._source.letters(messages, items[0].reason, self._soon)
+            dead_letters = self._source.dead_letters(messages, items[0].reason, self._soon)
         except KeyError:  # other settings: the machine has let them go meanwhile
             return True
-        if letters is None:
+        if dead_letters is None:
             self._next.extendleft(reversed(items))
             return False
-        for place, letter in enumerate(letters):
+        for place, dead_letter in enumerate(dead_letters):
             if self._work_left < 0:
                 self._next.extendleft(reversed(items[place:]))
                 self._soon()
                 return False
-            if not self._allowance.take(int(letter.octets), self._soon):
+            if not self._allowance.take(int(dead_letter.byte_count), self._soon):
                 self._next.extendleft(reversed(items[place:]))
                 return False
-            self._send(items[place], letter)
+            self._send(items[place], dead_letter)
         return True
 
     def _is_idle(self) -> bool:
@@ -322,22 +322,24 @@ class QueueDeadLetters:
                 cause = self._reporter.cause(group, message_id)
                 self._next.append(_Stuck(message, int(reason), cause, frozenset()))
 
-    def _send(self, item: _Stuck, letter: DeadLetter) -> None:
+    def _send(self, item: _Stuck, dead_letter: DeadLetter) -> None:
         source = self._source
         if item.costly_at == self._router.version:
-            self._allowance.give_back(int(letter.octets))
+            self._allowance.give_back(int(dead_letter.byte_count))
             self._hold(item, TOO_COSTLY)
             return
-        addressed = address(letter, source.queue, source.arguments, self._router, int(time.time()))
+        addressed = address(
+            dead_letter, source.queue, source.arguments, self._router, int(time.time())
+        )
         self._work_left -= addressed.work
         queues = [queue for queue in addressed.queues if queue.group not in item.before]
         message_id = int(item.message.message_id)
         if queues:
-            flight = _Flight(self, item, int(letter.octets))
+            flight = _Flight(self, item, int(dead_letter.byte_count))
             self._flights[message_id] = flight
-            self._carrier.send(addressed.publish, queues, flight)
+            self._publisher.send(addressed.publish, queues, flight)
             return
-        self._allowance.give_back(int(letter.octets))
+        self._allowance.give_back(int(dead_letter.byte_count))
         if item.before:  # all queues that it goes to have it
             self._has_arrived(message_id)
         elif addressed.problem == OFF:  # what dies without an exchange is dropped, and so is this

@@ -13,7 +13,7 @@ from headrace_broker.core.queue.command.command import (
     ENQUEUE,
     ENQUEUE_BATCH_OFFSET,
     ENQUEUE_SEQ_OFFSET,
-    STAMP_OCTETS,
+    STAMP_BYTES,
 )
 from headrace_broker.core.queue.command.large_command import LargeCommand
 from headrace_broker.flow.cause_runs import CauseRuns
@@ -49,8 +49,8 @@ class _LetterHost(HostEnd):
         if data[0] != ENQUEUE:
             self._host.command(session, data)
             return
-        first = read_i64_be(data, ENQUEUE_SEQ_OFFSET - STAMP_OCTETS)
-        count = batch_count(data, ENQUEUE_BATCH_OFFSET - STAMP_OCTETS)
+        first = read_i64_be(data, ENQUEUE_SEQ_OFFSET - STAMP_BYTES)
+        count = batch_count(data, ENQUEUE_BATCH_OFFSET - STAMP_BYTES)
         self._host.caused(session, data, self._causes.of(first, count))
 
     @override
@@ -59,8 +59,8 @@ class _LetterHost(HostEnd):
 
     @override
     def large(self, session: int, command: LargeCommand, causes: list[int]) -> None:
-        first = read_i64_be(command.head, ENQUEUE_SEQ_OFFSET - STAMP_OCTETS)
-        count = batch_count(command.head, ENQUEUE_BATCH_OFFSET - STAMP_OCTETS)
+        first = read_i64_be(command.head, ENQUEUE_SEQ_OFFSET - STAMP_BYTES)
+        count = batch_count(command.head, ENQUEUE_BATCH_OFFSET - STAMP_BYTES)
         self._host.large(session, command, self._causes.of(first, count))
 
     @override
@@ -80,9 +80,9 @@ class _LetterHost(HostEnd):
         return self._host.resync(session, consumer, number, window, attached, filter_table)
 
     @override
-    def ask_withheld(self, session: int) -> bool:
-        return self._host.ask_withheld(session)
+    def ask_deferred(self, session: int) -> bool:
+        return self._host.ask_deferred(session)
 
     @override
-    def window(self, session: int, consumer: i64, octets: i64) -> bool:
-        return self._host.window(session, consumer, octets)
+    def window(self, session: int, consumer: i64, byte_count: i64) -> bool:
+        return self._host.window(session, consumer, byte_count)

@@ -82,7 +82,7 @@ class FlowCollector:
         self._asking: dict[int, asyncio.Task[list[FlowRow] | None]] = {}
         self._causes: dict[int, tuple[float, tuple[CauseStatus, ...]]] = {}
 
-    async def look(self) -> FlowSnapshot:
+    async def poll(self) -> FlowSnapshot:
         """Return how it stands now."""
         await self._ask()
         states, left_out = self._fold()
@@ -217,7 +217,7 @@ class FlowCollector:
         self._causes[group] = (self._now(), tuple(causes))
 
     def _names(self, accounts: Iterable[AccountStatus]) -> Names:
-        groups = {tab.group for account in accounts for tab in account.tabs}
+        groups = {balance.group for account in accounts for balance in account.balances}
         found = [(group, self._view.queue_by_group(group)) for group in groups]
         return {group: (queue.vhost, queue.name) for group, queue in found if queue is not None}
 

@@ -25,7 +25,7 @@ from headrace_broker.model.flow_status import (
     NodeFlow,
     QueueFlow,
 )
-from headrace_broker.model.limits import FLOW_TABS_MAX
+from headrace_broker.model.limits import FLOW_BALANCES_MAX
 from headrace_broker.runtime.clients.flow_state import activity_status, state_name
 from headrace_broker.runtime.contract.port import ConnectionInfo
 from headrace_broker.runtime.hosting.queue_rates import QueueRates
@@ -105,7 +105,7 @@ class FlowFacts:
     def _brought_by(self, group: int, origin: Origin) -> BroughtStatus:
         now, cause = self.ledger.brought.now_s, origin.cause
         slices = tuple(
-            (round((now - each.end_s) * 1000), each.messages, each.octets)
+            (round((now - each.end_s) * 1000), each.messages, each.byte_count)
             for each in reversed(origin.slices)
         )
         if cause is None:
@@ -114,11 +114,14 @@ class FlowFacts:
         gone = not self.ledger.is_open(cause.account)
         row = BroughtStatus(*who, cause.client_name, gone, slices)
         account = self.ledger.accounts.get(cause.account)
-        tab = account.tabs.get(group) if account is not None else None
-        if tab is None:
+        balance = account.balances.get(group) if account is not None else None
+        if balance is None:
             return row
-        rates = {"message_rate": round(tab.message_rate, 2), "octet_rate": round(tab.octet_rate, 2)}
-        owed = {"messages": int(tab.messages), "octets": int(tab.octets)}
+        rates = {
+            "message_rate": round(balance.message_rate, 2),
+            "byte_rate": round(balance.byte_rate, 2),
+        }
+        owed = {"messages": int(balance.messages), "byte_count": int(balance.byte_count)}
         return msgspec.structs.replace(row, **rates, **owed)
 
     # Connections
@@ -155,10 +158,10 @@ class FlowFacts:
             vhost=info.vhost,
             state=state_name(info.state, info.flow, now_us),
             flow=activity_status(info.flow, now_us),
-            held_messages=info.held_messages,
-            held_octets=info.held_octets,
+            buffered_messages=info.buffered_messages,
+            buffered_bytes=info.buffered_bytes,
             owed_messages=int(account.messages) if account is not None else 0,
-            owed_octets=int(account.octets) if account is not None else 0,
+            owed_bytes=int(account.byte_count) if account is not None else 0,
         )
 
     # Queues
@@ -192,22 +195,22 @@ class FlowFacts:
             node=self.name,
             kind=queue.kind,
             ready=int(machine.ready_count),
-            ready_octets=int(machine.ready_octets),
+            ready_bytes=int(machine.ready_bytes),
             unsettled=int(machine.unsettled_count),
-            unsettled_octets=int(machine.unsettled_octets),
+            unsettled_bytes=int(machine.unsettled_bytes),
             consumers=int(machine.consumer_count),
             busy=sum(1 for each in machine.consumers() if _is_busy(each)),
             arrived=arrived,
             delivered=delivered,
             settled=settled,
             saturated=machine.saturated,
-            withheld=int(machine.withheld_count),
+            deferred=int(machine.deferred_count),
             high_messages=int(settings.high_watermark),
             low_messages=int(settings.low_watermark),
-            high_octets=int(settings.high_watermark_octets),
-            low_octets=int(settings.low_watermark_octets),
+            high_bytes=int(settings.high_watermark_bytes),
+            low_bytes=int(settings.low_watermark_bytes),
             held_messages=int(machine.held_count),
-            held_octets=int(machine.held_octets),
+            held_bytes=int(machine.held_bytes),
             fairness=fairness_rows(machine),
         )
 
@@ -236,28 +239,28 @@ class FlowFacts:
         return [host for host in self._hosts.values() if host.serving]
 
     def largest_queues(self, count: int) -> list[QueueFlow]:
-        """Return the largest queues led here, those that withhold confirms first."""
+        """Return the largest queues led here, those that defer confirms first."""
         return [self.queue(host) for host in heapq.nlargest(count, self.led(), key=_weight)]
 
 
 FIGURES: Final = (  # attributes of FlowLimits
     "account_messages",
-    "account_octets",
+    "account_bytes",
     "credit",
     "credit_more",
-    "commands",
-    "queue_octets",
-    "held_octets",
-    "node_octets",
-    "turn_messages",
-    "turn_octets",
+    "queue_commands",
+    "queue_pending_bytes",
+    "connection_buffer_bytes",
+    "node_buffer_bytes",
+    "intake_messages",
+    "intake_bytes",
 )
 
 
 def blocked_rank(row: ConnectionFlow) -> tuple[Any, ...]:
     """Return what connections are sorted by: how much they are stopped, then what waits."""
     _, ten, sixty = row.flow.shares
-    return ten, bool(row.flow.limit), sixty, row.held_octets + row.owed_octets, row.name
+    return ten, bool(row.flow.limit), sixty, row.buffered_bytes + row.owed_bytes, row.name
 
 
 def is_stopped(info: ConnectionInfo, now_us: int) -> bool:
@@ -288,23 +291,23 @@ def _by_rate(each: tuple[str, float]) -> tuple[float, str]:
     return -each[1], each[0]
 
 
-def _load(tab: AccountBalance) -> float:
-    return int(tab.octets) + RECENT_S * tab.octet_rate
+def _load(balance: AccountBalance) -> float:
+    return int(balance.byte_count) + RECENT_S * balance.byte_rate
 
 
 def _load_at(account: Account, group: int) -> float:
-    return sum(_load(tab) for tab in _tabs(account, group))
+    return sum(_load(balance) for balance in _balances(account, group))
 
 
-def _tabs(account: Account, group: int) -> list[AccountBalance]:
+def _balances(account: Account, group: int) -> list[AccountBalance]:
     if not group:
-        return list(account.tabs.values())
-    tab = account.tabs.get(group)
-    return [tab] if tab is not None else []
+        return list(account.balances.values())
+    balance = account.balances.get(group)
+    return [balance] if balance is not None else []
 
 
 def _account_status(account: Account, group: int, names: dict[str, str]) -> AccountStatus:
-    deepest = heapq.nlargest(FLOW_TABS_MAX, _tabs(account, group), key=_load)
+    deepest = heapq.nlargest(FLOW_BALANCES_MAX, _balances(account, group), key=_load)
     cause = account.cause
     return AccountStatus(
         account=cause.account,
@@ -314,22 +317,22 @@ def _account_status(account: Account, group: int, names: dict[str, str]) -> Acco
         user=cause.user,
         vhost=cause.vhost,
         messages=int(account.messages),
-        octets=int(account.octets),
+        byte_count=int(account.byte_count),
         in_debt=account.in_debt,
         weight=int(account.weight),
-        tabs=tuple(
+        balances=tuple(
             BalanceStatus(
-                tab.group,
-                int(tab.messages),
-                int(tab.octets),
-                round(tab.message_rate, 2),
-                round(tab.octet_rate, 2),
+                balance.group,
+                int(balance.messages),
+                int(balance.byte_count),
+                round(balance.message_rate, 2),
+                round(balance.byte_rate, 2),
                 tuple(
                     (name, round(rate, 2))
-                    for name, rate in sorted(tab.exchanges.items(), key=_by_rate)
+                    for name, rate in sorted(balance.exchanges.items(), key=_by_rate)
                 ),
             )
-            for tab in deepest
+            for balance in deepest
         ),
         user_provided_name=names.get(cause.account, ""),
     )
@@ -341,8 +344,8 @@ def _is_busy(consumer: ConsumerInfo) -> bool:
 
 def _weight(host: QueueHost) -> tuple[bool, int, int]:
     machine = host.machine
-    octets = int(machine.ready_octets) + int(machine.unsettled_octets)
-    return machine.saturated, octets, int(machine.ready_count)
+    byte_count = int(machine.ready_bytes) + int(machine.unsettled_bytes)
+    return machine.saturated, byte_count, int(machine.ready_count)
 
 
 def _no_gate(group: int) -> GateFlow | None:

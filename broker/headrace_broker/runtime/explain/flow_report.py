@@ -97,10 +97,10 @@ class Edge(msgspec.Struct, frozen=True):
     vhost: str
     queue: str
     messages: int
-    octets: int
+    byte_count: int
     message_rate: float
-    octet_rate: float
-    load: float  # octets that are owed, and those that came in the last 10 s
+    byte_rate: float
+    load: float  # bytes that are owed, and those that came in the last 10 s
     limit: str  # that which stops the account's connection at this queue now, "" for none
     exchanges: tuple[tuple[str, float], ...] = ()  # that it came through, and messages a second
     user_provided_name: str = ""  # what the account's client calls itself, "" for nothing
@@ -163,11 +163,13 @@ class FlowReport:
         """Return the largest queues, at most FLOW_ROWS_MAX of each node."""
         found = await self.ask(Flow((QUEUE,)))
         rows = [row for row in of_kind(found.rows, QueueFlow) if viewer.sees_vhost(row.vhost)]
-        rows.sort(key=lambda row: (not row.saturated, -row.octets, -row.ready, row.vhost, row.name))
+        rows.sort(
+            key=lambda row: (not row.saturated, -row.byte_count, -row.ready, row.vhost, row.name)
+        )
         return Listing(list(rows), found.missing, found.left_out)
 
     async def moving_queues(self) -> dict[int, QueueFlow]:
-        """Return the queues that move or withhold confirms, by group, of all nodes that answer."""
+        """Return the queues that move or defer confirms, by group, of all nodes that answer."""
         found = await self.ask(Flow((QUEUE,), moving=True, rows_max=LISTING_ROWS_MAX))
         return {row.group: row for row in of_kind(found.rows, QueueFlow)}
 
@@ -191,15 +193,23 @@ class FlowReport:
         edges = []
         for account in of_kind(found.rows, AccountStatus):
             shown = shown_account(account, self._view, viewer)
-            for tab in account.tabs:
-                queue = self._view.queue_by_group(tab.group)
+            for balance in account.balances:
+                queue = self._view.queue_by_group(balance.group)
                 if queue is None or not viewer.sees_vhost(queue.vhost):
                     continue
-                limit = stopped.get((account.account, tab.group), "")
+                limit = stopped.get((account.account, balance.group), "")
                 origin = (shown.account, shown.kind, shown.name, shown.node, shown.user)
-                owed = (tab.messages, tab.octets, tab.message_rate, tab.octet_rate)
-                edge = Edge(*origin, queue.vhost, queue.name, *owed, load(tab), limit)
-                more = {"exchanges": tab.exchanges, "user_provided_name": shown.user_provided_name}
+                owed = (
+                    balance.messages,
+                    balance.byte_count,
+                    balance.message_rate,
+                    balance.byte_rate,
+                )
+                edge = Edge(*origin, queue.vhost, queue.name, *owed, load(balance), limit)
+                more = {
+                    "exchanges": balance.exchanges,
+                    "user_provided_name": shown.user_provided_name,
+                }
                 edges.append(msgspec.structs.replace(edge, **more))
         edges.sort(key=lambda edge: (-edge.load, edge.vhost, edge.queue, edge.account))
         return edges[:FLOW_ROWS_MAX]
@@ -272,8 +282,8 @@ class FlowReport:
         elif limit in ALARMS:
             found = await self.ask(Flow((ACCOUNT, QUEUE)))
             facts.accounts = of_kind(found.rows, AccountStatus)
-            largest = [row for row in of_kind(found.rows, QueueFlow) if row.octets]
-            largest.sort(key=lambda row: (-row.octets, row.vhost, row.name))
+            largest = [row for row in of_kind(found.rows, QueueFlow) if row.byte_count]
+            largest.sort(key=lambda row: (-row.byte_count, row.vhost, row.name))
             facts.queues = [row for row in largest if viewer.sees_vhost(row.vhost)]
         if limit == LIMIT_NAMES[LIMIT_RATE]:
             facts.publish_rates = self._publish_rates(connection.user, connection.vhost)
@@ -319,10 +329,10 @@ class FlowReport:
     def _name_queues(self, accounts: Iterable[AccountStatus], facts: Facts) -> None:
         """Name the queues of balances; hidden queues are removed."""
         for account in accounts:
-            for tab in account.tabs:
-                queue = self._view.queue_by_group(tab.group)
+            for balance in account.balances:
+                queue = self._view.queue_by_group(balance.group)
                 if queue is not None:
-                    facts.queue_names[tab.group] = (queue.vhost, queue.name)
+                    facts.queue_names[balance.group] = (queue.vhost, queue.name)
 
     def _publish_rates(self, user: str, vhost: str) -> tuple[str, ...]:
         found = []
@@ -330,7 +340,7 @@ class FlowReport:
         if vhost != HIDDEN:
             whose.append((f"vhost '{vhost}'", self._view.vhost_limits(vhost)))
         for who, limits in whose:
-            for name, unit in ((PUBLISH_RATE_MESSAGES, "messages"), (PUBLISH_RATE_BYTES, "octets")):
+            for name, unit in ((PUBLISH_RATE_MESSAGES, "messages"), (PUBLISH_RATE_BYTES, "bytes")):
                 if name in limits:
                     found.append(f"{who} may publish {limits[name]:,} {unit} per second")
         return tuple(found)

@@ -27,19 +27,19 @@ class FlowSources:
         if pending is None:
             return None
         gate = pending.gate
-        counts = (int(pending.octets), int(pending.bound()), int(gate.waiting_count))
+        counts = (int(pending.byte_count), int(pending.bound()), int(gate.waiting_count))
         return GateFlow(self._name, group, *counts, bool(gate.room), int(pending.outflow))
 
     def figures(self) -> dict[str, int]:
         """Return what the node's intake holds, and may hold."""
         figures = self._intake.figures()
         return {
-            "held_octets": figures.held,
-            "partial_octets": figures.partial,
-            "pending_octets": figures.pending,
-            "octets_max": figures.bound,
-            "turn_messages": figures.turn_messages,
-            "turn_octets": figures.turn_octets,
+            "buffered_bytes": figures.held,
+            "partial_bytes": figures.partial,
+            "pending_bytes": figures.pending,
+            "bytes_max": figures.bound,
+            "intake_messages": figures.intake_messages,
+            "intake_bytes": figures.intake_bytes,
             "waiting_channels": figures.waiting,
             "unread_connections": figures.unread,
             "large_publishes": figures.large,

@@ -41,20 +41,20 @@ class FlowTotals(msgspec.Struct):
     stopped: dict[str, float]  # connections by the limit that stops them now
     stopped_seconds: dict[str, float]  # since the node's start, by limit
     debt_messages: dict[str, float]  # owed, by kind of account
-    debt_octets: dict[str, float]  # likewise
+    debt_bytes: dict[str, float]  # likewise
     in_debt: int  # accounts that owe more than they may
     dropped: int  # held publishes of lost connections for which there was no room
     figures: dict[str, float]  # of the intake
     limits: dict[str, float]  # in force
     alarms: dict[str, float]  # of this node, 1 for those that are on
     saturated: int  # queues led here
-    withheld: int  # messages whose confirms these withhold
+    deferred: int  # messages whose confirms these defer
 
 
 def flow_totals(facts: FlowFacts) -> FlowTotals:
     """Return the sums as they are now."""
     connections, stopped = _connections(facts.connections(), facts.now_us())
-    messages, octets, in_debt = _debts(facts.ledger)
+    messages, byte_counts, in_debt = _debts(facts.ledger)
     own = [alarm.kind for alarm in facts.alarms() if alarm.node == facts.name]
     led = facts.led()
     stops = facts.ledger.stops.stopped_us
@@ -65,14 +65,14 @@ def flow_totals(facts: FlowFacts) -> FlowTotals:
             name: stops[limit] / SECOND_US for limit, name in enumerate(LIMIT_NAMES) if name
         },
         debt_messages=messages,
-        debt_octets=octets,
+        debt_bytes=byte_counts,
         in_debt=in_debt,
         dropped=int(facts.ledger.dropped_messages),
         figures=dict(facts.figures()),
         limits=dict(facts.limits()),
         alarms={kind: float(kind in own) for kind in ALARMS},
         saturated=sum(host.machine.saturated for host in led),
-        withheld=sum(int(host.machine.withheld_count) for host in led),
+        deferred=sum(int(host.machine.deferred_count) for host in led),
     )
 
 
@@ -90,10 +90,10 @@ def _connections(
 
 
 def _debts(ledger: Ledger) -> tuple[dict[str, float], dict[str, float], int]:
-    messages, octets = dict.fromkeys(KINDS, 0.0), dict.fromkeys(KINDS, 0.0)
+    messages, byte_counts = dict.fromkeys(KINDS, 0.0), dict.fromkeys(KINDS, 0.0)
     in_debt = 0
     for account in ledger.accounts.values():
         messages[account.cause.kind] += int(account.messages)
-        octets[account.cause.kind] += int(account.octets)
+        byte_counts[account.cause.kind] += int(account.byte_count)
         in_debt += account.in_debt
-    return messages, octets, in_debt
+    return messages, byte_counts, in_debt

@@ -84,7 +84,7 @@ class FlowWatch:
         lookout = FlowCollector(self._report, self._view, self._patience_s)
         try:
             while True:
-                self._show(await lookout.look())
+                self._show(await lookout.poll())
                 await asyncio.sleep(self._look_s)
         except Exception:
             log.exception("flow control sample failed")

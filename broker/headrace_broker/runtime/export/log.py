@@ -20,7 +20,7 @@ class Shard(NamedTuple):
     incarnation: int  # another one when the shard was lost; 1 or more, below 2^63
     first_index: int  # of the first row that can be read
     next_index: int  # of the row that comes next
-    octets: int = 0  # on the disk
+    byte_count: int = 0  # on the disk
     first_ms: int = 0  # Unix time of the first row, about, 0 where there is none
     last_ms: int = 0  # of the last row
     node: str = ""  # name of the node that has it
@@ -42,7 +42,7 @@ class Block(NamedTuple):
     first_index: int  # of the first one
     schema: Schema  # of all of them
     columns: ColumnBlock  # the rows; while `deflated`, its body is compressed (RFC 1950)
-    body_octets: int  # of the body, uncompressed
+    body_bytes: int  # of the body, uncompressed
     deflated: bool = False  # likewise
 
     @property

@@ -46,7 +46,7 @@ class Duties:
         """Call `QueueHost.tick` at this time of the node's queues."""
 
     def dead_lettered(
-        self, queue: Queue, arguments: dict[str, Any], letters: list[DeadLetter]
+        self, queue: Queue, arguments: dict[str, Any], dead_letters: list[DeadLetter]
     ) -> None:
         """Take messages on their way to a dead letter exchange."""
 
@@ -54,7 +54,7 @@ class Duties:
         """Messages that had died could not be read."""
 
     def dead_letters_congested(self, queue: Queue) -> bool:
-        """Return whether more letters would soon be too many."""
+        """Return whether more dead letters would soon be too many."""
         return False
 
     def dead_letters_kept(self, queue: Queue, ids: list[int], causes: list[int]) -> None:
@@ -81,19 +81,19 @@ class LeaderDuties(Duties):
         self,
         hosts: Mapping[int, QueueHost],
         view: CatalogView,
-        office: DeadLetterService,
+        dead_letter_service: DeadLetterService,
         drop_expired: Callable[[Queue], None],
         clock: Clock | None = None,
     ) -> None:
         clock = Clock() if clock is None else clock
-        self.office = office  # takes dead letters
+        self.dead_letter_service = dead_letter_service  # takes dead letters
         self._hosts = hosts  # replicas on this node by queue group
         self._view = view
         self._drop_expired = drop_expired  # deletes a queue, unless it is used meanwhile
         self._clock = clock
         self.on_led: Callable[[QueueHost], None] = _nobody_cares  # told of queues led here from now
-        # told of each lot of letters: queue, REASON (0 where the machine keeps them until they have
-        # arrived) and how many
+        # told of each lot of dead letters: queue, REASON (0 where the machine keeps them until they
+        # have arrived) and how many
         self.on_dead_lettered: Callable[[Queue, int, int], None] = _nobody_counts
         self._led: set[int] = set()  # of which `on_led` has told
         self._message_bytes = cluster_bytes(view)
@@ -105,7 +105,7 @@ class LeaderDuties(Duties):
         """Stop all duties."""
         self._ticks.stop()
         self._expiries.stop()
-        self.office.stop()
+        self.dead_letter_service.stop()
 
     def on_events(self, events: Iterable[Event]) -> list[Queue]:
         """Follow the catalog; return the queues, led here or not, that have to be told of it."""
@@ -122,7 +122,7 @@ class LeaderDuties(Duties):
                 touched = not upgraded.isdisjoint((*queue.members, *queue.leaving))
                 if host.leading and (touched or resized):
                     changed[queue.group] = queue
-        self.office.on_events(events)
+        self.dead_letter_service.on_events(events)
         return list(changed.values())
 
     # What queues are
@@ -150,9 +150,11 @@ class LeaderDuties(Duties):
     @override
     def led(self, host: QueueHost) -> None:
         self.configured(host)
-        self.office.release(host.queue.group)  # what an earlier leadership had under way is void
+        self.dead_letter_service.release(
+            host.queue.group
+        )  # what an earlier leadership had under way is void
         if host.kept(1):
-            self.office.keep(host)
+            self.dead_letter_service.keep(host)
         if host.queue.group not in self._led:
             self._led.add(host.queue.group)
             self.on_led(host)
@@ -164,7 +166,7 @@ class LeaderDuties(Duties):
             self._expiries.arm(host.queue.group, int(host.used_ms) + expiry)
         else:
             self._expiries.forget(host.queue.group)
-        self.office.reconfigured(host.queue.group)
+        self.dead_letter_service.reconfigured(host.queue.group)
 
     @override
     def left(self, queue: Queue) -> None:
@@ -172,7 +174,7 @@ class LeaderDuties(Duties):
         self._effective.forget(queue)
         self._ticks.forget(queue.group)
         self._expiries.forget(queue.group)
-        self.office.release(queue.group)
+        self.dead_letter_service.release(queue.group)
 
     # Time
 
@@ -205,27 +207,27 @@ class LeaderDuties(Duties):
 
     @override
     def dead_lettered(
-        self, queue: Queue, arguments: dict[str, Any], letters: list[DeadLetter]
+        self, queue: Queue, arguments: dict[str, Any], dead_letters: list[DeadLetter]
     ) -> None:
-        if letters:
-            self.on_dead_lettered(queue, int(letters[0].reason), len(letters))
-        self.office.take(queue, arguments, letters)
+        if dead_letters:
+            self.on_dead_lettered(queue, int(dead_letters[0].reason), len(dead_letters))
+        self.dead_letter_service.accept(queue, arguments, dead_letters)
 
     @override
     def dead_letters_lost(self, queue: Queue, count: int) -> None:
-        self.office.lost(queue, count)
+        self.dead_letter_service.lost(queue, count)
 
     @override
     def dead_letters_congested(self, queue: Queue) -> bool:
-        return self.office.is_congested(queue)
+        return self.dead_letter_service.is_congested(queue)
 
     @override
     def dead_letters_kept(self, queue: Queue, ids: list[int], causes: list[int]) -> None:
         self.on_dead_lettered(queue, 0, len(ids))
         host = self._hosts.get(queue.group)
         if host is not None:
-            self.office.note_causes(queue, ids, causes)
-            self.office.keep(host)
+            self.dead_letter_service.note_causes(queue, ids, causes)
+            self.dead_letter_service.keep(host)
 
     def tick_soon(self, group: int) -> None:
         """Run a queue's due work in the next turn of the loop: its dead letters have left."""
@@ -236,7 +238,7 @@ class LeaderDuties(Duties):
 
     @override
     def dead_letters_forgotten(self, queue: Queue, ids: list[int]) -> None:
-        self.office.forgotten(queue.group, ids)
+        self.dead_letter_service.forgotten(queue.group, ids)
 
 
 def _nobody_cares(host: QueueHost) -> None:

@@ -89,9 +89,9 @@ class Watcher(HostWatcher):
 
     @override
     def dead_lettered(
-        self, queue: Queue, arguments: dict[str, Any], letters: list[DeadLetter]
+        self, queue: Queue, arguments: dict[str, Any], dead_letters: list[DeadLetter]
     ) -> None:
-        self._hosting.duties.dead_lettered(queue, arguments, letters)
+        self._hosting.duties.dead_lettered(queue, arguments, dead_letters)
 
     @override
     def dead_letters_lost(self, queue: Queue, count: int) -> None:

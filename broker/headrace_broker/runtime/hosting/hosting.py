@@ -83,7 +83,7 @@ class Hosting:
         ledger: Ledger | None = None,
     ) -> None:
         self.clock = Clock() if clock is None else clock  # gives the time stamps of commands
-        self.switchboard = SessionRouter(node, send)  # connects sessions and replicas
+        self.session_router = SessionRouter(node, send)  # connects sessions and replicas
         self.hosts: dict[int, QueueHost] = {}  # replicas on this node by queue group
         self.on_unused: Callable[[Queue], None] = ignore  # an auto-delete queue's last one went
         # called when a message that a queue still holds cannot be read; the node must stop
@@ -110,8 +110,8 @@ class Hosting:
         self.duties = Duties()  # what this node does for the queues that it leads
         # called with what a queue led here answers to a group
         self.on_group_answer: Callable[[GroupAnswer], None] = ignore_answer
-        self._letter_traffic = Traffic()
-        self._letter_account = Account(Cause("", DEAD_LETTERS, "", ""), self.ledger.limits)
+        self._dead_letter_traffic = Traffic()
+        self._dead_letter_account = Account(Cause("", DEAD_LETTERS, "", ""), self.ledger.limits)
         self._raft = raft
         self._node = node
         self._watcher = Watcher(self)
@@ -154,7 +154,7 @@ class Hosting:
 
     def _tick(self) -> None:
         self._tick_later()
-        self.switchboard.mend()
+        self.session_router.mend()
         owed, self._owed = self._owed, set()
         for group, node in owed:
             if (host := self.hosts.get(group)) is not None:
@@ -163,7 +163,7 @@ class Hosting:
         self.configure(refusing)
         for session in list(self._sessions.values()):
             session.tick()
-        self._reachability.look(self._by_group)
+        self._reachability.poll(self._by_group)
         self.ledger.sweep()
 
     # Replicas
@@ -197,7 +197,7 @@ class Hosting:
             host.leadership(self._node, 1, True)
 
     def _host(self, queue: Queue, queue_log: QueueLog) -> QueueHost:
-        board, watcher, turns = self.switchboard, self._watcher, self._filter_turns
+        board, watcher, turns = self.session_router, self._watcher, self._filter_turns
         return QueueHost(queue, self._node, queue_log, board, watcher, self.clock, turns)
 
     def _fail(self, error: BaseException) -> None:
@@ -205,10 +205,10 @@ class Hosting:
 
     def _register(self, queue: Queue, host: QueueHost) -> None:
         self.hosts[queue.group] = host
-        self.switchboard.hosts[queue.group] = host
+        self.session_router.hosts[queue.group] = host
 
     def _unregister(self, queue: Queue) -> QueueHost | None:
-        self.switchboard.hosts.pop(queue.group, None)
+        self.session_router.hosts.pop(queue.group, None)
         host = self.hosts.pop(queue.group, None)
         if host is not None:
             host.leadership(0, 0, False)  # waiters for the disk are gone before the log is
@@ -342,13 +342,13 @@ class Hosting:
         """Start a client's session with a queue; the account is charged for it."""
         number = self.new_session_id()
         self.on_session(number, account)
-        board, traffic = self.switchboard, self.traffic
+        board, traffic = self.session_router, self.traffic
         pending = self.queue_gates.enter(queue.group)
         return self._add(
             QueueSession(number, queue, listener, board, self._owner, traffic, account, pending)
         )
 
-    def open_letter_session(
+    def open_dead_letter_session(
         self, queue: Queue, listener: QueueListener, causes: CauseRuns
     ) -> QueueSession:
         """Start a session of the node's own with a queue, by which it sends dead letters.
@@ -356,8 +356,8 @@ class Hosting:
         The sender charges each dead letter to its cause; the session itself charges no account.
         """
         number = self.new_session_id(deaths=True)
-        reach = DeadLetterSession(self.switchboard, causes)
-        traffic, account = self._letter_traffic, self._letter_account
+        reach = DeadLetterSession(self.session_router, causes)
+        traffic, account = self._dead_letter_traffic, self._dead_letter_account
         pending = self.queue_gates.enter(queue.group)
         return self._add(
             QueueSession(number, queue, listener, reach, self._owner, traffic, account, pending)
@@ -372,23 +372,23 @@ class Hosting:
     def _add(self, session: QueueSession) -> QueueSession:
         self._sessions[session.session] = session
         self._by_group.setdefault(session.queue.group, {})[session.session] = session
-        self.switchboard.sessions[session.session] = session.end
+        self.session_router.sessions[session.session] = session.end
         return session
 
     def limits_changed(self) -> None:
         """Make queues and sessions compare their pending work with changed limits."""
-        self.queue_gates.look()
-        self.intake.look()
+        self.queue_gates.poll()
+        self.intake.poll()
         for session in list(self._sessions.values()):
-            session.publishing.look()
+            session.publishing.poll()
 
     def session_closed(self, session: int) -> None:
         """Forget a session that its queue has forgotten."""
         closed = self._sessions.pop(session, None)
-        self.switchboard.sessions.pop(session, None)
+        self.session_router.sessions.pop(session, None)
         self.on_session_over(session)
         if closed is not None:
-            closed.link.account.close_tab(closed.queue.group)
+            closed.link.account.close_balance(closed.queue.group)
             self.queue_gates.leave(closed.queue.group)
             if (group := self._by_group.get(closed.queue.group)) is not None:
                 group.pop(session, None)
@@ -435,7 +435,7 @@ class Hosting:
 
     def peer_changed(self, peer: int, up: bool, boot: int) -> None:
         """Note that a node came or went; resend to it, or give its consumers' messages back."""
-        self.switchboard.forget(peer)
+        self.session_router.forget(peer)
         if (handle := self._grace_handles.pop(peer, None)) is not None:
             handle.cancel()
         if up:

@@ -18,7 +18,7 @@ class QueueCounts(NamedTuple):
         watermark: whether it holds too much.
         leased: those of the unsettled ones that groups hold.
         archived: settled messages that are kept.
-        archived_octets: of their bodies.
+        archived_bytes: of their bodies.
         delayed: messages that become available later.
         dead: dead letters that are kept until they have arrived.
     """
@@ -30,7 +30,7 @@ class QueueCounts(NamedTuple):
     watermark: WatermarkStatus = WatermarkStatus()
     leased: int = 0
     archived: int = 0
-    archived_octets: int = 0
+    archived_bytes: int = 0
     delayed: int = 0
     dead: int = 0
 
@@ -56,7 +56,7 @@ def counts_of(host: QueueHost) -> QueueCounts:
         watermark_of(host),
         int(machine.leased_count),
         int(machine.archived_count),
-        int(machine.archived_octets),
+        int(machine.archived_bytes),
         int(machine.delayed_count),
         int(machine.dead_count),
     )
@@ -68,12 +68,12 @@ def watermark_of(host: QueueHost) -> WatermarkStatus:
     settings = machine.settings
     return WatermarkStatus(
         saturated=machine.saturated,
-        withheld=int(machine.withheld_count),
-        octets=int(machine.held_octets),
+        deferred=int(machine.deferred_count),
+        byte_count=int(machine.held_bytes),
         high=int(settings.high_watermark),
         low=int(settings.low_watermark),
-        high_octets=int(settings.high_watermark_octets),
-        low_octets=int(settings.low_watermark_octets),
+        high_bytes=int(settings.high_watermark_bytes),
+        low_bytes=int(settings.low_watermark_bytes),
     )
 
 

@@ -19,9 +19,9 @@ from headrace_broker.flow.account import Account
 from headrace_broker.model.definition import Queue
 from headrace_broker.model.flow import REPUBLISH, Cause
 from headrace_broker.model.limits import (
-    FETCHED_OCTETS_MAX,
+    FETCHED_BYTES_MAX,
     MESSAGE_BYTES_WHOLE,
-    MOVED_OCTETS_MAX,
+    MOVED_BYTES_MAX,
     REQUEST_SECONDS_MAX,
 )
 from headrace_broker.model.message import DeliveryRun, Publish
@@ -73,31 +73,31 @@ class Moved:
 
 @final
 class Confirms(QueueListener):
-    """Waits for queues to confirm messages, each with a ticket of its own."""
+    """Waits for queues to confirm messages, each with a pending confirm of its own."""
 
     def __init__(self) -> None:
-        self._waiting: dict[int, asyncio.Future[bool]] = {}  # by the number of a ticket
+        self._waiting: dict[int, asyncio.Future[bool]] = {}  # by the number of a pending confirm
 
-    def ticket(self, queues: int) -> tuple[PendingConfirm, asyncio.Future[bool]]:
-        """Return a ticket for so many queues, and whether all of them took the message."""
+    def pending_confirm(self, queues: int) -> tuple[PendingConfirm, asyncio.Future[bool]]:
+        """Return a pending confirm for so many queues, and whether all of them took the message."""
         number = len(self._waiting) + 1
-        ticket = PendingConfirm(number, number)
-        ticket.pending = queues
+        pending_confirm = PendingConfirm(number, number)
+        pending_confirm.pending = queues
         future: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
         self._waiting[number] = future
-        return ticket, future
+        return pending_confirm, future
 
     @override
-    def on_confirmed(self, client: QueueClient, tickets: list[PendingConfirm]) -> None:
-        for ticket in tickets:
-            ticket.pending -= 1
-            future = self._waiting[int(ticket.first)]
-            if ticket.pending == 0 and not future.done():
-                future.set_result(ticket.refused is None)
+    def on_confirmed(self, client: QueueClient, pending_confirms: list[PendingConfirm]) -> None:
+        for pending_confirm in pending_confirms:
+            pending_confirm.pending -= 1
+            future = self._waiting[int(pending_confirm.first)]
+            if pending_confirm.pending == 0 and not future.done():
+                future.set_result(pending_confirm.refused is None)
 
     @override
-    def on_rejected(self, client: QueueClient, tickets: list[PendingConfirm]) -> None:
-        self.on_confirmed(client, tickets)
+    def on_rejected(self, client: QueueClient, pending_confirms: list[PendingConfirm]) -> None:
+        self.on_confirmed(client, pending_confirms)
 
     @override
     def on_delivery(self, client: QueueClient, run: DeliveryRun) -> None:
@@ -126,10 +126,10 @@ class MessageService:
         self._browsing = browsing  # looks without taking
         self._moves = 0
 
-    async def browse(self, queue: Queue, after: int, limit: int, body_octets: int) -> Page:
+    async def browse(self, queue: Queue, after: int, limit: int, body_bytes: int) -> Page:
         """Return messages with ids above `after`, not taken; AmqpError without queue or leader."""
         with amqp_errors():
-            return await self._browsing.ask(queue, after, limit, body_octets)
+            return await self._browsing.ask(queue, after, limit, body_bytes)
 
     async def fetch(self, queue: Queue, count: int, operation: int) -> list[FetchedMessage]:
         """Take up to `count` of the first messages, as basic.get, and settle them by an operation.
@@ -229,9 +229,9 @@ class _Move:
     async def some(self, message_ids: list[int]) -> list[int]:
         """Move the first of these messages; return the others."""
         under_way: list[tuple[int, int, list[Queue], asyncio.Future[bool]]] = []
-        octets = done = 0
+        byte_count = done = 0
         for message_id in message_ids:
-            if octets >= MOVED_OCTETS_MAX:
+            if byte_count >= MOVED_BYTES_MAX:
                 break
             done += 1
             got = await self.source.get(message_id)
@@ -239,7 +239,7 @@ class _Move:
                 self.outcome.missing.append(message_id)
                 continue
             publish = self._publish_of(got[0])
-            octets += len(publish.body)
+            byte_count += len(publish.body)
             queues = self._queues_of(publish)
             if not queues:
                 self.outcome.unrouted.append(message_id)
@@ -282,13 +282,13 @@ class _Move:
         return all(permissions.may_route(user, vhost, WRITE, exchange, key) for key in keys)
 
     def _send(self, publish: Publish, queues: list[Queue]) -> asyncio.Future[bool]:
-        ticket, future = self._confirms.ticket(len(queues))
+        pending_confirm, future = self._confirms.pending_confirm(len(queues))
         for queue in queues:
             client = self._targets.get(queue.group)
             if client is None:
                 client = self._broker.open_queue(queue, self._confirms, self._account)
                 self._targets[queue.group] = client
-            client.publish([publish], ticket)
+            client.publish([publish], pending_confirm)
         return future
 
     async def _finish(
@@ -317,12 +317,12 @@ class _Move:
 
 
 async def _fetch(client: QueueClient, count: int, operation: int) -> list[FetchedMessage]:
-    """Take waiting messages up to enough octets; PRECONDITION_FAILED for a first one too large."""
+    """Take waiting messages up to enough bytes; PRECONDITION_FAILED for a first one too large."""
     fetched: list[FetchedMessage] = []
-    octets = last = large = 0
+    byte_count = last = large = 0
     settling = RELEASE
     try:
-        while len(fetched) < count and octets < FETCHED_OCTETS_MAX:
+        while len(fetched) < count and byte_count < FETCHED_BYTES_MAX:
             got = await client.get()
             if got is None:
                 break
@@ -333,7 +333,7 @@ async def _fetch(client: QueueClient, count: int, operation: int) -> list[Fetche
                 break
             last = run.first
             fetched.append(_fetched(run, left))
-            octets += len(fetched[-1].body)
+            byte_count += len(fetched[-1].body)
         settling = operation
     finally:  # not before all are here: what is released would come again
         if last:
@@ -343,7 +343,7 @@ async def _fetch(client: QueueClient, count: int, operation: int) -> list[Fetche
         client.flush()
     await client.applied()
     if large and not fetched:
-        text = f"the next message has a body of {size} octets, over HTTP at most"
+        text = f"the next message has a body of {size} bytes, over HTTP at most"
         raise AmqpError(PRECONDITION_FAILED, f"{text} {MESSAGE_BYTES_WHOLE}: consume it over AMQP")
     return fetched
 

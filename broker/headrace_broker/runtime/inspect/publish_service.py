@@ -87,13 +87,13 @@ class PublishService:
         self, queues: tuple[Queue, ...], publish: Publish, account: Account
     ) -> None:
         confirms = Confirms()
-        ticket, future = confirms.ticket(len(queues))
+        pending_confirm, future = confirms.pending_confirm(len(queues))
         clients: list[QueueClient] = []
         try:
             for queue in queues:
                 client = self._broker.open_queue(queue, confirms, account)
                 clients.append(client)
-                client.publish([publish], ticket)
+                client.publish([publish], pending_confirm)
                 client.flush()
             try:
                 async with asyncio.timeout(REQUEST_SECONDS_MAX):

@@ -35,9 +35,9 @@ class ClientFlow:
         """Return whether channel.flow is sent to the channels of a user in a vhost."""
         return self._find(CHANNEL_FLOW, user, vhost, 0) == 1
 
-    def tell_after_ms(self, user: str, vhost: str) -> int:
+    def blocked_after_ms(self, user: str, vhost: str) -> int:
         """Return after how long a client that is held is told; 0 for never."""
-        return self._find(BLOCKED_AFTER_MS, user, vhost, int(self._ledger.limits.tell_after_ms))
+        return self._find(BLOCKED_AFTER_MS, user, vhost, int(self._ledger.limits.blocked_after_ms))
 
     def weight(self, user: str) -> int:
         """Return a user's weight among publishers that compete, 1 to PUBLISH_WEIGHT_MAX."""

@@ -76,15 +76,15 @@ class FlowSettings:
         changed = [event.name for event in news if self._take(event)]
         if changed:
             self._apply(changed)
-            self.tell()
+            self.notify()
 
     def set_share(self, share: int) -> None:
         """Change the percentage of the limits that holds; below 100 while memory is scarce."""
         if share != self._limits.share:
             self._limits.share = share
-            self.tell()
+            self.notify()
 
-    def tell(self) -> None:
+    def notify(self) -> None:
         """Notify watchers of changed limits."""
         for watcher in list(self._watchers):
             watcher()

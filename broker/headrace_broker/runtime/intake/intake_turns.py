@@ -62,19 +62,19 @@ class IntakeTurns(GateScheduler):
         rung.pop(intake.gate, None)
         intake.begin_turn()
         if intake.shares.due:
-            intake.shares.look()
+            intake.shares.poll()
         self._queues_first = not self._queues_first
         if not self._queues_first:
-            intake.gate.serve(intake.octets_left)
+            intake.gate.serve(intake.bytes_left)
         for gate in rung:
             if intake.gate.room:
-                gate.serve(intake.octets_left)
+                gate.serve(intake.bytes_left)
             elif intake.full:
                 self._parked[gate] = None  # until the intake rings, for that is over
             else:
                 self.ring(gate)  # it goes on in the next turn, for it has rung and was not heard
         if self._queues_first:
-            intake.gate.serve(intake.octets_left)  # without room that only takes note of its ring
+            intake.gate.serve(intake.bytes_left)  # without room that only takes note of its ring
         self._follows = bool(self._rung)
 
     def take_turn_us(self) -> int:

@@ -34,7 +34,7 @@ class IntakeWatch:
         self._looked_us: i64 = 0
         self._late: i64 = 0  # how late looks are, in SMOOTHING parts
 
-    def look(self, now_us: i64) -> None:
+    def poll(self, now_us: i64) -> None:
         """Take a sample; where nothing waits and turns are short, that costs next to nothing."""
         elapsed = now_us - self._looked_us
         if self._looked_us == 0:
@@ -45,7 +45,7 @@ class IntakeWatch:
         self._look_at_budget()
         # Whoever comes at any time waits for half a turn, on average.
         self._late += max(elapsed - LOOK_US, 0) - self._late // SMOOTHING
-        self._outflow.look(now_us, elapsed, 2 * self._late // SMOOTHING)
+        self._outflow.poll(now_us, elapsed, 2 * self._late // SMOOTHING)
 
     def _look_at_budget(self) -> None:
         intake = self._intake
@@ -55,7 +55,7 @@ class IntakeWatch:
         intake.turns = 0
         intake.passed = 0
         if turns > 0 or intake.budget.share != FULL:
-            intake.budget.look(passed // turns if turns > 0 else 0, turn_us)
+            intake.budget.poll(passed // turns if turns > 0 else 0, turn_us)
 
 
 @final
@@ -83,5 +83,5 @@ class IntakePoller:
 
     def _look(self) -> None:
         if not self._stopped:
-            self._watch.look(self._clock_us())
+            self._watch.poll(self._clock_us())
             self.start()

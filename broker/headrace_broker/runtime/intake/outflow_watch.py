@@ -79,7 +79,7 @@ class OutflowWatch:
         self._bounds = 0
         self._idle_looks = IDLE_LOOKS  # since the node was busy, IDLE_LOOKS at most
 
-    def look(self, now_us: i64, elapsed_us: i64, turn_us: i64) -> None:
+    def poll(self, now_us: i64, elapsed_us: i64, turn_us: i64) -> None:
         """Take a sample, tell the other nodes, and let in here what the time has brought.
 
         Args:
@@ -158,7 +158,7 @@ class OutflowWatch:
         turn_us: i64,
         busy: bool,
     ) -> None:
-        outflow.look(
+        outflow.poll(
             machine.last_id,
             machine.ready_count,
             machine.unsettled_count,

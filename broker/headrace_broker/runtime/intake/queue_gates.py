@@ -69,7 +69,7 @@ class QueueGates:
             if not pending.go_on(now_us):
                 del self._bounded[group]
 
-    def look(self) -> None:
+    def poll(self) -> None:
         """Have every queue compare with limits that have changed."""
         for pending in list(self.by_group.values()):
-            pending.look()
+            pending.poll()

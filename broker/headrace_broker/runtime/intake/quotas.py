@@ -51,12 +51,12 @@ class Quotas:
         quotas = self._of(user, vhost)
         if not quotas:
             return False
-        octets: i64 = 0
+        byte_count: i64 = 0
         for publish in publishes:
-            octets += len(publish.body)
+            byte_count += len(publish.body)
         now = self._now_us()
         for quota in quotas:
-            quota.take(len(publishes), octets, now)
+            quota.take(len(publishes), byte_count, now)
         return self.wait_seconds(user, vhost) > 0
 
     def wait_seconds(self, user: str, vhost: str) -> float:
@@ -75,10 +75,11 @@ class Quotas:
 def _change(quotas: dict[str, Quota], name: str, limits: dict[str, int]) -> None:
     """Put new limits in force, at once and for all connections."""
     messages = limits.get(PUBLISH_RATE_MESSAGES)
-    octets = limits.get(PUBLISH_RATE_BYTES)
-    if messages is None and octets is None:
+    byte_count = limits.get(PUBLISH_RATE_BYTES)
+    if messages is None and byte_count is None:
         quotas.pop(name, None)
         return
     quotas[name] = Quota(
-        None if messages is None else Rate(messages), None if octets is None else Rate(octets)
+        None if messages is None else Rate(messages),
+        None if byte_count is None else Rate(byte_count),
     )

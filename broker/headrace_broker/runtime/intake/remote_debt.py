@@ -29,7 +29,7 @@ class DebtReport(Payload, tag="debt_report"):
 
     Attributes:
         boot: the sender's; reports of a later boot, and of a higher number, are newer.
-        debts: cause, group, messages and octets of each `Debt`.
+        debts: cause, group, messages and bytes of each `Debt`.
     """
 
     boot: int
@@ -52,14 +52,14 @@ class Owed(NamedTuple):
         node: id of the node on which the work waits.
         group: queue that it waits for.
         messages: owed.
-        octets: owed.
+        byte_count: owed.
     """
 
     cause: Cause
     node: int
     group: int
     messages: int
-    octets: int
+    byte_count: int
 
 
 @final
@@ -155,7 +155,7 @@ class RemoteDebts:
         now_ms = int(self._clock.monotonic_ms())
         for home, telling in list(self._tellings.items()):
             owed = self.charges.owed_to(home)
-            if telling.look(now_ms, bool(owed)):
+            if telling.poll(now_ms, bool(owed)):
                 self._report(home, telling, owed, now_ms)
         if any(not telling.is_over for telling in self._tellings.values()):
             self._wake_in(REPEAT_MS)
@@ -199,27 +199,27 @@ class RemoteDebts:
         return [owed for owed in self._all() if owed.group == group]
 
     def proxies(self, group: int) -> list[tuple[int, int, int]]:
-        """Return sessions of other nodes with the messages and octets that they owe at a queue.
+        """Return sessions of other nodes with the messages and bytes that they owe at a queue.
 
         Their nodes have them in `causes`, with names.
         """
         found = self.charges.select(lambda charge: charge.home > 0 and charge.loan.group == group)
-        return [(int(c.cause), int(c.loan.messages), int(c.loan.octets)) for c in found]
+        return [(int(c.cause), int(c.loan.messages), int(c.loan.byte_count)) for c in found]
 
     def _all(self) -> list[Owed]:
         here = self.charges.select(lambda charge: charge.home == 0)
         loans = [(self._node, charge.loan) for charge in here] + self.reported.loans()
         owed = [
-            Owed(loan.account.cause, node, loan.group, int(loan.messages), int(loan.octets))
+            Owed(loan.account.cause, node, loan.group, int(loan.messages), int(loan.byte_count))
             for node, loan in loans
         ]
-        owed.sort(key=lambda each: each.octets, reverse=True)
+        owed.sort(key=lambda each: each.byte_count, reverse=True)
         return owed
 
 
 def _line(charge: Charge) -> tuple[int, int, int, int]:
     loan = charge.loan
-    return int(charge.cause), int(loan.group), int(loan.messages), int(loan.octets)
+    return int(charge.cause), int(loan.group), int(loan.messages), int(loan.byte_count)
 
 
 def _nothing() -> None:

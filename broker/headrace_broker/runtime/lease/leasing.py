@@ -19,10 +19,10 @@ from headrace_broker.core.queue.command.lease_command import (
 from headrace_broker.core.queue.state.lease_effect import GroupInfo, LeaseAnswer
 from headrace_broker.model.definition import Queue
 from headrace_broker.model.limits import (
+    LEASE_CHUNK_BYTES_MAX,
     LEASE_CHUNK_MESSAGES_MAX,
-    LEASE_CHUNK_OCTETS_MAX,
 )
-from headrace_broker.runtime.lease.chunk import HEAD_OCTETS, Chunk, cut_chunk
+from headrace_broker.runtime.lease.chunk import HEAD_BYTES, Chunk, cut_chunk
 from headrace_broker.runtime.lease.group_commands import GroupCommands, LeaseCommand
 from headrace_broker.runtime.replica.queue_host import QueueHost
 from headrace_broker.runtime.replica.reading.entries import Entries
@@ -41,7 +41,7 @@ class Fetched(NamedTuple):
     @property
     def message_count(self) -> int:
         """Number of messages here."""
-        return len(self.heads) // HEAD_OCTETS
+        return len(self.heads) // HEAD_BYTES
 
 
 _GONE: Final = Chunk(0, b"", b"")
@@ -56,7 +56,7 @@ class Fetch(LeaderQuestion[Fetched], frozen=True, tag="lease_fetch"):
         number: of the lease.
         offset: how many of its messages come before.
         messages: most messages.
-        octets: most octets, but for one message.
+        byte_count: most bytes, but for one message.
     """
 
     pool: ClassVar[str] = READS
@@ -65,7 +65,7 @@ class Fetch(LeaderQuestion[Fetched], frozen=True, tag="lease_fetch"):
     number: int
     offset: int
     messages: int
-    octets: int
+    byte_count: int
 
 
 class Describe(LeaderQuestion[list[GroupInfo]], frozen=True, tag="lease_describe"):
@@ -76,10 +76,10 @@ def fetch(host: QueueHost, entries: Entries, asked: Fetch) -> Fetched:
     """Return messages of a lease as a replica has them, those before an entry that is missing."""
     status, messages = host.machine.leased(asked.name, asked.epoch, asked.number)
     most = max(1, min(asked.messages, LEASE_CHUNK_MESSAGES_MAX))
-    octets = max(1, min(asked.octets, LEASE_CHUNK_OCTETS_MAX))
+    byte_count = max(1, min(asked.byte_count, LEASE_CHUNK_BYTES_MAX))
     chunk = _GONE
     if asked.offset < len(messages):
-        chunk = cut_chunk(entries, messages, asked.offset, most, octets)
+        chunk = cut_chunk(entries, messages, asked.offset, most, byte_count)
     return Fetched(int(status), len(messages), chunk.heads, chunk.batch)
 
 
@@ -112,12 +112,12 @@ class LeaseClient:
         epoch: int,
         number: int,
         messages: int,
-        octets: int,
+        byte_count: int,
         ttl_ms: int,
     ) -> LeaseAnswer:
         """Take messages as the lease with that number; see `TakeLease`."""
         return await self._ask(
-            queue, lambda n: encode_lease(n, name, epoch, number, messages, octets, ttl_ms)
+            queue, lambda n: encode_lease(n, name, epoch, number, messages, byte_count, ttl_ms)
         )
 
     async def renew(self, queue: Queue, name: bytes, epoch: int, ttl_ms: int) -> LeaseAnswer:
@@ -154,10 +154,10 @@ class LeaseClient:
         number: int,
         offset: int,
         messages: int,
-        octets: int,
+        byte_count: int,
     ) -> Fetched:
         """Return messages of a lease from `offset` on, within the bounds of a chunk."""
-        asked = Fetch(queue.group, name, epoch, number, offset, messages, octets)
+        asked = Fetch(queue.group, name, epoch, number, offset, messages, byte_count)
         return await self._leaders.ask(queue, asked)
 
     async def _ask(self, queue: Queue, encode: Callable[[int], bytes]) -> LeaseAnswer:

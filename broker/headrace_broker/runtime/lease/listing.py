@@ -96,5 +96,5 @@ def status_of(queue: Queue, group: GroupInfo, node: str) -> LeaseGroupStatus:
         deadline_ms=int(group.deadline_ms),
         leases=len(held),
         messages=sum(int(lease.count) for lease in held),
-        octets=sum(int(lease.octets) for lease in held),
+        byte_count=sum(int(lease.byte_count) for lease in held),
     )

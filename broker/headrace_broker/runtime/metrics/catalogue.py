@@ -13,12 +13,12 @@ from typing import Final
 from headrace_broker.runtime.metrics.metric import Metric
 
 NODE: Final = (
-    Metric("build_info", "1; what runs.", ("version", "compiled", "python_version")),
-    Metric("identity_info", "1; who it is.", ("node", "cluster")),
-    Metric("uptime_seconds", "Since the node's start."),
-    Metric("ready", "1 while clients may be sent here."),
+    Metric("build_info", "1; version and build.", ("version", "compiled", "python_version")),
+    Metric("identity_info", "1; names of node and cluster.", ("node", "cluster")),
+    Metric("uptime_seconds", "Time since the node's start."),
+    Metric("ready", "1 while the node accepts clients."),
     Metric("maintenance", "1 while the node is being drained."),
-    Metric("loop_lag_seconds", "By how much the event loop was late at its last sample."),
+    Metric("loop_lag_seconds", "Delay of the event loop at its last sample."),
     Metric("memory_used_bytes", "Memory that counts for the alarm."),
     Metric("memory_limit_bytes", "Memory from which publishers are blocked."),
     Metric("memory_total_bytes", "Memory that the node may use."),
@@ -32,7 +32,7 @@ NODE: Final = (
         ("certificate",),
     ),
     Metric("cluster_nodes", "Nodes of the cluster, as the catalog has them."),
-    Metric("peer_up", "1 for another node that is heard.", ("peer",)),
+    Metric("peer_up", "1 while another node is connected.", ("peer",)),
     Metric(
         "clock_skew_seconds",
         "A node's wall clock less the median of those heard here; none while not measured.",
@@ -43,7 +43,7 @@ NODE: Final = (
         "The time by which a node's queues go less that median; likewise.",
         ("node",),
     ),
-    Metric("clock_warning", "1 while one of the two is too far away.", ("node",)),
+    Metric("clock_warning", "1 while one of the two is out of bounds.", ("node",)),
     Metric("catalog_has_leader", "1 while the catalog has a leader: a quorum of nodes."),
     Metric("catalog_leader", "1 on the node that leads the catalog."),
     Metric("rpc_questions_total", "Questions to other nodes, by outcome.", ("outcome",)),
@@ -54,54 +54,66 @@ CLIENTS: Final = (
     Metric("connections", "Open client connections and gRPC streams.", ("protocol",)),
     Metric("connections_opened_total", "Client connections that were opened."),
     Metric("connections_closed_total", "Client connections that were closed."),
-    Metric("connections_refused_total", "Client connections that were one too many.", ("limit",)),
+    Metric(
+        "connections_refused_total", "Client connections refused because of a limit.", ("limit",)
+    ),
     Metric("channels", "Open channels."),
     Metric("channels_opened_total", "Channels that were opened."),
     Metric("channels_closed_total", "Channels that were closed."),
-    Metric("channels_refused_total", "Channels that were one too many for their user."),
+    Metric("channels_refused_total", "Channels refused because of their user's limit."),
     Metric(
         "inputs_deferred_total",
-        "Times that methods, calls or their steps waited for another turn of the loop.",
+        "Methods, calls or steps of them that were put off to a later turn of the event loop.",
     ),
-    Metric("calls_waiting", "Calls over HTTP and gRPC that wait for their turn to begin."),
-    Metric("calls_refused_total", "Calls over HTTP and gRPC that came when too many waited."),
+    Metric("calls_waiting", "Queued calls over HTTP and gRPC."),
+    Metric(
+        "calls_refused_total",
+        "Calls over HTTP and gRPC refused because the queue of calls was full.",
+    ),
     Metric(
         "loop_held_total",
-        "Inputs of one client, or steps of a call, that kept the loop for over 50 ms.",
+        "Inputs of one client, or steps of a call, that blocked the event loop for over 50 ms.",
     ),
     Metric("logins_total", "Log-ins by result.", ("protocol", "result")),
     Metric(
         "http_requests_total", "HTTP requests that were answered.", ("handler", "method", "code")
     ),
-    Metric("http_request_duration_seconds", "How long they took; no streams.", ("handler",)),
+    Metric(
+        "http_request_duration_seconds", "Duration of HTTP requests, without streams.", ("handler",)
+    ),
     Metric("grpc_calls_started_total", "gRPC calls that began.", ("service", "method")),
     Metric("grpc_calls_total", "gRPC calls that ended.", ("service", "method", "code")),
-    Metric("grpc_call_duration_seconds", "How long unary calls took.", ("service",)),
+    Metric("grpc_call_duration_seconds", "Duration of unary calls.", ("service",)),
 )
 
 MESSAGES: Final = (
-    Metric("messages_published_total", "Messages that publishers brought, each once."),
-    Metric("messages_routed_total", "The same, once for each queue they went to."),
-    Metric("messages_confirmed_total", "Applied by their queues, once for each."),
-    Metric("messages_unroutable_total", "No queue was bound: returned or dropped."),
-    Metric("messages_returned_total", "Sent back to publishers (mandatory, immediate)."),
-    Metric("messages_delivered_total", "Handed to consumers, repetitions included."),
-    Metric("messages_redelivered_total", "Those that were delivered before."),
-    Metric("messages_acknowledged_total", "Settled by consumers."),
+    Metric("messages_published_total", "Messages that were published."),
+    Metric(
+        "messages_routed_total", "Published messages, once for each queue that they were routed to."
+    ),
+    Metric("messages_confirmed_total", "Messages confirmed, once for each queue."),
+    Metric("messages_unroutable_total", "Messages without a bound queue: returned or dropped."),
+    Metric("messages_returned_total", "Messages returned to publishers (mandatory, immediate)."),
+    Metric("messages_delivered_total", "Deliveries to consumers, redeliveries included."),
+    Metric("messages_redelivered_total", "Redeliveries."),
+    Metric("messages_acknowledged_total", "Messages that consumers settled."),
     Metric(
         "messages_dead_lettered_total",
-        "Left queues led here for a dead-letter exchange.",
+        "Messages of queues led here that were dead-lettered.",
         ("reason",),
     ),
     Metric(
         "messages_discarded_total",
-        "Left queues led here that have no dead-letter exchange.",
+        "Messages of queues led here that were dropped without a dead-letter exchange.",
         ("reason",),
     ),
-    Metric("messages_expired_total", "Expired in queues led here, whichever way they went."),
-    Metric("dead_letters_sent_total", "Dead letters that arrived in all their queues."),
+    Metric(
+        "messages_expired_total",
+        "Messages that expired in queues led here, dead-lettered or dropped.",
+    ),
+    Metric("dead_letters_sent_total", "Dead letters confirmed by all their queues."),
     Metric("dead_letters_lost_total", "Dead letters that found no queue or no room."),
-    Metric("dead_letters_held_bytes", "Dead letters on their way."),
+    Metric("dead_letters_held_bytes", "Bytes of unconfirmed dead letters."),
 )
 
 QUEUES: Final = (
@@ -115,85 +127,96 @@ QUEUES: Final = (
     ),
     Metric("exchanges", "Exchanges of the cluster."),
     Metric("consumers", "Consumers of the queues led here."),
-    Metric("queue_messages_ready", "Messages that wait in the queues led here."),
-    Metric("queue_messages_unacknowledged", "Messages at their consumers and groups."),
+    Metric("queue_messages_ready", "Ready messages in the queues led here."),
+    Metric(
+        "queue_messages_unacknowledged", "Unacknowledged messages of consumers and lease groups."
+    ),
     Metric("queue_messages_delayed", "Messages that become available later."),
-    Metric("queue_dead_letters", "Dead letters that are kept until they have arrived."),
-    Metric("queue_messages_bytes", "Bodies of all of these."),
-    Metric("queue_archived_messages", "Settled messages that queues led here keep."),
-    Metric("queue_archived_bytes", "Bodies of these."),
+    Metric("queue_dead_letters", "Kept dead letters: their targets have not confirmed them."),
+    Metric("queue_messages_bytes", "Bytes of the bodies of all of these."),
+    Metric("queue_archived_messages", "Messages in the archives of queues led here."),
+    Metric("queue_archived_bytes", "Bytes of their bodies."),
     Metric("lease_groups", "Groups that lease messages of the queues led here."),
-    Metric("leases", "Leases that they hold."),
-    Metric("leased_messages", "Messages in these."),
-    Metric("leases_expired_total", "Leases that ended unsettled because of their age."),
+    Metric("leases", "Leases of these groups."),
+    Metric("leased_messages", "Messages of these leases."),
+    Metric("leases_expired_total", "Leases that expired."),
 )
 
 FLOW: Final = (
     Metric("flow_connections", "Client connections by state.", ("state",)),
-    Metric("flow_stopped_connections", "Those that a limit stops now.", ("limit",)),
-    Metric("flow_stopped_seconds_total", "How long connections were stopped.", ("limit",)),
-    Metric("flow_debt_messages", "What accounts owe.", ("kind",)),
-    Metric("flow_debt_bytes", "What accounts owe.", ("kind",)),
-    Metric("flow_accounts_in_debt", "Accounts that owe more than they may."),
-    Metric("flow_held_bytes", "Publishes that were read and wait."),
-    Metric("flow_partial_bytes", "Publishes that have not arrived as a whole."),
-    Metric("flow_pending_bytes", "Publishes handed to queues and not applied."),
-    Metric("flow_bytes_max", "Bound of the three together."),
-    Metric("flow_turn_messages", "Publishes that may pass in one turn of the loop."),
-    Metric("flow_turn_bytes", "The same in bytes."),
+    Metric("flow_stopped_connections", "Connections that a limit stops now.", ("limit",)),
+    Metric("flow_stopped_seconds_total", "Time for which limits stopped connections.", ("limit",)),
+    Metric("flow_debt_messages", "Debt of all accounts.", ("kind",)),
+    Metric("flow_debt_bytes", "Debt of all accounts.", ("kind",)),
+    Metric("flow_accounts_in_debt", "Accounts whose debt is above their limit."),
+    Metric("flow_buffered_bytes", "Bytes in publish buffers."),
+    Metric("flow_partial_bytes", "Bytes of publishes that have not arrived completely."),
+    Metric("flow_pending_bytes", "Pending bytes: publishes that queues have not applied."),
+    Metric("flow_bytes_max", "Limit of the sum of the three."),
+    Metric(
+        "flow_intake_messages", "Publishes that the node accepts in one turn of its event loop."
+    ),
+    Metric("flow_intake_bytes", "The same, in bytes."),
     Metric("flow_waiting_channels", "Channels that wait for the node's intake."),
     Metric("flow_unread_connections", "Connections whose sockets are not read."),
     Metric("flow_large_publishes", "Large publishes that are being read."),
-    Metric("flow_large_publishes_waiting", "Those that wait for their turn."),
-    Metric("flow_limit_messages", "Limits in force, as they hold now.", ("limit",)),
-    Metric("flow_limit_bytes", "Limits in force, as they hold now.", ("limit",)),
-    Metric("flow_limit_share_ratio", "What memory has left of them, 0 to 1."),
+    Metric("flow_large_publishes_waiting", "Large publishes that wait to be read."),
+    Metric(
+        "flow_limit_messages", "Limits in force, after memory stage 1 has reduced them.", ("limit",)
+    ),
+    Metric(
+        "flow_limit_bytes", "Limits in force, after memory stage 1 has reduced them.", ("limit",)
+    ),
+    Metric("flow_limit_share_ratio", "Share of the limits that memory stage 1 leaves, 0 to 1."),
     Metric("flow_alarm", "1 while the node's own alarm is on.", ("kind",)),
     Metric("flow_cluster_alarms", "Alarms that are on in the cluster.", ("kind",)),
-    Metric("flow_saturated_queues", "Queues led here that withhold confirms."),
-    Metric("flow_withheld_confirms", "Messages whose confirms are withheld."),
-    Metric("flow_dropped_messages_total", "Held publishes of lost connections without room."),
+    Metric("flow_saturated_queues", "Queues led here that defer confirms."),
+    Metric("flow_deferred_confirms", "Messages whose confirms are deferred."),
+    Metric(
+        "flow_dropped_messages_total",
+        "Buffered publishes dropped because their connection was lost.",
+    ),
 )
 
 RAFT: Final = (
     Metric("raft_groups", "Replicas on this node, the catalog's included."),
     Metric("raft_groups_led", "Replicas that lead."),
     Metric("raft_groups_leaderless", "Replicas that know of no leader."),
-    Metric("raft_groups_quarantined", "Replicas that were damaged and are rebuilt."),
+    Metric("raft_groups_quarantined", "Damaged replicas that are being rebuilt."),
     Metric(
         "raft_groups_suspended",
-        "Replicas that stand still until damaged entries are put back from other nodes.",
+        "Replicas suspended until damaged entries are repaired.",
     ),
     Metric(
         "raft_entries_damaged_total",
         "Entries whose stored record was found damaged, or not given by the disk, while running.",
     ),
-    Metric("raft_entries_mended_total", "Damaged entries put back from other nodes."),
+    Metric("raft_entries_repaired_total", "Damaged entries repaired from other nodes."),
     Metric("raft_entries_committed_total", "Entries committed and applied here."),
     Metric(
         "raft_commit_duration_seconds",
         "From a leader's log to application there; one entry of a node is timed at a time.",
     ),
-    Metric("raft_elections_total", "Terms that began, as the replicas here saw it."),
-    Metric("raft_leader_changes_total", "Leaders that replicas here came to know."),
+    Metric("raft_elections_total", "Terms that began at the replicas here."),
+    Metric("raft_leader_changes_total", "Changes of leader at the replicas here."),
     Metric(
         "raft_replication_lag_entries",
         "Entries that another node lacks of what is led here.",
         ("peer",),
     ),
-    Metric("raft_replication_lag_entries_max", "The most that one replica lacks."),
+    Metric("raft_replication_lag_entries_max", "Largest replication lag of one replica."),
     Metric("raft_snapshots_taken_total", "Snapshots that replicas here took."),
-    Metric("raft_snapshots_installed_total", "Snapshots that came from other nodes."),
+    Metric("raft_snapshots_installed_total", "Snapshots received from other nodes."),
     Metric("raft_messages_sent_total", "Raft messages to other nodes."),
     Metric("raft_messages_received_total", "Raft messages of other nodes."),
-    Metric("raft_frames_sent_total", "Frames to other nodes, beats included."),
+    Metric("raft_frames_sent_total", "Frames to other nodes, heartbeats included."),
     Metric("raft_frames_received_total", "Frames of other nodes."),
-    Metric("log_size_bytes", "All files of the log."),
-    Metric("log_live_bytes", "What is needed in them."),
-    Metric("log_segments", "Files."),
-    Metric("log_backlog_bytes", "Appended and not known to be on disk."),
-    Metric("log_written_bytes_total", "Written in batches."),
-    Metric("log_sync_duration_seconds", "Writing and syncing a batch."),
+    Metric("log_size_bytes", "Size of all files of the shared log."),
+    Metric("log_live_bytes", "Live bytes in these files."),
+    Metric("log_segments", "Segment files of the shared log."),
+    Metric("log_backlog_bytes", "Bytes appended and not synced yet."),
+    Metric("log_written_bytes_total", "Bytes written to the shared log."),
+    Metric("log_sync_duration_seconds", "Duration of writing and syncing a batch."),
     Metric(
         "log_blocking_reads_total",
         "Reads of the log that the event loop waited for: of replicas that begin, and no others.",
@@ -202,7 +225,7 @@ RAFT: Final = (
 
 TRACING: Final = (
     Metric("trace_spans_total", "Spans of messages that were made.", ("span",)),
-    Metric("trace_spans_dropped_total", "Spans for which there was no room."),
+    Metric("trace_spans_dropped_total", "Spans dropped because of a full buffer."),
     Metric("trace_spans_pending", "Spans of messages that are open."),
 )
 

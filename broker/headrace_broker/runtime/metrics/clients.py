@@ -53,7 +53,7 @@ def _channels(infos: Iterable[ConnectionInfo]) -> int:
 
 
 def message_samples(
-    traffic: Traffic, intake: Intake, letters: DeadLetterService
+    traffic: Traffic, intake: Intake, dead_letters: DeadLetterService
 ) -> Iterator[Sample]:
     """Return what became of messages."""
     yield Sample("messages_published_total", int(intake.received))
@@ -70,6 +70,6 @@ def message_samples(
         yield Sample("messages_discarded_total", tally.dropped[reason], (name,))
     expired = tally.lettered[REASON_EXPIRED] + tally.dropped[REASON_EXPIRED]
     yield Sample("messages_expired_total", expired)
-    yield Sample("dead_letters_sent_total", letters.sent_count)
-    yield Sample("dead_letters_lost_total", letters.lost_count)
-    yield Sample("dead_letters_held_bytes", letters.held_octets)
+    yield Sample("dead_letters_sent_total", dead_letters.sent_count)
+    yield Sample("dead_letters_lost_total", dead_letters.lost_count)
+    yield Sample("dead_letters_held_bytes", dead_letters.held_bytes)

@@ -12,18 +12,18 @@ from headrace_broker.runtime.metrics.metric import Sample
 
 # Figures of the intake (`flow_sources.FlowSources.figures`) by the names of their metrics.
 INTAKE: Final = {
-    "flow_held_bytes": "held_octets",
-    "flow_partial_bytes": "partial_octets",
-    "flow_pending_bytes": "pending_octets",
-    "flow_bytes_max": "octets_max",
-    "flow_turn_messages": "turn_messages",
-    "flow_turn_bytes": "turn_octets",
+    "flow_buffered_bytes": "buffered_bytes",
+    "flow_partial_bytes": "partial_bytes",
+    "flow_pending_bytes": "pending_bytes",
+    "flow_bytes_max": "bytes_max",
+    "flow_intake_messages": "intake_messages",
+    "flow_intake_bytes": "intake_bytes",
     "flow_waiting_channels": "waiting_channels",
     "flow_unread_connections": "unread_connections",
     "flow_large_publishes": "large_publishes",
     "flow_large_publishes_waiting": "large_publishes_waiting",
 }
-OCTETS: Final = "octets"  # ends the names of limits in octets; the others are messages, or batches
+BYTES: Final = "bytes"  # ends the names of limits in bytes; the others are messages, or batches
 
 
 def flow_samples(facts: FlowFacts) -> Iterator[Sample]:
@@ -33,7 +33,7 @@ def flow_samples(facts: FlowFacts) -> Iterator[Sample]:
     yield from _labelled("flow_stopped_connections", totals.stopped)
     yield from _labelled("flow_stopped_seconds_total", totals.stopped_seconds)
     yield from _labelled("flow_debt_messages", totals.debt_messages)
-    yield from _labelled("flow_debt_bytes", totals.debt_octets)
+    yield from _labelled("flow_debt_bytes", totals.debt_bytes)
     yield Sample("flow_accounts_in_debt", totals.in_debt)
     for name, figure in INTAKE.items():
         yield Sample(name, totals.figures.get(figure, 0))
@@ -43,7 +43,7 @@ def flow_samples(facts: FlowFacts) -> Iterator[Sample]:
     on = Counter(alarm.kind for alarm in facts.alarms())
     yield from _labelled("flow_cluster_alarms", {kind: on[kind] for kind in ALARMS})
     yield Sample("flow_saturated_queues", totals.saturated)
-    yield Sample("flow_withheld_confirms", totals.withheld)
+    yield Sample("flow_deferred_confirms", totals.deferred)
     yield Sample("flow_dropped_messages_total", totals.dropped)
 
 
@@ -54,5 +54,5 @@ def _labelled(name: str, values: dict[str, float]) -> Iterator[Sample]:
 def _limits(totals: FlowTotals) -> Iterator[Sample]:
     """Return limits under the names by which they are changed."""
     for name, value in totals.limits.items():
-        unit = "bytes" if name.endswith(OCTETS) else "messages"
+        unit = "bytes" if name.endswith(BYTES) else "messages"
         yield Sample(f"flow_limit_{unit}", value, (name.replace("_", "-"),))

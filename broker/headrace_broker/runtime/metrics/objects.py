@@ -80,7 +80,7 @@ QUEUE_DETAILS: Final = (
     _queue(
         COARSE,
         "messages_dlx",
-        "Dead letters that are kept until they have arrived.",
+        "Kept dead letters: their targets have not confirmed them.",
         lambda each: int(each.machine.dead_count),
     ),
     _queue(
@@ -89,32 +89,30 @@ QUEUE_DETAILS: Final = (
     _queue(
         COUNT, "consumers", "Attached consumers.", lambda each: int(each.machine.consumer_count)
     ),
-    _queue(FINE, "busy_consumers", "Consumers whose prefetch is full.", _busy),
+    _queue(FINE, "busy_consumers", "Consumers with a full prefetch.", _busy),
     _queue(
         FINE,
         "messages_bytes",
-        "Bodies of its messages.",
-        lambda each: int(each.machine.held_octets),
+        "Bytes of its messages' bodies.",
+        lambda each: int(each.machine.held_bytes),
     ),
-    _queue(
-        FINE, "saturated", "1 while it withholds confirms.", lambda each: each.machine.saturated
-    ),
+    _queue(FINE, "saturated", "1 while it defers confirms.", lambda each: each.machine.saturated),
     _queue(
         FINE,
-        "withheld_confirms",
-        "Messages whose confirms wait.",
-        lambda each: int(each.machine.withheld_count),
+        "deferred_confirms",
+        "Messages whose confirms are deferred.",
+        lambda each: int(each.machine.deferred_count),
     ),
     _queue(
         FINE,
         "arrived_total",
-        "Messages in, since led here.",
+        "Messages that arrived since the queue is led here.",
         lambda each: int(each.moves.arrived),
     ),
     _queue(
         FINE,
         "delivered_total",
-        "Messages out, repetitions included.",
+        "Deliveries, redeliveries included.",
         lambda each: int(each.moves.delivered),
     ),
     _queue(FINE, "settled_total", "Messages settled.", lambda each: int(each.moves.settled)),
@@ -125,34 +123,39 @@ CONNECTION_DETAILS: Final = (
     _connection(
         CONNECTION_COARSE,
         "owed_messages",
-        "What its account owes.",
+        "Debt of its account.",
         lambda each: int(each.account.messages) if each.account is not None else 0,
     ),
     _connection(
         CONNECTION_COARSE,
         "owed_bytes",
-        "What its account owes.",
-        lambda each: int(each.account.octets) if each.account is not None else 0,
+        "Debt of its account.",
+        lambda each: int(each.account.byte_count) if each.account is not None else 0,
     ),
     _connection(
-        CONNECTION_FINE, "held_messages", "Publishes that wait.", lambda each: each.held_messages
+        CONNECTION_FINE,
+        "buffered_messages",
+        "Buffered publishes.",
+        lambda each: each.buffered_messages,
     ),
-    _connection(CONNECTION_FINE, "held_bytes", "The same in bytes.", lambda each: each.held_octets),
+    _connection(
+        CONNECTION_FINE, "buffered_bytes", "The same, in bytes.", lambda each: each.buffered_bytes
+    ),
     _connection(
         CONNECTION_FINE, "stopped", "1 while a limit stops it.", lambda each: each.flow.limit > 0
     ),
 )
 
 CHANNEL_DETAILS: Final = (
-    _channel("published", "Messages that came.", lambda each: int(each.publish)),
-    _channel("confirmed", "Of these, confirmed ones.", lambda each: int(each.confirm)),
+    _channel("published", "Messages that were published.", lambda each: int(each.publish)),
+    _channel("confirmed", "Publisher confirms.", lambda each: int(each.confirm)),
     _channel(
         "delivered",
-        "Messages that went, fetched ones included.",
+        "Deliveries, `basic.get` included.",
         lambda each: int(each.deliver + each.deliver_no_ack + each.get + each.get_no_ack),
     ),
-    _channel("redelivered", "Of these, repetitions.", lambda each: int(each.redeliver)),
-    _channel("acknowledged", "Messages that were accepted.", lambda each: int(each.ack)),
+    _channel("redelivered", "Redeliveries.", lambda each: int(each.redeliver)),
+    _channel("acknowledged", "Acknowledgements.", lambda each: int(each.ack)),
 )
 
 FAMILIES: Final = tuple(
@@ -236,8 +239,8 @@ def _channels(
 
 def _fullness(host: QueueHost) -> tuple[bool, int, int]:
     machine = host.machine
-    return machine.saturated, int(machine.held_octets), int(machine.held_count)
+    return machine.saturated, int(machine.held_bytes), int(machine.held_count)
 
 
 def _weight(info: ConnectionInfo) -> tuple[int, int]:
-    return int(info.held_octets), int(info.account.octets) if info.account is not None else 0
+    return int(info.buffered_bytes), int(info.account.byte_count) if info.account is not None else 0

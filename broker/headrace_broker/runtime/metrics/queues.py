@@ -16,8 +16,8 @@ class _Sums:
 
     def __init__(self) -> None:
         self.led = self.consumers = self.ready = self.unsettled = self.delayed = 0
-        self.dead = self.octets = self.groups = self.leases = self.leased = 0
-        self.archived = self.archived_octets = 0
+        self.dead = self.byte_count = self.groups = self.leases = self.leased = 0
+        self.archived = self.archived_bytes = 0
 
     def add(self, host: QueueHost) -> None:
         """Add a queue."""
@@ -28,7 +28,7 @@ class _Sums:
         self.unsettled += machine.unsettled_count
         self.delayed += machine.delayed_count
         self.dead += machine.dead_count
-        self.octets += machine.held_octets
+        self.byte_count += machine.held_bytes
         groups = machine.lease_groups()
         if groups:
             self.groups += len(groups)
@@ -36,7 +36,7 @@ class _Sums:
             self.leased += machine.leased_count
         archive = machine.archive()
         self.archived += archive.following - archive.first
-        self.archived_octets += archive.octets
+        self.archived_bytes += archive.byte_count
 
 
 def queue_samples(hosts: Iterable[QueueHost], view: CatalogView, churn: Churn) -> Iterator[Sample]:
@@ -55,9 +55,9 @@ def queue_samples(hosts: Iterable[QueueHost], view: CatalogView, churn: Churn) -
     yield Sample("queue_messages_unacknowledged", sums.unsettled)
     yield Sample("queue_messages_delayed", sums.delayed)
     yield Sample("queue_dead_letters", sums.dead)
-    yield Sample("queue_messages_bytes", sums.octets)
+    yield Sample("queue_messages_bytes", sums.byte_count)
     yield Sample("queue_archived_messages", sums.archived)
-    yield Sample("queue_archived_bytes", sums.archived_octets)
+    yield Sample("queue_archived_bytes", sums.archived_bytes)
     yield Sample("lease_groups", sums.groups)
     yield Sample("leases", sums.leases)
     yield Sample("leased_messages", sums.leased)

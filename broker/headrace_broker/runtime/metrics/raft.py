@@ -18,7 +18,7 @@ def raft_samples(
     yield Sample("raft_groups_quarantined", figures.quarantined)
     yield Sample("raft_groups_suspended", figures.suspended)
     yield Sample("raft_entries_damaged_total", figures.entries_lost)
-    yield Sample("raft_entries_mended_total", figures.entries_mended)
+    yield Sample("raft_entries_repaired_total", figures.entries_repaired)
     yield Sample("raft_entries_committed_total", figures.entries)
     yield Sample("raft_commit_duration_seconds", figures.latency)
     yield Sample("raft_elections_total", figures.elections)

@@ -43,7 +43,7 @@ class NodeMetrics:
         yield from client_samples(node.broker)
         yield from self.http.samples()
         yield from self.grpc.samples()
-        yield from message_samples(hosting.traffic, hosting.intake, node.letters)
+        yield from message_samples(hosting.traffic, hosting.intake, node.dead_letters)
         hosts = hosting.hosts.values()
         yield from queue_samples(hosts, node.catalog.catalog, node.broker.churn)
         yield Sample("leases_expired_total", int(hosting.traffic.leases_expired))

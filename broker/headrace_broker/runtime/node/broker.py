@@ -118,8 +118,8 @@ class NodeBroker(Broker):
                 info.control.limits_changed()
 
     @override
-    def tell_after_ms(self, user: str, vhost: str) -> i64:
-        return self.client_flow.tell_after_ms(user, vhost)
+    def blocked_after_ms(self, user: str, vhost: str) -> i64:
+        return self.client_flow.blocked_after_ms(user, vhost)
 
     @override
     def tells_channel_flow(self, user: str, vhost: str) -> bool:

@@ -97,7 +97,7 @@ class BrokerNode:
         clients: the client connections of the cluster.
         flow_report: why publishers are slow, and who causes it.
         duties: what is done for the queues that are led here.
-        letters: their dead letters.
+        dead_letters: their dead letters.
         flow: limits of flow control.
         ledger: accounts of what enters through this node.
         debts: what is owed across nodes.
@@ -151,7 +151,7 @@ class BrokerNode:
         self.rpc = Rpc(node, send, parts.caller)
         self.replies = Replies(self.rpc, send)
         hosting = self.hosting = Hosting(self.raft, node, others, send, self.clock, self.ledger)
-        for look in (self.ledger.look, self.hosting.queue_gates.look, self.hosting.intake.look):
+        for look in (self.ledger.poll, self.hosting.queue_gates.poll, self.hosting.intake.poll):
             self.flow_settings.watch(look)
         leaders = Leaders(self.rpc, hosting.hosts, hosting.locate, self.queue_exists)
         self.router.led.hosts = hosting.hosts
@@ -167,10 +167,10 @@ class BrokerNode:
         )
         hosting.on_session = self.debts.charges.register
         hosting.on_session_over = self.debts.charges.end
-        expiries = self._make_letters()
-        self.duties = hosting.duties = LeaderDuties(
-            hosting.hosts, self.catalog.catalog, self.letters, self.reaper.drop_expired, self.clock
-        )
+        expiries = self._make_dead_letters()
+        hosts, catalog, drop = hosting.hosts, self.catalog.catalog, self.reaper.drop_expired
+        self.duties = LeaderDuties(hosts, catalog, self.dead_letters, drop, self.clock)
+        hosting.duties = self.duties
         expiries.wake = self.duties.tick_soon
         hosting.on_unused, hosting.on_unreadable = self.reaper.drop_unused, on_fatal
         self.catalog.subscribe(self.router.on_events)
@@ -273,11 +273,11 @@ class BrokerNode:
         )
         return Telemetry(config.telemetry, sources, around)
 
-    def _make_letters(self) -> ExpiryAccounts:
+    def _make_dead_letters(self) -> ExpiryAccounts:
         charges, session_id = self.debts.charges, self.hosting.new_session_id
-        carrier = DeadLetterPublisher(self.hosting.open_letter_session, charges)
+        publisher = DeadLetterPublisher(self.hosting.open_dead_letter_session, charges)
         expiries = ExpiryAccounts(self.config.node.name, self.ledger, charges, session_id)
-        self.letters = DeadLetterService(self.router, carrier, expiries, self.alarms.blocked)
+        self.dead_letters = DeadLetterService(self.router, publisher, expiries, self.alarms.blocked)
         return expiries
 
     def _make_backups(self) -> BackupClient:
@@ -434,7 +434,7 @@ class BrokerNode:
         if self.broker.boot == 0:
             self.broker.boot = self.raft.boot
             self.hosting.own_boot()
-            self.letters.release_all()
+            self.dead_letters.release_all()
 
     async def hand_over(self) -> None:
         """Have other nodes lead what this one leads, as far as they can, because it stops."""
@@ -481,7 +481,7 @@ class BrokerNode:
     def _on_peer(self, peer: int, up: bool, boot: int) -> None:
         if peer in self.names:
             self.peers_up[peer] = boot if up else 0
-        self.catalog.reach.look()
+        self.catalog.reach.poll()
         self.maintenance.stopping.discard(peer)
         self.rpc.peer_changed(peer, up, boot)
         self.debts.peer_changed(peer, up)

@@ -50,7 +50,7 @@ class Payloads:
     """Passes each payload to the part that takes its kind."""
 
     def __init__(self, parts: Receivers) -> None:
-        self._router = parts.hosting.switchboard
+        self._router = parts.hosting.session_router
         self._handlers = payload_handlers(parts)
         self._decoder = msgspec.msgpack.Decoder(Union[tuple(self._handlers)])  # noqa: UP007
         self._silent_until: dict[int, float] = {}  # nothing is logged of a node's payloads
@@ -75,7 +75,7 @@ class Payloads:
 def payload_handlers(parts: Receivers) -> Handlers:
     """Return who takes which kind of payload: called with the sender and the payload."""
     hosting = parts.hosting
-    router = hosting.switchboard
+    router = hosting.session_router
     handlers: Handlers = {kind: lambda _, frame: router.receive(frame) for kind in FRAMES}
     handlers |= {
         Ask: parts.rpc.receive_ask,

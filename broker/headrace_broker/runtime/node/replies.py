@@ -19,7 +19,7 @@ from headrace_broker.runtime.contract.payload import Payload, encode
 from headrace_broker.runtime.rpc.correlator import Rpc
 from headrace_broker.runtime.rpc.protocol import Question, RpcError
 
-_TOKEN_OCTETS: Final = 16  # random octets of a name, which cannot be guessed
+_TOKEN_BYTES: Final = 16  # random bytes of a name, which cannot be guessed
 NODE_DIGITS_MAX: Final = 4  # of a node id
 
 
@@ -55,7 +55,7 @@ class Replies:
 
     def open(self, listener: ReplyListener) -> str:
         """Register a listener under a unique name."""
-        token = f"{self._node}.{secrets.token_urlsafe(_TOKEN_OCTETS)}"
+        token = f"{self._node}.{secrets.token_urlsafe(_TOKEN_BYTES)}"
         self._listeners[token] = listener
         return REPLY_PREFIX + token
 

@@ -54,7 +54,7 @@ class Resources:
         self._settings = settings  # limits of flow control
         self._alarms = alarms  # where the node's own are told
         trim = Trimmer().start if trim is None else trim
-        self._relief = MemoryPaging(logs, config.log.cache_bytes, trim)
+        self._paging = MemoryPaging(logs, config.log.cache_bytes, trim)
         settings.watch(self._limits_changed)
 
     def start(self) -> None:
@@ -97,8 +97,8 @@ class Resources:
         own.memory_limit = memory.limit
         if own.memory_stage != memory.stage:
             own.memory_stage = memory.stage
-            self._alarms.tell()
-        self._relief.apply(memory.stage, time.monotonic_ns() // 1_000_000)
+            self._alarms.announce()
+        self._paging.apply(memory.stage, time.monotonic_ns() // 1_000_000)
         self._settings.set_share(memory.share)
         self._limit_disk()
 
@@ -107,7 +107,7 @@ class Resources:
         own.disk_free, own.disk_limit, own.disk_full = disk.free, disk.limit, disk.full
         if own.disk_alarm != disk.alarm:
             own.disk_alarm = disk.alarm
-            self._alarms.tell()
+            self._alarms.announce()
 
 
 def _meter(root: Path) -> MemoryMeter | None:

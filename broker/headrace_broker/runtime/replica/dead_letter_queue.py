@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, final
 from mypy_extensions import i64
 
 from headrace_broker.core.queue.messages.effect import Acquired
-from headrace_broker.model.limits import LETTERS_CUT_OCTETS, LETTERS_UNREAD_MAX
-from headrace_broker.runtime.contract.dead_letter import DeadLetter, cut_letter
+from headrace_broker.model.limits import DEAD_LETTERS_CUT_BYTES, DEAD_LETTERS_UNREAD_MAX
+from headrace_broker.runtime.contract.dead_letter import DeadLetter, cut_dead_letter
 from headrace_broker.runtime.contract.queue_log import QueueLog
 
 if TYPE_CHECKING:
@@ -27,12 +27,12 @@ class DeadRun:
         self.reason = reason  # a REASON constant
         self.causes = causes  # of each, as `DeadLetter.cause`
         self.arguments = arguments  # the effective ones of the queue then
-        self.at: i64 = 0  # how many of them are letters already, or lost
+        self.at: i64 = 0  # how many of them are dead letters already, or lost
 
 
 @final
 class DeadLetterQueue:
-    """Makes letters of messages that are sent at most once, in the order in which they died.
+    """Makes dead letters of messages that are sent at most once, in the order in which they died.
 
     What is in memory leaves at once. Entries that have to be read first stay in the log meanwhile,
     whatever becomes of the queue's leadership; should the replica go, or the log begin anew with
@@ -47,16 +47,16 @@ class DeadLetterQueue:
     ) -> None:
         self.unread_count: i64 = 0  # messages that wait for the disk
         self._log = log  # of the queue
-        self._send = send  # takes letters that were cut together, and the arguments
+        self._send = send  # takes dead letters that were cut together, and the arguments
         self._lose = lose  # told of a number of messages that are lost
         self._waiting: deque[DeadRun] = deque()
 
-    def take(self, died: DeadRun) -> None:
+    def accept(self, died: DeadRun) -> None:
         """Take messages that have just died: their entries are still there."""
         if not self._waiting and self._advance(died):
             return
         count: i64 = len(died.messages) - died.at
-        if self.unread_count + count > LETTERS_UNREAD_MAX:
+        if self.unread_count + count > DEAD_LETTERS_UNREAD_MAX:
             self._lose(int(count))
             return
         for at in range(died.at, len(died.messages)):
@@ -87,8 +87,8 @@ class DeadLetterQueue:
 
     def _advance(self, died: DeadRun) -> bool:
         """Cut dead letters up to the first whose entry is being read; return whether none is."""
-        letters: list[DeadLetter] = []
-        octets: i64 = 0
+        dead_letters: list[DeadLetter] = []
+        byte_count: i64 = 0
         lost: i64 = 0
         index: i64 = -1
         entry: bytes | None = None
@@ -107,16 +107,18 @@ class DeadLetterQueue:
             elif entry is None:
                 break
             else:
-                letter = cut_letter(entry, message, died.reason)
-                letter.cause = died.causes[died.at]
-                letters.append(letter)
-                octets += letter.octets
+                dead_letter = cut_dead_letter(entry, message, died.reason)
+                dead_letter.cause = died.causes[died.at]
+                dead_letters.append(dead_letter)
+                byte_count += dead_letter.byte_count
             died.at += 1
-            if octets >= LETTERS_CUT_OCTETS:  # what finds no room goes before more is copied
-                self._send(died.arguments, letters)
-                letters, octets = [], 0
-        if letters:
-            self._send(died.arguments, letters)
+            if (
+                byte_count >= DEAD_LETTERS_CUT_BYTES
+            ):  # what finds no room goes before more is copied
+                self._send(died.arguments, dead_letters)
+                dead_letters, byte_count = [], 0
+        if dead_letters:
+            self._send(died.arguments, dead_letters)
         if lost > 0:
             self._lose(int(lost))
         return died.at == len(died.messages)

@@ -94,7 +94,7 @@ class Feed:
 
     def __init__(self, consumer: i64, window: i64, log: QueueLog, machine: QueueMachine) -> None:
         self.consumer = consumer  # number of the consumer within its session
-        self.window = window  # octets of bodies the gateway has room for; negative: overdrawn
+        self.window = window  # bytes of bodies the gateway has room for; negative: overdrawn
         self._log = log
         self._machine = machine
         self.ended = False  # nothing is sent any more: the consumer has gone or moved
@@ -123,9 +123,9 @@ class Feed:
             self.deliver(held[start][0], [pair[1] for pair in held[start:stop]], to)
             start = stop
 
-    def open(self, octets: i64, to: SessionEnd) -> None:
-        """Make room for `octets` more and send what fits now."""
-        self.window += octets
+    def open(self, byte_count: i64, to: SessionEnd) -> None:
+        """Make room for `byte_count` more and send what fits now."""
+        self.window += byte_count
         self._drain(to)
 
     def end(self) -> None:
@@ -156,11 +156,11 @@ class Feed:
                 return
             self._waiting.popleft()
             run = cut_run(self.consumer, group, entry)
-            octets = body_bytes(run.blob, run.base, run.positions)
-            if octets > self.window and len(group.positions) > 1:
+            byte_count = body_bytes(run.blob, run.base, run.positions)
+            if byte_count > self.window and len(group.positions) > 1:
                 run = self._split(group, run)
-                octets = body_bytes(run.blob, run.base, run.positions)
-            self.window -= octets
+                byte_count = body_bytes(run.blob, run.base, run.positions)
+            self.window -= byte_count
             to.run(run)
 
     def _split(self, group: EntryGroup, run: DeliveryRun) -> DeliveryRun:

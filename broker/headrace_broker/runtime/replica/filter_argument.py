@@ -23,12 +23,12 @@ def filter_problem(value: object) -> str:
 
 
 def encode_filter(value: Any) -> bytes:
-    """Return the octets that carry an argument that was checked: a field table with `x-filter`."""
+    """Return the bytes that carry an argument that was checked: a field table with `x-filter`."""
     return encode.field_table({X_FILTER: value})
 
 
-def decode_filter(octets: bytes) -> Filter:
+def decode_filter(data: bytes) -> Filter:
     """Return the filter in what `encode_filter` gave; SelectorError where it is not known."""
-    if FieldWalker().table(octets, 0, len(octets)) != len(octets):
-        raise SelectorError("the octets are no field table")
-    return make_filter(decode.field_table(octets)[1].get(X_FILTER))
+    if FieldWalker().table(data, 0, len(data)) != len(data):
+        raise SelectorError("the bytes are no field table")
+    return make_filter(decode.field_table(data)[1].get(X_FILTER))

@@ -14,9 +14,9 @@ from headrace_broker.core.queue.machine.queue_machine import QueueMachine
 from headrace_broker.core.queue.messages.effect import Acquired
 from headrace_broker.model.limits import (
     FILTER_RETURNED_MAX,
+    FILTER_STEP_BYTES,
     FILTER_STEP_MESSAGES,
     FILTER_STEP_MS,
-    FILTER_STEP_OCTETS,
     FILTER_STEPS_OF_MESSAGE,
 )
 from headrace_broker.runtime.contract.queue_log import QueueLog
@@ -33,7 +33,7 @@ class ScanBudget:
 
     def __init__(self, clock_ns: Callable[[], int]) -> None:
         self.messages: i64 = FILTER_STEP_MESSAGES  # that the queue may put to filters now
-        self.octets: i64 = FILTER_STEP_OCTETS  # of log entries that all may read for it
+        self.byte_count: i64 = FILTER_STEP_BYTES  # of log entries that all may read for it
         self._clock_ns = clock_ns  # time that never goes back
         self._until_ns: i64 = clock_ns() + FILTER_STEP_MS * 1_000_000
 
@@ -43,7 +43,7 @@ class ScanBudget:
 
     def late(self) -> bool:
         """Return whether the rest of all queues has to wait."""
-        return self.octets <= 0 or self._clock_ns() >= self._until_ns
+        return self.byte_count <= 0 or self._clock_ns() >= self._until_ns
 
 
 @final
@@ -152,7 +152,7 @@ class FilterCursor:
                 return False
             self._entry = entry
             self._entry_index = message.entry_index
-            budget.octets -= len(entry)
+            budget.byte_count -= len(entry)
         self._looked_at += 1
         start = message_start(self._entry, ENQUEUE_BATCH_OFFSET, message.position)
         if self._filter.matches(self._entry, properties_start(self._entry, start)):

@@ -21,7 +21,7 @@ from librt.strings import read_i32_be, read_i64_be
 from mypy_extensions import i64
 
 from headrace_broker.core.filter.selector_lexer import SelectorError
-from headrace_broker.core.queue.command.command import ACQUIRE, STAMP_OCTETS
+from headrace_broker.core.queue.command.command import ACQUIRE, STAMP_BYTES
 from headrace_broker.core.queue.command.leader_command import encode_acquire
 from headrace_broker.core.queue.machine.queue_machine import QueueMachine
 from headrace_broker.model.limits import (
@@ -97,7 +97,7 @@ class FilterTurns:
                 del due[filtering]
                 part = min(share, self._left)
                 budget.messages = part
-                filtering.look(budget)
+                filtering.poll(budget)
                 self._left -= part - budget.messages
         finally:
             due.update(self._due)  # who was served and wants more comes behind
@@ -118,7 +118,7 @@ class Filtering:
     ) -> None:
         self.turns = FilterTurns() if turns is None else turns  # those in which it looks
         self.messages_read: i64 = 0  # times a message was put to a filter here
-        self._log = queue_log  # where the messages' octets are
+        self._log = queue_log  # where the messages' bytes are
         self._feeds = feeds  # who is served from here; a consumer without one is forgotten
         self._propose = propose  # appends a command, see `QueueLog.propose`
         self._machine: QueueMachine | None = None
@@ -132,16 +132,16 @@ class Filtering:
         """Number of filters with a known position."""
         return len(self._cursors)
 
-    def open(self, machine: QueueMachine, session: i64, consumer: i64, octets: bytes) -> None:
+    def open(self, machine: QueueMachine, session: i64, consumer: i64, data: bytes) -> None:
         """Serve a consumer with a filter as `encode_filter` gave it; again changes nothing."""
         key = (int(session), int(consumer))
-        if self._filters.get(key) == octets:
+        if self._filters.get(key) == data:
             return
         self._close(key)
-        cursor = self._cursors.get(octets)
+        cursor = self._cursors.get(data)
         if cursor is None:
             try:
-                cursor = FilterCursor(decode_filter(octets), self._log, self._schedule)
+                cursor = FilterCursor(decode_filter(data), self._log, self._schedule)
             except SelectorError as error:
                 log.error(
                     "consumer %d of session %d gets no messages, its filter is invalid: %s",
@@ -150,9 +150,9 @@ class Filtering:
                     error,
                 )
                 return
-            self._cursors[octets] = cursor
+            self._cursors[data] = cursor
         cursor.consumers[key] = None
-        self._filters[key] = octets
+        self._filters[key] = data
         if self._machine is None:
             self._machine = machine
             machine.watch_returned(True)
@@ -161,12 +161,12 @@ class Filtering:
     def _close(self, key: Consumer) -> None:
         """Forget a consumer; the place of its filter is remembered for a while."""
         self._proposed.pop(key, None)
-        octets = self._filters.pop(key, None)
-        if octets is None:
+        data = self._filters.pop(key, None)
+        if data is None:
             return
-        cursor = self._cursors.pop(octets)
+        cursor = self._cursors.pop(data)
         del cursor.consumers[key]
-        self._cursors[octets] = cursor
+        self._cursors[data] = cursor
         idle = [each for each, found in self._cursors.items() if not found.consumers]
         for each in idle[: max(0, len(idle) - FILTERS_IDLE_MAX)]:
             self._cursors.pop(each).close()
@@ -187,7 +187,7 @@ class Filtering:
         machine = self._machine
         if machine is None:
             return
-        if len(data) > STAMP_OCTETS and data[STAMP_OCTETS] == ACQUIRE:
+        if len(data) > STAMP_BYTES and data[STAMP_BYTES] == ACQUIRE:
             self._acquired(data)
         for message in machine.take_returned():
             for cursor in self._cursors.values():
@@ -195,7 +195,7 @@ class Filtering:
         self._schedule()
 
     def _acquired(self, data: bytes) -> None:
-        start: i64 = STAMP_OCTETS + 2
+        start: i64 = STAMP_BYTES + 2
         session = read_i64_be(data, start)
         consumer = i64(read_i32_be(data, start + 8)) & 0xFFFFFFFF
         self._proposed.pop((int(session), int(consumer)), None)
@@ -204,7 +204,7 @@ class Filtering:
         if self._filters:
             self.turns.ask(self)
 
-    def look(self, budget: ScanBudget) -> None:
+    def poll(self, budget: ScanBudget) -> None:
         """Scan for consumers with credit, within a turn's budget, and propose the matches.
 
         Another turn follows by itself only while a consumer has credit and messages are left that
@@ -216,9 +216,9 @@ class Filtering:
             return
         open_credits = self._credits(machine)
         unseen = refused = False
-        for octets in list(open_credits):
-            cursor = self._cursors[octets]
-            waiting = open_credits[octets]
+        for data in list(open_credits):
+            cursor = self._cursors[data]
+            waiting = open_credits[data]
             wanted: i64 = 0
             for item in waiting:
                 wanted += item[1]
@@ -247,11 +247,11 @@ class Filtering:
             if self._feeds.get(key[0], key[1]) is None:
                 self._close(key)
         by_filter: dict[bytes, list[tuple[Consumer, i64]]] = {}
-        for key, octets in self._filters.items():
+        for key, data in self._filters.items():
             if key not in self._proposed:
                 credit = machine.filtered_credit(key[0], key[1])
                 if credit > 0:
-                    by_filter.setdefault(octets, []).append((key, credit))
+                    by_filter.setdefault(data, []).append((key, credit))
         return {each: by_filter[each] for each in self._cursors if each in by_filter}
 
     def _hand_out(self, cursor: FilterCursor, waiting: list[tuple[Consumer, i64]]) -> bool:
@@ -273,6 +273,6 @@ class Filtering:
 
     def _rotate(self, served: dict[bytes, list[tuple[Consumer, i64]]]) -> None:
         """Let the filter served first be the last one next time: a budget serves few of many."""
-        for octets in served:
-            self._cursors[octets] = self._cursors.pop(octets)
+        for data in served:
+            self._cursors[data] = self._cursors.pop(data)
             return

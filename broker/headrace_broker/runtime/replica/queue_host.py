@@ -16,7 +16,7 @@ from headrace_broker.core.queue.command.command import (
     LEASE,
     SETTLE,
     SETTLE_LEASES,
-    STAMP_OCTETS,
+    STAMP_BYTES,
     TICK,
     encode_node_down,
     passes_publishes,
@@ -52,7 +52,7 @@ from headrace_broker.flow.rate_history import Moves
 from headrace_broker.model.definition import Queue
 from headrace_broker.model.session import session_node
 from headrace_broker.runtime.contract.clock import Clock
-from headrace_broker.runtime.contract.dead_letter import DeadLetter, cut_letter
+from headrace_broker.runtime.contract.dead_letter import DeadLetter, cut_dead_letter
 from headrace_broker.runtime.contract.dead_letter_cause import DeadLetterCauses
 from headrace_broker.runtime.contract.host_watcher import HostWatcher
 from headrace_broker.runtime.contract.known_command import as_known, may_be_carried_out
@@ -104,7 +104,7 @@ class QueueHost(HostEnd):
         self._feeds = Feeds()
         self._gets = Gets(log, reach)
         lost = partial(watcher.dead_letters_lost, queue)
-        # messages that died while this replica led, and become letters
+        # messages that died while this replica led, and become dead letters
         self.dying = DeadLetterQueue(log, partial(watcher.dead_lettered, queue), lost)
         self._filter_turns = filter_turns
         self._filtering: Filtering | None = None
@@ -181,7 +181,7 @@ class QueueHost(HostEnd):
         return self._append(stamp_command(self.time.stamp(), data), data)
 
     def _append(self, stamped: bytes, head: bytes) -> i64:
-        """Append entry data; `head` is the command in it, or its first octets."""
+        """Append entry data; `head` is the command in it, or its first bytes."""
         outcome = self.log.propose(stamped, passes_publishes(head))
         if outcome == TAKEN and self.meter is not None:
             self._rounds.proposed(head)
@@ -216,22 +216,22 @@ class QueueHost(HostEnd):
         return True
 
     @override
-    def ask_withheld(self, session: int) -> bool:
-        """Say what the machine withholds of a session's publishes."""
+    def ask_deferred(self, session: int) -> bool:
+        """Say what the machine defers of a session's publishes."""
         if not self.serving:
             self._refuse(session, False)
         elif (end := self._reach.session(session)) is not None:
-            last, rows = self.machine.withheld_of(session)
-            end.still_withheld(last, rows)
+            last, rows = self.machine.deferred_of(session)
+            end.still_deferred(last, rows)
         return True
 
     @override
-    def window(self, session: int, consumer: i64, octets: i64) -> bool:
+    def window(self, session: int, consumer: i64, byte_count: i64) -> bool:
         """Let a feed send more."""
         feed = self._feeds.get(session, consumer)
         end = self._reach.session(session)
         if feed is not None and end is not None:
-            feed.open(octets, end)
+            feed.open(byte_count, end)
         return True
 
     # From the log
@@ -246,9 +246,9 @@ class QueueHost(HostEnd):
 
         Raises MachineVersionError: this code does not have that machine; nothing changed.
         """
-        kind: i64 = data[STAMP_OCTETS] if len(data) > STAMP_OCTETS else 0
-        if kind == CONFIGURE and len(data) > STAMP_OCTETS + 2:
-            check_version(self.queue, data[STAMP_OCTETS + 2])
+        kind: i64 = data[STAMP_BYTES] if len(data) > STAMP_BYTES else 0
+        if kind == CONFIGURE and len(data) > STAMP_BYTES + 2:
+            check_version(self.queue, data[STAMP_BYTES + 2])
         counts = self.serving and kind in (SETTLE, SETTLE_LEASES)
         before: i64 = self.machine.held_count if counts else 0
         leased: i64 = self.machine.leased_count
@@ -360,9 +360,9 @@ class QueueHost(HostEnd):
     def tick(self, now_ms: i64) -> None:
         """Propose the TICK that is due; called at this time of the node when it was asked for."""
         if self.serving:
-            sends_letters = self.machine.settings.dead_letter == DEAD_LETTER_AT_MOST_ONCE
-            unread = sends_letters and self.dying.unread_count > 0
-            if self._ticking.is_time(self.machine.due_ms(), now_ms, sends_letters, unread):
+            sends_dead_letters = self.machine.settings.dead_letter == DEAD_LETTER_AT_MOST_ONCE
+            unread = sends_dead_letters and self.dying.unread_count > 0
+            if self._ticking.is_time(self.machine.due_ms(), now_ms, sends_dead_letters, unread):
                 self._ticking.proposed(self.propose(encode_tick()) == TAKEN, now_ms)
 
     def _ticked(self, data: bytes) -> None:
@@ -377,14 +377,14 @@ class QueueHost(HostEnd):
         """Return the oldest dead letters that the machine keeps, at most `limit`, with reasons."""
         return self.machine.kept_dead(limit)
 
-    def letters(
+    def dead_letters(
         self, messages: list[Acquired], reason: i64, done: Callable[[], None]
     ) -> list[DeadLetter] | None:
         """Return kept messages with bodies, None until `done`: see `entry_at_hand`."""
         entry = self.log.entry_at_hand(messages[0].entry_index, done)
         if entry is None:
             return None
-        return [cut_letter(entry, message, reason) for message in messages]
+        return [cut_dead_letter(entry, message, reason) for message in messages]
 
     def forget(self, ids: list[int]) -> bool:
         """Have the machine forget dead letters that have arrived; False when it cannot now."""
@@ -436,7 +436,7 @@ class QueueHost(HostEnd):
         """Do what an effect asks of this node, and of no session."""
         if isinstance(effect, DeadLettered):
             causes = self._causes.of(data, effect.reason, len(effect.messages))
-            self.dying.take(DeadRun(effect.messages, effect.reason, causes, self.arguments))
+            self.dying.accept(DeadRun(effect.messages, effect.reason, causes, self.arguments))
         elif isinstance(effect, DeadLetterKept):
             causes = self._causes.of(data, effect.reason, len(effect.messages))
             ids = [int(each.message_id) for each in effect.messages]

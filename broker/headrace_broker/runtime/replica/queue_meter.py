@@ -12,14 +12,14 @@ from mypy_extensions import i64
 
 from headrace_broker.model.limits import COMMANDS_TIMED_MAX
 from headrace_broker.runtime.contract.clock import Clock
-from headrace_broker.runtime.contract.queue_log import COMMAND_OVERHEAD_OCTETS
+from headrace_broker.runtime.contract.queue_log import COMMAND_OVERHEAD_BYTES
 
 
 class Metered(NamedTuple):
     """Measurements of a meter since the previous query."""
 
     commands: int  # under way now: proposed and not applied
-    octets: int  # of these, each with what it is reckoned beside
+    byte_count: int  # of these, each with what it is reckoned beside
     durations_us: list[int]  # from proposal to application, of commands that were timed; ascending
     busy_us: int  # for how long consumers had all that they may have, summed over consumers
 
@@ -36,8 +36,8 @@ class QueueMeter:
     """Measures from the moment at which a replica leads; another leadership has another one."""
 
     def __init__(self, clock: Clock) -> None:
-        self.commands: i64 = 0  # as `Metered`; so is octets
-        self.octets: i64 = 0
+        self.commands: i64 = 0  # as `Metered`; so is bytes
+        self.byte_count: i64 = 0
         self._clock = clock  # of the replica
         self._timed: bytes | None = None
         self._timed_us: i64 = 0
@@ -50,7 +50,7 @@ class QueueMeter:
     def proposed(self, data: bytes) -> None:
         """A command was taken by the log."""
         self.commands += 1
-        self.octets += len(data) + COMMAND_OVERHEAD_OCTETS
+        self.byte_count += len(data) + COMMAND_OVERHEAD_BYTES
         if self._timed is None:
             self._timed = data
             self._timed_us = self._clock.monotonic_us()
@@ -62,7 +62,7 @@ class QueueMeter:
         self._busy = busy
         if self.commands > 0:
             self.commands -= 1
-            self.octets -= len(data) + COMMAND_OVERHEAD_OCTETS
+            self.byte_count -= len(data) + COMMAND_OVERHEAD_BYTES
         if self._timed is not None and data == self._timed:
             self._timed = None
             self._keep(max(now - self._timed_us, 0))
@@ -71,7 +71,7 @@ class QueueMeter:
         """Return the measurements since the last call."""
         self._reckon(self._clock.monotonic_us())
         found = Metered(
-            int(self.commands), int(self.octets), sorted(self._durations), int(self._busy_us)
+            int(self.commands), int(self.byte_count), sorted(self._durations), int(self._busy_us)
         )
         self._durations = []
         self._next = 0

@@ -31,13 +31,13 @@ from headrace_broker.model.client_limits import beyond_plain
 from headrace_broker.model.definition import QUEUE_QUORUM, Queue
 from headrace_broker.model.limits import (
     ARCHIVE_AGE_MS,
+    ARCHIVE_BYTES,
     ARCHIVE_MESSAGES,
-    ARCHIVE_OCTETS,
     CONSUMER_TIMEOUT_MS,
     DEDUPLICATION_SIZE,
     DELIVERY_LIMIT,
     PUBLISHER_RETENTION_MS,
-    WATERMARK_OCTETS,
+    WATERMARK_BYTES,
 )
 
 DEAD_LETTER_EXCHANGE: Final = "dead-letter-exchange"
@@ -64,7 +64,7 @@ def queue_settings(
     settings = QueueSettings()
     settings.message_ttl_ms = _number(arguments, "message-ttl", UNSET)
     settings.max_length = _number(arguments, "max-length", UNSET)
-    settings.max_length_octets = _number(arguments, "max-length-bytes", UNSET)
+    settings.max_length_bytes = _number(arguments, "max-length-bytes", UNSET)
     settings.overflow = _OVERFLOWS.get(arguments.get("overflow", ""), OVERFLOW_DROP_HEAD)
     settings.dead_letter = _dead_letter(arguments, int(settings.overflow))
     settings.single_active = arguments.get("single-active-consumer") is True
@@ -79,7 +79,7 @@ def queue_settings(
     retention = _number(arguments, "publisher-retention", PUBLISHER_RETENTION_MS)
     settings.publisher_retention_ms = max(retention, 0)
     _set_archive(settings, queue, arguments)
-    _set_watermarks(settings, arguments, WATERMARK_OCTETS + int(beyond_plain(message_bytes_max)))
+    _set_watermarks(settings, arguments, WATERMARK_BYTES + int(beyond_plain(message_bytes_max)))
     return settings
 
 
@@ -128,22 +128,22 @@ def _set_archive(settings: QueueSettings, queue: Queue, arguments: Mapping[str, 
     if queue.kind == QUEUE_QUORUM:
         settings.archive = _ARCHIVES.get(arguments.get("archive", ""), ARCHIVE_NONE)
         settings.archive_max_messages = _number(arguments, "archive-max-messages", ARCHIVE_MESSAGES)
-        settings.archive_max_octets = _number(arguments, "archive-max-bytes", ARCHIVE_OCTETS)
+        settings.archive_max_bytes = _number(arguments, "archive-max-bytes", ARCHIVE_BYTES)
         settings.archive_max_age_ms = _number(arguments, "archive-max-age", ARCHIVE_AGE_MS)
 
 
 def _set_watermarks(
-    settings: QueueSettings, arguments: Mapping[str, Any], default_octets: int
+    settings: QueueSettings, arguments: Mapping[str, Any], default_bytes: int
 ) -> None:
-    """Set what a queue may hold before confirms are withheld.
+    """Set what a queue may hold before confirms are deferred.
 
     The default is not for a queue with a length limit: what happens when that is full (the oldest
     message goes, a publish is refused) has been said, and would never happen behind a lower mark.
     """
-    limited = settings.max_length >= 0 or settings.max_length_octets >= 0
-    high = _number(arguments, "high-watermark-bytes", 0 if limited else default_octets)
-    settings.high_watermark_octets = high
-    settings.low_watermark_octets = _low(arguments, "low-watermark-bytes", high)
+    limited = settings.max_length >= 0 or settings.max_length_bytes >= 0
+    high = _number(arguments, "high-watermark-bytes", 0 if limited else default_bytes)
+    settings.high_watermark_bytes = high
+    settings.low_watermark_bytes = _low(arguments, "low-watermark-bytes", high)
     high = _number(arguments, "high-watermark", 0)
     settings.high_watermark = high
     settings.low_watermark = _low(arguments, "low-watermark", high)

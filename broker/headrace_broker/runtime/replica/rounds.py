@@ -1,7 +1,7 @@
 """Batching of non-urgent commands at a queue's leader into rounds.
 
 Each round through a replicated log costs every replica a turn of its loop, two frames and a sync,
-with one command in it as with a hundred. Settles, and publishes whose confirms the queue withholds
+with one command in it as with a hundred. Settles, and publishes whose confirms the queue defers
 anyway, therefore wait while ROUNDS_UNDER_WAY rounds of their kind are under way, and leave together
 when the oldest of these is applied. At a queue with little to do nothing waits.
 
@@ -17,7 +17,7 @@ from typing import final
 from mypy_extensions import i64
 
 from headrace_broker.core.queue.command.command import ENQUEUE, SETTLE
-from headrace_broker.model.limits import ROUND_OCTETS, ROUNDS_UNDER_WAY
+from headrace_broker.model.limits import ROUND_BYTES, ROUNDS_UNDER_WAY
 
 
 @final
@@ -82,7 +82,7 @@ class _Lane:
         self._applied: i64 = 0
         self._ends: deque[int] = deque()  # of rounds under way: how many had been proposed
         self._kept: list[tuple[int, bytes]] = []
-        self._kept_octets: i64 = 0
+        self._kept_bytes: i64 = 0
 
     def keeps(self, session: int, data: bytes) -> bool:
         """As `Rounds.keeps`."""
@@ -92,8 +92,8 @@ class _Lane:
             self._ends.append(self.proposed + 1)
             return False
         self._kept.append((session, data))
-        self._kept_octets += len(data)
-        if self._kept_octets >= ROUND_OCTETS:
+        self._kept_bytes += len(data)
+        if self._kept_bytes >= ROUND_BYTES:
             self.release()
         return True
 
@@ -102,7 +102,7 @@ class _Lane:
         if not self._kept:
             return
         kept, self._kept = self._kept, []
-        self._kept_octets = 0
+        self._kept_bytes = 0
         for session, data in kept:
             self._propose(session, data)
         self._ends.append(self.proposed)

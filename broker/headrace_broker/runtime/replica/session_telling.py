@@ -40,7 +40,7 @@ def tell_session(reach: SessionTransport, effect: Effect, data: bytes) -> bool:
     elif isinstance(effect, ConfirmsDeferred):
         end = reach.session(effect.session)
         if end is not None:
-            end.withheld(effect.rows)
+            end.deferred(effect.rows)
     elif isinstance(effect, Completed):
         end = reach.session(effect.session)
         if end is not None:

@@ -48,7 +48,7 @@ class Ticking:
             self._wake_at(step)
         self._due_ms = due_ms
 
-    def is_time(self, due_ms: i64, now_ms: i64, sends_letters: bool, unread: bool) -> bool:
+    def is_time(self, due_ms: i64, now_ms: i64, sends_dead_letters: bool, unread: bool) -> bool:
         """Return whether to propose a TICK for what is due (0: never) at the node's time.
 
         While the dead letters of the queue, or of the node, cannot leave fast enough, or are
@@ -61,7 +61,7 @@ class Ticking:
         if wake_ms > now_ms:
             self._arm(due_ms, wake_ms)
             return False
-        if unread or (sends_letters and self._watcher.dead_letters_congested(self._queue)):
+        if unread or (sends_dead_letters and self._watcher.dead_letters_congested(self._queue)):
             if self._held_since_ms == 0:
                 self._held_since_ms = now_ms
             if now_ms - self._held_since_ms < TICK_HELD_MS_MAX:

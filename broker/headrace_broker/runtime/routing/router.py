@@ -50,7 +50,7 @@ class Route:
     ) -> None:
         self.exchange = exchange  # its name
         self.traffic = traffic  # of its exchange; who publishes counts there
-        self.routing_key = routing_key  # octets that are not UTF-8 are kept as surrogates
+        self.routing_key = routing_key  # bytes that are not UTF-8 are kept as surrogates
         self.known: bool = resolution.known  # whether the exchange exists
         self.internal: bool = resolution.internal  # it exists, and is not for clients
         # where messages go, in order of their names; of what `needs_message`, without it
@@ -67,7 +67,7 @@ class Route:
 def split_route(raw_route: bytes) -> tuple[str, str]:
     """Return exchange and routing key of two short strings back to back (`Publish.route`).
 
-    Octets that are not UTF-8 become surrogates; no name in the catalog has any.
+    Bytes that are not UTF-8 become surrogates; no name in the catalog has any.
     """
     middle: i64 = 1 + i64(raw_route[0])
     end: i64 = middle + 1 + i64(raw_route[middle])

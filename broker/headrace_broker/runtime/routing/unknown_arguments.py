@@ -19,7 +19,7 @@ class UnknownArguments:
         self._told: dict[tuple[str, str], None] = {}
         self._full = False
 
-    def tell(self, kind: str, where: str, names: list[str]) -> None:
+    def warn(self, kind: str, where: str, names: list[str]) -> None:
         """Tell of unknown arguments, each once for a "queue", an "exchange" or a "consumer"."""
         for name in names:
             key = kind, name[:SHOWN_LETTERS_MAX]

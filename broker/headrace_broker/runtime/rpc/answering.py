@@ -13,7 +13,7 @@ import msgspec
 
 from headrace_broker.model.limits import (
     RPC_PEER_QUESTIONS_MAX,
-    RPC_QUESTION_OCTETS_MAX,
+    RPC_QUESTION_BYTES_MAX,
     RPC_SECONDS_MAX,
 )
 from headrace_broker.runtime.contract.payload import MALFORMED, brief
@@ -118,7 +118,7 @@ class Answering:
         Raises:
             RpcError: it is too large, or not understood.
         """
-        if len(question) > RPC_QUESTION_OCTETS_MAX:
+        if len(question) > RPC_QUESTION_BYTES_MAX:
             raise RpcError(
                 TOO_LARGE, f"node {self._node} takes no question of {len(question)} bytes"
             )
@@ -196,6 +196,6 @@ class Answering:
 
 def _refusal(number: int, error: RpcError) -> bytes:
     """Return a refusal as it travels."""
-    text = str(error).encode("utf-8", "replace").decode()  # it may quote any octets
+    text = str(error).encode("utf-8", "replace").decode()  # it may quote any bytes
     answer = Answer(number, failure=error.failure, text=text, detail=error.detail)
     return ENCODER.encode(answer)

@@ -18,7 +18,7 @@ from headrace_broker.core.queue.state.lease_effect import GroupInfo, LeaseAnswer
 
 # Arguments of each class, in order, with their types; attributes have the same names.
 _FIELDS: Final[dict[type, dict[str, Any]]] = {
-    LeaseInfo: {"number": int, "state": int, "count": int, "octets": int, "rows": list[int]},
+    LeaseInfo: {"number": int, "state": int, "count": int, "byte_count": int, "rows": list[int]},
     GroupInfo: {
         "name": bytes,
         "epoch": int,
@@ -32,7 +32,7 @@ _FIELDS: Final[dict[type, dict[str, Any]]] = {
         "status": int,
         "group": GroupInfo | None,
         "count": int,
-        "octets": int,
+        "byte_count": int,
         "ready": int,
         "gone": list[LeaseInfo],
     },
@@ -42,7 +42,7 @@ _FIELDS: Final[dict[type, dict[str, Any]]] = {
         "since_ms": int,
         "first": int,
         "following": int,
-        "octets": int,
+        "byte_count": int,
         "first_ms": int,
         "last_ms": int,
         "groups": list[ArchiveGroupInfo],

@@ -26,7 +26,7 @@ from headrace_broker.model.limits import (
     RPC_CALLER_QUESTIONS_MAX,
     RPC_LATE_MAX,
     RPC_PEER_QUESTIONS_MAX,
-    RPC_QUESTION_OCTETS_MAX,
+    RPC_QUESTION_BYTES_MAX,
 )
 from headrace_broker.runtime.contract.payload import MALFORMED, Payload, brief
 from headrace_broker.runtime.rpc.answering import Answering, raw
@@ -214,8 +214,8 @@ class Rpc:
         self._next += 1
         wait_ms = max(int(1000 * (until - loop.time())), 1)
         data = _encoded(Ask(number, wait_ms, raw(question)))
-        if len(data) > RPC_QUESTION_OCTETS_MAX:
-            text = f"a question of {len(data)} bytes, the maximum is {RPC_QUESTION_OCTETS_MAX}"
+        if len(data) > RPC_QUESTION_BYTES_MAX:
+            text = f"a question of {len(data)} bytes, the maximum is {RPC_QUESTION_BYTES_MAX}"
             raise NoAnswerError(TOO_LARGE, text)
         future: asyncio.Future[Answer] = loop.create_future()
         self._waiting[number] = _Waiting(node, future)

@@ -9,7 +9,7 @@ from typing import Annotated, Any, NamedTuple, TypeVar
 
 import msgspec
 
-from headrace_broker.model.limits import ANSWER_OCTETS_MAX, LISTING_ROWS_MAX, LISTING_TURN_ROWS
+from headrace_broker.model.limits import ANSWER_BYTES_MAX, LISTING_ROWS_MAX, LISTING_TURN_ROWS
 from headrace_broker.runtime.contract.payload import MALFORMED
 from headrace_broker.runtime.rpc.codec import ENCODER
 from headrace_broker.runtime.rpc.correlator import Rpc
@@ -87,14 +87,14 @@ def serve_rows(rpc: Rpc, kind: type[L], rows: Callable[[L], Iterator[msgspec.Str
 def _page(rows: Iterable[msgspec.Struct]) -> Page:
     """Return the first rows, as many as fit into an answer."""
     taken: list[msgspec.Raw] = []
-    octets = left_out = 0
+    byte_count = left_out = 0
     for row in rows:
         encoded = ENCODER.encode(row)
-        if len(encoded) > ANSWER_OCTETS_MAX:
+        if len(encoded) > ANSWER_BYTES_MAX:
             left_out += 1
             continue
-        octets += len(encoded)
-        if octets > ANSWER_OCTETS_MAX:
+        byte_count += len(encoded)
+        if byte_count > ANSWER_BYTES_MAX:
             return Page(taken, left_out, True)
         taken.append(msgspec.Raw(encoded))
     return Page(taken, left_out)

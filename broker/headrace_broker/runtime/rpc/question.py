@@ -35,8 +35,8 @@ class Flow(Listing, frozen=True, tag="flow"):
         parts: kinds of rows that are wanted: tags of `model.flow_status.FlowRow`.
         name: of connections whose name, id or own name is this or begins so; "" for all.
         group: only what concerns this queue, 0 for all.
-        moving: only queues that move, or withhold confirms.
-        stopped: only connections that something stops, in any order, and queues that withhold
+        moving: only queues that move, or defer confirms.
+        stopped: only connections that something stops, in any order, and queues that defer
             confirms or are among `groups`.
         groups: see `stopped`.
         rows_max: most rows of each kind.

@@ -57,26 +57,30 @@ class ClusterTls:
             verify="peer",
         )
         load_context(files, "cluster_tls")
-        octets = [
+        byte_counts = [
             Path(path).read_bytes()
             for path in (section.certificate_file, section.key_file, section.ca_file)
         ]
-        self._check_name(octets[0])
-        authorities = x509.load_pem_x509_certificates(octets[2])
+        self._check_name(byte_counts[0])
+        authorities = x509.load_pem_x509_certificates(byte_counts[2])
         known = frozenset(each.public_bytes(Encoding.DER) for each in authorities)
         revoked, lists = self._load_lists()
         if lists is None:
-            return NodeCertificate(octets[0], octets[1], octets[2]), known, revoked
+            return NodeCertificate(byte_counts[0], byte_counts[1], byte_counts[2]), known, revoked
         refuses = functools.partial(self._refusal, lists)
-        return NodeCertificate(octets[0], octets[1], octets[2], refuses), known, revoked
+        return (
+            NodeCertificate(byte_counts[0], byte_counts[1], byte_counts[2], refuses),
+            known,
+            revoked,
+        )
 
     def _load_lists(self) -> tuple[bytes, RevocationLists | None]:
         path = self._section.crl_file
         if not path:
             return b"", None
         try:
-            octets = Path(path).read_bytes()
-            return octets, RevocationLists(octets)
+            data = Path(path).read_bytes()
+            return data, RevocationLists(data)
         except OSError as error:
             text = f"{path}: cannot be read: {error.strerror}"
             raise ConfigError(f"cluster_tls.crl_file: {text}") from None

@@ -1,4 +1,4 @@
-"""TLS as gRPC takes it: octets of files instead of contexts, and a question for each handshake."""
+"""TLS as gRPC takes it: bytes of files instead of contexts, and a question for each handshake."""
 
 from __future__ import annotations
 
@@ -101,10 +101,10 @@ class GrpcTls:
 
 
 def _key(section: TlsSection) -> bytes:
-    octets = Path(section.key_file).read_bytes()
-    if not section.key_password or b"ENCRYPTED" not in octets:
-        return octets
-    key = load_pem_private_key(octets, section.key_password.encode())
+    data = Path(section.key_file).read_bytes()
+    if not section.key_password or b"ENCRYPTED" not in data:
+        return data
+    key = load_pem_private_key(data, section.key_password.encode())
     return key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
 
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from headrace_broker.config.configuration import ClusterSection, ConfigError
 from headrace_broker.model.limits import (
-    JOIN_SECRET_FILE_OCTETS_MAX,
-    JOIN_SECRET_OCTETS_MIN,
+    JOIN_SECRET_BYTES_MIN,
+    JOIN_SECRET_FILE_BYTES_MAX,
     JOIN_SECRETS_MAX,
 )
 from headrace_broker.runtime.security.tls import stamp
@@ -52,16 +52,16 @@ class JoinSecretFile:
         key = f"cluster.join_secret_file: {self._path}"
         try:
             with Path(self._path).open("rb") as file:
-                octets = file.read(JOIN_SECRET_FILE_OCTETS_MAX + 1)
+                data = file.read(JOIN_SECRET_FILE_BYTES_MAX + 1)
         except OSError as error:
             raise ConfigError(f"{key}: cannot be read: {error.strerror}") from error
-        lines = [line.strip() for line in octets.split(b"\n")]
+        lines = [line.strip() for line in data.split(b"\n")]
         found = tuple(dict.fromkeys(line for line in lines if line))
-        short = [line for line in found if len(line) < JOIN_SECRET_OCTETS_MIN]
-        if len(octets) > JOIN_SECRET_FILE_OCTETS_MAX or short or not found:
+        short = [line for line in found if len(line) < JOIN_SECRET_BYTES_MIN]
+        if len(data) > JOIN_SECRET_FILE_BYTES_MAX or short or not found:
             raise ConfigError(
-                f"{key}: must hold a secret of {JOIN_SECRET_OCTETS_MIN} octets or more on a line, "
-                f"{JOIN_SECRET_FILE_OCTETS_MAX} octets in all"
+                f"{key}: must hold a secret of {JOIN_SECRET_BYTES_MIN} bytes or more on a line, "
+                f"{JOIN_SECRET_FILE_BYTES_MAX} bytes in all"
             )
         if len(found) > JOIN_SECRETS_MAX:
             raise ConfigError(

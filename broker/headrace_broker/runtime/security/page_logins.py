@@ -35,7 +35,7 @@ from headrace_broker.model.limits import (
 from headrace_broker.runtime.rpc.correlator import Rpc
 from headrace_broker.runtime.rpc.protocol import Question, RpcError
 
-TOKEN_BYTES: Final = 32  # random octets
+TOKEN_BYTES: Final = 32  # random bytes
 TOKEN_CHARACTERS_MAX: Final = 64
 
 

@@ -58,7 +58,7 @@ class RevocationLists:
 
     def __init__(
         self,
-        pem: bytes,  # the file's octets; the file is believed, whoever signed its lists
+        pem: bytes,  # the file's bytes; the file is believed, whoever signed its lists
         now: Callable[[], datetime.datetime] = lambda: datetime.datetime.now(datetime.UTC),
     ) -> None:
         self._now = now  # the time of day

@@ -137,13 +137,13 @@ class Consuming:
         if GET_CONSUMER not in self.subscriptions:
             self.subscriptions[GET_CONSUMER] = Subscription(GET_CONSUMER, Attachment("", 1))
 
-    def consumed(self, consumer: int, octets: int) -> None:
+    def consumed(self, consumer: int, byte_count: int) -> None:
         """Open a consumer's window as its deliveries leave for the socket."""
         link = self._link
         subscription = self.subscriptions.get(consumer)
         if subscription is None or consumer == GET_CONSUMER:
             return
-        granted = subscription.consumed(octets)
+        granted = subscription.consumed(byte_count)
         if granted > 0 and link.target:
             host = link.host()
             if host is None or not host.window(link.session, subscription.number, granted):
@@ -256,7 +256,7 @@ class Consuming:
                 attachment.tag.encode(),
                 filtered=attachment.filter_table != b"",
                 priority=attachment.priority,
-                prefetch_octets=attachment.prefetch_octets,
+                prefetch_bytes=attachment.prefetch_bytes,
                 timeout_ms=attachment.timeout_ms,
             )
         )

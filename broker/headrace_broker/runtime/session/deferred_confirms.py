@@ -18,17 +18,17 @@ class DeferredConfirm:
     """Deferred confirms of one pending confirm at the queue.
 
     Attributes:
-        ticket: the ticket.
+        pending_confirm: the pending confirm.
         start: number on the publish lane of its first publish.
         end: of its last one.
-        numbers: those withheld, in the numbers of the ticket.
+        numbers: those deferred, in the numbers of the pending confirm.
         told: the channel knows of it.
     """
 
-    def __init__(self, ticket: PendingConfirm, start: i64) -> None:
-        self.ticket = ticket
+    def __init__(self, pending_confirm: PendingConfirm, start: i64) -> None:
+        self.pending_confirm = pending_confirm
         self.start = start
-        self.end: i64 = start + ticket.last - ticket.first
+        self.end: i64 = start + pending_confirm.last - pending_confirm.first
         self.numbers = Ranges()
         self.told = False
 
@@ -37,7 +37,7 @@ class DeferredConfirm:
 class DeferredConfirms:
     """The holds of a session, in the order of its publishes.
 
-    It is as large as what the queue withholds, which WITHHELD_MESSAGES_MAX bounds.
+    It is as large as what the queue defers, which DEFERRED_MESSAGES_MAX bounds.
     """
 
     def __init__(self) -> None:
@@ -58,30 +58,30 @@ class DeferredConfirms:
         self._heard = _NOTHING
         return heard
 
-    def add(self, ticket: PendingConfirm, start: i64, first: i64, stop: i64) -> None:
-        """Note that publishes `first` to `stop` - 1 of the lane, all of one ticket, are withheld.
+    def add(self, pending_confirm: PendingConfirm, start: i64, first: i64, stop: i64) -> None:
+        """Note that publishes `first` to `stop` - 1 of the lane, all of one ticket, are deferred.
 
         Args:
-            ticket: the last one that was added, or one behind it.
+            pending_confirm: the last one that was added, or one behind it.
             start: number on the lane of its first publish.
             first: behind those that were added.
             stop: see above.
         """
         holds = self._holds
-        if not holds or holds[-1].ticket is not ticket:
-            hold = DeferredConfirm(ticket, start)
+        if not holds or holds[-1].pending_confirm is not pending_confirm:
+            hold = DeferredConfirm(pending_confirm, start)
             holds.append(hold)
-            ticket.hold(hold.numbers)
-        offset = ticket.first - start
+            pending_confirm.hold(hold.numbers)
+        offset = pending_confirm.first - start
         holds[-1].numbers.append(first + offset, stop + offset)
 
     def split(
-        self, tickets: list[PendingConfirm], free: list[PendingConfirm]
+        self, pending_confirms: list[PendingConfirm], free: list[PendingConfirm]
     ) -> list[PendingConfirm]:
-        """Return those of which something is withheld, and put the others to the end of `free`.
+        """Return those of which something is deferred, and put the others to the end of `free`.
 
         Args:
-            tickets: all that are answered now, in order.
+            pending_confirms: all that are answered now, in order.
             free: see above.
         """
         holds = self._holds
@@ -90,13 +90,13 @@ class DeferredConfirms:
         while at > 0 and not holds[at - 1].told:
             at -= 1
         held: list[PendingConfirm] = []
-        for ticket in tickets:
-            if at < size and holds[at].ticket is ticket:
+        for pending_confirm in pending_confirms:
+            if at < size and holds[at].pending_confirm is pending_confirm:
                 holds[at].told = True
-                held.append(ticket)
+                held.append(pending_confirm)
                 at += 1
             else:
-                free.append(ticket)
+                free.append(pending_confirm)
         return held
 
     def complete(self, first: i64, stop: i64, changed: list[PendingConfirm]) -> i64:
@@ -105,10 +105,11 @@ class DeferredConfirms:
         Args:
             first: the first of them.
             stop: behind the last one.
-            changed: takes the tickets of which that is something and that the channel knows of.
+            changed: takes the pending confirms of which that is something and that the channel
+                knows of.
 
         Returns:
-            Of how many of these nothing is withheld any more.
+            Of how many of these nothing is deferred any more.
         """
         holds = self._holds
         low: i64 = bisect_left(holds, int(first), key=_end)
@@ -118,12 +119,12 @@ class DeferredConfirms:
         over: i64 = 0
         while high < size and holds[high].start < stop:
             hold = holds[high]
-            ticket = hold.ticket
-            offset = ticket.first - hold.start
-            count = ticket.end_hold(hold.numbers, first + offset, stop + offset)
+            pending_confirm = hold.pending_confirm
+            offset = pending_confirm.first - hold.start
+            count = pending_confirm.end_hold(hold.numbers, first + offset, stop + offset)
             self._completed += count
             if count > 0 and hold.told:
-                changed.append(ticket)
+                changed.append(pending_confirm)
                 over += 0 if hold.numbers else 1
             if hold.numbers:
                 left.append(hold)
@@ -139,7 +140,7 @@ class DeferredConfirms:
         return completed
 
 
-def count_withheld(rows: list[int], first: i64, last: i64) -> i64:
+def count_deferred(rows: list[int], first: i64, last: i64) -> i64:
     """Return how many of publishes `first` to `last` are in rows."""
     count: i64 = 0
     for at in range(0, len(rows), 2):

@@ -63,23 +63,23 @@ class Resync(ToHost, tag="resync"):
         host.resync(self.session, *where, self.attached, self.filter_table)
 
 
-class AskWithheld(ToHost, tag="ask_withheld"):
-    """`HostEnd.ask_withheld`."""
+class AskDeferred(ToHost, tag="ask_deferred"):
+    """`HostEnd.ask_deferred`."""
 
     @override
     def call(self, host: HostEnd) -> None:
-        host.ask_withheld(self.session)
+        host.ask_deferred(self.session)
 
 
 class Window(ToHost, tag="window"):
     """`HostEnd.window`."""
 
     consumer: int
-    octets: int
+    byte_count: int
 
     @override
     def call(self, host: HostEnd) -> None:
-        host.window(self.session, self.consumer, self.octets)
+        host.window(self.session, self.consumer, self.byte_count)
 
 
 class ToSession(Payload):
@@ -98,22 +98,22 @@ class Enqueued(ToSession, tag="enqueued"):
     Attributes:
         refused: first and last number of each row, and so on.
         fenced: likewise, of those whose publisher has published under a later epoch since.
-        withheld: as in `SessionEnd.withheld`.
+        deferred: as in `SessionEnd.deferred`.
     """
 
     first: int
     last: int
     refused: list[int] = msgspec.field(default_factory=list)
     fenced: list[int] = msgspec.field(default_factory=list)
-    withheld: list[int] = msgspec.field(default_factory=list)
+    deferred: list[int] = msgspec.field(default_factory=list)
 
     @override
     def call(self, end: SessionEnd) -> None:
         for rows, fenced in ((self.refused, False), (self.fenced, True)):
             for at in range(0, len(rows) - 1, 2):
                 end.rejected(rows[at], rows[at + 1], fenced)
-        if self.withheld:
-            end.withheld(_even(self.withheld))
+        if self.deferred:
+            end.deferred(_even(self.deferred))
         end.enqueued(self.first, self.last)
 
 
@@ -127,15 +127,15 @@ class Completed(ToSession, tag="completed"):
         end.completed(_even(self.rows))
 
 
-class StillWithheld(ToSession, tag="still_withheld"):
-    """`SessionEnd.still_withheld`."""
+class StillDeferred(ToSession, tag="still_deferred"):
+    """`SessionEnd.still_deferred`."""
 
     last: int
     rows: list[int]
 
     @override
     def call(self, end: SessionEnd) -> None:
-        end.still_withheld(self.last, _even(self.rows))
+        end.still_deferred(self.last, _even(self.rows))
 
 
 class Controlled(ToSession, tag="controlled"):
@@ -245,7 +245,7 @@ class TimedOut(ToSession, tag="timed_out"):
 
 
 FRAMES = (
-    *(Command, Resync, AskWithheld, Window, Enqueued, Completed, StillWithheld, Controlled),
+    *(Command, Resync, AskDeferred, Window, Enqueued, Completed, StillDeferred, Controlled),
     *(Run, Got, Gap, Refused, Detached, TimedOut),
 )
 

@@ -25,14 +25,14 @@ from headrace_broker.core.queue.command.command import (
     named_ends,
 )
 from headrace_broker.core.queue.command.large_command import LargeCommand
-from headrace_broker.model.limits import COMMAND_OCTETS_MAX, LARGE_OCTETS, SETTLE_ITEMS_MAX
+from headrace_broker.model.limits import COMMAND_BYTES_MAX, LARGE_BYTES, SETTLE_ITEMS_MAX
 from headrace_broker.model.message import Publish, Publisher
 from headrace_broker.model.ranges import Ranges
 from headrace_broker.runtime.contract.answer import Answer
 from headrace_broker.runtime.contract.port import PendingConfirm
 from headrace_broker.runtime.session.deferred_confirms import DeferredConfirms
 
-MESSAGE_OVERHEAD: Final = 32  # octets reckoned for a message beside its bytes
+MESSAGE_OVERHEAD: Final = 32  # bytes reckoned for a message beside its bytes
 
 
 @final
@@ -43,17 +43,17 @@ class PendingPublish:
         first: number of its first message.
         last: number of its last message.
         data: the encoded command, empty where it is large.
-        octets: what its messages are reckoned at.
+        byte_count: what its messages are reckoned at.
         large: the command of one large message.
     """
 
     def __init__(
-        self, first: i64, last: i64, data: bytes, octets: i64, large: LargeCommand | None = None
+        self, first: i64, last: i64, data: bytes, byte_count: i64, large: LargeCommand | None = None
     ) -> None:
         self.first = first
         self.last = last
         self.data = data
-        self.octets = octets
+        self.byte_count = byte_count
         self.large = large
 
 
@@ -70,24 +70,24 @@ class PublishLane:
         session: its id.
         next_number: of the first message that is not in a command yet.
         gathered: not in a command yet, oldest first.
-        gathered_octets: what these are reckoned at.
+        gathered_bytes: what these are reckoned at.
         pending: commands that are not answered, oldest first.
         messages: how many are gathered or pending.
-        octets: what these are reckoned at.
+        byte_count: what these are reckoned at.
     """
 
     def __init__(self, session: int) -> None:
         self.session = session
         self.next_number: i64 = 1
         self.gathered: list[Publish] = []
-        self.gathered_octets: i64 = 0
+        self.gathered_bytes: i64 = 0
         self.pending: deque[PendingPublish] = deque()
         self.messages: i64 = 0
-        self.octets: i64 = 0
+        self.byte_count: i64 = 0
         self._hand_over_ends: deque[int] = deque()
         self._gathered_now: i64 = 0  # immediate ones among the gathered
-        self._tickets: deque[PendingConfirm] = deque()
-        self._ticket_ends: deque[int] = deque()
+        self._pending_confirms: deque[PendingConfirm] = deque()
+        self._pending_confirm_ends: deque[int] = deque()
         self._patient = False  # a client waits for confirms
         self._publisher: Publisher | None = None  # who numbers its messages
         self._sequences: list[int] = []  # its numbers of what gathered
@@ -97,29 +97,29 @@ class PublishLane:
         """Number of calls of `add` with publishes that are not all applied."""
         return len(self._hand_over_ends)
 
-    def add(self, publishes: list[Publish], ticket: PendingConfirm | None) -> i64:
-        """Gather publishes; `ticket` comes back when the last of them is applied.
+    def add(self, publishes: list[Publish], pending_confirm: PendingConfirm | None) -> i64:
+        """Gather publishes; `pending_confirm` comes back when the last of them is applied.
 
         Returns:
-            The octets that they are reckoned at.
+            The bytes that they are reckoned at.
         """
-        octets: i64 = 0
+        byte_count: i64 = 0
         for publish in publishes:
-            octets += message_cost(publish)
+            byte_count += message_cost(publish)
             if publish.immediate:
                 self._gathered_now += 1
         self.gathered.extend(publishes)
-        self.gathered_octets += octets
+        self.gathered_bytes += byte_count
         self.messages += len(publishes)
-        self.octets += octets
+        self.byte_count += byte_count
         end = self.next_number + len(self.gathered) - 1
         self._hand_over_ends.append(end)
-        if ticket is not None:
-            self._tickets.append(ticket)
-            self._ticket_ends.append(end)
-            if ticket.patient:
+        if pending_confirm is not None:
+            self._pending_confirms.append(pending_confirm)
+            self._pending_confirm_ends.append(end)
+            if pending_confirm.patient:
                 self._patient = True
-        return octets
+        return byte_count
 
     def number(self, publisher: Publisher, sequences: list[int]) -> None:
         """Set the publisher's numbers of the publishes that are added next."""
@@ -130,13 +130,13 @@ class PublishLane:
     def seal(self) -> PendingPublish:
         """Make one command of what gathered (at least one message) and keep it pending.
 
-        Past COMMAND_OCTETS_MAX the rest stays gathered: a log entry has a largest size. So do
+        Past COMMAND_BYTES_MAX the rest stays gathered: a log entry has a largest size. So do
         messages that are immediate behind some that are not, and the other way round.
         """
-        if self.gathered_octets > COMMAND_OCTETS_MAX or self._gathered_now > 0:
-            before = self.gathered_octets
-            batch = self._cut(COMMAND_OCTETS_MAX)
-            return self._seal(batch, before - self.gathered_octets)
+        if self.gathered_bytes > COMMAND_BYTES_MAX or self._gathered_now > 0:
+            before = self.gathered_bytes
+            batch = self._cut(COMMAND_BYTES_MAX)
+            return self._seal(batch, before - self.gathered_bytes)
         return self._seal_rest()
 
     def seal_whole(self) -> PendingPublish:
@@ -146,9 +146,9 @@ class PublishLane:
 
     def _seal_rest(self) -> PendingPublish:
         batch = self.gathered
-        cost = self.gathered_octets
+        cost = self.gathered_bytes
         self.gathered = []
-        self.gathered_octets = 0
+        self.gathered_bytes = 0
         return self._seal(batch, cost)
 
     def _seal(self, batch: list[Publish], cost: i64) -> PendingPublish:
@@ -156,7 +156,7 @@ class PublishLane:
         count: i64 = len(batch)
         large: LargeCommand | None = None
         data = b""
-        if count == 1 and len(batch[0].body) >= LARGE_OCTETS:
+        if count == 1 and len(batch[0].body) >= LARGE_BYTES:
             large = self._large(batch[0], first)
         elif batch[0].immediate:
             self._gathered_now -= count
@@ -203,20 +203,20 @@ class PublishLane:
             head = enqueue_head(self.session, first, self._patient)
         return LargeCommand([head + single_head(publish), publish.body, tail])
 
-    def _cut(self, octets_max: i64) -> list[Publish]:
-        """Take the oldest messages of one kind that fit into so many octets, at least one."""
+    def _cut(self, bytes_max: i64) -> list[Publish]:
+        """Take the oldest messages of one kind that fit into so many bytes, at least one."""
         gathered = self.gathered
         immediate = gathered[0].immediate
-        octets = message_cost(gathered[0])
+        byte_count = message_cost(gathered[0])
         stop: i64 = 1
         while stop < len(gathered) and gathered[stop].immediate == immediate:
             cost = message_cost(gathered[stop])
-            if octets + cost > octets_max:
+            if byte_count + cost > bytes_max:
                 break
-            octets += cost
+            byte_count += cost
             stop += 1
         self.gathered = gathered[stop:]
-        self.gathered_octets -= octets
+        self.gathered_bytes -= byte_count
         return gathered[:stop]
 
     def newly_applied(self, number: i64) -> i64:
@@ -231,59 +231,63 @@ class PublishLane:
         while pending and pending[0].last <= number:
             command = pending.popleft()
             self.messages -= command.last - command.first + 1
-            self.octets -= command.octets
+            self.byte_count -= command.byte_count
         hand_overs = self._hand_over_ends
         while hand_overs and hand_overs[0] <= number:
             hand_overs.popleft()
         done: list[PendingConfirm] = []
-        ends = self._ticket_ends
+        ends = self._pending_confirm_ends
         while ends and ends[0] <= number:
             ends.popleft()
-            done.append(self._tickets.popleft())
+            done.append(self._pending_confirms.popleft())
         return done
 
     def refuse(self, first: i64, last: i64, fenced: bool) -> None:
-        """Note on their tickets that the queue refused the messages `first` to `last`.
+        """Note on their pending confirms that the queue refused the messages `first` to `last`.
 
         When `fenced`, because their publisher has published under a later epoch since.
         """
-        for at, ticket in enumerate(self._tickets):
-            end: i64 = self._ticket_ends[at]
-            start = end - (ticket.last - ticket.first)
+        for at, pending_confirm in enumerate(self._pending_confirms):
+            end: i64 = self._pending_confirm_ends[at]
+            start = end - (pending_confirm.last - pending_confirm.first)
             if start > last:
                 return
             low = max(first, start)
             high = min(last, end)
             if low <= high:
-                ticket.refuse(ticket.first + low - start, ticket.first + high - start)
-                ticket.fenced = ticket.fenced or fenced
+                pending_confirm.refuse(
+                    pending_confirm.first + low - start, pending_confirm.first + high - start
+                )
+                pending_confirm.fenced = pending_confirm.fenced or fenced
 
-    def withhold(self, rows: list[int], holding: DeferredConfirms) -> None:
-        """Note what the queue withholds of publishes that are not answered, given in rows."""
+    def defer(self, rows: list[int], holding: DeferredConfirms) -> None:
+        """Note what the queue defers of publishes that are not answered, given in rows."""
         unanswered = self.pending[0].first if self.pending else self.next_number
         for at in range(0, len(rows), 2):
             first: i64 = max(rows[at], unanswered)
             stop: i64 = rows[at + 1]
-            for ticket, end in zip(self._tickets, self._ticket_ends, strict=True):
-                start: i64 = end - (ticket.last - ticket.first)
+            for pending_confirm, end in zip(
+                self._pending_confirms, self._pending_confirm_ends, strict=True
+            ):
+                start: i64 = end - (pending_confirm.last - pending_confirm.first)
                 if start >= stop:
                     break
                 low = max(first, start)
                 high = min(stop, end + 1)
                 if low < high:
-                    holding.add(ticket, start, low, high)
+                    holding.add(pending_confirm, start, low, high)
 
-    def take_tickets(self) -> list[PendingConfirm]:
-        """Give up on everything outstanding and return its tickets (the queue is gone)."""
-        done = list(self._tickets)
-        self._tickets.clear()
-        self._ticket_ends.clear()
+    def take_pending_confirms(self) -> list[PendingConfirm]:
+        """Give up on everything outstanding and return its pending confirms (the queue is gone)."""
+        done = list(self._pending_confirms)
+        self._pending_confirms.clear()
+        self._pending_confirm_ends.clear()
         self._hand_over_ends.clear()
         self.pending.clear()
         self.messages = 0
-        self.octets = 0
+        self.byte_count = 0
         self.gathered = []
-        self.gathered_octets = 0
+        self.gathered_bytes = 0
         self._gathered_now = 0
         self._sequences = []
         return done

@@ -9,12 +9,12 @@ from mypy_extensions import i64
 from typing_extensions import override
 
 from headrace_broker.core.queue.command.command import NUMBER_MAX
-from headrace_broker.model.limits import COPY_TURN_OCTETS, PIPELINE_COMMANDS, SESSION_OCTETS_MAX
+from headrace_broker.model.limits import COPY_TURN_BYTES, PIPELINE_COMMANDS, SESSION_BYTES_MAX
 from headrace_broker.model.message import Publish, Publisher
 from headrace_broker.runtime.contract.lane_port import Copying, SessionOwner
 from headrace_broker.runtime.contract.port import PendingConfirm
 from headrace_broker.runtime.contract.trace_port import TRACING
-from headrace_broker.runtime.session.deferred_confirms import DeferredConfirms, count_withheld
+from headrace_broker.runtime.session.deferred_confirms import DeferredConfirms, count_deferred
 from headrace_broker.runtime.session.lane import PendingPublish, PublishLane
 from headrace_broker.runtime.session.link import SessionLink
 
@@ -27,7 +27,7 @@ class Publishing(Copying):
 
     Attributes:
         lane: what gathered and what is not answered.
-        holding: what the queue has and withholds the confirms of.
+        holding: what the queue has and defers the confirms of.
     """
 
     def __init__(self, link: SessionLink, owner: SessionOwner) -> None:
@@ -40,45 +40,45 @@ class Publishing(Copying):
         self._unsent: deque[PendingPublish] = deque()  # behind one that is being copied
         self._copying = False
 
-    def take(self, publishes: list[Publish], ticket: PendingConfirm | None) -> bool:
+    def accept(self, publishes: list[Publish], pending_confirm: PendingConfirm | None) -> bool:
         """Gather publishes; return False while the queue is above its soft limit for them."""
         link = self._link
         if link.gone:
-            if ticket is not None:
-                link.listener.on_confirmed(link.client, [ticket])
+            if pending_confirm is not None:
+                link.listener.on_confirmed(link.client, [pending_confirm])
             return True
         link.traffic.publish += len(publishes)
         lane = self.lane
-        octets = lane.add(publishes, ticket)
+        byte_count = lane.add(publishes, pending_confirm)
         if TRACING.tracer is not None:
             first: i64 = lane.next_number + len(lane.gathered) - len(publishes)
             TRACING.tracer.handed(link.session, first, publishes, link.queue)
-        link.account.tab(link.queue.group).borrow(len(publishes), octets)
-        link.pending.add(len(publishes), octets)
+        link.account.balance(link.queue.group).borrow(len(publishes), byte_count)
+        link.pending.add(len(publishes), byte_count)
         if not self._congested:
             limits = self._limits
-            if lane.hand_over_count > limits.scaled(limits.commands) or lane.octets > limits.scaled(
-                SESSION_OCTETS_MAX
-            ):
+            if lane.hand_over_count > limits.scaled(
+                limits.queue_commands
+            ) or lane.byte_count > limits.scaled(SESSION_BYTES_MAX):
                 self._congested = True
         return not self._congested
 
     def take_named(
         self,
         publishes: list[Publish],
-        ticket: PendingConfirm | None,
+        pending_confirm: PendingConfirm | None,
         publisher: Publisher,
         sequences: list[int],
     ) -> bool:
         """Gather publishes that their publisher has numbered; as `take`."""
         if not self._link.gone:
             self.lane.number(publisher, sequences)
-        return self.take(publishes, ticket)
+        return self.accept(publishes, pending_confirm)
 
-    def take_whole(self, publishes: list[Publish], ticket: PendingConfirm) -> bool:
+    def take_whole(self, publishes: list[Publish], pending_confirm: PendingConfirm) -> bool:
         """Send publishes in one command, behind what gathered; as `take`."""
         self.send_all()
-        going = self.take(publishes, ticket)
+        going = self.accept(publishes, pending_confirm)
         if not self._link.gone:
             self._send(self.lane.seal_whole())
         return going
@@ -108,7 +108,7 @@ class Publishing(Copying):
             if self._unsent:
                 large = self._unsent[0].large
                 if large is not None and self._has_to_copy():
-                    large.copy(COPY_TURN_OCTETS)
+                    large.copy(COPY_TURN_BYTES)
             self._send_unsent()
             left = len(self._unsent) > 0
         finally:  # after a fault the next publish asks for turns again
@@ -147,19 +147,19 @@ class Publishing(Copying):
         link = self._link
         lane = self.lane
         applied = lane.newly_applied(number)
-        withheld = self.holding.take_heard()
-        if withheld:
-            applied -= count_withheld(withheld, number - applied + 1, number)
-            lane.withhold(withheld, self.holding)
+        deferred = self.holding.take_heard()
+        if deferred:
+            applied -= count_deferred(deferred, number - applied + 1, number)
+            lane.defer(deferred, self.holding)
         link.traffic.confirm += applied
         if TRACING.tracer is not None:
             TRACING.tracer.applied(link.session, number)
-        messages, octets = lane.messages, lane.octets
-        tickets = lane.applied(number)
-        self._repay(messages - lane.messages, octets - lane.octets)
-        if tickets and not link.closing:
-            self._answer(tickets)
-        self.look()
+        messages, byte_count = lane.messages, lane.byte_count
+        pending_confirms = lane.applied(number)
+        self._repay(messages - lane.messages, byte_count - lane.byte_count)
+        if pending_confirms and not link.closing:
+            self._answer(pending_confirms)
+        self.poll()
 
     def has_missed(self, first: i64) -> bool:
         """Return whether an answer beginning with message `first` leaves out one before it."""
@@ -167,20 +167,20 @@ class Publishing(Copying):
         return len(pending) > 0 and pending[0].first < first
 
     def give_up(self) -> list[PendingConfirm]:
-        """Forget everything, and return the tickets that wait."""
+        """Forget everything, and return the pending confirms that wait."""
         lane = self.lane
         self._unsent.clear()
-        self._repay(lane.messages, lane.octets)
-        return lane.take_tickets()
+        self._repay(lane.messages, lane.byte_count)
+        return lane.take_pending_confirms()
 
-    def look(self) -> None:
+    def poll(self) -> None:
         """Resume a stopped channel if its pending commands allow it."""
         if not self._congested:
             return
         lane, limits = self.lane, self._limits
         if (
-            lane.hand_over_count <= limits.scaled(limits.commands) // 2
-            and lane.octets <= limits.scaled(SESSION_OCTETS_MAX) // 2
+            lane.hand_over_count <= limits.scaled(limits.queue_commands) // 2
+            and lane.byte_count <= limits.scaled(SESSION_BYTES_MAX) // 2
         ):
             self._congested = False
             if not self._link.closing:
@@ -192,7 +192,7 @@ class Publishing(Copying):
         return not self.lane.pending and not self.lane.gathered
 
     def complete(self, rows: list[int]) -> None:
-        """The queue has completed publishes that it withheld, given in rows."""
+        """The queue has completed publishes that it deferred, given in rows."""
         changed: list[PendingConfirm] = []
         over: i64 = 0
         for at in range(0, len(rows), 2):
@@ -200,7 +200,7 @@ class Publishing(Copying):
         self._tell_completed(changed, over)
 
     def complete_others(self, last: i64, rows: list[int]) -> None:
-        """The queue knows publishes up to `last` and withholds those in `rows` of them."""
+        """The queue knows publishes up to `last` and defers those in `rows` of them."""
         changed: list[PendingConfirm] = []
         over: i64 = 0
         first: i64 = 1
@@ -219,7 +219,7 @@ class Publishing(Copying):
         if not self.holding:
             return
         host = self._link.host()
-        if host is None or not host.ask_withheld(self._link.session):
+        if host is None or not host.ask_deferred(self._link.session):
             self._link.lost = True
 
     def _complete(self, first: i64, stop: i64, changed: list[PendingConfirm]) -> i64:
@@ -233,25 +233,33 @@ class Publishing(Copying):
 
     def _answer(self, answered: list[PendingConfirm]) -> None:
         link = self._link
-        tickets = answered
+        pending_confirms = answered
         if self.holding:
-            tickets = []
-            held = self.holding.split(answered, tickets)
+            pending_confirms = []
+            held = self.holding.split(answered, pending_confirms)
             if held:
-                link.listener.on_withheld(link.client, held)
-            if not tickets:
+                link.listener.on_deferred(link.client, held)
+            if not pending_confirms:
                 return
-        refused = [ticket for ticket in tickets if ticket.refused is not None]
+        refused = [
+            pending_confirm
+            for pending_confirm in pending_confirms
+            if pending_confirm.refused is not None
+        ]
         if not refused:
-            link.listener.on_confirmed(link.client, tickets)
+            link.listener.on_confirmed(link.client, pending_confirms)
             return
-        confirmed = [ticket for ticket in tickets if ticket.refused is None]
+        confirmed = [
+            pending_confirm
+            for pending_confirm in pending_confirms
+            if pending_confirm.refused is None
+        ]
         if confirmed:
             link.listener.on_confirmed(link.client, confirmed)
         link.listener.on_rejected(link.client, refused)
 
-    def _repay(self, messages: i64, octets: i64) -> None:
+    def _repay(self, messages: i64, byte_count: i64) -> None:
         if messages > 0:
             link = self._link
-            link.account.tab(link.queue.group).repay(messages, octets)
-            link.pending.done(octets)
+            link.account.balance(link.queue.group).repay(messages, byte_count)
+            link.pending.done(byte_count)

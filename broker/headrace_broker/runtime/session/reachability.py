@@ -85,7 +85,7 @@ class Reachability:
         self._since_ms: dict[int, int] = {}  # by group
         self._given_up: dict[int, None] = {}  # groups of which the log has told
 
-    def look(self, by_group: Sessions) -> None:
+    def poll(self, by_group: Sessions) -> None:
         """Check all queues that have sessions here.
 
         Args:
@@ -163,12 +163,12 @@ class CatalogReach:
             if not whole:
                 self._waiting[timeout] = deadline
             try:
-                self.look()
+                self.poll()
                 yield
             finally:
                 self._waiting.pop(timeout, None)
 
-    def look(self) -> None:
+    def poll(self) -> None:
         """Follow a leader that was found or lost, a node that is heard or is not any more."""
         now = asyncio.get_running_loop().time()
         if self._reaches():

@@ -80,22 +80,22 @@ class QueueSession(QueueClient):
     # From the channel
 
     @override
-    def publish(self, publishes: list[Publish], ticket: PendingConfirm | None) -> bool:
-        return self.publishing.take(publishes, ticket)
+    def publish(self, publishes: list[Publish], pending_confirm: PendingConfirm | None) -> bool:
+        return self.publishing.accept(publishes, pending_confirm)
 
     @override
     def publish_named(
         self,
         publishes: list[Publish],
-        ticket: PendingConfirm | None,
+        pending_confirm: PendingConfirm | None,
         publisher: Publisher,
         sequences: list[int],
     ) -> bool:
-        return self.publishing.take_named(publishes, ticket, publisher, sequences)
+        return self.publishing.take_named(publishes, pending_confirm, publisher, sequences)
 
     @override
-    def publish_whole(self, publishes: list[Publish], ticket: PendingConfirm) -> bool:
-        return self.publishing.take_whole(publishes, ticket)
+    def publish_whole(self, publishes: list[Publish], pending_confirm: PendingConfirm) -> bool:
+        return self.publishing.take_whole(publishes, pending_confirm)
 
     @override
     def settle_whole(self, settles: list[tuple[int, int, int, int]]) -> None:
@@ -159,8 +159,8 @@ class QueueSession(QueueClient):
         return count
 
     @override
-    def consumed(self, consumer: int, octets: int) -> None:
-        self.consuming.consumed(consumer, octets)
+    def consumed(self, consumer: int, byte_count: int) -> None:
+        self.consuming.consumed(consumer, byte_count)
 
     @override
     def close(self) -> None:
@@ -178,10 +178,10 @@ class QueueSession(QueueClient):
 
     @override
     def abandon(self) -> list[PendingConfirm]:
-        self.publishing.complete_all()  # what is withheld is committed
-        tickets = self.publishing.give_up()
+        self.publishing.complete_all()  # what is deferred is committed
+        pending_confirms = self.publishing.give_up()
         self.close()
-        return tickets
+        return pending_confirms
 
     def unreachable(self, text: str) -> None:
         """Fail waiters after a long time without a leader, and tell the publishers."""
@@ -205,7 +205,7 @@ class QueueSession(QueueClient):
             self.link.lost = True
             return
         self.publishing.confirm(last)
-        self._waiting.look()
+        self._waiting.poll()
         self.publishing.send()
         if self.link.closing:
             self._close_when_drained()
@@ -217,7 +217,7 @@ class QueueSession(QueueClient):
             self._over()
             return
         self.control.answer(number, status, count)
-        self._waiting.look()
+        self._waiting.poll()
         if self.link.closing:
             self._close_when_drained()
 
@@ -268,16 +268,16 @@ class QueueSession(QueueClient):
         """The queue is gone: publishes count as handled, waiting requests fail, consumers end."""
         link = self.link
         link.gone = True
-        tickets = self.publishing.give_up()
+        pending_confirms = self.publishing.give_up()
         self.publishing.complete_all()
         self.control.give_up()
         if link.closing:
             self._over()
             return
-        if tickets:
-            link.listener.on_confirmed(self, tickets)
+        if pending_confirms:
+            link.listener.on_confirmed(self, pending_confirms)
         self.consuming.cancel_all("queue deleted")
-        self.publishing.look()
+        self.publishing.poll()
         self._waiting.end()
 
     # From the node
@@ -347,7 +347,7 @@ class _End(SessionEnd):
             session.publishing.lane.refuse(first, last, fenced)
 
     @override
-    def withheld(self, rows: list[int]) -> None:
+    def deferred(self, rows: list[int]) -> None:
         session = self._session
         if session is not None:
             session.publishing.holding.receive(rows)
@@ -359,7 +359,7 @@ class _End(SessionEnd):
             session.publishing.complete(rows)
 
     @override
-    def still_withheld(self, last: i64, rows: list[int]) -> None:
+    def still_deferred(self, last: i64, rows: list[int]) -> None:
         session = self._session
         if session is not None:
             session.publishing.complete_others(last, rows)

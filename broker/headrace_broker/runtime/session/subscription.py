@@ -7,7 +7,7 @@ from typing import final
 from mypy_extensions import i64
 
 from headrace_broker.codecs.batch import body_bytes
-from headrace_broker.model.limits import DELIVERY_WINDOW_OCTETS
+from headrace_broker.model.limits import DELIVERY_WINDOW_BYTES
 from headrace_broker.model.message import DeliveryRun
 from headrace_broker.runtime.contract.port import Attachment
 
@@ -43,7 +43,7 @@ class Subscription:
         self.asked: i64 = 0
         self.unsettled: i64 = 0
         self._base: i64 = 0
-        self._held_octets: i64 = 0
+        self._held_bytes: i64 = 0
         self._ungranted: i64 = 0
 
     def restart(self, number: i64) -> None:
@@ -74,7 +74,7 @@ class Subscription:
         """
         left = self.unsettled - (last - first + 1)
         ahead = self._base + self.expected - 1 - last  # some of them may be settled already
-        if left <= 0 or ahead <= 0 or self.attachment.prefetch_octets:
+        if left <= 0 or ahead <= 0 or self.attachment.prefetch_bytes:
             return 0
         return self.attachment.prefetch - max(0, left - ahead)
 
@@ -106,14 +106,14 @@ class Subscription:
         )
         self.expected = run.first + count
         self.unsettled += len(positions)
-        self._held_octets += body_bytes(fresh.blob, fresh.base, positions)
+        self._held_bytes += body_bytes(fresh.blob, fresh.base, positions)
         return fresh
 
-    def consumed(self, octets: i64) -> i64:
-        """Note octets that left for the socket; return how many to grant now, 0 to wait."""
-        self._held_octets -= octets
-        self._ungranted += octets
-        if self._ungranted < DELIVERY_WINDOW_OCTETS // 4 and self._held_octets > 0:
+    def consumed(self, byte_count: i64) -> i64:
+        """Note bytes that left for the socket; return how many to grant now, 0 to wait."""
+        self._held_bytes -= byte_count
+        self._ungranted += byte_count
+        if self._ungranted < DELIVERY_WINDOW_BYTES // 4 and self._held_bytes > 0:
             return 0
         granted = self._ungranted
         self._ungranted = 0
@@ -122,4 +122,4 @@ class Subscription:
     def fresh_window(self) -> i64:
         """Return the window for a feed that starts anew."""
         self._ungranted = 0
-        return DELIVERY_WINDOW_OCTETS - self._held_octets
+        return DELIVERY_WINDOW_BYTES - self._held_bytes

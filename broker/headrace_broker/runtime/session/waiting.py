@@ -40,10 +40,10 @@ class Waiting:
         over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         publish = self._publishes.next_number - 1
         self._waiters.append(Waiter(publish, self._controls.next_number - 1, over))
-        self.look()
+        self.poll()
         return over
 
-    def look(self) -> None:
+    def poll(self) -> None:
         """Release waiters whose moment has come."""
         if not self._waiters:
             return

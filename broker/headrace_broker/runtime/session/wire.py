@@ -16,16 +16,16 @@ from mypy_extensions import i64
 from typing_extensions import override
 
 from headrace_broker.codecs.batch import body_bytes, slice_batch, slices_batch
-from headrace_broker.codecs.large_payload import MARK_OCTETS, body_start, wrap
-from headrace_broker.core.queue.command.command import STAMP_OCTETS, is_enqueue
+from headrace_broker.codecs.large_payload import MARK_BYTES, body_start, wrap
+from headrace_broker.core.queue.command.command import STAMP_BYTES, is_enqueue
 from headrace_broker.core.queue.command.large_command import LargeCommand
-from headrace_broker.model.limits import LARGE_OCTETS
+from headrace_broker.model.limits import LARGE_BYTES
 from headrace_broker.model.message import DeliveryRun
 from headrace_broker.model.session import session_node
 from headrace_broker.runtime.contract.lane_port import HostEnd, SessionEnd, SessionTransport
 from headrace_broker.runtime.contract.payload import MALFORMED, Payload, encode
 from headrace_broker.runtime.session.frame import (
-    AskWithheld,
+    AskDeferred,
     Command,
     Completed,
     Controlled,
@@ -36,13 +36,13 @@ from headrace_broker.runtime.session.frame import (
     Refused,
     Resync,
     Run,
-    StillWithheld,
+    StillDeferred,
     TimedOut,
     ToHost,
     ToSession,
     Window,
 )
-from headrace_raftlog.model.pieces import Octets, Parted, Pieces
+from headrace_raftlog.model.pieces import Bytes, Parted, Pieces
 
 Send = Callable[[int, bytes | Pieces], bool]
 
@@ -94,36 +94,36 @@ class RemoteHost(HostEnd):
         return self._put(sync)
 
     @override
-    def ask_withheld(self, session: int) -> bool:
-        return self._put(AskWithheld(self._group, session))
+    def ask_deferred(self, session: int) -> bool:
+        return self._put(AskDeferred(self._group, session))
 
     @override
-    def window(self, session: int, consumer: i64, octets: i64) -> bool:
-        return self._put(Window(self._group, session, int(consumer), int(octets)))
+    def window(self, session: int, consumer: i64, byte_count: i64) -> bool:
+        return self._put(Window(self._group, session, int(consumer), int(byte_count)))
 
 
 def part_payload(head: bytes, size: int) -> tuple[int, int]:
     """Return where a large payload is parted as it comes: before a command, with room for a stamp.
 
     Args:
-        head: its first octets.
-        size: octets of it.
+        head: its first bytes.
+        size: bytes of it.
     """
     start = body_start(head)
     if start == 0 or start >= size:
         return 0, 0
     try:
-        whole = isinstance(_HEADS.decode(head[MARK_OCTETS:start]), Command)
+        whole = isinstance(_HEADS.decode(head[MARK_BYTES:start]), Command)
     except MALFORMED:
         whole = False  # it is refused once it is all there
-    return (start, STAMP_OCTETS) if whole else (0, 0)
+    return (start, STAMP_BYTES) if whole else (0, 0)
 
 
 def _is_large(run: DeliveryRun) -> bool:
     """Return whether a delivery is too large to be copied at once."""
-    if len(run.blob) < LARGE_OCTETS:
+    if len(run.blob) < LARGE_BYTES:
         return False
-    return body_bytes(run.blob, run.base, run.positions) >= LARGE_OCTETS
+    return body_bytes(run.blob, run.base, run.positions) >= LARGE_BYTES
 
 
 def _run_head(session: int, run: DeliveryRun) -> Run:
@@ -144,13 +144,13 @@ class ReplyNotes:
     Attributes:
         refused: by session.
         fenced: of publishers that published under a later epoch since, by session.
-        withheld: by session.
+        deferred: by session.
     """
 
     def __init__(self) -> None:
         self.refused: dict[int, list[int]] = {}
         self.fenced: dict[int, list[int]] = {}
-        self.withheld: dict[int, list[int]] = {}
+        self.deferred: dict[int, list[int]] = {}
 
 
 @final
@@ -177,7 +177,7 @@ class RemoteSession(SessionEnd):
 
     def _put_large(self, head: Payload, run: DeliveryRun) -> None:
         """Send a run whose messages follow its head, uncopied."""
-        pieces: list[Octets] = slices_batch(run.blob, run.base, run.positions)
+        pieces: list[Bytes] = slices_batch(run.blob, run.base, run.positions)
         if not self._send(self._node, Pieces(wrap(encode(head), pieces))):
             self._missed.add(self._session)
 
@@ -187,23 +187,23 @@ class RemoteSession(SessionEnd):
         rows.setdefault(self._session, []).extend((int(first), int(last)))
 
     @override
-    def withheld(self, rows: list[int]) -> None:
-        self._remarks.withheld[self._session] = rows
+    def deferred(self, rows: list[int]) -> None:
+        self._remarks.deferred[self._session] = rows
 
     @override
     def completed(self, rows: list[int]) -> None:
         self._put(Completed(self._session, rows))
 
     @override
-    def still_withheld(self, last: i64, rows: list[int]) -> None:
-        self._put(StillWithheld(self._session, int(last), rows))
+    def still_deferred(self, last: i64, rows: list[int]) -> None:
+        self._put(StillDeferred(self._session, int(last), rows))
 
     @override
     def enqueued(self, first: i64, last: i64) -> None:
         refused = self._remarks.refused.pop(self._session, [])
         fenced = self._remarks.fenced.pop(self._session, [])
-        withheld = self._remarks.withheld.pop(self._session, [])
-        self._put(Enqueued(self._session, int(first), int(last), refused, fenced, withheld))
+        deferred = self._remarks.deferred.pop(self._session, [])
+        self._put(Enqueued(self._session, int(first), int(last), refused, fenced, deferred))
 
     @override
     def controlled(self, number: i64, status: i64, count: i64) -> None:
@@ -298,7 +298,7 @@ class SessionRouter(SessionTransport):
 
     def receive_parted(self, payload: Parted) -> None:
         """Carry out a command that was parted as it came."""
-        call = _HEADS.decode(payload.head[MARK_OCTETS:])
+        call = _HEADS.decode(payload.head[MARK_BYTES:])
         assert isinstance(call, Command), "it was parted where a command begins"
         command = LargeCommand([], payload.tail)
         host = self.hosts.get(call.group)
@@ -318,7 +318,7 @@ class SessionRouter(SessionTransport):
         start = body_start(payload)
         if start == 0:
             return False
-        head = _HEADS.decode(payload[MARK_OCTETS:start])
+        head = _HEADS.decode(payload[MARK_BYTES:start])
         if isinstance(head, Command):
             self.receive(msgspec.structs.replace(head, data=payload[start:]))
             return True

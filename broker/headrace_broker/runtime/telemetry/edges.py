@@ -15,7 +15,7 @@ class Brought(NamedTuple):
     """Arrivals of an account at all queues."""
 
     messages: int  # copies of messages, one for each queue
-    octets: int  # of these
+    byte_count: int  # of these
 
 
 class EdgeTaker:
@@ -35,56 +35,56 @@ class EdgeTaker:
         moved: list[tuple[AccountBalance, Moved]] = []
         self.brought = {}
         for account in (*ledger.accounts.values(), *leaving):
-            if account.tabs:
+            if account.balances:
                 self._look(account, moved)
         self.left_out = max(len(moved) - self._rows_max, 0)
         if self.left_out:
             moved = heapq.nlargest(self._rows_max, moved, key=_weight)
         rows: list[DebtEdge] = []
-        for tab, each in moved:
-            queue = self._sources.view.queue_by_group(tab.group)
+        for balance, each in moved:
+            queue = self._sources.view.queue_by_group(balance.group)
             if queue is not None:
-                rows += self._rows(moment, tab, each, queue)
+                rows += self._rows(moment, balance, each, queue)
         return rows
 
     def _look(self, account: Account, moved: list[tuple[AccountBalance, Moved]]) -> None:
-        messages = octets = 0
-        for tab in account.tabs.values():
-            each = tab.take()
-            if each.messages or each.repaid_messages or tab.messages:
-                moved.append((tab, each))
+        messages = byte_count = 0
+        for balance in account.balances.values():
+            each = balance.take()
+            if each.messages or each.repaid_messages or balance.messages:
+                moved.append((balance, each))
                 messages += each.messages
-                octets += each.octets
+                byte_count += each.byte_count
         if messages:
-            self.brought[account.cause.account] = Brought(messages, octets)
+            self.brought[account.cause.account] = Brought(messages, byte_count)
 
     def _rows(
-        self, moment: Moment, tab: AccountBalance, moved: Moved, queue: Queue
+        self, moment: Moment, balance: AccountBalance, moved: Moved, queue: Queue
     ) -> list[DebtEdge]:
         """Return a row for each exchange; the first one has the debt.
 
-        Octets are not counted by exchange: each gets its part by messages.
+        Bytes are not counted by exchange: each gets its part by messages.
         """
-        cause = tab.account.cause
+        cause = balance.account.cause
         whose = (cause.account, cause.kind, cause.name, cause.user, cause.account)
         start = (moment.at_ms, moment.elapsed_ms, self._sources.node, *whose)
         followers = max(len(queue.members) - 1, 0)
         owed: tuple[int, ...] = (
             moved.messages,
-            moved.octets,
+            moved.byte_count,
             moved.repaid_messages,
-            moved.repaid_octets,
-            int(tab.messages),
-            int(tab.octets),
+            moved.repaid_bytes,
+            int(balance.messages),
+            int(balance.byte_count),
         )
         rows: list[DebtEdge] = []
-        octets_left = moved.octets
+        bytes_left = moved.byte_count
         parts = _parts(moved)
         for position, (exchange, count) in enumerate(parts):
             last = position == len(parts) - 1
-            octets = octets_left if last else moved.octets * count // moved.messages
-            octets_left -= octets
-            place = (exchange, queue.vhost, queue.name, count, octets, octets * followers)
+            byte_count = bytes_left if last else moved.byte_count * count // moved.messages
+            bytes_left -= byte_count
+            place = (exchange, queue.vhost, queue.name, count, byte_count, byte_count * followers)
             rows.append(DebtEdge(*start, *place, *owed))
             owed = ()
         return rows
@@ -102,5 +102,5 @@ def _parts(moved: Moved) -> list[tuple[str | None, int]]:
 
 
 def _weight(entry: tuple[AccountBalance, Moved]) -> int:
-    tab, moved = entry
-    return moved.octets + moved.messages + int(tab.octets)
+    balance, moved = entry
+    return moved.byte_count + moved.messages + int(balance.byte_count)

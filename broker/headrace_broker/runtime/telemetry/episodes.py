@@ -162,7 +162,7 @@ class Episodes:
             reason=LIMIT_NAMES[flow.LIMIT_WATERMARK],
             vhost=queue.vhost,
             queue=queue.name,
-            messages=int(host.machine.withheld_count),
+            messages=int(host.machine.deferred_count),
         )
 
     # Alarms

@@ -31,9 +31,9 @@ class WireBlock(msgspec.Struct, frozen=True, array_like=True):
     version: int
     columns: tuple[tuple[str, int], ...]
     rows: int
-    buffer_octets: tuple[int, ...]
+    buffer_bytes: tuple[int, ...]
     body: bytes
-    body_octets: int
+    body_bytes: int
     deflated: bool
 
     @staticmethod
@@ -45,17 +45,17 @@ class WireBlock(msgspec.Struct, frozen=True, array_like=True):
             schema.version,
             schema.columns,
             columns.rows,
-            columns.buffer_octets,
+            columns.buffer_bytes,
             columns.body,
-            block.body_octets,
+            block.body_bytes,
             block.deflated,
         )
 
     def block(self) -> Block:
         """Return the block that has travelled."""
-        columns = ColumnBlock(self.rows, self.buffer_octets, self.body)
+        columns = ColumnBlock(self.rows, self.buffer_bytes, self.body)
         schema = Schema(self.version, self.columns)
-        return Block(self.first_index, schema, columns, self.body_octets, self.deflated)
+        return Block(self.first_index, schema, columns, self.body_bytes, self.deflated)
 
 
 class AskShard(Question[Shard], frozen=True, tag="telemetry_shard"):

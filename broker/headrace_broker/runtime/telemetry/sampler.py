@@ -184,18 +184,18 @@ class SampleTaker:
             queue.vhost,
             *moved,
             int(machine.ready_count),
-            int(machine.ready_octets),
+            int(machine.ready_bytes),
             int(machine.unsettled_count),
-            int(machine.unsettled_octets),
+            int(machine.unsettled_bytes),
             max(int(host.time.stamp()) - oldest_ms, 0) if oldest_ms else None,
             count,
             _busy(host) if count <= BUSY_CONSUMERS_MAX else None,
             machine.saturated,
-            int(machine.withheld_count),
+            int(machine.deferred_count),
             int(settings.high_watermark),
-            int(settings.high_watermark_octets),
-            gate.octets if gate is not None else None,
-            gate.octets_max if gate is not None else None,
+            int(settings.high_watermark_bytes),
+            gate.byte_count if gate is not None else None,
+            gate.bytes_max if gate is not None else None,
             *_metered(host, count * moment.elapsed_ms),
         )
 
@@ -209,7 +209,7 @@ class SampleTaker:
             info
             for info in self._sources.connections().values()
             if info.id in brought
-            or info.held_messages
+            or info.buffered_messages
             or info.flow.in_flow(now_us)
             or info.state in (flow.BLOCKED, flow.BLOCKING)
             or (info.account is not None and info.account.messages)
@@ -227,8 +227,8 @@ class SampleTaker:
             info.id,
             info.kind,
             state_name(info.state, info.flow, moment.now_us),
-            info.held_messages,
-            info.held_octets,
+            info.buffered_messages,
+            info.buffered_bytes,
             info.channels,
             *self._blocked(info.flow, moment),
             *self._owed(account, brought.get(info.id, NOTHING)),
@@ -253,11 +253,11 @@ class SampleTaker:
         limits = self._sources.limits
         return (
             brought.messages,
-            brought.octets,
+            brought.byte_count,
             int(account.messages),
-            int(account.octets),
+            int(account.byte_count),
             int(limits.scaled(limits.account_messages)),
-            int(limits.scaled(limits.account_octets)),
+            int(limits.scaled(limits.account_bytes)),
             account.in_debt,
         )
 
@@ -334,8 +334,8 @@ def _metered(host: QueueHost, busy_ms_max: int) -> tuple[Any, ...]:
     found = meter.take()
     return (
         found.commands,
-        found.octets,
-        int(host.log.window_octets()),
+        found.byte_count,
+        int(host.log.window_bytes()),
         found.percentile_ms(50),
         found.percentile_ms(99),
         min(found.busy_us // 1000, busy_ms_max),
@@ -345,10 +345,10 @@ def _metered(host: QueueHost, busy_ms_max: int) -> tuple[Any, ...]:
 def _load(entry: tuple[QueueHost, Moves]) -> tuple[bool, int, int]:
     host, moved = entry
     machine = host.machine
-    octets = int(machine.ready_octets) + int(machine.unsettled_octets)
-    return machine.saturated, sum(moved), octets
+    byte_count = int(machine.ready_bytes) + int(machine.unsettled_bytes)
+    return machine.saturated, sum(moved), byte_count
 
 
 def _held(info: ConnectionInfo) -> tuple[bool, int]:
     owed = int(info.account.messages) if info.account is not None else 0
-    return bool(info.flow.limits()), owed + info.held_messages
+    return bool(info.flow.limits()), owed + info.buffered_messages

@@ -1,9 +1,9 @@
 """Files of a telemetry log: a header, then records, each a block of rows with a checksum.
 
     header   u8[8] magic | u32 checksum of the rest | u64 incarnation | u64 first index |
-             u32 schema version | u32 octets of columns | columns (MessagePack)
-    record   u8[4] magic | u32 checksum of the rest | u32 octets of the rest |
-             u64 first index | u32 rows | u64 Unix time in ms | u32 octets of the plain body |
+             u32 schema version | u32 bytes of columns | columns (MessagePack)
+    record   u8[4] magic | u32 checksum of the rest | u32 bytes of the rest |
+             u64 first index | u32 rows | u64 Unix time in ms | u32 bytes of the plain body |
              u8 deflated | u8[3] zero | u32 buffers | buffers x u32 length | body
 
 Numbers are little-endian. A record is only ever appended, and what is behind the last whole one was
@@ -27,7 +27,7 @@ from headrace_broker.runtime.export.log import Block
 
 SUFFIX: Final = ".rows"
 DEFLATE_LEVEL: Final = 1
-DEFLATE_OCTETS_MIN: Final = 512  # of a body that is worth it
+DEFLATE_BYTES_MIN: Final = 512  # of a body that is worth it
 
 _MAGIC: Final = b"HRTELEM\x01"
 _RECORD_MAGIC: Final = b"\xb1HRB"
@@ -57,7 +57,7 @@ class Record(NamedTuple):
     rows: int  # how many
     at_ms: int  # Unix time at which it was made
     offset: int  # in the file
-    octets: int  # of the whole record
+    byte_count: int  # of the whole record
 
 
 def segment_name(first_index: int) -> str:
@@ -96,11 +96,11 @@ def encode_record(first_index: int, at_ms: int, columns: ColumnBlock) -> bytes:
     """Return a block as a record."""
     body = columns.body
     deflated = False
-    if len(body) >= DEFLATE_OCTETS_MIN:
+    if len(body) >= DEFLATE_BYTES_MIN:
         packed = zlib.compress(body, DEFLATE_LEVEL)
         deflated = len(packed) < len(body)
         body = packed if deflated else body
-    lengths = columns.buffer_octets
+    lengths = columns.buffer_bytes
     head = _RECORD_HEAD.pack(
         first_index, columns.rows, at_ms, len(columns.body), deflated, len(lengths)
     )
@@ -113,12 +113,10 @@ def decode_record(data: bytes, offset: int, schema: Schema) -> tuple[Block, int]
     rest = _checked(data, offset)
     if rest is None:
         return None
-    first_index, rows, _, body_octets, deflated, count = _RECORD_HEAD.unpack_from(rest)
+    first_index, rows, _, body_bytes, deflated, count = _RECORD_HEAD.unpack_from(rest)
     lengths = Struct(f"<{count}I").unpack_from(rest, _RECORD_HEAD.size)
     body = rest[_RECORD_HEAD.size + 4 * count :]
-    block = Block(
-        first_index, schema, ColumnBlock(rows, lengths, body), body_octets, bool(deflated)
-    )
+    block = Block(first_index, schema, ColumnBlock(rows, lengths, body), body_bytes, bool(deflated))
     return block, offset + _RECORD_LEAD.size + len(rest)
 
 
@@ -126,7 +124,7 @@ def inflated(block: Block) -> Block:
     """Return a block with its body decompressed."""
     if not block.deflated:
         return block
-    plain = zlib.decompress(block.columns.body, bufsize=block.body_octets)
+    plain = zlib.decompress(block.columns.body, bufsize=block.body_bytes)
     return block._replace(columns=block.columns._replace(body=plain), deflated=False)
 
 
@@ -141,9 +139,9 @@ def scan(data: bytes, start: int) -> Iterator[Record]:
                 return
             continue
         first_index, rows, at_ms, *_ = _RECORD_HEAD.unpack_from(rest)
-        octets = _RECORD_LEAD.size + len(rest)
-        yield Record(first_index, rows, at_ms, offset, octets)
-        offset += octets
+        byte_count = _RECORD_LEAD.size + len(rest)
+        yield Record(first_index, rows, at_ms, offset, byte_count)
+        offset += byte_count
 
 
 def _checked(data: bytes, offset: int) -> bytes | None:
@@ -161,12 +159,12 @@ def _checked(data: bytes, offset: int) -> bytes | None:
 class Segment:
     """A file, and where its blocks are."""
 
-    def __init__(self, path: str, schema: Schema, first_index: int, octets: int) -> None:
+    def __init__(self, path: str, schema: Schema, first_index: int, byte_count: int) -> None:
         self.path = path  # of the file
         self.schema = schema  # of its rows
         self.first_index = first_index  # of its first row
         self.next_index = first_index  # of the row behind its last one
-        self.octets = octets  # of the file
+        self.byte_count = byte_count  # of the file
         self.first_ms = 0  # Unix time of the first block, 0 without one
         self.last_ms = 0  # of the last block
         self._indexes = array("Q")
@@ -185,7 +183,7 @@ class Segment:
         self._indexes.append(record.first_index)
         self._offsets.append(record.offset)
         self.next_index = record.first_index + record.rows
-        self.octets = record.offset + record.octets
+        self.byte_count = record.offset + record.byte_count
 
     def forget_before(self, index: int) -> None:
         """Note that rows before an index cannot be read any more."""
@@ -198,20 +196,20 @@ class Segment:
     def cut_at(self, index: int) -> None:
         """Note that rows from an index on, which begins a block, do not count."""
         while self._indexes and self._indexes[-1] >= index:
-            self.octets = self._offsets.pop()
+            self.byte_count = self._offsets.pop()
             self._indexes.pop()
         self.next_index = min(self.next_index, index)
 
-    def place(self, start: int, end: int, octets_max: int) -> tuple[int, int]:
-        """Return offset and octets of the blocks of rows `start` to `end` - 1, one at least.
+    def place(self, start: int, end: int, bytes_max: int) -> tuple[int, int]:
+        """Return offset and bytes of the blocks of rows `start` to `end` - 1, one at least.
 
-        A later block that exceeds `octets_max` is left out.
+        A later block that exceeds `bytes_max` is left out.
         """
         first = bisect_right(self._indexes, start) - 1
         offset = self._offsets[first]
         stop = first + 1
         while stop < len(self._indexes) and self._indexes[stop] < end:
-            if self._end_of(stop) - offset > octets_max:
+            if self._end_of(stop) - offset > bytes_max:
                 break
             stop += 1
         return offset, self._end_of(stop - 1) - offset
@@ -223,4 +221,4 @@ class Segment:
 
     def _end_of(self, position: int) -> int:
         following = position + 1
-        return self._offsets[following] if following < len(self._offsets) else self.octets
+        return self._offsets[following] if following < len(self._offsets) else self.byte_count

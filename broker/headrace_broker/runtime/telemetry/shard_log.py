@@ -42,7 +42,7 @@ from headrace_raftlog.storage.disk.files import Files
 SEGMENTS: Final = (
     16  # files into which the most that may be kept is divided: what is dropped at once
 )
-SEGMENT_OCTETS_MIN: Final = 64 << 10  # of a file that is full, at least
+SEGMENT_BYTES_MIN: Final = 64 << 10  # of a file that is full, at least
 UNFINISHED: Final = ".new"  # ends the name of a file that is not there yet
 INCARNATION_MAX: Final = (1 << 63) - 1
 
@@ -52,7 +52,7 @@ log = logging.getLogger("headrace.node")
 class Bounds(NamedTuple):
     """Retention bounds, for read and unread rows alike."""
 
-    octets_max: int  # on the disk, about: the file that is written may be too much
+    bytes_max: int  # on the disk, about: the file that is written may be too much
     age_ms_max: int  # since it was noted, likewise
 
 
@@ -62,7 +62,7 @@ class Summary(NamedTuple):
     incarnation: int
     first_index: int
     next_index: int
-    octets: int
+    byte_count: int
     first_ms: int
     last_ms: int
 
@@ -178,7 +178,7 @@ class ShardLog:
         if self._fd < 0:
             self._begin_segment()
         segment = self._segments[-1]
-        index, offset = segment.next_index, segment.octets
+        index, offset = segment.next_index, segment.byte_count
         parts: list[bytes] = []
         records: list[Record] = []
         for columns in blocks:
@@ -187,7 +187,7 @@ class ShardLog:
             index += columns.rows
             offset += len(parts[-1])
         try:
-            self._write(self._fd, b"".join(parts), segment.octets)
+            self._write(self._fd, b"".join(parts), segment.byte_count)
             self._files.sync(self._fd)
         except OSError:
             self.close()  # what became of it is not known: the next rows go into another file
@@ -199,8 +199,8 @@ class ShardLog:
         self._summarize()
 
     def _is_full(self, segment: Segment, at_ms: int) -> bool:
-        octets = max(self._bounds.octets_max // SEGMENTS, SEGMENT_OCTETS_MIN)
-        return segment.octets >= octets or (
+        byte_count = max(self._bounds.bytes_max // SEGMENTS, SEGMENT_BYTES_MIN)
+        return segment.byte_count >= byte_count or (
             at_ms - self._opened_ms >= self._bounds.age_ms_max // SEGMENTS
         )
 
@@ -254,15 +254,15 @@ class ShardLog:
     def _drop_front(self, now_ms: int) -> None:
         done = self._book.least()
         oldest_ms = now_ms - self._bounds.age_ms_max
-        octets_max = self._bounds.octets_max - self._bounds.octets_max // SEGMENTS
-        octets = sum(segment.octets for segment in self._segments)
+        bytes_max = self._bounds.bytes_max - self._bounds.bytes_max // SEGMENTS
+        byte_count = sum(segment.byte_count for segment in self._segments)
         gone: list[Segment] = []
         for segment in self._segments[:-1]:
             read = done is not None and segment.next_index <= done
-            if not read and octets <= octets_max and segment.last_ms >= oldest_ms:
+            if not read and byte_count <= bytes_max and segment.last_ms >= oldest_ms:
                 break
             gone.append(segment)
-            octets -= segment.octets
+            byte_count -= segment.byte_count
         del self._segments[: len(gone)]
         self._summarize()
         for segment in gone:
@@ -275,17 +275,17 @@ class ShardLog:
             self._incarnation,
             filled[0].first_index if filled else last,
             last,
-            sum(segment.octets for segment in self._segments),
+            sum(segment.byte_count for segment in self._segments),
             filled[0].first_ms if filled else 0,
             filled[-1].last_ms if filled else 0,
         )
 
     # Reading
 
-    def read(self, incarnation: int, start: int, end: int, octets_max: int) -> list[Block]:
+    def read(self, incarnation: int, start: int, end: int, bytes_max: int) -> list[Block]:
         """Return the first blocks that hold rows `start` to `end` - 1, one at least for one row.
 
-        A later block that exceeds `octets_max` is left out. Raises OtherIncarnationError,
+        A later block that exceeds `bytes_max` is left out. Raises OtherIncarnationError,
         DataGoneError, NotYetError beyond the last row, and OSError.
         """
         self.check(incarnation)
@@ -297,15 +297,15 @@ class ShardLog:
         if start == end:
             return []
         segment = self._segment_of(start)
-        offset, octets = segment.place(start, end, octets_max)
+        offset, byte_count = segment.place(start, end, bytes_max)
         fd = self._files.open(segment.path)
         try:
-            data = self._files.read(fd, octets, offset)
+            data = self._files.read(fd, byte_count, offset)
         finally:
             self._files.close(fd)
         found: list[Block] = []
         at = 0
-        while at < octets:
+        while at < byte_count:
             decoded = decode_record(data, at, segment.schema)
             if decoded is None:
                 break

@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple, TypeVar
 
 from headrace_broker.codecs.column_block import ColumnBlock, Schema
-from headrace_broker.model.limits import EXPORT_CHUNK_OCTETS
+from headrace_broker.model.limits import EXPORT_CHUNK_BYTES
 from headrace_broker.runtime.export.log import (
     Group,
     Shard,
@@ -143,7 +143,7 @@ class TelemetryStore:
             return self._shard(found)
         if isinstance(question, AskRows):
             return found.read(
-                question.incarnation, question.start, question.end, EXPORT_CHUNK_OCTETS
+                question.incarnation, question.start, question.end, EXPORT_CHUNK_BYTES
             )
         if isinstance(question, AskOpen):
             entry = found.open_group(question.group, question.opener)

@@ -82,13 +82,13 @@ class Telemetry:
         self._around = around
         self._section = section  # of the configuration
         self._name = sources.node
-        octets = section.bytes_max
+        byte_count = section.bytes_max
         age_ms = section.age_hours_max * 3_600_000
         self._store = TelemetryStore(
             Place(self._name, around.address),
             os.path.join(around.data_dir, DIRECTORY),
             SCHEMAS if section.enabled else {},
-            {name: Bounds(int(octets * part), age_ms) for name, part in PARTS.items()},
+            {name: Bounds(int(byte_count * part), age_ms) for name, part in PARTS.items()},
         )
         nodes = Nodes(self._name, around.names, self._store.answer, around.rpc)
         self.logs: Mapping[str, ExportLog] = {name: NodeLog(name, nodes) for name in SCHEMAS}

@@ -59,5 +59,5 @@ class ContextReader:
 
 
 def _text(key: bytes | None) -> bytes:
-    """Return the octets of a string, b"" for another value or none."""
+    """Return the bytes of a string, b"" for another value or none."""
     return key[1:] if key is not None and key[:1] == b"S" else b""

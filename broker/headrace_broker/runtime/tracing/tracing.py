@@ -87,7 +87,7 @@ class _Taken:
         self._tracer = tracer
         self._log = log
 
-    def look(self) -> bool:
+    def poll(self) -> bool:
         """End the span where the entry is at hand; False while it is being read."""
         entry: bytes | None = None
         try:
@@ -101,7 +101,7 @@ class _Taken:
 
     def read(self) -> None:
         """Read the entry again."""
-        self.look()
+        self.poll()
 
 
 class SpanTracer(Tracer):
@@ -170,7 +170,7 @@ class SpanTracer(Tracer):
         now_ns = self._clock_ns()
         for message in messages:
             taken = _Taken(self, queue, message, log, now_ns)
-            if not taken.look():
+            if not taken.poll():
                 if self._has_room():
                     taken.waits = True
                 else:
@@ -188,7 +188,7 @@ class SpanTracer(Tracer):
         context = self._reader.read(properties)
         if context is None:
             return
-        attributes = _about(taken.queue, "receive", int(message.octets))
+        attributes = _about(taken.queue, "receive", int(message.byte_count))
         attributes["headrace.acquired_count"] = int(message.acquired_count)
         arrived_ns = int(message.arrived_ms) * MS_NS
         self._emit(QUEUED, context, arrived_ns or taken.now_ns, attributes, taken.now_ns)
@@ -286,11 +286,11 @@ class SpanTracer(Tracer):
         self._sink.emit(kind, context, start_ns, end_ns, attributes)
 
 
-def _about(queue: Queue, operation: str, octets: int) -> dict[str, Value]:
+def _about(queue: Queue, operation: str, byte_count: int) -> dict[str, Value]:
     return {
         "messaging.destination.name": queue.name,
         "messaging.operation.type": operation,
-        "messaging.message.body.size": octets,
+        "messaging.message.body.size": byte_count,
         "headrace.vhost": queue.vhost,
     }
 

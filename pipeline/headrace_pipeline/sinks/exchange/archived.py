@@ -119,5 +119,5 @@ def _publish_block(
         found.finish()
     tally = found.tally
     named = "\n".join(str(each) for each in tally.named)
-    counts = tally.published, tally.octets, tally.refused, tally.resent, repeated
+    counts = tally.published, tally.byte_count, tally.refused, tally.resent, repeated
     return dict(zip(_SCHEMA.names, (*key, *counts, named), strict=True))

@@ -17,7 +17,7 @@ HEADERS: Final = "headers"
 PROPERTIES: Final = "properties"  # AMQP's property block
 
 _TEXT: Final = (spark.StringType, spark.VarcharType, spark.CharType)
-_OCTETS: Final = (*_TEXT, spark.BinaryType)
+_BYTES: Final = (*_TEXT, spark.BinaryType)
 _WHOLE: Final = (spark.ByteType, spark.ShortType, spark.IntegerType, spark.LongType)
 _TIME: Final = (spark.TimestampType,)
 
@@ -39,7 +39,7 @@ SINGLE: Final[dict[str, tuple[type[spark.DataType], ...]]] = {
     "cluster_id": _TEXT,
 }
 _ALL: Final = {
-    PAYLOAD: _OCTETS,
+    PAYLOAD: _BYTES,
     EXCHANGE: _TEXT,
     ROUTING_KEY: _TEXT,
     PROPERTIES: (spark.BinaryType,),
@@ -106,7 +106,7 @@ def _word(kind: type[spark.DataType]) -> str:
 def uniform(batch: pa.RecordBatch) -> pa.RecordBatch:
     """Return a batch whose columns have one Arrow type each, for any type from Spark.
 
-    Texts of `payload` become octets, whole numbers int64, times microseconds in UTC, and
+    Texts of `payload` become bytes, whole numbers int64, times microseconds in UTC, and
     dictionaries and large types plain ones.
     """
     columns = [

@@ -49,7 +49,7 @@ class Fingerprint:
         elif pa.types.is_binary(column.type) or pa.types.is_string(column.type):
             full = pc.fill_null(column.cast(pa.binary()), b"")
             self._add(f"{name}#", pc.binary_length(full))
-            self._digest(name).update(_octets(full))
+            self._digest(name).update(_data(full))
         elif pa.types.is_boolean(column.type):
             self._add(name, pc.fill_null(column, False).cast(pa.int8()))
         else:
@@ -65,7 +65,7 @@ class Fingerprint:
         return found
 
 
-def _octets(column: pa.Array) -> memoryview:
+def _data(column: pa.Array) -> memoryview:
     """Return the values of a binary column without nulls, one behind the other."""
     _, offsets, values = column.buffers()
     if values is None or not len(column):

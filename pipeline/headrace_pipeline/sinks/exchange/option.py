@@ -16,7 +16,7 @@ from headrace_pipeline.sinks.exchange.fingerprint import BITS
 FAIL: Final = "fail"
 DROP: Final = "drop"
 ROUND_MAX: Final = SEQUENCE_MAX >> BITS  # of a batch's number: with a fingerprint it is an epoch
-_ID_OCTETS_MAX: Final = 200  # of a publisher id, to which the number of a partition is added
+_ID_BYTES_MAX: Final = 200  # of a publisher id, to which the number of a partition is added
 
 
 class SinkOptions(NamedTuple):
@@ -31,7 +31,7 @@ class SinkOptions(NamedTuple):
         on_refused: FAIL or DROP.
         persistent: of rows that do not say it.
         unconfirmed_max: messages of a task.
-        unconfirmed_bytes_max: their octets.
+        unconfirmed_bytes_max: their bytes.
         publisher_id: "" for one that is made up.
         round: of a batch write with a publisher id: higher for each one with other rows.
         give_up_after_s: seconds without a node after which a task fails.
@@ -90,8 +90,8 @@ def _check(options: SinkOptions, columns: Sequence[str]) -> None:
         raise OptionError("exchange", rule)
     if options.round and not options.publisher_id:
         raise OptionError("epoch", "belongs to option publisherId")
-    if len(options.publisher_id.encode()) > _ID_OCTETS_MAX:
-        raise OptionError("publisherId", f"must have at most {_ID_OCTETS_MAX} octets")
+    if len(options.publisher_id.encode()) > _ID_BYTES_MAX:
+        raise OptionError("publisherId", f"must have at most {_ID_BYTES_MAX} bytes")
     if not options.confirms:
         if options.publisher_id:
             raise OptionError("publisherId", "needs confirms: without them nothing is sent again")

@@ -80,14 +80,14 @@ class Tally:
 
     Attributes:
         published: that are safe, or were sent without confirms.
-        octets: of their payloads.
+        byte_count: of their payloads.
         refused: that are not.
         resent: that were sent again after a stream was lost.
         named: the first of those that were refused.
     """
 
     published: int = 0
-    octets: int = 0
+    byte_count: int = 0
     refused: int = 0
     resent: int = 0
     named: list[Refusal] = field(default_factory=list)
@@ -223,7 +223,7 @@ class RowPublisher:
             return
         self.tally.published += 1
         if row.message is not None:
-            self.tally.octets += len(row.message.body)
+            self.tally.byte_count += len(row.message.body)
 
     def _note(self, row: Row, why: str) -> None:
         self.tally.refused += 1

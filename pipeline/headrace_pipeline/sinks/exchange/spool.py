@@ -17,15 +17,15 @@ class Spool:
     """Takes batches of one schema, and gives them back in order.
 
     Args:
-        memory_octets: that it keeps in memory.
-        file_octets: that it writes to a file without a name in TMPDIR, which goes with it.
+        memory_bytes: that it keeps in memory.
+        file_bytes: that it writes to a file without a name in TMPDIR, which goes with it.
     """
 
     def __init__(
-        self, memory_octets: int = SPOOL_MEMORY_BYTES, file_octets: int = SPOOL_FILE_BYTES
+        self, memory_bytes: int = SPOOL_MEMORY_BYTES, file_bytes: int = SPOOL_FILE_BYTES
     ) -> None:
-        self._room = memory_octets
-        self._file_room = file_octets
+        self._room = memory_bytes
+        self._file_room = file_bytes
         self._kept: list[pa.RecordBatch] = []
         self._file: IO[bytes] | None = None
         self._stream: pa.RecordBatchStreamWriter | None = None

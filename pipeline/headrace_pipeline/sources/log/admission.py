@@ -11,11 +11,11 @@ class Waiting(NamedTuple):
 
     Attributes:
         rows: 1 or more.
-        row_octets: of one, on average; 1 or more.
+        row_bytes: of one, on average; 1 or more.
     """
 
     rows: int
-    row_octets: int
+    row_bytes: int
 
 
 def admit(
@@ -26,7 +26,7 @@ def admit(
     Args:
         waiting: by shard.
         rows_max: of all, 0 for any number.
-        bytes_max: likewise; octets are known on average only, so it may be exceeded.
+        bytes_max: likewise; bytes are known on average only, so it may be exceeded.
         in_step: each gives the same part of what it has, so that all come to the present together:
             else the times of one would run ahead, and those of the others be too late for windows.
             Otherwise all give alike as far as they can, so that a small one never waits for a
@@ -38,9 +38,9 @@ def admit(
     if rows_max:
         wants = divide(wants, rows_max, turn)
     if bytes_max:
-        octets = {name: rows * waiting[name].row_octets for name, rows in wants.items()}
-        given = divide(octets, bytes_max, turn)
-        wants = {name: given[name] // waiting[name].row_octets for name in wants}
+        byte_counts = {name: rows * waiting[name].row_bytes for name, rows in wants.items()}
+        given = divide(byte_counts, bytes_max, turn)
+        wants = {name: given[name] // waiting[name].row_bytes for name in wants}
     if waiting and not any(wants.values()):
         names = sorted(waiting)
         wants[names[turn % len(names)]] = 1

@@ -86,7 +86,7 @@ def is_gone(client: Client, log: str, name: str, position: Position) -> bool:
     """
     start = position.next_index
     blocks = client.export.read(
-        log, name, position.incarnation, start, start + 1, octets_max=1, give_up_after_s=0
+        log, name, position.incarnation, start, start + 1, bytes_max=1, give_up_after_s=0
     )
     try:
         for _ in blocks:
@@ -153,7 +153,7 @@ def index_at(client: Client, settings: Settings, shard: Shard, since_ms: int) ->
     while low < high:
         middle = (low + high) // 2
         read = client.export.read(
-            settings.log, shard.name, shard.incarnation, middle, high, octets_max=1, node=shard.node
+            settings.log, shard.name, shard.incarnation, middle, high, bytes_max=1, node=shard.node
         )
         try:
             block = next(iter(read))

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from headrace_client.export import Shard
-from headrace_pipeline.limits import CLOCK_AHEAD_MS, ROW_OCTETS
+from headrace_pipeline.limits import CLOCK_AHEAD_MS, ROW_BYTES
 from headrace_pipeline.sources.log.admission import Waiting, admit
 from headrace_pipeline.sources.log.offset import Offset, Position
 from headrace_pipeline.sources.log.survey import Survey
@@ -47,7 +47,7 @@ def advance(
         turn: grows with each batch.
     """
     waiting = {
-        name: Waiting(rows, _row_octets(shards[name], is_archive))
+        name: Waiting(rows, _row_bytes(shards[name], is_archive))
         for name, (incarnation, index, _) in found.begins.items()
         if (rows := _end(name, shards[name], incarnation, bounds) - index) > 0
     }
@@ -79,6 +79,6 @@ def _end(name: str, shard: Shard, incarnation: int, bounds: Bounds) -> int:
     return min(shard.next_index, index) if known == incarnation else 0
 
 
-def _row_octets(shard: Shard, is_archive: bool) -> int:
+def _row_bytes(shard: Shard, is_archive: bool) -> int:
     rows = max(shard.next_index - shard.first_index, 1)
-    return max(shard.octets // rows, 1) + (ROW_OCTETS if is_archive else 0)
+    return max(shard.byte_count // rows, 1) + (ROW_BYTES if is_archive else 0)

@@ -98,7 +98,7 @@ class Gathering:
         self._part = part
         self._batches: list[pa.RecordBatch] = []
         self._schema: Columns | None = None  # of all of them
-        self._start = self._rows = self._octets = 0
+        self._start = self._rows = self._byte_count = 0
 
     def add(self, block: Block) -> Iterator[pa.RecordBatch]:
         """Take the rows of a block that are wanted; return those that are enough for a batch."""
@@ -112,8 +112,8 @@ class Gathering:
             self._start, self._schema = block.start, block.schema
         self._batches.append(batch)
         self._rows += batch.num_rows
-        self._octets += len(block.body)
-        if self._rows >= BATCH_ROWS or self._octets >= BATCH_BYTES:
+        self._byte_count += len(block.body)
+        if self._rows >= BATCH_ROWS or self._byte_count >= BATCH_BYTES:
             yield from self.flush()
 
     def flush(self) -> Iterator[pa.RecordBatch]:
@@ -121,7 +121,7 @@ class Gathering:
         if not self._batches:
             return
         batches, self._batches = self._batches, []
-        rows, self._rows, self._octets = self._rows, 0, 0
+        rows, self._rows, self._byte_count = self._rows, 0, 0
         batch = batches[0] if len(batches) == 1 else pa.concat_batches(batches)
         part = self._part
         given = {

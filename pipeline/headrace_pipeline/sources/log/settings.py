@@ -19,7 +19,7 @@ NAME: Final = "headrace_log"
 EARLIEST: Final = "earliest"
 LATEST: Final = "latest"
 _NUMBER_MAX: Final = (1 << 63) - 1
-_GROUP_OCTETS_MAX: Final = 255
+_GROUP_BYTES_MAX: Final = 255
 
 
 class Start(NamedTuple):
@@ -115,8 +115,8 @@ def read_settings(given: Mapping[str, str]) -> Settings:
         options.refuse("queue", "only the log archive has queues")
         options.refuse("includeHeaders", "only the log archive has headers")
     group = options.text("group", "")
-    if len(group.encode()) > _GROUP_OCTETS_MAX:
-        raise OptionError("group", f"must have at most {_GROUP_OCTETS_MAX} octets")
+    if len(group.encode()) > _GROUP_BYTES_MAX:
+        raise OptionError("group", f"must have at most {_GROUP_BYTES_MAX} bytes")
     settings = Settings(
         connection,
         log,

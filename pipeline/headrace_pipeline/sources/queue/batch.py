@@ -97,7 +97,7 @@ class QueueBatchReader(DataSourceReader):
             group.settle(number - 1)  # nothing: they are gone, and need not be remembered
         taken: list[LeaseState] = []
         while room.is_left and len(taken) < LEASES_MAX:
-            most = min(room.rows, LEASE_MESSAGES_MAX), min(room.octets, LEASE_BYTES_MAX)
+            most = min(room.rows, LEASE_MESSAGES_MAX), min(room.byte_count, LEASE_BYTES_MAX)
             try:
                 leased = group.lease(number, *most, ttl_s=options.ttl_ms / 1000)
             except client_error.ExhaustedError as error:
@@ -107,8 +107,8 @@ class QueueBatchReader(DataSourceReader):
                 break
             if not leased.messages:
                 break
-            taken.append(LeaseState(number, HELD, leased.messages, leased.octets))
-            room, number = room.without(leased.messages, leased.octets), number + 1
+            taken.append(LeaseState(number, HELD, leased.messages, leased.byte_count))
+            room, number = room.without(leased.messages, leased.byte_count), number + 1
         return taken
 
 

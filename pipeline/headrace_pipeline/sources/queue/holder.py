@@ -92,11 +92,11 @@ class Holder:
         """Take messages as the next lease, None where nothing is ready or no more may be leased."""
         number = self.state().next_lease
         messages = min(room.rows, LEASE_MESSAGES_MAX)
-        octets = min(room.octets, LEASE_BYTES_MAX)
+        byte_count = min(room.byte_count, LEASE_BYTES_MAX)
         try:
             with self._refusals():
                 leased = self._group.lease(
-                    number, messages, octets, ttl_s=self._ttl_s, timeout_s=NODE_WAIT_SECONDS
+                    number, messages, byte_count, ttl_s=self._ttl_s, timeout_s=NODE_WAIT_SECONDS
                 )
         except client_error.ExhaustedError as error:
             if error.reason != TOO_MANY_LEASES:

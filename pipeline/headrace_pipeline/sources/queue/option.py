@@ -92,5 +92,5 @@ def read_options(given: Mapping[str, str]) -> QueueOptions:
     )
     options.done()
     if len(found.group.encode()) > GROUP_NAME_BYTES_MAX:
-        raise OptionError("group", f"must have at most {GROUP_NAME_BYTES_MAX} octets")
+        raise OptionError("group", f"must have at most {GROUP_NAME_BYTES_MAX} bytes")
     return found

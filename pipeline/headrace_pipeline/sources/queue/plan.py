@@ -28,20 +28,20 @@ class Room(NamedTuple):
 
     Attributes:
         rows: messages.
-        octets: of their bodies.
+        byte_count: of their bodies.
     """
 
     rows: int
-    octets: int
+    byte_count: int
 
     @property
     def is_left(self) -> bool:
         """True if there is any."""
-        return self.rows > 0 and self.octets > 0
+        return self.rows > 0 and self.byte_count > 0
 
-    def without(self, messages: int, octets: int) -> Room:
+    def without(self, messages: int, byte_count: int) -> Room:
         """Return the rest of it."""
-        return Room(self.rows - messages, self.octets - octets)
+        return Room(self.rows - messages, self.byte_count - byte_count)
 
 
 def admit(leases: Iterable[LeaseState], start: int, room: Room) -> tuple[int, Room]:
@@ -63,12 +63,12 @@ def admit(leases: Iterable[LeaseState], start: int, room: Room) -> tuple[int, Ro
         if lease.lease <= start:
             continue
         held = lease.state == HELD
-        fits = lease.messages <= room.rows and room.octets > 0  # as when it was leased
+        fits = lease.messages <= room.rows and room.byte_count > 0  # as when it was leased
         if held and not fits and end > start:
             return end, Room(0, 0)
         end = lease.lease
         if held:
-            room = room.without(lease.messages, lease.octets)
+            room = room.without(lease.messages, lease.byte_count)
     return end, room
 
 

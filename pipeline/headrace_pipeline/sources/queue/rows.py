@@ -82,7 +82,7 @@ def read_part(options: QueueOptions, partition: QueuePartition) -> Iterator[pa.R
         part.lease,
         part.offset,
         part.messages,
-        chunk_octets=LEASE_FETCH_BYTES,
+        chunk_bytes=LEASE_FETCH_BYTES,
         timeout_s=NODE_WAIT_SECONDS,
     )
     if partition.renews:

@@ -60,7 +60,7 @@ class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._offset(self._holder().state().settled)
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
-        """Return what a batch takes; octets are bounded as well."""
+        """Return what a batch takes; bytes are bounded as well."""
         return ReadMaxRows(self._options.rows_max)
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
@@ -88,7 +88,7 @@ class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                     self._tell_of_limit(holder.limit)
                 break
             end, self._limit_told = leased.lease, False
-            room = room.without(leased.messages, leased.octets)
+            room = room.without(leased.messages, leased.byte_count)
             if self._ready_left is not None:
                 self._ready_left -= leased.messages
         return self._offset(end)
@@ -166,7 +166,7 @@ class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _bounded(self, room: Room) -> Room:
         if self._ready_left is None:
             return room
-        return Room(min(room.rows, self._ready_left), room.octets)
+        return Room(min(room.rows, self._ready_left), room.byte_count)
 
     def _tell_of_limit(self, limit: str) -> None:
         """Warn, once until something is leased again, where a limit leaves a batch without rows."""

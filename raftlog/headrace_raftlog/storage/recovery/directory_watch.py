@@ -40,7 +40,7 @@ class DirectoryWatch:
         self._looks = 0
         self._moved = False
 
-    def look(self) -> str:
+    def poll(self) -> str:
         """Check once; return what happened to a file that is gone or replaced, "" for nothing.
 
         That is returned when DIRECTORY_LOOKS looks in a row have found it so. What a disk refuses

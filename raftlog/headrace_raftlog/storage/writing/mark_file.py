@@ -1,6 +1,6 @@
 """The file `marks`: a node's memory of disks, its own and its peers'.
 
-    slot: 8 octets magic | u32 crc32c of the rest | u32 octets of text | u64 serial | text (JSON)
+    slot: 8 bytes magic | u32 crc32c of the rest | u32 bytes of text | u64 serial | text (JSON)
 
 Two slots take turns, so that a torn write leaves the one before. They are written in place, with a
 sync each, and need no space of a full disk. What is remembered may lag behind what is true; it is

@@ -27,12 +27,12 @@ def test_blocks_come_back_as_they_were() -> None:
 
 def test_file_that_ends_anywhere_before_its_end_is_torn() -> None:
     data = data_file(*BLOCKS)
-    for octets in range(len(data)):
+    for byte_count in range(len(data)):
         with pytest.raises(DamagedError, match=r"00001.hrb is torn: it ends at \d+, within"):
-            read(data[:octets])
+            read(data[:byte_count])
 
 
-def test_every_flipped_octet_is_noticed() -> None:
+def test_every_flipped_byte_is_noticed() -> None:
     data = data_file(*BLOCKS)
     for at in range(len(data)):
         changed = bytearray(data)

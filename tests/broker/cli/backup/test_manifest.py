@@ -25,7 +25,7 @@ from headrace_broker.cli.backup.verifying import verify
 
 
 def problems(store: Store, manifest: Manifest) -> list[str]:
-    return verify(store, manifest, lambda octets: None)
+    return verify(store, manifest, lambda byte_count: None)
 
 
 def test_backup_is_read_as_it_was_written(tmp_path) -> None:
@@ -49,7 +49,7 @@ def test_backup_without_a_manifest_is_none(tmp_path) -> None:
         read_manifest(DirectoryStore(tmp_path))
 
 
-def test_every_flipped_octet_of_the_manifest_is_noticed(tmp_path) -> None:
+def test_every_flipped_byte_of_the_manifest_is_noticed(tmp_path) -> None:
     store, _ = backup_at(tmp_path)
     data = store.read(MANIFEST)
     for at in range(0, len(data), 7):
@@ -89,7 +89,7 @@ def test_files_that_are_missing_changed_or_exchanged_are_all_named(tmp_path) -> 
     found = problems(store, manifest)
     assert found == [f"{second.name} does not have the checksum that the manifest says"]
     store.write(second.name, data_file(block(7, b"longer")))
-    assert "octets, the manifest says" in problems(store, manifest)[0]
+    assert "bytes, the manifest says" in problems(store, manifest)[0]
     (tmp_path / first.name).unlink()
     (tmp_path / manifest.definitions.name).write_bytes(b"{}")
     found = problems(store, manifest)

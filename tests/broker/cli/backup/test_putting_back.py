@@ -45,7 +45,7 @@ class FakeStream:
         self._world = world
         self._requests = requests
         self._opened = False
-        self._taken = self._octets = 0
+        self._taken = self._byte_count = 0
         self._pending: list[PublishResponse] = []
 
     def __iter__(self) -> FakeStream:
@@ -71,14 +71,14 @@ class FakeStream:
 
     def _window(self) -> Window:
         window = self._world.window
-        return Window(messages=self._taken + window, octets=self._octets + 100 * window)
+        return Window(messages=self._taken + window, octets=self._byte_count + 100 * window)
 
     def _take(self, batch: pb.RestoreBatch) -> PublishResponse:
         world = self._world
         count = batch_count(batch.batch, 0)
         assert check_batch(batch.batch, 0)
         self._taken += count
-        self._octets += batch.ByteSize()
+        self._byte_count += batch.ByteSize()
         assert count <= world.window
         if world.cut_at and self._taken >= world.cut_at:
             world.cut_at = 0
@@ -125,7 +125,7 @@ class Heard:
     def queue(self, vhost: str, name: str) -> None:
         raise AssertionError("the command says which")
 
-    def octets(self, more: int) -> None:
+    def add_bytes(self, more: int) -> None:
         self.total += more
 
 
@@ -220,7 +220,7 @@ def test_message_that_was_delayed_is_not_delayed_once_more_and_others_for_what_i
             assert block_.endswith(b"\x01zI\x00\x00\x00\x07")
 
 
-def test_messages_that_were_not_delayed_stay_octet_by_octet() -> None:
+def test_messages_that_were_not_delayed_stay_byte_by_byte() -> None:
     for block_ in (PLAIN, properties(headers={b"x-delay": -5}), properties(headers={b"y": 1})):
         one = block(1, b"x", properties=block_)
         assert for_restoring(one.batch, one.read_heads(), 8_000) == one.batch

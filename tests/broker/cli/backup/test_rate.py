@@ -1,15 +1,15 @@
-"""Octets a second, and which queues."""
+"""Bytes a second, and which queues."""
 
 from __future__ import annotations
 
 import click
 import pytest
 
-from headrace_broker.cli.backup.rate import CHUNK_OCTETS, CHUNK_OCTETS_MIN, Octets, Rate
+from headrace_broker.cli.backup.rate import CHUNK_BYTES, CHUNK_BYTES_MIN, Bytes, Rate
 from headrace_broker.cli.backup.selection import Selection
 
 
-def test_octets_pass_at_the_rate_and_at_any_without_one() -> None:
+def test_bytes_pass_at_the_rate_and_at_any_without_one() -> None:
     now, slept = 0.0, []
 
     def sleep(seconds: float) -> None:
@@ -30,23 +30,23 @@ def test_octets_pass_at_the_rate_and_at_any_without_one() -> None:
 
 
 def test_chunks_are_small_where_the_rate_is() -> None:
-    assert Rate(None).chunk_octets == Rate(1 << 30).chunk_octets == CHUNK_OCTETS
-    assert Rate(400_000).chunk_octets == 100_000
-    assert Rate(10).chunk_octets == CHUNK_OCTETS_MIN
+    assert Rate(None).chunk_bytes == Rate(1 << 30).chunk_bytes == CHUNK_BYTES
+    assert Rate(400_000).chunk_bytes == 100_000
+    assert Rate(10).chunk_bytes == CHUNK_BYTES_MIN
 
 
 @pytest.mark.parametrize(
-    ("text", "octets"),
+    ("text", "byte_count"),
     [("1", 1), ("500k", 500_000), ("50M", 50_000_000), ("8MiB", 8 << 20), ("1GB", 10**9)],
 )
-def test_numbers_of_octets(text, octets) -> None:
-    assert Octets().convert(text, None, None) == octets
+def test_numbers_of_bytes(text, byte_count) -> None:
+    assert Bytes().convert(text, None, None) == byte_count
 
 
 @pytest.mark.parametrize("text", ["", "0", "-1", "1.5M", "M", "1TB", "1 M", "1" * 16])
-def test_what_is_no_number_of_octets(text) -> None:
-    with pytest.raises(click.BadParameter, match="must be a number of octets"):
-        Octets().convert(text, None, None)
+def test_what_is_no_number_of_bytes(text) -> None:
+    with pytest.raises(click.BadParameter, match="must be a number of bytes"):
+        Bytes().convert(text, None, None)
 
 
 @pytest.mark.parametrize(

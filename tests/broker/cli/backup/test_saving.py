@@ -49,7 +49,7 @@ class FakeCluster:
     def close_point(self, point: str) -> None:
         del self.points[point]
 
-    def read_point(self, point: str, after_id: int, chunk_octets: int) -> Iterator[Any]:
+    def read_point(self, point: str, after_id: int, chunk_bytes: int) -> Iterator[Any]:
         for number in range(after_id + 1, self.count + 1):
             if number in self.faults:
                 raise self.faults.pop(number)
@@ -66,18 +66,18 @@ class Heard:
     def queue(self, vhost: str, name: str) -> None:
         raise AssertionError("the command says which")
 
-    def octets(self, more: int) -> None:
+    def add_bytes(self, more: int) -> None:
         self.total += more
 
 
-def saving(path: Any, cluster: FakeCluster, file_octets: int = 400) -> Saving:
+def saving(path: Any, cluster: FakeCluster, file_bytes: int = 400) -> Saving:
     return Saving(
         DirectoryStore(path),
         cluster,  # type: ignore[arg-type]
         Rate(None),
         Heard(),
         60_000,
-        file_octets,
+        file_bytes,
     )
 
 
@@ -150,7 +150,7 @@ def test_point_that_is_lost_while_it_is_read_is_replaced_some_times(tmp_path) ->
     assert (cluster.opened, bodies(tmp_path, saved)) == (3, wanted(5))
 
     class Always(FakeCluster):
-        def read_point(self, point: str, after_id: int, chunk_octets: int) -> Iterator[Any]:
+        def read_point(self, point: str, after_id: int, chunk_bytes: int) -> Iterator[Any]:
             raise PointLostError("the disk is nearly full")
 
     cluster = Always(5)
@@ -207,6 +207,6 @@ def test_backup_is_one_once_it_is_ended_and_is_begun_once(tmp_path) -> None:
     assert isinstance(saved, QueueBackup)
     manifest = saving(tmp_path, cluster).end(begun, [saved], [])
     assert read_manifest(DirectoryStore(tmp_path)) == manifest
-    assert verify(DirectoryStore(tmp_path), manifest, lambda octets: None) == []
+    assert verify(DirectoryStore(tmp_path), manifest, lambda byte_count: None) == []
     with pytest.raises(CommandError, match="holds a complete backup"):
         saving(tmp_path, cluster).begin("local", ["a"], definitions)

@@ -7,13 +7,13 @@ import asyncio
 from headrace_broker.cli.load.amqp import Acks
 
 
-def acks(prefetch: int, octets_max: int = 1000) -> tuple[Acks, list[int]]:
+def acks(prefetch: int, bytes_max: int = 1000) -> tuple[Acks, list[int]]:
     sent: list[int] = []
 
     async def send(tag: int) -> None:
         sent.append(tag)
 
-    return Acks(prefetch, send, octets_max), sent
+    return Acks(prefetch, send, bytes_max), sent
 
 
 def test_a_quarter_of_the_prefetch_is_acknowledged_at_once() -> None:
@@ -26,7 +26,7 @@ def test_a_quarter_of_the_prefetch_is_acknowledged_at_once() -> None:
     asyncio.run(run())
 
 
-def test_many_octets_are_acknowledged_however_few_messages_they_are() -> None:
+def test_many_bytes_are_acknowledged_however_few_messages_they_are() -> None:
     async def run() -> None:
         given, sent = acks(1000)
         await given.add(1, 999)

@@ -32,7 +32,7 @@ def test_a_bar_shows_what_goes_on_and_how_far_it_is() -> None:
     terminal = Terminal()
     with streams(terminal, io.StringIO()), gauge("the [first] text", quiet=False) as shown:
         shown.reach(1, 4)
-        shown.tell("the [second] text")
+        shown.show("the [second] text")
         assert (shown.done, shown.total) == (1, 4)
     assert "the [second] text" in terminal.getvalue()
 
@@ -55,7 +55,7 @@ def test_on_a_terminal_it_passes_above_the_bar() -> None:
 def test_nothing_is_shown_to_programs(quiet: bool, error: io.StringIO) -> None:
     with streams(error, io.StringIO()), gauge("work", quiet) as shown:
         shown.reach(1, 2)
-        shown.tell("more")
+        shown.show("more")
     assert error.getvalue() == ""
 
 

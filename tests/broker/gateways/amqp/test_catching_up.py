@@ -7,7 +7,7 @@ from pamqp import commands
 
 from headrace_broker.catalog.event import BindingAdded
 from headrace_broker.model.definition import Binding, Exchange
-from headrace_broker.model.limits import HELD_OCTETS
+from headrace_broker.model.limits import CONNECTION_BUFFER_BYTES
 
 Queue = commands.Queue
 
@@ -135,7 +135,7 @@ def test_what_is_found_waits_for_nothing(kit, broker, peer):
 
 def test_reading_stops_while_publishes_wait_that_are_more_than_may_be_held(kit, broker, peer):
     broker.gate.opened = False
-    half = kit.publish(1, "", "nobody", bytes(HELD_OCTETS // 2))
+    half = kit.publish(1, "", "nobody", bytes(CONNECTION_BUFFER_BYTES // 2))
     peer.feed(half)
     peer.turn()
     assert peer.shell.reading

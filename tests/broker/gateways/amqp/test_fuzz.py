@@ -136,7 +136,7 @@ def test_any_sequence_of_methods_gives_protocol_errors_only(
 
 @given(data=st.binary(max_size=200), opened=flags)
 @settings(max_examples=200, suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_any_octets_give_protocol_errors_only(
+def test_any_bytes_give_protocol_errors_only(
     kit: Any, new_broker: Any, caplog: pytest.LogCaptureFixture, data: bytes, opened: bool
 ) -> None:
     caplog.clear()

@@ -23,7 +23,7 @@ def tags(frames):
     return [each[0] for each in delivered(frames)]
 
 
-def test_client_that_does_not_read_holds_a_bounded_number_of_octets(broker, queue, fill, peer):
+def test_client_that_does_not_read_holds_a_bounded_number_of_bytes(broker, queue, fill, peer):
     fill(20_000, size=1000)
     peer.shell.stuck = True
     seen = tags(peer.call(1, Consume(queue="q", consumer_tag="c")))

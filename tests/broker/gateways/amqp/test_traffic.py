@@ -72,7 +72,7 @@ def test_messages_that_are_fetched_are_counted_apart(queue, fill, peer):
     assert passed(peer) == {"get": 1, "get_no_ack": 1, "get_empty": 1}
 
 
-def test_a_connection_counts_its_closed_channels_and_its_octets(kit, queue, new_peer):
+def test_a_connection_counts_its_closed_channels_and_its_bytes(kit, queue, new_peer):
     peer = new_peer().open(channels=2)
     peer.feed(kit.publish(1, "", "q", b"x") + kit.publish(2, "", "q", b"x"))
     peer.turn()
@@ -80,13 +80,13 @@ def test_a_connection_counts_its_closed_channels_and_its_octets(kit, queue, new_
     peer.ask(1, commands.Channel.Close(200, "", 0, 0))
     assert [number for number, _ in peer.info.control.traffic()] == [2]
     assert passed(peer) == {"publish": 2}
-    before = peer.info.octets()
+    before = peer.info.byte_counts()
     written = len(kit.publish(2, "", "q", b"y"))
     peer.feed(kit.publish(2, "", "q", b"y"))
     answer = peer.call(2, Basic.Qos(0, 1, False))
     assert len(answer) == 1
     received, pieces, sent, writes = (
-        now - then for now, then in zip(peer.info.octets(), before, strict=True)
+        now - then for now, then in zip(peer.info.byte_counts(), before, strict=True)
     )
     assert (received, pieces) == (written + 19, 2)
     assert (sent, writes) == (12, 1)

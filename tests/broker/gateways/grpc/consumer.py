@@ -31,8 +31,8 @@ class Consumer:
     async def send(self, **request):
         await self.call.write(ConsumeRequest(**request))
 
-    async def credit(self, messages, octets=0, drain=False):
-        await self.send(credit=Credit(messages=messages, octets=octets, drain=drain))
+    async def credit(self, messages, byte_count=0, drain=False):
+        await self.send(credit=Credit(messages=messages, octets=byte_count, drain=drain))
 
     async def settle(self, *ranges, outcome=Outcome.ACCEPT, **more):
         rows = [Range(first=first, last=last) for first, last in ranges]

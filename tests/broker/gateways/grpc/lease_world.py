@@ -51,8 +51,8 @@ class Watcher(HostWatcher):
     def queue_due(self, queue: Any, due_ms: int) -> None:
         pass
 
-    def dead_lettered(self, queue: Any, arguments: Any, letters: Any) -> None:
-        raise AssertionError(letters)
+    def dead_lettered(self, queue: Any, arguments: Any, dead_letters: Any) -> None:
+        raise AssertionError(dead_letters)
 
     def dead_letters_congested(self, queue: Any) -> bool:
         return False

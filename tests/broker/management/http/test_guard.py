@@ -110,15 +110,15 @@ def test_large_answers_are_compressed_for_who_takes_that(node, accepts, packed):
         finally:
             await server.stop()
 
-    encoding, octets = asyncio.run(talk())
+    encoding, byte_count = asyncio.run(talk())
     assert encoding == ("gzip" if packed else "")
-    text = gzip.decompress(octets) if packed else octets
+    text = gzip.decompress(byte_count) if packed else byte_count
     assert text.startswith(b'{"openapi"')
 
 
 def test_a_body_that_is_too_large_is_refused_before_it_is_read_whole(refused):
     reason = refused(413, "PUT", "/api/vhosts/v", data=b" " * 70_000)
-    assert reason == "body: must have at most 65536 octets"
+    assert reason == "body: must have at most 65536 bytes"
 
 
 ROLES = {

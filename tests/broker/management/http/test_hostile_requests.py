@@ -21,8 +21,8 @@ from headrace_broker.management.server import ManagementServer
 SECRET = "Z3Vlc3Q6c2VjcmV0"
 
 
-def ask(node: Any, octets: bytes, metrics: bool = False, hosts: Iterable[str] = ()) -> str:
-    """Return what a server says to octets."""
+def ask(node: Any, data: bytes, metrics: bool = False, hosts: Iterable[str] = ()) -> str:
+    """Return what a server says to bytes."""
 
     async def talk() -> str:
         known = Hosts(hosts)
@@ -33,7 +33,7 @@ def ask(node: Any, octets: bytes, metrics: bool = False, hosts: Iterable[str] = 
         )
         port = await server.start("127.0.0.1", 0)
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
-        writer.write(octets)
+        writer.write(data)
         answer = await reader.read()
         writer.close()
         await server.stop()
@@ -44,7 +44,7 @@ def ask(node: Any, octets: bytes, metrics: bool = False, hosts: Iterable[str] = 
 
 @pytest.mark.parametrize("metrics", [False, True], ids=["api", "metrics"])
 @pytest.mark.parametrize(
-    "octets",
+    "bytes_text",
     [
         f"GET / HTTP/1.1\r\nHost: x\r\nAuthorization : Basic {SECRET}\r\n\r\n",
         f"GET / HTTP/1.1\r\nHost: x\r\nAuthorization: Basic {SECRET}\x00\r\n\r\n",
@@ -56,10 +56,10 @@ def ask(node: Any, octets: bytes, metrics: bool = False, hosts: Iterable[str] = 
     ids=["header", "NUL", "method", "length", "content", "encoding"],
 )
 def test_what_is_no_request_is_refused_and_nothing_of_it_is_logged(
-    node: Any, octets: str, metrics: bool, caplog: pytest.LogCaptureFixture
+    node: Any, bytes_text: str, metrics: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.DEBUG):
-        answer = ask(node, octets.encode(), metrics)
+        answer = ask(node, bytes_text.encode(), metrics)
     assert answer.partition(" ")[2].startswith("400 ")
     assert SECRET not in answer
     assert SECRET not in caplog.text

@@ -123,7 +123,7 @@ def test_who_sends_no_whole_request_is_cut_off(said):
 
 
 class Client:
-    """A connection, of which octets are read until its end."""
+    """A connection, of which bytes are read until its end."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.reader = reader

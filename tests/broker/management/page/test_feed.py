@@ -28,7 +28,7 @@ class World:
         self.asked: list[tuple[str, str]] = []
         self.fault = False
 
-    def look(self) -> World:
+    def poll(self) -> World:
         self.looks += 1
         return self
 
@@ -49,7 +49,7 @@ def no_rest(monkeypatch: pytest.MonkeyPatch) -> None:
 def run(test: Callable[[Feed, World], Coroutine[Any, Any, None]]) -> None:
     async def all_of_it() -> None:
         world = World()
-        feed = Feed(world.look)
+        feed = Feed(world.poll)
         try:
             await test(feed, world)
         finally:

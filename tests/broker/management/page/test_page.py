@@ -262,7 +262,7 @@ class Report:
     """Answers no question about flow control but that about nodes."""
 
     async def ask(self, question: Any, seconds: float) -> Listing:
-        return Listing([NodeFlow("n1", figures={"held_octets": 7})], ("n2",))
+        return Listing([NodeFlow("n1", figures={"buffered_bytes": 7})], ("n2",))
 
 
 async def events(browser: Browser, path: str, count: int) -> list[tuple[str, Any]]:
@@ -408,7 +408,7 @@ def test_a_log_in_that_cannot_be_asked_about_now_is_no_log_in_that_is_over(brows
     [
         ("", "view: must be one of channels, connection"),
         ("?view=cluster", "view: must be one of"),
-        (f"?view=queues&name={'x' * 256}", "name: must have at most 255 octets"),
+        (f"?view=queues&name={'x' * 256}", "name: must have at most 255 bytes"),
     ],
 )
 def test_a_view_that_is_not_there_is_refused(browse, query, reason):

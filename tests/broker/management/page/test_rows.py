@@ -117,7 +117,7 @@ def test_so_many_connections_are_shown(node):
 
 
 def test_queues_are_those_that_one_may_see_what_leaders_say_first(queues):
-    listing = Listing([flow("/", "b", 102, ready=7, ready_octets=70), flow("hidden", "d", 104)])
+    listing = Listing([flow("/", "b", 102, ready=7, ready_bytes=70), flow("hidden", "d", 104)])
     found = rows.queues(listing, "", ADMIN, queues.view, queues.queue, 0)
     assert list(found) == ["%2F/b", "%2F/a", "%2F/c", "hidden/d", rows.MORE]
     assert found["%2F/b"]["messages_ready"] == 7
@@ -134,7 +134,7 @@ def test_the_overview_shows_who_is_stopped_and_what_is_in_use(queues):
     listing = Listing(
         [
             *(client(1), client(2, share=0.5), client(3, "alice", limit="account")),
-            *(flow("/", "a", 101), flow("hidden", "d", 104, ready=1, ready_octets=1)),
+            *(flow("/", "a", 101), flow("hidden", "d", 104, ready=1, ready_bytes=1)),
         ]
     )
     stopped = rows.stopped_most(listing, ADMIN, queues.view)

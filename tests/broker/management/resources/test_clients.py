@@ -63,8 +63,8 @@ def test_connections_are_listed_with_rabbitmqs_fields(api, busy):
     rows = api("GET", "/api/connections")[1]
     assert [row["user"] for row in rows] == ["guest", "alice"]
     assert rows[0].pop("message_stats")["publish"] == 0
-    octets = [name for name in rows[0] if name.startswith(("recv_", "send_"))]
-    counted = {name: rows[0].pop(name) for name in octets}
+    byte_count = [name for name in rows[0] if name.startswith(("recv_", "send_"))]
+    counted = {name: rows[0].pop(name) for name in byte_count}
     assert counted.keys() >= {"recv_oct", "recv_oct_details", "send_cnt"}
     assert rows[0] == {
         "id": "n1/1/1",
@@ -93,7 +93,7 @@ def test_connections_are_listed_with_rabbitmqs_fields(api, busy):
             "stopped": {"last_1s": 0.0, "last_10s": 0.0, "last_60s": 0.0},
             "by_limit": {},
         },
-        "held_octets": 0,
+        "buffered_bytes": 0,
         "channels": 1,
         "channel_max": 2047,
         "frame_max": 131072,
@@ -177,7 +177,7 @@ def test_groups_that_lease_messages_are_among_the_consumers(api, busy):
     assert (rows[0]["channel_details"], rows[0]["ack_required"]) == ({}, True)
     group = rows[0]["lease_group"]
     assert (group["epoch"], group["next_lease"], group["settled"]) == (3, 8, 5)
-    assert (group["leases"], group["messages"], group["octets"]) == (2, 900, 9000)
+    assert (group["leases"], group["messages"], group["byte_count"]) == (2, 900, 9000)
     assert api.headers["X-Headrace-Partial"] == "no answer from n3"
 
 
@@ -186,12 +186,12 @@ def test_what_stops_a_connection_and_its_channel_is_listed(api, node):
     group = node.view.queue("/", "orders").group
     flow = ActivityStatus("account", group, 9, (1.0, 0.5, 0.1), {"account": (1.0, 0.5, 0.1, group)})
     stopped = msgspec.structs.replace(connection(1, "guest"), state="flow", flow=flow)
-    stopped = msgspec.structs.replace(stopped, held_octets=77)
+    stopped = msgspec.structs.replace(stopped, buffered_bytes=77)
     channel = ChannelStatus(3, 10, 0, True, 4, 5, (), "blocked", flow)
     node.listing = ClientListing([ClientRow(stopped), ClientRow(stopped, channel)])
     shares = {"last_1s": 1.0, "last_10s": 0.5, "last_60s": 0.1}
     [row] = api("GET", "/api/connections")[1]
-    assert (row["state"], row["held_octets"]) == ("flow", 77)
+    assert (row["state"], row["buffered_bytes"]) == ("flow", 77)
     assert row["flow"] == {
         "limit": "account",
         "queue": "orders",

@@ -43,9 +43,17 @@ class Report:
         self.connection = ConnectionFlow(
             "n1/1/5", NAME, "till", "n1", "app", "/", "flow", flow, 1, 2, 3, 4
         )
-        self.queue = QueueFlow("/", "orders", group, "n2", saturated=True, withheld=9, consumers=3)
+        self.queue = QueueFlow("/", "orders", group, "n2", saturated=True, deferred=9, consumers=3)
         self.account = AccountStatus(
-            "n1/1/5", "connection", NAME, "n1", "app", "/", 3, 4, tabs=(BalanceStatus(group, 3, 4),)
+            "n1/1/5",
+            "connection",
+            NAME,
+            "n1",
+            "app",
+            "/",
+            3,
+            4,
+            balances=(BalanceStatus(group, 3, 4),),
         )
 
     def _note(self, viewer: Viewer, *what: Any) -> None:
@@ -141,10 +149,10 @@ def test_connections_are_listed_with_what_stops_them(api: Any, report: Report) -
                     "stopped": STOPPED,
                     "by_limit": {"watermark": {**STOPPED, "queue": "orders"}},
                 },
-                "held_messages": 1,
-                "held_octets": 2,
+                "buffered_messages": 1,
+                "buffered_bytes": 2,
                 "owed_messages": 3,
-                "owed_octets": 4,
+                "owed_bytes": 4,
             }
         ],
     )
@@ -165,7 +173,7 @@ def test_a_count_that_is_none_is_refused(refused: Any, report: Report, count: st
 def test_queues_and_debts_are_listed(api: Any, report: Report) -> None:
     [row] = api("GET", "/api/flow/queues")[1]
     assert (row["vhost"], row["name"], row["leader"]) == ("/", "orders", "n2")
-    assert (row["state"], row["messages_withheld"], row["consumers"]) == ("flow", 9, 3)
+    assert (row["state"], row["messages_deferred"], row["consumers"]) == ("flow", 9, 3)
     assert row["high_watermark_bytes"] is None
     [edge] = api("GET", "/api/flow/graph")[1]
     assert (edge["account"], edge["queue"], edge["limit"]) == ("a", "orders", "account")
@@ -192,9 +200,9 @@ def test_an_explanation_has_its_sentence_its_causes_and_the_facts(api: Any, repo
     assert body["held"][0]["flow"]["queue"] == "orders"
     details = body["details"]
     assert details["gates"] == [
-        {"node": "n1", "octets": 5, "octets_max": 6, "waiting": 2, "open": False, "outflow": 0}
+        {"node": "n1", "byte_count": 5, "bytes_max": 6, "waiting": 2, "open": False, "outflow": 0}
     ]
-    assert details["account"]["tabs"][0]["queue"] == "orders"
+    assert details["account"]["balances"][0]["queue"] == "orders"
     assert details["queue"] == details["largest_queues"][0]
     assert body["missing"] == []
 

@@ -11,7 +11,7 @@ from headrace_broker.runtime.alarm.alarms import AlarmStatus
 def test_limits_are_listed_with_value_default_unit_and_source(api):
     status, rows = api("GET", "/api/flow/limits", user="mon")
     assert (status, [row["name"] for row in rows]) == (200, list(PARAMETERS))
-    row = next(row for row in rows if row["name"] == "commands")
+    row = next(row for row in rows if row["name"] == "queue-commands")
     assert (row["value"], row["default"], row["unit"]) == (32, 32, "commands")
     assert (row["source"], row["set"]) == ("default", False)
     assert row["rule"] == "an integer from 1 to 1000000 (commands)"
@@ -21,8 +21,8 @@ def test_limits_are_listed_with_value_default_unit_and_source(api):
 @pytest.mark.parametrize(
     ("name", "value", "shown"),
     [
-        ("commands", 8, 8),
-        ("account_octets", "1000", 1000),
+        ("queue-commands", 8, 8),
+        ("account_bytes", "1000", 1000),
         ("memory-high-watermark", 0.25, 0.25),
         ("memory-high-watermark", "0.25", 0.25),
         ("memory-high-watermark", 1e-9, 1e-9),
@@ -46,12 +46,12 @@ def test_a_limit_is_set_shown_and_taken_back(api, name, value, shown):
 @pytest.mark.parametrize(
     ("name", "value", "reason"),
     [
-        ("commands", 0, "commands: 0 is not an integer from 1 to 1000000 (commands)"),
-        ("commands", 0.5, "commands: 0.5 is not an integer"),
-        ("commands", "many", "commands: many is not an integer"),
-        ("commands", True, "commands: True is not an integer"),
-        ("commands", None, "commands: NoneType is not an integer"),
-        ("commands", [1], "commands: list is not an integer"),
+        ("queue-commands", 0, "queue-commands: 0 is not an integer from 1 to 1000000 (commands)"),
+        ("queue-commands", 0.5, "queue-commands: 0.5 is not an integer"),
+        ("queue-commands", "many", "queue-commands: many is not an integer"),
+        ("queue-commands", True, "queue-commands: True is not an integer"),
+        ("queue-commands", None, "queue-commands: NoneType is not an integer"),
+        ("queue-commands", [1], "queue-commands: list is not an integer"),
         (
             "memory-high-watermark",
             1.5,
@@ -69,7 +69,7 @@ def test_a_value_that_is_not_allowed_is_refused_by_name_and_rule(refused, name, 
 
 
 def test_who_may_not_and_what_is_not_there(refused):
-    path = "/api/flow/limits/commands"
+    path = "/api/flow/limits/queue-commands"
     assert "monitoring" in refused(403, "GET", "/api/flow/limits", user="alice")
     assert "administrator" in refused(403, "PUT", path, {"value": 1}, user="mon")
     assert "administrator" in refused(403, "DELETE", path, user="pol")

@@ -39,7 +39,7 @@ def test_groups_of_a_queue_are_listed(api, leased):
         "deadline_ms": 1700,
         "leases": 2,
         "messages": 900,
-        "octets": 9000,
+        "byte_count": 9000,
     }
     assert api("GET", "/api/queues/%2F/none/lease-groups")[0] == 404
 

@@ -13,7 +13,7 @@ from pamqp import commands
 from headrace_broker.catalog.command import DeclareExchange, DeclareQueue
 from headrace_broker.management.view.view import FetchedView, MovedView, WaitingPageView
 from headrace_broker.model.definition import Exchange
-from headrace_broker.model.limits import BROWSED_BODY_OCTETS
+from headrace_broker.model.limits import BROWSED_BODY_BYTES
 from headrace_broker.runtime.contract.port import ACCEPT, MODIFY_FAILED, REJECT, RELEASE
 from headrace_broker.runtime.inspect.browsing import Page, WaitingMessage
 from headrace_broker.runtime.inspect.message_service import FetchedMessage
@@ -34,8 +34,8 @@ def fetched(body: bytes, properties: bytes = PLAIN) -> FetchedMessage:
     return FetchedMessage(False, 3, ROUTE, properties, body)
 
 
-def waiting(number: int, body: bytes, octets: int, properties: bytes = PLAIN) -> WaitingMessage:
-    return WaitingMessage(number, 1000, 2, octets, 4, 1, ROUTE, properties, body)
+def waiting(number: int, body: bytes, byte_count: int, properties: bytes = PLAIN) -> WaitingMessage:
+    return WaitingMessage(number, 1000, 2, byte_count, 4, 1, ROUTE, properties, body)
 
 
 @pytest.mark.parametrize(
@@ -158,7 +158,7 @@ def test_browsing_goes_page_by_page(queue, api):
     assert body["next_after"] is None
     assert queue.message_service.asked == [
         ("browse", "q", 3, 2, 2),
-        ("browse", "q", 0, 50, BROWSED_BODY_OCTETS),
+        ("browse", "q", 0, 50, BROWSED_BODY_BYTES),
     ]
 
 

@@ -42,12 +42,12 @@ NOW = 1_000 * SECOND_US
 
 class Machine:
     def __init__(self, number: int) -> None:
-        self.ready_count = self.ready_octets = number
-        self.unsettled_count = self.unsettled_octets = self.consumer_count = 0
+        self.ready_count = self.ready_bytes = number
+        self.unsettled_count = self.unsettled_bytes = self.consumer_count = 0
         self.saturated = number == 0
         self.delayed_count = self.dead_count = self.leased_count = 0
-        self.withheld_count = 7 if self.saturated else 0
-        self.held_count = self.held_octets = number
+        self.deferred_count = 7 if self.saturated else 0
+        self.held_count = self.held_bytes = number
         self.settings = QueueSettings()
 
     def fairness(self, limit: int) -> list[Any]:
@@ -145,9 +145,9 @@ def test_a_node_tells_what_is_stopped_owed_and_held(node: Any, report: Report) -
     blocked.state = "blocked"
     blocked.flow.stop(LIMIT_MEMORY, 0, NOW)
     account = report.ledger.open(Cause("n1/1/1", CONNECTION, "c", "n1"))
-    account.tab(7).borrow(1001, 5000)
-    report.ledger.open(Cause("n1/expiry", EXPIRY, "e", "n1")).tab(7).borrow(2, 20)
-    report.facts.figures = lambda: {"held_octets": 11}
+    account.balance(7).borrow(1001, 5000)
+    report.ledger.open(Cause("n1/expiry", EXPIRY, "e", "n1")).balance(7).borrow(2, 20)
+    report.facts.figures = lambda: {"buffered_bytes": 11}
     alarms = [AlarmStatus("n1", "memory-alarm", "r"), AlarmStatus("n2", "disk-alarm", "r")]
     report.facts.alarms = lambda: alarms
     report.hosts.update({1: Host(0), 2: Host(5)})
@@ -161,22 +161,22 @@ def test_a_node_tells_what_is_stopped_owed_and_held(node: Any, report: Report) -
         "headrace_flow_connections running": 1,
         "headrace_flow_connections flow": 1,
         "headrace_flow_connections blocked": 1,
-        "headrace_flow_stopped_connections queue-bytes": 1,
+        "headrace_flow_stopped_connections queue-pending-bytes": 1,
         "headrace_flow_stopped_connections account": 0,
-        "headrace_flow_stopped_seconds_total queue-bytes": 3,
+        "headrace_flow_stopped_seconds_total queue-pending-bytes": 3,
         "headrace_flow_stopped_seconds_total memory-alarm": 3,
         "headrace_flow_debt_messages connection": 1001,
         "headrace_flow_debt_bytes expiry": 20,
         "headrace_flow_accounts_in_debt": 1,
-        "headrace_flow_held_bytes": 11,
+        "headrace_flow_buffered_bytes": 11,
         "headrace_flow_limit_messages account-messages": 1000,
-        "headrace_flow_limit_bytes account-octets": 8 << 20,
+        "headrace_flow_limit_bytes account-bytes": 8 << 20,
         "headrace_flow_limit_share_ratio": 1,
         "headrace_flow_alarm memory-alarm": 1,
         "headrace_flow_alarm disk-alarm": 0,
         "headrace_flow_cluster_alarms disk-alarm": 1,
         "headrace_flow_saturated_queues": 1,
-        "headrace_flow_withheld_confirms": 7,
+        "headrace_flow_deferred_confirms": 7,
         "headrace_flow_dropped_messages_total": 0,
         "headrace_ready": 0,
         "headrace_queues_leaderless": 1,
@@ -195,7 +195,7 @@ def test_the_number_of_series_does_not_grow_with_clients_and_queues(
     for number in range(300):
         report.connect(number).flow.stop(LIMIT_QUEUE, number, NOW)
         account = report.ledger.open(Cause(f"n1/1/{number}", CONNECTION, f"c{number}", "n1"))
-        account.tab(number).borrow(1, 1)
+        account.balance(number).borrow(1, 1)
         report.hosts[number] = Host(number)
     assert own(scrape(node)[1]) == before
 
@@ -282,14 +282,14 @@ def test_the_fullest_queues_have_series_of_their_own(node: Any, report: Report) 
     node.metrics.per_object = True
     for number in range(100):
         report.hosts[number] = Host(number)
-        report.connect(number).held_octets = number
+        report.connect(number).buffered_bytes = number
     text = scrape(node, "/metrics/per-object")[1]
     found = samples(text)
     ready = [name for name in found if "queue_messages_ready" in name]
     assert len(ready) == 200 // 3 // 13
     assert found['headrace_detailed_queue_messages_ready / q"99'] == 99
     assert found['headrace_detailed_queue_saturated / q"0'] == 1
-    assert found["headrace_detailed_connection_held_bytes / u a -> b"] == 89
+    assert found["headrace_detailed_connection_buffered_bytes / u a -> b"] == 89
     assert found["headrace_detailed_objects_left_out queue"] == 95
     assert found["headrace_detailed_objects_left_out connection"] == 89
     assert found["headrace_detailed_objects_left_out channel"] == 0
@@ -323,7 +323,7 @@ def test_channels_have_series_within_the_bound(node: Any, report: Report) -> Non
     node.metrics.per_object = True
     for number in range(3):
         info = report.connect(number)
-        info.name, info.channels, info.held_octets = f"c{number}", 30, number
+        info.name, info.channels, info.buffered_bytes = f"c{number}", 30, number
         info.control = Control(30)
     report.connect(3).channels = 1  # it has just closed
     text = scrape(node, "/metrics/detailed?family=channel_metrics")[1]

@@ -13,8 +13,8 @@ from headrace_broker.catalog.command import PutPermission, PutTopicPermission
 from headrace_broker.codecs.method import decode_properties
 from headrace_broker.model.definition import Permission, TopicPermission
 from headrace_broker.model.limits import (
-    PROPERTIES_OCTETS_MAX,
-    PUBLISHED_PROPERTIES_OCTETS_MAX,
+    PROPERTIES_BYTES_MAX,
+    PUBLISHED_PROPERTIES_BYTES_MAX,
     REQUEST_BODY_BYTES_MAX,
 )
 from headrace_broker.runtime.contract.port import ACCEPT
@@ -135,7 +135,7 @@ def test_what_needs_nothing_done_is_done(api, refused, node):
 
 
 def peak_of(work: Any) -> int:
-    """Octets that something takes at most while it is done."""
+    """Bytes that something takes at most while it is done."""
     tracemalloc.start()
     try:
         work()
@@ -154,7 +154,7 @@ def test_no_objects_are_made_of_values_that_nobody_asked_for(refused, head, fiel
     def work() -> None:
         assert refused(400, "POST", PUBLISH, data=io.BytesIO(body)).startswith(f"{field}:")
 
-    assert peak_of(work) < 8 * len(body)  # its octets a few times; 56 for each array
+    assert peak_of(work) < 8 * len(body)  # its bytes a few times; 56 for each array
 
 
 def test_large_properties_are_sent_and_larger_ones_refused_by_name(api, refused, node):
@@ -164,8 +164,8 @@ def test_large_properties_are_sent_and_larger_ones_refused_by_name(api, refused,
     assert len(str(headers)) > REQUEST_BODY_BYTES_MAX
     assert api("POST", PUBLISH, body) == (200, {"routed": True})
     properties = node.publisher.published[0][2]
-    assert len(properties) < PROPERTIES_OCTETS_MAX
+    assert len(properties) < PROPERTIES_BYTES_MAX
     assert decode_properties(properties).headers == headers
-    body["properties"] = {"headers": {"x": "y" * PUBLISHED_PROPERTIES_OCTETS_MAX}}
+    body["properties"] = {"headers": {"x": "y" * PUBLISHED_PROPERTIES_BYTES_MAX}}
     said = refused(400, "POST", PUBLISH, body)
-    assert said.endswith(f"octets, at most {PUBLISHED_PROPERTIES_OCTETS_MAX}")
+    assert said.endswith(f"bytes, at most {PUBLISHED_PROPERTIES_BYTES_MAX}")

@@ -112,12 +112,12 @@ def test_a_user_that_may_log_in_from_loopback_only_stays_so(api, node):
         ),
         (
             {"password_hash": "???", "hashing_algorithm": "scrypt", "tags": ""},
-            "password_hash: must be 16 octets of salt and 32 of hash (scrypt), in base64",
+            "password_hash: must be 16 bytes of salt and 32 of hash (scrypt), in base64",
         ),
         (
             {"password_hash": "AAAA", "tags": ""},
-            "password_hash: must be 16 octets of salt and 32 of hash (scrypt), or 4 octets of salt "
-            "and 32 of hash (rabbit_password_hashing_sha256), or 4 octets of salt and 64 of hash "
+            "password_hash: must be 16 bytes of salt and 32 of hash (scrypt), or 4 bytes of salt "
+            "and 32 of hash (rabbit_password_hashing_sha256), or 4 bytes of salt and 64 of hash "
             "(rabbit_password_hashing_sha512), in base64",
         ),
     ],
@@ -133,11 +133,11 @@ def test_tags_are_bounded(api, refused):
     tags.append("more")
     assert refused(400, "PUT", "/api/users/bob", body) == "tags: there are 65, more than 64"
     body["tags"] = ["x" * 256]
-    assert refused(400, "PUT", "/api/users/bob", body).startswith("tags: one has 256 octets")
+    assert refused(400, "PUT", "/api/users/bob", body).startswith("tags: one has 256 bytes")
     file = {"users": [{"name": "bob", **body}]}
-    assert "tags: one has 256 octets" in refused(400, "POST", "/api/definitions", file)
+    assert "tags: one has 256 bytes" in refused(400, "POST", "/api/definitions", file)
     file = {"vhosts": [{"name": "v", "tags": ["y" * 256]}]}
-    assert "tags: one has 256 octets" in refused(400, "POST", "/api/definitions", file)
+    assert "tags: one has 256 bytes" in refused(400, "POST", "/api/definitions", file)
 
 
 def test_permissions_are_set_shown_and_taken_away(api):

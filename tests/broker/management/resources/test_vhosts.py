@@ -60,7 +60,7 @@ def test_a_body_that_is_no_json_or_too_large_is_refused(refused):
     assert refused(400, "PUT", "/api/vhosts/v", data=b'"\xff"').startswith("body: is not JSON: ")
     assert refused(400, "PUT", "/api/vhosts/v", data=b"[" * 60_000).startswith("body: is not JSON")
     reason = refused(413, "PUT", "/api/vhosts/v", data=b" " * 70_000)
-    assert reason == "body: must have at most 65536 octets"
+    assert reason == "body: must have at most 65536 bytes"
 
 
 def test_limits_are_set_shown_and_cleared(api, refused):

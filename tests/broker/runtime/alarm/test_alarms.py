@@ -57,11 +57,11 @@ class World:
         own = self.boards[node].own
         own.memory_used, own.memory_limit, own.memory_total = 700 * MIB, 600 * MIB, 1000 * MIB
         own.memory_stage = STAGE_ALARM if on else 0
-        self.boards[node].tell()
+        self.boards[node].announce()
 
     def disk(self, node: int, on: bool) -> None:
         self.boards[node].own.disk_alarm = on
-        self.boards[node].tell()
+        self.boards[node].announce()
 
     def turn(self, ms: int = 1000) -> None:
         """Let time pass, and run every node's periodic work."""

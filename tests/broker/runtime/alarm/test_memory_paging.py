@@ -37,7 +37,7 @@ class World:
         """Look so much later; return how many searches there were then."""
         self.now_us += microseconds
         before = self.searches
-        self.garbage.look()
+        self.garbage.poll()
         return self.searches - before
 
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace_broker.flow.alarm import STAGE_ALARM, STAGE_RELIEF
+from headrace_broker.flow.alarm import STAGE_ALARM, STAGE_PAGING
 from headrace_broker.model.limits import MEMORY_SAMPLE_MS, SHARE_MIN
 from headrace_broker.runtime.alarm.memory_meter import MemoryReading
 from headrace_broker.runtime.alarm.memory_watch import MemoryWatch, marks_of, share_of
@@ -36,11 +36,11 @@ class World:
     def looked(self) -> None:
         self.looks += 1
 
-    def look(self, used: int, times: int = 1) -> tuple[int, int]:
+    def poll(self, used: int, times: int = 1) -> tuple[int, int]:
         self.used = used
         for _ in range(times):
             self.now_ns += 200_000_000
-            self.watch.look()
+            self.watch.poll()
         return self.watch.stage, self.watch.share
 
 
@@ -50,23 +50,23 @@ def world() -> World:
 
 
 def test_stages_follow_memory_and_the_share_shrinks_between_them(world: World) -> None:
-    assert world.look(499, 20) == (0, 100)
-    assert world.look(500, 20) == (STAGE_RELIEF, 100)
+    assert world.poll(499, 20) == (0, 100)
+    assert world.poll(500, 20) == (STAGE_PAGING, 100)
     for used in range(501, 550):
-        world.look(used, 5)
-    assert world.look(550) == (STAGE_RELIEF, 55)
+        world.poll(used, 5)
+    assert world.poll(550) == (STAGE_PAGING, 55)
     for used in range(551, 599):
-        world.look(used, 20)
-    assert world.look(598) == (STAGE_RELIEF, 10)
-    assert world.look(600) == (STAGE_ALARM, SHARE_MIN)
+        world.poll(used, 20)
+    assert world.poll(598) == (STAGE_PAGING, 10)
+    assert world.poll(600) == (STAGE_ALARM, SHARE_MIN)
     assert world.watch.limit == 600 * MIB
-    assert world.look(575, 20) == (STAGE_ALARM, SHARE_MIN), "not below the low mark"
-    assert world.look(560, 20) == (STAGE_RELIEF, 45)
-    assert world.look(100, 20) == (0, 100)
+    assert world.poll(575, 20) == (STAGE_ALARM, SHARE_MIN), "not below the low mark"
+    assert world.poll(560, 20) == (STAGE_PAGING, 45)
+    assert world.poll(100, 20) == (0, 100)
 
 
 def test_watermarks_that_change_count_at_once(world: World) -> None:
-    world.look(300, 5)
+    world.poll(300, 5)
     world.watch.set_watermarks("0.1", "0.2")
     assert (world.watch.stage, world.watch.limit) == (STAGE_ALARM, 200 * MIB)
     world.watch.set_watermarks("0.5", 400 * MIB)
@@ -76,36 +76,36 @@ def test_watermarks_that_change_count_at_once(world: World) -> None:
 
 
 def test_the_same_watermarks_again_change_nothing(world: World) -> None:
-    world.look(600)
+    world.poll(600)
     looks = world.looks
-    world.look(580)
+    world.poll(580)
     world.watch.set_watermarks("0.5", "0.6")
     assert world.watch.stage == STAGE_ALARM
     assert world.looks == looks + 1
 
 
 def test_a_limit_of_the_system_that_changes_moves_the_marks(world: World) -> None:
-    world.look(300)
+    world.poll(300)
     world.total = 400
-    assert world.look(300)[0] == STAGE_ALARM
+    assert world.poll(300)[0] == STAGE_ALARM
 
 
 def test_what_cannot_be_read_leaves_the_stage_and_is_logged_once(
     world: World, caplog: pytest.LogCaptureFixture
 ) -> None:
-    world.look(700)
+    world.poll(700)
     world.error = OSError("gone")
-    assert world.look(1, 10)[0] == STAGE_ALARM
+    assert world.poll(1, 10)[0] == STAGE_ALARM
     assert [r.levelno for r in caplog.records if "cannot be read" in r.message] == [logging.WARNING]
     world.error = None
-    assert world.look(1, 20)[0] == 0
+    assert world.poll(1, 20)[0] == 0
 
 
 def test_changes_are_logged_with_figures(world: World, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("INFO")
-    world.look(700)
-    world.look(1, 20)
-    says = "scarce from 500 MiB, publishers blocked from 600 MiB"
+    world.poll(700)
+    world.poll(1, 20)
+    says = "paging from 500 MiB, publishers blocked from 600 MiB"
     assert f"whole cluster: 700 MiB of 1000 MiB used, {says}" in caplog.text
     assert f"there is enough again: 1 MiB of 1000 MiB used, {says}" in caplog.text
 

@@ -196,8 +196,8 @@ def test_headers_are_told_without_bodies(world, listener, publishes):
 def test_little_of_large_entries_is_read_in_several_steps(world, listener, publishes):
     nodes = Nodes(world, mode=ARCHIVE_HEADERS)
     session = world.open(1, listener)
-    for letter in (b"a", b"b", b"c", b"d"):
-        session.publish(publishes(letter * (3 << 20)), PendingConfirm(1, 1))
+    for dead_letter in (b"a", b"b", b"c", b"d"):
+        session.publish(publishes(dead_letter * (3 << 20)), PendingConfirm(1, 1))
         session.flush()
         world.settle_down()
     world.hosts[1].propose(encode_purge(session_id(2, 1, 77), 1))
@@ -213,7 +213,7 @@ def test_shards_are_those_that_the_caller_may_read(nodes, node):
         ("7", 0, 6)
     ]
     [shard] = found.shards
-    assert (shard.node, shard.octets, shard.incarnation) == ("n1", 8, nodes.incarnation)
+    assert (shard.node, shard.byte_count, shard.incarnation) == ("n1", 8, nodes.incarnation)
     assert shard.address == "n1:7672"
     assert found.missing == ()
     assert nodes.run(nodes.logs[node].shards(GUEST, "/", "another")).shards == []

@@ -98,7 +98,7 @@ class Hung(QueueLog):
     def give_up(self, done: Callable[[], None]) -> None:
         self.waiting = [each for each in self.waiting if each != done]
 
-    def entry_octets(self, index: int) -> int:
+    def entry_bytes(self, index: int) -> int:
         return 1
 
     def propose(self, data: bytes, urgent: bool) -> int:
@@ -151,7 +151,7 @@ def bodies(answer: Any) -> list[bytes]:
     return [message_body(answer.batch, 0, at) for at in range(batch_count(answer.batch, 0))]
 
 
-READ = {"after": 0, "messages": 10, "octets": 1000}
+READ = {"after": 0, "messages": 10, "byte_count": 1000}
 
 
 def test_point_is_opened_on_a_follower_and_read_through_any_node(run) -> None:

@@ -13,7 +13,7 @@ from headrace_broker.catalog.command import encode_request
 from headrace_broker.catalog.request import Request
 from headrace_broker.catalog.result import Exists, Ok
 from headrace_broker.model.limits import (
-    CATALOG_COMMAND_OCTETS_MAX,
+    CATALOG_COMMAND_BYTES_MAX,
     CATALOG_REQUEST_WINDOW,
 )
 from headrace_broker.runtime.cluster.catalog_service import (
@@ -145,7 +145,7 @@ class TestForward:
             b"",
             b"\xff" * 40,
             encode_request(Request(3, 1, 1), DECLARE),
-            encode_request(Request(2, 1, 1), DECLARE) + bytes(CATALOG_COMMAND_OCTETS_MAX),
+            encode_request(Request(2, 1, 1), DECLARE) + bytes(CATALOG_COMMAND_BYTES_MAX),
         ],
     )
     def test_what_is_no_request_of_that_peer_is_dropped(self, run: Run, payload: bytes) -> None:

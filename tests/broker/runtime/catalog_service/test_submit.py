@@ -12,7 +12,7 @@ from headrace_broker.catalog import command as commands
 from headrace_broker.catalog.result import Exists, NotFound, Ok, Refused
 from headrace_broker.model.definition import Binding, Policy, User
 from headrace_broker.model.limits import (
-    CATALOG_COMMAND_OCTETS_MAX,
+    CATALOG_COMMAND_BYTES_MAX,
     CATALOG_REQUESTS_MAX,
 )
 from headrace_broker.runtime.cluster.catalog_service import (
@@ -135,7 +135,7 @@ class TestSubmit:
     def test_what_cannot_be_stored_is_refused_and_never_sent(self, run: Run) -> None:
         async def scenario(cluster: Any) -> None:
             cluster.elect(1)
-            for value in (1 << 80, "x" * CATALOG_COMMAND_OCTETS_MAX):
+            for value in (1 << 80, "x" * CATALOG_COMMAND_BYTES_MAX):
                 command = commands.DeclareQueue("/", "q", "classic", arguments={"x": value})
                 assert isinstance(await cluster.services[2].submit(command), Refused)
             assert len(cluster.log) == cluster.begun
@@ -174,7 +174,7 @@ class TestUnavailable:
             peers = service.reach.peers_up = {2: 1, 3: 1}
             peers[2] = 0  # its log does not notice while the group sleeps
             cluster.deaf = {1}
-            service.reach.look()
+            service.reach.poll()
             await asyncio.sleep(7)
             began = cluster.loop.time()
             for ask in (service.submit(DECLARE), service.catch_up()):
@@ -183,7 +183,7 @@ class TestUnavailable:
             assert cluster.loop.time() == pytest.approx(began)
             peers[2] = 1
             cluster.deaf = set()
-            service.reach.look()
+            service.reach.poll()
             assert isinstance(await service.submit(DECLARE), Ok)
 
         run(scenario)

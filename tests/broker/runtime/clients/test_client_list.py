@@ -103,7 +103,7 @@ def test_channels_come_one_by_one_and_without_their_clients_properties(world):
 
 
 def test_a_long_listing_comes_in_pages(world, monkeypatch):
-    monkeypatch.setattr(listings, "ANSWER_OCTETS_MAX", 2000)
+    monkeypatch.setattr(listings, "ANSWER_BYTES_MAX", 2000)
     for number in range(30):
         world.connect(2, number)
     rows = run(world, ClientList.everyone).rows
@@ -112,7 +112,7 @@ def test_a_long_listing_comes_in_pages(world, monkeypatch):
 
 
 def test_a_row_that_is_too_large_is_left_out_and_counted(world, monkeypatch):
-    monkeypatch.setattr(listings, "ANSWER_OCTETS_MAX", 2000)
+    monkeypatch.setattr(listings, "ANSWER_BYTES_MAX", 2000)
     for number in range(20):
         world.connect(2, number)
     for number in (0, 7, 19):

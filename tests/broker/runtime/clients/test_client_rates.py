@@ -11,10 +11,10 @@ from headrace_broker.catalog.event import ExchangeAdded, VhostRemoved
 from headrace_broker.model.definition import Exchange, Vhost
 from headrace_broker.model.limits import RATED_CLIENTS_MAX
 from headrace_broker.model.stats import (
+    BYTE_FIGURES,
     CLIENT_FIGURES,
     CONNECTION_FIGURES,
     EXCHANGE_FIGURES,
-    OCTET_FIGURES,
     VHOST_FIGURES,
     ExchangeStats,
     VhostStats,
@@ -94,9 +94,9 @@ def test_counters_are_those_that_the_figures_name():
             setattr(traffic, name, at)
         assert traffic.counts() == tuple(range(1, len(names) + 1))
     info = ConnectionInfo("c", "c", "c", 0)
-    for at, name in enumerate(OCTET_FIGURES, 1):
+    for at, name in enumerate(BYTE_FIGURES, 1):
         setattr(info, name, at)
-    assert info.octets() == (1, 2, 3, 4)
+    assert info.byte_counts() == (1, 2, 3, 4)
 
 
 def test_one_traffic_is_added_to_another_with_all_its_counters():

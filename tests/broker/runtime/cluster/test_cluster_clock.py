@@ -8,7 +8,7 @@ from functools import partial
 import msgspec
 import pytest
 
-from headrace_broker.flow.alarm import STAGE_RELIEF
+from headrace_broker.flow.alarm import STAGE_PAGING
 from headrace_broker.model.limits import (
     ALARM_LEASE_MS,
     ALARM_RENEW_MS,
@@ -95,7 +95,7 @@ class World:
                 for peer in NAMES:
                     if peer != node:
                         board._report(peer)
-                self.measures[node].look()
+                self.measures[node].poll()
             self.carry(ALARM_RENEW_MS)
 
 
@@ -185,7 +185,7 @@ def test_watch_shows_warnings_as_no_alarm(world):
     blocked = world.boards[1].blocked
     blocked.change(blocked.now)
     assert news.is_set()
-    [found] = watch.scarce().values()
-    assert (found.node, found.resource, found.stage) == ("n2", CLOCK, STAGE_RELIEF)
+    [found] = watch.alarms_on().values()
+    assert (found.node, found.resource, found.stage) == ("n2", CLOCK, STAGE_PAGING)
     assert found.since_ms == 5
     assert watch.clear(("n2", CLOCK)).stage == CLEAR

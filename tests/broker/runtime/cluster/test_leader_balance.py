@@ -110,20 +110,20 @@ class World:
         self.leads[queue.group] = target
         return True
 
-    def look(self, times: int = 1) -> int:
+    def poll(self, times: int = 1) -> int:
         """Look so many times; return how many leaderships moved."""
         before = len(self.moves)
 
         async def looks() -> None:
             for _ in range(times):
                 await self.wait(BALANCE_LOOK_SECONDS)
-                await self.balance.look()
+                await self.balance.poll()
 
         asyncio.run(looks())
         return len(self.moves) - before
 
     def steady(self) -> None:
-        assert self.look(BALANCE_STEADY_LOOKS - 1) == 0
+        assert self.poll(BALANCE_STEADY_LOOKS - 1) == 0
 
     @property
     def counts(self) -> list[int]:
@@ -140,25 +140,25 @@ def test_leaders_spread_once_the_nodes_are_steady(caplog: pytest.LogCaptureFixtu
         world.steady()
         assert world.state == WAITING
         assert "2 of 3 looks" in world.balance.status.text
-        assert world.look() == BALANCE_IDLE_AT_ONCE
+        assert world.poll() == BALANCE_IDLE_AT_ONCE
         assert world.state == MOVING
-        world.look(3)
+        world.poll(3)
     assert world.counts == [10, 10, 10]
     assert world.state == EVEN
     assert world.balance.status.handed_over == 20
     assert "leaders unbalanced (n1 30, n2 0, n3 0): transferring 8" in caplog.text
     assert "leaders balanced: n1 10, n2 10, n3 10" in caplog.text
-    assert world.look(50) == 0
+    assert world.poll(50) == 0
 
 
 def test_another_node_leads_the_catalog_and_decides() -> None:
     world = World(6)
     world.decider = 2
-    assert world.look(10) == 0
+    assert world.poll(10) == 0
     assert (world.state, world.balance.status.decides) == (ELSEWHERE, "n2")
     world.decider = 1
     world.steady()
-    assert world.look() == 4
+    assert world.poll() == 4
 
 
 def test_node_that_comes_or_goes_has_it_wait_anew() -> None:
@@ -168,7 +168,7 @@ def test_node_that_comes_or_goes_has_it_wait_anew() -> None:
     world.steady()
     world.running = frozenset(NODES)
     world.steady()
-    assert world.look() > 0
+    assert world.poll() > 0
 
 
 @pytest.mark.parametrize("why", ["its memory is scarce", "its disk is far behind"])
@@ -176,7 +176,7 @@ def test_unfit_node_gets_none_and_keeps_what_it_has(why: str) -> None:
     world = World(9)
     world.leads |= {1: 3, 2: 3}
     world.unfit = {3: why}
-    world.look(20)
+    world.poll(20)
     assert world.counts == [4, 3, 2]
 
 
@@ -184,16 +184,16 @@ def test_draining_node_gets_none_and_is_emptied_by_itself() -> None:
     world = World(9)
     world.leads = dict.fromkeys(world.leads, 3)
     world.avoided = {3}
-    assert world.look(20) == 0
+    assert world.poll(20) == 0
     world.leads = dict.fromkeys(world.leads, 1)
-    world.look(20)
+    world.poll(20)
     assert world.counts == [5, 4, 0]
 
 
 def test_nodes_that_do_not_hear_each_other_get_none() -> None:
     world = World(9)
     world.unheard = {2: (3,)}
-    assert world.look(20) == 0
+    assert world.poll(20) == 0
     loads = {node: NodeLoad(0, 0, 0, "", (4,) if node == 1 else ()) for node in NODES}
     assert fit_nodes(loads, NODES, ()) == frozenset(NODES)  # node 4 is down for all
     assert fit_nodes({1: NodeLoad(0, 0)}, {1}, ()) == frozenset()  # an older node does not say
@@ -202,32 +202,32 @@ def test_nodes_that_do_not_hear_each_other_get_none() -> None:
 def test_nothing_moves_while_a_queue_has_no_leader_though_it_could() -> None:
     world = World(9)
     del world.leads[9]
-    assert world.look(20) == 0
+    assert world.poll(20) == 0
     assert world.balance.status.text == "1 queues have no leader yet"
     world.leads[9] = 1
-    assert world.look() > 0
+    assert world.poll() > 0
 
 
 def test_nothing_moves_while_a_node_does_not_answer_or_somebody_rebalances() -> None:
     world = World(9)
     world.silent = ["n3"]
-    assert world.look(20) == 0
+    assert world.poll(20) == 0
     assert world.balance.status.text == "these nodes do not answer: n3"
     world.silent = []
     world.is_rebalancing = True
-    assert world.look(20) == 0
+    assert world.poll(20) == 0
     world.is_rebalancing = False
     world.steady()
-    assert world.look() > 0
+    assert world.poll() > 0
 
 
 def test_queue_that_somebody_moved_by_hand_stays() -> None:
     world = World(6)
     world.chosen = {1, 2, 3, 4}
-    world.look(20)
+    world.poll(20)
     assert {group for group, _ in world.moves} == {5, 6}
     world.chosen = set()
-    world.look(20)
+    world.poll(20)
     assert world.counts == [2, 2, 2]
 
 
@@ -236,20 +236,20 @@ def test_busy_queues_move_one_at_a_time() -> None:
     world.busy = set(world.leads)
     world.steady()
     for _ in range(4):
-        assert world.look() == BALANCE_BUSY_AT_ONCE
+        assert world.poll() == BALANCE_BUSY_AT_ONCE
     assert world.counts == [2, 2, 2]
 
 
 def test_what_was_moved_rests_though_the_numbers_turn_around() -> None:
     world = World(6)
-    world.look(10)
+    world.poll(10)
     assert world.counts == [2, 2, 2]
     moved = {group for group, _ in world.moves}
     for group in moved:
         world.leads[group] = 2  # as after an election
-    world.look(2)
+    world.poll(2)
     assert moved.isdisjoint(group for group, _ in world.moves[len(moved) :])
-    world.look(int(BALANCE_REST_SECONDS / BALANCE_LOOK_SECONDS))
+    world.poll(int(BALANCE_REST_SECONDS / BALANCE_LOOK_SECONDS))
     assert world.counts == [2, 2, 2]
 
 
@@ -259,12 +259,12 @@ def test_handover_that_fails_is_counted_and_not_tried_at_once_again(
     world = World(3)
     world.refusing = {1, 2, 3}
     with caplog.at_level(logging.INFO):
-        world.look(10)
+        world.poll(10)
     assert world.moves == []
     assert world.balance.status.failed == 3
     assert "could not be moved from n1 to n2" in caplog.text
     world.refusing = set()
-    world.look(int(BALANCE_REST_SECONDS / BALANCE_LOOK_SECONDS) + 1)
+    world.poll(int(BALANCE_REST_SECONDS / BALANCE_LOOK_SECONDS) + 1)
     assert world.counts == [1, 1, 1]
 
 

@@ -15,7 +15,7 @@ from headrace_broker.core.queue.messages.settings import (
     QueueSettings,
 )
 from headrace_broker.model.flow import DEAD_LETTERS, Cause
-from headrace_broker.model.limits import LETTERS_CUT_OCTETS, LETTERS_UNREAD_MAX
+from headrace_broker.model.limits import DEAD_LETTERS_CUT_BYTES, DEAD_LETTERS_UNREAD_MAX
 from headrace_broker.model.message import Publish
 from headrace_broker.model.session import session_id, tells_deaths
 from headrace_broker.runtime.contract.port import REJECT, Attachment, PendingConfirm
@@ -51,16 +51,16 @@ def reject_all(world, session, listener, bodies):
     world.settle_down()
 
 
-def test_large_letters_are_handed_over_in_lots(configured, listener):
+def test_large_dead_letters_are_handed_over_in_lots(configured, listener):
     world = configured(dead_letter=DEAD_LETTER_AT_MOST_ONCE)
     lots = world.watcher.lots
-    half = bytes(LETTERS_CUT_OCTETS // 2)
+    half = bytes(DEAD_LETTERS_CUT_BYTES // 2)
     messages = [Publish(1, b"\x01x\x01k", False, False, b"\x00\x00", half) for _ in range(5)]
     reject_all(world, world.open(3, listener), listener, messages)
-    assert [len(letters) for letters in lots] == [2, 2, 1]
+    assert [len(dead_letters) for dead_letters in lots] == [2, 2, 1]
 
 
-def test_rejected_messages_are_letters_with_their_bodies(configured, listener):
+def test_rejected_messages_are_dead_letters_with_their_bodies(configured, listener):
     world = configured(dead_letter=DEAD_LETTER_AT_MOST_ONCE)
     session = world.open(3, listener)
     messages = [
@@ -68,24 +68,24 @@ def test_rejected_messages_are_letters_with_their_bodies(configured, listener):
         Publish(1, b"\x01x\x01l", False, False, b"\x00\x00", b"two"),
     ]
     reject_all(world, session, listener, messages)
-    letters = world.watcher.letters
-    assert [(x.route, x.properties, x.body) for x in letters] == [
+    dead_letters = world.watcher.all_dead_letters
+    assert [(x.route, x.properties, x.body) for x in dead_letters] == [
         (b"\x01x\x01k", b"\x10\x00\x02", b"one"),
         (b"\x01x\x01l", b"\x00\x00", b"two"),
     ]
-    assert {int(x.reason) for x in letters} == {REASON_REJECTED}
-    assert not any(x.trusted for x in letters)
-    assert [int(x.octets) for x in letters] == [10, 9]
+    assert {int(x.reason) for x in dead_letters} == {REASON_REJECTED}
+    assert not any(x.trusted for x in dead_letters)
+    assert [int(x.byte_count) for x in dead_letters] == [10, 9]
 
 
-def test_only_the_leader_lets_letters_go(configured, listener, publishes):
+def test_only_the_leader_lets_dead_letters_go(configured, listener, publishes):
     world = configured(dead_letter=DEAD_LETTER_AT_MOST_ONCE)
     session = world.open(2, listener)
     reject_all(world, session, listener, publishes(b"x"))
-    assert len(world.watcher.letters) == 1
+    assert len(world.watcher.all_dead_letters) == 1
 
 
-def test_past_of_a_letter_is_trusted_when_a_broker_wrote_it(configured, listener, publishes):
+def test_past_of_a_dead_letter_is_trusted_when_a_broker_wrote_it(configured, listener, publishes):
     world = configured(dead_letter=DEAD_LETTER_AT_MOST_ONCE)
     number = session_id(1, 1, 77, deaths=True)
     board = world.boards[1]
@@ -102,8 +102,8 @@ def test_past_of_a_letter_is_trusted_when_a_broker_wrote_it(configured, listener
     )
     board.sessions[number] = session.end
     reject_all(world, session, listener, publishes(b"x"))
-    [letter] = world.watcher.letters
-    assert letter.trusted
+    [dead_letter] = world.watcher.all_dead_letters
+    assert dead_letter.trusted
 
 
 def test_session_ids_of_the_broker_itself_are_told_apart():
@@ -114,42 +114,45 @@ def test_session_ids_of_the_broker_itself_are_told_apart():
     assert marked < 1 << 62
 
 
-def test_refused_publishes_are_letters_where_overflow_says_so(configured, listener, publishes):
+def test_refused_publishes_are_dead_letters_where_overflow_says_so(configured, listener, publishes):
     world = configured(
         dead_letter=DEAD_LETTER_AT_MOST_ONCE, max_length=1, overflow=OVERFLOW_REJECT_PUBLISH_DLX
     )
     session = world.open(1, listener)
-    ticket = PendingConfirm(1, 2)
-    for bodies, waiting in ((publishes(b"a", b"b"), None), (publishes(b"c", b"d"), ticket)):
+    pending_confirm = PendingConfirm(1, 2)
+    for bodies, waiting in (
+        (publishes(b"a", b"b"), None),
+        (publishes(b"c", b"d"), pending_confirm),
+    ):
         session.publish(bodies, waiting)
         session.flush()
         world.settle_down()
-    letters = world.watcher.letters
-    assert b"d" in [letter.body for letter in letters]
-    assert {int(letter.reason) for letter in letters} == {REASON_MAXLEN}
-    assert listener.rejected == [ticket]
+    dead_letters = world.watcher.all_dead_letters
+    assert b"d" in [dead_letter.body for dead_letter in dead_letters]
+    assert {int(dead_letter.reason) for dead_letter in dead_letters} == {REASON_MAXLEN}
+    assert listener.rejected == [pending_confirm]
     held = {int(host.machine.ready_count) for host in world.hosts.values()}
-    assert held == {4 - len(letters)}
+    assert held == {4 - len(dead_letters)}
 
 
-def test_kept_letters_are_told_and_forgotten(configured, listener, publishes):
+def test_kept_dead_letters_are_told_and_forgotten(configured, listener, publishes):
     world = configured(dead_letter=DEAD_LETTER_AT_LEAST_ONCE, overflow=OVERFLOW_REJECT_PUBLISH)
     session = world.open(1, listener)
     reject_all(world, session, listener, publishes(b"x", b"y"))
     host = world.hosts[1]
-    assert (world.watcher.letters, world.watcher.kept) == ([], 1)
+    assert (world.watcher.all_dead_letters, world.watcher.kept) == ([], 1)
     kept = host.kept(10)
     assert len(kept) == 2
     assert len(host.kept(1)) == 1
-    letters = [host.letters([message], reason, print)[0] for message, reason in kept]
-    assert [letter.body for letter in letters] == [b"x", b"y"]
-    assert {int(letter.reason) for letter in letters} == {REASON_REJECTED}
+    dead_letters = [host.dead_letters([message], reason, print)[0] for message, reason in kept]
+    assert [dead_letter.body for dead_letter in dead_letters] == [b"x", b"y"]
+    assert {int(dead_letter.reason) for dead_letter in dead_letters} == {REASON_REJECTED}
     world.lead(2)
     assert len(world.hosts[2].kept(10)) == 2
     assert not host.forget([1])
-    assert world.hosts[2].forget([int(letters[0].message_id)])
+    assert world.hosts[2].forget([int(dead_letters[0].message_id)])
     world.settle_down()
-    assert world.watcher.forgotten == [int(letters[0].message_id)]
+    assert world.watcher.forgotten == [int(dead_letters[0].message_id)]
     assert [len(each.kept(10)) for each in world.hosts.values()] == [1, 1]
 
 
@@ -163,7 +166,7 @@ def test_forget_that_the_log_does_not_take_is_told(configured, listener, publish
     assert world.watcher.forgotten == [99]
 
 
-def test_letters_whose_entries_are_read_first_leave_in_the_order_of_death(
+def test_dead_letters_whose_entries_are_read_first_leave_in_the_order_of_death(
     configured, listener, publishes
 ):
     world = configured(dead_letter=DEAD_LETTER_AT_MOST_ONCE)
@@ -180,11 +183,11 @@ def test_letters_whose_entries_are_read_first_leave_in_the_order_of_death(
         session.settle(1, REJECT, number, number)
         session.flush()
         world.settle_down()
-    assert (world.watcher.letters, host.dying.unread_count) == ([], 2)
+    assert (world.watcher.all_dead_letters, host.dying.unread_count) == ([], 2)
     first, second = (host.held()[0], host.held()[1])
-    assert list(world.hosts[2].held()) == []  # a follower makes no letters
+    assert list(world.hosts[2].held()) == []  # a follower makes no dead letters
     world.read_all()
-    assert [letter.body for letter in world.watcher.letters] == [b"a", b"b"]
+    assert [dead_letter.body for dead_letter in world.watcher.all_dead_letters] == [b"a", b"b"]
     assert (host.dying.unread_count, list(host.held())) == (0, [])
     assert {first, second} <= set(world.forgotten)
 
@@ -207,12 +210,12 @@ def test_what_dies_later_waits_behind_what_is_read(configured, listener, publish
     session.settle(1, REJECT, 2, 2)
     session.flush()
     world.settle_down()
-    assert world.watcher.letters == []
+    assert world.watcher.all_dead_letters == []
     world.read_all()
-    assert [letter.body for letter in world.watcher.letters] == [b"a", b"b"]
+    assert [dead_letter.body for dead_letter in world.watcher.all_dead_letters] == [b"a", b"b"]
 
 
-def test_letters_are_read_on_when_another_replica_leads(configured, listener, publishes):
+def test_dead_letters_are_read_on_when_another_replica_leads(configured, listener, publishes):
     world = configured(dead_letter=DEAD_LETTER_AT_MOST_ONCE)
     session = world.open(3, listener)
     session.publish(publishes(b"x"), None)
@@ -226,10 +229,10 @@ def test_letters_are_read_on_when_another_replica_leads(configured, listener, pu
     world.settle_down()
     world.lead(2)
     world.read_all()
-    assert [letter.body for letter in world.watcher.letters] == [b"x"]
+    assert [dead_letter.body for dead_letter in world.watcher.all_dead_letters] == [b"x"]
 
 
-def test_unread_letters_are_lost_with_the_log_and_beyond_their_bound(
+def test_unread_dead_letters_are_lost_with_the_log_and_beyond_their_bound(
     configured, listener, publishes
 ):
     world = configured(dead_letter=DEAD_LETTER_AT_MOST_ONCE)
@@ -245,18 +248,21 @@ def test_unread_letters_are_lost_with_the_log_and_beyond_their_bound(
     session.flush()
     world.settle_down()
     host = world.hosts[1]
-    many = [Acquired(9, 2, 0, 1, 0, 0)] * LETTERS_UNREAD_MAX
-    host.dying.take(DeadRun(many, REASON_REJECTED, [0] * len(many), {}))
-    assert world.watcher.letters_lost == LETTERS_UNREAD_MAX
+    many = [Acquired(9, 2, 0, 1, 0, 0)] * DEAD_LETTERS_UNREAD_MAX
+    host.dying.accept(DeadRun(many, REASON_REJECTED, [0] * len(many), {}))
+    assert world.watcher.letters_lost == DEAD_LETTERS_UNREAD_MAX
     [dead] = host.held()
     host.log.replaced()  # by the snapshot of another replica
     world.gone.add(dead)
     world.read_all()
-    assert (world.watcher.letters, world.watcher.letters_lost) == ([], LETTERS_UNREAD_MAX + 1)
+    assert (world.watcher.all_dead_letters, world.watcher.letters_lost) == (
+        [],
+        DEAD_LETTERS_UNREAD_MAX + 1,
+    )
     assert host.dying.unread_count == 0
 
 
-def test_nothing_expires_while_letters_are_read(configured, listener, publishes):
+def test_nothing_expires_while_dead_letters_are_read(configured, listener, publishes):
     world = configured(dead_letter=DEAD_LETTER_AT_MOST_ONCE, message_ttl_ms=10)
     session = world.open(3, listener)
     for body in (b"a", b"b"):
@@ -277,4 +283,4 @@ def test_nothing_expires_while_letters_are_read(configured, listener, publishes)
     world.read_all()
     host.tick(world.clock.ms)
     world.settle_down()
-    assert [letter.body for letter in world.watcher.letters] == [b"a", b"b"]
+    assert [dead_letter.body for dead_letter in world.watcher.all_dead_letters] == [b"a", b"b"]

@@ -14,7 +14,7 @@ from headrace_broker.core.queue.messages.settings import (
 from headrace_broker.flow.cause_runs import CauseRuns
 from headrace_broker.flow.charges import NO_CAUSE
 from headrace_broker.model.flow import DEAD_LETTERS, Cause
-from headrace_broker.model.limits import LARGE_OCTETS, LETTER_COMMANDS_MAX
+from headrace_broker.model.limits import DEAD_LETTER_COMMANDS_MAX, LARGE_BYTES
 from headrace_broker.model.session import session_id
 from headrace_broker.runtime.contract.dead_letter_cause import EXPIRY_CAUSE
 from headrace_broker.runtime.contract.port import MODIFY_FAILED, REJECT, Attachment
@@ -42,15 +42,15 @@ def publish(world, session, bodies):
 
 
 def causes(world):
-    return [int(letter.cause) for letter in world.watcher.letters]
+    return [int(dead_letter.cause) for dead_letter in world.watcher.all_dead_letters]
 
 
-def open_letters(world, node, listener):
+def open_dead_letters(world, node, listener):
     """A session of dead letters; what it sends is to be noted in the second value first."""
     runs = CauseRuns()
     number = session_id(node, 1, 500, deaths=True)
     reach = DeadLetterSession(world.boards[node], runs)
-    account = world.ledger.open(Cause(f"letters of {node}", DEAD_LETTERS, "", ""))
+    account = world.ledger.open(Cause(f"dead letters of {node}", DEAD_LETTERS, "", ""))
     session = QueueSession(
         number,
         world.queue,
@@ -127,12 +127,12 @@ def test_kept_messages_are_told_with_their_cause(world, listener, publishes):
 
 
 @pytest.mark.parametrize("node", [1, 2])
-def test_letters_that_push_others_out_are_charged_to_the_first_cause(
+def test_dead_letters_that_push_others_out_are_charged_to_the_first_cause(
     world, node, listener, publishes
 ):
     configure(world, max_length=2)
     publish(world, world.open(1, listener), publishes(b"a", b"b"))
-    session, runs = open_letters(world, node, listener)
+    session, runs = open_dead_letters(world, node, listener)
     send(world, session, runs, publishes, FIRST, SECOND)
     assert causes(world) == [FIRST, SECOND]
     send(world, session, runs, publishes, SECOND, FIRST)
@@ -140,16 +140,16 @@ def test_letters_that_push_others_out_are_charged_to_the_first_cause(
     assert world.hosts[1]._causes.command_count == 0
 
 
-def test_last_letters_push_out_when_there_was_some_room(world, listener, publishes):
+def test_last_dead_letters_push_out_when_there_was_some_room(world, listener, publishes):
     configure(world, max_length=2)
-    session, runs = open_letters(world, 2, listener)
+    session, runs = open_dead_letters(world, 2, listener)
     send(world, session, runs, publishes, FIRST, FIRST, SECOND)
     assert causes(world) == [SECOND]
 
 
 def test_new_leader_does_not_know_causes_of_what_it_was_not_told(world, listener, publishes):
     configure(world, max_length=1)
-    session, runs = open_letters(world, 2, listener)
+    session, runs = open_dead_letters(world, 2, listener)
     runs.add(FIRST)
     session.publish(publishes(b"a"), None)
     session.flush()
@@ -166,7 +166,7 @@ def test_new_leader_does_not_know_causes_of_what_it_was_not_told(world, listener
 
 def test_causes_of_commands_are_remembered_within_a_bound(world, listener, publishes):
     configure(world, max_length=1)
-    session, runs = open_letters(world, 1, listener)
+    session, runs = open_dead_letters(world, 1, listener)
     for cause in (FIRST, SECOND):
         runs.add(cause)
     session.publish(publishes(b"a"), None)
@@ -174,14 +174,14 @@ def test_causes_of_commands_are_remembered_within_a_bound(world, listener, publi
     session.publish(publishes(b"b"), None)
     session.flush()
     known = world.hosts[1]._causes
-    for number in range(LETTER_COMMANDS_MAX - 1):  # the causes of the first are forgotten
+    for number in range(DEAD_LETTER_COMMANDS_MAX - 1):  # the causes of the first are forgotten
         known.note(number, b"\x01\x01" + bytes(16), [1, 2])
-    assert known.command_count == LETTER_COMMANDS_MAX
+    assert known.command_count == DEAD_LETTER_COMMANDS_MAX
     world.settle_down()
     assert causes(world) == [SECOND]
 
 
-def test_malformed_letters_of_another_node_are_harmless(world):
+def test_malformed_dead_letters_of_another_node_are_harmless(world):
     configure(world)
     world.hosts[1]._causes.note(1, b"\x01\x01" + bytes(16), [1, 2])
     for data in (b"", b"\x01", b"\x01\x01" + bytes(7)):
@@ -191,10 +191,10 @@ def test_malformed_letters_of_another_node_are_harmless(world):
 
 
 @pytest.mark.parametrize("node", [1, 2])
-def test_large_letter_tells_its_cause_too(world, node, listener, publishes):
+def test_large_dead_letter_tells_its_cause_too(world, node, listener, publishes):
     configure(world, max_length=1)
     publish(world, world.open(1, listener), publishes(b"a"))
-    session, runs = open_letters(world, node, listener)
+    session, runs = open_dead_letters(world, node, listener)
     runs.add(FIRST)
-    publish(world, session, publishes(bytes(LARGE_OCTETS)))
+    publish(world, session, publishes(bytes(LARGE_BYTES)))
     assert causes(world) == [FIRST]

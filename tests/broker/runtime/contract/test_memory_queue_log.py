@@ -8,10 +8,10 @@ from typing import Any, cast
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace_broker.model.limits import MEMORY_LOG_OCTETS_MAX, MEMORY_LOG_TURN_OCTETS
+from headrace_broker.model.limits import MEMORY_LOG_BYTES_MAX, MEMORY_LOG_TURN_BYTES
 from headrace_broker.runtime.contract.queue_log import BUSY, TAKEN, MemoryQueueLog
 
-LARGE = MEMORY_LOG_TURN_OCTETS // 4
+LARGE = MEMORY_LOG_TURN_BYTES // 4
 
 
 class Loop:
@@ -78,7 +78,7 @@ def test_beyond_its_bound_it_is_busy_and_for_settles_later() -> None:
     taken = 0
     while log.log.propose(bytes(LARGE), False) == TAKEN:
         taken += 1
-    assert (taken - 4) * LARGE <= MEMORY_LOG_OCTETS_MAX
+    assert (taken - 4) * LARGE <= MEMORY_LOG_BYTES_MAX
     assert log.log.propose(bytes(LARGE), True) == TAKEN
     log.finish()
     assert len(log.applied) == taken + 1
@@ -87,7 +87,7 @@ def test_beyond_its_bound_it_is_busy_and_for_settles_later() -> None:
 
 def test_a_command_larger_than_a_turn_is_applied_alone() -> None:
     log = Log()
-    huge = bytes(3 * MEMORY_LOG_TURN_OCTETS)
+    huge = bytes(3 * MEMORY_LOG_TURN_BYTES)
     assert [log.log.propose(huge, False) for _ in range(2)] == [TAKEN, TAKEN]
     log.loop.turn()
     assert len(log.applied) == 1

@@ -36,14 +36,14 @@ def test_what_is_held_comes_in_order() -> None:
         for index in dead:
             hold.keep(index, 5)
         assert list(hold.held()) == sorted(dead)
-        assert (hold.count, hold.octets) == (len(dead), 5 * len(dead))
+        assert (hold.count, hold.byte_count) == (len(dead), 5 * len(dead))
         hold.cover(100, 200)
         assert sorted(released(hold)) == sorted(index for index in dead if index < 100)
         assert list(hold.held()) == sorted(index for index in dead if index >= 100)
-        assert hold.octets == 5 * sum(index >= 100 for index in dead)
+        assert hold.byte_count == 5 * sum(index >= 100 for index in dead)
 
 
-@pytest.mark.parametrize("bound", ["entries_max", "octets_max"])
+@pytest.mark.parametrize("bound", ["entries_max", "bytes_max"])
 def test_past_a_bound_everything_is_let_go(bound) -> None:
     hold = Retention(**{bound: 3})
     hold.cover(1, 100)
@@ -53,7 +53,7 @@ def test_past_a_bound_everything_is_let_go(bound) -> None:
     hold.keep(8, 1)
     assert "would be held" in hold.broken
     assert not hold.covers(9)
-    assert (hold.count, hold.octets) == (0, 0)
+    assert (hold.count, hold.byte_count) == (0, 0)
     assert released(hold) == [5, 6, 7, 8]
     assert list(hold.held()) == []
 
@@ -72,9 +72,9 @@ def test_part_that_moves_lets_go_what_it_leaves() -> None:
     for index in (40, 10, 30, 20):
         hold.keep(index, index)
     hold.cover(1, 100)
-    assert (hold.count, hold.octets, released(hold)) == (4, 100, [])
+    assert (hold.count, hold.byte_count, released(hold)) == (4, 100, [])
     hold.cover(15, 35)
-    assert (hold.count, hold.octets, sorted(released(hold))) == (2, 50, [10, 40])
+    assert (hold.count, hold.byte_count, sorted(released(hold))) == (2, 50, [10, 40])
     assert list(hold.held()) == [20, 30]
     hold.cover(50, 60)
-    assert (hold.count, hold.octets, sorted(released(hold))) == (0, 0, [10, 20, 30, 40])
+    assert (hold.count, hold.byte_count, sorted(released(hold))) == (0, 0, [10, 20, 30, 40])

@@ -145,8 +145,8 @@ def test_what_goes_back_leaves_at_once_with_what_was_settled_before(world, consu
     assert commands() == 1
 
 
-def test_a_prefetch_in_octets_is_waited_for_by_nobody(world, consuming):
-    session, commands = consuming(Attachment("c", PREFETCH, prefetch_octets=1 << 20))
+def test_a_prefetch_in_bytes_is_waited_for_by_nobody(world, consuming):
+    session, commands = consuming(Attachment("c", PREFETCH, prefetch_bytes=1 << 20))
     settle_each(session, [1])
     assert commands() == 1
 

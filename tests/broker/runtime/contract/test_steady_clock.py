@@ -62,7 +62,7 @@ def hear(clock: Machine, *others: Machine, settled: bool = False) -> None:
     for node, other in enumerate(others, 2):
         other.true_ms = clock.true_ms
         reading = ClockReading(other.unix_ms() - boot, 1, other.queue_ms() - boot, settled, boot)
-        clock.take(node, reading)
+        clock.receive(node, reading)
 
 
 def test_clock_shows_the_wall_clock_that_is_right():

@@ -50,9 +50,9 @@ class Session:
         self.closed = False
         self.causes = CauseRuns()
 
-    def publish(self, publishes: list[Publish], ticket: PendingConfirm) -> bool:
+    def publish(self, publishes: list[Publish], pending_confirm: PendingConfirm) -> bool:
         assert not self.closed
-        self.gathered.extend((publish, ticket) for publish in publishes)
+        self.gathered.extend((publish, pending_confirm) for publish in publishes)
         return True
 
     def flush(self) -> None:
@@ -63,19 +63,19 @@ class Session:
         self.closed = True
 
     def take(self, count: int | None = None) -> list[PendingConfirm]:
-        """The tickets of the sent dead letters, which are answered now."""
-        tickets = [ticket for _, ticket in self.sent[:count]]
-        self.sent = self.sent[len(tickets) :]
-        return tickets
+        """The pending confirms of the sent dead letters, which are answered now."""
+        pending_confirms = [pending_confirm for _, pending_confirm in self.sent[:count]]
+        self.sent = self.sent[len(pending_confirms) :]
+        return pending_confirms
 
     def confirm(self, count: int | None = None) -> None:
         self.listener.on_confirmed(self, self.take(count))
 
     def refuse(self) -> None:
-        tickets = self.take()
-        for ticket in tickets:
-            ticket.refuse(ticket.first, ticket.last)
-        self.listener.on_rejected(self, tickets)
+        pending_confirms = self.take()
+        for pending_confirm in pending_confirms:
+            pending_confirm.refuse(pending_confirm.first, pending_confirm.last)
+        self.listener.on_rejected(self, pending_confirms)
 
     def delete(self) -> None:
         self.link.gone = True
@@ -101,7 +101,7 @@ class Network:
         self.ledger = Ledger(FlowLimits())
         self.debts = RemoteDebts((1, "n1"), self.ledger, lambda: 1, self._send)
         self.charges = self.debts.charges
-        self.carrier = DeadLetterPublisher(self._open, self.charges)
+        self.publisher = DeadLetterPublisher(self._open, self.charges)
         self.expiries = ExpiryAccounts("n1", self.ledger, self.charges, self._new_cause)
         self.blocked = BlockedState()
         self._causes = iter(range(1 << 20, 1 << 30))
@@ -124,13 +124,13 @@ class Network:
         self.charges.register(cause, account)
         return account, cause
 
-    def office(self, carrier: DeadLetterPublisher | None = None) -> DeadLetterService:
-        """A node's office; its sessions are this network's."""
-        chosen = self.carrier if carrier is None else carrier
-        office = DeadLetterService(self.router, chosen, self.expiries, self.blocked)
-        office.release_all()
-        self.debts.on_clear_funds = office.go_on
-        return office
+    def service(self, publisher: DeadLetterPublisher | None = None) -> DeadLetterService:
+        """A node's service; its sessions are this network's."""
+        chosen = self.publisher if publisher is None else publisher
+        service = DeadLetterService(self.router, chosen, self.expiries, self.blocked)
+        service.release_all()
+        self.debts.on_clear_funds = service.go_on
+        return service
 
     def _open(self, queue: Queue, listener: Any, causes: CauseRuns) -> Any:
         session = Session(queue, listener)
@@ -182,7 +182,7 @@ def make_died(*deaths: tuple[str, str]) -> bytes:
     properties = b"\x00\x00"
     for queue, reason in deaths:
         death = Death(queue.encode(), reason.encode(), b"x", b"k", 1)
-        properties = dead_letter(properties, death, True, True).octets
+        properties = dead_letter(properties, death, True, True).data
     return properties
 
 

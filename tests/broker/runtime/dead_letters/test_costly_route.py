@@ -5,20 +5,20 @@ from __future__ import annotations
 from typing import Any
 
 from pamqp.commands import Basic
-from tests.broker.runtime.dead_letters.test_keeper import Source, until
+from tests.broker.runtime.dead_letters.test_queue_dead_letters import Source, until
 
 from headrace_broker.catalog import command as commands
 from headrace_broker.model.definition import Binding
-from headrace_broker.runtime.dead_letter import queue_dead_letters as keeper_module
+from headrace_broker.runtime.dead_letter import queue_dead_letters as queue_dead_letters_module
 from headrace_broker.runtime.dead_letter.dead_letter import address
 
 
 def test_letter_whose_route_costs_too_much_is_kept_and_not_routed_again(
     network, letter, run, turns, monkeypatch, caplog
 ):
-    monkeypatch.setattr(keeper_module, "RETRY_SECONDS_MIN", 0.0)
+    monkeypatch.setattr(queue_dead_letters_module, "RETRY_SECONDS_MIN", 0.0)
     network.queue("dead")
-    office, source = network.office(), Source(network.queue("work"), letter)
+    service, source = network.service(), Source(network.queue("work"), letter)
     keys = [".".join("a" * 126) + f".{number}" for number in range(32)]
     headers: Any = {"CC": keys}
     properties = bytes(Basic.Properties(headers=headers).marshal())
@@ -27,7 +27,7 @@ def test_letter_whose_route_costs_too_much_is_kept_and_not_routed_again(
     for pattern in patterns:
         network.bind("costly", "dead", pattern)
     source.arguments = {"dead-letter-exchange": "costly"}
-    read, addressed = source.letters, []
+    read, addressed = source.dead_letters, []
 
     def letters(messages, reason, done):
         found = read(messages, reason, done)
@@ -39,12 +39,12 @@ def test_letter_whose_route_costs_too_much_is_kept_and_not_routed_again(
         addressed.append(address(*arguments))
         return addressed[-1]
 
-    monkeypatch.setattr(source, "letters", letters)
-    monkeypatch.setattr(keeper_module, "address", counted)
+    monkeypatch.setattr(source, "dead_letters", letters)
+    monkeypatch.setattr(queue_dead_letters_module, "address", counted)
 
     async def scenario():
         source.add(1)
-        office.keep(source)
+        service.keep(source)
         await until(lambda: source.reads > 5)
         assert source.proposed == []
         assert len(addressed) == 1
@@ -57,6 +57,6 @@ def test_letter_whose_route_costs_too_much_is_kept_and_not_routed_again(
         network.session("dead").confirm()
         await turns()
         assert source.proposed == [[1]]
-        office.stop()
+        service.stop()
 
     run(scenario)

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headrace_broker.core.queue.messages.effect import REASON_EXPIRED, Acquired
-from headrace_broker.runtime.dead_letter import queue_dead_letters as keeper_module
+from headrace_broker.runtime.dead_letter import queue_dead_letters as queue_dead_letters_module
 from headrace_broker.runtime.dead_letter.publisher import DeadLetterPublisher
 
 TARGETS = ("dead", "copy")
@@ -35,13 +35,13 @@ class Machine:
             number = len(self.kept_letters) + len(self.forgotten) + 1
             self.kept_letters[number] = Acquired(number, number // 3, 0, 4, 0, 0)
             if number % 2:
-                self.leader.office.note_causes(self.queue, [number], [self.leader.cause])
-        self.leader.office.keep(self)
+                self.leader.service.note_causes(self.queue, [number], [self.leader.cause])
+        self.leader.service.keep(self)
 
     def kept(self, limit):
         return [(message, REASON_EXPIRED) for message in list(self.kept_letters.values())[:limit]]
 
-    def letters(self, messages, reason, done):
+    def dead_letters(self, messages, reason, done):
         return [self._make_letter(int(m.message_id), b"%d" % m.message_id) for m in messages]
 
     def forget(self, ids):
@@ -55,7 +55,7 @@ class Machine:
             for number in ids:
                 if self.kept_letters.pop(number, None) is not None:
                     self.forgotten.add(number)
-            self.leader.office.forgotten(self.queue.group, ids)
+            self.leader.service.forgotten(self.queue.group, ids)
 
 
 class Leader:
@@ -63,9 +63,9 @@ class Leader:
 
     def __init__(self, network, machine):
         self.sessions: list[Any] = []
-        self.office = network.office(DeadLetterPublisher(self._open(network), network.charges))
+        self.service = network.service(DeadLetterPublisher(self._open(network), network.charges))
         self.account, self.cause = network.account("client")
-        self.office.keep(machine)
+        self.service.keep(machine)
 
     def _open(self, network):
         def open_session(queue, listener, causes):
@@ -94,7 +94,7 @@ class Run:
         """Elect another node; the former one's pending requests get no answer."""
         self.machine.log.clear()
         if self.machine.leader is not None:
-            self.machine.leader.office.stop()
+            self.machine.leader.service.stop()
             assert (self.network.charges.count, self.machine.leader.account.messages) == (0, 0)
             self.network.ledger.close(self.machine.leader.account)
         self.machine.leader = Leader(self.network, self.machine)
@@ -158,19 +158,19 @@ STEPS = st.tuples(
 def test_no_letter_is_forgotten_before_it_arrived_and_all_arrive(steps, make_network, make_letter):
     async def work():
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(keeper_module, "RETRY_SECONDS_MIN", 0.0)
-            patch.setattr(keeper_module, "RETRY_SECONDS_MAX", 0.0)
-            patch.setattr(keeper_module, "TIMER_STEP_MS", 0)
+            patch.setattr(queue_dead_letters_module, "RETRY_SECONDS_MIN", 0.0)
+            patch.setattr(queue_dead_letters_module, "RETRY_SECONDS_MAX", 0.0)
+            patch.setattr(queue_dead_letters_module, "TIMER_STEP_MS", 0)
             run = Run(make_network(), make_letter)
             for step in steps:
                 await run.step(*step)
             await run.finish()
             run.check()
-            office = run.machine.leader.office
+            service = run.machine.leader.service
             for _ in range(20):
                 await asyncio.sleep(0)
-            assert (office.held_octets, office.keeper_count) == (0, 0)
+            assert (service.held_bytes, service.queue_count) == (0, 0)
             assert run.network.charges.count == 0
-            office.stop()
+            service.stop()
 
     asyncio.run(work())

@@ -54,11 +54,11 @@ def ask(world: World, node: int, work: Callable[[FlowReport], Any]) -> Any:
 
 @pytest.fixture
 def slow(world: World) -> tuple[World, ConnectionInfo, ConnectionInfo, FakeHost]:
-    """A queue led on n2 that withholds confirms; the culprit is on n3, the victim on n1."""
+    """A queue led on n2 that defers confirms; the culprit is on n3, the victim on n1."""
     host = world.lead(2, "orders")
     victim, culprit = world.connect(1, 5), world.connect(3, 9, "batch")
-    host.machine.saturated, host.machine.withheld_count = True, 40
-    host.machine.held_octets, host.machine.high_watermark_octets = 70 << 20, 64 << 20
+    host.machine.saturated, host.machine.deferred_count = True, 40
+    host.machine.held_bytes, host.machine.high_watermark_bytes = 70 << 20, 64 << 20
     host.machine.consumer_count = host.machine.busy = 3
     for _ in range(10):
         victim.flow.stop(LIMIT_WATERMARK, host.queue.group, world.now)
@@ -86,7 +86,7 @@ def test_the_culprit_on_another_node_is_named_from_every_node(slow: Any, node: i
     assert [cause.user for cause in found.causes] == ["batch", "app"]
     assert found.causes[0].share == pytest.approx(0.9)
     assert found.sentence == (
-        "conn 10.0.0.5:4711 (user app, vhost /) had confirms withheld 80 % of the last 10 s by "
+        "conn 10.0.0.5:4711 (user app, vhost /) had confirms deferred 80 % of the last 10 s by "
         "queue 'orders' (leader n2): its watermark of 64 MiB is passed because its 3 consumers, "
         "whose prefetch is full, acknowledge 20/s of 100/s; 90 % of its load "
         "came from 10.0.0.9:4711 (user batch)"
@@ -148,7 +148,7 @@ def test_without_its_leader_a_queue_is_explained_as_far_as_that_goes(slow: Any) 
     found = ask(world, 1, lambda report: report.why_connection(victim.id))
     assert found.missing == ("n2",)
     assert found.sentence.startswith(
-        "conn 10.0.0.5:4711 (user app, vhost /) had confirms withheld 80 % of the last 10 s by "
+        "conn 10.0.0.5:4711 (user app, vhost /) had confirms deferred 80 % of the last 10 s by "
         "queue 'orders' (leader unknown)"
     )
 
@@ -191,7 +191,7 @@ def test_an_alarm_tells_nobody_of_queues_in_vhosts_that_they_may_not_see(slow: A
     stranger = world.connect(3, 8, "bob")
     account_of(stranger).cause.vhost = "hidden"
     bring(victim, host, 10, 1000, kept=10)
-    account_of(stranger).tab(secret.group).borrow(1000, 1 << 20)
+    account_of(stranger).balance(secret.group).borrow(1000, 1 << 20)
     victim.flow.stop(LIMIT_MEMORY, 0, world.now)
     world.pass_time(10)
 
@@ -222,12 +222,12 @@ def test_a_connection_whose_permission_is_gone_names_no_vhost_and_no_queue(slow:
     ledger = world.catalog.queue("private", "ledger")
     assert ledger is not None
     victim.vhost = account_of(victim).cause.vhost = "private"
-    account_of(victim).tab(ledger.group).borrow(3, 300)
+    account_of(victim).balance(ledger.group).borrow(3, 300)
     victim.flow.stop(LIMIT_WATERMARK, ledger.group, world.now)
     world.pass_time(20)
     found = ask(world, 1, lambda report: report.why_connection(victim.id, HIDES_ALL))
     assert found.sentence == (
-        "conn 10.0.0.5:4711 (user app) had confirms withheld 100 % of the last 10 s by a queue of "
+        "conn 10.0.0.5:4711 (user app) had confirms deferred 100 % of the last 10 s by a queue of "
         "another vhost"
     )
     assert (found.vhost, found.queue, found.limit) == ("", "", "watermark")
@@ -272,7 +272,7 @@ def test_a_debt_is_explained_by_the_queue_where_most_is_owed(world: World) -> No
 
 def test_an_alarm_names_its_node_and_the_largest_queue(world: World) -> None:
     small, large = world.lead(1, "small"), world.lead(2, "large")
-    small.machine.ready_octets, large.machine.ready_octets = 10, 3 << 20
+    small.machine.ready_bytes, large.machine.ready_bytes = 10, 3 << 20
     info = world.connect(1, 5)
     bring(info, large, 10, 1000)
     alarm = AlarmStatus("n3", "memory-alarm", "memory used: 9 of 8")
@@ -317,7 +317,7 @@ def test_a_node_names_as_many_as_the_bound_says(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(flow_report, "FLOW_ROWS_MAX", 3)
-    monkeypatch.setattr(listings, "ANSWER_OCTETS_MAX", 1500)  # some answers need pages
+    monkeypatch.setattr(listings, "ANSWER_BYTES_MAX", 1500)  # some answers need pages
     host = world.lead(1, "q")
     for number in range(7):
         bring(world.connect(2, number), host, 1, 100 + number, kept=1)
@@ -339,12 +339,12 @@ def test_the_graph_has_an_edge_for_each_debt_with_the_limit_that_binds(slow: Any
 def test_queues_are_listed_with_their_rates_the_saturated_first(slow: Any) -> None:
     world, _, _, host = slow
     large = world.lead(1, "large")
-    large.machine.ready_octets = 1 << 30
+    large.machine.ready_bytes = 1 << 30
     world.lead(3, "empty")
     rows = ask(world, 3, lambda report: report.queues()).queues()
     assert [row.name for row in rows] == ["orders", "large", "empty"]
     assert rows[0].arrived == pytest.approx((100 / 1, 100, 1000 / 60), rel=0.3)
-    assert (rows[0].node, rows[0].withheld, rows[0].busy) == ("n2", 40, 3)
+    assert (rows[0].node, rows[0].deferred, rows[0].busy) == ("n2", 40, 3)
     host.serving = False
     assert len(ask(world, 3, lambda report: report.queues()).rows) == 2
 
@@ -386,7 +386,7 @@ def left(world: World) -> tuple[World, ConnectionInfo, FakeHost]:
     account_of(culprit).cause.client_name = "culprit"
     bring(culprit, host, 35_024, 70_048_000)
     world.pass_time(1)
-    account_of(culprit).close_tab(host.queue.group)
+    account_of(culprit).close_balance(host.queue.group)
     del world.nodes[3].connections[culprit.id]
     world.nodes[3].ledger.close(account_of(culprit))
     world.pass_time(40)
@@ -394,9 +394,9 @@ def left(world: World) -> tuple[World, ConnectionInfo, FakeHost]:
     victim.flow.stop(LIMIT_WATERMARK, host.queue.group, world.now)
     bring(victim, host, 1, 200)
     machine = host.machine
-    machine.saturated, machine.withheld_count = True, 1
-    machine.ready_count, machine.ready_octets = 35_025, 70_048_200
-    machine.held_octets, machine.high_watermark_octets = 70_048_200, 64 << 20
+    machine.saturated, machine.deferred_count = True, 1
+    machine.ready_count, machine.ready_bytes = 35_025, 70_048_200
+    machine.held_bytes, machine.high_watermark_bytes = 70_048_200, 64 << 20
     world.pass_time(5)
     return world, victim, host
 

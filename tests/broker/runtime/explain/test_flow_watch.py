@@ -53,7 +53,7 @@ def watch(
 
 
 def look(world: World, node: int = 1) -> FlowSnapshot:
-    picture: FlowSnapshot = watch(world, lambda lookout: lookout.look(), node)
+    picture: FlowSnapshot = watch(world, lambda lookout: lookout.poll(), node)
     return picture
 
 
@@ -88,7 +88,7 @@ def test_who_filled_a_queue_is_its_first_cause_also_when_it_is_gone(world: World
     world.pass_time(60)
     bring(victim, host, 1, 100)
     host.machine.saturated, host.machine.ready_count = True, 100
-    host.machine.ready_octets = 10_000
+    host.machine.ready_bytes = 10_000
     world.pass_time(1)
     victim.flow.stop(LIMIT_WATERMARK, host.queue.group, world.now)
     for found in look(world).states.values():
@@ -107,15 +107,15 @@ def test_a_queue_that_only_stops_somebody_is_seen_with_the_limit_that_does(world
         world.connect(1, number).flow.stop(limit, group, world.now)
 
     async def work(lookout: FlowCollector) -> FlowSnapshot:
-        first = await lookout.look()
+        first = await lookout.poll()
         state = first.states["queue", str(group)]
         assert state.queue is not None
         assert state.queue.node == ""  # its leader was not asked about it yet
-        return await lookout.look()
+        return await lookout.poll()
 
     picture = watch(world, work)
     state = picture.states["queue", str(group)]
-    assert (state.limit, state.stopped_count) == ("queue-bytes", 3)
+    assert (state.limit, state.stopped_count) == ("queue-pending-bytes", 3)
     assert (state.queue.node, state.queue.ready) == ("n3", 7)
     world.do(DeleteQueue("/", "q", 0))
     assert ("queue", str(group)) not in look(world).states
@@ -161,16 +161,16 @@ def test_a_node_that_does_not_answer_is_named_and_forgotten_after_a_while(
     async def work(lookout: FlowCollector) -> None:
         now = 0.0
         monkeypatch.setattr(lookout, "_now", lambda: now)
-        assert (await lookout.look()).missing == ()
+        assert (await lookout.poll()).missing == ()
         world.links.down = {2, 3}
         now = 2.0
-        picture = await lookout.look()
+        picture = await lookout.poll()
         assert picture.missing == ("n2", "n3")
         assert ("connection", stopped.id) in picture.states  # as it was
         now = limits.WATCH_STALE_MS / 1000 + 0.1
-        assert (await lookout.look()).states == {}
+        assert (await lookout.poll()).states == {}
         world.links.down = set()
-        picture = await lookout.look()
+        picture = await lookout.poll()
         assert (picture.missing, len(picture.states)) == ((), 1)
 
     watch(world, work, patience_ms=500)
@@ -197,11 +197,11 @@ def test_a_node_that_hangs_delays_nobody_for_long_and_is_asked_once(
     async def work(lookout: FlowCollector) -> None:
         monkeypatch.setattr(lookout, "_now", lambda: 0.0)
         for _ in range(3):
-            picture = await lookout.look()
+            picture = await lookout.poll()
             assert (picture.missing, len(picture.states)) == (("n3",), 1)
         assert asked == [3]
         answer.set()
-        assert (await lookout.look()).missing == ()
+        assert (await lookout.poll()).missing == ()
 
     watch(world, work, patience_ms=300)
 
@@ -253,14 +253,14 @@ def test_watchers_share_one_picture_and_are_told_of_changes_only(world: World) -
 
 def test_nobody_looks_while_nobody_watches(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     looks = 0
-    look_at = FlowCollector.look
+    look_at = FlowCollector.poll
 
     async def counted(lookout: FlowCollector) -> FlowSnapshot:
         nonlocal looks
         looks += 1
         return await look_at(lookout)
 
-    monkeypatch.setattr(FlowCollector, "look", counted)
+    monkeypatch.setattr(FlowCollector, "poll", counted)
 
     async def scenario() -> None:
         watch = FlowWatch(world.nodes[1].report, world.catalog, look_ms=1, patience_ms=PATIENCE_MS)
@@ -281,14 +281,14 @@ def test_a_watch_that_fails_says_so_and_the_next_begins_anew(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     broken = True
-    look_at = FlowCollector.look
+    look_at = FlowCollector.poll
 
     async def look(lookout: FlowCollector) -> FlowSnapshot:
         if broken:
             raise ValueError("a fault")
         return await look_at(lookout)
 
-    monkeypatch.setattr(FlowCollector, "look", look)
+    monkeypatch.setattr(FlowCollector, "poll", look)
 
     async def scenario() -> None:
         nonlocal broken

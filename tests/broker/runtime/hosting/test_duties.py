@@ -67,13 +67,15 @@ class Island:
         charges = self.debts.charges
         self.hosting.on_session = charges.register
         self.hosting.on_session_over = charges.end
-        carrier = DeadLetterPublisher(self.hosting.open_letter_session, charges)
+        publisher = DeadLetterPublisher(self.hosting.open_dead_letter_session, charges)
         expiries = ExpiryAccounts("n1", ledger, charges, self.hosting.new_session_id)
-        self.office = DeadLetterService(self.router, carrier, expiries, BlockedState())
-        self.office.release_all()
+        self.dead_letter_service = DeadLetterService(
+            self.router, publisher, expiries, BlockedState()
+        )
+        self.dead_letter_service.release_all()
         self.expired: list[str] = []
         self.duties = LeaderDuties(
-            self.hosting.hosts, self.catalog, self.office, self._expire, clock
+            self.hosting.hosts, self.catalog, self.dead_letter_service, self._expire, clock
         )
         expiries.wake = self.duties.tick_soon
         self.hosting.duties = self.duties
@@ -176,12 +178,12 @@ def test_expired_message_goes_to_its_dead_letter_exchange(island, listener):
         assert (node.ready("work"), node.ready("dead")) == (1, 0)
         await node.pass_time(300)
         assert (node.ready("work"), node.ready("dead")) == (0, 1)
-        assert node.office.sent_count == 1
+        assert node.dead_letter_service.sent_count == 1
 
     island(scenario)
 
 
-def test_letter_that_dies_again_remembers_where_it_came_from(island, listener):
+def test_dead_letter_that_dies_again_remembers_where_it_came_from(island, listener):
     async def scenario(node):
         node.declare("last")
         node.bind("dlx2", "last")
@@ -211,7 +213,7 @@ def test_cycle_of_queues_ends_where_it_began(island, listener):
         for _ in range(6):
             await node.pass_time(300)
         assert (node.ready("a"), node.ready("b")) == (0, 0)
-        assert (node.office.sent_count, node.office.lost_count) == (1, 1)
+        assert (node.dead_letter_service.sent_count, node.dead_letter_service.lost_count) == (1, 1)
 
     island(scenario)
 

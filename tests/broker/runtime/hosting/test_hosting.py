@@ -158,7 +158,7 @@ def test_replica_of_a_queue_removed_in_an_earlier_life_does_not_start(run):
         node.raft.removed.append(7)
         node.hosting.add_queue(QUEUE)
         assert node.hosting.hosts == {}
-        assert node.hosting.switchboard.hosts == {}
+        assert node.hosting.session_router.hosts == {}
         node.hosting.remove_queue(QUEUE)
 
     run(scenario)
@@ -171,11 +171,11 @@ def test_memory_queue_serves_at_once_and_tells_when_it_is_unused(run, listener, 
         node.hosting.add_queue(MEMORY)
         session = node.hosting.open_session(MEMORY, listener, node.account)
         await session.attach(1, Attachment("c", 10))
-        ticket = PendingConfirm(1, 1)
-        session.publish(publishes(b"a"), ticket)
+        pending_confirm = PendingConfirm(1, 1)
+        session.publish(publishes(b"a"), pending_confirm)
         session.flush()
         await turns()
-        assert listener.confirmed == [ticket]
+        assert listener.confirmed == [pending_confirm]
         assert listener.bodies == [b"a"]
         assert unused == []
         session.close()
@@ -191,13 +191,13 @@ def test_removed_queue_ends_sessions_in_a_turn_of_their_own(run, listener, publi
     async def scenario(node):
         node.hosting.add_queue(QUEUE)
         session = node.hosting.open_session(QUEUE, listener, node.account)
-        ticket = PendingConfirm(1, 1)
-        session.publish(publishes(b"a"), ticket)
+        pending_confirm = PendingConfirm(1, 1)
+        session.publish(publishes(b"a"), pending_confirm)
         session.flush()
         node.hosting.remove_queue(QUEUE)
         assert listener.confirmed == []  # this is within an apply
         await turns()
-        assert listener.confirmed == [ticket]
+        assert listener.confirmed == [pending_confirm]
         assert node.raft.removed == [7]
         session.close()
         assert node.hosting.session_count == 0
@@ -476,7 +476,7 @@ def test_whoever_waits_for_the_disk_is_gone_before_the_group_is(
     world.disk_is_slow = True
     world.run(session.attach(1, Attachment("c", 1)))
     host = world.hosts[1]
-    host.dying.take(DeadRun([Acquired(2, 2, 0, 1, 0, 0)], REASON_REJECTED, [0], {}))
+    host.dying.accept(DeadRun([Acquired(2, 2, 0, 1, 0, 0)], REASON_REJECTED, [0], {}))
 
     async def scenario(node):
         get = asyncio.ensure_future(session.get())

@@ -133,7 +133,7 @@ def test_replica_that_is_to_go_stays_until_it_may(run: Any) -> None:
         world.hosting.move_queue(moved(HERE, (2, 3)))
         assert world.raft.calls[1:] == [("leave", 7)]
         assert world.hosting.hosts == {}
-        assert world.hosting.switchboard.hosts == {}
+        assert world.hosting.session_router.hosts == {}
 
     run(scenario)
 

@@ -224,11 +224,11 @@ def test_settings_that_the_log_does_not_take_are_told_later(run, monkeypatch):
 def test_sessions_for_dead_letters_are_marked_and_count_as_no_clients(run, listener):
     async def scenario(node):
         node.hosting.add_queue(MEMORY)
-        letters = node.hosting.open_letter_session(MEMORY, listener, CauseRuns())
+        dead_letters = node.hosting.open_dead_letter_session(MEMORY, listener, CauseRuns())
         clients = node.hosting.open_session(MEMORY, listener, node.account)
-        assert (tells_deaths(letters.session), tells_deaths(clients.session)) == (True, False)
-        letters.publish([Publish(1, b"\x00\x00", False, False, b"\x00\x00", b"x")], None)
-        letters.flush()
+        assert (tells_deaths(dead_letters.session), tells_deaths(clients.session)) == (True, False)
+        dead_letters.publish([Publish(1, b"\x00\x00", False, False, b"\x00\x00", b"x")], None)
+        dead_letters.flush()
         await turns()
         assert node.hosting.traffic.publish == 0
         assert node.hosting.hosts[9].machine.ready_count == 1

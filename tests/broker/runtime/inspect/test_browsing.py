@@ -9,9 +9,9 @@ from tests.broker.runtime.rpc_links import Links
 
 from headrace_broker.model.definition import QUEUE_QUORUM, Queue
 from headrace_broker.model.limits import (
+    BROWSED_BYTES_MAX,
     BROWSED_MESSAGES_MAX,
-    BROWSED_OCTETS_MAX,
-    BROWSED_READ_OCTETS_MAX,
+    BROWSED_READ_BYTES_MAX,
 )
 from headrace_broker.runtime.inspect.browsing import Browse, BrowsingClient, page_of
 from headrace_broker.runtime.replica.reading.entries import Entries
@@ -35,9 +35,9 @@ def fill(world, listener, publishes):
     return publish
 
 
-def waiting(host, after, limit, body_octets):
+def waiting(host, after, limit, body_bytes):
     """Return a page of a replica that has all in memory."""
-    return page_of(host, Entries(host.log), after, limit, body_octets)
+    return page_of(host, Entries(host.log), after, limit, body_bytes)
 
 
 def bodies(page):
@@ -66,7 +66,7 @@ def test_a_message_says_what_became_of_it_before(world, fill, listener):
     session.flush()
     world.settle_down()
     message = waiting(world.hosts[1], 0, 10, 3).messages[0]
-    assert (message.id, message.octets, message.body) == (1, 5, b"hel")
+    assert (message.id, message.byte_count, message.body) == (1, 5, b"hel")
     assert (message.acquired_count, message.delivery_count, message.priority) == (1, 0, 0)
     assert (message.route, message.properties) == (b"\x00\x04work", b"\x00\x00")
     assert message.arrived_ms == 1_000_000  # the clock of the test
@@ -79,8 +79,8 @@ def test_pages_are_bounded(world, fill):
     assert len(waiting(world.hosts[1], 0, 0, 0).messages) == 1
 
 
-def test_a_page_ends_where_its_octets_do_but_has_one_message(world, fill):
-    half = bytes(BROWSED_OCTETS_MAX // 2)
+def test_a_page_ends_where_its_bytes_do_but_has_one_message(world, fill):
+    half = bytes(BROWSED_BYTES_MAX // 2)
     fill(half + half, half, half, half)
     first = waiting(world.hosts[1], 0, 10, 1 << 30)
     assert [message.id for message in first.messages] == [1]
@@ -93,7 +93,7 @@ def test_a_page_ends_where_its_octets_do_but_has_one_message(world, fill):
 
 def test_a_page_ends_where_enough_was_read(world, fill):
     for _ in range(5):
-        fill(bytes(BROWSED_READ_OCTETS_MAX // 2))
+        fill(bytes(BROWSED_READ_BYTES_MAX // 2))
     page = waiting(world.hosts[1], 0, 10, 1)
     assert (len(page.messages), page.more) == (2, True)
 

@@ -14,7 +14,7 @@ from headrace_broker.core.queue.machine.queue_machine import MACHINE_VERSION
 from headrace_broker.core.queue.messages.settings import OVERFLOW_REJECT_PUBLISH, QueueSettings
 from headrace_broker.flow.blocked import NOT_BLOCKED, Blocked, BlockedState
 from headrace_broker.model.flow import LIMIT_DISK, LIMIT_MEMORY, REPUBLISH, Cause
-from headrace_broker.model.limits import FETCHED_OCTETS_MAX, MOVED_OCTETS_MAX
+from headrace_broker.model.limits import FETCHED_BYTES_MAX, MOVED_BYTES_MAX
 from headrace_broker.model.reply_code import (
     ACCESS_REFUSED,
     NOT_FOUND,
@@ -31,9 +31,9 @@ from headrace_broker.runtime.rpc.leader import LeaderUnavailableError, QueueGone
 WORK = b"\x00\x04work"
 
 
-def waiting(host: Any, after: int, limit: int, body_octets: int) -> Page:
+def waiting(host: Any, after: int, limit: int, body_bytes: int) -> Page:
     """Return a page of a replica that has all in memory."""
-    return page_of(host, Entries(host.log), after, limit, body_octets)
+    return page_of(host, Entries(host.log), after, limit, body_bytes)
 
 
 class Parts:
@@ -91,10 +91,10 @@ class Parts:
         self.asked.append(properties)
         return SimpleNamespace(queues=tuple(self.targets))
 
-    async def ask(self, queue, after, limit, body_octets):
+    async def ask(self, queue, after, limit, body_bytes):
         if self.failure is not None:
             raise self.failure
-        return waiting(self.world.hosts[1], after, limit, body_octets)
+        return waiting(self.world.hosts[1], after, limit, body_bytes)
 
 
 @pytest.fixture
@@ -150,7 +150,7 @@ def test_message_that_is_too_large_to_be_held_whole_is_not_fetched(world, parts,
     fill(b"a", b"long")
     [first] = world.run(parts.service.fetch(world.queue, 2, ACCEPT))
     assert first.body == b"a"
-    with pytest.raises(AmqpError, match="has a body of 4 octets, over HTTP at most 3") as caught:
+    with pytest.raises(AmqpError, match="has a body of 4 bytes, over HTTP at most 3") as caught:
         world.run(parts.service.fetch(world.queue, 2, ACCEPT))
     assert caught.value.code == PRECONDITION_FAILED
     world.settle_down()
@@ -162,7 +162,7 @@ def test_fetching_ends_where_nothing_waits_and_where_enough_came(world, parts, f
     fill(b"a")
     assert len(world.run(parts.service.fetch(world.queue, 5, ACCEPT))) == 1
     for _ in range(4):
-        fill(bytes(FETCHED_OCTETS_MAX // 2))
+        fill(bytes(FETCHED_BYTES_MAX // 2))
     assert len(world.run(parts.service.fetch(world.queue, 5, ACCEPT))) == 2
     world.settle_down()
     assert counts(world) == (2, 0)
@@ -187,7 +187,7 @@ def test_messages_move_in_the_order_asked_for(world, parts, fill):
 
 def test_large_messages_move_in_turns(world, parts, fill):
     for _ in range(3):
-        fill(bytes(MOVED_OCTETS_MAX))
+        fill(bytes(MOVED_BYTES_MAX))
     moved = world.run(parts.service.move(world.queue, [1, 2, 3], WORK))
     assert moved.moved == [1, 2, 3]
     world.settle_down()
@@ -288,7 +288,7 @@ def test_nothing_is_moved_during_an_alarm(world, parts, fill):
 
 
 def test_move_stops_between_steps_when_an_alarm_comes(world, parts, fill, monkeypatch):
-    monkeypatch.setattr(module, "MOVED_OCTETS_MAX", 1)
+    monkeypatch.setattr(module, "MOVED_BYTES_MAX", 1)
     fill(b"a", b"b", b"c")
     parts.blocked = Coming(NOT_BLOCKED, NOT_BLOCKED, Blocked("low on disk", LIMIT_DISK))
     moved = world.run(parts.service.move(world.queue, [1, 2, 3], WORK))

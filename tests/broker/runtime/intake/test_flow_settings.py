@@ -35,17 +35,17 @@ def test_the_table_has_every_figure_of_flow_limits_with_its_default():
 
 def test_the_cluster_comes_before_the_configuration_before_the_default():
     limits = FlowLimits()
-    settings = FlowSettings(limits, {"commands": 7, "memory-high-watermark": "0.4"})
+    settings = FlowSettings(limits, {"queue-commands": 7, "memory-high-watermark": "0.4"})
     told: list[int] = []
-    settings.watch(lambda: told.append(int(limits.commands)))
-    assert limits.commands == 7
-    assert settings.find("commands") == Setting(7, 7, "configuration")
+    settings.watch(lambda: told.append(int(limits.queue_commands)))
+    assert limits.queue_commands == 7
+    assert settings.find("queue-commands") == Setting(7, 7, "configuration")
     assert settings.find("credit") == Setting(400, 400, "default")
-    settings.on_events([ParameterChanged("commands", 9), ParameterChanged("credit", 50)])
-    assert (limits.commands, limits.credit) == (9, 50)
-    assert settings.find("commands") == Setting(9, 7, "cluster")
-    settings.on_events([ParameterChanged("commands", None)])
-    assert limits.commands == 7
+    settings.on_events([ParameterChanged("queue-commands", 9), ParameterChanged("credit", 50)])
+    assert (limits.queue_commands, limits.credit) == (9, 50)
+    assert settings.find("queue-commands") == Setting(9, 7, "cluster")
+    settings.on_events([ParameterChanged("queue-commands", None)])
+    assert limits.queue_commands == 7
     assert settings.find("memory-high-watermark").value == "0.4"
     settings.on_events([ParameterChanged("memory-high-watermark", 5000)])
     assert settings.find("memory-high-watermark").value == 5000
@@ -57,9 +57,9 @@ def test_what_another_version_has_set_and_this_one_does_not_know_changes_nothing
     settings = FlowSettings(limits, {})
     told: list[int] = []
     settings.watch(lambda: told.append(1))
-    settings.on_events([ParameterChanged("warp", 9), ParameterChanged("commands", -1)])
+    settings.on_events([ParameterChanged("warp", 9), ParameterChanged("queue-commands", -1)])
     settings.on_events([ParameterChanged("warp", None)])
-    assert limits.commands == 32
+    assert limits.queue_commands == 32
     assert told == []
     assert caplog.text.count("cluster limit ignored") == 2
 
@@ -100,16 +100,16 @@ def test_what_a_client_is_told_is_said_by_its_user_then_its_vhost_then_the_clust
     limits = FlowLimits()
     flow = ClientFlow(rules, Ledger(limits))
     assert not flow.channel_flow("u", "v")
-    assert flow.tell_after_ms("u", "v") == 0
-    limits.tell_after_ms = 5
-    assert flow.tell_after_ms("u", "v") == 5
+    assert flow.blocked_after_ms("u", "v") == 0
+    limits.blocked_after_ms = 5
+    assert flow.blocked_after_ms("u", "v") == 5
     rules.vhosts_limits["v"] = {"channel-flow": 1, "blocked-after-ms": 6}
     assert flow.channel_flow("u", "v")
     assert not flow.channel_flow("u", "w")
-    assert flow.tell_after_ms("u", "v") == 6
+    assert flow.blocked_after_ms("u", "v") == 6
     rules.users_limits["u"] = {"channel-flow": 0, "blocked-after-ms": 0}
     assert not flow.channel_flow("u", "v")
-    assert flow.tell_after_ms("u", "v") == 0
+    assert flow.blocked_after_ms("u", "v") == 0
 
 
 def test_a_weight_changes_accounts_that_are_open(rules):

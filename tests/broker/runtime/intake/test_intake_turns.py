@@ -59,19 +59,19 @@ class Publisher(Waiter):
         self._node = node
         self._pending = pending
 
-    def publish(self, octets: int) -> None:
+    def publish(self, byte_count: int) -> None:
         if self.held:
-            self.held.append(octets)
+            self.held.append(byte_count)
         elif self._node.intake.gate.is_open and self._pending.gate.is_open:
-            self._pass_on(octets)
+            self._pass_on(byte_count)
         else:
-            self.held.append(octets)
+            self.held.append(byte_count)
             self._wait()
 
-    def admit(self, octets: int) -> int:
+    def admit(self, byte_count: int) -> int:
         self.waits_at = None
         gone = 0
-        while self.held and gone < octets and self._may():
+        while self.held and gone < byte_count and self._may():
             gone += self.held[0]
             self._pass_on(self.held.popleft())
         if self.held:
@@ -86,25 +86,25 @@ class Publisher(Waiter):
         self.waits_at = queue if not queue.room else self._node.intake.gate
         self.waits_at.wait(self)
 
-    def _pass_on(self, octets: int) -> None:
-        self._node.intake.take(1, octets)
-        self._pending.add(1, octets)
-        self.passed += octets
+    def _pass_on(self, byte_count: int) -> None:
+        self._node.intake.take(1, byte_count)
+        self._pending.add(1, byte_count)
+        self.passed += byte_count
 
 
 def small_limits() -> FlowLimits:
     limits = FlowLimits()
-    limits.turn_messages = 400
-    limits.turn_octets = 100_000
-    limits.queue_octets = 20_000
-    limits.node_octets = 400_000
+    limits.intake_messages = 400
+    limits.intake_bytes = 100_000
+    limits.queue_pending_bytes = 20_000
+    limits.node_buffer_bytes = 400_000
     return limits
 
 
 def test_what_exceeds_a_turns_budget_goes_in_the_next_turns() -> None:
     limits = small_limits()
-    limits.queue_octets = 1 << 30
-    limits.node_octets = 1 << 30
+    limits.queue_pending_bytes = 1 << 30
+    limits.node_buffer_bytes = 1 << 30
     node = Node(limits)
     publisher = Publisher(node, "a", node.gates.enter(7))
     for _ in range(25):
@@ -118,8 +118,8 @@ def test_what_exceeds_a_turns_budget_goes_in_the_next_turns() -> None:
 
 def test_turns_are_measured_and_idle_time_is_not() -> None:
     limits = small_limits()
-    limits.queue_octets = 1 << 30
-    limits.node_octets = 1 << 30
+    limits.queue_pending_bytes = 1 << 30
+    limits.node_buffer_bytes = 1 << 30
     node = Node(limits)
     publisher = Publisher(node, "a", node.gates.enter(7))
     node.loop.now_us = 50_000
@@ -145,13 +145,13 @@ def test_a_queues_figures_last_as_long_as_its_sessions() -> None:
 
 def test_limits_that_were_raised_open_gates() -> None:
     limits = small_limits()
-    limits.node_octets = 1 << 30
+    limits.node_buffer_bytes = 1 << 30
     node = Node(limits)
     pending = node.gates.enter(7)
     pending.add(1, 30_000)
     assert not pending.gate.is_open
-    limits.queue_octets = 100_000
-    node.gates.look()
+    limits.queue_pending_bytes = 100_000
+    node.gates.poll()
     assert pending.gate.room
 
 
@@ -173,16 +173,16 @@ def test_no_schedule_leaves_a_publisher_behind(steps: list[tuple[str, int]], siz
             sent += size
         elif what == "apply":
             pending = queues[at % 2]
-            pending.done(min(pending.octets, size))
+            pending.done(min(pending.byte_count, size))
         else:
             node.loop.turn()
-        assert node.intake.pending == sum(pending.octets for pending in queues)
+        assert node.intake.pending == sum(pending.byte_count for pending in queues)
         for publisher in publishers:
             assert (publisher.waits_at is not None) == bool(publisher.held)
     turns = 0
     while any(publisher.held for publisher in publishers):
         for pending in queues:
-            pending.done(pending.octets)
+            pending.done(pending.byte_count)
         node.loop.turn()
         turns += 1
         assert turns < 1000, "somebody waits, and nobody serves"
@@ -198,7 +198,7 @@ def test_publishers_of_a_busy_queue_and_of_others_all_get_their_share() -> None:
             while len(publisher.held) < 20:
                 publisher.publish(500)
         for pending in queues:
-            pending.done(min(pending.octets, 5000))
+            pending.done(min(pending.byte_count, 5000))
         node.loop.turn()
     at_first = [publisher.passed for publisher in publishers[::4]]
     at_second = [p.passed for number, p in enumerate(publishers) if number % 4 != 0]
@@ -209,7 +209,7 @@ def test_publishers_of_a_busy_queue_and_of_others_all_get_their_share() -> None:
 
 def test_who_waits_at_the_node_is_called_though_queues_came_first_and_took_all() -> None:
     limits = small_limits()
-    limits.queue_octets = limits.turn_octets = 1 << 30
+    limits.queue_pending_bytes = limits.intake_bytes = 1 << 30
     node = Node(limits)
     queue = node.gates.enter(7)
     first, second = Publisher(node, "a", queue), Publisher(node, "b", node.gates.enter(8))
@@ -231,7 +231,7 @@ def test_who_waits_at_the_node_is_called_though_queues_came_first_and_took_all()
 
 def test_queues_that_take_nothing_leave_room_for_others() -> None:
     limits = small_limits()
-    limits.queue_octets = 50_000  # half of what may be pending
+    limits.queue_pending_bytes = 50_000  # half of what may be pending
     node = Node(limits)
     stuck = [node.gates.enter(group) for group in range(7, 17)]
     publishers = [Publisher(node, str(pending.gate.group), pending) for pending in stuck]
@@ -241,14 +241,14 @@ def test_queues_that_take_nothing_leave_room_for_others() -> None:
         for publisher in (*publishers, fast):
             publisher.publish(1000)
         node.loop.turn()
-        healthy.done(healthy.octets)
+        healthy.done(healthy.byte_count)
     assert fast.passed == 100_000
     assert min(publisher.passed for publisher in publishers) > 5000
 
 
 def test_the_loop_rests_while_nothing_may_pass_for_what_is_pending() -> None:
     limits = small_limits()
-    limits.queue_octets = limits.turn_octets = 1 << 30
+    limits.queue_pending_bytes = limits.intake_bytes = 1 << 30
     node = Node(limits)
     queue, stuck = node.gates.enter(7), node.gates.enter(8)
     publisher = Publisher(node, "a", queue)

@@ -21,7 +21,7 @@ class Outflow:
     def __init__(self) -> None:
         self.turn_us = 0
 
-    def look(self, _now_us: int, _elapsed_us: int, turn_us: int) -> None:
+    def poll(self, _now_us: int, _elapsed_us: int, turn_us: int) -> None:
         self.turn_us = turn_us
 
 
@@ -36,7 +36,7 @@ class Node:
         self.turns.intake = self.intake
         self.outflow = Outflow()
         self.watch = IntakeWatch(self.intake, self.turns, cast(Any, self.outflow))
-        self.watch.look(self.now_us)
+        self.watch.poll(self.now_us)
 
     def take_in(self, messages: int, turn_us: int) -> None:
         """Pass on so many in each of some turns that follow each other, and look."""
@@ -47,7 +47,7 @@ class Node:
             self.calls.clear()
             for call in calls:
                 call()
-        self.watch.look(self.now_us)
+        self.watch.poll(self.now_us)
 
 
 def test_it_takes_in_less_while_turns_are_long_and_as_much_as_before_afterwards() -> None:
@@ -71,11 +71,11 @@ def test_how_late_looks_are_tells_how_long_turns_are() -> None:
     node = Node()
     for _ in range(100):
         node.now_us += LOOK_US + 4000
-        node.watch.look(node.now_us)
+        node.watch.poll(node.now_us)
     assert 7000 <= node.outflow.turn_us <= 8000
     for _ in range(100):
         node.now_us += LOOK_US
-        node.watch.look(node.now_us)
+        node.watch.poll(node.now_us)
     assert node.outflow.turn_us < 10
 
 

@@ -64,17 +64,17 @@ class Node:
         told.append((peer, payload.rows))
         return True
 
-    def look(self, turn_us: int = 2 * TURN_US_BUSY) -> None:
+    def poll(self, turn_us: int = 2 * TURN_US_BUSY) -> None:
         self.now_us += LOOK_US
         self.sent.clear()
-        self.watch.look(self.now_us, LOOK_US, turn_us)
+        self.watch.poll(self.now_us, LOOK_US, turn_us)
 
     def fall_behind(self, looks: int = 8, turn_us: int = 2 * TURN_US_BUSY) -> None:
         """Have one queue take three times as much as leaves it, and the other what leaves."""
         for _ in range(looks):
             self.hosts[GROUP].go_on(3000, 1000)
             self.hosts[OTHER].go_on(1000, 1000)
-            self.look(turn_us)
+            self.poll(turn_us)
 
     def gate(self, group: int) -> tuple[bool, int]:
         """Return whether it has room, and its limit."""
@@ -98,7 +98,7 @@ class Idle(Waiter):
     def __init__(self, account: Account) -> None:
         self.account = account
 
-    def admit(self, _octets: int) -> int:
+    def admit(self, _byte_count: int) -> int:
         return 0
 
 
@@ -119,9 +119,9 @@ def test_what_was_claimed_goes_with_the_bound() -> None:
     node.fall_behind()
     for _ in range(STILL_LOOKS):
         node.watch.hear_claims(2, [GROUP, 1000], node.now_us)
-        node.look()
+        node.poll()
     assert node.outflows[GROUP] == 0
-    node.look()
+    node.poll()
     node.watch.hear_claims(2, [GROUP, 1000], node.now_us)  # too late
     node.fall_behind()
     assert node.sent[0][1] == node.sent[1][1]
@@ -173,10 +173,10 @@ def test_the_end_of_a_bound_is_told() -> None:
     told: list[int] = []
     while node.outflows[GROUP] > 0:
         node.hosts[GROUP].go_on(1000, 1000)
-        node.look(turn_us=0)
+        node.poll(turn_us=0)
         told = node.sent[0][1]
     assert told == [GROUP, 0]
-    node.look(turn_us=0)
+    node.poll(turn_us=0)
     assert node.sent == []
 
 
@@ -192,10 +192,10 @@ def test_queues_to_which_nothing_comes_are_left_alone() -> None:
     node = Node()
     node.fall_behind()
     for _ in range(STILL_LOOKS):
-        node.look()
+        node.poll()
     assert node.outflows[GROUP] == 0
     node.hosts[GROUP].go_on(3000, 1000)
-    node.look()
+    node.poll()
     assert node.sent == []
 
 
@@ -203,13 +203,13 @@ def test_what_another_node_says_counts_until_nothing_is_heard_of_it() -> None:
     node = Node()
     node.watch.receive(2, [GROUP, 100, 99, 5], node.now_us)
     assert node.gate(GROUP) == (False, LIMIT_OUTFLOW)
-    node.look(turn_us=0)
+    node.poll(turn_us=0)
     assert node.gate(GROUP)[0]
     node.pending[GROUP].add(1000, 1)
-    node.look(turn_us=0)
+    node.poll(turn_us=0)
     assert node.gate(GROUP) == (False, LIMIT_OUTFLOW)
     for _ in range(OUTFLOW_LEASE_US // LOOK_US):
-        node.look(turn_us=0)
+        node.poll(turn_us=0)
     assert (node.gate(GROUP)[0], node.outflows[GROUP]) == (True, 0)
 
 

@@ -13,8 +13,8 @@ class Clock:
         return self.now
 
 
-def publishes(count: int, octets: int = 0) -> list[Publish]:
-    return [Publish(1, b"\x00\x01q", False, False, b"\x00\x00", bytes(octets))] * count
+def publishes(count: int, byte_count: int = 0) -> list[Publish]:
+    return [Publish(1, b"\x00\x01q", False, False, b"\x00\x00", bytes(byte_count))] * count
 
 
 def test_nobody_waits_without_a_limit() -> None:

@@ -103,7 +103,7 @@ def test_debt_elsewhere_is_the_clients_and_is_shown_where_it_came_in(cluster, ru
         worker.owe(home.session, 3)
         other.owe(home.session, 4)
         await until(lambda: home.account.messages == 7)
-        assert home.account.octets == 70
+        assert home.account.byte_count == 70
         owed = home.debts.causes(GROUP)
         assert [(each.cause.name, each.node, each.messages) for each in owed] == [
             ("client of 1", 3, 4),

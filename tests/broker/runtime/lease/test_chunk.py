@@ -9,7 +9,7 @@ from typing_extensions import override
 from headrace_broker.codecs.batch import batch_count, encode_batch, message_body
 from headrace_broker.core.queue.command.command import ENQUEUE_BATCH_OFFSET
 from headrace_broker.core.queue.messages.effect import Acquired
-from headrace_broker.model.limits import CHUNK_ENTRIES_OCTETS_MAX
+from headrace_broker.model.limits import CHUNK_ENTRIES_BYTES_MAX
 from headrace_broker.model.message import Publish
 from headrace_broker.runtime.contract.queue_log import QueueLog
 from headrace_broker.runtime.lease.chunk import cut_batch
@@ -21,7 +21,7 @@ class Log(QueueLog):
 
     def __init__(self) -> None:
         self.reads = 0
-        bodies = (b"small", bytes(CHUNK_ENTRIES_OCTETS_MAX // 2))
+        bodies = (b"small", bytes(CHUNK_ENTRIES_BYTES_MAX // 2))
         batch = encode_batch(
             [Publish(1, b"\x00\x01q", False, False, b"\x00\x00", body) for body in bodies]
         )

@@ -22,7 +22,7 @@ from headrace_broker.core.queue.state.lease_effect import (
 from headrace_broker.model.session import session_id
 from headrace_broker.runtime.contract.port import PendingConfirm
 from headrace_broker.runtime.lease import group_commands
-from headrace_broker.runtime.lease.chunk import HEAD_OCTETS, cut_chunk
+from headrace_broker.runtime.lease.chunk import HEAD_BYTES, cut_chunk
 from headrace_broker.runtime.lease.group_commands import GroupCommands, TooEarlyError
 from headrace_broker.runtime.lease.leasing import Fetch, LeaseClient, fetch
 from headrace_broker.runtime.replica.reading.entries import Entries
@@ -108,7 +108,7 @@ def at_once(monkeypatch):
 def bodies(fetched):
     assert check_batch(fetched.batch, 0)
     count = batch_count(fetched.batch, 0)
-    assert len(fetched.heads) == count * HEAD_OCTETS
+    assert len(fetched.heads) == count * HEAD_BYTES
     return [message_body(fetched.batch, 0, position) for position in range(count)]
 
 
@@ -116,7 +116,7 @@ def heads(fetched):
     """Id, arrival, acquisitions, failures, size and priority of each message."""
     fields = (8, 8, 4, 4, 4, 4)
     rows = []
-    for base in range(0, len(fetched.heads), HEAD_OCTETS):
+    for base in range(0, len(fetched.heads), HEAD_BYTES):
         row, at = [], base
         for size in fields:
             row.append(int.from_bytes(fetched.heads[at : at + size], "big"))
@@ -131,7 +131,7 @@ def test_group_works_from_every_node(nodes, node):
     opened = nodes.run(client.open_group(queue, b"g", TTL, b"a"))
     assert (opened.status, opened.group.epoch) == (LEASE_OK, 1)
     leased = nodes.run(client.lease(queue, b"g", 1, 1, 4, 1 << 20, TTL))
-    assert (leased.status, leased.count, leased.octets, leased.ready) == (LEASE_OK, 4, 7, 2)
+    assert (leased.status, leased.count, leased.byte_count, leased.ready) == (LEASE_OK, 4, 7, 2)
     fetched = nodes.run(client.fetch(queue, b"g", 1, 1, 0, 100, 1 << 20))
     assert (fetched.status, fetched.total) == (LEASE_OK, 4)
     assert bodies(fetched) == [b"a", b"bb", b"ccc", b"d"]
@@ -295,10 +295,10 @@ def test_queue_with_a_replica_of_an_earlier_release_takes_no_groups(world, node)
     entries=st.lists(st.lists(st.integers(0, 90), min_size=1, max_size=5), min_size=1, max_size=6),
     removed=st.sets(st.integers(1, 20)),
     most=st.integers(1, 9),
-    octets=st.integers(1, 300),
+    byte_count=st.integers(1, 300),
 )
 def test_chunks_together_are_the_lease(
-    make_world, make_listener, publishes, entries, removed, most, octets
+    make_world, make_listener, publishes, entries, removed, most, byte_count
 ):
     world = make_world()
     nodes = Nodes(world)
@@ -319,15 +319,15 @@ def test_chunks_together_are_the_lease(
     nodes.run(client.lease(world.queue, b"g", 1, 1, 1000, 1 << 20, TTL))
     found: list[bytes] = []
     while len(found) < len(wanted):
-        some = here(world.hosts[1], b"g", 1, 1, len(found), most, octets)
+        some = here(world.hosts[1], b"g", 1, 1, len(found), most, byte_count)
         assert some.total == len(wanted)
         cut = bodies(some)
         assert 1 <= len(cut) <= most
-        assert len(some.batch) <= octets + 4 + 5 * len(cut) + 90 + 20
+        assert len(some.batch) <= byte_count + 4 + 5 * len(cut) + 90 + 20
         assert [row[4] for row in heads(some)] == [len(body) for body in cut]
         found += cut
     assert found == wanted
-    assert here(world.hosts[1], b"g", 1, 1, len(found), most, octets).batch == b""
+    assert here(world.hosts[1], b"g", 1, 1, len(found), most, byte_count).batch == b""
 
 
 def test_chunk_is_bounded_whatever_is_asked(nodes):

@@ -80,7 +80,7 @@ def test_groups_of_all_nodes_are_listed(nodes, node):
     assert missing == ()
     assert (group.vhost, group.queue, group.name, group.node) == ("/", "work", "job", "n1")
     assert (group.epoch, group.next_lease, group.settled) == (1, 2, 0)
-    assert (group.leases, group.messages, group.octets) == (1, 2, 3)
+    assert (group.leases, group.messages, group.byte_count) == (1, 2, 3)
     assert nodes.run(nodes.listings[node].of(nodes.world.queue)) == [group]
 
 

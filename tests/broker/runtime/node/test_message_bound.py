@@ -54,8 +54,8 @@ class World:
     def _changed(self) -> None:
         self.changes += 1
 
-    def other_says(self, octets: int) -> None:
-        self.do(commands.AnnounceNode(2, 1, message_bytes_max=octets))
+    def other_says(self, byte_count: int) -> None:
+        self.do(commands.AnnounceNode(2, 1, message_bytes_max=byte_count))
         two = self.catalog.node(2)
         assert two is not None
         [listener] = self.listeners

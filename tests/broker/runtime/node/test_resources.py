@@ -71,9 +71,9 @@ class World:
     def uses(self, mib: int) -> None:
         (self.group / "memory.current").write_text(str(mib * MIB))
 
-    def look(self, mib: int) -> None:
+    def poll(self, mib: int) -> None:
         self.uses(mib)
-        self.resources.memory.look()
+        self.resources.memory.poll()
 
     def set(self, name: str, value: Any) -> None:
         self.settings.on_events([ParameterChanged(name, value)])
@@ -85,12 +85,12 @@ def world(tmp_path: Path) -> World:
 
 
 def test_scarce_memory_shrinks_cache_and_limits_and_an_alarm_blocks(world: World) -> None:
-    world.look(100)
-    world.look(550)
+    world.poll(100)
+    world.poll(550)
     assert world.logs.cache_bytes == [CACHE // 4]
     assert world.trims == 1
     assert (world.limits.share, world.alarms.blocked.now.is_on) == (55, False)
-    world.look(600)
+    world.poll(600)
     assert world.logs.cache_bytes == [CACHE // 4, ALARM_CACHE_BYTES]
     assert (world.limits.share, world.alarms.blocked.now.is_on) == (10, True)
     world.set("memory-high-watermark", "0.9")
@@ -133,14 +133,14 @@ def test_a_system_without_proc_has_no_alarms_of_memory(
         },
     )
     resources = Resources(config, world.logs, world.settings, world.alarms, tmp_path / "b")
-    resources.memory.look()
+    resources.memory.poll()
     assert resources.memory.stage == 0
     assert "memory use cannot be read" in caplog.text
 
 
 def test_memory_is_given_back_when_a_stage_begins_and_now_and_then(world: World) -> None:
     trims: list[int] = []
-    relief = MemoryPaging(world.logs, CACHE, lambda: trims.append(1))
+    paging = MemoryPaging(world.logs, CACHE, lambda: trims.append(1))
     for stage, now_ms, count in (
         (0, 10_000, 0),
         (1, 10_000, 1),
@@ -150,7 +150,7 @@ def test_memory_is_given_back_when_a_stage_begins_and_now_and_then(world: World)
         (1, 15_002, 3),
         (0, 60_000, 3),
     ):
-        relief.apply(stage, now_ms)
+        paging.apply(stage, now_ms)
         assert len(trims) == count
     assert world.logs.cache_bytes == [CACHE // 4, ALARM_CACHE_BYTES, CACHE // 4, CACHE]
 

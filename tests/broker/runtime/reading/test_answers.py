@@ -45,7 +45,7 @@ class Disk(QueueLog):
             if not waiting:
                 del self.reading[index]
 
-    def entry_octets(self, index: int) -> int:
+    def entry_bytes(self, index: int) -> int:
         return len(self.entries[index])
 
     def read(self, index: int) -> None:

@@ -91,13 +91,13 @@ class Sink(SessionEnd):
     def timed_out(self, consumer):
         raise AssertionError("a feed only delivers")
 
-    def withheld(self, rows):
+    def deferred(self, rows):
         raise AssertionError("a feed only delivers")
 
     def completed(self, rows):
         raise AssertionError("a feed only delivers")
 
-    def still_withheld(self, last, rows):
+    def still_deferred(self, last, rows):
         raise AssertionError("a feed only delivers")
 
 

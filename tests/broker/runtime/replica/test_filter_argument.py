@@ -37,8 +37,8 @@ def test_a_filter_that_breaks_a_rule_is_refused(value: Any, text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "octets", [b"", b"\x00\x00\x00\x09", b"\x00\x00\x00\x00", encode_filter("c =")]
+    "data", [b"", b"\x00\x00\x00\x09", b"\x00\x00\x00\x00", encode_filter("c =")]
 )
-def test_octets_that_hold_no_filter_are_refused(octets: bytes) -> None:
+def test_bytes_that_hold_no_filter_are_refused(data: bytes) -> None:
     with pytest.raises(SelectorError):
-        decode_filter(octets)
+        decode_filter(data)

@@ -88,8 +88,8 @@ class Market:
         session.flush()
         self.world.settle_down()
 
-    def attach(self, session, consumer, octets, prefetch=100):
-        self.world.run(session.attach(consumer, Attachment("c", prefetch, filter_table=octets)))
+    def attach(self, session, consumer, byte_count, prefetch=100):
+        self.world.run(session.attach(consumer, Attachment("c", prefetch, filter_table=byte_count)))
 
     def settle(self, session, operation, consumer, first, last):
         session.settle(consumer, operation, first, last)

@@ -103,7 +103,7 @@ class Market:
             session.flush()
             self.plain = 0
 
-    def look(self) -> bool:
+    def poll(self) -> bool:
         due, self.due = self.due, []
         for step in due:
             step()
@@ -125,7 +125,7 @@ class Market:
                 if not self.world.busy:
                     self.set_plain(wanted)
             case ("look",):
-                self.look()
+                self.poll()
             case ("lead", node):
                 self.lead(node)
             case ("busy", busy):
@@ -139,7 +139,7 @@ class Market:
     def calm(self) -> None:
         """Carry and apply everything, and make the steps that are due meanwhile."""
         self.world.settle_down()
-        self.look()
+        self.poll()
         self.world.settle_down()
         if not self.world.busy:
             for session in self.sessions.values():
@@ -153,7 +153,7 @@ class Market:
         self.set_plain(False)
         for _ in range(1000):
             self.calm()
-            looked = self.look()
+            looked = self.poll()
             self.calm()
             held = self.held(FILTERED)
             for _ in held:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from headrace_broker.core.queue.command.command import CONFIGURE, STAMP_OCTETS, stamp_command
+from headrace_broker.core.queue.command.command import CONFIGURE, STAMP_BYTES, stamp_command
 from headrace_broker.core.queue.command.decoder import decode_command
 from headrace_broker.core.queue.command.leader_command import Configure, encode_configure
 from headrace_broker.core.queue.machine.queue_machine import MACHINE_VERSION
@@ -41,7 +41,7 @@ def test_settings_are_first_in_the_log_of_a_leadership(newer, listener, publishe
     session.publish(publishes(b"x"), None)
     session.flush()
     newer.settle_down()
-    assert newer.log[0].data[STAMP_OCTETS] == CONFIGURE
+    assert newer.log[0].data[STAMP_BYTES] == CONFIGURE
     for host in newer.hosts.values():
         assert (host.machine.version, host.machine.settings.max_length) == (MACHINE_VERSION, 5)
         assert host.machine.ready_count == 1
@@ -119,7 +119,7 @@ def test_leader_that_cannot_write_its_settings_serves_nobody_yet(world, listener
     assert world.watcher.leaders[-1] == 1
     world.settle_down()
     assert host.serving
-    assert world.log[0].data[STAMP_OCTETS] == CONFIGURE
+    assert world.log[0].data[STAMP_BYTES] == CONFIGURE
     assert host.machine.ready_count == 1
 
 

@@ -15,14 +15,14 @@ from headrace_broker.runtime.replica.queue_host import QueueHost
 def test_session_that_asked_too_early_is_called_when_the_leader_serves(world, listener, publishes):
     session = world.open(2, listener)
     world.hosts[1].leadership(1, 2, False)
-    ticket = PendingConfirm(1, 1)
-    session.publish(publishes(b"x"), ticket)
+    pending_confirm = PendingConfirm(1, 1)
+    session.publish(publishes(b"x"), pending_confirm)
     session.flush()
     world.settle_down()
     assert (session.target, listener.confirmed) == (0, [])
     world.hosts[1].leadership(1, 2, True)
     world.settle_down()
-    assert (session.target, listener.confirmed) == (1, [ticket])
+    assert (session.target, listener.confirmed) == (1, [pending_confirm])
     assert world.hosts[1].machine.ready_count == 1
 
 

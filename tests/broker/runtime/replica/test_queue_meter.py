@@ -8,7 +8,7 @@ from headrace_broker.core.queue.machine.queue_machine import QueueMachine
 from headrace_broker.model.limits import COMMANDS_TIMED_MAX
 from headrace_broker.runtime.contract.clock import Clock
 from headrace_broker.runtime.contract.port import ACCEPT, Attachment
-from headrace_broker.runtime.contract.queue_log import COMMAND_OVERHEAD_OCTETS
+from headrace_broker.runtime.contract.queue_log import COMMAND_OVERHEAD_BYTES
 from headrace_broker.runtime.replica.queue_meter import Metered, QueueMeter
 
 
@@ -33,10 +33,10 @@ def test_what_is_proposed_is_pending_until_it_is_applied(meter: QueueMeter) -> N
     for data in (b"one", b"second"):
         meter.proposed(data)
     found = meter.take()
-    assert (found.commands, found.octets) == (2, 9 + 2 * COMMAND_OVERHEAD_OCTETS)
+    assert (found.commands, found.byte_count) == (2, 9 + 2 * COMMAND_OVERHEAD_BYTES)
     meter.applied(b"one", 0)
     found = meter.take()
-    assert (found.commands, found.octets) == (1, 6 + COMMAND_OVERHEAD_OCTETS)
+    assert (found.commands, found.byte_count) == (1, 6 + COMMAND_OVERHEAD_BYTES)
     meter.applied(b"second", 0)
     assert meter.take()[:2] == (0, 0)
 
@@ -109,7 +109,7 @@ def test_leader_measures_its_commands(world, listener, publishes) -> None:
     world.settle_down()
     assert host.machine.busy_count() == 1
     found = host.meter.take()
-    assert (found.commands, found.octets) == (0, 0)
+    assert (found.commands, found.byte_count) == (0, 0)
     assert found.durations_us
     session.settle(1, ACCEPT, 1, 1)
     session.flush()

@@ -26,7 +26,7 @@ from headrace_broker.core.queue.messages.settings import (
     encode_settings,
 )
 from headrace_broker.model.definition import QUEUE_CLASSIC, QUEUE_QUORUM, Queue
-from headrace_broker.model.limits import ARCHIVE_AGE_MS, ARCHIVE_MESSAGES, ARCHIVE_OCTETS
+from headrace_broker.model.limits import ARCHIVE_AGE_MS, ARCHIVE_BYTES, ARCHIVE_MESSAGES
 from headrace_broker.runtime.replica.queue_settings import expires_ms, queue_settings, text
 
 QUORUM = Queue("/", "work", QUEUE_QUORUM, 7, (1, 2, 3))
@@ -47,7 +47,7 @@ def test_replicated_queue_that_is_told_nothing():
     found = settings()
     assert (found.delivery_limit, found.priority_max) == (20, 31)
     assert found.consumer_timeout_ms == HALF_AN_HOUR
-    assert (found.message_ttl_ms, found.max_length, found.max_length_octets) == (UNSET,) * 3
+    assert (found.message_ttl_ms, found.max_length, found.max_length_bytes) == (UNSET,) * 3
     assert (found.overflow, found.dead_letter) == (OVERFLOW_DROP_HEAD, DEAD_LETTER_NONE)
     assert (found.single_active, found.deduplicate) == (False, False)
     assert found.retry_type == RETRY_DISABLED
@@ -61,7 +61,7 @@ def test_classic_queue_that_is_told_nothing():
 
 def test_limits_and_times_are_taken_over():
     found = settings(message_ttl=0, max_length=5, max_length_bytes=6, consumer_timeout=7)
-    assert (found.message_ttl_ms, found.max_length, found.max_length_octets) == (0, 5, 6)
+    assert (found.message_ttl_ms, found.max_length, found.max_length_bytes) == (0, 5, 6)
     assert found.consumer_timeout_ms == 7
 
 
@@ -188,12 +188,12 @@ def test_expiry(arguments: dict[str, Any], ms: int):
 
 def marks(queue: Queue = QUORUM, **arguments: Any) -> tuple[int, int, int, int]:
     found = settings(queue, **arguments)
-    octets = (found.high_watermark_octets, found.low_watermark_octets)
-    return (*octets, found.high_watermark, found.low_watermark)
+    byte_counts = (found.high_watermark_bytes, found.low_watermark_bytes)
+    return (*byte_counts, found.high_watermark, found.low_watermark)
 
 
 @pytest.mark.parametrize("queue", [QUORUM, CLASSIC])
-def test_queue_that_is_told_nothing_has_a_watermark_of_octets(queue: Queue):
+def test_queue_that_is_told_nothing_has_a_watermark_of_bytes(queue: Queue):
     assert marks(queue) == (64 << 20, 48 << 20, 0, 0)
 
 
@@ -226,13 +226,13 @@ def test_what_is_kept_of_settled_messages(said: str, mode: int) -> None:
     }
     found = settings(archive=said, **bounds)
     assert found.archive == mode
-    kept = (found.archive_max_messages, found.archive_max_octets, found.archive_max_age_ms)
+    kept = (found.archive_max_messages, found.archive_max_bytes, found.archive_max_age_ms)
     assert kept == (5, 6, 7)
 
 
 def test_archives_are_bounded_and_only_of_replicated_queues():
     assert settings().archive == ARCHIVE_NONE
     found = settings(archive="full")
-    kept = (found.archive_max_messages, found.archive_max_octets, found.archive_max_age_ms)
-    assert kept == (ARCHIVE_MESSAGES, ARCHIVE_OCTETS, ARCHIVE_AGE_MS)
+    kept = (found.archive_max_messages, found.archive_max_bytes, found.archive_max_age_ms)
+    assert kept == (ARCHIVE_MESSAGES, ARCHIVE_BYTES, ARCHIVE_AGE_MS)
     assert settings(CLASSIC, archive="full").archive == ARCHIVE_NONE

@@ -101,7 +101,7 @@ class Run:
         young = self.world.true_ms - self.restarted_at <= CLOCK_SETTLE_MS
         self.young_cut_ms += STEP_MS if self.world.cut and young else 0
         for node in self.nodes.values():
-            node.cluster.look()
+            node.cluster.poll()
         if self.steps % REPORT_STEPS == 0:
             self.report()
         if self.rng.random() < 0.1:

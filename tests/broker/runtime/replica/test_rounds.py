@@ -13,9 +13,9 @@ from headrace_broker.core.queue.command.command import (
     NODE_DOWN,
     PURGE,
     SETTLE,
-    STAMP_OCTETS,
+    STAMP_BYTES,
 )
-from headrace_broker.model.limits import ROUND_OCTETS, ROUNDS_UNDER_WAY
+from headrace_broker.model.limits import ROUND_BYTES, ROUNDS_UNDER_WAY
 from headrace_broker.runtime.contract.port import Attachment, PendingConfirm
 from headrace_broker.runtime.replica.rounds import Rounds
 
@@ -81,7 +81,7 @@ def test_round_of_many_ends_with_its_last():
     assert leader.sessions[5:] == [5, 6]
 
 
-def test_publishes_wait_only_while_their_confirms_are_withheld():
+def test_publishes_wait_only_while_their_confirms_are_deferred():
     leader = Leader()
     assert not any(leader.command(n, ENQUEUE) for n in range(9))
     leader.apply(9)
@@ -123,9 +123,9 @@ def test_what_is_large_does_not_wait_long():
     leader.saturated = True
     for session in range(ROUNDS_UNDER_WAY):
         leader.command(session, ENQUEUE)
-    leader.command(2, ENQUEUE, bytes(ROUND_OCTETS // 2))
+    leader.command(2, ENQUEUE, bytes(ROUND_BYTES // 2))
     assert leader.sessions == [0, 1]
-    leader.command(3, ENQUEUE, bytes(ROUND_OCTETS // 2))
+    leader.command(3, ENQUEUE, bytes(ROUND_BYTES // 2))
     assert leader.sessions == [0, 1, 2, 3]
 
 
@@ -213,8 +213,8 @@ def test_settles_of_many_consumers_share_entries(world, make_listener, publishes
 
 def test_what_waits_at_a_leader_that_is_deposed_goes_to_the_next(world, make_listener, publishes):
     sessions = open_consumers(world, make_listener, (3, 3, 3, 3))
-    ticket = PendingConfirm(1, 4)
-    sessions[0].publish(publishes(*[b"x"] * 4), ticket)
+    pending_confirm = PendingConfirm(1, 4)
+    sessions[0].publish(publishes(*[b"x"] * 4), pending_confirm)
     sessions[0].flush()
     world.settle_down()
     settle_and_carry(world, sessions)
@@ -236,5 +236,5 @@ def test_what_waits_goes_before_the_news_that_its_node_is_gone(world, make_liste
     settle_and_carry(world, sessions)
     assert len(world.log) - before == ROUNDS_UNDER_WAY
     assert world.hosts[1].node_down(3, 0)
-    kinds = [entry.data[STAMP_OCTETS] for entry in world.log[before:]]
+    kinds = [entry.data[STAMP_BYTES] for entry in world.log[before:]]
     assert kinds == [SETTLE] * 4 + [NODE_DOWN]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from headrace_broker.core.queue.command.command import STAMP_OCTETS, TICK
+from headrace_broker.core.queue.command.command import STAMP_BYTES, TICK
 from headrace_broker.core.queue.machine.queue_machine import MACHINE_VERSION
 from headrace_broker.core.queue.messages.settings import DEAD_LETTER_AT_MOST_ONCE, QueueSettings
 from headrace_broker.model.limits import TICK_HELD_MS_MAX, TIMER_STEP_MS
@@ -39,7 +39,7 @@ def publish(world, listener, bodies):
 
 
 def ticks(world):
-    return sum(1 for entry in world.log if entry.data[STAMP_OCTETS] == TICK)
+    return sum(1 for entry in world.log if entry.data[STAMP_BYTES] == TICK)
 
 
 def test_queue_without_a_time_asks_for_no_call(world, clock, listener, publishes):
@@ -68,7 +68,7 @@ def test_call_in_time_has_the_message_expire(mortal, clock, listener, publishes)
     mortal.settle_down()
     assert ticks(mortal) == 1
     assert [host.machine.ready_count for host in mortal.hosts.values()] == [0, 0]
-    assert [letter.body for letter in mortal.watcher.letters] == [b"x"]
+    assert [dead_letter.body for dead_letter in mortal.watcher.all_dead_letters] == [b"x"]
     assert len(mortal.watcher.due) == 1
 
 
@@ -110,7 +110,7 @@ def test_next_leader_asks_for_its_own_call(mortal, clock, listener, publishes):
     mortal.hosts[2].tick(clock.ms)
     mortal.settle_down()
     assert ticks(mortal) == 1
-    assert [letter.body for letter in mortal.watcher.letters] == [b"x"]
+    assert [dead_letter.body for dead_letter in mortal.watcher.all_dead_letters] == [b"x"]
 
 
 def test_ticks_follow_each_other_at_once_while_much_is_due(mortal, clock, listener, publishes):
@@ -122,7 +122,7 @@ def test_ticks_follow_each_other_at_once_while_much_is_due(mortal, clock, listen
     mortal.settle_down()
     assert mortal.hosts[1].machine.ready_count == 0
     assert ticks(mortal) > 1
-    assert len(mortal.watcher.letters) == count
+    assert len(mortal.watcher.all_dead_letters) == count
 
 
 def test_ticks_wait_for_dead_letters_but_not_for_ever(mortal, clock, listener, publishes):

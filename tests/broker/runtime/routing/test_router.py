@@ -88,7 +88,7 @@ def test_unknown_and_internal_exchanges_are_told(followed: Followed) -> None:
     assert followed.router.route("/", raw("", "none")).known
 
 
-def test_octets_that_are_no_text_are_routed_and_fit_wildcards_only(followed: Followed) -> None:
+def test_bytes_that_are_no_text_are_routed_and_fit_wildcards_only(followed: Followed) -> None:
     queue = followed.queue("q")
     followed.bind("amq.topic", "q", "a.*")
     assert split_route(raw("x", b"a.\xff")) == ("x", "a.\udcff")

@@ -70,9 +70,9 @@ def test_what_is_no_such_value_is_refused(fields: Any) -> None:
 
 
 @given(st.binary(max_size=40))
-def test_any_octets_are_a_value_or_refused(octets: bytes) -> None:
+def test_any_bytes_are_a_value_or_refused(data: bytes) -> None:
     with contextlib.suppress(*MALFORMED):
-        assert isinstance(decoder_of(LeaseAnswer).decode(octets), LeaseAnswer)
+        assert isinstance(decoder_of(LeaseAnswer).decode(data), LeaseAnswer)
 
 
 def test_numbers_that_are_too_large_are_refused() -> None:

@@ -185,7 +185,7 @@ def test_what_is_too_large_is_refused_on_both_ends(monkeypatch: pytest.MonkeyPat
         assert error.failure == TOO_LARGE
         assert "the maximum is 100" in str(error)
         for each in (module, answering):
-            monkeypatch.setattr(each, "RPC_QUESTION_OCTETS_MAX", 90)
+            monkeypatch.setattr(each, "RPC_QUESTION_BYTES_MAX", 90)
         assert (await failure_of(rpc.ask(2, Later("x" * 100)))).failure == TOO_LARGE
         sent = len(nodes.links.sent)
         question = msgspec.msgpack.encode(Later("x" * 100))
@@ -314,12 +314,12 @@ def test_a_node_that_stops_answers_nobody() -> None:
 
 
 @given(st.binary(max_size=60))
-def test_any_octets_are_refused_or_answered_and_hurt_nobody(octets: bytes) -> None:
+def test_any_bytes_are_refused_or_answered_and_hurt_nobody(data: bytes) -> None:
     async def scenario() -> None:
         nodes = Nodes()
         nodes.go_on.set()
-        nodes.rpcs[2].receive_ask(1, Ask(0, 1000, msgspec.Raw(octets)))
-        nodes.rpcs[1].receive_answer(2, Answer(5, msgspec.Raw(octets)))
+        nodes.rpcs[2].receive_ask(1, Ask(0, 1000, msgspec.Raw(data)))
+        nodes.rpcs[1].receive_answer(2, Answer(5, msgspec.Raw(data)))
         assert await nodes.rpcs[1].ask(2, Double(1)) == 2
 
     asyncio.run(scenario())

@@ -198,7 +198,7 @@ def test_an_answer_that_cannot_be_encoded_is_refused(caplog: Any) -> None:
     assert [each.getMessage() for each in caplog.records] == ["a question of node 1 failed"] * 2
 
 
-def test_a_refusal_may_quote_any_octets() -> None:
+def test_a_refusal_may_quote_any_bytes() -> None:
     def refuse() -> int:
         raise RpcError("odd", "no file \udcff")
 

@@ -47,10 +47,10 @@ def test_secrets_are_replaced_one_after_the_other(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        ("", "must hold a secret of 32 octets"),
-        ("short", "must hold a secret of 32 octets"),
-        (f"{OLD}\nshort", "must hold a secret of 32 octets"),
-        ("x" * 5000, "4096 octets in all"),
+        ("", "must hold a secret of 32 bytes"),
+        ("short", "must hold a secret of 32 bytes"),
+        (f"{OLD}\nshort", "must hold a secret of 32 bytes"),
+        ("x" * 5000, "4096 bytes in all"),
         (f"{OLD}\n{NEW}\n{OLD}x", "holds 3 secrets, and 2 may count at once"),
     ],
 )

@@ -45,7 +45,7 @@ class World:
         for _ in range(10):
             await asyncio.sleep(0)
 
-    async def look(self, count: int = 1) -> None:
+    async def poll(self, count: int = 1) -> None:
         """End so many looks, one after the other."""
         for _ in range(count):
             await self.settle()
@@ -88,7 +88,7 @@ def test_guessers_queue_behind_each_other(guesser: Callable[[int], tuple[str, st
             world.ask(*guesser(number))
         await world.settle()
         world.ask("192.0.2.1", "bob")
-        await world.look(3)
+        await world.poll(3)
         assert ("192.0.2.1", "bob") in world.order  # before 37 others who came earlier
 
     run(body)
@@ -100,7 +100,7 @@ def test_who_has_logged_in_from_there_before_comes_first() -> None:
         for number in range(40):
             world.ask(f"203.0.113.{number}", f"user {number}")
         world.ask("203.0.113.1", "bob", before=True, suspect=True)
-        await world.look()
+        await world.poll()
         assert world.order == [("203.0.113.1", "bob")]
 
     run(body)
@@ -112,7 +112,7 @@ def test_all_have_their_turn_in_the_end() -> None:
         asked = [(f"n{number % 5}", f"u{number % 3}") for number in range(30)]
         for each in asked:
             world.ask(*each)
-        await world.look(30 + LOGINS_CHECKED_MAX)
+        await world.poll(30 + LOGINS_CHECKED_MAX)
         assert sorted(world.order) == sorted(asked)
         assert not world.turns._waiting
         assert world.turns._free == LOGINS_CHECKED_MAX
@@ -129,7 +129,7 @@ def test_a_suspect_network_gets_a_turn_every_now_and_then(monkeypatch: Any) -> N
         world.ask("192.0.2.1", "bob")
         await world.settle()
         assert world.order[-1] == ("192.0.2.1", "bob")
-        await world.look(2)
+        await world.poll(2)
         assert len(world.order) == 2
         world.now += LOGIN_SUSPECT_PAUSE_SECONDS
         world.turns._again()
@@ -150,7 +150,7 @@ def test_a_suspect_network_is_looked_at_again_by_itself(monkeypatch: Any) -> Non
         while len(world.order) < 5:
             await asyncio.sleep(0.001)
             if world.looks:
-                await world.look()
+                await world.poll()
 
     run(body)
 

@@ -16,8 +16,8 @@ from headrace_broker.model.definition import (
 from headrace_broker.model.limits import PASSWORDS_REMEMBERED_MAX
 from headrace_broker.runtime.security import password as password_module
 from headrace_broker.runtime.security.password import (
-    HASH_OCTETS,
-    SALT_OCTETS,
+    HASH_BYTES,
+    SALT_BYTES,
     PasswordChecker,
     hash_password,
     new_user,
@@ -41,8 +41,8 @@ class TestUsers:
     def test_new_user_has_a_salt_of_its_own(self) -> None:
         first = new_user("a", "secret", ("administrator",), loopback_only=True)
         second = new_user("a", "secret")
-        assert len(first.salt) == SALT_OCTETS
-        assert len(first.password_hash) == HASH_OCTETS
+        assert len(first.salt) == SALT_BYTES
+        assert len(first.password_hash) == HASH_BYTES
         assert first.salt != second.salt
         assert first.password_hash != second.password_hash
         assert first.tags == ("administrator",)
@@ -79,7 +79,7 @@ class TestImportedHashes:
         user = imported(hashing)
         kept = checker.verify(user, "secret")
         assert kept is not None
-        assert (len(kept.salt), kept.hashing) == (SALT_OCTETS, HASHED_SCRYPT)
+        assert (len(kept.salt), kept.hashing) == (SALT_BYTES, HASHED_SCRYPT)
         assert kept.password_hash == hash_password("secret", kept.salt)
         assert (kept.name, kept.tags, kept.loopback_only) == ("a", ("monitoring",), True)
         assert checker.remembered(user, "secret")

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from headrace_broker.core.queue.command.command import Enqueue, stamp_command
 from headrace_broker.core.queue.command.decoder import decode_command
-from headrace_broker.model.limits import COMMAND_OCTETS_MAX
+from headrace_broker.model.limits import COMMAND_BYTES_MAX
 from headrace_broker.model.message import Publish, Publisher
 from headrace_broker.runtime.contract.port import PendingConfirm
 from headrace_broker.runtime.session.lane import PublishLane
@@ -46,7 +46,7 @@ def test_immediate_messages_stand_in_commands_of_their_own(lane):
 
 
 def test_whole_command_may_be_larger_than_others(lane):
-    lane.add([publish(b"x" * (COMMAND_OCTETS_MAX // 2))] * 4, None)
+    lane.add([publish(b"x" * (COMMAND_BYTES_MAX // 2))] * 4, None)
     pending = lane.seal_whole()
     assert (pending.first, pending.last, len(lane.gathered)) == (1, 4, 0)
 
@@ -73,26 +73,32 @@ def test_refusal_is_noted_on_the_publishes_it_names(lane):
 def test_refusals_find_their_publishes_whatever_was_applied(groups, ranges, applied):
     lane = PublishLane(1)
     tag, number = 1, 1
-    tags: dict[int, int] = {}  # of the publishes with a ticket, by number
-    tickets = []
+    tags: dict[int, int] = {}  # of the publishes with a pending confirm, by number
+    pending_confirms = []
     for count, ticketed in groups:
-        ticket = PendingConfirm(tag, tag + count - 1) if ticketed else None
-        lane.add([publish()] * count, ticket)
+        pending_confirm = PendingConfirm(tag, tag + count - 1) if ticketed else None
+        lane.add([publish()] * count, pending_confirm)
         for _ in range(count):
-            if ticket is not None:
+            if pending_confirm is not None:
                 tags[number] = tag
                 tag += 1
             number += 1
-        if ticket is not None:
-            tickets.append(ticket)
+        if pending_confirm is not None:
+            pending_confirms.append(pending_confirm)
     sealed(lane)
     gone = lane.applied(applied)
     expected: set[int] = set()
     for first, more in ranges:
         lane.refuse(first, first + more, False)
         expected.update(tags[each] for each in range(first, first + more + 1) if each in tags)
-    refused = set().union(*(ticket.refused or set() for ticket in tickets))
-    over = {each for ticket in gone for each in range(ticket.first, ticket.last + 1)}
+    refused = set().union(
+        *(pending_confirm.refused or set() for pending_confirm in pending_confirms)
+    )
+    over = {
+        each
+        for pending_confirm in gone
+        for each in range(pending_confirm.first, pending_confirm.last + 1)
+    }
     assert refused == expected - over
 
 
@@ -120,7 +126,7 @@ def test_numbers_of_a_publisher_go_with_its_messages(lane):
 def test_numbers_are_cut_where_commands_are(lane):
     anna = Publisher(b"anna", 0)
     lane.number(anna, [1, 2, 4, 7])
-    lane.add([publish(b"x" * (COMMAND_OCTETS_MAX // 2 - 100))] * 4, None)
+    lane.add([publish(b"x" * (COMMAND_BYTES_MAX // 2 - 100))] * 4, None)
     assert named(lane) == [(b"anna", 0, [1, 3]), (b"anna", 0, [4, 5, 7, 8])]
 
 
@@ -128,7 +134,7 @@ def test_numbers_of_what_was_given_up_are_forgotten(lane):
     anna = Publisher(b"anna", 0)
     lane.number(anna, [1, 2])
     lane.add([publish()] * 2, None)
-    lane.take_tickets()
+    lane.take_pending_confirms()
     lane.number(anna, [8])
     lane.add([publish()], None)
     assert named(lane) == [(b"anna", 0, [8, 9])]

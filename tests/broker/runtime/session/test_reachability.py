@@ -80,45 +80,45 @@ class Around:
         self.session: Any = Session()
         self.reachability = Reachability(self.limits, lambda queue: self.led, lambda: self.now_ms)
 
-    def look(self, now_ms: int) -> int:
+    def poll(self, now_ms: int) -> int:
         """Look, and return how often the session was told by now."""
         self.now_ms = now_ms
-        self.reachability.look({7: {1: self.session}})
+        self.reachability.poll({7: {1: self.session}})
         return len(self.session.texts)
 
 
 def test_sessions_are_told_after_the_bound_and_at_each_look_from_then_on() -> None:
     around = Around()
-    assert around.look(1000) == 0
-    assert around.look(1000 + LEADERLESS_MS - 1) == 0
-    assert around.look(1000 + LEADERLESS_MS) == 1
-    assert around.look(1500 + LEADERLESS_MS) == 2
+    assert around.poll(1000) == 0
+    assert around.poll(1000 + LEADERLESS_MS - 1) == 0
+    assert around.poll(1000 + LEADERLESS_MS) == 1
+    assert around.poll(1500 + LEADERLESS_MS) == 2
     text = "no leader of queue 'work' in vhost '/' was reachable from this node for 5 s"
     assert around.session.texts[0] == text
 
 
 def test_leader_that_is_seen_begins_the_time_anew() -> None:
     around = Around()
-    around.look(0)
+    around.poll(0)
     around.led = True
-    around.look(LEADERLESS_MS - 1)
+    around.poll(LEADERLESS_MS - 1)
     around.led = False
-    assert around.look(LEADERLESS_MS) == 0
-    assert around.look(2 * LEADERLESS_MS - 1) == 0
+    assert around.poll(LEADERLESS_MS) == 0
+    assert around.poll(2 * LEADERLESS_MS - 1) == 0
 
 
 def test_queue_without_sessions_is_forgotten() -> None:
     around = Around()
-    around.look(0)
-    around.reachability.look({})
-    assert around.look(LEADERLESS_MS) == 0
+    around.poll(0)
+    around.reachability.poll({})
+    assert around.poll(LEADERLESS_MS) == 0
 
 
 def test_nobody_is_told_with_a_bound_of_0() -> None:
     around = Around()
     around.limits.leaderless_ms = 0
-    around.look(0)
-    assert around.look(10 * LEADERLESS_MS) == 0
+    around.poll(0)
+    assert around.poll(10 * LEADERLESS_MS) == 0
 
 
 def test_log_tells_once_that_it_gives_up_and_once_that_a_leader_is_back(
@@ -127,10 +127,10 @@ def test_log_tells_once_that_it_gives_up_and_once_that_a_leader_is_back(
     caplog.set_level(logging.INFO)
     around = Around()
     for now in (0, LEADERLESS_MS, 2 * LEADERLESS_MS):
-        around.look(now)
+        around.poll(now)
     around.led = True
     for now in (3 * LEADERLESS_MS, 4 * LEADERLESS_MS):
-        around.look(now)
+        around.poll(now)
     told = [record.getMessage() for record in caplog.records]
     assert len(told) == 2
     assert "publishes are refused and requests fail" in told[0]
@@ -144,13 +144,13 @@ class TestSession:
     ) -> None:
         session = world.open(2, listener)
         world.break_links()
-        ticket = PendingConfirm(1, 2)
-        session.publish(publishes(b"1", b"2"), ticket)
+        pending_confirm = PendingConfirm(1, 2)
+        session.publish(publishes(b"1", b"2"), pending_confirm)
         session.flush()
         world.settle_down()
         account = session.link.account
         assert account.messages == 2
-        assert session.abandon() == [ticket]
+        assert session.abandon() == [pending_confirm]
         assert account.messages == 0
         assert world.owner.closed == []
         world.cut = False
@@ -165,10 +165,10 @@ class TestSession:
         """A publisher that publishes again and again leaves no session behind each time."""
         session = world.open(2, listener)
         session.relocate(0)
-        ticket = PendingConfirm(1, 1)
-        session.publish(publishes(b"1"), ticket)
+        pending_confirm = PendingConfirm(1, 1)
+        session.publish(publishes(b"1"), pending_confirm)
         session.flush()
-        assert session.abandon() == [ticket]
+        assert session.abandon() == [pending_confirm]
         assert world.owner.closed == [session.session]
 
     def test_what_had_left_before_may_be_committed(
@@ -215,7 +215,7 @@ class TestSession:
 def test_text_about_the_catalog_asks_for_nodes_only_while_nothing_better_is_known() -> None:
     async def body() -> None:
         reach = CatalogReach(1)
-        reach.look()
+        reach.poll()
         assert "(does a majority of the nodes run, and reach it?)" in reach.why_not(3)
         reach.diagnosis = lambda: "n2 has lost its disk"
         assert reach.why_not(3).endswith(" s (n2 has lost its disk)")

@@ -9,9 +9,9 @@ import pytest
 from headrace_broker.codecs.batch import encode_batch
 from headrace_broker.core.queue.command.command import encode_enqueue
 from headrace_broker.model.limits import (
-    DELIVERY_WINDOW_OCTETS,
+    DELIVERY_WINDOW_BYTES,
     PIPELINE_COMMANDS,
-    SESSION_OCTETS_MAX,
+    SESSION_BYTES_MAX,
 )
 from headrace_broker.model.reply_code import AmqpError
 from headrace_broker.runtime.contract.port import ACCEPT, RELEASE, Attachment, PendingConfirm
@@ -22,14 +22,14 @@ BOTH = pytest.mark.parametrize("gateway", [1, 2], ids=["same_node", "other_node"
 
 
 @BOTH
-def test_publish_applied_confirms_ticket(world, listener, publishes, gateway):
+def test_publish_applied_confirms_pending_confirm(world, listener, publishes, gateway):
     session = world.open(gateway, listener)
-    ticket = PendingConfirm(1, 2)
-    assert session.publish(publishes(b"a", b"b"), ticket)
+    pending_confirm = PendingConfirm(1, 2)
+    assert session.publish(publishes(b"a", b"b"), pending_confirm)
     session.flush()
     assert listener.confirmed == []
     world.settle_down()
-    assert listener.confirmed == [ticket]
+    assert listener.confirmed == [pending_confirm]
     assert [host.machine.ready_count for host in world.hosts.values()] == [2, 2]
 
 
@@ -59,9 +59,9 @@ def test_pipeline_full_gathers_into_next_command(world, listener, publishes):
     assert world.hosts[1].machine.ready_count == PIPELINE_COMMANDS + 3
 
 
-def test_too_many_octets_congest_until_half_is_applied(world, listener, publishes):
+def test_too_many_bytes_congest_until_half_is_applied(world, listener, publishes):
     session = world.open(1, listener)
-    big = bytes(SESSION_OCTETS_MAX // 4)
+    big = bytes(SESSION_BYTES_MAX // 4)
     answers = []
     for _ in range(5):
         answers.append(session.publish(publishes(big), None))
@@ -79,10 +79,10 @@ def test_leader_lost_before_commit_resends_once_and_in_order(world, listener, pu
     session.publish(publishes(b"1"), None)
     session.flush()
     world.settle_down()
-    tickets = [PendingConfirm(2, 2), PendingConfirm(3, 3)]
-    session.publish(publishes(b"2"), tickets[0])
+    pending_confirms = [PendingConfirm(2, 2), PendingConfirm(3, 3)]
+    session.publish(publishes(b"2"), pending_confirms[0])
     session.flush()
-    session.publish(publishes(b"3"), tickets[1])
+    session.publish(publishes(b"3"), pending_confirms[1])
     session.flush()
     world.cut = True
     world.lose_uncommitted()
@@ -91,13 +91,13 @@ def test_leader_lost_before_commit_resends_once_and_in_order(world, listener, pu
     session.relocate(2)
     world.settle_down()
     assert listener.bodies == [b"1", b"2", b"3"]
-    assert listener.confirmed == tickets
+    assert listener.confirmed == pending_confirms
 
 
 def test_answers_lost_after_commit_do_not_duplicate(world, listener, publishes):
     session = world.open(2, listener)
-    ticket = PendingConfirm(1, 1)
-    session.publish(publishes(b"x"), ticket)
+    pending_confirm = PendingConfirm(1, 1)
+    session.publish(publishes(b"x"), pending_confirm)
     session.flush()
     world.carry()
     world.cut = True
@@ -106,7 +106,7 @@ def test_answers_lost_after_commit_do_not_duplicate(world, listener, publishes):
     world.cut = False
     session.relocate(1)
     world.settle_down()
-    assert listener.confirmed == [ticket]
+    assert listener.confirmed == [pending_confirm]
     assert world.hosts[1].machine.ready_count == 1
 
 
@@ -187,7 +187,7 @@ async def _tick(session):
 @BOTH
 def test_window_holds_deliveries_back_until_consumed(world, listener, publishes, gateway):
     session = world.open(gateway, listener)
-    half = bytes(DELIVERY_WINDOW_OCTETS // 2)
+    half = bytes(DELIVERY_WINDOW_BYTES // 2)
     world.run(session.attach(1, Attachment("c", 100)))
     for _ in range(4):
         session.publish(publishes(half), None)
@@ -202,11 +202,11 @@ def test_window_holds_deliveries_back_until_consumed(world, listener, publishes,
 def test_message_larger_than_the_window_passes(world, listener, publishes):
     session = world.open(1, listener)
     world.run(session.attach(1, Attachment("c", 100)))
-    session.publish(publishes(bytes(DELIVERY_WINDOW_OCTETS * 2), b"next"), None)
+    session.publish(publishes(bytes(DELIVERY_WINDOW_BYTES * 2), b"next"), None)
     session.flush()
     world.settle_down()
-    assert [len(body) for body in listener.bodies] == [DELIVERY_WINDOW_OCTETS * 2]
-    session.consumed(1, DELIVERY_WINDOW_OCTETS * 2)
+    assert [len(body) for body in listener.bodies] == [DELIVERY_WINDOW_BYTES * 2]
+    session.consumed(1, DELIVERY_WINDOW_BYTES * 2)
     world.settle_down()
     assert listener.bodies[1:] == [b"next"]
 
@@ -279,11 +279,11 @@ def test_settles_before_close_count(world, listener, publishes):
 def test_queue_deleted_confirms_cancels_and_refuses(world, listener, publishes):
     session = world.open(1, listener)
     world.run(session.attach(1, Attachment("c", 10)))
-    ticket = PendingConfirm(1, 1)
-    session.publish(publishes(b"a"), ticket)
+    pending_confirm = PendingConfirm(1, 1)
+    session.publish(publishes(b"a"), pending_confirm)
     session.flush()
     session.on_deleted()
-    assert listener.confirmed == [ticket]
+    assert listener.confirmed == [pending_confirm]
     assert listener.cancelled == [(1, "queue deleted")]
     with pytest.raises(AmqpError, match="no queue 'work'"):
         world.run(session.get())
@@ -291,9 +291,9 @@ def test_queue_deleted_confirms_cancels_and_refuses(world, listener, publishes):
 
 def test_busy_leader_is_asked_again_by_tick(world, listener, publishes):
     session = world.open(1, listener)
-    ticket = PendingConfirm(1, 1)
+    pending_confirm = PendingConfirm(1, 1)
     world.busy = True
-    session.publish(publishes(b"a"), ticket)
+    session.publish(publishes(b"a"), pending_confirm)
     session.flush()
     world.settle_down()
     assert listener.confirmed == []
@@ -301,18 +301,18 @@ def test_busy_leader_is_asked_again_by_tick(world, listener, publishes):
     for _ in range(10):
         session.tick()
     world.settle_down()
-    assert listener.confirmed == [ticket]
+    assert listener.confirmed == [pending_confirm]
     assert world.hosts[1].machine.ready_count == 1
 
 
 def test_wrong_leader_hint_is_followed(world, listener, publishes):
     session = world.open(1, listener)
     world.lead(2)
-    ticket = PendingConfirm(1, 1)
-    session.publish(publishes(b"a"), ticket)
+    pending_confirm = PendingConfirm(1, 1)
+    session.publish(publishes(b"a"), pending_confirm)
     session.flush()
     world.settle_down()
-    assert listener.confirmed == [ticket]
+    assert listener.confirmed == [pending_confirm]
     assert session.target == 2
 
 

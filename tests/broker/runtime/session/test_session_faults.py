@@ -8,8 +8,8 @@ import pytest
 
 from headrace_broker.core.queue.messages.effect import LANE_PUBLISH
 from headrace_broker.model.limits import (
-    COMMAND_OCTETS_MAX,
-    DELIVERY_WINDOW_OCTETS,
+    COMMAND_BYTES_MAX,
+    DELIVERY_WINDOW_BYTES,
     SETTLE_ITEMS_MAX,
 )
 from headrace_broker.runtime.contract.port import ACCEPT, Attachment, PendingConfirm
@@ -19,7 +19,7 @@ BOTH = pytest.mark.parametrize("gateway", [1, 2], ids=["same_node", "other_node"
 
 def test_cancel_gives_back_what_never_left_the_leader(world, listener, publishes):
     session = world.open(2, listener)
-    half = bytes(DELIVERY_WINDOW_OCTETS // 2)
+    half = bytes(DELIVERY_WINDOW_BYTES // 2)
     world.run(session.attach(1, Attachment("c", 100)))
     for _ in range(4):
         session.publish(publishes(half), None)
@@ -133,7 +133,7 @@ def test_lost_resync_is_repeated_by_tick(world, listener, publishes):
 def test_lost_window_is_made_good_by_tick(world, listener, publishes):
     session = world.open(2, listener)
     world.run(session.attach(1, Attachment("c", 10)))
-    whole = bytes(DELIVERY_WINDOW_OCTETS)
+    whole = bytes(DELIVERY_WINDOW_BYTES)
     for _ in range(2):
         session.publish(publishes(whole), None)
         session.flush()
@@ -226,9 +226,9 @@ def test_repeated_answer_of_a_get_is_not_kept(world, listener, publishes):
 def test_silent_publish_lane_is_sent_again_though_controls_are_answered(world, listener, publishes):
     session = world.open(2, listener)
     assert world.run(session.get()) is None  # from now on consumer 0 can settle
-    ticket = PendingConfirm(1, 1)
+    pending_confirm = PendingConfirm(1, 1)
     world.full.add(1)
-    session.publish(publishes(b"a"), ticket)
+    session.publish(publishes(b"a"), pending_confirm)
     session.flush()
     world.full.clear()
     session._gap_seen = (LANE_PUBLISH, 1)  # what said so is on its way, and gets lost
@@ -238,7 +238,7 @@ def test_silent_publish_lane_is_sent_again_though_controls_are_answered(world, l
         world.settle_down()
         session.tick()
     world.settle_down()
-    assert listener.confirmed == [ticket]
+    assert listener.confirmed == [pending_confirm]
 
 
 def test_consumer_given_up_before_its_attach_was_answered_attaches_again(
@@ -269,31 +269,31 @@ def test_consumer_given_up_before_its_attach_was_answered_attaches_again(
 
 def test_gathered_publishes_leave_in_commands_of_bounded_size(world, listener, publishes):
     session = world.open(1, listener)
-    quarter = bytes(COMMAND_OCTETS_MAX // 4)
-    tickets = [PendingConfirm(number, number) for number in range(1, 41)]
-    for ticket in tickets:
-        session.publish(publishes(quarter), ticket)
+    quarter = bytes(COMMAND_BYTES_MAX // 4)
+    pending_confirms = [PendingConfirm(number, number) for number in range(1, 41)]
+    for pending_confirm in pending_confirms:
+        session.publish(publishes(quarter), pending_confirm)
     session.flush()
     world.settle_down()
-    assert listener.confirmed == tickets
+    assert listener.confirmed == pending_confirms
     assert world.hosts[1].machine.ready_count == 40
-    assert max(len(entry.data) for entry in world.log) <= COMMAND_OCTETS_MAX + 4096
+    assert max(len(entry.data) for entry in world.log) <= COMMAND_BYTES_MAX + 4096
 
 
 def test_close_sends_all_that_gathered_in_bounded_commands(world, listener, publishes):
     session = world.open(1, listener)
     for _ in range(12):
-        session.publish(publishes(bytes(COMMAND_OCTETS_MAX // 4)), None)
+        session.publish(publishes(bytes(COMMAND_BYTES_MAX // 4)), None)
     session.close()
     world.settle_down()
     assert world.hosts[1].machine.ready_count == 12
     assert world.owner.closed == [session.session]
-    assert max(len(entry.data) for entry in world.log) <= COMMAND_OCTETS_MAX + 4096
+    assert max(len(entry.data) for entry in world.log) <= COMMAND_BYTES_MAX + 4096
 
 
 def test_message_larger_than_a_command_leaves_alone(world, listener, publishes):
     session = world.open(1, listener)
-    session.publish(publishes(b"a", bytes(COMMAND_OCTETS_MAX * 2), b"b"), None)
+    session.publish(publishes(b"a", bytes(COMMAND_BYTES_MAX * 2), b"b"), None)
     session.flush()
     world.settle_down()
     assert len(world.log) == 3

@@ -7,12 +7,12 @@ import pytest
 from headrace_broker.codecs.batch import message_body
 from headrace_broker.core.queue.command.command import ENQUEUE_BATCH_OFFSET
 from headrace_broker.core.queue.machine.queue_machine import MACHINE_VERSION
-from headrace_broker.model.limits import COPY_TURN_OCTETS, LARGE_OCTETS, TX_EXTRA_OCTETS
+from headrace_broker.model.limits import COPY_TURN_BYTES, LARGE_BYTES, TX_EXTRA_BYTES
 from headrace_broker.model.message import Publisher
 from headrace_broker.runtime.contract.port import Attachment, PendingConfirm
 
 BOTH = pytest.mark.parametrize("gateway", [1, 2], ids=["same_node", "other_node"])
-LARGE = bytes(range(256)) * (4 * LARGE_OCTETS // 256)
+LARGE = bytes(range(256)) * (4 * LARGE_BYTES // 256)
 
 
 def bodies(world):
@@ -23,11 +23,11 @@ def bodies(world):
 @BOTH
 def test_large_messages_are_confirmed_and_delivered_in_order(world, listener, publishes, gateway):
     session = world.open(gateway, listener)
-    ticket = PendingConfirm(1, 3)
-    session.publish(publishes(b"1", LARGE, b"2"), ticket)
+    pending_confirm = PendingConfirm(1, 3)
+    session.publish(publishes(b"1", LARGE, b"2"), pending_confirm)
     session.flush()
     world.settle_down()
-    assert listener.confirmed == [ticket]
+    assert listener.confirmed == [pending_confirm]
     assert [host.machine.ready_count for host in world.hosts.values()] == [3, 3]
     world.run(session.attach(1, Attachment("c", 10)))
     for _ in range(4):
@@ -49,7 +49,7 @@ def test_no_turn_copies_more_than_its_share_for_a_leader_on_the_same_node(
         assert world.log == []
         world.owner.turn()
         turns += 1
-    assert turns == len(LARGE) // COPY_TURN_OCTETS + 1
+    assert turns == len(LARGE) // COPY_TURN_BYTES + 1
     assert bodies(world) == [LARGE, b"behind"]
 
 
@@ -77,8 +77,8 @@ def test_what_is_sent_again_is_not_copied_again(world, listener, publishes):
 
 def test_leader_that_moves_to_this_node_meanwhile_gets_all_in_order(world, listener, publishes):
     session = world.open(2, listener)
-    ticket = PendingConfirm(1, 2)
-    session.publish(publishes(LARGE, b"behind"), ticket)
+    pending_confirm = PendingConfirm(1, 2)
+    session.publish(publishes(LARGE, b"behind"), pending_confirm)
     session.flush()
     world.lose_uncommitted()
     world.break_links()
@@ -87,7 +87,7 @@ def test_leader_that_moves_to_this_node_meanwhile_gets_all_in_order(world, liste
     session.relocate(2)
     assert world.owner.copying
     world.settle_down()
-    assert listener.confirmed == [ticket]
+    assert listener.confirmed == [pending_confirm]
     assert bodies(world)[-2:] == [LARGE, b"behind"]
 
 
@@ -130,10 +130,10 @@ def test_session_that_ends_while_it_copies_publishes_all(world, listener, publis
 
 def test_session_that_is_given_up_while_it_copies_publishes_nothing(world, listener, publishes):
     session = world.open(1, listener)
-    ticket = PendingConfirm(1, 1)
-    session.publish(publishes(LARGE), ticket)
+    pending_confirm = PendingConfirm(1, 1)
+    session.publish(publishes(LARGE), pending_confirm)
     session.flush()
-    assert session.abandon() == [ticket]
+    assert session.abandon() == [pending_confirm]
     world.settle_down()
     assert world.log == []
 
@@ -141,10 +141,10 @@ def test_session_that_is_given_up_while_it_copies_publishes_nothing(world, liste
 @BOTH
 def test_transaction_of_a_large_message_is_one_command(world, listener, publishes, gateway):
     session = world.open(gateway, listener)
-    ticket = PendingConfirm(1, 1)
-    session.publish_whole(publishes(LARGE[: TX_EXTRA_OCTETS + LARGE_OCTETS]), ticket)
+    pending_confirm = PendingConfirm(1, 1)
+    session.publish_whole(publishes(LARGE[: TX_EXTRA_BYTES + LARGE_BYTES]), pending_confirm)
     world.settle_down()
-    assert listener.confirmed == [ticket]
+    assert listener.confirmed == [pending_confirm]
     assert len(world.log) == 1
 
 
@@ -157,9 +157,9 @@ def test_large_message_with_a_number_of_its_publisher_is_known_again(
     world.settle_down()
     session = world.open(gateway, listener)
     for number in (1, 2):
-        ticket = PendingConfirm(number, number)
-        session.publish_named(publishes(LARGE), ticket, Publisher(b"p", 1), [5])
+        pending_confirm = PendingConfirm(number, number)
+        session.publish_named(publishes(LARGE), pending_confirm, Publisher(b"p", 1), [5])
         session.flush()
         world.settle_down()
-        assert listener.confirmed[-1] is ticket
+        assert listener.confirmed[-1] is pending_confirm
     assert world.hosts[1].machine.ready_count == 1

@@ -32,15 +32,15 @@ def test_repetition_in_another_session_is_dropped_and_confirmed(
     for numbers, expected in (([1, 2, 3], 3), ([2, 3, 5], 4)):
         listener = make_listener()
         session = upgraded.open(gateway, listener)
-        ticket = PendingConfirm(1, 3)
-        session.publish_named(publishes(b"a", b"b", b"c"), ticket, ANNA, numbers)
+        pending_confirm = PendingConfirm(1, 3)
+        session.publish_named(publishes(b"a", b"b", b"c"), pending_confirm, ANNA, numbers)
         session.flush()
         upgraded.settle_down()
-        if listener.confirmed != [ticket]:  # one who had to ask who leads
+        if listener.confirmed != [pending_confirm]:  # one who had to ask who leads
             session.tick()
             upgraded.settle_down()
-        assert listener.confirmed == [ticket]
-        assert ticket.refused is None
+        assert listener.confirmed == [pending_confirm]
+        assert pending_confirm.refused is None
         assert counts(upgraded) == [expected, expected]
 
 
@@ -77,15 +77,15 @@ def test_publisher_of_an_epoch_that_is_over_is_refused(upgraded, make_listener, 
     later.flush()
     upgraded.settle_down()
     session = upgraded.open(gateway, first)
-    ticket = PendingConfirm(1, 2)
-    session.publish_named(publishes(b"b", b"c"), ticket, ANNA, [1, 2])
+    pending_confirm = PendingConfirm(1, 2)
+    session.publish_named(publishes(b"b", b"c"), pending_confirm, ANNA, [1, 2])
     session.flush()
     upgraded.settle_down()
     if not first.rejected:  # one who had to ask who leads
         session.tick()
         upgraded.settle_down()
-    assert (first.rejected, first.confirmed) == ([ticket], [])
-    assert (ticket.refused, ticket.fenced) == ({1, 2}, True)
+    assert (first.rejected, first.confirmed) == ([pending_confirm], [])
+    assert (pending_confirm.refused, pending_confirm.fenced) == ({1, 2}, True)
     assert counts(upgraded) == [1, 1]
 
 
@@ -107,6 +107,6 @@ def test_publishes_wait_until_all_replicas_know_of_numbers(world, listener, publ
 def test_queue_that_is_gone_confirms_what_has_numbers(upgraded, listener, publishes):
     session = upgraded.open(1, listener)
     session.on_deleted()
-    ticket = PendingConfirm(1, 1)
-    assert session.publish_named(publishes(b"a"), ticket, ANNA, [1])
-    assert listener.confirmed == [ticket]
+    pending_confirm = PendingConfirm(1, 1)
+    assert session.publish_named(publishes(b"a"), pending_confirm, ANNA, [1])
+    assert listener.confirmed == [pending_confirm]

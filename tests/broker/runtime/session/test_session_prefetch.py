@@ -10,7 +10,7 @@ from tests.broker.runtime.conftest import Listener
 from headrace_broker.core.queue.command.command import (
     SET_PREFETCH,
     SETTLE,
-    STAMP_OCTETS,
+    STAMP_BYTES,
     encode_node_down,
     stamp_command,
 )
@@ -37,7 +37,7 @@ def fill(world, publishes, count):
 
 
 def logged(world, kind):
-    return sum(entry.data[STAMP_OCTETS] == kind for entry in world.log)
+    return sum(entry.data[STAMP_BYTES] == kind for entry in world.log)
 
 
 def attached(world, listener, gateway, prefetch):
@@ -145,7 +145,7 @@ def test_a_consumer_that_attaches_anew_does_so_with_what_holds(upgraded, listene
     data = stamp_command(1, encode_node_down(1, 0))
 
     async def lose_and_return():
-        upgraded.hosts[1].propose(data[STAMP_OCTETS:])
+        upgraded.hosts[1].propose(data[STAMP_BYTES:])
         upgraded.settle_down()
         session.relocate(1)
         upgraded.settle_down()

@@ -11,7 +11,7 @@ from headrace_broker.core.queue.command.decoder import decode_command
 from headrace_broker.core.queue.command.leader_command import encode_tick
 from headrace_broker.core.queue.machine.queue_machine import MACHINE_VERSION
 from headrace_broker.core.queue.messages.settings import OVERFLOW_REJECT_PUBLISH
-from headrace_broker.model.limits import COMMAND_OCTETS_MAX, PIPELINE_COMMANDS
+from headrace_broker.model.limits import COMMAND_BYTES_MAX, PIPELINE_COMMANDS
 from headrace_broker.runtime.contract.port import (
     ACCEPT,
     MODIFY_FAILED,
@@ -67,10 +67,10 @@ def test_full_queue_refuses_exactly_what_it_does_not_take(world, listener, publi
 def test_repetition_at_the_next_leader_refuses_again(world, listener, publishes, gateway):
     configure(world, max_length=1, overflow=OVERFLOW_REJECT_PUBLISH)
     session = world.open(gateway, listener)
-    tickets = [PendingConfirm(1, 2), PendingConfirm(3, 3)]
-    session.publish(publishes(b"a", b"b"), tickets[0])
+    pending_confirms = [PendingConfirm(1, 2), PendingConfirm(3, 3)]
+    session.publish(publishes(b"a", b"b"), pending_confirms[0])
     session.flush()
-    session.publish(publishes(b"c"), tickets[1])
+    session.publish(publishes(b"c"), pending_confirms[1])
     session.flush()
     if gateway == 3:
         session.tick()
@@ -87,8 +87,8 @@ def test_repetition_at_the_next_leader_refuses_again(world, listener, publishes,
     world.lead(2)
     session.relocate(2)
     world.settle_down()
-    assert (listener.confirmed, listener.rejected) == ([], tickets)
-    assert [ticket.refused for ticket in tickets] == [{2}, {3}]
+    assert (listener.confirmed, listener.rejected) == ([], pending_confirms)
+    assert [pending_confirm.refused for pending_confirm in pending_confirms] == [{2}, {3}]
     assert bodies_left(world) == [1, 1]
 
 
@@ -99,16 +99,18 @@ def test_immediate_publish_that_no_consumer_takes_is_refused(world, listener, pu
     immediate = publishes(b"a", b"b")
     for publish in immediate:
         publish.immediate = True
-    tickets = [PendingConfirm(1, 1), PendingConfirm(2, 2)]
-    for publish, ticket in zip(immediate, tickets, strict=True):
-        session.publish([publish], ticket)
+    pending_confirms = [PendingConfirm(1, 1), PendingConfirm(2, 2)]
+    for publish, pending_confirm in zip(immediate, pending_confirms, strict=True):
+        session.publish([publish], pending_confirm)
     session.flush()
     world.settle_down()
-    assert (listener.confirmed, listener.rejected) == ([tickets[0]], [tickets[1]])
+    assert (listener.confirmed, listener.rejected) == ([pending_confirms[0]], [pending_confirms[1]])
     assert listener.bodies == [b"a"]
 
 
-def test_refused_publishes_are_told_apart_from_those_of_the_same_ticket(world, listener, publishes):
+def test_refused_publishes_are_told_apart_from_those_of_the_same_pending_confirm(
+    world, listener, publishes
+):
     session = world.open(1, listener)
     first, second = PendingConfirm(1, 3), PendingConfirm(4, 4)
     session.publish(publishes(b"a", b"b", b"c"), first)
@@ -121,7 +123,7 @@ def test_refused_publishes_are_told_apart_from_those_of_the_same_ticket(world, l
     assert (first.refused, second.refused) == ({2, 3}, None)
 
 
-def test_publishes_without_a_ticket_are_refused_silently(world, listener, publishes):
+def test_publishes_without_a_pending_confirm_are_refused_silently(world, listener, publishes):
     session = world.open(1, listener)
     session.publish(publishes(b"a"), None)
     session.flush()
@@ -133,8 +135,8 @@ def test_publishes_without_a_ticket_are_refused_silently(world, listener, publis
 def test_answer_behind_a_lost_one_confirms_nothing_until_both_are_known(world, listener, publishes):
     session = world.open(1, listener)
     first, second = PendingConfirm(1, 1), PendingConfirm(2, 2)
-    for ticket in (first, second):
-        session.publish(publishes(b"x"), ticket)
+    for pending_confirm in (first, second):
+        session.publish(publishes(b"x"), pending_confirm)
         session.flush()
     assert [(each.seq, each.sizes.count) for each in commands(world, Enqueue)] == [(1, 1), (2, 1)]
     session.end.enqueued(2, 2)  # that of the first command was lost, and with it a refusal
@@ -149,8 +151,8 @@ def test_answer_behind_a_lost_one_confirms_nothing_until_both_are_known(world, l
 def test_gap_is_no_answer_to_what_lies_before_it(world, listener, publishes):
     session = world.open(1, listener)
     first, second = PendingConfirm(1, 1), PendingConfirm(2, 2)
-    for ticket in (first, second):
-        session.publish(publishes(b"x"), ticket)
+    for pending_confirm in (first, second):
+        session.publish(publishes(b"x"), pending_confirm)
         session.flush()
     session.end.gap(1, 2)
     assert listener.confirmed == []
@@ -161,14 +163,14 @@ def test_gap_is_no_answer_to_what_lies_before_it(world, listener, publishes):
 def test_refused_transaction_tells_which_of_its_publishes(world, listener, publishes, gateway):
     configure(world, max_length=1, overflow=OVERFLOW_REJECT_PUBLISH)
     session = world.open(gateway, listener)
-    ticket = PendingConfirm(1, 2)
+    pending_confirm = PendingConfirm(1, 2)
 
     async def commit():
-        session.publish_whole(publishes(b"a", b"b"), ticket)
+        session.publish_whole(publishes(b"a", b"b"), pending_confirm)
         await session.applied()
 
     world.run(commit())
-    assert (listener.rejected, ticket.refused) == ([ticket], {2})
+    assert (listener.rejected, pending_confirm.refused) == ([pending_confirm], {2})
 
 
 # Timeouts
@@ -204,13 +206,13 @@ def test_consumer_attaches_as_it_was_asked_to(world, listener, gateway):
         False,
         True,
     )
-    assert (attach.priority, attach.prefetch_octets, attach.timeout_ms) == (-7, 1000, 60_000)
+    assert (attach.priority, attach.prefetch_bytes, attach.timeout_ms) == (-7, 1000, 60_000)
 
 
 @BOTH
-def test_octets_unsettled_bound_what_a_consumer_gets(world, listener, publishes, gateway):
+def test_bytes_unsettled_bound_what_a_consumer_gets(world, listener, publishes, gateway):
     session = world.open(gateway, listener)
-    world.run(session.attach(1, Attachment("c", 100, prefetch_octets=25)))
+    world.run(session.attach(1, Attachment("c", 100, prefetch_bytes=25)))
     session.publish(publishes(*[b"0123456789"] * 5), None)
     session.flush()
     world.settle_down()
@@ -283,13 +285,13 @@ def test_redelivered_message_says_how_often_it_was_handed_out(world, listener, p
 @BOTH
 def test_transaction_is_one_command_though_it_is_large(world, listener, publishes, gateway):
     session = world.open(gateway, listener)
-    ticket = PendingConfirm(1, 4)
-    body = b"x" * (COMMAND_OCTETS_MAX // 2)
+    pending_confirm = PendingConfirm(1, 4)
+    body = b"x" * (COMMAND_BYTES_MAX // 2)
     session.publish(publishes(b"before"), None)
-    session.publish_whole(publishes(*[body] * 4), ticket)
+    session.publish_whole(publishes(*[body] * 4), pending_confirm)
     world.settle_down()
     assert [each.sizes.count for each in commands(world, Enqueue)] == [1, 4]
-    assert listener.confirmed == [ticket]
+    assert listener.confirmed == [pending_confirm]
 
 
 def test_whole_command_does_not_wait_for_the_pipeline(world, listener, publishes):
@@ -318,13 +320,13 @@ def test_settles_of_a_transaction_are_one_command(world, listener, publishes, ga
 @BOTH
 def test_applied_waits_for_what_was_sent(world, listener, publishes, gateway):
     session = world.open(gateway, listener)
-    ticket = PendingConfirm(1, 1)
+    pending_confirm = PendingConfirm(1, 1)
 
     async def commit():
-        session.publish_whole(publishes(b"a"), ticket)
+        session.publish_whole(publishes(b"a"), pending_confirm)
         assert listener.confirmed == []
         await session.applied()
-        assert listener.confirmed == [ticket]
+        assert listener.confirmed == [pending_confirm]
 
     world.run(commit())
 

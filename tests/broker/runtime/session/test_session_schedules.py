@@ -26,8 +26,8 @@ from headrace_broker.runtime.contract.port import (
 from headrace_broker.runtime.session import lane, subscription
 
 GATEWAYS = (1, 2, 3, 3)  # nodes of the sessions; node 3 has no replica
-WINDOW_OCTETS = 24  # some five bodies
-COMMAND_OCTETS = 150  # some three messages
+WINDOW_BYTES = 24  # some five bodies
+COMMAND_BYTES = 150  # some three messages
 LONG_SCHEDULES = 60
 LONG_STEPS = 150
 REST_ROUNDS = 3  # without anything left to do; what a task has just done takes one to take effect
@@ -57,58 +57,60 @@ class Channel(QueueListener):
         self.run = run
         self.index = index
         self.consumers = {}
-        self.starts = {}  # number on the publish lane of a ticket's first publish
+        self.starts = {}  # number on the publish lane of a pending confirm's first publish
         self.published = 0
         self.session = run.world.open(GATEWAYS[index], self)
 
-    def on_confirmed(self, client, tickets):
-        for ticket in tickets:
-            assert ticket.refused is None
-            assert not ticket.held
-            del self.run.unconfirmed[ticket]
-            self.check_complete(ticket)
+    def on_confirmed(self, client, pending_confirms):
+        for pending_confirm in pending_confirms:
+            assert pending_confirm.refused is None
+            assert not pending_confirm.held
+            del self.run.unconfirmed[pending_confirm]
+            self.check_complete(pending_confirm)
 
-    def on_rejected(self, client, tickets):
-        for ticket in tickets:
-            assert ticket.refused
-            assert not ticket.held
-            self.note_refused(ticket, self.run.unconfirmed.pop(ticket))
-            self.check_complete(ticket)
+    def on_rejected(self, client, pending_confirms):
+        for pending_confirm in pending_confirms:
+            assert pending_confirm.refused
+            assert not pending_confirm.held
+            self.note_refused(pending_confirm, self.run.unconfirmed.pop(pending_confirm))
+            self.check_complete(pending_confirm)
 
-    def on_withheld(self, client, tickets):
-        for ticket in tickets:
-            assert ticket.held
-            self.note_refused(ticket, self.run.unconfirmed[ticket])
-            self.run.withheld += 1
-            self.check_complete(ticket)
+    def on_deferred(self, client, pending_confirms):
+        for pending_confirm in pending_confirms:
+            assert pending_confirm.held
+            self.note_refused(pending_confirm, self.run.unconfirmed[pending_confirm])
+            self.run.deferred += 1
+            self.check_complete(pending_confirm)
 
-    def on_completed(self, client, tickets, over):
-        for ticket in tickets:
-            self.check_complete(ticket)
-        finished = {ticket for ticket in tickets if not ticket.held}
+    def on_completed(self, client, pending_confirms, over):
+        for pending_confirm in pending_confirms:
+            self.check_complete(pending_confirm)
+        finished = {
+            pending_confirm for pending_confirm in pending_confirms if not pending_confirm.held
+        }
         assert len(finished) == over
-        for ticket in finished:
-            del self.run.unconfirmed[ticket]
+        for pending_confirm in finished:
+            del self.run.unconfirmed[pending_confirm]
 
-    def note_refused(self, ticket, bodies):
-        for number in ticket.refused or ():
+    def note_refused(self, pending_confirm, bodies):
+        for number in pending_confirm.refused or ():
             assert bodies[number - 1] not in self.run.seen, "refused what it delivered"
             self.run.refused.add(bodies[number - 1])
 
-    def check_complete(self, ticket):
+    def check_complete(self, pending_confirm):
         """Check that publishes complete here are complete at the queue, and permanently."""
-        _, rows = self.run.world.hosts[1].machine.withheld_of(self.session.session)
-        start = self.starts[ticket]
-        for number in range(ticket.first, ticket.last + 1):
-            seq = start + number - ticket.first
-            if not any(number in numbers for numbers in ticket.holds or ()):
+        _, rows = self.run.world.hosts[1].machine.deferred_of(self.session.session)
+        start = self.starts[pending_confirm]
+        for number in range(pending_confirm.first, pending_confirm.last + 1):
+            seq = start + number - pending_confirm.first
+            if not any(number in numbers for numbers in pending_confirm.holds or ()):
                 assert not any(first <= seq < stop for first, stop in _pairs(rows))
 
     def on_timed_out(self, client, consumer):
         raise AssertionError("nothing times out")
 
     def on_writable(self, client):
-        """Octets are no matter here."""
+        """Bytes are no matter here."""
 
     def on_cancelled(self, client, consumer, reason):
         raise AssertionError(reason)
@@ -141,9 +143,9 @@ class Run:
         self.world = world
         self.publishes = publishes
         self.published = 0
-        self.unconfirmed = {}  # bodies by ticket
+        self.unconfirmed = {}  # bodies by pending confirm
         self.refused = set()
-        self.withheld = 0
+        self.deferred = 0
         self.seen = set()
         self.may_return = set()
         self.holder = {}
@@ -199,12 +201,12 @@ class Run:
         for _ in range(amount + 1):
             bodies.append(b"%d-%04d" % (channel.index, self.published))
             self.published += 1
-        ticket = PendingConfirm(1, len(bodies))
-        ticket.patient = True
-        self.unconfirmed[ticket] = bodies
-        channel.starts[ticket] = channel.published + 1
+        pending_confirm = PendingConfirm(1, len(bodies))
+        pending_confirm.patient = True
+        self.unconfirmed[pending_confirm] = bodies
+        channel.starts[pending_confirm] = channel.published + 1
         channel.published += len(bodies)
-        channel.session.publish(self.publishes(*bodies), ticket)
+        channel.session.publish(self.publishes(*bodies), pending_confirm)
         channel.session.flush()
 
     def do_attach(self, channel, amount):
@@ -380,9 +382,9 @@ class Run:
         machine = self.world.hosts[1].machine
         assert not any(machine.has_session(each.session.session) for each in self.channels)
         assert self.world.hosts[self.world.leader].feed_count == 0
-        owed = [(each.messages, each.octets) for each in self.world.ledger.accounts.values()]
+        owed = [(each.messages, each.byte_count) for each in self.world.ledger.accounts.values()]
         assert set(owed) == {(0, 0)}, "loans that were not repaid"
-        assert self.world.gates.by_group[self.world.queue.group].octets == 0
+        assert self.world.gates.by_group[self.world.queue.group].byte_count == 0
 
 
 def _pairs(rows):
@@ -400,9 +402,9 @@ STEPS = st.lists(
 
 
 def explore(world, publishes, steps, length_max, high):
-    """Run one example to its end; return how many tickets were withheld.
+    """Run one example to its end; return how many pending confirms were deferred.
 
-    The queue refuses what is above `length_max` and withholds above `high`, 0 for no limit.
+    The queue refuses what is above `length_max` and defers above `high`, 0 for no limit.
     """
 
     async def work():
@@ -419,11 +421,11 @@ def explore(world, publishes, steps, length_max, high):
             await run.step(kind, who, amount)
         await run.come_to_rest()
         await run.close()
-        return run.withheld
+        return run.deferred
 
     with (
-        mock.patch.object(subscription, "DELIVERY_WINDOW_OCTETS", WINDOW_OCTETS),
-        mock.patch.object(lane, "COMMAND_OCTETS_MAX", COMMAND_OCTETS),
+        mock.patch.object(subscription, "DELIVERY_WINDOW_BYTES", WINDOW_BYTES),
+        mock.patch.object(lane, "COMMAND_BYTES_MAX", COMMAND_BYTES),
     ):
         return asyncio.run(work())
 
@@ -448,5 +450,5 @@ def test_everything_arrives_once_in_long_schedules(world, publishes, seed):
         for kind in chance.choices(KINDS, weights, k=LONG_STEPS)
     ]
     length_max, high = chance.choice([0, 0, 6]), seed % 3 * 4
-    withheld = explore(world, publishes, steps, length_max, high)
-    assert (withheld > 0) == (high > 0)
+    deferred = explore(world, publishes, steps, length_max, high)
+    assert (deferred > 0) == (high > 0)

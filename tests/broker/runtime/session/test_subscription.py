@@ -7,12 +7,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace_broker.codecs.batch import encode_batch
-from headrace_broker.model.limits import DELIVERY_WINDOW_OCTETS
+from headrace_broker.model.limits import DELIVERY_WINDOW_BYTES
 from headrace_broker.model.message import DeliveryRun
 from headrace_broker.runtime.contract.port import Attachment
 from headrace_broker.runtime.session.subscription import Subscription
 
-QUARTER = DELIVERY_WINDOW_OCTETS // 4
+QUARTER = DELIVERY_WINDOW_BYTES // 4
 
 
 @pytest.fixture
@@ -23,7 +23,7 @@ def subscription():
 
 @pytest.fixture(scope="session")
 def make_run(publishes):
-    """Make a run of `count` messages of one octet from delivery `first` on."""
+    """Make a run of `count` messages of one byte from delivery `first` on."""
 
     def make(first, count, number=5):
         bodies = [b"%c" % (64 + first + offset) for offset in range(count)]
@@ -70,19 +70,19 @@ def test_numbers_go_on_after_a_restart_and_old_settles_are_void(subscription, ma
     assert subscription.accept(make_run(1, 1, 78)).first == 6
 
 
-def test_octets_are_granted_by_the_quarter_or_when_none_is_left(subscription):
-    subscription._held_octets = 3 * QUARTER
+def test_bytes_are_granted_by_the_quarter_or_when_none_is_left(subscription):
+    subscription._held_bytes = 3 * QUARTER
     assert subscription.consumed(QUARTER - 1) == 0
     assert subscription.consumed(1) == QUARTER
     assert subscription.consumed(10) == 0
     assert subscription.consumed(2 * QUARTER - 10) == 2 * QUARTER
-    assert subscription._held_octets == 0
+    assert subscription._held_bytes == 0
 
 
 def test_fresh_window_leaves_out_what_is_held_here(subscription):
-    subscription._held_octets = 100
+    subscription._held_bytes = 100
     subscription.consumed(30)
-    assert subscription.fresh_window() == DELIVERY_WINDOW_OCTETS - 70
+    assert subscription.fresh_window() == DELIVERY_WINDOW_BYTES - 70
     assert subscription.consumed(70) == 70
 
 

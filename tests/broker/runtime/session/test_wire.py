@@ -13,7 +13,7 @@ from tests.broker.runtime.conftest import FRAME_DECODER, arrive
 from headrace_broker.codecs.batch import encode_batch, message_body, single_head
 from headrace_broker.core.queue.command.command import SETTLE, enqueue_head, stamp_command
 from headrace_broker.core.queue.command.large_command import LargeCommand
-from headrace_broker.model.limits import LARGE_OCTETS
+from headrace_broker.model.limits import LARGE_BYTES
 from headrace_broker.model.message import DeliveryRun, Publish
 from headrace_broker.model.session import session_id
 from headrace_broker.runtime.contract.lane_port import HostEnd, SessionEnd
@@ -42,12 +42,12 @@ class HostNotes(HostEnd):
         self.calls.append(("resync", session, consumer, number, window, attached, filter_table))
         return True
 
-    def window(self, session, consumer, octets):
-        self.calls.append(("window", session, consumer, octets))
+    def window(self, session, consumer, byte_count):
+        self.calls.append(("window", session, consumer, byte_count))
         return True
 
-    def ask_withheld(self, session):
-        self.calls.append(("ask_withheld", session))
+    def ask_deferred(self, session):
+        self.calls.append(("ask_deferred", session))
         return True
 
 
@@ -86,14 +86,14 @@ class SessionNotes(SessionEnd):
     def timed_out(self, consumer):
         self.calls.append(("timed_out", consumer))
 
-    def withheld(self, rows):
-        self.calls.append(("withheld", list(rows)))
+    def deferred(self, rows):
+        self.calls.append(("deferred", list(rows)))
 
     def completed(self, rows):
         self.calls.append(("completed", list(rows)))
 
-    def still_withheld(self, last, rows):
-        self.calls.append(("still_withheld", last, list(rows)))
+    def still_deferred(self, last, rows):
+        self.calls.append(("still_deferred", last, list(rows)))
 
 
 class Wire:
@@ -130,7 +130,7 @@ def wire():
         ("resync", (SESSION, 3, 1 << 40, -5, True, b"")),
         ("resync", (SESSION, 3, 1, 5, False, b"\x00\x00\x00\x00")),
         ("window", (SESSION, 3, 1 << 20)),
-        ("ask_withheld", (SESSION,)),
+        ("ask_deferred", (SESSION,)),
     ],
 )
 def test_calls_to_a_host_arrive_as_they_were(wire, name, arguments):
@@ -149,7 +149,7 @@ def test_calls_to_a_host_arrive_as_they_were(wire, name, arguments):
         ("detached", (1 << 24,)),
         ("timed_out", (5,)),
         ("completed", ([1, 2, 9, 9],)),
-        ("still_withheld", (17, [3, 4])),
+        ("still_deferred", (17, [3, 4])),
     ],
 )
 def test_calls_to_a_session_arrive_as_they_were(wire, name, arguments):
@@ -242,10 +242,10 @@ def test_nothing_is_owed_to_a_node_that_went(wire):
     assert wire.session.calls == []
 
 
-# What is on the wire, octet for octet: a change of it is a change of the transport's version
+# What is on the wire, byte for byte: a change of it is a change of the transport's version
 
 
-def test_payloads_keep_their_octets(publishes):
+def test_payloads_keep_their_bytes(publishes):
     sent = []
 
     def send(node, payload):
@@ -279,9 +279,9 @@ def test_fields_of_a_later_release_are_passed_over_and_kinds_are_refused(wire):
 
 
 @given(st.binary(max_size=60), st.booleans())
-def test_any_octets_are_read_or_refused(octets, large):
+def test_any_bytes_are_read_or_refused(data, large):
     board = SessionRouter(1, lambda node, payload: True)
-    payload = b"\xc1\0\0\0" + octets if large else octets
+    payload = b"\xc1\0\0\0" + data if large else data
     cut, room = part_payload(payload, len(payload))
     assert cut == 0 or room > 0
     with contextlib.suppress(*MALFORMED):
@@ -289,7 +289,7 @@ def test_any_octets_are_read_or_refused(octets, large):
             board.receive(FRAME_DECODER.decode(payload))
 
 
-LARGE = bytes(range(256)) * (2 * LARGE_OCTETS // 256)
+LARGE = bytes(range(256)) * (2 * LARGE_BYTES // 256)
 
 
 class PieceWire(Wire):
@@ -351,7 +351,7 @@ def test_command_that_is_sent_whole_is_read_as_a_whole(pieces):
 
 
 def test_large_command_that_brings_no_messages_is_one_as_any(pieces):
-    settle = bytes((SETTLE, 1)) + bytes(LARGE_OCTETS)
+    settle = bytes((SETTLE, 1)) + bytes(LARGE_BYTES)
     pieces.to_host.command(SESSION, settle)
     assert pieces.host.calls == [("command", SESSION, settle)]
 
@@ -388,6 +388,6 @@ def test_large_run_that_is_sent_whole_is_read_alike(pieces):
 
 
 def test_other_large_payloads_are_left_alone(pieces):
-    payload = encode(Completed(SESSION, [LARGE_OCTETS] * LARGE_OCTETS))
+    payload = encode(Completed(SESSION, [LARGE_BYTES] * LARGE_BYTES))
     assert not pieces.boards[1].receive_large(payload)
     assert part_payload(payload[:64], len(payload)) == (0, 0)

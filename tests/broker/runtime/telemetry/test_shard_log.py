@@ -60,13 +60,13 @@ def opened(
     return log
 
 
-def read_all(log: ShardLog, octets_max: int = 1 << 20) -> list[int]:
+def read_all(log: ShardLog, bytes_max: int = 1 << 20) -> list[int]:
     """The numbers of all rows that can be read."""
     summary = log.summary
     found: list[int] = []
     index = summary.first_index
     while index < summary.next_index:
-        for block in log.read(summary.incarnation, index, summary.next_index, octets_max):
+        for block in log.read(summary.incarnation, index, summary.next_index, bytes_max):
             found += decode_columns(block.schema, inflated(block).columns)[0]
             index = block.end_index
     return found
@@ -87,7 +87,7 @@ def test_rows_are_read_as_they_were_appended() -> None:
     assert log.summary[4:] == (5, 6)
 
 
-def test_reading_begins_at_the_block_of_the_first_row_and_stops_by_octets() -> None:
+def test_reading_begins_at_the_block_of_the_first_row_and_stops_by_bytes() -> None:
     log = opened(MemoryFiles())
     for first in range(0, 30, 3):
         log.append(5, [rows(first)])
@@ -234,10 +234,10 @@ def test_log_with_a_damaged_header_begins_anew() -> None:
     assert other.value.incarnation == again.summary.incarnation
 
 
-def test_oldest_rows_go_when_there_are_too_many_octets() -> None:
+def test_oldest_rows_go_when_there_are_too_many_bytes() -> None:
     files, clock = MemoryFiles(), Clock()
-    octets_max = SEGMENTS * (64 << 10)
-    log = opened(files, Bounds(octets_max, 1 << 40), clock)
+    bytes_max = SEGMENTS * (64 << 10)
+    log = opened(files, Bounds(bytes_max, 1 << 40), clock)
     first = 0
     while log.summary.first_index == 0:
         texts = [f"{(first + each) * 7919 % 999983} {each}" for each in range(4000)]
@@ -245,9 +245,9 @@ def test_oldest_rows_go_when_there_are_too_many_octets() -> None:
         log.append(clock.now_ms, [encode_columns(SCHEMA, [numbers, texts])])
         log.trim()
         first += 4000
-    assert log.summary.octets <= octets_max
+    assert log.summary.byte_count <= bytes_max
     on_disk = sum(len(files.file(f"{PLACE}/{name}").written) for name in files.names(PLACE))
-    assert on_disk == log.summary.octets
+    assert on_disk == log.summary.byte_count
     assert read_all(log) == list(range(log.summary.first_index, first))
     with pytest.raises(DataGoneError) as gone:
         log.read(log.summary.incarnation, 0, 1, 1)

@@ -21,7 +21,7 @@ from headrace_broker.model.limits import TELEMETRY_QUEUE_EVENTS_MAX
 from headrace_broker.runtime.alarm.alarms import AlarmStatus
 from headrace_broker.runtime.contract.clock import Clock
 from headrace_broker.runtime.contract.connection_info import ConnectionInfo
-from headrace_broker.runtime.contract.queue_log import COMMAND_OVERHEAD_OCTETS
+from headrace_broker.runtime.contract.queue_log import COMMAND_OVERHEAD_BYTES
 from headrace_broker.runtime.contract.traffic import Traffic
 from headrace_broker.runtime.replica.queue_meter import QueueMeter
 from headrace_broker.runtime.telemetry import episodes as module
@@ -86,8 +86,8 @@ class World:
         machine = SimpleNamespace(
             **dict.fromkeys(
                 (
-                    *("ready_count", "ready_octets", "unsettled_count", "unsettled_octets"),
-                    *("consumer_count", "withheld_count"),
+                    *("ready_count", "ready_bytes", "unsettled_count", "unsettled_bytes"),
+                    *("consumer_count", "deferred_count"),
                 ),
                 0,
             ),
@@ -114,12 +114,12 @@ class World:
         self.ledger.close(info.account)
 
     def publish(self, info: ConnectionInfo, group: int, messages: int, exchange: str = "") -> None:
-        """Messages of 100 octets are handed over and done, and the queue has them."""
+        """Messages of 100 bytes are handed over and done, and the queue has them."""
         assert info.account is not None
-        tab = info.account.tab(group)
-        tab.borrow(messages, 100 * messages)
-        tab.came_through(exchange, messages)
-        tab.repay(messages, 100 * messages)
+        balance = info.account.balance(group)
+        balance.borrow(messages, 100 * messages)
+        balance.came_through(exchange, messages)
+        balance.repay(messages, 100 * messages)
         self.hosts[group].moves.arrived += messages
 
     def second(self) -> Moment:
@@ -127,7 +127,7 @@ class World:
         self.at_ms += 1000
         return Moment(self.at_ms, 1000, self.now_us)
 
-    def look(self) -> tuple[list[Sample], list[DebtEdge], list[FlowEvent]]:
+    def poll(self) -> tuple[list[Sample], list[DebtEdge], list[FlowEvent]]:
         """Let a second pass; what a look finds, decoded from its blocks."""
         moment = self.second()
         edges = self.edges.take(moment)
@@ -169,7 +169,7 @@ def test_schema_has_a_column_for_each_field(log: str, kind: Any) -> None:
 def test_idle_node_tells_of_itself_each_second() -> None:
     world = World()
     for _ in range(2):
-        samples, edges, events = world.look()
+        samples, edges, events = world.poll()
         [node] = samples
         assert (node.kind, node.id, node.at, node.published) == ("node", "n1", world.at_ms, 0)
         assert (node.queues, node.connections, node.left_out) == (2, 0, 0)
@@ -181,7 +181,7 @@ def test_what_moves_is_told_with_what_it_moved_and_once_more_at_its_end() -> Non
     info = world.connect(1)
     world.publish(info, 1, 5)
     world.traffic.publish += 5
-    samples, _, _ = world.look()
+    samples, _, _ = world.poll()
     [node], [queue], [connection] = (
         of_kind(samples, kind) for kind in ("node", "queue", "connection")
     )
@@ -189,9 +189,9 @@ def test_what_moves_is_told_with_what_it_moved_and_once_more_at_its_end() -> Non
     assert (queue.id, queue.name, queue.vhost, queue.published) == ("1", "q1", "/", 5)
     assert (connection.id, connection.user, connection.published) == ("n1/4/1", "app", 5)
     assert (connection.published_octets, connection.blocked_ms) == (500, 0)
-    samples, _, _ = world.look()
+    samples, _, _ = world.poll()
     assert [(each.name, each.published) for each in of_kind(samples, "queue")] == [("q1", 0)]
-    samples, _, _ = world.look()
+    samples, _, _ = world.poll()
     assert of_kind(samples, "queue") == of_kind(samples, "connection") == []
 
 
@@ -199,25 +199,25 @@ def test_leader_tells_what_it_measured_since_the_last_look() -> None:
     world = World()
     host = world.hosts[1]
     host.meter = meter = QueueMeter(Clock())
-    host.log = SimpleNamespace(window_octets=lambda: 1 << 20)
+    host.log = SimpleNamespace(window_bytes=lambda: 1 << 20)
     host.machine.unsettled_count = host.machine.consumer_count = 2
     for _ in range(2):
         meter.proposed(b"command")
     meter.applied(b"command", 0)
-    [told] = of_kind(world.look()[0], "queue")
-    octets = len(b"command") + COMMAND_OVERHEAD_OCTETS
-    assert (told.pending_commands, told.pending_command_octets) == (1, octets)
+    [told] = of_kind(world.poll()[0], "queue")
+    byte_count = len(b"command") + COMMAND_OVERHEAD_BYTES
+    assert (told.pending_commands, told.pending_command_octets) == (1, byte_count)
     assert told.pending_command_octets_max == 1 << 20
     assert told.commit_ms_p50 == told.commit_ms_p99 is not None
     assert told.consumer_busy_ms == 0
-    [told] = of_kind(world.look()[0], "queue")
+    [told] = of_kind(world.poll()[0], "queue")
     assert (told.pending_commands, told.commit_ms_p50, told.commit_ms_p99) == (1, None, None)
     meter.applied(b"command", 2)
     meter._busy_us = 5_000_000  # nobody had asked for a while
-    [told] = of_kind(world.look()[0], "queue")
+    [told] = of_kind(world.poll()[0], "queue")
     assert told.consumer_busy_ms == 2000
     world.hosts[1].meter = None
-    [told] = of_kind(world.look()[0], "queue")
+    [told] = of_kind(world.poll()[0], "queue")
     assert told.pending_commands is told.consumer_busy_ms is None
 
 
@@ -228,8 +228,8 @@ def test_edge_names_account_exchange_and_queue() -> None:
     world.publish(info, 1, 1, "audit")
     world.publish(info, 2, 2, "orders")
     assert info.account is not None
-    info.account.tab(2).borrow(1, 700)
-    _, edges, _ = world.look()
+    info.account.balance(2).borrow(1, 700)
+    _, edges, _ = world.poll()
     told = [(e.queue, e.exchange, e.copies, e.octets, e.charged_messages) for e in edges]
     assert told == [
         ("q1", "orders", 3, 300, 4),
@@ -247,16 +247,16 @@ def test_work_of_who_has_left_is_told() -> None:
     info = world.connect(1)
     world.publish(info, 1, 3)
     world.disconnect(info)
-    _, edges, _ = world.look()
+    _, edges, _ = world.poll()
     assert [(edge.account, edge.copies) for edge in edges] == [("n1/4/1", 3)]
-    assert world.look()[1] == []
+    assert world.poll()[1] == []
 
 
 def test_accounts_without_a_connection_are_told() -> None:
     world = World()
     account = world.ledger.open(Cause("n1/dead-letters", DEAD_LETTERS, "dead-letters", "n1"))
-    account.tab(1).borrow(2, 20)
-    [told] = of_kind(world.look()[0], "account")
+    account.balance(1).borrow(2, 20)
+    [told] = of_kind(world.poll()[0], "account")
     assert (told.id, told.account_kind, told.debt_messages) == ("n1/dead-letters", DEAD_LETTERS, 2)
 
 
@@ -264,17 +264,17 @@ def test_blocked_connection_is_told_with_reason_queue_and_paired_end() -> None:
     world = World()
     info = world.connect(1)
     info.flow.stop(LIMIT_WATERMARK, 2, world.now_us + SECOND_US // 2)
-    samples, _, events = world.look()
+    samples, _, events = world.poll()
     [told] = of_kind(samples, "connection")
     assert (told.blocked_by, told.blocked_vhost, told.blocked_queue) == ("watermark", "/", "q2")
     assert 400 <= (told.blocked_ms or 0) <= 600
     [blocked] = events
     assert (blocked.event, blocked.id, blocked.queue) == ("blocked", info.id, "q2")
     assert (blocked.started_at, blocked.account) == (world.at_ms - 500, info.id)
-    assert world.look()[2] == []
+    assert world.poll()[2] == []
     info.flow.go(world.now_us + 1000)
-    assert world.look()[2] == []  # it counts as blocked for a second
-    [unblocked] = world.look()[2]
+    assert world.poll()[2] == []  # it counts as blocked for a second
+    [unblocked] = world.poll()[2]
     assert (unblocked.event, unblocked.episode) == ("unblocked", blocked.episode)
     assert (unblocked.duration_ms, unblocked.started_at) == (3500, blocked.started_at)
     assert 1400 <= (unblocked.blocked_ms or 0) <= 1600
@@ -285,10 +285,10 @@ def test_episodes_are_told_apart_and_end_with_a_lost_connection() -> None:
     infos = [world.connect(number) for number in (1, 2)]
     for info in infos:
         info.flow.stop(LIMIT_WATERMARK, 1, world.now_us)
-    begun = world.look()[2]
+    begun = world.poll()[2]
     assert len({event.episode for event in begun}) == 2
     world.disconnect(infos[0])
-    [ended] = world.look()[2]
+    [ended] = world.poll()[2]
     assert (ended.event, ended.id, ended.episode) == ("unblocked", infos[0].id, begun[0].episode)
 
 
@@ -299,11 +299,11 @@ def test_saturated_queue_and_alarm_are_paired() -> None:
         AlarmStatus("n1", "memory", "scarce", world.now_us - 3 * SECOND_US),
         AlarmStatus("n2", "disk", "full", world.now_us),  # n2 tells of that
     ]
-    told = [(event.event, event.id, event.reason) for event in world.look()[2]]
+    told = [(event.event, event.id, event.reason) for event in world.poll()[2]]
     assert told == [("saturated", "1", "watermark"), ("alarm_set", "n1/memory", "memory")]
     world.hosts[1].machine.saturated = False
     world.alarms = []
-    ended = {event.event: event.duration_ms for event in world.look()[2]}
+    ended = {event.event: event.duration_ms for event in world.poll()[2]}
     assert ended == {"saturation_cleared": 1000, "alarm_cleared": 5000}
 
 
@@ -312,9 +312,9 @@ def test_redeliveries_and_dead_letters_are_counted() -> None:
     world.traffic.redeliver += 3
     world.episodes.dead_lettered(world.queues[2], "expired", 2)
     world.episodes.dead_lettered(world.queues[2], "expired", 1)
-    told = [(event.event, event.queue, event.reason, event.messages) for event in world.look()[2]]
+    told = [(event.event, event.queue, event.reason, event.messages) for event in world.poll()[2]]
     assert told == [("redelivered", None, None, 3), ("dead_lettered", "q2", "expired", 3)]
-    assert world.look()[2] == []
+    assert world.poll()[2] == []
 
 
 def test_open_episodes_are_bounded_and_those_left_out_counted(monkeypatch: Any) -> None:
@@ -322,7 +322,7 @@ def test_open_episodes_are_bounded_and_those_left_out_counted(monkeypatch: Any) 
     world = World()
     for number in (1, 2, 3):
         world.connect(number).flow.stop(LIMIT_WATERMARK, 1, world.now_us)
-    assert len(world.look()[2]) == 1
+    assert len(world.poll()[2]) == 1
     assert world.episodes.left_out == 2
 
 
@@ -332,7 +332,7 @@ def test_rows_are_bounded_and_those_left_out_counted() -> None:
         world.queue(group)
     for number in range(20):
         world.publish(world.connect(number), number + 1, number + 1)
-    samples, edges, _ = world.look()
+    samples, edges, _ = world.poll()
     assert len(samples) == len(edges) == 10
     node = samples[-1]
     assert (node.kind, node.left_out) == ("node", (20 + 20 - 9) + (20 - 10))
@@ -344,7 +344,7 @@ def test_large_looks_come_in_several_blocks() -> None:
     for group in range(3, 2500):
         world.queue(group)
         world.hosts[group].moves.arrived += 1
-    samples, _, _ = world.look()
+    samples, _, _ = world.poll()
     assert len(of_kind(samples, "queue")) == 2497
     assert samples[-1].kind == "node"
     assert all(each.at == world.at_ms and each.node == "n1" for each in samples)

@@ -136,8 +136,8 @@ def test_nothing_is_followed_while_nobody_traces(world: Any, listener: Any) -> N
 def test_a_dead_letter_keeps_its_trace(trusted: bool) -> None:
     death = Death(b"work", b"rejected", b"", b"work", 1_700_000_000)
     letter = dead_letter(BLOCK, death, trusted, False)
-    again = dead_letter(letter.octets, death, True, True)
-    for block in (letter.octets, again.octets):
+    again = dead_letter(letter.data, death, True, True)
+    for block in (letter.data, again.data):
         assert b"x-death" in block
         assert ContextReader(1.0).read(block) == TraceContext(PARENT, "k=v")
 

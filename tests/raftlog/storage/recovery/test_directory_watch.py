@@ -37,8 +37,8 @@ def watch(data: Path) -> Iterator[DirectoryWatch]:
 
 def looks(watch: DirectoryWatch) -> str:
     """Look as often as it takes."""
-    assert [watch.look() for _ in range(DIRECTORY_LOOKS - 1)] == [""] * (DIRECTORY_LOOKS - 1)
-    return watch.look()
+    assert [watch.poll() for _ in range(DIRECTORY_LOOKS - 1)] == [""] * (DIRECTORY_LOOKS - 1)
+    return watch.poll()
 
 
 def wipe(data: Path) -> None:
@@ -111,9 +111,9 @@ def test_what_leaves_the_files_in_place_is_no_alarm(
 def test_file_that_is_gone_for_one_look_is_no_alarm(watch: DirectoryWatch, data: Path) -> None:
     for _ in range(3):
         (data / SEGMENT).rename(data / "away")
-        assert watch.look() == ""
+        assert watch.poll() == ""
         (data / "away").rename(data / SEGMENT)
-        assert watch.look() == ""
+        assert watch.poll() == ""
 
 
 def test_log_that_goes_on_in_its_next_file_is_no_alarm(data: Path) -> None:
@@ -125,7 +125,7 @@ def test_log_that_goes_on_in_its_next_file_is_no_alarm(data: Path) -> None:
         log.append(7, HardState(1, 1, 0), [entry], True, None)
         log.flush()
         log.step()
-        assert watch.look() == ""
+        assert watch.poll() == ""
     assert log.position.header.sequence > 1
     assert looks(watch) == ""
     (data / SEGMENT).unlink()  # closed: it is missed when it is read
@@ -158,6 +158,6 @@ def test_disk_that_does_not_answer_is_not_taken_for_one_that_is_gone(data: Path)
 
     log = SharedLog.open(str(data), LogOptions(segment_bytes=1 << 20, stepped=True))
     watch = DirectoryWatch(Broken(), str(data), log.lock, log.position)
-    assert [watch.look() for _ in range(5)] == [""] * 5
+    assert [watch.poll() for _ in range(5)] == [""] * 5
     watch.close()
     log.close()

@@ -91,7 +91,7 @@ def test_any_flipped_bit_of_a_header_is_noticed_without_its_payload(data: bytes,
     st.integers(0, 2**32 - 1),
     st.tuples(POSITIVE, POSITIVE, POSITIVE),
 )
-def test_check_of_a_header_is_that_of_its_octets(
+def test_check_of_a_header_is_that_of_its_bytes(
     kind: int, flags: int, era: int, numbers: tuple[int, int, int]
 ) -> None:
     stored = record.encode_record(SALT, 17, kind, era, *numbers, b"abc", flags)

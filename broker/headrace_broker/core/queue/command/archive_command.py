@@ -1,6 +1,6 @@
 """Commands of groups that read archives, version 1: what follows the name in `group_command`.
 
-    OPEN_ARCHIVE    u8 n | n octets id of who opens
+    OPEN_ARCHIVE    u8 n | n bytes id of who opens
     COMMIT_ARCHIVE  u64 epoch | u64 up to
     CLOSE_ARCHIVE   u64 epoch, 0 for whatever the group has
 
@@ -23,8 +23,8 @@ from headrace_broker.core.queue.command.command import (
     Malformed,
 )
 from headrace_broker.core.queue.command.group_command import GroupCommand, begin_command
-from headrace_broker.core.queue.messages.octet_reader import OctetReader
-from headrace_broker.model.limits import LEASE_OPENER_OCTETS_MAX, NAME_OCTETS_MAX
+from headrace_broker.core.queue.messages.byte_reader import ByteReader
+from headrace_broker.model.limits import LEASE_OPENER_BYTES_MAX, NAME_BYTES_MAX
 
 
 class ArchiveCommand(GroupCommand):
@@ -77,15 +77,15 @@ def encode_close_archive(request: i64, name: bytes, epoch: i64) -> bytes:
     return out.getvalue()
 
 
-def decode_archive_command(kind: i64, reader: OctetReader) -> Command:
+def decode_archive_command(kind: i64, reader: ByteReader) -> Command:
     """Decode what stands behind kind and version; the caller sees to it that nothing is left."""
     request = reader.u64()
-    name = reader.octets(reader.u8())
-    if not 1 <= len(name) <= NAME_OCTETS_MAX:
+    name = reader.read_bytes(reader.u8())
+    if not 1 <= len(name) <= NAME_BYTES_MAX:
         return Malformed("a group of an archive without name")
     if kind == OPEN_ARCHIVE:
-        opener = reader.octets(reader.u8())
-        if not 1 <= len(opener) <= LEASE_OPENER_OCTETS_MAX:
+        opener = reader.read_bytes(reader.u8())
+        if not 1 <= len(opener) <= LEASE_OPENER_BYTES_MAX:
             return Malformed("OPEN_ARCHIVE by nobody")
         return OpenArchive(request, name, opener)
     epoch = reader.u64()

@@ -11,7 +11,7 @@ with big-endian integers, and the fields are (version 1 but where another is nam
     ENQUEUE 3  the same, then who publishes it under which numbers (see `publisher`)
     SETTLE     u64 session | u64 seq | u32 n | n x item
     ATTACH     u64 session | u64 seq | u32 consumer | u32 prefetch | u8 flags | u8 n | n bytes tag
-    ATTACH 2   the same, then i32 priority | u32 prefetch octets | u64 timeout in ms
+    ATTACH 2   the same, then i32 priority | u32 prefetch bytes | u64 timeout in ms
     CANCEL     u64 session | u64 seq | u32 consumer
     GET        u64 session | u64 seq
     GET 2      u64 session | u64 seq | u64 message id, 0 for the oldest available
@@ -72,7 +72,7 @@ URGENT_KINDS: Final = (*CONTROL_KINDS, *LEADER_KINDS, *LEASE_KINDS, *ARCHIVE_KIN
 COMMAND_VERSION: Final = 1
 EXTENDED_VERSION: Final = 2  # of ENQUEUE, ATTACH and GET
 NAMED_VERSION: Final = 3  # of ENQUEUE
-STAMP_OCTETS: Final = 8
+STAMP_BYTES: Final = 8
 ENQUEUE_SESSION_OFFSET: Final = 10  # of its session
 ENQUEUE_SEQ_OFFSET: Final = 18  # of the number of its first message, stamp included
 ENQUEUE_BATCH_OFFSET: Final = 26  # of the batch in the data of an ENQUEUE entry, stamp included
@@ -87,9 +87,9 @@ FLAG_FILTERED: Final = 2  # gets only what ACQUIRE names
 
 NUMBER_MAX: Final = (1 << 62) - 1  # of sessions, sequence and delivery numbers
 U32_MAX: Final = (1 << 32) - 1
-TAG_OCTETS_MAX: Final = 255  # a short string of AMQP 0-9-1
-SETTLE_ITEM_OCTETS: Final = 21
-PREFETCH_ITEM_OCTETS: Final = 8
+TAG_BYTES_MAX: Final = 255  # a short string of AMQP 0-9-1
+SETTLE_ITEM_BYTES: Final = 21
+PREFETCH_ITEM_BYTES: Final = 8
 
 
 @final
@@ -133,7 +133,7 @@ class Enqueue(Command):
         self.batch_offset = batch_offset  # where the batch begins in the entry
         self.sizes = sizes  # of its bodies, and what is remarkable in its properties
         self.now = now  # refuse what no consumer can take at once
-        self.patient = patient  # its publisher waits for confirms, which the queue may withhold
+        self.patient = patient  # its publisher waits for confirms, which the queue may defer
         self.named: Named | None = None  # who publishes it under which numbers, None if not said
 
 
@@ -168,7 +168,7 @@ class Attach(Control):
         self.filtered: bool = flags & FLAG_FILTERED != 0  # get only what ACQUIRE names
         self.tag = tag  # for listings
         self.priority: i64 = 0  # higher ones are served first, any 32-bit number
-        self.prefetch_octets: i64 = 0  # most octets unsettled (but for one message), 0 for any
+        self.prefetch_bytes: i64 = 0  # most bytes unsettled (but for one message), 0 for any
         self.timeout_ms: i64 = 0  # most time that a delivery may stay unsettled, 0 for the queue's
 
 
@@ -236,14 +236,14 @@ def stamp_command(time_ms: i64, command: bytes) -> bytes:
 
 
 def encode_stamp(time_ms: i64) -> bytes:
-    """Return the STAMP_OCTETS octets that stand before a command, proposed at `time_ms`."""
+    """Return the STAMP_BYTES bytes that stand before a command, proposed at `time_ms`."""
     out = BytesWriter()
     write_i64_be(out, time_ms)
     return out.getvalue()
 
 
 def stamp_of(data: bytes) -> i64:
-    """Return the time in ms stamped on an entry, of at least STAMP_OCTETS octets; 0 to 2**62."""
+    """Return the time in ms stamped on an entry, of at least STAMP_BYTES bytes; 0 to 2**62."""
     return min(max(read_i64_be(data, 0), 0), NUMBER_MAX)
 
 
@@ -329,13 +329,13 @@ def encode_attach(
     *,
     filtered: bool = False,
     priority: i64 = 0,
-    prefetch_octets: i64 = 0,
+    prefetch_bytes: i64 = 0,
     timeout_ms: i64 = 0,
 ) -> bytes:
     """Encode ATTACH of consumer number `consumer` (from 1); ValueError for too long a tag."""
-    if len(tag) > TAG_OCTETS_MAX:
-        raise ValueError(f"consumer tag of {len(tag)} octets, at most {TAG_OCTETS_MAX}")
-    extended = filtered or priority != 0 or prefetch_octets != 0 or timeout_ms != 0
+    if len(tag) > TAG_BYTES_MAX:
+        raise ValueError(f"consumer tag of {len(tag)} bytes, at most {TAG_BYTES_MAX}")
+    extended = filtered or priority != 0 or prefetch_bytes != 0 or timeout_ms != 0
     out = _numbered(ATTACH, session, seq, EXTENDED_VERSION if extended else COMMAND_VERSION)
     write_u32(out, consumer)
     write_u32(out, prefetch)
@@ -344,7 +344,7 @@ def encode_attach(
     out.write(tag)
     if extended:
         write_i32_be(out, i32(priority))
-        write_u32(out, prefetch_octets)
+        write_u32(out, prefetch_bytes)
         write_i64_be(out, timeout_ms)
     return out.getvalue()
 

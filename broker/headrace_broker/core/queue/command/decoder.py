@@ -1,4 +1,4 @@
-"""Reads commands back from the data of log entries; total, for any octets."""
+"""Reads commands back from the data of log entries; total, for any bytes."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ from headrace_broker.core.queue.command.command import (
     NUMBER_MAX,
     OPEN_ARCHIVE,
     OPEN_GROUP,
-    PREFETCH_ITEM_OCTETS,
+    PREFETCH_ITEM_BYTES,
     REMOVE,
     SET_PREFETCH,
     SETTLE,
-    SETTLE_ITEM_OCTETS,
-    STAMP_OCTETS,
+    SETTLE_ITEM_BYTES,
+    STAMP_BYTES,
     TICK,
     Attach,
     Cancel,
@@ -52,14 +52,14 @@ from headrace_broker.core.queue.command.command import (
 from headrace_broker.core.queue.command.leader_command import Acquire, Configure, Forget, Tick
 from headrace_broker.core.queue.command.lease_command import decode_lease_command
 from headrace_broker.core.queue.messages.batch_sizes import measure_batch
-from headrace_broker.core.queue.messages.octet_reader import OctetReader
+from headrace_broker.core.queue.messages.byte_reader import ByteReader
 from headrace_broker.core.queue.messages.publisher import read_named
 from headrace_broker.core.queue.messages.settings import decode_settings
 
 
 def decode_command(data: bytes) -> Command:
     """Decode the data of an entry, stamp included; return Malformed where it breaks any rule."""
-    reader = OctetReader(data, STAMP_OCTETS)
+    reader = ByteReader(data, STAMP_BYTES)
     kind = reader.u8()
     version = reader.u8()
     if reader.failed:
@@ -104,7 +104,7 @@ def _is_known(kind: i64, version: i64) -> bool:
     return version == EXTENDED_VERSION and kind in (ENQUEUE, ATTACH, GET)
 
 
-def _decode_named(session: i64, seq: i64, reader: OctetReader) -> Command:
+def _decode_named(session: i64, seq: i64, reader: ByteReader) -> Command:
     """Decode a batch with who publishes it behind it."""
     named = read_named(reader.data, reader.position)
     if named is None:
@@ -117,7 +117,7 @@ def _decode_named(session: i64, seq: i64, reader: OctetReader) -> Command:
     return enqueue
 
 
-def _decode_leaders(kind: i64, reader: OctetReader) -> Command:
+def _decode_leaders(kind: i64, reader: ByteReader) -> Command:
     if kind == NODE_DOWN:
         return NodeDown(reader.u32(), reader.u32())
     if kind == TICK:
@@ -127,15 +127,13 @@ def _decode_leaders(kind: i64, reader: OctetReader) -> Command:
     if kind == FORGET:
         return Forget(reader.ids())
     version = reader.u8()
-    settings = decode_settings(reader.octets(len(reader.data) - reader.position))
+    settings = decode_settings(reader.read_bytes(len(reader.data) - reader.position))
     if settings is None or reader.failed:
         return Malformed("CONFIGURE with settings that are not understood")
     return Configure(version, settings)
 
 
-def _decode_control(
-    kind: i64, version: i64, session: i64, seq: i64, reader: OctetReader
-) -> Command:
+def _decode_control(kind: i64, version: i64, session: i64, seq: i64, reader: ByteReader) -> Command:
     if kind == SETTLE:
         return _decode_settle(session, seq, reader)
     if kind == ATTACH:
@@ -151,10 +149,10 @@ def _decode_control(
     return Purge(session, seq)
 
 
-def _decode_settle(session: i64, seq: i64, reader: OctetReader) -> Command:
+def _decode_settle(session: i64, seq: i64, reader: ByteReader) -> Command:
     count = reader.u32()
     items: list[SettleItem] = []
-    if count * SETTLE_ITEM_OCTETS != len(reader.data) - reader.position:
+    if count * SETTLE_ITEM_BYTES != len(reader.data) - reader.position:
         return Malformed("SETTLE of another length than its items")
     for _ in range(count):
         item = SettleItem(reader.u32(), reader.u8(), reader.u64(), reader.u64())
@@ -164,10 +162,10 @@ def _decode_settle(session: i64, seq: i64, reader: OctetReader) -> Command:
     return Settle(session, seq, items)
 
 
-def _decode_set_prefetch(session: i64, seq: i64, reader: OctetReader) -> Command:
+def _decode_set_prefetch(session: i64, seq: i64, reader: ByteReader) -> Command:
     count = reader.u32()
     items: list[tuple[int, int]] = []
-    if count * PREFETCH_ITEM_OCTETS != len(reader.data) - reader.position:
+    if count * PREFETCH_ITEM_BYTES != len(reader.data) - reader.position:
         return Malformed("SET_PREFETCH of another length than its items")
     for _ in range(count):
         consumer, prefetch = reader.u32(), reader.u32()
@@ -177,17 +175,17 @@ def _decode_set_prefetch(session: i64, seq: i64, reader: OctetReader) -> Command
     return SetPrefetch(session, seq, items)
 
 
-def _decode_attach(version: i64, session: i64, seq: i64, reader: OctetReader) -> Command:
+def _decode_attach(version: i64, session: i64, seq: i64, reader: ByteReader) -> Command:
     consumer = reader.u32()
     prefetch = reader.u32()
     flags = reader.u8()
-    tag = reader.octets(reader.u8())
+    tag = reader.read_bytes(reader.u8())
     known = FLAG_EXCLUSIVE if version == COMMAND_VERSION else FLAG_EXCLUSIVE | FLAG_FILTERED
     if consumer == 0 or prefetch == 0 or flags > known:
         return Malformed("ATTACH with consumer 0, prefetch 0 or an unknown flag")
     attach = Attach(session, seq, consumer, prefetch, flags, tag)
     if version == EXTENDED_VERSION:
         attach.priority = reader.s32()
-        attach.prefetch_octets = reader.u32()
+        attach.prefetch_bytes = reader.u32()
         attach.timeout_ms = reader.u64()
     return attach

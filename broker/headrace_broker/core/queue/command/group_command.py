@@ -1,6 +1,6 @@
 """Common part of commands of groups, of leases and of archives.
 
-    u8 kind | u8 version | u64 request | u8 n | n octets name of the group | fields
+    u8 kind | u8 version | u64 request | u8 n | n bytes name of the group | fields
 
 They are not numbered: each may be repeated, and is answered by what holds then. `request` names
 whoever waits for the answer.

@@ -1,4 +1,4 @@
-"""An ENQUEUE of so many octets that no turn of the event loop copies all of them."""
+"""An ENQUEUE of so many bytes that no turn of the event loop copies all of them."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from typing import Final, final
 
 from mypy_extensions import i64
 
-from headrace_broker.core.queue.command.command import STAMP_OCTETS, encode_stamp
-from headrace_raftlog.model.pieces import Assembly, Octets
+from headrace_broker.core.queue.command.command import STAMP_BYTES, encode_stamp
+from headrace_raftlog.model.pieces import Assembly, Bytes
 
-HEAD_OCTETS: Final = 64  # of an ENQUEUE, for those who look at more than its data
+HEAD_BYTES: Final = 64  # of an ENQUEUE, for those who look at more than its data
 
 
 @final
@@ -20,21 +20,21 @@ class LargeCommand:
     are copied in steps; its stamp is written into it.
 
     Attributes:
-        head: the first octets, HEAD_OCTETS or fewer, with the number of the first message.
+        head: the first bytes, HEAD_BYTES or fewer, with the number of the first message.
     """
 
-    def __init__(self, pieces: list[Octets], assembly: Assembly | None = None) -> None:
+    def __init__(self, pieces: list[Bytes], assembly: Assembly | None = None) -> None:
         self._pieces = pieces  # in order, not assembled; the first holds at least `head`
         self._assembly = assembly  # all of it, behind room for a stamp, instead of pieces
         self._copied: i64 = 0  # of the first piece that is left
         if assembly is None:
-            self.head = bytes(pieces[0][:HEAD_OCTETS])
+            self.head = bytes(pieces[0][:HEAD_BYTES])
         else:
-            self.head = assembly.octets()[STAMP_OCTETS : STAMP_OCTETS + HEAD_OCTETS]
-        size: i64 = 0 if assembly is None else assembly.size - STAMP_OCTETS
+            self.head = assembly.data()[STAMP_BYTES : STAMP_BYTES + HEAD_BYTES]
+        size: i64 = 0 if assembly is None else assembly.size - STAMP_BYTES
         for piece in pieces:
             size += len(piece)
-        self.size = size  # octets of all
+        self.size = size  # bytes of all
 
     @property
     def assembled(self) -> bool:
@@ -42,12 +42,12 @@ class LargeCommand:
         assembly = self._assembly
         return assembly is not None and assembly.missing == 0
 
-    def copy(self, octets_max: i64) -> None:
-        """Copy so many octets more into one object."""
+    def copy(self, bytes_max: i64) -> None:
+        """Copy so many bytes more into one object."""
         assembly = self._assembly
         if assembly is None:
-            assembly = self._assembly = Assembly(self.size, STAMP_OCTETS)
-        left = octets_max
+            assembly = self._assembly = Assembly(self.size, STAMP_BYTES)
+        left = bytes_max
         while left > 0 and self._pieces:
             piece = self._pieces[0]
             taken = assembly.add(piece, self._copied, left)
@@ -57,13 +57,13 @@ class LargeCommand:
                 self._pieces = self._pieces[1:]
                 self._copied = 0
 
-    def pieces(self) -> list[Octets]:
-        """Return all octets, uncopied once it is assembled and before that is begun."""
+    def pieces(self) -> list[Bytes]:
+        """Return all bytes, uncopied once it is assembled and before that is begun."""
         assembly = self._assembly
         if assembly is None:
             return self._pieces
         self.copy(self.size)
-        return [memoryview(assembly.octets())[STAMP_OCTETS:]]
+        return [memoryview(assembly.data())[STAMP_BYTES:]]
 
     def stamped(self, time_ms: i64) -> bytes:
         """Return the entry data, proposed by the leader at `time_ms` (Unix time).
@@ -75,4 +75,4 @@ class LargeCommand:
         assembly = self._assembly
         assert assembly is not None
         assembly.put(encode_stamp(time_ms))
-        return assembly.octets()
+        return assembly.data()

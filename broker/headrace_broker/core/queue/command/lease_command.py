@@ -1,7 +1,7 @@
 """Commands of groups that lease messages, version 1: what follows the name in `group_command`.
 
     OPEN_GROUP      u64 time to live in ms | u8 n | n bytes id of who opens
-    LEASE           u64 epoch | u64 number | u32 messages | u64 octets | u64 time to live in ms
+    LEASE           u64 epoch | u64 number | u32 messages | u64 bytes | u64 time to live in ms
     RENEW           u64 epoch | u64 time to live in ms
     SETTLE_LEASES   u64 epoch | u64 number of the last one
     RELEASE_LEASES  u64 epoch | u64 number of the first one | u8 1 for a failed delivery
@@ -30,8 +30,8 @@ from headrace_broker.core.queue.command.command import (
     write_u32,
 )
 from headrace_broker.core.queue.command.group_command import GroupCommand, begin_command
-from headrace_broker.core.queue.messages.octet_reader import OctetReader
-from headrace_broker.model.limits import LEASE_OPENER_OCTETS_MAX, LEASE_TTL_MS_MAX, NAME_OCTETS_MAX
+from headrace_broker.core.queue.messages.byte_reader import ByteReader
+from headrace_broker.model.limits import LEASE_OPENER_BYTES_MAX, LEASE_TTL_MS_MAX, NAME_BYTES_MAX
 
 
 class LeaseCommand(GroupCommand):
@@ -59,13 +59,13 @@ class TakeLease(LeaseCommand):
         epoch: i64,
         number: i64,
         messages: i64,
-        octets: i64,
+        byte_count: i64,
         ttl_ms: i64,
     ) -> None:
         super().__init__(request, name, epoch)
         self.number = number  # the next one, or an earlier one to be told of it
         self.messages = messages  # the most
-        self.octets = octets  # of their bodies, the most; one message may exceed it
+        self.byte_count = byte_count  # of their bodies, the most; one message may exceed it
         self.ttl_ms = ttl_ms  # the group's leases live at least so long from now on
 
 
@@ -112,14 +112,14 @@ def encode_open_group(request: i64, name: bytes, ttl_ms: i64, opener: bytes) -> 
 
 
 def encode_lease(
-    request: i64, name: bytes, epoch: i64, number: i64, messages: i64, octets: i64, ttl_ms: i64
+    request: i64, name: bytes, epoch: i64, number: i64, messages: i64, byte_count: i64, ttl_ms: i64
 ) -> bytes:
     """Encode LEASE."""
     out = begin_command(LEASE, request, name)
     write_i64_be(out, epoch)
     write_i64_be(out, number)
     write_u32(out, messages)
-    write_i64_be(out, octets)
+    write_i64_be(out, byte_count)
     write_i64_be(out, ttl_ms)
     return out.getvalue()
 
@@ -156,11 +156,11 @@ def encode_close_group(request: i64, name: bytes, epoch: i64) -> bytes:
     return out.getvalue()
 
 
-def decode_lease_command(kind: i64, reader: OctetReader) -> Command:
+def decode_lease_command(kind: i64, reader: ByteReader) -> Command:
     """Decode what stands behind kind and version; the caller sees to it that nothing is left."""
     request = reader.u64()
-    name = reader.octets(reader.u8())
-    if not 1 <= len(name) <= NAME_OCTETS_MAX:
+    name = reader.read_bytes(reader.u8())
+    if not 1 <= len(name) <= NAME_BYTES_MAX:
         return Malformed("a group without name")
     if kind == OPEN_GROUP:
         return _decode_open(request, name, reader)
@@ -185,19 +185,19 @@ def decode_lease_command(kind: i64, reader: OctetReader) -> Command:
     return ReleaseLeases(request, name, epoch, number, failed == 1)
 
 
-def _decode_open(request: i64, name: bytes, reader: OctetReader) -> Command:
+def _decode_open(request: i64, name: bytes, reader: ByteReader) -> Command:
     ttl_ms = reader.u64()
-    opener = reader.octets(reader.u8())
-    if ttl_ms > LEASE_TTL_MS_MAX or not 1 <= len(opener) <= LEASE_OPENER_OCTETS_MAX:
+    opener = reader.read_bytes(reader.u8())
+    if ttl_ms > LEASE_TTL_MS_MAX or not 1 <= len(opener) <= LEASE_OPENER_BYTES_MAX:
         return Malformed("OPEN_GROUP for too long, or by nobody")
     return OpenGroup(request, name, ttl_ms, opener)
 
 
-def _decode_lease(request: i64, name: bytes, epoch: i64, reader: OctetReader) -> Command:
+def _decode_lease(request: i64, name: bytes, epoch: i64, reader: ByteReader) -> Command:
     number = reader.u64()
     messages = reader.u32()
-    octets = reader.u64()
+    byte_count = reader.u64()
     ttl_ms = reader.u64()
     if not 1 <= number <= NUMBER_MAX or messages == 0 or not 1 <= ttl_ms <= LEASE_TTL_MS_MAX:
         return Malformed("LEASE of no number, of nothing, or for no time or too long")
-    return TakeLease(request, name, epoch, number, messages, octets, ttl_ms)
+    return TakeLease(request, name, epoch, number, messages, byte_count, ttl_ms)

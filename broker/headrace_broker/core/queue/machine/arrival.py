@@ -67,8 +67,8 @@ def enqueue(
     if command.named is not None and _is_fenced(state, command.named):
         _note_publisher(state, command.named, 0, 0)
         _refuse(session, done + 1, last, REFUSED_FENCED, effects)
-        if session.withheld:
-            state.watermark.tell(session, command.seq, effects)
+        if session.deferred:
+            state.watermark.announce(session, command.seq, effects)
         effects.append(Enqueued(command.session, last))
         return False
     had = _had_before(state, command)
@@ -81,12 +81,12 @@ def enqueue(
         why = REFUSED_NO_CONSUMER if command.now else REFUSED_OVERFLOW
         _refuse(session, command.seq + stop, last, why, effects)
     if command.patient:
-        _withhold(state, index, session, command, skip, stop)
-    if session.withheld:
-        state.watermark.tell(session, command.seq, effects)
+        _defer(state, index, session, command, skip, stop)
+    if session.deferred:
+        state.watermark.announce(session, command.seq, effects)
     effects.append(Enqueued(command.session, last))
-    if state.settings.max_length >= 0 or state.settings.max_length_octets >= 0:
-        state.budget.extend(stop - skip, command.sizes.octets_between(skip, stop))
+    if state.settings.max_length >= 0 or state.settings.max_length_bytes >= 0:
+        state.budget.extend(stop - skip, command.sizes.bytes_between(skip, stop))
     id_base = state.ready.next_id - skip
     state.ready.next_id += count - skip
     kept = False
@@ -130,8 +130,8 @@ def _answer_again(
         return
     if known is not None:
         effects.extend([r for r in known.refusals if r.last >= command.seq])
-        if known.withheld:
-            state.watermark.tell(known, command.seq, effects)
+        if known.deferred:
+            state.watermark.announce(known, command.seq, effects)
     effects.append(Enqueued(command.session, done))
 
 
@@ -178,54 +178,54 @@ def _admit(state: QueueState, data: bytes, command: Enqueue, skip: i64, special:
         stop = min(count, skip + free)
         return _first_delayed(state, data, command, skip, stop) if special else stop
     most = settings.max_length
-    most_octets = settings.max_length_octets
-    if settings.overflow == OVERFLOW_DROP_HEAD or (most < 0 and most_octets < 0):
+    most_bytes = settings.max_length_bytes
+    if settings.overflow == OVERFLOW_DROP_HEAD or (most < 0 and most_bytes < 0):
         state.refusing = False
         return count
     length = state.length
-    octets = state.octets
+    byte_count = state.byte_count
     if state.refusing:
         if (most >= 0 and length * 100 > most * _RESUME_PERCENT) or (
-            most_octets >= 0 and octets * 100 > most_octets * _RESUME_PERCENT
+            most_bytes >= 0 and byte_count * 100 > most_bytes * _RESUME_PERCENT
         ):
             return skip
         state.refusing = False
     stop = skip
     while (
-        stop < count and (most < 0 or length < most) and (most_octets < 0 or octets < most_octets)
+        stop < count and (most < 0 or length < most) and (most_bytes < 0 or byte_count < most_bytes)
     ):
         length += 1
-        octets += command.sizes.octets(stop)
+        byte_count += command.sizes.byte_count(stop)
         stop += 1
     state.refusing = stop < count
     return stop
 
 
-def _withhold(
+def _defer(
     state: QueueState, index: i64, session: Session, command: Enqueue, skip: i64, stop: i64
 ) -> None:
     """Defer the confirms of a saturated queue's arrivals, or of those above its high watermark."""
     settings = state.settings
     high = settings.high_watermark
-    high_octets = settings.high_watermark_octets
+    high_bytes = settings.high_watermark_bytes
     sizes = command.sizes
     count = state.held_count
-    octets = state.held_octets
+    byte_count = state.held_bytes
     start = skip
     if not state.watermark.saturated:
         above = (high > 0 and count + stop - skip > high) or (
-            high_octets > 0 and octets + sizes.octets_between(skip, stop) > high_octets
+            high_bytes > 0 and byte_count + sizes.bytes_between(skip, stop) > high_bytes
         )
         if not above:
             return
         while start < stop:
             count += 1
-            octets += sizes.octets(start)
-            if (high > 0 and count > high) or (high_octets > 0 and octets > high_octets):
+            byte_count += sizes.byte_count(start)
+            if (high > 0 and count > high) or (high_bytes > 0 and byte_count > high_bytes):
                 break
             start += 1
     if start < stop:
-        state.watermark.withhold(index, session, command.seq, start, stop)
+        state.watermark.defer(index, session, command.seq, start, stop)
 
 
 def _first_delayed(state: QueueState, data: bytes, command: Enqueue, skip: i64, stop: i64) -> i64:
@@ -263,7 +263,8 @@ def _bury_refused(
 ) -> None:
     """Dead-letter refused messages, at most once: their publisher knows of the refusal.
 
-    What came before, by `had`, is in the queue or was; it is no letter, though it is refused too.
+    What came before, by `had`, is in the queue or was; it is no dead letter, though it is refused
+    too.
     """
     settings = state.settings
     if settings.overflow != OVERFLOW_REJECT_PUBLISH_DLX:
@@ -274,7 +275,7 @@ def _bury_refused(
     for position in range(stop, command.sizes.count):
         if bisect_right(had, position) % 2 == 1:
             continue
-        message = Acquired(0, index, position, command.sizes.octets(position), 0, 0)
+        message = Acquired(0, index, position, command.sizes.byte_count(position), 0, 0)
         message.arrived_ms = state.now_ms
         refused.append(message)
     if refused:
@@ -367,7 +368,7 @@ class _Sorter:
             self._join(position, priority, expires, key)
             return
         message = Acquired(
-            self._id_base + position, self._index, position, self._sizes.octets(position), 0, 0
+            self._id_base + position, self._index, position, self._sizes.byte_count(position), 0, 0
         )
         message.arrived_ms = state.now_ms
         message.expires_ms = expires

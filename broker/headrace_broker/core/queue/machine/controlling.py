@@ -114,7 +114,7 @@ def _attach(state: QueueState, session: Session, command: Attach, effects: list[
     consumer.exclusive = command.exclusive
     consumer.filtered = command.filtered
     consumer.priority = command.priority
-    consumer.prefetch_octets = command.prefetch_octets
+    consumer.prefetch_bytes = command.prefetch_bytes
     consumer.timeout_ms = command.timeout_ms
     state.attach(consumer)
     _answer(session, STATUS_OK, 0, effects)

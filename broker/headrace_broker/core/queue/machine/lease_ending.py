@@ -64,7 +64,7 @@ def let_leave(state: QueueState, effects: list[Effect]) -> None:
             leases.leaving.popleft()
         room -= count if accepted else count * share
         leases.count -= count
-        state.let_go(leaving.holder, messages)
+        state.release(leaving.holder, messages)
         if accepted:
             state.archive(messages, OUTCOME_ACKED, effects)
         else:
@@ -79,7 +79,7 @@ def _part(state: QueueState, leaving: Leaving, most: i64) -> list[Acquired]:
     stop = min(start + most, len(leaving.messages))
     if leaving.operation == MODIFY_FAILED:
         for at in range(start, stop):
-            state.budget.spend(leaving.messages[at].octets)
+            state.budget.spend(leaving.messages[at].byte_count)
             if state.budget.spent():
                 stop = at + 1
                 break

@@ -36,9 +36,9 @@ from headrace_broker.core.queue.state.lease_effect import (
 from headrace_broker.core.queue.state.queue_state import QueueState
 from headrace_broker.core.queue.state.ready_list import KEY_GROUP
 from headrace_broker.model.limits import (
+    LEASE_BYTES_MAX,
     LEASE_GROUPS_MAX,
     LEASE_MESSAGES_MAX,
-    LEASE_OCTETS_MAX,
     LEASED_MESSAGES_MAX,
     LEASES_MAX,
 )
@@ -135,7 +135,7 @@ def _lease(state: QueueState, group: LeaseGroup, command: TakeLease, effects: li
         _answer(state, command, status, group, 0, effects)
         return
     most = min(command.messages, LEASE_MESSAGES_MAX, LEASED_MESSAGES_MAX - state.leases.count)
-    messages = _take(state, group, most, min(command.octets, LEASE_OCTETS_MAX), effects)
+    messages = _take(state, group, most, min(command.byte_count, LEASE_BYTES_MAX), effects)
     if messages:
         lease = Lease(number, messages)
         group.leases[number] = lease
@@ -145,7 +145,7 @@ def _lease(state: QueueState, group: LeaseGroup, command: TakeLease, effects: li
         info = group.info()
         ready = state.ready.count
         effects.append(
-            LeaseAnswer(command.request, LEASE_OK, info, len(messages), lease.octets, ready)
+            LeaseAnswer(command.request, LEASE_OK, info, len(messages), lease.byte_count, ready)
         )
     else:
         _answer(state, command, LEASE_OK, group, 0, effects)
@@ -161,16 +161,18 @@ def _tell_again(
     gone = group.gone.get(number)
     status = LEASE_SETTLED
     count: i64 = 0
-    octets: i64 = 0
+    byte_count: i64 = 0
     went: list[LeaseInfo] = []
     if lease is not None:
         status = LEASE_OK
         count = len(lease.messages)
-        octets = lease.octets
+        byte_count = lease.byte_count
     elif gone is not None and number > group.settled:
         status = LEASE_GONE
         went.append(gone)
-    effects.append(LeaseAnswer(command.request, status, group.info(), count, octets, ready, went))
+    effects.append(
+        LeaseAnswer(command.request, status, group.info(), count, byte_count, ready, went)
+    )
 
 
 def _refusal(state: QueueState, group: LeaseGroup, number: i64) -> i64:
@@ -196,13 +198,13 @@ def _count_of(group: LeaseGroup) -> i64:
 
 
 def _take(
-    state: QueueState, group: LeaseGroup, most: i64, octets_max: i64, effects: list[Effect]
+    state: QueueState, group: LeaseGroup, most: i64, bytes_max: i64, effects: list[Effect]
 ) -> list[Acquired]:
     """Take ready messages, in their order, without expired ones."""
     ready = state.ready
     taken: list[Acquired] = []
-    octets: i64 = 0
-    while len(taken) < most and octets < octets_max and ready.count > 0:
+    byte_count: i64 = 0
+    while len(taken) < most and byte_count < bytes_max and ready.count > 0:
         if has_expired(state, effects):
             break  # more than one command drops
         before: i64 = len(taken)
@@ -213,12 +215,12 @@ def _take(
             if message.key.startswith(KEY_GROUP):
                 ready.groups.hold(group.holder, message)
             taken.append(message)
-        elif ready.octets <= octets_max - octets:
+        elif ready.byte_count <= bytes_max - byte_count:
             ready.take(most - before, taken, state.now_ms)
         else:
             ready.take(1, taken, state.now_ms)
         for at in range(before, len(taken)):
-            octets += taken[at].octets
+            byte_count += taken[at].byte_count
     return taken
 
 
@@ -229,7 +231,7 @@ def _hold(state: QueueState, lease: Lease) -> None:
     count: i64 = len(lease.messages)
     state.leases.count += count
     state.unsettled_count += count
-    state.unsettled_octets += lease.octets
+    state.unsettled_bytes += lease.byte_count
 
 
 # Leases that go on

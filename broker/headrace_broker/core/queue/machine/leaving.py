@@ -53,7 +53,7 @@ def bury(state: QueueState, messages: list[Acquired], reason: i64, effects: list
     if mode == DEAD_LETTER_AT_LEAST_ONCE:
         for message in messages:
             state.dead[message.message_id] = DeadMessage(message, reason)
-            state.dead_octets += message.octets
+            state.dead_bytes += message.byte_count
         effects.append(DeadLetterKept(messages, reason))
         return
     outcome = outcome_of(reason)
@@ -68,14 +68,14 @@ def forget_dead(state: QueueState, ids: list[int], effects: list[Effect]) -> Non
     for message_id in ids:
         dead = state.dead.pop(message_id, None)
         if dead is not None:
-            state.dead_octets -= dead.message.octets
+            state.dead_bytes -= dead.message.byte_count
             state.archive([dead.message], OUTCOME_DEAD_LETTERED + dead.reason, effects)
 
 
 def settle(state: QueueState, consumer: Consumer, item: SettleItem, effects: list[Effect]) -> i64:
     """Settle what of a range is unsettled; return how many messages that was."""
     messages = _take_range(consumer.unsettled, item.first, item.last)
-    state.let_go(consumer, messages)
+    state.release(consumer, messages)
     if item.operation == ACCEPT:
         state.archive(messages, OUTCOME_ACKED, effects)
     elif item.operation == REJECT:
@@ -92,7 +92,7 @@ def release_all(state: QueueState, consumer: Consumer, failed: bool, effects: li
     """Put everything a consumer has unsettled back; return how many messages that was."""
     messages = list(consumer.unsettled.values())
     consumer.unsettled.clear()
-    state.let_go(consumer, messages)
+    state.release(consumer, messages)
     give_back(state, messages, failed, effects)
     return len(messages)
 
@@ -126,7 +126,7 @@ def _again(message: Acquired, failed: bool) -> Acquired:
         message.message_id,
         message.entry_index,
         message.position,
-        message.octets,
+        message.byte_count,
         message.acquired_count + 1,
         message.delivery_count + 1 if failed else message.delivery_count,
     )
@@ -261,10 +261,10 @@ def drop_excess(state: QueueState, effects: list[Effect]) -> None:
     while is_over(state) and not budget.spent():
         ready = state.ready
         if ready.count > 0:
-            message = ready.take_lowest(by_octets=not _has_too_many(state))
+            message = ready.take_lowest(by_bytes=not _has_too_many(state))
         else:
             message = state.delayed.pop_first()
-        budget.spend(message.octets)
+        budget.spend(message.byte_count)
         excess.append(message)
     bury(state, excess, REASON_MAXLEN, effects)
 
@@ -278,8 +278,8 @@ def is_over(state: QueueState) -> bool:
     delayed = state.delayed
     if ready.count + delayed.count == 0:
         return False
-    most_octets = settings.max_length_octets
-    return _has_too_many(state) or 0 <= most_octets < ready.octets + delayed.octets
+    most_bytes = settings.max_length_bytes
+    return _has_too_many(state) or 0 <= most_bytes < ready.byte_count + delayed.byte_count
 
 
 def _has_too_many(state: QueueState) -> bool:

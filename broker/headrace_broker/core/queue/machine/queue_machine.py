@@ -2,7 +2,7 @@
 
 It reads no clock, takes no random number and iterates no set, so that every replica that applies
 the same entries has the same state and computes the same effects. `apply` is total: whatever the
-octets, it answers.
+bytes, it answers.
 """
 
 from __future__ import annotations
@@ -94,9 +94,9 @@ class QueueMachine:
         return self._state.ready.count
 
     @property
-    def ready_octets(self) -> i64:
-        """Octets of the bodies of available messages."""
-        return self._state.ready.octets
+    def ready_bytes(self) -> i64:
+        """Bytes of the bodies of available messages."""
+        return self._state.ready.byte_count
 
     @property
     def unsettled_count(self) -> i64:
@@ -104,9 +104,9 @@ class QueueMachine:
         return self._state.unsettled_count
 
     @property
-    def unsettled_octets(self) -> i64:
-        """Octets of the bodies of messages acquired and not settled."""
-        return self._state.unsettled_octets
+    def unsettled_bytes(self) -> i64:
+        """Bytes of the bodies of messages acquired and not settled."""
+        return self._state.unsettled_bytes
 
     @property
     def consumer_count(self) -> i64:
@@ -144,8 +144,8 @@ class QueueMachine:
         return self._state.watermark.saturated
 
     @property
-    def withheld_count(self) -> i64:
-        """Number of messages whose confirms are withheld."""
+    def deferred_count(self) -> i64:
+        """Number of messages whose confirms are deferred."""
         return self._state.watermark.count
 
     @property
@@ -154,21 +154,21 @@ class QueueMachine:
         return self._state.held_count
 
     @property
-    def held_octets(self) -> i64:
-        """Octets of their bodies."""
-        return self._state.held_octets
+    def held_bytes(self) -> i64:
+        """Bytes of their bodies."""
+        return self._state.held_bytes
 
     def count_into(self, tally: Tally | None) -> None:
         """Count messages that leave from now on, while this replica leads; None to stop."""
         self._state.tally = tally
 
-    def withheld_of(self, session: i64) -> tuple[i64, list[int]]:
-        """Return the last publish of a session that the queue knows, and which are withheld.
+    def deferred_of(self, session: i64) -> tuple[i64, list[int]]:
+        """Return the last publish of a session that the queue knows, and which are deferred.
 
         Of a session that is not known nothing is, whatever its publishes are.
         """
         found = self._state.sessions.get(session)
-        return (NUMBER_MAX, []) if found is None else (found.publish_seq, found.withheld_from(1))
+        return (NUMBER_MAX, []) if found is None else (found.publish_seq, found.deferred_from(1))
 
     @property
     def last_id(self) -> i64:
@@ -203,7 +203,7 @@ class QueueMachine:
 
     def available_from(self, after_id: i64, limit: i64) -> list[Acquired]:
         """Return up to `limit` available messages with ids above `after_id`, by their ids."""
-        return self._state.ready.look(after_id, limit)
+        return self._state.ready.browse(after_id, limit)
 
     def fairness(self, limit: i64) -> list[FairValue]:
         """Return what waits of the values that take turns, most first; empty where none do."""
@@ -309,9 +309,9 @@ class QueueMachine:
         return self._state.archived.count
 
     @property
-    def archived_octets(self) -> i64:
-        """Octets of their bodies."""
-        return self._state.archived.octets
+    def archived_bytes(self) -> i64:
+        """Bytes of their bodies."""
+        return self._state.archived.byte_count
 
     def archive(self) -> ArchiveInfo:
         """Return the archived messages and their readers."""
@@ -352,7 +352,7 @@ class QueueMachine:
         return machine
 
     def digest(self) -> bytes:
-        """Return 16 octets that are equal for equal states."""
+        """Return 16 bytes that are equal for equal states."""
         return hashlib.blake2b(write_state(self._state), digest_size=16).digest()
 
     def apply(self, index: i64, data: bytes) -> list[Effect]:

@@ -45,12 +45,12 @@ def _rotate(state: QueueState, served: list[Consumer], effects: list[Effect]) ->
         if not fresh:
             served.append(consumer)
         wanted: i64 = 1
-        limited = consumer.prefetch_octets > 0
+        limited = consumer.prefetch_bytes > 0
         if not limited and rotation.alone(consumer):
             wanted = min(consumer.credit(), ready.count)
         ready.take(wanted, fresh, state.now_ms)
         if limited:
-            consumer.octets += fresh[-1].octets
+            consumer.byte_count += fresh[-1].byte_count
         if consumer.credit() > 0:
             rotation.again(consumer)
 
@@ -77,8 +77,8 @@ def _rotate_groups(state: QueueState, served: list[Consumer], effects: list[Effe
 
 def _give(state: QueueState, consumer: Consumer, message: Acquired) -> None:
     consumer.fresh.append(message)
-    if consumer.prefetch_octets > 0:
-        consumer.octets += message.octets
+    if consumer.prefetch_bytes > 0:
+        consumer.byte_count += message.byte_count
     if message.key.startswith(KEY_GROUP):
         state.ready.groups.hold(consumer, message)
 

@@ -9,7 +9,7 @@ from mypy_extensions import i64
 from headrace_broker.core.queue.messages.batch_sizes import BatchSizes
 from headrace_broker.core.queue.messages.effect import Acquired
 
-_PACKED_OCTETS: Final = 12
+_PACKED_BYTES: Final = 12
 
 
 @final
@@ -40,9 +40,9 @@ class Batch:
         return self.stop - self.next
 
     @property
-    def octets(self) -> i64:
-        """Octets of their bodies."""
-        return self.sizes.octets_between(self.next, self.stop)
+    def byte_count(self) -> i64:
+        """Bytes of their bodies."""
+        return self.sizes.bytes_between(self.next, self.stop)
 
     @property
     def first_id(self) -> i64:
@@ -52,7 +52,7 @@ class Batch:
     def cut_by_size(self) -> list[Batch]:
         """Return batches of equal sizes, or this one where they would take more room than it does.
 
-        Packed, a batch of equal sizes is some `_PACKED_OCTETS`, and any other one has besides the
+        Packed, a batch of equal sizes is some `_PACKED_BYTES`, and any other one has besides the
         sizes of all its entry's messages.
         """
         sizes = self.sizes
@@ -60,14 +60,14 @@ class Batch:
         starts += [
             position
             for position in range(self.next + 1, self.stop)
-            if sizes.octets(position) != sizes.octets(position - 1)
+            if sizes.byte_count(position) != sizes.byte_count(position - 1)
         ]
-        if len(starts) * _PACKED_OCTETS >= len(sizes.table):
+        if len(starts) * _PACKED_BYTES >= len(sizes.table):
             return [self]
         cut: list[Batch] = []
         stop = self.stop
         for start in reversed(starts):
-            equal = BatchSizes(stop, sizes.octets(start), b"")
+            equal = BatchSizes(stop, sizes.byte_count(start), b"")
             cut.append(
                 Batch(
                     self.entry_index,
@@ -86,7 +86,12 @@ class Batch:
     def message(self, position: i64, priority: i64, key: bytes) -> Acquired:
         """Return the message at a position as one of its own."""
         message = Acquired(
-            self.id_base + position, self.entry_index, position, self.sizes.octets(position), 0, 0
+            self.id_base + position,
+            self.entry_index,
+            position,
+            self.sizes.byte_count(position),
+            0,
+            0,
         )
         message.arrived_ms = self.arrived_ms
         message.expires_ms = self.expires_ms

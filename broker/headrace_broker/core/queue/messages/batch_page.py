@@ -1,11 +1,11 @@
-"""Waiting batches as octets: what a long queue keeps of them in memory and in snapshots.
+"""Waiting batches as bytes: what a long queue keeps of them in memory and in snapshots.
 
     n | n x entry | n x (first id | next | count | beyond | size | arrived | expires)
 
 All are numbers in groups of 7 bits. Log positions, first ids and times of arrival are differences
 to what stands before them (of ids: to the id after the batch before). `count` messages wait from
 position `next` on, `beyond` positions follow them. `size` is that of every body plus 1, or 0,
-after which stand 4 octets for each of the entry's messages. `expires` is 0 for never, else the
+after which stand 4 bytes for each of the entry's messages. `expires` is 0 for never, else the
 time from arrival plus 1.
 """
 
@@ -19,7 +19,7 @@ from mypy_extensions import i64
 
 from headrace_broker.core.queue.messages.batch import Batch
 from headrace_broker.core.queue.messages.batch_sizes import UNEQUAL, BatchSizes
-from headrace_broker.core.queue.messages.octet_reader import OctetReader
+from headrace_broker.core.queue.messages.byte_reader import ByteReader
 
 _RUN_MIN: Final = 8  # log positions without a gap from which adding them together is faster
 
@@ -63,7 +63,7 @@ def encode_batches(batches: list[Batch]) -> bytes:
 
 def decode_batches(data: bytes) -> list[Batch]:
     """Decode what `encode_batches` gave; LookupError for anything else."""
-    reader = OctetReader(data, 0)
+    reader = ByteReader(data, 0)
     entries = _entries(reader)
     batches: list[Batch] = []
     entry: i64 = 0
@@ -76,7 +76,7 @@ def decode_batches(data: bytes) -> list[Batch]:
         stop = start + reader.varint()
         count = stop + reader.varint()
         size = reader.varint() - 1
-        table = reader.octets(count * 4) if size == UNEQUAL else b""
+        table = reader.read_bytes(count * 4) if size == UNEQUAL else b""
         arrived += reader.varint()
         lifetime = reader.varint()
         expires: i64 = arrived + lifetime - 1 if lifetime > 0 else 0
@@ -86,7 +86,7 @@ def decode_batches(data: bytes) -> list[Batch]:
         batches.append(Batch(entry, first - start, start, stop, sizes, arrived, expires))
         following = first + stop - start
     if not reader.at_end():
-        raise LookupError("octets after the last batch")
+        raise LookupError("bytes after the last batch")
     return batches
 
 
@@ -96,7 +96,7 @@ def read_entries(data: bytes, into: array[int]) -> None:
     A queue of single messages has millions, most without a gap between them: those are added
     together.
     """
-    reader = OctetReader(data, 0)
+    reader = ByteReader(data, 0)
     left = reader.varint()
     size: i64 = len(data)
     if left > size:
@@ -118,7 +118,7 @@ def read_entries(data: bytes, into: array[int]) -> None:
             reader.position = at + run
 
 
-def _entries(reader: OctetReader) -> list[int]:
+def _entries(reader: ByteReader) -> list[int]:
     count = reader.varint()
     if count > len(reader.data):
         raise LookupError(f"{count} batches")

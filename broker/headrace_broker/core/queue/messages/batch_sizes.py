@@ -9,27 +9,27 @@ from mypy_extensions import i32, i64
 
 U32: Final = 0xFFFFFFFF
 UNEQUAL: Final = -1
-MESSAGE_HEAD_OCTETS: Final = 8  # two empty short strings, a length, empty property flags
-PROPERTIES_OCTETS_MIN: Final = 2
+MESSAGE_HEAD_BYTES: Final = 8  # two empty short strings, a length, empty property flags
+PROPERTIES_BYTES_MIN: Final = 2
 
 
 @final
 class BatchSizes:
-    """Body sizes of a batch's messages: one number where they are equal, else 4 octets each."""
+    """Body sizes of a batch's messages: one number where they are equal, else 4 bytes each."""
 
     def __init__(self, count: i64, size: i64, table: bytes) -> None:
         self.count = count  # number of messages
-        self.size = size  # octets of every body, or UNEQUAL
+        self.size = size  # bytes of every body, or UNEQUAL
         self.table = table  # `count` x u32 when unequal, else empty
         self.flags: i64 = 0  # property flags that any of the messages has; known only on arrival
 
-    def octets(self, position: i64) -> i64:
+    def byte_count(self, position: i64) -> i64:
         """Return the body size of the message at `position`."""
         if self.size != UNEQUAL:
             return self.size
         return i64(read_i32_be(self.table, position * 4)) & U32
 
-    def octets_between(self, start: i64, stop: i64) -> i64:
+    def bytes_between(self, start: i64, stop: i64) -> i64:
         """Return the sum of the body sizes at positions `start` to `stop` - 1."""
         if self.size != UNEQUAL:
             return self.size * (stop - start)
@@ -41,13 +41,13 @@ class BatchSizes:
 
 def measure_batch(blob: bytes, base: i64, end: i64 = -1) -> BatchSizes | None:
     """Check the batch in `blob[base:end]` (-1: to the blob's end); None if malformed."""
-    blob_octets = end if end >= 0 else len(blob)
-    if base + 4 > blob_octets:
+    blob_bytes = end if end >= 0 else len(blob)
+    if base + 4 > blob_bytes:
         return None
     count = i64(read_i32_be(blob, base)) & U32
     table: i64 = base + 4
     origin = table + 4 * count
-    if count == 0 or origin > blob_octets:
+    if count == 0 or origin > blob_bytes:
         return None
     start = origin
     size: i64 = 0
@@ -55,22 +55,22 @@ def measure_batch(blob: bytes, base: i64, end: i64 = -1) -> BatchSizes | None:
     flags: i64 = 0
     for k in range(count):
         stop = origin + (i64(read_i32_be(blob, table + 4 * k)) & U32)
-        octets = _body_octets(blob, start, stop, blob_octets)
-        if octets < 0:
+        byte_count = _body_bytes(blob, start, stop, blob_bytes)
+        if byte_count < 0:
             return None
         at = start + 1 + blob[start]
         at += 1 + blob[at]
         flags |= i64(read_i16_be(blob, at + 4)) & 0xFFFF
         if k == 0:
-            size = octets
-        elif unequal is None and octets != size:
+            size = byte_count
+        elif unequal is None and byte_count != size:
             unequal = BytesWriter()
             for _ in range(k):
                 write_i32_be(unequal, i32(size))
         if unequal is not None:
-            write_i32_be(unequal, i32(octets))
+            write_i32_be(unequal, i32(byte_count))
         start = stop
-    if start != blob_octets:
+    if start != blob_bytes:
         return None
     if unequal is None:
         sizes = BatchSizes(count, size, b"")
@@ -80,9 +80,9 @@ def measure_batch(blob: bytes, base: i64, end: i64 = -1) -> BatchSizes | None:
     return sizes
 
 
-def _body_octets(blob: bytes, start: i64, stop: i64, blob_octets: i64) -> i64:
+def _body_bytes(blob: bytes, start: i64, stop: i64, blob_bytes: i64) -> i64:
     """Return the body size of the message from `start` to `stop`, -1 where it does not fit."""
-    if stop > blob_octets or start + MESSAGE_HEAD_OCTETS > stop:
+    if stop > blob_bytes or start + MESSAGE_HEAD_BYTES > stop:
         return -1
     at: i64 = start + 1 + blob[start]
     if at >= stop:
@@ -92,4 +92,4 @@ def _body_octets(blob: bytes, start: i64, stop: i64, blob_octets: i64) -> i64:
         return -1
     properties = i64(read_i32_be(blob, at)) & U32
     body = at + 4 + properties
-    return stop - body if properties >= PROPERTIES_OCTETS_MIN and body <= stop else -1
+    return stop - body if properties >= PROPERTIES_BYTES_MIN and body <= stop else -1

@@ -6,7 +6,7 @@ from typing import final
 
 from mypy_extensions import i64
 
-from headrace_broker.model.limits import EXPIRE_MESSAGES_MAX, EXPIRE_OCTETS_MAX
+from headrace_broker.model.limits import EXPIRE_BYTES_MAX, EXPIRE_MESSAGES_MAX
 
 
 @final
@@ -15,23 +15,23 @@ class Budget:
 
     def __init__(self) -> None:
         self.messages: i64 = EXPIRE_MESSAGES_MAX  # that many
-        self.octets: i64 = EXPIRE_OCTETS_MAX  # of their bodies
+        self.byte_count: i64 = EXPIRE_BYTES_MAX  # of their bodies
 
     def renew(self) -> None:
         """Begin with another command."""
         self.messages = EXPIRE_MESSAGES_MAX
-        self.octets = EXPIRE_OCTETS_MAX
+        self.byte_count = EXPIRE_BYTES_MAX
 
-    def extend(self, messages: i64, octets: i64) -> None:
+    def extend(self, messages: i64, byte_count: i64) -> None:
         """Raise the bound by the arrivals: a full queue drops what it accepts."""
         self.messages += messages
-        self.octets += octets
+        self.byte_count += byte_count
 
-    def spend(self, octets: i64) -> None:
+    def spend(self, byte_count: i64) -> None:
         """Count one dropped message."""
         self.messages -= 1
-        self.octets -= octets
+        self.byte_count -= byte_count
 
     def spent(self) -> bool:
         """Return whether the rest has to wait for a TICK."""
-        return self.messages <= 0 or self.octets <= 0
+        return self.messages <= 0 or self.byte_count <= 0

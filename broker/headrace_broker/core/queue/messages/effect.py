@@ -42,14 +42,14 @@ class Acquired:
         message_id: i64,
         entry_index: i64,
         position: i64,
-        octets: i64,
+        byte_count: i64,
         acquired_count: i64,
         delivery_count: i64,
     ) -> None:
         self.message_id = message_id  # ascends in the order of arrival at the queue, from 1
         self.entry_index = entry_index  # log position of the ENQUEUE command that holds its bytes
         self.position = position  # which message of that command's batch, from 0
-        self.octets = octets  # size of its body
+        self.byte_count = byte_count  # size of its body
         self.acquired_count = acquired_count  # how often it was acquired before this time
         self.delivery_count = delivery_count  # how many of those deliveries failed
         self.arrived_ms: i64 = 0  # time stamp of its ENQUEUE
@@ -61,8 +61,8 @@ class Acquired:
 
     def __repr__(self) -> str:
         return (
-            f"Acquired(#{self.message_id} at {self.entry_index}/{self.position}, {self.octets}B,"
-            f" acquired {self.acquired_count}, failed {self.delivery_count})"
+            f"Acquired(#{self.message_id} at {self.entry_index}/{self.position}, {self.byte_count}B"
+            f", acquired {self.acquired_count}, failed {self.delivery_count})"
         )
 
 
@@ -99,7 +99,7 @@ class ConfirmsDeferred(Effect):
 
 @final
 class Completed(Effect):
-    """Publishes that were withheld are complete: they left the queue, or it has drained."""
+    """Publishes that were deferred are complete: they left the queue, or it has drained."""
 
     def __init__(self, session: i64, rows: list[int]) -> None:
         self.session = session  # whose publishes

@@ -1,9 +1,9 @@
 """Publishers with an id and numbered messages, so that repetitions are recognised.
 
-Behind the batch of an ENQUEUE of version 3, big-endian but for the varints of `OctetReader`, stands
+Behind the batch of an ENQUEUE of version 3, big-endian but for the varints of `ByteReader`, stands
 
-    u8 1 when it waits for confirms | u8 n | n octets id of the publisher | varint epoch
-        | rows: n x (varint numbers left out before | varint how many in a row) | u32 octets of this
+    u8 1 when it waits for confirms | u8 n | n bytes id of the publisher | varint epoch
+        | rows: n x (varint numbers left out before | varint how many in a row) | u32 bytes of this
 
 with a number for each message, in ascending order. Numbers that are left out went to other queues.
 
@@ -20,12 +20,12 @@ from librt.strings import BytesWriter, read_i32_be, write_i32_be
 from mypy_extensions import i32, i64
 
 from headrace_broker.core.queue.messages.batch_page import write_varint
-from headrace_broker.core.queue.messages.octet_reader import OctetReader
-from headrace_broker.model.limits import PUBLISHER_HOLES_MAX, PUBLISHER_OCTETS_MAX, PUBLISHERS_MAX
+from headrace_broker.core.queue.messages.byte_reader import ByteReader
+from headrace_broker.model.limits import PUBLISHER_BYTES_MAX, PUBLISHER_HOLES_MAX, PUBLISHERS_MAX
 from headrace_broker.model.ranges import Ranges, count_rows
 
 SEQUENCE_MAX: Final = (1 << 62) - 1  # of sequence numbers and epochs
-_LENGTH_OCTETS: Final = 4
+_LENGTH_BYTES: Final = 4
 _PATIENT: Final = 1
 
 
@@ -69,15 +69,15 @@ def write_named(
 def read_named(data: bytes, base: i64) -> Named | None:
     """Read what stands behind the batch at `base` to the end of `data`; None when malformed."""
     size: i64 = len(data)
-    if size - base < _LENGTH_OCTETS:
+    if size - base < _LENGTH_BYTES:
         return None
-    octets = i64(read_i32_be(data, size - _LENGTH_OCTETS))
-    start = size - _LENGTH_OCTETS - octets
-    if octets < 0 or start < base:
+    byte_count = i64(read_i32_be(data, size - _LENGTH_BYTES))
+    start = size - _LENGTH_BYTES - byte_count
+    if byte_count < 0 or start < base:
         return None
-    reader = OctetReader(data, start)
+    reader = ByteReader(data, start)
     patient = reader.u8()
-    publisher = reader.octets(reader.u8())
+    publisher = reader.read_bytes(reader.u8())
     epoch = reader.varint()
     count = reader.varint()
     if reader.failed or not publisher or patient > _PATIENT or epoch > SEQUENCE_MAX:
@@ -93,7 +93,7 @@ def read_named(data: bytes, base: i64) -> Named | None:
         end += gap + length
         rows.append(end)
         count -= 1
-    if not rows or reader.position != size - _LENGTH_OCTETS:
+    if not rows or reader.position != size - _LENGTH_BYTES:
         return None
     return Named(publisher, epoch, rows, patient == _PATIENT, start)
 
@@ -207,8 +207,8 @@ class Publishers:
 
 def check_publisher(publisher: bytes, epoch: i64) -> str:
     """Return why this cannot be a publisher's id and epoch, "" when it can."""
-    if not 1 <= len(publisher) <= PUBLISHER_OCTETS_MAX:
-        return f"publisher id of {len(publisher)} octets, must be 1 to {PUBLISHER_OCTETS_MAX}"
+    if not 1 <= len(publisher) <= PUBLISHER_BYTES_MAX:
+        return f"publisher id of {len(publisher)} bytes, must be 1 to {PUBLISHER_BYTES_MAX}"
     if not 0 <= epoch <= SEQUENCE_MAX:
         return f"epoch {epoch}, must be 0 to {SEQUENCE_MAX}"
     return ""

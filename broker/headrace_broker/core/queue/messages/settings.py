@@ -1,6 +1,6 @@
 """Settings of a queue: the arguments and policies that its machine uses.
 
-As octets (in CONFIGURE commands and snapshots), big-endian:
+As bytes (in CONFIGURE commands and snapshots), big-endian:
 
     u8 version | n x (u8 field | i64 value, or u16 m | m bytes) in ascending order of fields
 
@@ -14,11 +14,11 @@ from typing import Final, final
 from librt.strings import BytesWriter, write_i16_be, write_i64_be
 from mypy_extensions import i16, i64
 
-from headrace_broker.core.queue.messages.octet_reader import OctetReader
+from headrace_broker.core.queue.messages.byte_reader import ByteReader
 from headrace_broker.model.limits import (
     ARCHIVE_AGE_MS,
+    ARCHIVE_BYTES,
     ARCHIVE_MESSAGES,
-    ARCHIVE_OCTETS,
     PUBLISHER_RETENTION_MS,
 )
 
@@ -61,7 +61,7 @@ class QueueSettings:
     def __init__(self) -> None:
         self.message_ttl_ms: i64 = UNSET  # most time that a message waits, UNSET for ever
         self.max_length: i64 = UNSET  # most messages that wait, UNSET for no limit
-        self.max_length_octets: i64 = UNSET  # the same in octets of bodies
+        self.max_length_bytes: i64 = UNSET  # the same in bytes of bodies
         self.overflow: i64 = OVERFLOW_DROP_HEAD  # an OVERFLOW constant
         self.delivery_limit: i64 = UNSET  # failed deliveries that a message survives, or UNSET
         self.dead_letter: i64 = DEAD_LETTER_NONE  # a DEAD_LETTER constant
@@ -76,15 +76,15 @@ class QueueSettings:
         self.retry_max_ms: i64 = 0  # the longest
         self.last_value_key = b""  # header: of each value the newest message waits; b"" none
         self.group_key = b""  # header whose equal values go to one consumer at a time, b"" none
-        self.high_watermark_octets: i64 = 0  # of bodies, past which confirms are withheld; 0 never
-        self.low_watermark_octets: i64 = 0  # at which they are given again, at most the high one
-        self.high_watermark: i64 = 0  # as high_watermark_octets, in messages
+        self.high_watermark_bytes: i64 = 0  # of bodies, past which confirms are deferred; 0 never
+        self.low_watermark_bytes: i64 = 0  # at which they are given again, at most the high one
+        self.high_watermark: i64 = 0  # as high_watermark_bytes, in messages
         self.low_watermark: i64 = 0  # likewise
         self.fairness_key = b""  # header whose values take turns, b"" none; not with another key
         self.publisher_retention_ms: i64 = PUBLISHER_RETENTION_MS  # after the last message
         self.archive: i64 = ARCHIVE_NONE  # ARCHIVE constant: what is kept of settled messages
         self.archive_max_messages: i64 = ARCHIVE_MESSAGES  # most of these
-        self.archive_max_octets: i64 = ARCHIVE_OCTETS  # octets of their bodies
+        self.archive_max_bytes: i64 = ARCHIVE_BYTES  # bytes of their bodies
         self.archive_max_age_ms: i64 = ARCHIVE_AGE_MS  # since they were settled, UNSET for any
 
     @property
@@ -100,7 +100,7 @@ def _numbers(settings: QueueSettings) -> dict[int, int]:
     return {
         1: settings.message_ttl_ms,
         2: settings.max_length,
-        3: settings.max_length_octets,
+        3: settings.max_length_bytes,
         4: settings.overflow,
         5: settings.delivery_limit,
         6: settings.dead_letter,
@@ -112,14 +112,14 @@ def _numbers(settings: QueueSettings) -> dict[int, int]:
         12: settings.retry_type,
         13: settings.retry_min_ms,
         14: settings.retry_max_ms,
-        17: settings.high_watermark_octets,
-        18: settings.low_watermark_octets,
+        17: settings.high_watermark_bytes,
+        18: settings.low_watermark_bytes,
         19: settings.high_watermark,
         20: settings.low_watermark,
         22: settings.publisher_retention_ms,
         23: settings.archive,
         24: settings.archive_max_messages,
-        25: settings.archive_max_octets,
+        25: settings.archive_max_bytes,
         26: settings.archive_max_age_ms,
     }
 
@@ -160,7 +160,7 @@ def encode_settings(settings: QueueSettings, machine_version: i64 = NEWEST) -> b
 
 def decode_settings(data: bytes) -> QueueSettings | None:
     """Decode what `encode_settings` gave; None where it is malformed or holds an unknown field."""
-    reader = OctetReader(data, 0)
+    reader = ByteReader(data, 0)
     if reader.u8() != SETTINGS_VERSION:
         return None
     settings = QueueSettings()
@@ -169,7 +169,7 @@ def decode_settings(data: bytes) -> QueueSettings | None:
         if field in _PLAIN_NUMBERS:
             _set_number(settings, field, reader.s64())
         elif field in _PLAIN_NAMES:
-            _set_name(settings, field, reader.octets(reader.u16()))
+            _set_name(settings, field, reader.read_bytes(reader.u16()))
         else:
             return None
     return settings if reader.at_end() and _plausible(settings) else None
@@ -181,7 +181,7 @@ def _set_number(settings: QueueSettings, field: i64, value: i64) -> None:
     elif field == 2:
         settings.max_length = value
     elif field == 3:
-        settings.max_length_octets = value
+        settings.max_length_bytes = value
     elif field == 4:
         settings.overflow = value
     elif field == 5:
@@ -211,9 +211,9 @@ def _set_number(settings: QueueSettings, field: i64, value: i64) -> None:
 
 def _set_later_number(settings: QueueSettings, field: i64, value: i64) -> None:
     if field == 17:
-        settings.high_watermark_octets = value
+        settings.high_watermark_bytes = value
     elif field == 18:
-        settings.low_watermark_octets = value
+        settings.low_watermark_bytes = value
     elif field == 19:
         settings.high_watermark = value
     elif field == 20:
@@ -225,7 +225,7 @@ def _set_later_number(settings: QueueSettings, field: i64, value: i64) -> None:
     elif field == 24:
         settings.archive_max_messages = value
     elif field == 25:
-        settings.archive_max_octets = value
+        settings.archive_max_bytes = value
     elif field == 26:
         settings.archive_max_age_ms = value
 
@@ -246,10 +246,10 @@ def _plausible(settings: QueueSettings) -> bool:
         and settings.dead_letter <= DEAD_LETTER_AT_LEAST_ONCE
         and settings.retry_type <= RETRY_RETURNED
         and settings.priority_max <= PRIORITY_MAX
-        and 0 <= settings.low_watermark_octets <= settings.high_watermark_octets
+        and 0 <= settings.low_watermark_bytes <= settings.high_watermark_bytes
         and 0 <= settings.low_watermark <= settings.high_watermark
         and settings.publisher_retention_ms >= 0
         and 0 <= settings.archive <= ARCHIVE_FULL
         and settings.archive_max_messages >= 0
-        and settings.archive_max_octets >= 0
+        and settings.archive_max_bytes >= 0
     )

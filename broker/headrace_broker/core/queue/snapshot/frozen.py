@@ -1,7 +1,7 @@
 """The messages of a queue as they stood at one moment, read in the order of their ids.
 
-What waits in packed pages shares their octets with the queue: a page that is drained meanwhile
-lives on here until it was read. Messages on their own are written down, some 25 octets each.
+What waits in packed pages shares their bytes with the queue: a page that is drained meanwhile
+lives on here until it was read. Messages on their own are written down, some 25 bytes each.
 Nothing else is kept for a message, so that a queue of millions is frozen in milliseconds.
 """
 
@@ -17,8 +17,8 @@ from mypy_extensions import i64
 from headrace_broker.core.queue.command.command import ACCEPT, U32_MAX, write_u32
 from headrace_broker.core.queue.messages.batch import Batch
 from headrace_broker.core.queue.messages.batch_page import decode_batches, encode_batches
+from headrace_broker.core.queue.messages.byte_reader import ByteReader
 from headrace_broker.core.queue.messages.effect import Acquired
-from headrace_broker.core.queue.messages.octet_reader import OctetReader
 from headrace_broker.core.queue.snapshot.restoring_section import read_acquired
 from headrace_broker.core.queue.snapshot.section import write_message
 from headrace_broker.core.queue.state.lane import Lane
@@ -54,7 +54,7 @@ class FrozenRun:
             write_i64_be(out, message.due_ms)
             write_u32(out, min(message.acquired_count, U32_MAX))
             write_u32(out, min(message.delivery_count, U32_MAX))
-            write_u32(out, message.octets)
+            write_u32(out, message.byte_count)
             out.append(int(message.priority))
             out.append(self.states[at])
             out.append(0)
@@ -154,14 +154,14 @@ class FrozenQueue:
 
     def __init__(self, last_id: i64) -> None:
         self.count: i64 = 0  # how many there are
-        self.octets: i64 = 0  # of their bodies
+        self.byte_count: i64 = 0  # of their bodies
         self.last_id = last_id  # id of the newest message that the queue ever had
         self._sources: list[_Source] = []
         self._heap: list[tuple[int, int]] = []  # (next id, index of the source)
         self._after: i64 = -1  # where it stands
         self._in_order = True  # of the log
 
-    def read(self, after: i64, most: i64, octets_max: i64) -> FrozenRun:
+    def read(self, after: i64, most: i64, bytes_max: i64) -> FrozenRun:
         """Return messages behind an id, up to and with one whose body exceeds a size.
 
         Reading on is cheap; another place costs a search and the decoding of some pages.
@@ -170,14 +170,14 @@ class FrozenQueue:
             self._seek(after)
         run = FrozenRun()
         heap = self._heap
-        octets: i64 = 0
-        while heap and octets < octets_max and len(run.messages) < most:
+        byte_count: i64 = 0
+        while heap and byte_count < bytes_max and len(run.messages) < most:
             source = self._sources[heap[0][1]]
             if source.settle():
                 message = source.take()
                 run.messages.append(message)
                 run.states.append(int(source.state))
-                octets += message.octets
+                byte_count += message.byte_count
                 self._after = message.message_id
             if source.next_id == 0:
                 heappop(heap)
@@ -257,19 +257,19 @@ def freeze(state: QueueState) -> FrozenQueue:
         left = leaving.messages[leaving.next :]
         if leaving.operation == ACCEPT:
             for message in left:
-                accepted += message.octets
+                accepted += message.byte_count
         else:
             held.extend(left)
     frozen.add_messages(loose, READY)
     frozen.add_messages(held, UNSETTLED)
     frozen.add_messages(list(state.delayed.messages.values()), DELAYED)
     frozen.add_messages([dead.message for dead in state.dead.values()], DEAD)
-    frozen.octets = state.held_octets - accepted
+    frozen.byte_count = state.held_bytes - accepted
     return frozen
 
 
 def _decode_messages(block: bytes) -> list[Acquired]:
-    reader = OctetReader(block, 0)
+    reader = ByteReader(block, 0)
     messages: list[Acquired] = []
     while not reader.at_end():
         message = read_acquired(reader)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from mypy_extensions import i64
 
 from headrace_broker.core.queue.messages.batch_page import decode_batches
+from headrace_broker.core.queue.messages.byte_reader import ByteReader
 from headrace_broker.core.queue.messages.effect import REASON_NAMES, Acquired, PublishRejected
-from headrace_broker.core.queue.messages.octet_reader import OctetReader
 from headrace_broker.core.queue.messages.settings import PRIORITY_MAX, decode_settings
 from headrace_broker.core.queue.snapshot.restoring_section import (
     read_archive,
@@ -37,8 +37,8 @@ from headrace_broker.core.queue.state.session import (
     GETTER,
     Answer,
     Consumer,
+    DeferredCommand,
     Session,
-    WithheldCommand,
 )
 
 
@@ -48,7 +48,7 @@ class SnapshotError(ValueError):
 
 def read_snapshot(data: bytes) -> QueueState:
     """Decode a queue's state; SnapshotError for what `write_snapshot` does not give."""
-    reader = OctetReader(data, 0)
+    reader = ByteReader(data, 0)
     version = reader.u8()
     if version not in (SNAPSHOT_VERSION, SECTIONS_VERSION):
         known = f"{SNAPSHOT_VERSION} or {SECTIONS_VERSION}"
@@ -59,13 +59,13 @@ def read_snapshot(data: bytes) -> QueueState:
         if version == SECTIONS_VERSION:
             _read_sections(reader, state)
     except LookupError as error:
-        raise SnapshotError(f"malformed near octet {reader.position}: {error}") from error
+        raise SnapshotError(f"malformed near byte {reader.position}: {error}") from error
     if not reader.at_end():
-        raise SnapshotError(f"malformed near octet {reader.position}: another length")
+        raise SnapshotError(f"malformed near byte {reader.position}: another length")
     return state
 
 
-def _read_state(reader: OctetReader, state: QueueState) -> None:
+def _read_state(reader: ByteReader, state: QueueState) -> None:
     state.version = reader.varint()
     settings = decode_settings(read_text(reader))
     if settings is None:
@@ -109,11 +109,11 @@ def _read_state(reader: OctetReader, state: QueueState) -> None:
     state.active = _named(reader, state)
 
 
-def _read_sections(reader: OctetReader, state: QueueState) -> None:
+def _read_sections(reader: ByteReader, state: QueueState) -> None:
     before: i64 = 0
     for _ in range(read_count(reader)):
         section = reader.u8()
-        body = OctetReader(read_text(reader), 0)
+        body = ByteReader(read_text(reader), 0)
         if section <= before:
             raise LookupError(f"section {section} behind {before}")
         before = section
@@ -122,7 +122,7 @@ def _read_sections(reader: OctetReader, state: QueueState) -> None:
             raise LookupError(f"section {section} of another length")
 
 
-def _read_section(section: i64, reader: OctetReader, state: QueueState) -> None:
+def _read_section(section: i64, reader: ByteReader, state: QueueState) -> None:
     if section == SECTION_WATERMARK:
         _read_watermark(reader, state)
     elif section == SECTION_FAIR_LANES:
@@ -137,7 +137,7 @@ def _read_section(section: i64, reader: OctetReader, state: QueueState) -> None:
         raise LookupError(f"unknown section {section}")
 
 
-def _read_watermark(reader: OctetReader, state: QueueState) -> None:
+def _read_watermark(reader: ByteReader, state: QueueState) -> None:
     mark = state.watermark
     mark.saturated = True
     index: i64 = 0
@@ -146,9 +146,9 @@ def _read_watermark(reader: OctetReader, state: QueueState) -> None:
         index += step
         session = state.sessions.get(reader.varint())
         if session is None or step == 0:
-            raise LookupError(f"withheld of nobody, or of entry {index} again")
+            raise LookupError(f"deferred of nobody, or of entry {index} again")
         base = reader.varint()
-        command = WithheldCommand(session, base)
+        command = DeferredCommand(session, base)
         end = base
         for _ in range(read_count(reader)):
             start = end + reader.varint()
@@ -156,11 +156,11 @@ def _read_watermark(reader: OctetReader, state: QueueState) -> None:
             command.seqs.append(start, end)
             mark.count += end - start
         if not command.seqs or end > session.publish_seq + 1:
-            raise LookupError(f"withheld of entry {index} what was not published")
+            raise LookupError(f"deferred of entry {index} what was not published")
         mark.keep(index, command)
 
 
-def _read_lane(reader: OctetReader, state: QueueState) -> None:
+def _read_lane(reader: ByteReader, state: QueueState) -> None:
     priority = reader.u8()
     if priority > PRIORITY_MAX:
         raise LookupError(f"priority {priority}")
@@ -170,7 +170,7 @@ def _read_lane(reader: OctetReader, state: QueueState) -> None:
     _read_lane_body(reader, state, lane)
 
 
-def _read_fair_lanes(reader: OctetReader, state: QueueState) -> None:
+def _read_fair_lanes(reader: ByteReader, state: QueueState) -> None:
     for _ in range(read_count(reader)):
         priority = reader.u8()
         key = read_text(reader)
@@ -186,15 +186,15 @@ def _read_fair_lanes(reader: OctetReader, state: QueueState) -> None:
     state.ready.find_top()
 
 
-def _read_lane_body(reader: OctetReader, state: QueueState, lane: Lane) -> None:
+def _read_lane_body(reader: ByteReader, state: QueueState, lane: Lane) -> None:
     count = reader.varint()
-    octets = reader.varint()
+    byte_count = reader.varint()
     for _ in range(read_count(reader)):
         lane.put_page(_read_page(reader))
     lane.count = count
-    lane.octets = octets
+    lane.byte_count = byte_count
     state.ready.count += count
-    state.ready.octets += octets
+    state.ready.byte_count += byte_count
     for _ in range(read_count(reader)):
         message = read_message(reader, state)
         lane.put_back(message)
@@ -204,7 +204,7 @@ def _read_lane_body(reader: OctetReader, state: QueueState, lane: Lane) -> None:
             state.ready.last_values[message.key] = message.message_id
 
 
-def _read_page(reader: OctetReader) -> Page:
+def _read_page(reader: ByteReader) -> Page:
     page = Page()
     page.first_id = reader.varint()
     page.last_id = reader.varint()
@@ -217,16 +217,16 @@ def _read_page(reader: OctetReader) -> Page:
     return page
 
 
-def _read_dead(reader: OctetReader, state: QueueState) -> None:
+def _read_dead(reader: ByteReader, state: QueueState) -> None:
     reason = reader.u8()
     message = read_message(reader, state)
     if reason not in REASON_NAMES:
         raise LookupError(f"reason {reason}")
     state.dead[message.message_id] = DeadMessage(message, reason)
-    state.dead_octets += message.octets
+    state.dead_bytes += message.byte_count
 
 
-def _read_session(reader: OctetReader, state: QueueState) -> Session:
+def _read_session(reader: ByteReader, state: QueueState) -> Session:
     session = Session(reader.varint())
     session.publish_seq = reader.varint()
     session.control_seq = reader.varint()
@@ -244,7 +244,7 @@ def _read_session(reader: OctetReader, state: QueueState) -> Session:
     return session
 
 
-def _read_consumer(reader: OctetReader, session: i64, state: QueueState) -> Consumer:
+def _read_consumer(reader: ByteReader, session: i64, state: QueueState) -> Consumer:
     consumer = Consumer(session, reader.varint())
     consumer.prefetch = reader.varint()
     flags = reader.u8()
@@ -258,7 +258,7 @@ def _read_consumer(reader: OctetReader, session: i64, state: QueueState) -> Cons
     consumer.priority = reader.varint()
     if negative:
         consumer.priority = -consumer.priority
-    consumer.prefetch_octets = reader.varint()
+    consumer.prefetch_bytes = reader.varint()
     consumer.timeout_ms = reader.varint()
     consumer.arrival = reader.varint()
     consumer.next_delivery = reader.varint()
@@ -278,14 +278,14 @@ def _read_consumer(reader: OctetReader, session: i64, state: QueueState) -> Cons
 def _read_unsettled(consumer: Consumer, number: i64, message: Acquired, state: QueueState) -> None:
     consumer.unsettled[number] = message
     state.unsettled_count += 1
-    state.unsettled_octets += message.octets
-    if consumer.prefetch_octets > 0:
-        consumer.octets += message.octets
+    state.unsettled_bytes += message.byte_count
+    if consumer.prefetch_bytes > 0:
+        consumer.byte_count += message.byte_count
     if message.key.startswith(KEY_GROUP):
         state.ready.groups.hold(consumer, message)
 
 
-def _named(reader: OctetReader, state: QueueState) -> Consumer | None:
+def _named(reader: ByteReader, state: QueueState) -> Consumer | None:
     number = reader.varint()
     consumer_number = reader.varint()
     if number == 0:

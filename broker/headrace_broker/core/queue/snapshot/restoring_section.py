@@ -5,8 +5,8 @@ from __future__ import annotations
 from mypy_extensions import i64
 
 from headrace_broker.core.queue.command.command import ACCEPT, MODIFY_FAILED, RELEASE
+from headrace_broker.core.queue.messages.byte_reader import ByteReader
 from headrace_broker.core.queue.messages.effect import Acquired
-from headrace_broker.core.queue.messages.octet_reader import OctetReader
 from headrace_broker.core.queue.messages.publisher import Publisher
 from headrace_broker.core.queue.messages.settings import PRIORITY_MAX
 from headrace_broker.core.queue.state.archive import ArchiveGroup
@@ -18,20 +18,20 @@ from headrace_broker.core.queue.state.session import Consumer
 from headrace_broker.model.ranges import Ranges
 
 
-def read_count(reader: OctetReader) -> i64:
-    """Read how many items follow, each of at least one octet."""
+def read_count(reader: ByteReader) -> i64:
+    """Read how many items follow, each of at least one byte."""
     count = reader.varint()
     if reader.failed or count > len(reader.data) - reader.position:
         raise LookupError(f"{count} items at {reader.position}")
     return count
 
 
-def read_text(reader: OctetReader) -> bytes:
-    """Read a length and octets."""
-    return reader.octets(reader.varint())
+def read_text(reader: ByteReader) -> bytes:
+    """Read a length and bytes."""
+    return reader.read_bytes(reader.varint())
 
 
-def read_acquired(reader: OctetReader) -> Acquired:
+def read_acquired(reader: ByteReader) -> Acquired:
     """Read what `write_message` wrote; the caller looks whether it is one."""
     message = Acquired(
         reader.varint(),
@@ -50,7 +50,7 @@ def read_acquired(reader: OctetReader) -> Acquired:
     return message
 
 
-def read_message(reader: OctetReader, state: QueueState) -> Acquired:
+def read_message(reader: ByteReader, state: QueueState) -> Acquired:
     """Read a message whose entry is alive."""
     message = read_acquired(reader)
     if reader.failed or message.priority > PRIORITY_MAX:
@@ -60,7 +60,7 @@ def read_message(reader: OctetReader, state: QueueState) -> Acquired:
     return message
 
 
-def _rows(reader: OctetReader) -> Ranges:
+def _rows(reader: ByteReader) -> Ranges:
     rows = Ranges()
     end: i64 = 0
     for row in range(read_count(reader)):
@@ -73,7 +73,7 @@ def _rows(reader: OctetReader) -> Ranges:
     return rows
 
 
-def read_leases(reader: OctetReader, state: QueueState) -> None:
+def read_leases(reader: ByteReader, state: QueueState) -> None:
     """Read the leases of groups, and returning messages."""
     leases = state.leases
     leases.epochs = reader.varint()
@@ -100,7 +100,7 @@ def read_leases(reader: OctetReader, state: QueueState) -> None:
     leases.find_due()
 
 
-def _read_group(reader: OctetReader, state: QueueState) -> LeaseGroup:
+def _read_group(reader: ByteReader, state: QueueState) -> LeaseGroup:
     name = read_text(reader)
     group = LeaseGroup(name, reader.varint())
     group.epoch = reader.varint()
@@ -119,18 +119,18 @@ def _read_group(reader: OctetReader, state: QueueState) -> LeaseGroup:
         if how not in (EXPIRED, RELEASED):
             raise LookupError(f"a lease that is gone by {how}")
         count = reader.varint()
-        octets = reader.varint()
-        group.gone[number] = LeaseInfo(number, how, count, octets, _rows(reader).bounds)
+        byte_count = reader.varint()
+        group.gone[number] = LeaseInfo(number, how, count, byte_count, _rows(reader).bounds)
     return group
 
 
-def _read_held(reader: OctetReader, holder: Consumer, state: QueueState) -> list[Acquired]:
+def _read_held(reader: ByteReader, holder: Consumer, state: QueueState) -> list[Acquired]:
     """Read messages that are unsettled at a group, at least one."""
     messages = [read_message(reader, state) for _ in range(read_count(reader))]
     if not messages:
         raise LookupError("a lease of nothing")
     for message in messages:
-        state.unsettled_octets += message.octets
+        state.unsettled_bytes += message.byte_count
         if message.key.startswith(KEY_GROUP):
             state.ready.groups.hold(holder, message)
     state.unsettled_count += len(messages)
@@ -138,7 +138,7 @@ def _read_held(reader: OctetReader, holder: Consumer, state: QueueState) -> list
     return messages
 
 
-def read_publishers(reader: OctetReader, state: QueueState) -> None:
+def read_publishers(reader: ByteReader, state: QueueState) -> None:
     """Read what publishers have sent."""
     for _ in range(read_count(reader)):
         name = read_text(reader)
@@ -151,7 +151,7 @@ def read_publishers(reader: OctetReader, state: QueueState) -> None:
         state.publishers.known[name] = known
 
 
-def read_archive(reader: OctetReader, state: QueueState) -> None:
+def read_archive(reader: ByteReader, state: QueueState) -> None:
     """Read archived messages and their readers."""
     archive = state.archived
     archive.since_ms = reader.varint()
@@ -176,7 +176,7 @@ def read_archive(reader: OctetReader, state: QueueState) -> None:
     archive.find_floor()
 
 
-def _read_openers(reader: OctetReader, openers: dict[bytes, int]) -> None:
+def _read_openers(reader: ByteReader, openers: dict[bytes, int]) -> None:
     for _ in range(read_count(reader)):
         opener = read_text(reader)
         openers[opener] = reader.varint()

@@ -13,7 +13,7 @@ from headrace_broker.core.queue.state.lease import LeaseGroup, Leases
 
 
 def write_text(out: BytesWriter, text: bytes) -> None:
-    """Write a length and octets."""
+    """Write a length and bytes."""
     write_varint(out, len(text))
     out.write(text)
 
@@ -30,7 +30,7 @@ def write_message(out: BytesWriter, message: Acquired) -> None:
     write_varint(out, message.message_id)
     write_varint(out, message.entry_index)
     write_varint(out, message.position)
-    write_varint(out, message.octets)
+    write_varint(out, message.byte_count)
     write_varint(out, message.acquired_count)
     write_varint(out, message.delivery_count)
     write_varint(out, message.arrived_ms)
@@ -85,7 +85,7 @@ def _write_group(out: BytesWriter, group: LeaseGroup) -> None:
         write_varint(out, number)
         out.append(int(gone.state))
         write_varint(out, gone.count)
-        write_varint(out, gone.octets)
+        write_varint(out, gone.byte_count)
         write_rows(out, gone.rows, 0)
 
 

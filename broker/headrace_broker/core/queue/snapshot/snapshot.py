@@ -1,11 +1,11 @@
-"""A queue's state as octets, without bodies: version 2, or 3 where there are sections.
+"""A queue's state as bytes, without bodies: version 2, or 3 where there are sections.
 
-Numbers are in groups of 7 bits (`varint`), but for u8. `text` is a length and octets; `n x`
+Numbers are in groups of 7 bits (`varint`), but for u8. `text` is a length and bytes; `n x`
 stands for a number and so many.
 
     u8 version | machine version | text settings | now | next id | u8 refusing | arrivals | overdue
     entries: n x (log position difference | count)
-    lanes: n x (u8 priority | count | octets | n x page | n x message)
+    lanes: n x (u8 priority | count | bytes | n x page | n x message)
     purged: n x page
     groups: n x message                delayed: n x message
     last values: follow from the messages
@@ -13,9 +13,9 @@ stands for a number and so many.
     sessions: n x session
     rotation: n x (session | number)   active: session | number, 0 | 0 for none
     sections, of version 3: n x (u8 number | text) in ascending order
-        1, of a saturated queue: withheld: n x (log position difference | session
+        1, of a saturated queue: deferred: n x (log position difference | session
             | publish number of position 0 | n x (distance from there or the end before | count))
-        2: n x (u8 priority | text key | count | octets | n x page | n x message), which are the
+        2: n x (u8 priority | text key | count | bytes | n x page | n x message), which are the
            lanes that take turns, by priority and turn; of a plain one, with key "", no more
         3: epochs given | n x group | n x (number of the holder | u8 operation | n x message), of
            leases that ended
@@ -25,15 +25,15 @@ stands for a number and so many.
             at), of messages that came back | epochs given | n x reader
 
     page: first id | last id | count | expires | size | text batches (see `batch_page`)
-    message: id | entry | position | octets | acquired | deliveries | arrived | expires
+    message: id | entry | position | bytes | acquired | deliveries | arrived | expires
         | u8 priority | acquired at | due | text key
     session: number | publish seq | control seq | n x (seq | status | count | delivery)
         | n x (first | last | why) | n x consumer
     consumer: number | prefetch | u8 flags | u8 state | text tag | u8 sign | priority
-        | prefetch octets | timeout | arrival | next delivery | n x (delivery | message)
+        | prefetch bytes | timeout | arrival | next delivery | n x (delivery | message)
     group: text name | number of the holder | epoch | n x (text opener | epoch) | next number
         | settled | settled before | settled count | deadline | n x (number | n x message)
-        | n x (number | u8 state | count | octets | rows), of leases that are gone
+        | n x (number | u8 state | count | bytes | rows), of leases that are gone
     publisher: text id | epoch | last | used at | rows of holes
     reader: text name | epoch | n x (text opener | epoch) | committed | committed at
     rows: n x (distance from the end before | count)
@@ -223,7 +223,7 @@ def _write_ready(out: BytesWriter, ready: ReadyList, paged: bool) -> None:
 
 def _write_lane(out: BytesWriter, lane: Lane, paged: bool) -> None:
     write_varint(out, lane.count)
-    write_varint(out, lane.octets)
+    write_varint(out, lane.byte_count)
     if paged:
         _write_pages(out, lane.pages)
     else:
@@ -297,7 +297,7 @@ def _write_consumer(out: BytesWriter, consumer: Consumer) -> None:
     priority = consumer.priority
     out.append(1 if priority < 0 else 0)
     write_varint(out, -priority if priority < 0 else priority)
-    write_varint(out, consumer.prefetch_octets)
+    write_varint(out, consumer.prefetch_bytes)
     write_varint(out, consumer.timeout_ms)
     write_varint(out, consumer.arrival)
     write_varint(out, consumer.next_delivery)

@@ -33,26 +33,26 @@ PAGE_ROWS: Final = 1024  # a page ends before an index that this divides
 
 @final
 class ArchivePage:
-    """Consecutive rows: a list, or octets."""
+    """Consecutive rows: a list, or bytes."""
 
     def __init__(self, start: i64) -> None:
         self.start = start  # index of the first row
         self.count: i64 = 0  # of the rows
         self.rows: list[ArchiveRow] = []  # those of an open page
-        self.packed = b""  # octets of the rows when the page is packed, else b""
+        self.packed = b""  # bytes of the rows when the page is packed, else b""
 
     def open(self) -> None:
-        """Turn the octets back into rows."""
+        """Turn the bytes back into rows."""
         if self.packed:
-            self.rows = self.look()
+            self.rows = self.unpack()
             self.packed = b""
 
     def pack(self) -> None:
-        """Turn the rows into octets."""
+        """Turn the rows into bytes."""
         self.packed = encode_rows(self.rows, 0)
         self.rows = []
 
-    def look(self) -> list[ArchiveRow]:
+    def unpack(self) -> list[ArchiveRow]:
         """Return the rows, not to be changed; a packed page stays packed."""
         return decode_rows(self.packed, PAGE_ROWS) if self.packed else self.rows
 
@@ -92,7 +92,7 @@ class Archive:
         self.now_ms: i64 = 0  # time of the command that is carried out
         self.first: i64 = 0  # index of the first row that there is
         self.following: i64 = 0  # index of the next row
-        self.octets: i64 = 0  # of the bodies of the messages that have rows
+        self.byte_count: i64 = 0  # of the bodies of the messages that have rows
         self.first_ms: i64 = 0  # when the message of the first row was settled, 0 without rows
         self.last_ms: i64 = 0  # and of the last
         self.appended: i64 = 0  # rows that this command has added
@@ -154,7 +154,7 @@ class Archive:
         page = self.pages[-1]
         page.rows.append(row)
         page.count += 1
-        self.octets += row.octets
+        self.byte_count += row.byte_count
         self.last_ms = row.settled_ms
         self.following = index + 1
         if self.following % PAGE_ROWS == 0 and len(self.pages) > 1:
@@ -178,7 +178,7 @@ class Archive:
         return (
             self.first < self.floor
             or count > settings.archive_max_messages
-            or self.octets > settings.archive_max_octets
+            or self.byte_count > settings.archive_max_bytes
             or 0 <= settings.archive_max_age_ms <= now_ms - self.first_ms
         )
 
@@ -190,7 +190,7 @@ class Archive:
         at = index - page.start
         row = page.rows[at]
         self.first = index + 1
-        self.octets -= row.octets
+        self.byte_count -= row.byte_count
         if row.last:
             effects.append(EntryDead(row.entry_index))
         elif index in self.ended:
@@ -233,7 +233,7 @@ class Archive:
         number = start // PAGE_ROWS - self.pages[0].start // PAGE_ROWS
         while start < stop:
             page = self.pages[number]
-            rows = page.look()
+            rows = page.unpack()
             some = min(stop - start, page.start + page.count - start)
             found.extend(rows[start - page.start : start - page.start + some])
             start += some
@@ -248,7 +248,7 @@ class Archive:
             self.since_ms,
             self.first,
             self.following,
-            self.octets,
+            self.byte_count,
             self.first_ms,
             self.last_ms,
             groups,
@@ -274,7 +274,7 @@ class Archive:
     # Snapshots
 
     def packed_pages(self) -> list[bytes]:
-        """Return the octets of all pages, which depend on the rows alone."""
+        """Return the bytes of all pages, which depend on the rows alone."""
         return [
             page.packed or encode_rows(page.rows, max(self.first - page.start, 0))
             for page in self.pages

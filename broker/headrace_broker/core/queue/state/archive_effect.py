@@ -51,7 +51,7 @@ class ArchiveInfo:
         since_ms: i64,
         first: i64,
         following: i64,
-        octets: i64,
+        byte_count: i64,
         first_ms: i64,
         last_ms: i64,
         groups: list[ArchiveGroupInfo],
@@ -60,7 +60,7 @@ class ArchiveInfo:
         self.since_ms = since_ms  # when the queue had an archive first, 0 for never
         self.first = first  # index of the first row that there is; `following` where there is none
         self.following = following  # index of the next row
-        self.octets = octets  # of the bodies of the messages whose rows there are
+        self.byte_count = byte_count  # of the bodies of the messages whose rows there are
         self.first_ms = first_ms  # when the first of them was settled, 0 for none
         self.last_ms = last_ms  # and the last
         self.groups = groups  # that read it, in the order in which they were made
@@ -68,7 +68,7 @@ class ArchiveInfo:
     def __repr__(self) -> str:
         return (
             f"ArchiveInfo({self.mode}, {self.since_ms}, {self.first}, {self.following},"
-            f" {self.octets}, {self.first_ms}, {self.last_ms}, {self.groups})"
+            f" {self.byte_count}, {self.first_ms}, {self.last_ms}, {self.groups})"
         )
 
 

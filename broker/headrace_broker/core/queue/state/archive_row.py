@@ -1,9 +1,9 @@
-"""Rows of an archive, and how a page of them is kept as octets.
+"""Rows of an archive, and how a page of them is kept as bytes.
 
-    n | n x (how many rows - 1 | u8 outcome | u8 flags | entry | position | message id | octets
+    n | n x (how many rows - 1 | u8 outcome | u8 flags | entry | position | message id | bytes
         | arrived | first delivered | settled | acquired | failed)
 
-All but the two octets are numbers in groups of 7 bits. One item stands for rows in a row of which
+All but the two bytes are numbers in groups of 7 bits. One item stands for rows in a row of which
 each has the next position and message id, and everything else as the one before: what a consumer
 acknowledges in one go. Log positions, ids and times are differences with a sign (`zigzag`) to those
 of the row before the item; `first delivered` is 0 for never or not known, else 1 more than the
@@ -19,6 +19,7 @@ from librt.strings import BytesWriter
 from mypy_extensions import i64
 
 from headrace_broker.core.queue.messages.batch_page import write_varint
+from headrace_broker.core.queue.messages.byte_reader import ByteReader
 from headrace_broker.core.queue.messages.effect import (
     REASON_DELIVERY_LIMIT,
     REASON_EXPIRED,
@@ -27,7 +28,6 @@ from headrace_broker.core.queue.messages.effect import (
     REASON_REJECTED,
     Acquired,
 )
-from headrace_broker.core.queue.messages.octet_reader import OctetReader
 
 OUTCOME_ACKED: Final = 1
 OUTCOME_REJECTED: Final = 2  # there was no dead-letter exchange; as with the next three
@@ -78,7 +78,7 @@ class ArchiveRow:
         self.entry_index = message.entry_index  # log position of its ENQUEUE command
         self.position = message.position  # which message of that command's batch, from 0
         self.message_id = message.message_id  # the queue's
-        self.octets = message.octets  # of its body
+        self.byte_count = message.byte_count  # of its body
         self.arrived_ms = message.arrived_ms  # when it became available first
         self.first_ms: i64 = 0  # when it was delivered first, 0 for never or not known
         self.settled_ms: i64 = 0  # when it was settled
@@ -94,7 +94,7 @@ class ArchiveRow:
             self.entry_index == row.entry_index
             and self.position + 1 == row.position
             and self.message_id + 1 == row.message_id
-            and self.octets == row.octets
+            and self.byte_count == row.byte_count
             and self.arrived_ms == row.arrived_ms
             and self.first_ms == row.first_ms
             and self.settled_ms == row.settled_ms
@@ -148,7 +148,7 @@ def _write_item(out: BytesWriter, row: ArchiveRow, last: ArchiveRow, before: Arc
     write_varint(out, zigzag(row.entry_index - before.entry_index))
     write_varint(out, row.position)
     write_varint(out, zigzag(row.message_id - before.message_id))
-    write_varint(out, row.octets)
+    write_varint(out, row.byte_count)
     write_varint(out, zigzag(row.arrived_ms - before.arrived_ms))
     write_varint(out, zigzag(row.first_ms - row.arrived_ms) + 1 if row.first_ms > 0 else 0)
     write_varint(out, zigzag(row.settled_ms - before.settled_ms))
@@ -158,7 +158,7 @@ def _write_item(out: BytesWriter, row: ArchiveRow, last: ArchiveRow, before: Arc
 
 def decode_rows(data: bytes, rows_max: i64) -> list[ArchiveRow]:
     """Decode what `encode_rows` gave, at most `rows_max`; LookupError for anything else."""
-    reader = OctetReader(data, 0)
+    reader = ByteReader(data, 0)
     rows: list[ArchiveRow] = []
     before = _nothing()
     left = reader.varint()
@@ -178,11 +178,11 @@ def decode_rows(data: bytes, rows_max: i64) -> list[ArchiveRow]:
         rows.append(row)
         before = row
     if not reader.at_end():
-        raise LookupError("octets after the last row of an archive")
+        raise LookupError("bytes after the last row of an archive")
     return rows
 
 
-def _read_item(reader: OctetReader, before: ArchiveRow) -> ArchiveRow:
+def _read_item(reader: ByteReader, before: ArchiveRow) -> ArchiveRow:
     row = _nothing()
     row.outcome = reader.u8()
     flags = reader.u8()
@@ -191,7 +191,7 @@ def _read_item(reader: OctetReader, before: ArchiveRow) -> ArchiveRow:
     row.entry_index = before.entry_index + unzigzag(reader.varint())
     row.position = reader.varint()
     row.message_id = before.message_id + unzigzag(reader.varint())
-    row.octets = reader.varint()
+    row.byte_count = reader.varint()
     row.arrived_ms = before.arrived_ms + unzigzag(reader.varint())
     first = reader.varint()
     row.first_ms = row.arrived_ms + unzigzag(first - 1) if first > 0 else 0
@@ -209,7 +209,7 @@ def _next_of(row: ArchiveRow) -> ArchiveRow:
     following.entry_index = row.entry_index
     following.position = row.position + 1
     following.message_id = row.message_id + 1
-    following.octets = row.octets
+    following.byte_count = row.byte_count
     following.arrived_ms = row.arrived_ms
     following.first_ms = row.first_ms
     following.settled_ms = row.settled_ms
@@ -222,7 +222,7 @@ def _next_of(row: ArchiveRow) -> ArchiveRow:
 
 def read_row_entries(data: bytes, into: array[int]) -> None:
     """Add the log positions of encoded rows; one item's once."""
-    reader = OctetReader(data, 0)
+    reader = ByteReader(data, 0)
     entry: i64 = 0
     left = reader.varint()
     while left > 0:

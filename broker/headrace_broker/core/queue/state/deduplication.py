@@ -8,7 +8,7 @@ from typing import Final, final
 
 from mypy_extensions import i64
 
-_NAME_OCTETS_MAX: Final = 16  # longer names are remembered by a digest of as many octets
+_NAME_BYTES_MAX: Final = 16  # longer names are remembered by a digest of as many bytes
 
 
 @final
@@ -21,8 +21,8 @@ class Deduplication:
 
     def is_new(self, name: bytes, now_ms: i64, most: i64, keep_ms: i64) -> bool:
         """Return whether a name is new and remember it: `most` names, for ever if negative."""
-        if len(name) > _NAME_OCTETS_MAX:
-            name = hashlib.blake2b(name, digest_size=_NAME_OCTETS_MAX).digest()
+        if len(name) > _NAME_BYTES_MAX:
+            name = hashlib.blake2b(name, digest_size=_NAME_BYTES_MAX).digest()
         self._forget(now_ms, keep_ms)
         if name in self.seen:
             return False

@@ -18,7 +18,7 @@ class DelayedMessages:
 
     def __init__(self) -> None:
         self.messages: dict[int, Acquired] = {}  # by id
-        self.octets: i64 = 0  # of their bodies
+        self.byte_count: i64 = 0  # of their bodies
         self._due: list[tuple[int, int]] = []  # a heap of (time, id); some messages may have left
 
     @property
@@ -29,7 +29,7 @@ class DelayedMessages:
     def add(self, message: Acquired) -> None:
         """Keep a message until its `due_ms`."""
         self.messages[message.message_id] = message
-        self.octets += message.octets
+        self.byte_count += message.byte_count
         heappush(self._due, (message.due_ms, message.message_id))
 
     def due_ms(self) -> i64:
@@ -63,7 +63,7 @@ class DelayedMessages:
         message = self.messages.pop(message_id, None)
         if message is None:
             return None
-        self.octets -= message.octets
+        self.byte_count -= message.byte_count
         if len(self._due) > 2 * len(self.messages) + _SLACK:
             self._due = [(m.due_ms, m.message_id) for m in self.messages.values()]
             heapify(self._due)
@@ -73,6 +73,6 @@ class DelayedMessages:
         """Drop everything and return it."""
         messages = [self.messages[message_id] for message_id in sorted(self.messages)]
         self.messages.clear()
-        self.octets = 0
+        self.byte_count = 0
         self._due.clear()
         return messages

@@ -26,7 +26,7 @@ class EntryGroup:
         self.entry_index = entry_index  # log position of the entry
         self.first = first  # delivery number of the first message; the rest follow without a gap
         self.positions = positions  # which messages of the entry's batch, in delivery order
-        self.redelivered = redelivered  # one octet per position, 1 if it was acquired before
+        self.redelivered = redelivered  # one byte per position, 1 if it was acquired before
         # u32 failed deliveries and u32 acquisitions before this one per position, b"" when all of
         # them are 0
         self.counts = counts

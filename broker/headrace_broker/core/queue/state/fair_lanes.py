@@ -27,15 +27,15 @@ from headrace_broker.core.queue.state.page import Page
 from headrace_broker.core.queue.state.ring import Ring
 from headrace_broker.model.limits import (
     FAIRNESS_SHARED_LANES,
-    FAIRNESS_VALUE_OCTETS_MAX,
+    FAIRNESS_VALUE_BYTES_MAX,
     FAIRNESS_VALUES_MAX,
 )
 
-KEY_VALUE: Final = b"F"  # first octet of the key of a message that takes turns by its value
+KEY_VALUE: Final = b"F"  # first byte of the key of a message that takes turns by its value
 KEY_SHARED: Final = b"H"  # of one whose value has its turn together with others
 _VALUE: Final = 0x46
 _SHARED: Final = 0x48
-_DIGEST_OCTETS: Final = 16
+_DIGEST_BYTES: Final = 16
 _SPARE_LANES: Final = 16  # emptied lanes kept for the next values
 _SLACK: Final = 64  # outdated places in a heap before it is made anew
 _LOOK_FIRST: Final = 8  # messages looked at in a lane before more are
@@ -51,14 +51,14 @@ class FairValue:
         self.value = value
         self.shared = shared  # it stands for several values
         self.waiting: i64 = 0  # messages
-        self.octets: i64 = 0  # of their bodies
+        self.byte_count: i64 = 0  # of their bodies
 
 
 def fair_key(value: bytes) -> bytes:
     """Return the key of messages whose header has this value."""
-    if len(value) > FAIRNESS_VALUE_OCTETS_MAX:
-        digest = hashlib.blake2b(value, digest_size=_DIGEST_OCTETS).digest()
-        value = value[: FAIRNESS_VALUE_OCTETS_MAX - _DIGEST_OCTETS] + digest
+    if len(value) > FAIRNESS_VALUE_BYTES_MAX:
+        digest = hashlib.blake2b(value, digest_size=_DIGEST_BYTES).digest()
+        value = value[: FAIRNESS_VALUE_BYTES_MAX - _DIGEST_BYTES] + digest
     return KEY_VALUE + value
 
 
@@ -166,10 +166,10 @@ class FairLanes:
         ring = self._rings[priority]
         return None if ring is None else ring.first
 
-    def longest(self, priority: i64, by_octets: bool) -> Lane | None:
-        """Return the lane with most messages, or octets of bodies; None where no values wait."""
+    def longest(self, priority: i64, by_bytes: bool) -> Lane | None:
+        """Return the lane with most messages, or bytes of bodies; None where no values wait."""
         ring = self._rings[priority]
-        return None if ring is None or ring.first is None else ring.longest(by_octets)
+        return None if ring is None or ring.first is None else ring.longest(by_bytes)
 
     def served(self, lane: Lane) -> None:
         """Note that the lane whose turn it was gave a message."""
@@ -281,7 +281,7 @@ def how_much_waits(lanes: list[Lane], limit: i64) -> list[FairValue]:
             value = FairValue(lane.key[1:], lane.key.startswith(KEY_SHARED))
             found[lane.key] = value
         value.waiting += lane.count
-        value.octets += lane.octets
+        value.byte_count += lane.byte_count
     return nsmallest(int(limit), found.values(), key=_most_first)
 
 
@@ -312,7 +312,7 @@ def look_through(lanes: list[Lane], after_id: i64, limit: i64) -> list[Acquired]
             found.append(part.pop())
             least += 1
         if not part:
-            known[at].look(least - 1, min(wanted[at], limit), part)
+            known[at].browse(least - 1, min(wanted[at], limit), part)
             part.reverse()
             wanted[at] *= 2
         if part:

@@ -130,7 +130,7 @@ class Groups:
             if message is None:
                 return
             self._left(message)
-            budget.spend(message.octets)
+            budget.spend(message.byte_count)
             into.append(message)
 
     def _group(self, key: bytes) -> Group:

@@ -23,7 +23,7 @@ class Lane:
         self.priority = priority  # of all its messages
         self.key = key  # of its messages in batches, b"" for those that are not kept apart
         self.count: i64 = 0  # of messages, in batches and loose
-        self.octets: i64 = 0  # of their bodies
+        self.byte_count: i64 = 0  # of their bodies
         self.pages: deque[Page] = deque()  # of batches, oldest first; none is empty
         self.loose = LooseMessages()  # the others
         self.expires_ms: i64 = 0  # nothing expires before, 0 when nothing does; may be too early
@@ -49,23 +49,23 @@ class Lane:
         page.open()
         page.append(batch)
         self.count += batch.stop - batch.next
-        self.octets += batch.octets
+        self.byte_count += batch.byte_count
         self._note_expiry(batch.expires_ms)
 
     def add(self, message: Acquired) -> None:
         """Put a message where it belongs by its id."""
         self.loose.add(message)
         self.count += 1
-        self.octets += message.octets
+        self.byte_count += message.byte_count
         self._note_expiry(message.expires_ms)
 
     def put_page(self, page: Page) -> None:
-        """Append a page from a snapshot; the reader sets `count` and `octets`."""
+        """Append a page from a snapshot; the reader sets `count` and `byte_count`."""
         self.pages.append(page)
         self._note_expiry(page.expires_ms)
 
     def put_back(self, message: Acquired) -> None:
-        """Put a loose message that `count` and `octets` hold already where it belongs."""
+        """Put a loose message that `count` and `byte_count` hold already where it belongs."""
         self.loose.add(message)
         self._note_expiry(message.expires_ms)
 
@@ -96,7 +96,7 @@ class Lane:
                     continue
             message = self.loose.pop(loose_id)
             assert message is not None, "the count says that there is one"
-            self.octets -= message.octets
+            self.byte_count -= message.byte_count
             into.append(message)
             left -= 1
             self.count -= 1
@@ -107,12 +107,12 @@ class Lane:
         self._entries.open(batch)
         start = batch.next
         stop = min(start + wanted, batch.stop)
-        octets: i64 = 0
+        byte_count: i64 = 0
         for position in range(start, stop):
             message = batch.message(position, self.priority, self.key)
-            octets += message.octets
+            byte_count += message.byte_count
             into.append(message)
-        self.octets -= octets
+        self.byte_count -= byte_count
         batch.next = stop
         page.count -= stop - start
         self.count -= stop - start
@@ -136,7 +136,7 @@ class Lane:
             message = self._pop_new(message_id)
         if message is not None:
             self.count -= 1
-            self.octets -= message.octets
+            self.byte_count -= message.byte_count
         return message
 
     def _pop_new(self, message_id: i64) -> Acquired | None:
@@ -177,7 +177,7 @@ class Lane:
         loose = self.loose.in_order()
         self.loose.clear()
         self.count = 0
-        self.octets = 0
+        self.byte_count = 0
         self.expires_ms = 0
         return loose
 
@@ -196,7 +196,7 @@ class Lane:
             if expires == 0 or expires > now_ms:
                 return
             self.take(1, into, 0)
-            budget.spend(into[-1].octets)
+            budget.spend(into[-1].byte_count)
 
     def _head_expiry(self) -> i64:
         loose_id: i64 = self.loose.first_id() if self.loose.messages else 0
@@ -226,8 +226,8 @@ class Lane:
 
     def _let_go(self, message: Acquired, budget: Budget, into: list[Acquired]) -> None:
         self.count -= 1
-        self.octets -= message.octets
-        budget.spend(message.octets)
+        self.byte_count -= message.byte_count
+        budget.spend(message.byte_count)
         into.append(message)
 
     def _expire_page(self, page: Page, now_ms: i64, budget: Budget, into: list[Acquired]) -> None:
@@ -289,7 +289,7 @@ class Lane:
                 return batch.arrived_ms
         return self.loose.messages[loose_id].arrived_ms
 
-    def look(self, after_id: i64, limit: i64, into: list[Acquired]) -> None:
+    def browse(self, after_id: i64, limit: i64, into: list[Acquired]) -> None:
         """Add up to `limit` messages with ids above `after_id`, by their ids; nothing changes."""
         found = self.loose.after(after_id, limit)
         room = limit

@@ -30,11 +30,11 @@ class Lease:
     def __init__(self, number: i64, messages: list[Acquired]) -> None:
         self.number = number
         self.messages = messages
-        self.octets = octets_of(messages)
+        self.byte_count = bytes_of(messages)
 
     def info(self) -> LeaseInfo:
         """Return its info."""
-        return LeaseInfo(self.number, HELD, len(self.messages), self.octets, [])
+        return LeaseInfo(self.number, HELD, len(self.messages), self.byte_count, [])
 
     def gone(self, state: i64) -> LeaseInfo:
         """Return its info once its messages are on their way back."""
@@ -44,7 +44,7 @@ class Lease:
             if len(ids.bounds) > 2 * LEASE_ROWS_MAX:
                 del ids.bounds[-2:]
                 break
-        return LeaseInfo(self.number, state, len(self.messages), self.octets, ids.bounds)
+        return LeaseInfo(self.number, state, len(self.messages), self.byte_count, ids.bounds)
 
 
 @final
@@ -126,9 +126,9 @@ class Leases:
         self.due_ms = soonest
 
 
-def octets_of(messages: list[Acquired]) -> i64:
-    """Return the octets of the bodies of messages."""
-    octets: i64 = 0
+def bytes_of(messages: list[Acquired]) -> i64:
+    """Return the bytes of the bodies of messages."""
+    byte_count: i64 = 0
     for message in messages:
-        octets += message.octets
-    return octets
+        byte_count += message.byte_count
+    return byte_count

@@ -39,15 +39,19 @@ RELEASED: Final = 3  # its group gave it back
 class LeaseInfo:
     """Lease, as effects carry it."""
 
-    def __init__(self, number: i64, state: i64, count: i64, octets: i64, rows: list[int]) -> None:
+    def __init__(
+        self, number: i64, state: i64, count: i64, byte_count: i64, rows: list[int]
+    ) -> None:
         self.number = number  # from 1 within its group
         self.state = state  # HELD, EXPIRED or RELEASED
         self.count = count  # of its messages
-        self.octets = octets  # of their bodies
+        self.byte_count = byte_count  # of their bodies
         self.rows = rows  # ids of a lease that went back, as `Ranges.bounds`, LEASE_ROWS_MAX rows
 
     def __repr__(self) -> str:
-        return f"LeaseInfo({self.number}, {self.state}, {self.count}, {self.octets}, {self.rows})"
+        return (
+            f"LeaseInfo({self.number}, {self.state}, {self.count}, {self.byte_count}, {self.rows})"
+        )
 
 
 @final
@@ -87,7 +91,7 @@ class LeaseAnswer(GroupAnswer):
         status: i64,
         group: GroupInfo | None,
         count: i64 = 0,
-        octets: i64 = 0,
+        byte_count: i64 = 0,
         ready: i64 = 0,
         gone: list[LeaseInfo] | None = None,
     ) -> None:
@@ -95,14 +99,14 @@ class LeaseAnswer(GroupAnswer):
         self.status = status  # one of the LEASE constants
         self.group = group  # as it is now, None where there is none
         self.count = count  # messages that the command leased, settled or gave back
-        self.octets = octets  # of the bodies of what it leased
+        self.byte_count = byte_count  # of the bodies of what it leased
         self.ready = ready  # messages that it left available
         self.gone: list[LeaseInfo] = [] if gone is None else gone  # leases that went back
 
     def __repr__(self) -> str:
         return (
             f"LeaseAnswer({self.request}, {LEASE_STATUS_NAMES[int(self.status)]}, {self.group},"
-            f" {self.count}, {self.octets}, {self.ready}, {self.gone})"
+            f" {self.count}, {self.byte_count}, {self.ready}, {self.gone})"
         )
 
 

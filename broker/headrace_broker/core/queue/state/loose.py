@@ -19,7 +19,7 @@ class LooseMessages:
 
     def __init__(self) -> None:
         self.messages: dict[int, Acquired] = {}  # by id
-        self.octets: i64 = 0  # of their bodies
+        self.byte_count: i64 = 0  # of their bodies
         self._ids: list[int] = []  # a heap with all ids, and of some that left
         self._sorted: list[int] = []  # the same in order during a scan; else empty
         self._expiring: list[tuple[int, int]] = []  # a heap of (time, id); some messages left
@@ -27,7 +27,7 @@ class LooseMessages:
     def add(self, message: Acquired) -> None:
         """Add a message whose id is not here."""
         self.messages[message.message_id] = message
-        self.octets += message.octets
+        self.byte_count += message.byte_count
         heappush(self._ids, message.message_id)
         if message.expires_ms > 0:
             heappush(self._expiring, (message.expires_ms, message.message_id))
@@ -49,7 +49,7 @@ class LooseMessages:
         """Take a message out; None where it is not here."""
         message = self.messages.pop(message_id, None)
         if message is not None:
-            self.octets -= message.octets
+            self.byte_count -= message.byte_count
             if len(self._ids) > 2 * len(self.messages) + _SLACK:
                 self._ids = list(self.messages)
                 heapify(self._ids)
@@ -101,7 +101,7 @@ class LooseMessages:
     def clear(self) -> None:
         """Forget everything."""
         self.messages.clear()
-        self.octets = 0
+        self.byte_count = 0
         self._ids.clear()
         self._expiring.clear()
         self._sorted = []

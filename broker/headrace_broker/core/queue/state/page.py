@@ -1,4 +1,4 @@
-"""Waiting batches in pages, of which those in the middle of a long queue are packed octets."""
+"""Waiting batches in pages, of which those in the middle of a long queue are packed bytes."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ PAGE_BATCHES: Final = 256  # batches gathered in a page before it is packed
 
 @final
 class Page:
-    """Consecutive batches: a list, or the octets that `batch_page` makes of them."""
+    """Consecutive batches: a list, or the bytes that `batch_page` makes of them."""
 
     def __init__(self) -> None:
         self.batches: list[Batch] = []  # of an open page; drained ones stay in it before `head`
         self.head: i64 = 0  # index of the first one that may not be drained
-        self.packed = b""  # octets of the batches when the page is packed, else b""
+        self.packed = b""  # bytes of the batches when the page is packed, else b""
         self.first_id: i64 = 0  # no waiting message has a lower id
         self.last_id: i64 = 0  # no waiting message has a higher id
         self.count: i64 = 0  # messages that wait
@@ -48,13 +48,13 @@ class Page:
             self.expires_ms = expires
 
     def pack(self) -> None:
-        """Turn the batches into octets."""
+        """Turn the batches into bytes."""
         self.packed = encode_batches(self.waiting())
         self.batches = []
         self.head = 0
 
     def open(self) -> None:
-        """Turn the octets back into batches."""
+        """Turn the bytes back into batches."""
         if self.packed:
             self.batches = decode_batches(self.packed)
             self.packed = b""

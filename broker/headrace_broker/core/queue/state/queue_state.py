@@ -41,7 +41,7 @@ class QueueState:
         self.ready = ReadyList()  # available messages, and which entries are alive
         self.delayed = DelayedMessages()  # messages that become available later
         self.dead: dict[int, DeadMessage] = {}  # by id, in the order in which they died
-        self.dead_octets: i64 = 0  # of their bodies
+        self.dead_bytes: i64 = 0  # of their bodies
         self.seen = Deduplication()  # names of messages that came, for queues that tell repetitions
         self.refusing = False  # the queue was full and has not drained enough since
         self.sessions: dict[int, Session] = {}  # by id, in the order of their first command
@@ -53,11 +53,11 @@ class QueueState:
         self.detached_count: i64 = 0  # consumers in state DETACHED
         self.exclusive = False  # the only attached consumer is exclusive
         self.unsettled_count: i64 = 0  # messages acquired by consumers and groups and not settled
-        self.unsettled_octets: i64 = 0  # of their bodies
+        self.unsettled_bytes: i64 = 0  # of their bodies
         self.overdue_ms: i64 = 0  # nothing is overdue before, 0 for never; may be too early
         self.reader = PropertyReader()  # looks through blocks; holds nothing between commands
         self.budget = Budget()  # of the command that is carried out
-        self.watermark = self.ready.entries.watermark  # whose confirms are withheld
+        self.watermark = self.ready.entries.watermark  # whose confirms are deferred
         self.archived = self.ready.entries.archived  # what is kept of messages that were settled
         self.leases = Leases()  # groups that hold messages without a consumer
         self.publishers = Publishers()  # which publishes with a number came before
@@ -69,9 +69,9 @@ class QueueState:
         return self.ready.count + self.delayed.count + len(self.dead)
 
     @property
-    def octets(self) -> i64:
-        """Octets of their bodies."""
-        return self.ready.octets + self.delayed.octets + self.dead_octets
+    def byte_count(self) -> i64:
+        """Bytes of their bodies."""
+        return self.ready.byte_count + self.delayed.byte_count + self.dead_bytes
 
     @property
     def held_count(self) -> i64:
@@ -79,22 +79,22 @@ class QueueState:
         return self.length + self.unsettled_count
 
     @property
-    def held_octets(self) -> i64:
-        """Octets of their bodies."""
-        return self.octets + self.unsettled_octets
+    def held_bytes(self) -> i64:
+        """Bytes of their bodies."""
+        return self.byte_count + self.unsettled_bytes
 
     def judge_watermark(self, effects: list[Effect]) -> None:
         """End a command: see whether the queue is saturated, and tell whom that concerns."""
         mark = self.watermark
         settings = self.settings
         high = settings.high_watermark
-        high_octets = settings.high_watermark_octets
+        high_bytes = settings.high_watermark_bytes
         if mark.saturated:
             mark.saturated = (high > 0 and self.held_count > settings.low_watermark) or (
-                high_octets > 0 and self.held_octets > settings.low_watermark_octets
+                high_bytes > 0 and self.held_bytes > settings.low_watermark_bytes
             )
         elif (high > 0 and self.held_count > high) or (
-            high_octets > 0 and self.held_octets > high_octets
+            high_bytes > 0 and self.held_bytes > high_bytes
         ):
             mark.saturated = True
         mark.end(effects)
@@ -219,16 +219,16 @@ class QueueState:
         """Note what a consumer has been given, as its next deliveries."""
         unsettled = consumer.unsettled
         number = consumer.next_delivery
-        octets: i64 = 0
+        byte_count: i64 = 0
         now = self.now_ms
         for message in messages:
             message.acquired_ms = now
             unsettled[number] = message
-            octets += message.octets
+            byte_count += message.byte_count
             number += 1
         consumer.next_delivery = number
         self.unsettled_count += len(messages)
-        self.unsettled_octets += octets
+        self.unsettled_bytes += byte_count
         timeout = self.timeout_of(consumer)
         if timeout > 0 and (self.overdue_ms == 0 or now + timeout < self.overdue_ms):
             self.overdue_ms = now + timeout
@@ -238,17 +238,17 @@ class QueueState:
         own = consumer.timeout_ms
         return own if own > 0 else self.settings.consumer_timeout_ms
 
-    def let_go(self, consumer: Consumer, messages: list[Acquired]) -> None:
+    def release(self, consumer: Consumer, messages: list[Acquired]) -> None:
         """Note that deliveries of a consumer are settled or returned."""
-        octets: i64 = 0
+        byte_count: i64 = 0
         for message in messages:
-            octets += message.octets
+            byte_count += message.byte_count
             if message.key and message.key in self.ready.groups.groups:
                 self.ready.settled(message)
-        self.unsettled_octets -= octets
+        self.unsettled_bytes -= byte_count
         self.unsettled_count -= len(messages)
-        if consumer.prefetch_octets > 0:
-            consumer.octets -= octets
+        if consumer.prefetch_bytes > 0:
+            consumer.byte_count -= byte_count
 
     def archive(self, messages: list[Acquired], outcome: i64, effects: list[Effect]) -> None:
         """Forget messages that ended with an OUTCOME, entry by entry, or keep rows of them."""

@@ -19,7 +19,7 @@ from headrace_broker.core.queue.state.live_entries import LiveEntries
 from headrace_broker.core.queue.state.page import Page
 from headrace_broker.core.queue.state.session import Consumer
 
-KEY_GROUP: Final = b"G"  # first octet of the key of a message that belongs to a group
+KEY_GROUP: Final = b"G"  # first byte of the key of a message that belongs to a group
 KEY_LAST_VALUE: Final = b"L"  # of one that a newer one with the same key replaces
 _LAST_VALUE: Final = 0x4C
 
@@ -30,7 +30,7 @@ class ReadyList:
 
     def __init__(self) -> None:
         self.count: i64 = 0  # available messages
-        self.octets: i64 = 0  # of their bodies
+        self.byte_count: i64 = 0  # of their bodies
         self.next_id: i64 = 1  # id of the next message to arrive
         self.entries = LiveEntries()  # log entries that are held by more than one waiting batch
         self.fair = FairLanes(self.entries)  # messages that wait by a header's value
@@ -52,7 +52,7 @@ class ReadyList:
         if self.fair.count > 0:
             self.fair.grown(lane)
         self.count += batch.stop - batch.next
-        self.octets += batch.octets
+        self.byte_count += batch.byte_count
         if priority > self._top:
             self._top = priority
 
@@ -76,7 +76,7 @@ class ReadyList:
             if priority > self._top:
                 self._top = priority
         self.count += 1
-        self.octets += message.octets
+        self.byte_count += message.byte_count
 
     def give_back(self, message: Acquired, effects: list[Effect]) -> None:
         """Put a message that was taken where it stood; forget it when a newer value waits."""
@@ -127,9 +127,9 @@ class ReadyList:
             some = min(left, lane.count)
             if fair is not None and lane.behind is not lane:
                 some = 1  # the next one is another's
-            before = lane.octets
+            before = lane.byte_count
             taken = lane.take(some, into, now_ms)
-            self.octets -= before - lane.octets
+            self.byte_count -= before - lane.byte_count
             self.count -= taken
             left -= taken
             if fair is not None and taken > 0:
@@ -157,14 +157,14 @@ class ReadyList:
         fair = self.fair.first(self._top) if self.fair.count > 0 else None
         return self.lane(self._top) if fair is None else fair
 
-    def take_lowest(self, by_octets: bool) -> Acquired:
+    def take_lowest(self, by_bytes: bool) -> Acquired:
         """Take the oldest message of the lowest priority; there must be one.
 
         Where values take turns there, it is the oldest of the one of which most messages wait, or
-        most octets of bodies: who fills a queue pays for it.
+        most bytes of bodies: who fills a queue pays for it.
         """
         message: Acquired | None = None
-        lane = self._lowest_lane(by_octets)
+        lane = self._lowest_lane(by_bytes)
         if lane is None:
             message = self.pop(self.groups.loose.first_id())
         else:
@@ -174,14 +174,14 @@ class ReadyList:
         assert message is not None, "the count says that there is one"
         return message
 
-    def _lowest_lane(self, by_octets: bool) -> Lane | None:
+    def _lowest_lane(self, by_bytes: bool) -> Lane | None:
         if self.fair.count == 0:
             for lane in self.lanes:
                 if lane.count > 0:
                     return lane
             return None
         for priority in range(PRIORITY_MAX + 1):
-            found = self.fair.longest(priority, by_octets)
+            found = self.fair.longest(priority, by_bytes)
             if found is None:
                 found = self._slots[priority]
             if found is not None and found.count > 0:
@@ -193,7 +193,7 @@ class ReadyList:
         message = self.groups.pop(message_id)
         if message is not None:
             self.count -= 1
-            self.octets -= message.octets
+            self.byte_count -= message.byte_count
             return message
         for lane in self.lanes:
             if lane.count > 0:
@@ -213,7 +213,7 @@ class ReadyList:
     def _note_popped(self, lane: Lane, message: Acquired) -> None:
         """Note that a message was taken out of a lane, wherever it stood there."""
         self.count -= 1
-        self.octets -= message.octets
+        self.byte_count -= message.byte_count
         if self.fair.count > 0:
             self.fair.left(lane)
         self._lower_top()
@@ -230,7 +230,7 @@ class ReadyList:
             self.entries.archive_message(message, OUTCOME_PURGED, effects)
         self.last_values.clear()
         self.count = 0
-        self.octets = 0
+        self.byte_count = 0
         self._top = -1
         return removed
 
@@ -304,19 +304,19 @@ class ReadyList:
         if taken:
             self.count -= len(taken)
             for message in taken:
-                self.octets -= message.octets
+                self.byte_count -= message.byte_count
             self._lower_top()
             self._unlist(taken)
         return taken
 
     # Looking
 
-    def look(self, after_id: i64, limit: i64) -> list[Acquired]:
+    def browse(self, after_id: i64, limit: i64) -> list[Acquired]:
         """Return up to `limit` messages with ids above `after_id`, by their ids."""
         found = self.groups.loose.after(after_id, limit)
         for lane in self.lanes:
             if lane.count > 0:
-                lane.look(after_id, limit, found)
+                lane.browse(after_id, limit, found)
         if self.fair.count > 0:
             found.extend(look_through(self.fair.of_values(), after_id, limit))
         found.sort(key=_id)

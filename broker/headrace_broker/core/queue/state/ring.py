@@ -1,6 +1,6 @@
 """Lanes of one priority that take turns, a message each: plain round robin.
 
-Turns are counted in messages and not in octets, as in fair queueing of packets, because what the
+Turns are counted in messages and not in bytes, as in fair queueing of packets, because what the
 values of a key share is the time of consumers: a delivery is what a consumer takes one at a time,
 and prefetch counts. So nothing is kept beside the order of turns, and what it promises is simple: a
 message waits for those before it of its own value, and for each of these at most one of any other
@@ -28,7 +28,7 @@ class Ring:
         self.lanes: dict[bytes, Lane] = {}  # by key; b"" is that of the messages that have no value
         self.first: Lane | None = None  # whose turn is next, None when there is none
         self._most_messages: _Longest | None = None  # from when it is asked for
-        self._most_octets: _Longest | None = None
+        self._most_bytes: _Longest | None = None
 
     def join(self, lane: Lane) -> None:
         """Let a lane take part, after everybody else had a turn."""
@@ -71,18 +71,18 @@ class Ring:
         """Note that messages came to a lane of the ring."""
         if self._most_messages is not None:
             self._most_messages.note(lane)
-        if self._most_octets is not None:
-            self._most_octets.note(lane)
+        if self._most_bytes is not None:
+            self._most_bytes.note(lane)
 
-    def longest(self, by_octets: bool) -> Lane:
-        """Return the lane with most messages, or octets of bodies; of equals, by the keys' order.
+    def longest(self, by_bytes: bool) -> Lane:
+        """Return the lane with most messages, or bytes of bodies; of equals, by the keys' order.
 
         There must be one.
         """
-        if by_octets:
-            if self._most_octets is None:
-                self._most_octets = _Longest(self.lanes, True)
-            return self._most_octets.find()
+        if by_bytes:
+            if self._most_bytes is None:
+                self._most_bytes = _Longest(self.lanes, True)
+            return self._most_bytes.find()
         if self._most_messages is None:
             self._most_messages = _Longest(self.lanes, False)
         return self._most_messages.find()
@@ -103,9 +103,9 @@ class Ring:
 class _Longest:
     """A heap with a size of each lane, its own or one that it had before and that was larger."""
 
-    def __init__(self, lanes: dict[bytes, Lane], by_octets: bool) -> None:
+    def __init__(self, lanes: dict[bytes, Lane], by_bytes: bool) -> None:
         self._lanes = lanes
-        self._by_octets = by_octets
+        self._by_bytes = by_bytes
         self._heap: list[tuple[int, bytes]] = []  # (size below zero, key)
         self._renew()
 
@@ -134,4 +134,4 @@ class _Longest:
         heapify(self._heap)
 
     def _size(self, lane: Lane) -> int:
-        return int(lane.octets if self._by_octets else lane.count)
+        return int(lane.byte_count if self._by_bytes else lane.count)

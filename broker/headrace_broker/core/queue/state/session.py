@@ -38,15 +38,15 @@ class Consumer:
         self.fresh: list[Acquired] = []  # that the current command acquired for it
         self.filtered = False  # gets only what ACQUIRE names; never stands in the rotation
         self.priority: i64 = 0  # those with a higher one are served first
-        self.prefetch_octets: i64 = 0  # most octets unsettled (but for one message), 0 for any
-        self.octets: i64 = 0  # of the bodies that it has unsettled
+        self.prefetch_bytes: i64 = 0  # most bytes unsettled (but for one message), 0 for any
+        self.byte_count: i64 = 0  # of the bodies that it has unsettled
         self.timeout_ms: i64 = 0  # most time that a delivery may stay unsettled, 0 for the queue's
         self.arrival: i64 = 0  # number of its attachment; decides who becomes the active one
         self.places: list[tuple[int, bytes]] = []  # groups that are its own, see `groups`; a heap
 
     def credit(self) -> i64:
         """Return how many messages it may get now, 0 or more."""
-        if self.state != ATTACHED or (self.octets >= self.prefetch_octets > 0):
+        if self.state != ATTACHED or (self.byte_count >= self.prefetch_bytes > 0):
             return 0
         return max(self.prefetch - len(self.unsettled) - len(self.fresh), 0)
 
@@ -79,7 +79,7 @@ class Answer:
 
 
 @final
-class WithheldCommand:
+class DeferredCommand:
     """Messages of one ENQUEUE that wait for their completion."""
 
     def __init__(self, session: Session, base: i64) -> None:
@@ -99,12 +99,12 @@ class Session:
         self.consumers: dict[int, Consumer] = {}  # by number, in order of attachment
         self.answers: deque[Answer] = deque()  # newest that say more than "ok"
         self.refusals: deque[PublishRejected] = deque()  # newest, REFUSALS_KEPT_MAX at most
-        self.withheld: dict[int, WithheldCommand] = {}  # its commands with withheld confirms
+        self.deferred: dict[int, DeferredCommand] = {}  # its commands with deferred confirms
 
-    def withheld_from(self, first: i64) -> list[int]:
+    def deferred_from(self, first: i64) -> list[int]:
         """Return deferred confirms from publish `first` on, in rows (see `Ranges.bounds`)."""
-        later: list[WithheldCommand] = []
-        for command in reversed(self.withheld.values()):  # of thousands mostly the last one
+        later: list[DeferredCommand] = []
+        for command in reversed(self.deferred.values()):  # of thousands mostly the last one
             if command.seqs.bounds[-1] <= first:
                 break
             later.append(command)

@@ -11,8 +11,8 @@ from typing import final
 from mypy_extensions import i64
 
 from headrace_broker.core.queue.messages.effect import Completed, ConfirmsDeferred, Effect
-from headrace_broker.core.queue.state.session import Session, WithheldCommand
-from headrace_broker.model.limits import WITHHELD_COMMANDS_MAX, WITHHELD_MESSAGES_MAX
+from headrace_broker.core.queue.state.session import DeferredCommand, Session
+from headrace_broker.model.limits import DEFERRED_COMMANDS_MAX, DEFERRED_MESSAGES_MAX
 from headrace_broker.model.ranges import count_rows
 
 
@@ -20,42 +20,42 @@ from headrace_broker.model.ranges import count_rows
 class Watermark:
     """The queue's list of messages that are pending completion.
 
-    A message is here at most as long as the queue holds it. Past WITHHELD_COMMANDS_MAX or
-    WITHHELD_MESSAGES_MAX the oldest are completed though the queue is saturated: they have waited
+    A message is here at most as long as the queue holds it. Past DEFERRED_COMMANDS_MAX or
+    DEFERRED_MESSAGES_MAX the oldest are completed though the queue is saturated: they have waited
     longest, and their publishers' windows move on slowly.
     """
 
     def __init__(self) -> None:
         self.saturated = False  # over its high watermark since, and not down at the low one
-        self.commands: dict[int, WithheldCommand] = {}  # by log position, in order of arrival
+        self.commands: dict[int, DeferredCommand] = {}  # by log position, in order of arrival
         self.count: i64 = 0  # messages in them
-        self._fresh: WithheldCommand | None = None  # of the current command: not reported yet
+        self._fresh: DeferredCommand | None = None  # of the current command: not reported yet
         self._fresh_at: i64 = 0
         self._told: Session | None = None  # to be told its deferred confirms
         self._told_from: i64 = 0
         self._told_at: i64 = 0
         self._completed: dict[int, list[int]] = {}  # by session, in rows; empty between commands
 
-    def keep(self, index: i64, command: WithheldCommand) -> None:
+    def keep(self, index: i64, command: DeferredCommand) -> None:
         """Keep the command of the highest log position; the caller sets `count`."""
         self.commands[index] = command
-        command.session.withheld[index] = command
+        command.session.deferred[index] = command
 
     # While a command is carried out
 
-    def withhold(self, index: i64, session: Session, base: i64, start: i64, stop: i64) -> None:
-        """Withhold positions `start` to `stop` - 1 of an entry, unless it proves too early.
+    def defer(self, index: i64, session: Session, base: i64, start: i64, stop: i64) -> None:
+        """Defer positions `start` to `stop` - 1 of an entry, unless it proves too early.
 
         `base` plus a position is its number on the session's publish lane.
         """
-        fresh = WithheldCommand(session, base)
+        fresh = DeferredCommand(session, base)
         fresh.seqs.append(base + start, base + stop)
         self.keep(index, fresh)
         self.count += stop - start
         self._fresh = fresh
         self._fresh_at = index
 
-    def tell(self, session: Session, first: i64, effects: list[Effect]) -> None:
+    def announce(self, session: Session, first: i64, effects: list[Effect]) -> None:
         """Send the session the deferred confirms from publish `first` on.
 
         It is told before the next effect, once all that leaves by this command has left.
@@ -80,10 +80,10 @@ class Watermark:
 
     def forget(self, session: Session) -> None:
         """Drop the session's deferred confirms."""
-        for index, command in session.withheld.items():
+        for index, command in session.deferred.items():
             self.count -= command.seqs.count
             del self.commands[index]
-        session.withheld.clear()
+        session.deferred.clear()
         self._completed.pop(session.number, None)
 
     # At its end
@@ -101,7 +101,7 @@ class Watermark:
         told = self._told
         if told is not None:
             self._told = None
-            rows = told.withheld_from(self._told_from) if self.saturated else []
+            rows = told.deferred_from(self._told_from) if self.saturated else []
             if rows:
                 effects.insert(self._told_at, ConfirmsDeferred(told.number, rows))
         if not self.saturated and self.commands:
@@ -114,7 +114,7 @@ class Watermark:
 
     def _make_room(self) -> None:
         while len(self.commands) > 1 and (
-            len(self.commands) > WITHHELD_COMMANDS_MAX or self.count > WITHHELD_MESSAGES_MAX
+            len(self.commands) > DEFERRED_COMMANDS_MAX or self.count > DEFERRED_MESSAGES_MAX
         ):
             index = next(iter(self.commands))
             command = self.commands[index]
@@ -125,7 +125,7 @@ class Watermark:
     def _complete_all(self) -> None:
         for command in self.commands.values():
             self._complete(command.session, command.seqs.bounds)
-            command.session.withheld.clear()
+            command.session.deferred.clear()
         self.commands.clear()
         self.count = 0
 
@@ -139,6 +139,6 @@ class Watermark:
         else:
             done.extend(rows)
 
-    def _drop(self, index: i64, command: WithheldCommand) -> None:
+    def _drop(self, index: i64, command: DeferredCommand) -> None:
         del self.commands[index]
-        del command.session.withheld[index]
+        del command.session.deferred[index]

@@ -60,7 +60,7 @@ class Channel(MethodChannel, Deferred):
 
     # From the client
 
-    def take(self, event: channel_port.Input) -> None:
+    def receive(self, event: channel_port.Input) -> None:
         """Handle an input, or have it wait for the operation or the publishes before it."""
         if self._busy:
             self.buffer.wait(wrap(event))
@@ -93,7 +93,7 @@ class Channel(MethodChannel, Deferred):
             self._owner.fail(error, index)
             return
         was_open = self.state == states.CHANNEL_OPEN
-        self.admission.let_go()
+        self.admission.release()
         self._enter(states.CHANNEL_INPUT_FAIL)
         if was_open:
             self.confirms.emit(self.output.out)
@@ -102,7 +102,7 @@ class Channel(MethodChannel, Deferred):
 
     def drop(self) -> None:
         """The connection ends: hand over what may be, and take nothing any more."""
-        self.admission.let_go()
+        self.admission.release()
         self._enter(states.CHANNEL_INPUT_DROP)
 
     def give_up(self) -> None:
@@ -234,7 +234,7 @@ class Channel(MethodChannel, Deferred):
         return True
 
     def _release(self) -> None:
-        self.admission.withhold(0)
+        self.admission.defer(0)
         self.release()
 
     async def _operate(
@@ -338,9 +338,9 @@ class Channel(MethodChannel, Deferred):
             return
         self.fail(channel_port.timed_out(self.number), 0)
 
-    def withheld_changed(self) -> None:
-        """Show the queue that withholds confirms."""
-        self.admission.withhold(self.confirms.withheld_by())
+    def deferred_changed(self) -> None:
+        """Show the queue that defers confirms."""
+        self.admission.defer(self.confirms.deferred_by())
 
     def confirm(self) -> None:
         """Return immediate publishes that no queue took, and answer at the end of the turn."""

@@ -58,9 +58,9 @@ class ChannelCommand(Command):
     """
 
     def __init__(self, event: Acked | Rejected | Method | ContentTooLarge) -> None:
-        octets = len(event.payload) if isinstance(event, Method) else 0
+        byte_count = len(event.payload) if isinstance(event, Method) else 0
         closes = isinstance(event, Method) and event.index == METHOD_CLOSE
-        super().__init__(order_of(event), octets, closes)
+        super().__init__(order_of(event), byte_count, closes)
         self.event = event
 
 

@@ -49,7 +49,7 @@ class Channels:
         """Return the channels that may be used, by number."""
         return [self._by_number[number] for number in sorted(self._by_number)]
 
-    def take(self, number: i64, event: Input) -> None:
+    def receive(self, number: i64, event: Input) -> None:
         """Give an input to a channel."""
         channel = self._by_number.get(int(number))
         if channel is None:
@@ -59,7 +59,7 @@ class Channels:
                 self._owner.fail(AmqpError(NOT_ALLOWED, refusal), input_index(event))
                 return
             channel = Channel(number, self._output, self._owner)
-            channel.take(event)  # refuses all but channel.open
+            channel.receive(event)  # refuses all but channel.open
             if channel.is_open:
                 self._by_number[int(number)] = channel
                 self._info.channels = len(self._by_number)
@@ -67,7 +67,7 @@ class Channels:
                 if CONNECTION.isEnabledFor(DEBUG):
                     self._log(CHANNEL_OPENED, number)
             return
-        channel.take(event)
+        channel.receive(event)
 
     def _log(self, event: Event, number: i64) -> None:
         log_event(CONNECTION, event, connection=self._info.name, channel=int(number))

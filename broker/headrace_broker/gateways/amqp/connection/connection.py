@@ -1,4 +1,4 @@
-"""A client connection without its socket: octets in, octets and operations out."""
+"""A client connection without its socket: bytes in, bytes and operations out."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ class Connection(ChannelOwner):
         self._opening = Opening(info, self.output, self._parser, self._presence)
         self._heartbeat = HeartbeatMonitor()
         self._left: deque[Step] = deque()  # was read and waits for another turn
-        self._left_octets: i64 = 0  # of the reads that it came in
+        self._left_bytes: i64 = 0  # of the reads that it came in
         self._operations: i64 = 0
         self._still_s = 0.0  # for how long nothing that is held has moved while it is leaving
         self._giving_up = False  # its channels, in turns of the loop
@@ -94,7 +94,7 @@ class Connection(ChannelOwner):
     # From the shell
 
     def receive(self, data: bytes) -> None:
-        """Take octets from the socket."""
+        """Take bytes from the socket."""
         self._heartbeat.heard = True
         self.info.recv_oct += len(data)
         self.info.recv_cnt += 1
@@ -104,15 +104,15 @@ class Connection(ChannelOwner):
             steps = group_events(self._parser.feed(data))
             if self._left or self.output.ends_links:
                 self._left.extend(steps)
-                self._left_octets += len(data)
+                self._left_bytes += len(data)
                 self.output.wake()
             else:
                 self._handle(steps, len(data))
             self._end_chunk()
         except Exception:  # noqa: BLE001 - only this connection ends
-            self.crash("received octets")
+            self.crash("received bytes")
 
-    def _handle(self, steps: list[Step], octets: i64) -> None:
+    def _handle(self, steps: list[Step], byte_count: i64) -> None:
         """Handle new input, as far as this turn of the loop allows."""
         began_us = self._broker.clock_us()
         effort = self.output.effort
@@ -121,7 +121,7 @@ class Connection(ChannelOwner):
             if effort.is_spent and not isinstance(step, (list, Acked)):
                 effort.defer()
                 self._left.extend(steps[done:])
-                self._left_octets = octets
+                self._left_bytes = byte_count
                 self.output.wake()
                 break
             self._step(step)
@@ -148,14 +148,14 @@ class Connection(ChannelOwner):
             left.popleft()
             self._step(step)
         if not left:
-            self._left_octets = 0
+            self._left_bytes = 0
         self._handled(began_us)
         self._end_chunk()
 
     def _end_chunk(self) -> None:
         self.output.flush_links()
         parser = self._parser
-        partial = parser.buffered_bytes + self._left_octets
+        partial = parser.buffered_bytes + self._left_bytes
         self.output.share.parsed(partial, parser.missing_bytes)
 
     def flush(self) -> None:
@@ -205,7 +205,7 @@ class Connection(ChannelOwner):
         """The socket is closed."""
         self._parser.discard()  # at once, not when all of this is collected as garbage
         self._left.clear()
-        self._left_octets = 0
+        self._left_bytes = 0
         self._enter(states.DROP)
         self.output.admission.draining = False
         self._lost = True
@@ -223,7 +223,7 @@ class Connection(ChannelOwner):
     def dispatch(self, number: i64, event: Input) -> None:
         """Give an input to a channel."""
         if self.state == states.RUNNING or self.output.admission.draining:
-            self.channels.take(number, event)
+            self.channels.receive(number, event)
 
     def channel_closed(self, number: i64) -> None:
         """Forget a channel."""
@@ -271,7 +271,7 @@ class Connection(ChannelOwner):
         if self.state != states.RUNNING:
             self._move(states.CHANNEL_FRAME, input_index(event))
             return
-        self.channels.take(number, event)
+        self.channels.receive(number, event)
 
     def _step(self, step: Step) -> None:
         if isinstance(step, list):

@@ -24,7 +24,7 @@ class Pace:
 
     Attributes:
         view: the buffer; what is in it is taken out before anything else is read.
-        piece: octets that a socket may bring in during one turn now.
+        piece: bytes that a socket may bring in during one turn now.
     """
 
     def __init__(self, call_soon: Callable[[Callable[[], None]], object]) -> None:

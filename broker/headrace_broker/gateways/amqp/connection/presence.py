@@ -187,7 +187,7 @@ class Presence(BlockedNotifier):
         if not self.tell_blocked:
             return
         info = self._info
-        after_ms = self._after_ms or self._output.broker.tell_after_ms(info.user, info.vhost)
+        after_ms = self._after_ms or self._output.broker.blocked_after_ms(info.user, info.vhost)
         if after_ms > 0:
             self._output.admission.timers.set(TIMER_TELL, after_ms / 1000, self._tell_flow)
 

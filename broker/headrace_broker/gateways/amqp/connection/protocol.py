@@ -31,7 +31,7 @@ def _endpoint(address: Any) -> str:
 
 
 class AmqpProtocol(asyncio.BufferedProtocol, Shell):
-    """Carries octets and calls between an asyncio transport and a `Connection`.
+    """Carries bytes and calls between an asyncio transport and a `Connection`.
 
     Args:
         broker: the node.
@@ -58,7 +58,7 @@ class AmqpProtocol(asyncio.BufferedProtocol, Shell):
         self._start = start
         self._closed = closed
         self._pace = pace
-        self._offered = 0  # octets that the read under way may bring
+        self._offered = 0  # bytes that the read under way may bring
         self._reading = True  # the connection wants to read
         self._paused = False  # the socket has had its piece for this turn
         self._describe = describe
@@ -88,9 +88,9 @@ class AmqpProtocol(asyncio.BufferedProtocol, Shell):
         """Offer as much as this connection may bring in now."""
         assert self.connection is not None
         pace = self._pace
-        octets = int(self.connection.output.share.read_octets(pace.piece))
-        self._offered = octets
-        return pace.view[:octets]
+        byte_count = int(self.connection.output.share.read_bytes(pace.piece))
+        self._offered = byte_count
+        return pace.view[:byte_count]
 
     def buffer_updated(self, nbytes: int) -> None:
         """Hand over the input; if there may be more, the others have their turn first."""

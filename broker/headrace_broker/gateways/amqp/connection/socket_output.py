@@ -31,7 +31,7 @@ class SocketOutput:
         self._is_full = False  # the transport has as much as it may
         self._is_writable = True  # as was told
         self._queue: deque[bytes | BodyFrames] = deque()  # a large body, and what is behind it
-        self._queued = 0  # octets of these
+        self._queued = 0  # bytes of these
         self._leaving = False  # the transport is closed when these are written
 
     def pause(self) -> None:
@@ -48,7 +48,7 @@ class SocketOutput:
             self._tell()
 
     def write(self, data: bytes) -> None:
-        """Write octets, behind those that wait."""
+        """Write bytes, behind those that wait."""
         transport = self.transport
         if self._queue:
             self._queue.append(data)
@@ -68,7 +68,7 @@ class SocketOutput:
             self._tell()
 
     def backlog(self) -> int:
-        """Return how many octets the socket has not taken yet."""
+        """Return how many bytes the socket has not taken yet."""
         if self.transport is None:
             return 0
         return self._queued + self.transport.get_write_buffer_size()

@@ -13,12 +13,12 @@ from headrace_broker.gateways.publishing.confirming import Confirms
 from headrace_broker.runtime.contract.port import PendingConfirm
 from headrace_broker.runtime.contract.traffic import ClientTraffic
 
-_COMPACT_AFTER: Final = 1024  # answered tickets at the front of the list before it is cut
+_COMPACT_AFTER: Final = 1024  # answered pending confirms at the front of the list before it is cut
 
 
 @final
 class ChannelConfirms(Confirms):
-    """The tickets of a channel in publish order.
+    """The pending confirms of a channel in publish order.
 
     Attributes:
         channel: its number.
@@ -27,25 +27,25 @@ class ChannelConfirms(Confirms):
     def __init__(self, channel: i64, traffic: ClientTraffic | None = None) -> None:
         super().__init__(traffic)
         self.channel = channel
-        self._tickets: list[PendingConfirm] = []
+        self._pending_confirms: list[PendingConfirm] = []
         self._head: i64 = 0
-        self._answered: i64 = 0  # tickets in the list, from the head on
+        self._answered: i64 = 0  # pending confirms in the list, from the head on
 
     @property
     def outstanding_count(self) -> int:
-        """Number of tickets that are not answered."""
-        return len(self._tickets) - self._head - self._answered
+        """Number of pending confirms that are not answered."""
+        return len(self._pending_confirms) - self._head - self._answered
 
     @override
     def issue(self, count: i64, queues: i64) -> PendingConfirm:
-        ticket = super().issue(count, queues)
-        self._tickets.append(ticket)
-        return ticket
+        pending_confirm = super().issue(count, queues)
+        self._pending_confirms.append(pending_confirm)
+        return pending_confirm
 
     @override
     def discard(self) -> None:
         super().discard()
-        self._tickets = []
+        self._pending_confirms = []
         self._head = 0
         self._answered = 0
 
@@ -53,42 +53,47 @@ class ChannelConfirms(Confirms):
     def emit(self, out: BytesWriter) -> None:
         """Answer what is done: the oldest in one acknowledgement, others behind a gap singly."""
         self._emit_oldest(out)
-        for ticket in self._done:
-            if not ticket.answered and self.answer(out, ticket):
+        for pending_confirm in self._done:
+            if not pending_confirm.answered and self.answer(out, pending_confirm):
                 self._answered += 1
         self._done = []
-        if self._answered > _COMPACT_AFTER and self._answered * 2 > len(self._tickets) - self._head:
-            self._tickets = [each for each in self._tickets[self._head :] if not each.answered]
+        if (
+            self._answered > _COMPACT_AFTER
+            and self._answered * 2 > len(self._pending_confirms) - self._head
+        ):
+            self._pending_confirms = [
+                each for each in self._pending_confirms[self._head :] if not each.answered
+            ]
             self._head = 0
             self._answered = 0
 
     def _emit_oldest(self, out: BytesWriter) -> None:
-        tickets = self._tickets
-        size: i64 = len(tickets)
+        pending_confirms = self._pending_confirms
+        size: i64 = len(pending_confirms)
         head = self._head
         first: i64 = 0
         last: i64 = 0
         count: i64 = 0
         while head < size:
-            ticket = tickets[head]
-            if ticket.pending > 0:
+            pending_confirm = pending_confirms[head]
+            if pending_confirm.pending > 0:
                 break
             whole = True
-            if ticket.answered:
+            if pending_confirm.answered:
                 self._answered -= 1
-            elif ticket.refused is not None:
+            elif pending_confirm.refused is not None:
                 self._emit_range(out, first, last)
                 first = 0
-                whole = self.answer(out, ticket)
+                whole = self.answer(out, pending_confirm)
             else:
-                whole = not ticket.held
-                if whole and ticket.untold is None:
-                    ticket.answered = True
-                    first = ticket.first if first == 0 else first
-                    last = ticket.last
-                    count += last - ticket.first + 1
+                whole = not pending_confirm.held
+                if whole and pending_confirm.untold is None:
+                    pending_confirm.answered = True
+                    first = pending_confirm.first if first == 0 else first
+                    last = pending_confirm.last
+                    count += last - pending_confirm.first + 1
                 else:
-                    gone = self._answer_front(ticket)
+                    gone = self._answer_front(pending_confirm)
                     if gone:
                         first = gone[0] if first == 0 else first
                         last = gone[len(gone) - 1] - 1
@@ -101,23 +106,26 @@ class ChannelConfirms(Confirms):
         self.traffic.confirm += count
         self._head = head
         if head == size:
-            self._tickets = []
+            self._pending_confirms = []
             self._head = 0
         elif head > _COMPACT_AFTER and head * 2 > size:
-            del tickets[:head]
+            del pending_confirms[:head]
             self._head = 0
 
-    def _answer_front(self, ticket: PendingConfirm) -> list[int]:
-        """Answer a ticket before which all is answered, up to what a queue withholds.
+    def _answer_front(self, pending_confirm: PendingConfirm) -> list[int]:
+        """Answer a pending confirm before which all is answered, up to what a queue defers.
 
         Returns:
             Those that are answered by that, in rows.
         """
-        untold = ticket.untold
-        assert untold is not None, "it was withheld in part"
-        end: i64 = min([numbers.first for numbers in ticket.holds or []], default=ticket.last + 1)
-        gone = untold.remove(ticket.first, end)
-        ticket.answered = not untold
+        untold = pending_confirm.untold
+        assert untold is not None, "it was deferred in part"
+        end: i64 = min(
+            [numbers.first for numbers in pending_confirm.holds or []],
+            default=pending_confirm.last + 1,
+        )
+        gone = untold.remove(pending_confirm.first, end)
+        pending_confirm.answered = not untold
         return gone
 
     def _emit_range(self, out: BytesWriter, first: i64, last: i64) -> None:
@@ -126,9 +134,11 @@ class ChannelConfirms(Confirms):
             encode_ack(out, self.channel, last, last > first)
 
     @override
-    def answer_row(self, out: BytesWriter, ticket: PendingConfirm, first: i64, stop: i64) -> None:
+    def answer_row(
+        self, out: BytesWriter, pending_confirm: PendingConfirm, first: i64, stop: i64
+    ) -> None:
         tag = first
-        refused = ticket.refused
+        refused = pending_confirm.refused
         while tag < stop:
             if refused is not None and tag in refused:
                 encode_nack(out, self.channel, tag, False)

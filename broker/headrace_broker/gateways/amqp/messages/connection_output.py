@@ -52,7 +52,7 @@ class ConnectionOutput(OutputBuffer):
         owns_queues: whether it may have exclusive queues.
         cancel_notify: the client understands basic.cancel.
         qos_running: its basic.qos without `global` is for running consumers too.
-        frame_max: octets of a frame to the client.
+        frame_max: bytes of a frame to the client.
         writable: the socket takes deliveries.
         channels_stopped: its channels were sent channel.flow to stop, new ones are too.
     """
@@ -98,15 +98,15 @@ class ConnectionOutput(OutputBuffer):
         self.check_backlog()
         self.wake()
 
-    def spend(self, consumer: Consumer, octets: i64) -> None:
+    def spend(self, consumer: Consumer, byte_count: i64) -> None:
         """Tell the consumer's queue client at the end of the turn that bodies left for the socket.
 
         Not at once: it may answer with more deliveries before the caller is done with these.
         """
-        if octets > 0:
+        if byte_count > 0:
             if consumer.spent == 0:
                 self._spent.append(consumer)
-            consumer.spent += octets
+            consumer.spent += byte_count
 
     def hold(self, source: DeliverySource) -> None:
         """Ask a source to send, in turn with the others, when the socket is writable.
@@ -147,10 +147,10 @@ class ConnectionOutput(OutputBuffer):
         spent = self._spent
         self._spent = []
         for consumer in spent:
-            octets = consumer.spent
+            byte_count = consumer.spent
             consumer.spent = 0
             if not consumer.link.closed:
-                consumer.link.client.consumed(consumer.number, octets)
+                consumer.link.client.consumed(consumer.number, byte_count)
 
     @override
     def send_deliveries(self) -> None:

@@ -28,7 +28,7 @@ class Consumer:
         link: the queue.
         number: its number within the queue client.
         tag: consumer tag as the client knows it.
-        tag_octets: the same on the wire.
+        tag_bytes: the same on the wire.
         no_ack: deliveries are settled by being sent.
         prefetch: most unsettled deliveries that its client asked for, 0 for no limit.
         attachment: how the queue serves it, None before it was asked to.
@@ -39,14 +39,14 @@ class Consumer:
         held_start: index into the first of them where the next delivery stands.
         queued: whether it stands in the channel's rotation of those that hold.
         lost: the queue gave it up, and with it what it had not settled.
-        spent: octets of bodies sent that the queue client has not been told of.
+        spent: bytes of bodies sent that the queue client has not been told of.
     """
 
     def __init__(self, link: ConsumerLink, number: i64, tag: str, no_ack: bool) -> None:
         self.link = link
         self.number = number
         self.tag = tag
-        self.tag_octets = tag.encode()
+        self.tag_bytes = tag.encode()
         self.no_ack = no_ack
         self.prefetch: i64 = 0
         self.attachment: Attachment | None = None
@@ -105,7 +105,7 @@ class ConsumerLink(Link):
     @property
     @override
     def idle(self) -> bool:
-        return not (self.consumers or self.tickets or self.unsettled or self.congested)
+        return not (self.consumers or self.pending_confirms or self.unsettled or self.congested)
 
     @override
     def end(self) -> None:

@@ -131,7 +131,7 @@ class Deliveries(DeliverySource):
         What basic.get took does not count. Source: RabbitMQ 3.10, where its limiter never sees it.
         """
         unsettled = self.unsettled
-        return self.limit - unsettled.count + unsettled.got_count - self._transaction.withheld
+        return self.limit - unsettled.count + unsettled.got_count - self._transaction.deferred
 
     def _hold(self, consumer: Consumer, run: DeliveryRun, start: i64) -> None:
         if not consumer.held:
@@ -151,18 +151,18 @@ class Deliveries(DeliverySource):
             room = self._room()
             if stop - start > room:
                 stop = start + room
-        octets = body_bytes(run.blob, run.base, positions[start:stop])
-        if octets > OUTPUT_FLUSH_BYTES and stop - start > 1:
+        byte_count = body_bytes(run.blob, run.base, positions[start:stop])
+        if byte_count > OUTPUT_FLUSH_BYTES and stop - start > 1:
             stop = (
                 start + 1
             )  # large messages go one by one, so that a slow socket stops them in time
-            octets = body_bytes(run.blob, run.base, positions[start:stop])
+            byte_count = body_bytes(run.blob, run.base, positions[start:stop])
         self.traffic.delivered(run.redelivered[start:stop], consumer.no_ack)
         tag = self._tags(consumer, run.first + start, stop - start, consumer.no_ack)
         rest = encode_deliveries(
             output.out,
             self.channel,
-            consumer.tag_octets,
+            consumer.tag_bytes,
             tag,
             run,
             start,
@@ -170,7 +170,7 @@ class Deliveries(DeliverySource):
             output.frame_max,
         )
         output.wrote_message(rest)
-        output.spend(consumer, octets)
+        output.spend(consumer, byte_count)
         return stop
 
     def _tags(self, consumer: Consumer, number: i64, count: i64, no_ack: bool) -> i64:

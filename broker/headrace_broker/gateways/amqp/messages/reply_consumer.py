@@ -34,7 +34,7 @@ class ReplyConsumer(ReplyListener):
         self, tag: str, deliveries: Deliveries, broker: Broker, standing: PermissionWatch
     ) -> None:
         self.tag = tag
-        self._tag_octets = tag.encode()
+        self._tag_bytes = tag.encode()
         self._deliveries = deliveries
         self._broker = broker
         self._standing = standing
@@ -43,7 +43,7 @@ class ReplyConsumer(ReplyListener):
     @override
     def on_reply(self, publish: Publish) -> None:
         """Deliver a reply, or drop it when the client does not read."""
-        self._deliveries.reply(self._tag_octets, publish)
+        self._deliveries.reply(self._tag_bytes, publish)
 
     def close(self) -> None:
         """Take no more replies."""

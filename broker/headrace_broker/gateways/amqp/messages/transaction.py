@@ -12,8 +12,8 @@ from mypy_extensions import i64
 from headrace_broker.flow.share import Share
 from headrace_broker.gateways.amqp.messages.unsettled import TagRange
 from headrace_broker.model.limits import (
-    COMMAND_OCTETS_MAX,
-    TX_EXTRA_OCTETS,
+    COMMAND_BYTES_MAX,
+    TX_EXTRA_BYTES,
     TX_OPERATIONS_MAX,
 )
 from headrace_broker.model.message import Publish
@@ -25,9 +25,9 @@ if TYPE_CHECKING:
     from headrace_broker.runtime.routing.router import Route
 
 
-def tx_octets_max(message_bytes_max: i64) -> i64:
-    """Return the octets that a transaction may hold: any one message that it may, in one entry."""
-    return max(message_bytes_max, COMMAND_OCTETS_MAX) + TX_EXTRA_OCTETS
+def tx_bytes_max(message_bytes_max: i64) -> i64:
+    """Return the bytes that a transaction may hold: any one message that it may, in one entry."""
+    return max(message_bytes_max, COMMAND_BYTES_MAX) + TX_EXTRA_BYTES
 
 
 @final
@@ -50,16 +50,16 @@ class Transaction:
 
     Attributes:
         selected: the channel is transactional.
-        withheld: deliveries that are settled here, and at their queues not yet.
+        deferred: deliveries that are settled here, and at their queues not yet.
     """
 
     def __init__(self, broker: Broker, share: Share) -> None:
         self.selected = False
-        self.withheld: i64 = 0
+        self.deferred: i64 = 0
         self._intake = broker.intake
         self._share = share
-        self._octets_max = tx_octets_max(broker.limits.whole_bytes_max)
-        self._octets: i64 = 0
+        self._bytes_max = tx_bytes_max(broker.limits.whole_bytes_max)
+        self._byte_count: i64 = 0
         self._operations: i64 = 0
         self._publishes: list[tuple[list[Publish], Route]] = []
         self._settlements: list[Settlement] = []
@@ -78,16 +78,16 @@ class Transaction:
         """
         if publishes[0].immediate:
             raise AmqpError(NOT_IMPLEMENTED, "immediate=true on a transactional channel")
-        octets: i64 = 0
+        byte_count: i64 = 0
         for publish in publishes:
-            octets += message_cost(publish)
-        if not self._intake.has_room(octets):
+            byte_count += message_cost(publish)
+        if not self._intake.has_room(byte_count):
             text = "the node holds as much for its publishers as it may"
             raise AmqpError(PRECONDITION_FAILED, text)
-        self._octets += octets
-        self._share.hold_quietly(octets)
-        if self._octets > self._octets_max:
-            text = f"the transaction holds more than {int(self._octets_max)} octets"
+        self._byte_count += byte_count
+        self._share.hold_quietly(byte_count)
+        if self._byte_count > self._bytes_max:
+            text = f"the transaction holds more than {int(self._bytes_max)} bytes"
             raise AmqpError(PRECONDITION_FAILED, text)
         self._count(len(publishes))
         self._publishes.append((publishes, route))
@@ -96,7 +96,7 @@ class Transaction:
         """Keep settlements. Raises as `hold`."""
         for held in ranges:
             self._settlements.append(Settlement(held, operation))
-            self.withheld += held.count
+            self.deferred += held.count
         self._count(len(ranges))
 
     def held(self) -> list[tuple[list[Publish], Route]]:
@@ -107,8 +107,8 @@ class Transaction:
         """Hand out the publishes, in order, each list with its way."""
         publishes = self._publishes
         self._publishes = []
-        self._share.release_quietly(self._octets)
-        self._octets = 0
+        self._share.release_quietly(self._byte_count)
+        self._byte_count = 0
         self._operations = len(self._settlements)
         return publishes
 
@@ -117,7 +117,7 @@ class Transaction:
         settlements = self._settlements
         self._settlements = []
         self._operations = 0
-        self.withheld = 0
+        self.deferred = 0
         return settlements
 
     def discard(self) -> None:

@@ -35,10 +35,10 @@ def _commit(channel: MethodChannel, command: commands.Tx.Commit) -> Operation:
 
 
 async def _apply(channel: MethodChannel) -> None:
-    tickets = await _publish(channel)
+    pending_confirms = await _publish(channel)
     if not channel.is_open:
         return
-    if any(ticket.refused is not None for ticket in tickets):
+    if any(pending_confirm.refused is not None for pending_confirm in pending_confirms):
         raise AmqpError(PRECONDITION_FAILED, "partial tx completion")
     for link in channel.deliveries.commit():
         await link.client.applied()
@@ -48,22 +48,25 @@ async def _apply(channel: MethodChannel) -> None:
 async def _publish(channel: MethodChannel) -> list[PendingConfirm]:
     """Hand the publishes to their queues, and wait until each of them has them or refused."""
     admission = channel.output.admission
-    owed = admission.account.octets
+    owed = admission.account.byte_count
     links: list[ConsumerLink] = []
-    tickets: list[PendingConfirm] = []
+    pending_confirms: list[PendingConfirm] = []
     for queue, publishes in channel.publisher.distribute_held():
         link = channel.links.open(queue)
         # None of the channel's confirms, which pass over it.
-        ticket = PendingConfirm(1, len(publishes))
-        link.tickets += 1
+        pending_confirm = PendingConfirm(1, len(publishes))
+        link.pending_confirms += 1
         links.append(link)
-        tickets.append(ticket)
-        if not link.client.publish_whole(publishes, ticket):
+        pending_confirms.append(pending_confirm)
+        if not link.client.publish_whole(publishes, pending_confirm):
             channel.admission.congest(link)
-    admission.intake.take(sum([ticket.last for ticket in tickets]), admission.account.octets - owed)
+    admission.intake.take(
+        sum([pending_confirm.last for pending_confirm in pending_confirms]),
+        admission.account.byte_count - owed,
+    )
     for link in links:
         await link.client.applied()
-    return tickets
+    return pending_confirms
 
 
 def _rollback(channel: MethodChannel, command: commands.Tx.Rollback) -> None:

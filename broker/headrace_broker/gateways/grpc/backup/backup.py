@@ -36,16 +36,16 @@ from headrace_broker.gateways.grpc.server.errors import (
 from headrace_broker.gateways.grpc.server.request_parser import parsed_opening
 from headrace_broker.model.definition import Queue
 from headrace_broker.model.limits import (
+    BACKUP_CHUNK_BYTES,
+    BACKUP_CHUNK_BYTES_MAX,
     BACKUP_CHUNK_MESSAGES_MAX,
-    BACKUP_CHUNK_OCTETS,
-    BACKUP_CHUNK_OCTETS_MAX,
     BACKUP_READS_MAX,
     BACKUP_TTL_MS_MAX,
     BACKUP_TTL_MS_MIN,
     STREAMS_MAX,
 )
 from headrace_broker.model.reply_code import NOT_FOUND, AmqpError
-from headrace_broker.runtime.backup.chunk import HEAD_OCTETS, last_id
+from headrace_broker.runtime.backup.chunk import HEAD_BYTES, last_id
 from headrace_broker.runtime.backup.client import BackupClient
 from headrace_broker.runtime.backup.points import (
     DENIED,
@@ -144,7 +144,7 @@ class BackupService(BackupServicer):
                 applied_index=answer.applied_index,
                 time_ms=answer.time_ms,
                 messages=answer.messages,
-                octets=answer.octets,
+                octets=answer.byte_count,
                 last_id=answer.last_id,
             )
         raise AssertionError("the call was ended")
@@ -279,16 +279,16 @@ class BackupService(BackupServicer):
         """Send chunks until all that was asked for is sent."""
         after, left = request.after_id, request.messages_max or NUMBER_MAX
         most = request.chunk_messages or BACKUP_CHUNK_MESSAGES_MAX
-        octets = request.chunk_octets or BACKUP_CHUNK_OCTETS
+        byte_count = request.chunk_octets or BACKUP_CHUNK_BYTES
         await context.send_initial_metadata(())  # else a first write that stalls cannot be ended
         while left > 0:
-            asked = ReadPoint(point, user, after, min(most, left), octets)
+            asked = ReadPoint(point, user, after, min(most, left), byte_count)
             answer = _checked(await self._client.ask(node, asked))
             if not answer.heads:
                 return
             check_chunk(len(answer.batch))
             after = last_id(answer.heads)
-            count = len(answer.heads) // HEAD_OCTETS
+            count = len(answer.heads) // HEAD_BYTES
             left -= count
             response = pb.ReadPointResponse(
                 last_id=after, messages=count, heads=answer.heads, batch=answer.batch
@@ -357,5 +357,5 @@ def _check_read(request: pb.ReadPointRequest) -> None:
     _number("messages_max", request.messages_max)
     if request.chunk_messages > BACKUP_CHUNK_MESSAGES_MAX:
         raise bad_field("chunk_messages", f"must be at most {BACKUP_CHUNK_MESSAGES_MAX}")
-    if request.chunk_octets > BACKUP_CHUNK_OCTETS_MAX:
-        raise bad_field("chunk_octets", f"must be at most {BACKUP_CHUNK_OCTETS_MAX}")
+    if request.chunk_octets > BACKUP_CHUNK_BYTES_MAX:
+        raise bad_field("chunk_octets", f"must be at most {BACKUP_CHUNK_BYTES_MAX}")

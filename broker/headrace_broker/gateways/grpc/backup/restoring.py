@@ -24,11 +24,11 @@ from headrace_broker.gateways.grpc.server.errors import CallError, Context, bad_
 from headrace_broker.gateways.grpc.server.request_parser import BatchParser
 from headrace_broker.model.definition import Queue
 from headrace_broker.model.limits import (
-    NAME_OCTETS_MAX,
-    PROPERTIES_OCTETS_MAX,
-    PUBLISHER_OCTETS_MAX,
+    NAME_BYTES_MAX,
+    PROPERTIES_BYTES_MAX,
+    PUBLISHER_BYTES_MAX,
+    STREAM_BATCH_BYTES_MAX,
     STREAM_BATCH_MESSAGES_MAX,
-    STREAM_BATCH_OCTETS_MAX,
 )
 from headrace_broker.model.message import Publish
 from headrace_broker.runtime.broker_port import Broker
@@ -76,7 +76,7 @@ class RestoreCall(PublishCall):
         info.protocol = PROTOCOL
         self._parse = _PARSE_BATCH
         self._queue = queue
-        self._octets_max = broker.limits.whole_bytes_max
+        self._bytes_max = broker.limits.whole_bytes_max
         self._next_sequence = next_number
         self._stream.publisher.target = Route(
             *("", queue.name, Resolution(True, False, (queue.name,)), (queue,)),
@@ -95,7 +95,7 @@ class RestoreCall(PublishCall):
         publishes = self._publishes(batch, size)
         self._stream.receive(len(publishes), size)
         self._next_sequence = batch.first_number + len(publishes)
-        self._stream.take(publishes)
+        self._stream.accept(publishes)
         self._stream.end_batch()
 
     def _responses(self) -> Iterator[PublishResponse]:
@@ -120,8 +120,8 @@ class RestoreCall(PublishCall):
         count = int(batch_count(data, 0))
         if not 1 <= count <= STREAM_BATCH_MESSAGES_MAX:
             raise bad_field("batch.batch", f"must have 1 to {STREAM_BATCH_MESSAGES_MAX} messages")
-        if count > 1 and size > STREAM_BATCH_OCTETS_MAX:
-            rule = f"more than one message must have at most {STREAM_BATCH_OCTETS_MAX} octets"
+        if count > 1 and size > STREAM_BATCH_BYTES_MAX:
+            rule = f"more than one message must have at most {STREAM_BATCH_BYTES_MAX} bytes"
             raise bad_field("batch", rule)
         if first < self._next_sequence:
             error = bad_field("batch.first_number", f"must be {self._next_sequence} or higher")
@@ -136,10 +136,10 @@ class RestoreCall(PublishCall):
         properties = message_properties(data, 0, position)
         body = message_body(data, 0, position)
         problem = properties_problem(properties, 0, len(properties))
-        if len(properties) > PROPERTIES_OCTETS_MAX:
-            problem = f"properties must have at most {PROPERTIES_OCTETS_MAX} octets"
-        elif len(body) > self._octets_max:
-            problem = f"the body must have at most {self._octets_max} octets"
+        if len(properties) > PROPERTIES_BYTES_MAX:
+            problem = f"properties must have at most {PROPERTIES_BYTES_MAX} bytes"
+        elif len(body) > self._bytes_max:
+            problem = f"the body must have at most {self._bytes_max} bytes"
         if problem:
             raise bad_field(f"batch.batch[{position}]", problem)
         route = message_route(data, 0, position)
@@ -152,7 +152,7 @@ def check_opening(opening: RestoreOpen) -> None:
     Raises:
         CallError: INVALID_ARGUMENT.
     """
-    if not 1 <= len(opening.restore_id.encode()) <= PUBLISHER_OCTETS_MAX:
-        raise bad_field("open.restore_id", f"must have 1 to {PUBLISHER_OCTETS_MAX} octets")
-    if len(opening.name.encode()) > NAME_OCTETS_MAX:
-        raise bad_field("open.name", f"must have at most {NAME_OCTETS_MAX} octets")
+    if not 1 <= len(opening.restore_id.encode()) <= PUBLISHER_BYTES_MAX:
+        raise bad_field("open.restore_id", f"must have 1 to {PUBLISHER_BYTES_MAX} bytes")
+    if len(opening.name.encode()) > NAME_BYTES_MAX:
+        raise bad_field("open.name", f"must have at most {NAME_BYTES_MAX} bytes")

@@ -67,7 +67,7 @@ def shard_message(shard: Shard) -> pb.ExportShard:
         incarnation=shard.incarnation,
         first_index=shard.first_index,
         next_index=shard.next_index,
-        octets=shard.octets,
+        octets=shard.byte_count,
         first_ms=shard.first_ms,
         last_ms=shard.last_ms,
         node=shard.node,
@@ -112,8 +112,8 @@ def block_message(block: Block, compressed: bool) -> pb.ExportBlock:
     return pb.ExportBlock(
         first_index=block.first_index,
         rows=block.columns.rows,
-        buffer_octets=block.columns.buffer_octets,
-        body_octets=block.body_octets,
+        buffer_octets=block.columns.buffer_bytes,
+        body_octets=block.body_bytes,
         compression=pb.EXPORT_COMPRESSION_ZLIB
         if block.deflated
         else pb.EXPORT_COMPRESSION_UNSPECIFIED,

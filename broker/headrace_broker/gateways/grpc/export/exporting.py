@@ -25,10 +25,10 @@ from headrace_broker.gateways.grpc.server.errors import RETRY_MS, CallError, Con
 from headrace_broker.gateways.grpc.server.lookup import check_name
 from headrace_broker.gateways.grpc.server.unary import serve
 from headrace_broker.model.limits import (
-    EXPORT_CHUNK_OCTETS,
-    EXPORT_OPENER_OCTETS_MAX,
+    EXPORT_CHUNK_BYTES,
+    EXPORT_OPENER_BYTES_MAX,
     EXPORT_READS_MAX,
-    NAME_OCTETS_MAX,
+    NAME_BYTES_MAX,
 )
 from headrace_broker.runtime.export.log import Block, ExportLog, UnknownShardError
 from headrace_broker.runtime.telemetry.schema import (
@@ -152,8 +152,8 @@ class ExportService(ExportServicer):
         name = request.name
         log = self._checked(name)
         opener = request.request_id.encode()
-        if not 1 <= len(opener) <= EXPORT_OPENER_OCTETS_MAX:
-            raise bad_field("request_id", f"must have 1 to {EXPORT_OPENER_OCTETS_MAX} octets")
+        if not 1 <= len(opener) <= EXPORT_OPENER_BYTES_MAX:
+            raise bad_field("request_id", f"must have 1 to {EXPORT_OPENER_BYTES_MAX} bytes")
         with export_errors(_what(name)):
             log.check(who, name.shard)
             group = await log.open_group(name.shard, name.group, opener)
@@ -244,28 +244,28 @@ class _Answer:
         self._context = context
         self._compressed = request.compressed
         self._rows_left = request.rows_max or INDEX_MAX
-        self._octets_left = request.octets_max or INDEX_MAX
+        self._bytes_left = request.octets_max or INDEX_MAX
         self._start = request.start
         self._schema: Any = None
-        self._octets = 0
+        self._byte_count = 0
         self._response = pb.ReadExportResponse()
 
     async def add(self, block: Block) -> None:
         """Take a block, and send those before it where there is no more room, or for its schema."""
         message = block_message(block, self._compressed)
-        octets = len(message.body)
+        byte_count = len(message.body)
         if self._response.blocks and (
-            block.schema != self._schema or self._octets + octets > EXPORT_CHUNK_OCTETS
+            block.schema != self._schema or self._byte_count + byte_count > EXPORT_CHUNK_BYTES
         ):
             await self.flush()
         if block.schema != self._schema:
             self._schema = block.schema
             self._response.schema.CopyFrom(schema_message(block.schema))
         self._response.blocks.append(message)
-        self._octets += octets
-        self._octets_left -= octets
+        self._byte_count += byte_count
+        self._bytes_left -= byte_count
         self._rows_left -= block.end_index - max(block.first_index, self._start)
-        self.is_over = self._rows_left <= 0 or self._octets_left <= 0
+        self.is_over = self._rows_left <= 0 or self._bytes_left <= 0
 
     async def flush(self) -> None:
         """Send the gathered answers to a client that reads.
@@ -276,7 +276,7 @@ class _Answer:
         if not self._response.blocks:
             return
         response, self._response = self._response, pb.ReadExportResponse()
-        self._octets = 0
+        self._byte_count = 0
         try:
             async with asyncio.timeout(STALL_SECONDS_MAX):
                 await self._context.write(response)
@@ -313,9 +313,9 @@ def _check_read(request: pb.ReadExportRequest) -> None:
     Raises:
         CallError: INVALID_ARGUMENT.
     """
-    octets = len(request.shard.encode())
-    if not 1 <= octets <= NAME_OCTETS_MAX:
-        raise bad_field("shard", f"must have 1 to {NAME_OCTETS_MAX} octets")
+    byte_count = len(request.shard.encode())
+    if not 1 <= byte_count <= NAME_BYTES_MAX:
+        raise bad_field("shard", f"must have 1 to {NAME_BYTES_MAX} bytes")
     _number("incarnation", request.incarnation, 1)
     _number("start", request.start, 0)
     _number("end", request.end, 0)

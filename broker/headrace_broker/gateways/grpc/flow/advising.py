@@ -19,7 +19,7 @@ from headrace_broker.catalog.access import (
 from headrace_broker.catalog.advice import (
     CONSUMERS,
     HIGH_WATERMARK,
-    HIGH_WATERMARK_OCTETS,
+    HIGH_WATERMARK_BYTES,
     PREFETCH,
     Advice,
     advice_problem,
@@ -31,7 +31,7 @@ from headrace_broker.gateways.grpc.server.call import Admission
 from headrace_broker.gateways.grpc.server.errors import RETRY_MS, CallError, Context, bad_field
 from headrace_broker.gateways.grpc.server.lookup import LookupService, check_name, done
 from headrace_broker.gateways.grpc.server.unary import serve
-from headrace_broker.model.limits import ADVICE_AUTHOR_OCTETS_MAX
+from headrace_broker.model.limits import ADVICE_AUTHOR_BYTES_MAX
 from headrace_protos.broker.v1 import advice_pb2 as pb
 from headrace_protos.broker.v1.advice_pb2_grpc import (
     AdviceServicer,
@@ -42,7 +42,7 @@ _KINDS: Final = {
     pb.ADVICE_KIND_CONSUMERS: CONSUMERS,
     pb.ADVICE_KIND_PREFETCH: PREFETCH,
     pb.ADVICE_KIND_HIGH_WATERMARK: HIGH_WATERMARK,
-    pb.ADVICE_KIND_HIGH_WATERMARK_OCTETS: HIGH_WATERMARK_OCTETS,
+    pb.ADVICE_KIND_HIGH_WATERMARK_OCTETS: HIGH_WATERMARK_BYTES,
 }
 _NUMBERS: Final = {name: number for number, name in _KINDS.items()}
 
@@ -55,7 +55,7 @@ class AdviceService(AdviceServicer):
     """Keeps advice in the catalog.
 
     Args:
-        desk: looks things up.
+        lookup: looks things up.
         admission: lets calls in.
         clock_ms: Unix time.
     """
@@ -63,9 +63,9 @@ class AdviceService(AdviceServicer):
     name = pb.DESCRIPTOR.services_by_name["Advice"].full_name
 
     def __init__(
-        self, desk: LookupService, admission: Admission, clock_ms: Callable[[], int] = _unix_ms
+        self, lookup: LookupService, admission: Admission, clock_ms: Callable[[], int] = _unix_ms
     ) -> None:
-        self._desk = desk
+        self._lookup = lookup
         self._admission = admission
         self._clock_ms = clock_ms
 
@@ -93,9 +93,9 @@ class AdviceService(AdviceServicer):
         if problem:
             raise _refused(problem, items, now_ms)
         for number, item in enumerate(items):
-            await self._desk.enter(who, item.vhost, f"items[{number}].vhost")
-            await self._desk.known_queue(item.vhost, item.queue, f"items[{number}].queue")
-        result = await self._desk.node.submit(PutAdvice(items, now_ms))
+            await self._lookup.enter(who, item.vhost, f"items[{number}].vhost")
+            await self._lookup.known_queue(item.vhost, item.queue, f"items[{number}].queue")
+        result = await self._lookup.node.submit(PutAdvice(items, now_ms))
         if isinstance(result, Refused) and result.reason == ADVICE_FULL:
             code, reason = grpc.StatusCode.RESOURCE_EXHAUSTED, "TOO_MUCH_ADVICE"
             raise CallError(code, reason, result.reason, retry_ms=RETRY_MS)
@@ -112,8 +112,8 @@ class AdviceService(AdviceServicer):
             raise bad_field("vhost", "must be given with a queue")
         check_name("queue", request.queue, low=0)
         _check_author(request.author)
-        vhosts = await self._desk.seen_vhosts(who, request.vhost)
-        found = self._desk.view.advice.valid(
+        vhosts = await self._lookup.seen_vhosts(who, request.vhost)
+        found = self._lookup.view.advice.valid(
             self._clock_ms(), request.vhost, request.queue, request.author
         )
         return pb.ListAdviceResponse(items=[_item(each) for each in found if each.vhost in vhosts])
@@ -132,9 +132,9 @@ class AdviceService(AdviceServicer):
         check_name("queue", request.queue)
         _check_author(author)
         kind = "" if not request.kind else _kind("kind", request.kind)
-        await self._desk.enter(who, request.vhost)
+        await self._lookup.enter(who, request.vhost)
         command = DeleteAdvice(request.vhost, request.queue, kind, author)
-        count: int = done(await self._desk.node.submit(command), "queue")
+        count: int = done(await self._lookup.node.submit(command), "queue")
         return pb.DeleteAdviceResponse(items=count)
 
 
@@ -169,8 +169,8 @@ def _kind(field: str, number: pb.AdviceKind.ValueType) -> str:
 
 
 def _check_author(author: str) -> None:
-    if len(author.encode()) > ADVICE_AUTHOR_OCTETS_MAX:
-        raise bad_field("author", f"must have at most {ADVICE_AUTHOR_OCTETS_MAX} octets")
+    if len(author.encode()) > ADVICE_AUTHOR_BYTES_MAX:
+        raise bad_field("author", f"must have at most {ADVICE_AUTHOR_BYTES_MAX} bytes")
 
 
 def _refused(problem: str, items: tuple[Advice, ...], now_ms: int) -> CallError:

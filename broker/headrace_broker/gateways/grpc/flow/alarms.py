@@ -7,16 +7,16 @@ from collections.abc import AsyncGenerator
 from typing import Final
 
 from headrace_broker.catalog.access import Caller
-from headrace_broker.flow.alarm import STAGE_ALARM, STAGE_RELIEF
+from headrace_broker.flow.alarm import STAGE_ALARM, STAGE_PAGING
 from headrace_broker.gateways.grpc.flow.watching import Watches
 from headrace_broker.model.limits import WATCH_HEARTBEAT_MS
-from headrace_broker.runtime.alarm.alarm_watch import CLEAR, CLOCK, AlarmWatch, Key, Scarcity
+from headrace_broker.runtime.alarm.alarm_watch import CLEAR, CLOCK, AlarmWatch, Key, ResourceState
 from headrace_protos.broker.v1 import flow_pb2 as messages
 
 _KINDS: Final = {"memory": messages.MEMORY, "disk": messages.DISK, CLOCK: messages.CLOCK}
 _STAGES: Final = {
     CLEAR: messages.ALARM_CLEAR,
-    STAGE_RELIEF: messages.ALARM_RELIEF,
+    STAGE_PAGING: messages.ALARM_RELIEF,
     STAGE_ALARM: messages.ALARM_BLOCKED,
 }
 
@@ -35,12 +35,12 @@ class AlarmNotifier:
 
     def news(self) -> messages.WatchAlarmsResponse | None:
         """Return the next message, None when there are no news."""
-        scarce = self._watch.scarce()
-        changed = [each for key, each in scarce.items() if self._told.get(key) != each.stage]
-        changed += [self._watch.clear(key) for key in self._told if key not in scarce]
+        alarms_on = self._watch.alarms_on()
+        changed = [each for key, each in alarms_on.items() if self._told.get(key) != each.stage]
+        changed += [self._watch.clear(key) for key in self._told if key not in alarms_on]
         if not changed and self._begun:
             return None
-        self._told = {key: each.stage for key, each in scarce.items()}
+        self._told = {key: each.stage for key, each in alarms_on.items()}
         message = heartbeat()
         message.alarms.extend(_render(each) for each in changed)
         message.snapshot_complete, self._begun = not self._begun, True
@@ -69,14 +69,14 @@ class AlarmWatching:
             AmqpError: the caller may not look, or not any more.
         """
         self._watches.caller(who.name)
-        teller = AlarmNotifier(self._watch)
+        notifier = AlarmNotifier(self._watch)
         loop = asyncio.get_running_loop()
         due = loop.time() + WATCH_HEARTBEAT_MS / 1000
         with self._watches.one_more() as stopping:
             while True:
                 news = self._watch.news
                 self._watches.caller(who.name)
-                message = teller.news()
+                message = notifier.news()
                 if message is None:
                     if not await self._watches.wait(news, stopping, due):
                         continue
@@ -90,7 +90,7 @@ def heartbeat() -> messages.WatchAlarmsResponse:
     return messages.WatchAlarmsResponse(heartbeat_ms=WATCH_HEARTBEAT_MS)
 
 
-def _render(scarcity: Scarcity) -> messages.Alarm:
+def _render(scarcity: ResourceState) -> messages.Alarm:
     return messages.Alarm(
         node=scarcity.node,
         kind=_KINDS[scarcity.resource],

@@ -32,14 +32,14 @@ from headrace_broker.runtime.explain.flow_report import (
 from headrace_protos.broker.v1 import flow_pb2 as messages
 
 ROWS: Final = 50  # of a listing where nothing else is said; a screen of them
-SUBJECT_OCTETS_MAX: Final = 1024  # of a connection's name; no name is longer
+SUBJECT_BYTES_MAX: Final = 1024  # of a connection's name; no name is longer
 
 
 class FlowCalls:
     """Explains and lists."""
 
-    def __init__(self, desk: LookupService) -> None:
-        self._desk = desk
+    def __init__(self, lookup: LookupService) -> None:
+        self._lookup = lookup
 
     async def why(self, who: Caller, request: messages.WhyRequest) -> messages.WhyResponse:
         """Say why something is slow."""
@@ -48,28 +48,28 @@ class FlowCalls:
         if kind is None:
             raise bad_field("subject", "must be a connection, a queue or a name")
         subject = getattr(request, kind)
-        if not 1 <= len(subject.encode()) <= SUBJECT_OCTETS_MAX:
-            raise bad_field(kind, f"must have 1 to {SUBJECT_OCTETS_MAX} octets")
-        viewer = viewer_of(who, self._desk.view)
+        if not 1 <= len(subject.encode()) <= SUBJECT_BYTES_MAX:
+            raise bad_field(kind, f"must have 1 to {SUBJECT_BYTES_MAX} bytes")
+        viewer = viewer_of(who, self._lookup.view)
         try:
             found = await self._explain(who, kind, subject, request.vhost, viewer)
         except UnknownNameError as error:
             raise _unknown(kind, str(error)) from None
         except AmbiguousNameError as error:
             raise _ambiguous(kind, str(error)) from None
-        return render_explanation(found, self._desk.view, viewer)
+        return render_explanation(found, self._lookup.view, viewer)
 
     async def _explain(
         self, who: Caller, kind: str, subject: str, vhost: str, viewer: Viewer
     ) -> Explanation:
-        report = self._desk.node.flow_report
+        report = self._lookup.node.flow_report
         if kind == "connection":
             return await report.why_connection(subject, viewer)
         if kind == "queue" or vhost:
-            await self._desk.known_vhost(who, vhost)
-            self._desk.check_sees(who, vhost)
+            await self._lookup.known_vhost(who, vhost)
+            self._lookup.check_sees(who, vhost)
         if kind == "queue":
-            queue = await self._desk.known_queue(vhost, subject, "queue")
+            queue = await self._lookup.known_queue(vhost, subject, "queue")
             return await report.why_queue(queue, viewer)
         return await report.why(subject, vhost, viewer)
 
@@ -78,9 +78,9 @@ class FlowCalls:
         check_manages(who)
         connections = _count("connections", request.connections)
         queues = _count("queues", request.queues)
-        view = self._desk.view
+        view = self._lookup.view
         viewer = viewer_of(who, view)
-        report = self._desk.node.flow_report
+        report = self._lookup.node.flow_report
         top = await report.top(connections, viewer)
         largest = await report.queues(viewer)
         return messages.TopResponse(
@@ -94,15 +94,15 @@ class FlowCalls:
 class LimitCalls:
     """Reads and changes the limits of flow control."""
 
-    def __init__(self, desk: LookupService) -> None:
-        self._desk = desk
+    def __init__(self, lookup: LookupService) -> None:
+        self._lookup = lookup
 
     async def list(
         self, who: Caller, request: messages.ListLimitsRequest
     ) -> messages.ListLimitsResponse:
         """List the limits."""
         check_monitors(who)
-        found = self._desk.status.flow_limits()
+        found = self._lookup.status.flow_limits()
         return messages.ListLimitsResponse(
             limits=[render_limit(name, setting) for name, setting in found.items()]
         )
@@ -124,18 +124,18 @@ class LimitCalls:
         problem = parameter_problem(name, given if value is None else value)
         if problem or value is None:
             raise bad_field("value", problem)
-        done(await self._desk.node.submit(SetParameter(name, value)), "value")
+        done(await self._lookup.node.submit(SetParameter(name, value)), "value")
         return self._render(name)
 
     async def reset(self, who: Caller, request: messages.ResetLimitRequest) -> messages.Limit:
         """Set a limit for the cluster no more."""
         check_administers(who)
         name = _known(request.name)
-        done(await self._desk.node.submit(SetParameter(name)), "name")
+        done(await self._lookup.node.submit(SetParameter(name)), "name")
         return self._render(name)
 
     def _render(self, name: str) -> messages.Limit:
-        return render_limit(name, self._desk.status.flow_limits()[name])
+        return render_limit(name, self._lookup.status.flow_limits()[name])
 
 
 def _count(field: str, asked: int) -> int:

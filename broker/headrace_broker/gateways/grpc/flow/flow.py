@@ -30,7 +30,7 @@ class FlowService(FlowServicer):
     """Explains flow control to clients.
 
     Args:
-        desk: looks things up.
+        lookup: looks things up.
         admission: lets calls in.
         flow_watch: has the newest picture of what is stopped.
         alarm_watch: says what is scarce.
@@ -40,16 +40,16 @@ class FlowService(FlowServicer):
 
     def __init__(
         self,
-        desk: LookupService,
+        lookup: LookupService,
         admission: Admission,
         flow_watch: FlowWatch,
         alarm_watch: AlarmWatch,
     ) -> None:
         self._admission = admission
-        self._calls = FlowCalls(desk)
-        self._limits = LimitCalls(desk)
-        self._watches = Watches(desk.view)
-        self._flow = FlowWatching(desk, flow_watch, self._watches)
+        self._calls = FlowCalls(lookup)
+        self._limits = LimitCalls(lookup)
+        self._watches = Watches(lookup.view)
+        self._flow = FlowWatching(lookup, flow_watch, self._watches)
         self._alarms = AlarmWatching(alarm_watch, self._watches)
 
     def add_to(self, server: grpc.aio.Server) -> None:

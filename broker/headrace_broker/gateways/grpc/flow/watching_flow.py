@@ -141,13 +141,13 @@ class FlowWatching:
     """Serves streams of changes.
 
     Args:
-        desk: looks things up.
+        lookup: looks things up.
         watch: has the newest picture.
         watches: counts the streams.
     """
 
-    def __init__(self, desk: LookupService, watch: FlowWatch, watches: Watches) -> None:
-        self._desk = desk
+    def __init__(self, lookup: LookupService, watch: FlowWatch, watches: Watches) -> None:
+        self._lookup = lookup
         self._watch = watch
         self._watches = watches
 
@@ -163,18 +163,18 @@ class FlowWatching:
         caller = self._watches.caller(who.name)
         with self._watches.one_more() as stopping:
             await self._check(caller, request)
-            teller = FlowNotifier(request, self._desk.view)
+            notifier = FlowNotifier(request, self._lookup.view)
             loop = asyncio.get_running_loop()
             due = loop.time() + WATCH_HEARTBEAT_MS / 1000
             async with self._watch.watching():
                 while True:
                     news = self._watch.news
-                    viewer = viewer_of(self._watches.caller(who.name), self._desk.view)
-                    message = teller.news(self._watch.picture, viewer)
+                    viewer = viewer_of(self._watches.caller(who.name), self._lookup.view)
+                    message = notifier.news(self._watch.picture, viewer)
                     if message is None:
                         if not await self._watches.wait(news, stopping, due):
                             continue
-                        message = teller.heartbeat()
+                        message = notifier.heartbeat()
                     yield message
                     due = loop.time() + WATCH_HEARTBEAT_MS / 1000
 
@@ -186,16 +186,16 @@ class FlowWatching:
         """
         check_manages(who)
         if vhost:
-            self._desk.check_sees(who, vhost)
+            self._lookup.check_sees(who, vhost)
 
     async def _check(self, who: Caller, request: messages.WatchFlowRequest) -> None:
         if request.vhost:
-            await self._desk.known_vhost(who, request.vhost)
-            self._desk.check_sees(who, request.vhost)
+            await self._lookup.known_vhost(who, request.vhost)
+            self._lookup.check_sees(who, request.vhost)
         if request.queue:
             if not request.vhost:
                 raise bad_field("vhost", "must be given with a queue")
             check_name("queue", request.queue)
-            await self._desk.known_queue(request.vhost, request.queue, "queue")
+            await self._lookup.known_queue(request.vhost, request.queue, "queue")
         if request.without_connections and request.without_queues:
             raise bad_field("without_queues", "must not be set with without_connections")

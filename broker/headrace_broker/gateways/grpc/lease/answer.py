@@ -151,6 +151,6 @@ def lease_state(lease: LeaseInfo) -> pb.LeaseState:
         lease=lease.number,
         state=_STATES[int(lease.state)],
         messages=lease.count,
-        octets=lease.octets,
+        octets=lease.byte_count,
         message_ids=[Range(first=first, last=stop - 1) for first, stop in rows],
     )

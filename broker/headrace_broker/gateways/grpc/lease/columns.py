@@ -49,10 +49,10 @@ class LeaseColumns:
         """
         response.format = pb.LEASE_FORMAT_COLUMNS
         heads = list(HEAD.iter_unpack(chunk.heads))
-        ids, enqueued, acquired, failed, octets, _ = zip(*heads, strict=True)
+        ids, enqueued, acquired, failed, byte_counts, _ = zip(*heads, strict=True)
         columns = [
             ids,
-            *self._messages.of(chunk.batch, list(octets), None),
+            *self._messages.of(chunk.batch, list(byte_counts), None),
             enqueued,
             [min(count, INT32_MAX) for count in acquired],
             [min(count, INT32_MAX) for count in failed],

@@ -33,16 +33,16 @@ from headrace_broker.gateways.grpc.server.errors import (
 )
 from headrace_broker.model.definition import Queue
 from headrace_broker.model.limits import (
+    LEASE_BYTES_MAX,
+    LEASE_CHUNK_BYTES,
+    LEASE_CHUNK_BYTES_MAX,
     LEASE_CHUNK_MESSAGES_MAX,
-    LEASE_CHUNK_OCTETS,
-    LEASE_CHUNK_OCTETS_MAX,
     LEASE_FETCHES_MAX,
     LEASE_MESSAGES_MAX,
-    LEASE_OCTETS_MAX,
-    LEASE_OPENER_OCTETS_MAX,
+    LEASE_OPENER_BYTES_MAX,
     LEASE_TTL_MS_MAX,
     LEASE_TTL_MS_MIN,
-    NAME_OCTETS_MAX,
+    NAME_BYTES_MAX,
 )
 from headrace_broker.runtime.broker_port import Broker
 from headrace_broker.runtime.lease.leasing import Fetched
@@ -117,8 +117,8 @@ class LeaseService(LeaseServicer):
         async with self._admission.call(context) as caller:
             place = await self._place(caller, request.name)
             opener = request.request_id.encode()
-            if not 1 <= len(opener) <= LEASE_OPENER_OCTETS_MAX:
-                rule = f"must have 1 to {LEASE_OPENER_OCTETS_MAX} octets"
+            if not 1 <= len(opener) <= LEASE_OPENER_BYTES_MAX:
+                rule = f"must have 1 to {LEASE_OPENER_BYTES_MAX} bytes"
                 raise bad_field("request_id", rule)
             ttl_ms = _ttl(request.ttl_ms)
             with leader_errors():
@@ -138,19 +138,19 @@ class LeaseService(LeaseServicer):
             most = request.messages_max or LEASE_MESSAGES_MAX
             if most > LEASE_MESSAGES_MAX:
                 raise bad_field("messages_max", f"must be at most {LEASE_MESSAGES_MAX}")
-            octets = request.octets_max or LEASE_OCTETS_MAX
-            if octets > LEASE_OCTETS_MAX:
-                raise bad_field("octets_max", f"must be at most {LEASE_OCTETS_MAX}")
+            byte_count = request.octets_max or LEASE_BYTES_MAX
+            if byte_count > LEASE_BYTES_MAX:
+                raise bad_field("octets_max", f"must be at most {LEASE_BYTES_MAX}")
             epoch, ttl_ms = _epoch(request.epoch), _ttl(request.ttl_ms)
             with leader_errors():
                 answer = await self._broker.leases.lease(
-                    place.queue, place.group, epoch, number, most, octets, ttl_ms
+                    place.queue, place.group, epoch, number, most, byte_count, ttl_ms
                 )
             checked(answer, place.name)
             return pb.LeaseResponse(
                 lease=number,
                 messages=answer.count,
-                octets=answer.octets,
+                octets=answer.byte_count,
                 messages_ready=answer.ready,
                 group=answered_group(answer),
             )
@@ -262,8 +262,8 @@ class LeaseService(LeaseServicer):
         check_vhost(self._broker, caller, name.vhost)
         queue = await find_queue(self._broker, caller.user, name.vhost, name.queue)
         group = name.group.encode()
-        if len(group) > NAME_OCTETS_MAX or (not group and not all_groups):
-            raise bad_field("name.group", f"must have 1 to {NAME_OCTETS_MAX} octets")
+        if len(group) > NAME_BYTES_MAX or (not group and not all_groups):
+            raise bad_field("name.group", f"must have 1 to {NAME_BYTES_MAX} bytes")
         return _Place(queue, group, name.group)
 
     async def _send(self, place: _Place, request: pb.FetchLeaseRequest, context: Any) -> None:
@@ -271,7 +271,7 @@ class LeaseService(LeaseServicer):
         form = _FORMS.get(request.format, LeaseRows)()
         offset, left = request.offset, request.messages_max or LEASE_MESSAGES_MAX
         most = min(request.chunk_messages or LEASE_CHUNK_MESSAGES_MAX, form.messages_max)
-        octets = request.chunk_octets or LEASE_CHUNK_OCTETS
+        byte_count = request.chunk_octets or LEASE_CHUNK_BYTES
         await context.send_initial_metadata(())  # else a first write that stalls cannot be ended
         while left > 0:
             chunk = await self._broker.leases.fetch(
@@ -281,7 +281,7 @@ class LeaseService(LeaseServicer):
                 request.lease,
                 offset,
                 min(most, left),
-                octets,
+                byte_count,
             )
             if chunk.status == LEASE_GONE:
                 group, gone = await self._gone(place, request.lease)
@@ -351,7 +351,7 @@ def _check_fetch(request: pb.FetchLeaseRequest) -> None:
     _number("messages_max", request.messages_max, 0)
     if request.chunk_messages > LEASE_CHUNK_MESSAGES_MAX:
         raise bad_field("chunk_messages", f"must be at most {LEASE_CHUNK_MESSAGES_MAX}")
-    if request.chunk_octets > LEASE_CHUNK_OCTETS_MAX:
-        raise bad_field("chunk_octets", f"must be at most {LEASE_CHUNK_OCTETS_MAX}")
+    if request.chunk_octets > LEASE_CHUNK_BYTES_MAX:
+        raise bad_field("chunk_octets", f"must be at most {LEASE_CHUNK_BYTES_MAX}")
     if request.format not in pb.LeaseFormat.values():
         raise bad_field("format", "must be a LeaseFormat that there is")

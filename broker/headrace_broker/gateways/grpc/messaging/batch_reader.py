@@ -7,10 +7,10 @@ from typing import Any, Final, final
 from mypy_extensions import i64
 
 from headrace_broker.gateways.grpc.values.properties import NO_PROPERTIES, encode_properties
-from headrace_broker.gateways.grpc.values.values import SHORT_OCTETS_MAX, ValueProblemError
+from headrace_broker.gateways.grpc.values.values import SHORT_BYTES_MAX, ValueProblemError
 from headrace_broker.model.limits import (
+    PROPERTIES_REMEMBERED_BYTES,
     PROPERTIES_REMEMBERED_MAX,
-    PROPERTIES_REMEMBERED_OCTETS,
 )
 from headrace_broker.model.message import Publish
 
@@ -41,7 +41,7 @@ class BatchReader:
         exchange: of messages that name none.
         routing_key: likewise.
         mandatory: of all messages.
-        body_octets_max: of one.
+        body_bytes_max: of one.
 
     Attributes:
         faults: messages of the last batch that are left out.
@@ -51,13 +51,13 @@ class BatchReader:
     """
 
     def __init__(
-        self, exchange: str, routing_key: str, mandatory: bool, body_octets_max: int
+        self, exchange: str, routing_key: str, mandatory: bool, body_bytes_max: int
     ) -> None:
         self.faults: list[Fault] = []
         self._exchange = exchange
         self._routing_key = routing_key
         self._mandatory = mandatory
-        self._body_octets_max = body_octets_max
+        self._body_bytes_max = body_bytes_max
         self._default = _route(exchange, routing_key)
         self._routes: dict[tuple[str, str], bytes] = {}
         self._blocks: dict[bytes, bytes] = {}
@@ -77,8 +77,8 @@ class BatchReader:
         for message in messages:
             body: bytes = message.body
             try:
-                if len(body) > self._body_octets_max:
-                    raise ValueProblemError(".body", f"must have at most {self._body_octets_max}")
+                if len(body) > self._body_bytes_max:
+                    raise ValueProblemError(".body", f"must have at most {self._body_bytes_max}")
                 route = self._route_of(message)
                 block = self._block_of(message)
             except ValueProblemError as problem:
@@ -114,7 +114,7 @@ class BatchReader:
             return NO_PROPERTIES
         properties = message.properties
         size: int = properties.ByteSize()
-        if size > PROPERTIES_REMEMBERED_OCTETS:
+        if size > PROPERTIES_REMEMBERED_BYTES:
             return _encode_properties(properties)
         form: bytes = properties.SerializeToString()
         block = self._blocks.get(form)
@@ -140,7 +140,7 @@ def _route(exchange: str, routing_key: str) -> bytes:
 
 
 def _short(place: str, text: str) -> bytes:
-    octets = text.encode()
-    if len(octets) > SHORT_OCTETS_MAX:
-        raise ValueProblemError(place, f"must have at most {SHORT_OCTETS_MAX} octets")
-    return bytes((len(octets),)) + octets
+    data = text.encode()
+    if len(data) > SHORT_BYTES_MAX:
+        raise ValueProblemError(place, f"must have at most {SHORT_BYTES_MAX} bytes")
+    return bytes((len(data),)) + data

@@ -164,31 +164,31 @@ class ConsumeStream(QueueListener):
 
     # Deliveries
 
-    def take(self, count_max: int, octets_max: int) -> list[Ready]:
+    def take(self, count_max: int, bytes_max: int) -> list[Ready]:
         """Take deliveries for which there is credit, and spend it.
 
         Args:
             count_max: at most so many.
-            octets_max: of their bodies; one message may exceed it.
+            bytes_max: of their bodies; one message may exceed it.
 
         Raises:
             CallError: RESOURCE_EXHAUSTED, what is next is too large; all that is here went back.
         """
         taken: list[Ready] = []
-        while self._runs and count_max > 0 and octets_max > 0 and self.credit.is_left:
+        while self._runs and count_max > 0 and bytes_max > 0 and self.credit.is_left:
             run, start = self._runs[0], self._start
             at = start
             while (
-                at < len(run.positions) and count_max > 0 and octets_max > 0 and self.credit.is_left
+                at < len(run.positions) and count_max > 0 and bytes_max > 0 and self.credit.is_left
             ):
-                octets = int(message_body_bytes(run.blob, run.base, run.positions[at]))
-                if octets > MESSAGE_BYTES_WHOLE:
+                byte_count = int(message_body_bytes(run.blob, run.base, run.positions[at]))
+                if byte_count > MESSAGE_BYTES_WHOLE:
                     if not taken and at == start:
-                        self._refuse(octets)
-                    octets_max = 0
+                        self._refuse(byte_count)
+                    bytes_max = 0
                     break
-                self.credit.spend(octets)
-                octets_max -= octets
+                self.credit.spend(byte_count)
+                bytes_max -= byte_count
                 count_max -= 1
                 at += 1
             if at == start:
@@ -210,10 +210,10 @@ class ConsumeStream(QueueListener):
             self._is_surplus = True
         return taken
 
-    def _refuse(self, octets: int) -> None:
+    def _refuse(self, byte_count: int) -> None:
         """Give a message back that cannot be sent, and all behind it; always raises."""
         self.give_back()
-        raise too_large(f"the next message has a body of {octets} octets")
+        raise too_large(f"the next message has a body of {byte_count} bytes")
 
     def sent(self, taken: list[Ready]) -> None:
         """Note that the taken deliveries have been written."""
@@ -221,8 +221,8 @@ class ConsumeStream(QueueListener):
             run = ready.run
             if run.consumer != GET_CONSUMER:
                 positions = run.positions[ready.start : ready.stop]
-                octets = int(body_bytes(run.blob, run.base, positions))
-                self._client.consumed(int(run.consumer), octets)
+                byte_count = int(body_bytes(run.blob, run.base, positions))
+                self._client.consumed(int(run.consumer), byte_count)
 
     # Settling
 

@@ -30,8 +30,8 @@ from headrace_broker.model.flow import CONNECTION, Cause
 from headrace_broker.model.limits import (
     GET_PIPELINE,
     STREAM_ANSWERS_MAX,
+    STREAM_DELIVERIES_BYTES,
     STREAM_DELIVERIES_MAX,
-    STREAM_DELIVERIES_OCTETS,
     STREAM_PREFETCH_MAX,
 )
 from headrace_broker.model.reply_code import NOT_FOUND, RESOURCE_LOCKED, AmqpError
@@ -179,13 +179,13 @@ class ConsumeCall:
                 while len(self._settling) + len(self._settled) >= STREAM_ANSWERS_MAX:
                     self._readable.clear()
                     await self._readable.wait()
-                octets = await self._context.read()
-                if octets is grpc.aio.EOF:  # type: ignore[attr-defined]
+                data = await self._context.read()
+                if data is grpc.aio.EOF:  # type: ignore[attr-defined]
                     break
                 await self._turns.request()
                 with self._turns.step():
-                    self._take(_PARSE(octets))
-                del octets
+                    self._take(_PARSE(data))
+                del data
         except CallError as error:
             self._end(error)
         self._no_more = True
@@ -282,7 +282,7 @@ class ConsumeCall:
     async def _deliver(self) -> bool:
         """Send as many as there is credit for; False if there were none."""
         try:
-            taken = self._stream.take(STREAM_DELIVERIES_MAX, STREAM_DELIVERIES_OCTETS)
+            taken = self._stream.take(STREAM_DELIVERIES_MAX, STREAM_DELIVERIES_BYTES)
         except CallError as error:
             self._end(error)
             return False
@@ -312,7 +312,7 @@ class ConsumeCall:
             more = await stream.fetch(wanted)
             while await self._deliver():
                 pass
-        stream.give_back()  # the client has made its credit one of octets meanwhile
+        stream.give_back()  # the client has made its credit one of bytes meanwhile
         self._draining = False
         drained = Drained(messages=stream.credit.forget())
         await self._context.write(ConsumeResponse(drained=drained))

@@ -10,25 +10,25 @@ class CreditOverflowError(ValueError):
 
 
 class StreamCredit:
-    """Messages, and octets once the client has given any.
+    """Messages, and bytes once the client has given any.
 
     Attributes:
         messages: left.
-        octets: left; the message that takes it below 1 still goes.
-        is_limited: octets count.
+        byte_count: left; the message that takes it below 1 still goes.
+        is_limited: bytes count.
     """
 
     def __init__(self) -> None:
         self.messages = 0
-        self.octets = 0
+        self.byte_count = 0
         self.is_limited = False
 
     @property
     def is_left(self) -> bool:
         """True if one more message may be sent."""
-        return self.messages > 0 and (not self.is_limited or self.octets > 0)
+        return self.messages > 0 and (not self.is_limited or self.byte_count > 0)
 
-    def add(self, messages: int, octets: int) -> None:
+    def add(self, messages: int, byte_count: int) -> None:
         """The client gives more.
 
         Raises:
@@ -38,20 +38,20 @@ class StreamCredit:
             raise CreditOverflowError(
                 f"credit.messages: must add up to {STREAM_CREDIT_MAX} at most"
             )
-        if self.octets + octets > 1 << 62:
+        if self.byte_count + byte_count > 1 << 62:
             raise CreditOverflowError(f"credit.octets: must add up to {1 << 62} at most")
         self.messages += messages
-        self.octets += octets
-        self.is_limited = self.is_limited or octets > 0
+        self.byte_count += byte_count
+        self.is_limited = self.is_limited or byte_count > 0
 
-    def spend(self, octets: int) -> None:
+    def spend(self, byte_count: int) -> None:
         """A message goes."""
         self.messages -= 1
         if self.is_limited:
-            self.octets -= octets
+            self.byte_count -= byte_count
 
     def forget(self) -> int:
         """Withdraw the rest of the credit, and return its number of messages."""
         left, self.messages = self.messages, 0
-        self.octets = 0
+        self.byte_count = 0
         return left

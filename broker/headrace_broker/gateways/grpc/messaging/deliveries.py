@@ -49,7 +49,7 @@ class DeliveryWriter:
         return self._properties.decode(block) if len(block) > 2 else None
 
     def _route(self, route: bytes) -> tuple[str, str]:
-        """Return exchange and routing key; octets that are not UTF-8 are replaced."""
+        """Return exchange and routing key; bytes that are not UTF-8 are replaced."""
         known, exchange, key = self._routes
         if route != known or not route:
             length = route[0]

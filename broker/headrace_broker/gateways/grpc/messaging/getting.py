@@ -10,7 +10,7 @@ from headrace_broker.gateways.grpc.messaging.consume_stream import ConsumeStream
 from headrace_broker.gateways.grpc.messaging.deliveries import DeliveryWriter
 from headrace_broker.model.definition import Queue
 from headrace_broker.model.flow import CONNECTION, Cause
-from headrace_broker.model.limits import GET_OCTETS_MAX
+from headrace_broker.model.limits import GET_BYTES_MAX
 from headrace_broker.model.reply_code import RESOURCE_LOCKED, AmqpError
 from headrace_broker.runtime.broker_port import Broker
 from headrace_broker.runtime.contract.port import Attachment
@@ -34,11 +34,11 @@ async def get(broker: Broker, cause: Cause, queue: Queue, count: int) -> GetResp
     response = GetResponse()
     writer = DeliveryWriter()
     try:
-        stream.credit.add(count, GET_OCTETS_MAX)
+        stream.credit.add(count, GET_BYTES_MAX)
         more = True
         while more and stream.credit.is_left:
             more = await stream.fetch(1)  # one that did not fit would come back as redelivered
-            for ready in stream.take(count, GET_OCTETS_MAX):
+            for ready in stream.take(count, GET_BYTES_MAX):
                 for index in range(ready.start, ready.stop):
                     response.deliveries.append(writer.write(ready.run, index, 0))
         await stream.applied()

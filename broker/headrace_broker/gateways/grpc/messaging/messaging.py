@@ -24,7 +24,7 @@ from headrace_broker.gateways.grpc.server.standing import WhileAllowed
 from headrace_broker.model.definition import Queue
 from headrace_broker.model.limits import (
     GET_MESSAGES_MAX,
-    NAME_OCTETS_MAX,
+    NAME_BYTES_MAX,
     STREAM_OPEN_SECONDS,
     STREAMS_MAX,
 )
@@ -91,8 +91,8 @@ class MessagingService(MessagingServicer):
         async with self._admission.call(context) as caller:
             opening = await self._opening(context, ConsumeRequest)
             tag = opening.consumer_tag
-            if len(tag.encode()) > NAME_OCTETS_MAX:
-                raise bad_field("open.consumer_tag", f"must have at most {NAME_OCTETS_MAX} octets")
+            if len(tag.encode()) > NAME_BYTES_MAX:
+                raise bad_field("open.consumer_tag", f"must have at most {NAME_BYTES_MAX} bytes")
             info = self._enter(caller, opening)
             try:
                 queue = await find_queue(
@@ -137,14 +137,14 @@ class MessagingService(MessagingServicer):
         self._unopened += 1
         try:
             async with asyncio.timeout(STREAM_OPEN_SECONDS):
-                octets = await context.read()
+                data = await context.read()
         except TimeoutError:
             text = f"the stream was not opened within {STREAM_OPEN_SECONDS} s"
             code = grpc.StatusCode.DEADLINE_EXCEEDED
             raise CallError(code, "NOT_OPENED", text) from None
         finally:
             self._unopened -= 1
-        return parsed_opening(octets, kind)
+        return parsed_opening(data, kind)
 
     def _enter(self, caller: Caller, opening: Any) -> ConnectionInfo:
         """Let a stream into its vhost, as one more connection.
@@ -158,8 +158,8 @@ class MessagingService(MessagingServicer):
         too_many = self._broker.client_counts.connection_refusal(caller.user, opening.vhost)
         if too_many:
             raise CallError(grpc.StatusCode.RESOURCE_EXHAUSTED, "TOO_MANY_CONNECTIONS", too_many)
-        if len(opening.name.encode()) > NAME_OCTETS_MAX:
-            raise bad_field("open.name", f"must have at most {NAME_OCTETS_MAX} octets")
+        if len(opening.name.encode()) > NAME_BYTES_MAX:
+            raise bad_field("open.name", f"must have at most {NAME_BYTES_MAX} bytes")
         info = self._info(caller, opening.vhost)
         if opening.name:
             info.client_properties = {"connection_name": opening.name}

@@ -128,13 +128,13 @@ class StreamPublisher(Publisher):
 
     @override
     def send(
-        self, client: QueueClient, publishes: list[Publish], ticket: PendingConfirm | None
+        self, client: QueueClient, publishes: list[Publish], pending_confirm: PendingConfirm | None
     ) -> bool:
         name = self._name
         if name is None:
-            return client.publish(publishes, ticket)
+            return client.publish(publishes, pending_confirm)
         sequences = [int(publish.channel) for publish in publishes]
-        return client.publish_named(publishes, ticket, name, sequences)
+        return client.publish_named(publishes, pending_confirm, name, sequences)
 
 
 @final
@@ -199,11 +199,11 @@ class PublishStream(PublishListener, BlockedNotifier):
 
     # From the client
 
-    def receive(self, messages: i64, octets: i64) -> None:
+    def receive(self, messages: i64, byte_count: i64) -> None:
         """A batch has come, which `take` gets in parts."""
-        self.window.receive(messages, octets)
+        self.window.receive(messages, byte_count)
 
-    def take(self, publishes: list[Publish]) -> None:
+    def accept(self, publishes: list[Publish]) -> None:
         """Publish messages with one route and ascending sequences, or have them wait."""
         if self._busy:
             self.buffer.wait(publishes)
@@ -221,7 +221,7 @@ class PublishStream(PublishListener, BlockedNotifier):
     def is_done(self) -> bool:
         """True if nothing is under way that the client has yet to be told of."""
         waits = self.buffer.messages > 0 or self._busy
-        return not waits and self.confirms.open_tickets == 0
+        return not waits and self.confirms.open_pending_confirms == 0
 
     @property
     def may_read(self) -> bool:
@@ -239,18 +239,18 @@ class PublishStream(PublishListener, BlockedNotifier):
             self._tell_later()
         else:
             self._open_window()
-            self._tell_withheld()
+            self._tell_deferred()
 
     def close(self) -> None:
         """Close the stream: hand over buffered publishes if there is room, else drop them."""
         if not self._open:
             return
         self._broker.blocked.unwatch(self._watcher)
-        self.admission.let_go()
+        self.admission.release()
         self._open = False
         self.output.flush_links()
         self.admission.clear()
-        self.admission.withhold(0)
+        self.admission.defer(0)
         self.confirms.discard()
         self.links.close()
         self.output.admission.timers.cancel(TIMER_TELL)
@@ -273,20 +273,22 @@ class PublishStream(PublishListener, BlockedNotifier):
         if self._shut or self.buffer.is_holding:
             return
         window = self.window
-        size, octets = self._sizes()
-        if window.renew(size, octets, self.buffer.messages, self.buffer.octets):
+        size, byte_count = self._sizes()
+        if window.renew(size, byte_count, self.buffer.messages, self.buffer.byte_count):
             self.is_told = False
 
     def _sizes(self) -> tuple[int, int]:
         limits = self._broker.flow
-        return int(limits.scaled(STREAM_WINDOW_MESSAGES)), int(limits.scaled(limits.held_octets))
+        return int(limits.scaled(STREAM_WINDOW_MESSAGES)), int(
+            limits.scaled(limits.connection_buffer_bytes)
+        )
 
     def _open_window(self) -> None:
         """Open the window unless a limit has stopped the stream for long."""
         self._shut = False
         self.told = NOT_BLOCKED
-        size, octets = self._sizes()
-        self.window.open(size, octets, self.buffer.messages, self.buffer.octets)
+        size, byte_count = self._sizes()
+        self.window.open(size, byte_count, self.buffer.messages, self.buffer.byte_count)
         self.is_told = False
         self.output.wake()
 
@@ -307,16 +309,16 @@ class PublishStream(PublishListener, BlockedNotifier):
         self.output.admission.timers.cancel(TIMER_TELL)
         if self._broker.blocked.now.is_on:
             return
-        if self._shut or (self.told.is_on and self.admission.withheld_by == 0):
+        if self._shut or (self.told.is_on and self.admission.deferred_by == 0):
             self._open_window()
-        self._tell_withheld()
+        self._tell_deferred()
 
     def _tell_later(self) -> None:
         if not self._broker.blocked.now.is_on:
             self.output.admission.timers.set(TIMER_TELL, STREAM_TELL_MS / 1000, self._tell)
 
     def _tell_stop(self) -> None:
-        """It was stopped for so long without a pause, or confirms are withheld."""
+        """It was stopped for so long without a pause, or confirms are deferred."""
         flow = self.flow
         if flow.limit == NO_LIMIT or not self._open or self._broker.blocked.now.is_on:
             return
@@ -331,18 +333,18 @@ class PublishStream(PublishListener, BlockedNotifier):
         self._show_stop(blocked, self.buffer.is_holding)
 
     @override
-    def withheld_changed(self) -> None:
-        """Confirms are withheld, or no longer: that is told, but does not shut the window."""
-        self.admission.withhold(self.confirms.withheld_by())
+    def deferred_changed(self) -> None:
+        """Confirms are deferred, or no longer: that is told, but does not shut the window."""
+        self.admission.defer(self.confirms.deferred_by())
         if self.buffer.is_holding or self._shut:
             return
-        self._tell_withheld()
-        if self.admission.withheld_by == 0 and self.told.is_on:
+        self._tell_deferred()
+        if self.admission.deferred_by == 0 and self.told.is_on:
             self.output.admission.timers.cancel(TIMER_TELL)
             self._open_window()
 
-    def _tell_withheld(self) -> None:
-        if self.admission.withheld_by != 0 and not self.told.is_on:
+    def _tell_deferred(self) -> None:
+        if self.admission.deferred_by != 0 and not self.told.is_on:
             self._tell_later()
 
     # Publishing
@@ -385,7 +387,7 @@ class PublishStream(PublishListener, BlockedNotifier):
             if event is None:
                 break
             assert isinstance(event, list), "a stream has nothing but publishes"
-            self.take(event)
+            self.accept(event)
         self.output.wake()
 
     # From what it holds

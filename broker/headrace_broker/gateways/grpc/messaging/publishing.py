@@ -22,8 +22,8 @@ from headrace_broker.gateways.publishing.shell import Shell
 from headrace_broker.model.flow import LIMIT_NAMES, STREAM
 from headrace_broker.model.limits import (
     STREAM_ANSWERS_MAX,
+    STREAM_BATCH_BYTES_MAX,
     STREAM_BATCH_MESSAGES_MAX,
-    STREAM_BATCH_OCTETS_MAX,
 )
 from headrace_broker.model.message import Publisher
 from headrace_broker.model.reply_code import (
@@ -137,7 +137,7 @@ class PublishCall(Shell):
             node=self._broker.node_name,
             next_sequence=self._next_sequence,
             batch_messages_max=STREAM_BATCH_MESSAGES_MAX,
-            batch_octets_max=STREAM_BATCH_OCTETS_MAX,
+            batch_octets_max=STREAM_BATCH_BYTES_MAX,
             message_octets_max=self._broker.limits.whole_bytes_max,
             window=self._window(),
         )
@@ -150,13 +150,13 @@ class PublishCall(Shell):
         try:
             while True:
                 await self._readable_again()
-                octets = await context.read()
-                if octets is grpc.aio.EOF:  # type: ignore[attr-defined]
+                data = await context.read()
+                if data is grpc.aio.EOF:  # type: ignore[attr-defined]
                     break
                 await self._turns.request()
                 with self._turns.watched():
-                    self._take(self._parse(octets))
-                del octets  # the next one may take its time
+                    self._take(self._parse(data))
+                del data  # the next one may take its time
         except CallError as error:
             self._end(error)
         self._no_more = True
@@ -195,7 +195,7 @@ class PublishCall(Shell):
                     fault.sequence, fault.sequence, code, fault.text.lstrip(".")
                 )
         for group in groups:
-            stream.take(group)
+            stream.accept(group)
         stream.end_batch()
 
     def _check(self, batch: PublishBatch, size: int) -> None:
@@ -217,8 +217,8 @@ class PublishCall(Shell):
             )
         if count > STREAM_BATCH_MESSAGES_MAX:
             raise bad_field("batch.messages", f"must be at most {STREAM_BATCH_MESSAGES_MAX}")
-        if count > 1 and size > STREAM_BATCH_OCTETS_MAX:
-            rule = f"more than one message must have at most {STREAM_BATCH_OCTETS_MAX} octets"
+        if count > 1 and size > STREAM_BATCH_BYTES_MAX:
+            rule = f"more than one message must have at most {STREAM_BATCH_BYTES_MAX} bytes"
             raise bad_field("batch", rule)
 
     # Responses
@@ -269,7 +269,7 @@ class PublishCall(Shell):
 
     def _window(self) -> Window:
         stream = self._stream
-        window = Window(messages=int(stream.window.messages), octets=int(stream.window.octets))
+        window = Window(messages=int(stream.window.messages), octets=int(stream.window.byte_count))
         told = stream.told
         if told.is_on:
             queue = self._broker.queue_by_group(int(told.group))
@@ -307,7 +307,7 @@ class PublishCall(Shell):
 
     def write(self, data: bytes) -> None:
         """See `Shell`."""
-        raise AssertionError("a stream writes no octets")
+        raise AssertionError("a stream writes no bytes")
 
     def set_reading(self, reading: bool) -> None:
         """See `Shell`."""
@@ -345,7 +345,7 @@ class PublishCall(Shell):
         self._end(CallError(grpc.StatusCode.ABORTED, "STREAM_ABORTED", text))
 
 
-def reader_of(opening: PublishOpen, body_octets_max: int) -> BatchReader:
+def reader_of(opening: PublishOpen, body_bytes_max: int) -> BatchReader:
     """Return what reads the batches of a stream.
 
     Raises:
@@ -353,7 +353,7 @@ def reader_of(opening: PublishOpen, body_octets_max: int) -> BatchReader:
     """
     given = (opening.exchange, opening.routing_key, opening.mandatory)
     try:
-        return BatchReader(*given, body_octets_max)
+        return BatchReader(*given, body_bytes_max)
     except ValueProblemError as problem:
         raise bad_field(f"open{problem.place}", problem.rule) from None
 

@@ -20,11 +20,11 @@ class StreamConfirms(Confirms):
     Refusals are known whether the client wants confirms or not, so there is a ticket always.
 
     Args:
-        wanted: the client waits for confirms: queues may withhold them.
+        wanted: the client waits for confirms: queues may defer them.
         traffic: of the stream; counts what is confirmed.
 
     Attributes:
-        patient: queues may withhold them.
+        patient: queues may defer them.
         confirmed: rows in the order in which they were confirmed.
         refused: rows that a queue refused.
         fenced: rows that a queue refused because of a later epoch.
@@ -38,12 +38,12 @@ class StreamConfirms(Confirms):
         self.confirmed: list[int] = []
         self.refused: list[int] = []
         self.fenced: list[int] = []
-        self.open_tickets: i64 = 0
+        self.open_pending_confirms: i64 = 0
 
     @property
     def outstanding_count(self) -> int:
-        """Number of tickets that are not answered."""
-        return int(self.open_tickets)
+        """Number of pending confirms that are not answered."""
+        return int(self.open_pending_confirms)
 
     def start_at(self, sequence: i64) -> None:
         """The next publish has this number."""
@@ -51,32 +51,34 @@ class StreamConfirms(Confirms):
 
     @override
     def issue(self, count: i64, queues: i64) -> PendingConfirm:
-        ticket = super().issue(count, queues)
-        ticket.patient = self.patient
-        self.open_tickets += 1
-        return ticket
+        pending_confirm = super().issue(count, queues)
+        pending_confirm.patient = self.patient
+        self.open_pending_confirms += 1
+        return pending_confirm
 
     @override
     def discard(self) -> None:
         super().discard()
-        self.open_tickets = 0
+        self.open_pending_confirms = 0
 
     @override
     def emit(self, out: BytesWriter) -> None:
         """Move finished publishes into the rows; nothing is written."""
         done = self._done
         self._done = []
-        for ticket in done:
-            if not ticket.answered and self.answer(out, ticket):
-                self.open_tickets -= 1
+        for pending_confirm in done:
+            if not pending_confirm.answered and self.answer(out, pending_confirm):
+                self.open_pending_confirms -= 1
 
     @override
-    def answer_row(self, out: BytesWriter, ticket: PendingConfirm, first: i64, stop: i64) -> None:
-        refused = ticket.refused
+    def answer_row(
+        self, out: BytesWriter, pending_confirm: PendingConfirm, first: i64, stop: i64
+    ) -> None:
+        refused = pending_confirm.refused
         if refused is None:
             self._add(self.confirmed, first, stop)
             return
-        reasons = self.fenced if ticket.fenced else self.refused
+        reasons = self.fenced if pending_confirm.fenced else self.refused
         number = first
         while number < stop:
             rows = reasons if number in refused else self.confirmed

@@ -1,7 +1,7 @@
 """Outline of a batch of messages, seen without making objects of it.
 
-A parser makes objects of some 80 octets for each octet of a hostile batch. What is a body costs
-nothing of that kind, so a large body is fine where as many octets of anything else are not.
+A parser makes objects of some 80 bytes for each byte of a hostile batch. What is a body costs
+nothing of that kind, so a large body is fine where as many bytes of anything else are not.
 
 Source: https://protobuf.dev/programming-guides/encoding/
 """
@@ -14,17 +14,17 @@ from mypy_extensions import i64
 
 _VARINT: Final = 0
 _FIXED64: Final = 1
-_NESTED: Final = 2  # a length, and so many octets
+_NESTED: Final = 2  # a length, and so many bytes
 _GROUP_START: Final = 3
 _GROUP_END: Final = 4
 _FIXED32: Final = 5
-_VARINT_OCTETS_MAX: Final = 10
-_USED_BITS: Final = 35  # of a number: five octets, in which any tag and any size fits
+_VARINT_BYTES_MAX: Final = 10
+_USED_BITS: Final = 35  # of a number: five bytes, in which any tag and any size fits
 _TAG_MAX: Final = (1 << 32) - 1
 
 
 class BrokenBatchError(ValueError):
-    """The octets are no message of protobuf."""
+    """The bytes are no message of protobuf."""
 
 
 class BatchBoundError(ValueError):
@@ -47,20 +47,20 @@ class BatchOutline:
         spine: numbers of the fields that lead from the request to what holds a body.
         body: number of the field that is one.
         fields_max: of fields on the way.
-        rest_octets_max: of octets that are neither on the way nor in a body.
+        rest_bytes_max: of bytes that are neither on the way nor in a body.
 
     Attributes:
         fields: that were seen.
-        rest_octets: likewise.
+        rest_bytes: likewise.
     """
 
-    def __init__(self, spine: list[int], body: i64, fields_max: i64, rest_octets_max: i64) -> None:
+    def __init__(self, spine: list[int], body: i64, fields_max: i64, rest_bytes_max: i64) -> None:
         self.fields: i64 = 0
-        self.rest_octets: i64 = 0
+        self.rest_bytes: i64 = 0
         self._spine = spine
         self._body = body
         self._fields_max = fields_max
-        self._rest_octets_max = rest_octets_max
+        self._rest_bytes_max = rest_bytes_max
         self._data = b""
         self._pos: i64 = 0
 
@@ -68,11 +68,11 @@ class BatchOutline:
         """Scan a request.
 
         Raises:
-            BatchBoundError: it has too many fields, or octets beside bodies.
+            BatchBoundError: it has too many fields, or bytes beside bodies.
             BrokenBatchError: it is cut short, or no message at all.
         """
         self.fields = 0
-        self.rest_octets = 0
+        self.rest_bytes = 0
         self._data = data
         self._pos = 0
         try:
@@ -114,10 +114,10 @@ class BatchOutline:
         if self._pos != stop:
             raise BrokenBatchError
 
-    def _rest(self, octets: i64) -> None:
-        self.rest_octets += octets
-        if self.rest_octets > self._rest_octets_max:
-            rule = f"must have at most {self._rest_octets_max} octets beside bodies"
+    def _rest(self, byte_count: i64) -> None:
+        self.rest_bytes += byte_count
+        if self.rest_bytes > self._rest_bytes_max:
+            rule = f"must have at most {self._rest_bytes_max} bytes beside bodies"
             raise BatchBoundError(rule)
 
     def _varint(self, stop: i64) -> i64:
@@ -127,15 +127,15 @@ class BatchOutline:
         shift: i64 = 0
         pos = self._pos
         is_large = False
-        while pos < stop and shift < 7 * _VARINT_OCTETS_MAX:
-            octet: i64 = data[pos]
-            bits: i64 = octet & 0x7F
+        while pos < stop and shift < 7 * _VARINT_BYTES_MAX:
+            byte: i64 = data[pos]
+            bits: i64 = byte & 0x7F
             pos += 1
             if shift < _USED_BITS:
                 value |= bits << shift
             elif bits:
                 is_large = True
-            if octet < 0x80:
+            if byte < 0x80:
                 self._pos = pos
                 return -1 if is_large else value
             shift += 7

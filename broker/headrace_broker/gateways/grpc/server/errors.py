@@ -17,15 +17,15 @@ from grpc_status import rpc_status
 
 from headrace_broker.model import reply_code
 from headrace_broker.model.limits import (
-    ENTRY_OVERHEAD_OCTETS,
-    LEASE_CHUNK_OCTETS_MAX,
+    ENTRY_OVERHEAD_BYTES,
+    LEASE_CHUNK_BYTES_MAX,
     MESSAGE_BYTES_WHOLE,
 )
 from headrace_broker.model.reply_code import REPLY_NAMES, AmqpError, UpgradePendingError
 
 DOMAIN: Final = "headrace.dev"
-# Octets of the longest chunk without a message that is too large.
-CHUNK_OCTETS_MAX: Final = MESSAGE_BYTES_WHOLE + ENTRY_OVERHEAD_OCTETS + LEASE_CHUNK_OCTETS_MAX
+# Bytes of the longest chunk without a message that is too large.
+CHUNK_BYTES_MAX: Final = MESSAGE_BYTES_WHOLE + ENTRY_OVERHEAD_BYTES + LEASE_CHUNK_BYTES_MAX
 RETRY_MS: Final = 1000  # milliseconds until a cluster without a quorum is worth another attempt
 
 Context = grpc.aio.ServicerContext[Any, Any]
@@ -108,20 +108,20 @@ def too_large(what: str) -> CallError:
     """Return the refusal to send a message that is too large to be held as a whole.
 
     Args:
-        what: what has how many octets.
+        what: what has how many bytes.
     """
     text = f"{what}; over gRPC a message has at most {MESSAGE_BYTES_WHOLE}: consume it over AMQP"
     return CallError(grpc.StatusCode.RESOURCE_EXHAUSTED, "MESSAGE_TOO_LARGE", text)
 
 
-def check_chunk(octets: int) -> None:
+def check_chunk(byte_count: int) -> None:
     """Refuse to send a chunk of messages that can only be so long by one that is too large.
 
     Raises:
         CallError: RESOURCE_EXHAUSTED, MESSAGE_TOO_LARGE.
     """
-    if octets > CHUNK_OCTETS_MAX:
-        raise too_large(f"one of the next messages makes a chunk of {octets} octets")
+    if byte_count > CHUNK_BYTES_MAX:
+        raise too_large(f"one of the next messages makes a chunk of {byte_count} bytes")
 
 
 def bad_field(field: str, rule: str) -> CallError:

@@ -23,7 +23,7 @@ from headrace_broker.catalog.result import Exists, NotFound, Ok, Refused, Result
 from headrace_broker.catalog.view import CatalogView
 from headrace_broker.gateways.grpc.server.errors import bad_field
 from headrace_broker.model.definition import Exchange, Queue
-from headrace_broker.model.limits import NAME_OCTETS_MAX
+from headrace_broker.model.limits import NAME_BYTES_MAX
 from headrace_broker.model.reply_code import NOT_FOUND, AmqpError
 from headrace_broker.runtime.administration.administration import NodeAdministration
 from headrace_broker.runtime.administration.status import NodeStatusSource
@@ -148,9 +148,9 @@ def check_name(field: str, name: str, low: int = 1) -> None:
     Raises:
         CallError: INVALID_ARGUMENT.
     """
-    octets = len(name.encode())
-    if not low <= octets <= NAME_OCTETS_MAX:
-        raise bad_field(field, f"must have {low} to {NAME_OCTETS_MAX} octets, not {octets}")
+    byte_count = len(name.encode())
+    if not low <= byte_count <= NAME_BYTES_MAX:
+        raise bad_field(field, f"must have {low} to {NAME_BYTES_MAX} bytes, not {byte_count}")
 
 
 def missing(what: str, field: str) -> AmqpError:

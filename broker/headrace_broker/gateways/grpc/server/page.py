@@ -13,7 +13,7 @@ import msgspec
 
 from headrace_broker.gateways.grpc.server.errors import bad_field
 from headrace_broker.model.limits import (
-    GRPC_PAGE_OCTETS_MAX,
+    GRPC_PAGE_BYTES_MAX,
     GRPC_PAGE_ROWS,
     GRPC_PAGE_ROWS_MAX,
     GRPC_PAGE_TOKEN_CHARACTERS_MAX,
@@ -32,7 +32,7 @@ class Sized(Protocol):
     """A message of protobuf."""
 
     def ByteSize(self) -> int:  # noqa: N802  (protobuf names it)
-        """Return its octets."""
+        """Return its bytes."""
 
 
 class _Token(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
@@ -74,13 +74,13 @@ class Pager(Generic[T]):
         after = self._read(request.token)
         found = await self._first(rows, after, size + 1)
         messages: list[M] = []
-        octets = 0
+        byte_count = 0
         for row in found[:size]:
             if len(messages) % RENDERED_AT_ONCE == RENDERED_AT_ONCE - 1:
                 await asyncio.sleep(0)
             message = render(row)
-            octets += message.ByteSize()
-            if messages and octets > GRPC_PAGE_OCTETS_MAX:
+            byte_count += message.ByteSize()
+            if messages and byte_count > GRPC_PAGE_BYTES_MAX:
                 break
             messages.append(message)
         taken = len(messages)
@@ -100,8 +100,8 @@ class Pager(Generic[T]):
         return heapq.nsmallest(count, best, key=self._key)
 
     def _write(self, key: Key) -> str:
-        octets = msgspec.msgpack.encode(_Token(self._listing, key))
-        return base64.urlsafe_b64encode(octets).decode().rstrip("=")
+        data = msgspec.msgpack.encode(_Token(self._listing, key))
+        return base64.urlsafe_b64encode(data).decode().rstrip("=")
 
     def _read(self, token: str) -> Key:
         if not token:
@@ -109,8 +109,8 @@ class Pager(Generic[T]):
         try:
             if len(token) > GRPC_PAGE_TOKEN_CHARACTERS_MAX:
                 raise ValueError(token)
-            octets = base64.b64decode(token + "=" * (-len(token) % 4), b"-_", validate=True)
-            found = _TOKENS.decode(octets)
+            data = base64.b64decode(token + "=" * (-len(token) % 4), b"-_", validate=True)
+            found = _TOKENS.decode(data)
         except (ValueError, UnicodeDecodeError, binascii.Error, msgspec.DecodeError):
             raise _bad_token() from None
         if found.listing != self._listing:

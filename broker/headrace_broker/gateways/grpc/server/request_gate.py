@@ -30,7 +30,7 @@ from headrace_broker.model.limits import (
     GRPC_OPEN_READ_SECONDS,
     GRPC_OPEN_READS_MAX,
     GRPC_OPEN_READS_PER_ADDRESS,
-    GRPC_OPEN_REQUEST_OCTETS_MAX,
+    GRPC_OPEN_REQUEST_BYTES_MAX,
 )
 from headrace_broker.runtime.calls.fair_places import FairPlaces
 from headrace_broker.runtime.calls.gate import CallGate, TooManyCallsError, Turns
@@ -79,7 +79,7 @@ class RequestGate(_Interceptor):
     ) -> Any:
         """Return a handler that lets the call in first, and then does what the found one does.
 
-        gRPC hands it octets: a stream that needs a log-in parses them by itself.
+        gRPC hands it bytes: a stream that needs a log-in parses them by itself.
         """
         found = await continuation(handler_call_details)
         if found is None:
@@ -185,17 +185,17 @@ class OpenReads:
         A call whose request is still on its way when too many are ends with RESOURCE_EXHAUSTED.
 
         Args:
-            requests: of the call, as octets.
+            requests: of the call, as bytes.
             context: of the call.
             parse: makes requests of them, or refuses them with a CallError.
         """
         address = site(parse_peer(context.peer())[0])
         while True:
             try:
-                octets = await self._next(requests, address)
-                if octets is None:
+                data = await self._next(requests, address)
+                if data is None:
                     return
-                request = parse(octets)
+                request = parse(data)
             except CallError as error:
                 await abort(context, error)
             yield request
@@ -239,7 +239,7 @@ async def _served(serve: Callable[[Any, Context], Any], request: Any, context: C
 
 def _open_parser(found: Any) -> Parse:
     """Return what parses the requests of a method that needs no log-in."""
-    return RequestParser(found.request_deserializer, GRPC_OPEN_REQUEST_OCTETS_MAX)
+    return RequestParser(found.request_deserializer, GRPC_OPEN_REQUEST_BYTES_MAX)
 
 
 async def _refuse_open(context: Context) -> None:

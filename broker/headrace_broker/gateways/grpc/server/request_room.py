@@ -18,11 +18,11 @@ import grpc
 from headrace_broker.gateways.grpc.server.errors import RETRY_MS, CallError
 from headrace_broker.gateways.grpc.server.request_parser import Parse
 from headrace_broker.model.limits import (
-    GRPC_PARSED_OCTETS,
+    GRPC_PARSED_BYTES,
     GRPC_REQUEST_HURRY_SECONDS,
     GRPC_REQUEST_SECONDS,
-    GRPC_REQUESTS_OCTETS,
-    GRPC_REQUESTS_OCTETS_OF_ADDRESS,
+    GRPC_REQUESTS_BYTES,
+    GRPC_REQUESTS_BYTES_OF_ADDRESS,
     GRPC_REQUESTS_WAITING_MAX,
 )
 
@@ -101,15 +101,15 @@ class RequestRoom:
     """Memory of the requests of a node's calls.
 
     Args:
-        request_octets_max: octets of the largest that gRPC takes.
+        request_bytes_max: bytes of the largest that gRPC takes.
 
     Attributes:
-        octets: that are taken.
+        data: that are taken.
     """
 
-    def __init__(self, request_octets_max: int) -> None:
-        self.octets = 0
-        self._largest = request_octets_max
+    def __init__(self, request_bytes_max: int) -> None:
+        self.byte_count = 0
+        self._largest = request_bytes_max
         self._by_address: dict[str, int] = {}
         self._waiting: dict[str, dict[asyncio.Future[None], None]] = {}  # by address, in turn
         self._waiting_count = 0
@@ -123,7 +123,7 @@ class RequestRoom:
 
         Args:
             address: where it comes from.
-            requests: of the call, as octets.
+            requests: of the call, as bytes.
             parse: makes the request of them, or refuses it with a CallError.
 
         Raises:
@@ -134,11 +134,11 @@ class RequestRoom:
         await self._enter(address)
         taken = self._largest
         try:
-            octets = await self._first(requests)
-            request = parse(octets)
-            taken = len(octets) * GRPC_PARSED_OCTETS
+            data = await self._first(requests)
+            request = parse(data)
+            taken = len(data) * GRPC_PARSED_BYTES
             self._give(address, self._largest - taken)
-            del octets
+            del data
             yield request
         finally:
             self._give(address, taken)
@@ -180,19 +180,19 @@ class RequestRoom:
         if self._is_full:
             return False
         taken = self._by_address.get(address, 0)
-        return not taken or taken + self._largest <= GRPC_REQUESTS_OCTETS_OF_ADDRESS
+        return not taken or taken + self._largest <= GRPC_REQUESTS_BYTES_OF_ADDRESS
 
     @property
     def _is_full(self) -> bool:
-        return self.octets > 0 and self.octets + self._largest > GRPC_REQUESTS_OCTETS
+        return self.byte_count > 0 and self.byte_count + self._largest > GRPC_REQUESTS_BYTES
 
     def _take(self, address: str) -> None:
-        self.octets += self._largest
+        self.byte_count += self._largest
         self._by_address[address] = self._by_address.get(address, 0) + self._largest
 
-    def _give(self, address: str, octets: int) -> None:
-        self.octets -= octets
-        left = self._by_address.pop(address, 0) - octets
+    def _give(self, address: str, byte_count: int) -> None:
+        self.byte_count -= byte_count
+        left = self._by_address.pop(address, 0) - byte_count
         if left:
             self._by_address[address] = left
         self._look()
@@ -218,7 +218,7 @@ class RequestRoom:
             reading.hurry()
 
     async def _first(self, requests: AsyncIterator[bytes]) -> Any:
-        """Return the octets of the request of a call with a single one."""
+        """Return the bytes of the request of a call with a single one."""
         seconds = GRPC_REQUEST_HURRY_SECONDS if self._waiting else GRPC_REQUEST_SECONDS
         try:
             async with asyncio.timeout(None) as until:

@@ -49,7 +49,7 @@ class GrpcServer:
     Args:
         services: what is served.
         not_ready_reason: returns why clients should not be sent here now, "" when they may.
-        message_bytes_max: octets of the largest body of a message.
+        message_bytes_max: bytes of the largest body of a message.
         admission: lets calls in.
         connections_max: of each listener.
         calls: has calls take turns on the loop.

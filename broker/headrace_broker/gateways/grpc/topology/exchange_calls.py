@@ -43,25 +43,25 @@ from headrace_protos.broker.v1 import topology_pb2 as messages
 class ExchangeCalls:
     """Declares, deletes and describes exchanges."""
 
-    def __init__(self, desk: LookupService) -> None:
-        self._desk = desk
+    def __init__(self, lookup: LookupService) -> None:
+        self._lookup = lookup
         self._pager: Pager[Exchange] = Pager("exchanges", lambda each: (each.vhost, each.name))
 
     async def declare(
         self, who: Caller, request: messages.DeclareExchangeRequest
     ) -> messages.DeclareExchangeResponse:
         """Create an exchange unless an equivalent one is there."""
-        desk = self._desk
-        vhost, name = await desk.enter(who, request.vhost), request.name
+        lookup = self._lookup
+        vhost, name = await lookup.enter(who, request.vhost), request.name
         check_name("name", name, low=0)
         check_not_default(name)
         if request.passive:
-            check_any(desk.may, who.name, vhost, EXCHANGE, name)
-            await desk.known_exchange(vhost, name)
+            check_any(lookup.may, who.name, vhost, EXCHANGE, name)
+            await lookup.known_exchange(vhost, name)
             return messages.DeclareExchangeResponse(created=False)
         arguments = read_table(request.arguments, "arguments")
-        known = desk.view.exchange(vhost, name) is not None
-        judges = (desk.may, desk.may_forward)
+        known = lookup.view.exchange(vhost, name) is not None
+        judges = (lookup.may, lookup.may_forward)
         check_declares(*judges, who.name, vhost, EXCHANGE, name, arguments, known)
         _check_type(request.type)
         if not known:
@@ -72,34 +72,34 @@ class ExchangeCalls:
         problem = arguments_problem(exchange)
         if problem:
             raise bad_field("arguments", problem)
-        await desk.node.topology.declare_exchange(exchange)
+        await lookup.node.topology.declare_exchange(exchange)
         return messages.DeclareExchangeResponse(created=not known)
 
     async def delete(
         self, who: Caller, request: messages.DeleteExchangeRequest
     ) -> messages.DeleteResponse:
         """Delete an exchange; one that is not there is no error."""
-        desk = self._desk
-        vhost, name = await desk.enter(who, request.vhost), request.name
+        lookup = self._lookup
+        vhost, name = await lookup.enter(who, request.vhost), request.name
         check_name("name", name, low=0)
         check_not_default(name)
         check_not_system(vhost, name)
-        check_allowed(desk.may, who.name, vhost, CONFIGURE, EXCHANGE, name)
-        known = await desk.find_exchange(vhost, name) is not None
-        await desk.node.topology.delete_exchange(vhost, name, request.if_unused)
+        check_allowed(lookup.may, who.name, vhost, CONFIGURE, EXCHANGE, name)
+        known = await lookup.find_exchange(vhost, name) is not None
+        await lookup.node.topology.delete_exchange(vhost, name, request.if_unused)
         return messages.DeleteResponse(deleted=known)
 
     async def describe(
         self, who: Caller, request: messages.DescribeExchangeRequest
     ) -> messages.ExchangeDescription:
         """Return everything about an exchange."""
-        desk = self._desk
-        vhost, name = await desk.known_vhost(who, request.vhost), request.name
+        lookup = self._lookup
+        vhost, name = await lookup.known_vhost(who, request.vhost), request.name
         check_name("name", name, low=0)
-        if not (who.manages and who.sees(desk.view, vhost)):
-            await desk.enter(who, vhost)
-            check_any(desk.may, who.name, vhost, EXCHANGE, name)
-        return self._render(await desk.known_exchange(vhost, name))
+        if not (who.manages and who.sees(lookup.view, vhost)):
+            await lookup.enter(who, vhost)
+            check_any(lookup.may, who.name, vhost, EXCHANGE, name)
+        return self._render(await lookup.known_exchange(vhost, name))
 
     async def list(
         self, who: Caller, request: messages.ListExchangesRequest
@@ -107,11 +107,11 @@ class ExchangeCalls:
         """List exchanges; the default one has the name ""."""
         check_manages(who)
         check_name("name_prefix", request.name_prefix, low=0)
-        vhosts = frozenset(await self._desk.seen_vhosts(who, request.vhost))
+        vhosts = frozenset(await self._lookup.seen_vhosts(who, request.vhost))
         prefix = request.name_prefix
         rows = [
             exchange
-            for exchange in self._desk.view.exchanges()
+            for exchange in self._lookup.view.exchanges()
             if exchange.vhost in vhosts and exchange.name.startswith(prefix)
         ]
         if not prefix:
@@ -120,7 +120,7 @@ class ExchangeCalls:
         return messages.ListExchangesResponse(exchanges=exchanges, next_token=token)
 
     def _render(self, exchange: Exchange) -> messages.ExchangeDescription:
-        policy = policy_of(self._desk.view, exchange) if exchange.name else None
+        policy = policy_of(self._lookup.view, exchange) if exchange.name else None
         return messages.ExchangeDescription(
             vhost=exchange.vhost,
             name=exchange.name,
@@ -136,41 +136,41 @@ class ExchangeCalls:
 class BindingCalls:
     """Adds, removes and lists bindings."""
 
-    def __init__(self, desk: LookupService) -> None:
-        self._desk = desk
+    def __init__(self, lookup: LookupService) -> None:
+        self._lookup = lookup
         self._pager: Pager[Binding] = Pager("bindings", _binding_order)
 
     async def bind(self, who: Caller, request: messages.BindRequest) -> messages.BindResponse:
         """Add a binding."""
-        desk = self._desk
+        lookup = self._lookup
         binding = await self._changeable(who, request.binding)
-        source = await desk.known_exchange(binding.vhost, binding.source, "binding.source")
+        source = await lookup.known_exchange(binding.vhost, binding.source, "binding.source")
         if binding.destination_type == EXCHANGE:
             name = binding.destination
-            await desk.known_exchange(binding.vhost, name, "binding.exchange")
+            await lookup.known_exchange(binding.vhost, name, "binding.exchange")
         problem = binding_problem(source, binding)
         if problem:
             raise bad_field(_wrong_field(inner_type(source), binding), problem)
-        known = desk.view.binding_exists(binding_key(binding))
-        await desk.node.topology.bind(binding)
+        known = lookup.view.binding_exists(binding_key(binding))
+        await lookup.node.topology.bind(binding)
         return messages.BindResponse(created=not known)
 
     async def unbind(self, who: Caller, request: messages.UnbindRequest) -> messages.DeleteResponse:
         """Remove a binding; one that is not there is no error."""
         binding = await self._changeable(who, request.binding, may_be_gone=True)
-        if not self._desk.view.binding_exists(binding_key(binding)):
-            await self._desk.node.catch_up()
-        known = self._desk.view.binding_exists(binding_key(binding))
+        if not self._lookup.view.binding_exists(binding_key(binding)):
+            await self._lookup.node.catch_up()
+        known = self._lookup.view.binding_exists(binding_key(binding))
         if known:
-            await self._desk.node.topology.unbind(binding)
+            await self._lookup.node.topology.unbind(binding)
         return messages.DeleteResponse(deleted=known)
 
     async def _changeable(
         self, who: Caller, message: messages.Binding, may_be_gone: bool = False
     ) -> Binding:
         """Return the binding that a request names, if the caller may change it."""
-        desk = self._desk
-        vhost = await desk.enter(who, message.vhost, "binding.vhost")
+        lookup = self._lookup
+        vhost = await lookup.enter(who, message.vhost, "binding.vhost")
         kind = message.WhichOneof("destination")
         if kind is None:
             raise bad_field("binding.destination", "must be a queue or an exchange")
@@ -184,13 +184,13 @@ class BindingCalls:
         arguments = read_table(message.arguments, "binding.arguments")
         ends = (message.source, kind, destination)
         binding = Binding(vhost, *ends, message.routing_key, arguments)
-        check_binding(desk.may, desk.may_route, desk.may_chain, who.name, binding)
+        check_binding(lookup.may, lookup.may_route, lookup.may_chain, who.name, binding)
         if kind == QUEUE:
-            queue = await desk.find_queue(vhost, destination)
+            queue = await lookup.find_queue(vhost, destination)
             if queue is not None:
                 check_not_exclusive(queue)
             elif not may_be_gone:
-                await desk.known_queue(vhost, destination, "binding.queue")
+                await lookup.known_queue(vhost, destination, "binding.queue")
         return binding
 
     async def list(
@@ -198,8 +198,8 @@ class BindingCalls:
     ) -> messages.ListBindingsResponse:
         """List bindings; to every queue there is one of the default exchange."""
         check_manages(who)
-        view = self._desk.view
-        vhosts = await self._desk.seen_vhosts(who, request.vhost)
+        view = self._lookup.view
+        vhosts = await self._lookup.seen_vhosts(who, request.vhost)
         kind = request.WhichOneof("destination")
         destination = {QUEUE: request.queue, EXCHANGE: request.exchange, None: ""}[kind]
         rows: list[Binding] = []

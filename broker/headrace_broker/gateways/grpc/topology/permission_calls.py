@@ -19,8 +19,8 @@ from headrace_protos.broker.v1 import topology_pb2 as messages
 class PermissionCalls:
     """Gives, takes away and describes permissions."""
 
-    def __init__(self, desk: LookupService) -> None:
-        self._desk = desk
+    def __init__(self, lookup: LookupService) -> None:
+        self._lookup = lookup
         self._pager: Pager[Permission] = Pager("permissions", lambda each: (each.vhost, each.user))
 
     async def declare(
@@ -29,12 +29,12 @@ class PermissionCalls:
         """Give a user a permission in a vhost, or another one."""
         check_administers(who)
         wanted = request.permission
-        user, vhost = await _known_ends(self._desk, who, wanted.user, wanted.vhost, "permission.")
-        current = self._desk.view.permission(user, vhost)
+        user, vhost = await _known_ends(self._lookup, who, wanted.user, wanted.vhost, "permission.")
+        current = self._lookup.view.permission(user, vhost)
         permission = Permission(user, vhost, wanted.configure, wanted.write, wanted.read)
         if permission != current:
             command = PutPermission(permission)
-            done(await self._desk.node.submit(command), "permission", "permission.")
+            done(await self._lookup.node.submit(command), "permission", "permission.")
         return messages.DeclarePermissionResponse(created=current is None)
 
     async def delete(
@@ -43,11 +43,11 @@ class PermissionCalls:
         """Take a user's permission in a vhost away; one that is not there is no error."""
         check_administers(who)
         check_name("user", request.user)
-        vhost = await self._desk.known_vhost(who, request.vhost)
+        vhost = await self._lookup.known_vhost(who, request.vhost)
         user = request.user
-        if await find_user(self._desk, user) is None:
+        if await find_user(self._lookup, user) is None:
             return messages.DeleteResponse(deleted=False)
-        dropped = done(await self._desk.node.submit(DeletePermission(user, vhost)), "user")
+        dropped = done(await self._lookup.node.submit(DeletePermission(user, vhost)), "user")
         return messages.DeleteResponse(deleted=dropped is not None)
 
     async def describe(
@@ -55,8 +55,8 @@ class PermissionCalls:
     ) -> messages.Permission:
         """Return a user's permissions in a vhost."""
         check_administers(who)
-        user, vhost = await _known_ends(self._desk, who, request.user, request.vhost)
-        permission = self._desk.view.permission(user, vhost)
+        user, vhost = await _known_ends(self._lookup, who, request.user, request.vhost)
+        permission = self._lookup.view.permission(user, vhost)
         if permission is None:
             raise missing(f"permission of user '{user}' in vhost '{vhost}'", "user")
         return _render(permission)
@@ -66,10 +66,10 @@ class PermissionCalls:
     ) -> messages.ListPermissionsResponse:
         """List permissions."""
         check_administers(who)
-        vhost = await self._desk.known_vhost(who, request.vhost) if request.vhost else None
+        vhost = await self._lookup.known_vhost(who, request.vhost) if request.vhost else None
         rows = [
             permission
-            for permission in self._desk.view.permissions(vhost)
+            for permission in self._lookup.view.permissions(vhost)
             if request.user in ("", permission.user)
         ]
         permissions, token = await self._pager.page(request.page, rows, _render)
@@ -79,8 +79,8 @@ class PermissionCalls:
 class TopicPermissionCalls:
     """Gives, takes away and describes topic permissions."""
 
-    def __init__(self, desk: LookupService) -> None:
-        self._desk = desk
+    def __init__(self, lookup: LookupService) -> None:
+        self._lookup = lookup
         self._pager: Pager[TopicPermission] = Pager(
             "topic-permissions", lambda each: (each.vhost, each.user, each.exchange)
         )
@@ -91,13 +91,13 @@ class TopicPermissionCalls:
         """Say which routing keys a user may use at a topic exchange."""
         check_administers(who)
         wanted = request.permission
-        user, vhost = await _known_ends(self._desk, who, wanted.user, wanted.vhost, "permission.")
+        user, vhost = await _known_ends(self._lookup, who, wanted.user, wanted.vhost, "permission.")
         check_name("permission.exchange", wanted.exchange)
-        current = self._desk.view.topic_permission(user, vhost, wanted.exchange)
+        current = self._lookup.view.topic_permission(user, vhost, wanted.exchange)
         told = TopicPermission(user, vhost, wanted.exchange, wanted.write, wanted.read)
         if told != current:
             command = PutTopicPermission(told)
-            done(await self._desk.node.submit(command), "permission", "permission.")
+            done(await self._lookup.node.submit(command), "permission", "permission.")
         return messages.DeclareTopicPermissionResponse(created=current is None)
 
     async def delete(
@@ -107,11 +107,11 @@ class TopicPermissionCalls:
         check_administers(who)
         check_name("user", request.user)
         check_name("exchange", request.exchange, low=0)
-        vhost = await self._desk.known_vhost(who, request.vhost)
-        if await find_user(self._desk, request.user) is None:
+        vhost = await self._lookup.known_vhost(who, request.vhost)
+        if await find_user(self._lookup, request.user) is None:
             return messages.DeleteResponse(deleted=False)
         command = DeleteTopicPermissions(request.user, vhost, request.exchange)
-        dropped = done(await self._desk.node.submit(command), "user")
+        dropped = done(await self._lookup.node.submit(command), "user")
         return messages.DeleteResponse(deleted=bool(dropped))
 
     async def describe(
@@ -119,9 +119,9 @@ class TopicPermissionCalls:
     ) -> messages.TopicPermission:
         """Return a user's permitted routing keys at a topic exchange."""
         check_administers(who)
-        user, vhost = await _known_ends(self._desk, who, request.user, request.vhost)
+        user, vhost = await _known_ends(self._lookup, who, request.user, request.vhost)
         check_name("exchange", request.exchange)
-        told = self._desk.view.topic_permission(user, vhost, request.exchange)
+        told = self._lookup.view.topic_permission(user, vhost, request.exchange)
         if told is None:
             where = f"at exchange '{request.exchange}' in vhost '{vhost}'"
             raise missing(f"topic permission of user '{user}' {where}", "exchange")
@@ -132,10 +132,10 @@ class TopicPermissionCalls:
     ) -> messages.ListTopicPermissionsResponse:
         """List topic permissions."""
         check_administers(who)
-        vhost = await self._desk.known_vhost(who, request.vhost) if request.vhost else None
+        vhost = await self._lookup.known_vhost(who, request.vhost) if request.vhost else None
         rows = [
             told
-            for told in self._desk.view.topic_permissions(vhost)
+            for told in self._lookup.view.topic_permissions(vhost)
             if request.user in ("", told.user)
         ]
         permissions, token = await self._pager.page(request.page, rows, _render_topic)
@@ -143,7 +143,7 @@ class TopicPermissionCalls:
 
 
 async def _known_ends(
-    desk: LookupService, who: Caller, user: str, vhost: str, prefix: str = ""
+    lookup: LookupService, who: Caller, user: str, vhost: str, prefix: str = ""
 ) -> tuple[str, str]:
     """Return a user and a vhost that are there.
 
@@ -152,8 +152,8 @@ async def _known_ends(
         AmqpError: NOT_FOUND.
     """
     check_name(f"{prefix}user", user)
-    await desk.known_vhost(who, vhost, f"{prefix}vhost")
-    if await find_user(desk, user) is None:
+    await lookup.known_vhost(who, vhost, f"{prefix}vhost")
+    if await find_user(lookup, user) is None:
         raise missing(f"user '{user}'", f"{prefix}user")
     return user, vhost
 

@@ -20,8 +20,8 @@ from headrace_protos.broker.v1 import topology_pb2 as messages
 class PolicyCalls:
     """Declares, deletes and describes policies."""
 
-    def __init__(self, desk: LookupService) -> None:
-        self._desk = desk
+    def __init__(self, lookup: LookupService) -> None:
+        self._lookup = lookup
         self._pager: Pager[Policy] = Pager("policies", lambda each: (each.vhost, each.name))
 
     async def declare(
@@ -40,11 +40,11 @@ class PolicyCalls:
             wanted.apply_to or APPLY_ALL,
             wanted.operator,
         )
-        desk = self._desk
-        check_policy(desk.may, desk.may_forward, who, vhost, policy.definition)
-        current = desk.view.policy(vhost, policy.name, policy.operator)
+        lookup = self._lookup
+        check_policy(lookup.may, lookup.may_forward, who, vhost, policy.definition)
+        current = lookup.view.policy(vhost, policy.name, policy.operator)
         if policy != current:
-            done(await self._desk.node.submit(PutPolicy(policy)), "policy", "policy.")
+            done(await self._lookup.node.submit(PutPolicy(policy)), "policy", "policy.")
         return messages.DeclarePolicyResponse(created=current is None)
 
     async def delete(
@@ -56,7 +56,7 @@ class PolicyCalls:
         if await self._find(vhost, request.name, request.operator) is None:
             return messages.DeleteResponse(deleted=False)
         command = DeletePolicy(vhost, request.name, request.operator)
-        done(await self._desk.node.submit(command), "name")
+        done(await self._lookup.node.submit(command), "name")
         return messages.DeleteResponse(deleted=True)
 
     async def describe(
@@ -64,8 +64,8 @@ class PolicyCalls:
     ) -> messages.Policy:
         """Return everything about a policy."""
         check_manages(who)
-        vhost = await self._desk.known_vhost(who, request.vhost)
-        self._desk.check_sees(who, vhost)
+        vhost = await self._lookup.known_vhost(who, request.vhost)
+        self._lookup.check_sees(who, vhost)
         check_name("name", request.name)
         policy = await self._find(vhost, request.name, request.operator)
         if policy is None:
@@ -78,8 +78,8 @@ class PolicyCalls:
     ) -> messages.ListPoliciesResponse:
         """List policies, or operator policies."""
         check_manages(who)
-        vhosts = frozenset(await self._desk.seen_vhosts(who, request.vhost))
-        found = self._desk.view.policies(operator=request.operator)
+        vhosts = frozenset(await self._lookup.seen_vhosts(who, request.vhost))
+        found = self._lookup.view.policies(operator=request.operator)
         rows = [policy for policy in found if policy.vhost in vhosts]
         policies, token = await self._pager.page(request.page, rows, _render)
         return messages.ListPoliciesResponse(policies=policies, next_token=token)
@@ -90,12 +90,12 @@ class PolicyCalls:
             check_administers(who)
         else:
             check_makes_policies(who)
-        return await self._desk.enter(who, vhost, field)
+        return await self._lookup.enter(who, vhost, field)
 
     async def _find(self, vhost: str, name: str, operator: bool) -> Policy | None:
-        if self._desk.view.policy(vhost, name, operator) is None:
-            await self._desk.node.catch_up()
-        return self._desk.view.policy(vhost, name, operator)
+        if self._lookup.view.policy(vhost, name, operator) is None:
+            await self._lookup.node.catch_up()
+        return self._lookup.view.policy(vhost, name, operator)
 
 
 def _render(policy: Policy) -> messages.Policy:

@@ -43,36 +43,36 @@ from headrace_protos.broker.v1.topology_pb2 import (
     QueueFlowState,
 )
 
-NAME_OCTETS: Final = 16  # random octets of a name that the broker makes up
+NAME_BYTES: Final = 16  # random bytes of a name that the broker makes up
 COUNTS_SECONDS_MAX: Final = 2.0  # for what leaders say; the rest is without
 
 
 class QueueCalls:
     """Declares, deletes, purges and describes queues."""
 
-    def __init__(self, desk: LookupService) -> None:
-        self._desk = desk
+    def __init__(self, lookup: LookupService) -> None:
+        self._lookup = lookup
         self._pager: Pager[Queue] = Pager("queues", lambda queue: (queue.vhost, queue.name))
 
     async def declare(self, who: Caller, request: DeclareQueueRequest) -> DeclareQueueResponse:
         """Create a queue unless an equivalent one is there."""
-        desk = self._desk
-        vhost = await desk.enter(who, request.vhost)
+        lookup = self._lookup
+        vhost = await lookup.enter(who, request.vhost)
         check_name("name", request.name, low=0)
         if request.passive:
             return await self._declare_passive(who, vhost, request.name)
-        name = request.name or SERVER_NAME_PREFIX + secrets.token_urlsafe(NAME_OCTETS)
+        name = request.name or SERVER_NAME_PREFIX + secrets.token_urlsafe(NAME_BYTES)
         arguments = read_table(request.arguments, "arguments")
-        known = desk.view.queue(vhost, name) is not None
-        judges = (desk.may, desk.may_forward)
+        known = lookup.view.queue(vhost, name) is not None
+        judges = (lookup.may, lookup.may_forward)
         check_declares(*judges, who.name, vhost, QUEUE, name, arguments, known)
         if not known and request.name.startswith(RESERVED_PREFIX):
-            known = await desk.find_queue(vhost, name) is not None
+            known = await lookup.find_queue(vhost, name) is not None
             if not known:
                 check_new_name(QUEUE, name)
         durable = not request.HasField("durable") or request.durable
         self._check_arguments(vhost, name, durable, request.auto_delete, arguments)
-        queue = await desk.node.topology.declare_queue(
+        queue = await lookup.node.topology.declare_queue(
             vhost, name, durable, False, request.auto_delete, arguments, ""
         )
         return await self._declared(queue, created=not known)
@@ -80,9 +80,9 @@ class QueueCalls:
     def _check_arguments(
         self, vhost: str, name: str, durable: bool, auto_delete: bool, arguments: dict[str, Any]
     ) -> None:
-        known = self._desk.view.vhost(vhost)
+        known = self._lookup.view.vhost(vhost)
         kind = known.default_queue_type if known is not None else ""
-        current = self._desk.view.queue(vhost, name)
+        current = self._lookup.view.queue(vhost, name)
         if current is not None:
             kind = current.kind
         try:
@@ -91,8 +91,8 @@ class QueueCalls:
             raise bad_field(error.field, str(error)) from None
 
     async def _declare_passive(self, who: Caller, vhost: str, name: str) -> DeclareQueueResponse:
-        check_any(self._desk.may, who.name, vhost, QUEUE, name)
-        return await self._declared(await self._desk.known_queue(vhost, name), created=False)
+        check_any(self._lookup.may, who.name, vhost, QUEUE, name)
+        return await self._declared(await self._lookup.known_queue(vhost, name), created=False)
 
     async def _declared(self, queue: Queue, created: bool) -> DeclareQueueResponse:
         counts = await self._counts(queue)
@@ -105,37 +105,37 @@ class QueueCalls:
 
     async def delete(self, who: Caller, request: DeleteQueueRequest) -> DeleteQueueResponse:
         """Delete a queue; one that is not there is no error."""
-        desk = self._desk
-        vhost, name = await desk.enter(who, request.vhost), request.name
+        lookup = self._lookup
+        vhost, name = await lookup.enter(who, request.vhost), request.name
         check_name("name", name)
-        check_allowed(desk.may, who.name, vhost, CONFIGURE, QUEUE, name)
-        queue = await desk.find_queue(vhost, name)
+        check_allowed(lookup.may, who.name, vhost, CONFIGURE, QUEUE, name)
+        queue = await lookup.find_queue(vhost, name)
         if queue is None:
             return DeleteQueueResponse(deleted=False)
         check_not_exclusive(queue)
-        count = await desk.node.topology.delete_queue(queue, request.if_unused, request.if_empty)
+        count = await lookup.node.topology.delete_queue(queue, request.if_unused, request.if_empty)
         return DeleteQueueResponse(deleted=True, messages=count)
 
     async def purge(self, who: Caller, request: PurgeQueueRequest) -> PurgeQueueResponse:
         """Drop the messages that wait in a queue."""
-        desk = self._desk
-        vhost, name = await desk.enter(who, request.vhost), request.name
+        lookup = self._lookup
+        vhost, name = await lookup.enter(who, request.vhost), request.name
         check_name("name", name)
-        check_allowed(desk.may, who.name, vhost, READ, QUEUE, name)
-        queue = await desk.known_queue(vhost, name)
+        check_allowed(lookup.may, who.name, vhost, READ, QUEUE, name)
+        queue = await lookup.known_queue(vhost, name)
         check_not_exclusive(queue)
-        return PurgeQueueResponse(messages=await desk.node.purge(queue))
+        return PurgeQueueResponse(messages=await lookup.node.purge(queue))
 
     async def describe(self, who: Caller, request: DescribeQueueRequest) -> QueueDescription:
         """Return everything about a queue."""
-        desk = self._desk
-        vhost, name = await desk.known_vhost(who, request.vhost), request.name
+        lookup = self._lookup
+        vhost, name = await lookup.known_vhost(who, request.vhost), request.name
         check_name("name", name)
-        if not (who.manages and who.sees(desk.view, vhost)):
-            await desk.enter(who, vhost)
-            check_any(desk.may, who.name, vhost, QUEUE, name)
-        queue = await desk.known_queue(vhost, name)
-        status = desk.status.queue(vhost, name)
+        if not (who.manages and who.sees(lookup.view, vhost)):
+            await lookup.enter(who, vhost)
+            check_any(lookup.may, who.name, vhost, QUEUE, name)
+        queue = await lookup.known_queue(vhost, name)
+        status = lookup.status.queue(vhost, name)
         if status is None:
             raise missing(f"queue '{name}' in vhost '{vhost}'", "name")
         described = _render(status)
@@ -150,18 +150,18 @@ class QueueCalls:
         """List queues, with what this node knows at once."""
         check_manages(who)
         check_name("name_prefix", request.name_prefix, low=0)
-        vhosts = frozenset(await self._desk.seen_vhosts(who, request.vhost))
+        vhosts = frozenset(await self._lookup.seen_vhosts(who, request.vhost))
         prefix = request.name_prefix
         rows = [
             queue
-            for queue in self._desk.view.queues()
+            for queue in self._lookup.view.queues()
             if queue.vhost in vhosts and queue.name.startswith(prefix)
         ]
         queues, token = await self._pager.page(request.page, rows, self._row)
         return ListQueuesResponse(queues=queues, next_token=token)
 
     def _row(self, queue: Queue) -> QueueDescription:
-        status = self._desk.status.queue(queue.vhost, queue.name)
+        status = self._lookup.status.queue(queue.vhost, queue.name)
         if status is not None:
             return _render(status)
         return QueueDescription(vhost=queue.vhost, name=queue.name, type=queue.kind)  # just gone
@@ -170,14 +170,14 @@ class QueueCalls:
         """Return what the leader counts, None when it does not answer."""
         try:
             async with asyncio.timeout(COUNTS_SECONDS_MAX):
-                return await self._desk.node.counts(queue)
+                return await self._lookup.node.counts(queue)
         except (AmqpError, TimeoutError):
             return None
 
     async def _flow(self, queue: Queue) -> QueueFlow | None:
         try:
             async with asyncio.timeout(COUNTS_SECONDS_MAX):
-                return await self._desk.node.flow_report.queue(queue)
+                return await self._lookup.node.flow_report.queue(queue)
         except TimeoutError:
             return None
 
@@ -228,15 +228,15 @@ def _tell_later(rendered: QueueCounts, delayed: int | None, dead: int | None) ->
 def _render_flow(flow: QueueFlow) -> QueueFlowState:
     return QueueFlowState(
         saturated=flow.saturated,
-        messages_withheld=flow.withheld,
-        octets_ready=flow.ready_octets,
-        octets_unacknowledged=flow.unsettled_octets,
+        messages_withheld=flow.deferred,
+        octets_ready=flow.ready_bytes,
+        octets_unacknowledged=flow.unsettled_bytes,
         arrived=flow.arrived[1],
         delivered=flow.delivered[1],
         settled=flow.settled[1],
         consumers_busy=flow.busy,
         high_watermark=flow.high_messages,
         low_watermark=flow.low_messages,
-        high_watermark_octets=flow.high_octets,
-        low_watermark_octets=flow.low_octets,
+        high_watermark_octets=flow.high_bytes,
+        low_watermark_octets=flow.low_bytes,
     )

@@ -29,22 +29,22 @@ class TopologyService(TopologyServicer):
     """Declares, deletes, describes and lists for clients.
 
     Args:
-        desk: looks things up.
+        lookup: looks things up.
         admission: lets calls in.
     """
 
     name = messages.DESCRIPTOR.services_by_name["Topology"].full_name
 
-    def __init__(self, desk: LookupService, admission: Admission) -> None:
+    def __init__(self, lookup: LookupService, admission: Admission) -> None:
         self._admission = admission
-        self._queues = QueueCalls(desk)
-        self._exchanges = ExchangeCalls(desk)
-        self._bindings = BindingCalls(desk)
-        self._vhosts = VhostCalls(desk)
-        self._users = UserCalls(desk)
-        self._permissions = PermissionCalls(desk)
-        self._topic_permissions = TopicPermissionCalls(desk)
-        self._policies = PolicyCalls(desk)
+        self._queues = QueueCalls(lookup)
+        self._exchanges = ExchangeCalls(lookup)
+        self._bindings = BindingCalls(lookup)
+        self._vhosts = VhostCalls(lookup)
+        self._users = UserCalls(lookup)
+        self._permissions = PermissionCalls(lookup)
+        self._topic_permissions = TopicPermissionCalls(lookup)
+        self._policies = PolicyCalls(lookup)
 
     def add_to(self, server: grpc.aio.Server) -> None:
         """Register with a server."""

@@ -21,8 +21,8 @@ from headrace_protos.broker.v1 import topology_pb2 as messages
 class UserCalls:
     """Declares, deletes and describes users."""
 
-    def __init__(self, desk: LookupService) -> None:
-        self._desk = desk
+    def __init__(self, lookup: LookupService) -> None:
+        self._lookup = lookup
         self._pager: Pager[User] = Pager("users", lambda user: (user.name,))
 
     async def declare(
@@ -30,20 +30,20 @@ class UserCalls:
     ) -> messages.DeclareUserResponse:
         """Create a user, or change one."""
         check_administers(who)
-        desk, name = self._desk, request.name
+        lookup, name = self._lookup, request.name
         check_name("name", name)
         limits = checked_limits(request.limits, USER_LIMITS)
         tags = checked_tags(request.tags)
-        current = await find_user(desk, name)
+        current = await find_user(lookup, name)
         known = current or User(name, b"", b"")
         if not request.HasField("tags"):
             tags = known.tags
         user = msgspec.structs.replace(await _with_secret(known, request), tags=tags)
         if user != current or request.end_sessions:
             command = PutUser(user, end_sessions=request.end_sessions)
-            done(await desk.node.submit(command), "name")
+            done(await lookup.node.submit(command), "name")
         if limits:
-            done(await desk.node.submit(SetUserLimits(name, limits)), "limits")
+            done(await lookup.node.submit(SetUserLimits(name, limits)), "limits")
         return messages.DeclareUserResponse(created=current is None)
 
     async def delete(
@@ -52,9 +52,9 @@ class UserCalls:
         """Delete a user; one that is not there is no error."""
         check_administers(who)
         check_name("name", request.name)
-        if await find_user(self._desk, request.name) is None:
+        if await find_user(self._lookup, request.name) is None:
             return messages.DeleteResponse(deleted=False)
-        done(await self._desk.node.submit(DeleteUser(request.name)), "name")
+        done(await self._lookup.node.submit(DeleteUser(request.name)), "name")
         return messages.DeleteResponse(deleted=True)
 
     async def describe(
@@ -63,7 +63,7 @@ class UserCalls:
         """Return everything about a user but the password."""
         check_administers(who)
         check_name("name", request.name)
-        user = await find_user(self._desk, request.name)
+        user = await find_user(self._lookup, request.name)
         if user is None:
             raise missing(f"user '{request.name}'", "name")
         return self._render(user)
@@ -73,7 +73,7 @@ class UserCalls:
     ) -> messages.ListUsersResponse:
         """List users."""
         check_administers(who)
-        rows = self._desk.view.users()
+        rows = self._lookup.view.users()
         users, token = await self._pager.page(request.page, rows, self._render)
         return messages.ListUsersResponse(users=users, next_token=token)
 
@@ -83,15 +83,15 @@ class UserCalls:
             tags=user.tags,
             has_password=bool(user.password_hash),
             loopback_only=user.loopback_only,
-            limits=self._desk.view.user_limits(user.name),
+            limits=self._lookup.view.user_limits(user.name),
         )
 
 
-async def find_user(desk: LookupService, name: str) -> User | None:
+async def find_user(lookup: LookupService, name: str) -> User | None:
     """Return a user, None when there is none of that name."""
-    if desk.view.user(name) is None:
-        await desk.node.catch_up()
-    return desk.view.user(name)
+    if lookup.view.user(name) is None:
+        await lookup.node.catch_up()
+    return lookup.view.user(name)
 
 
 async def _with_secret(user: User, request: messages.DeclareUserRequest) -> User:

@@ -17,8 +17,8 @@ from headrace_protos.broker.v1 import topology_pb2 as messages
 class VhostCalls:
     """Declares, deletes and describes vhosts."""
 
-    def __init__(self, desk: LookupService) -> None:
-        self._desk = desk
+    def __init__(self, lookup: LookupService) -> None:
+        self._lookup = lookup
         self._pager: Pager[Vhost] = Pager("vhosts", lambda vhost: (vhost.name,))
 
     async def declare(
@@ -26,17 +26,17 @@ class VhostCalls:
     ) -> messages.DeclareVhostResponse:
         """Create a vhost, or change one."""
         check_administers(who)
-        desk, name = self._desk, request.name
+        lookup, name = self._lookup, request.name
         check_name("name", name)
         limits = checked_limits(request.limits, VHOST_LIMITS)
-        if desk.view.vhost(name) is None:
-            await desk.node.catch_up()
-        current = desk.view.vhost(name)
+        if lookup.view.vhost(name) is None:
+            await lookup.node.catch_up()
+        current = lookup.view.vhost(name)
         vhost = _changed(current or Vhost(name), request)
         if vhost != current:
-            done(await desk.node.submit(PutVhost(vhost, creator=who.name)), "name")
+            done(await lookup.node.submit(PutVhost(vhost, creator=who.name)), "name")
         if limits:
-            done(await desk.node.submit(SetVhostLimits(name, limits)), "limits")
+            done(await lookup.node.submit(SetVhostLimits(name, limits)), "limits")
         return messages.DeclareVhostResponse(created=current is None)
 
     async def delete(
@@ -44,13 +44,13 @@ class VhostCalls:
     ) -> messages.DeleteResponse:
         """Delete a vhost and all that is in it; one that is not there is no error."""
         check_administers(who)
-        desk, name = self._desk, request.name
+        lookup, name = self._lookup, request.name
         check_name("name", name)
-        if desk.view.vhost(name) is None:
-            await desk.node.catch_up()
-        if desk.view.vhost(name) is None:
+        if lookup.view.vhost(name) is None:
+            await lookup.node.catch_up()
+        if lookup.view.vhost(name) is None:
             return messages.DeleteResponse(deleted=False)
-        done(await desk.node.submit(DeleteVhost(name)), "name")
+        done(await lookup.node.submit(DeleteVhost(name)), "name")
         return messages.DeleteResponse(deleted=True)
 
     async def describe(
@@ -58,9 +58,9 @@ class VhostCalls:
     ) -> messages.VhostDescription:
         """Return everything about a vhost."""
         check_manages(who)
-        name = await self._desk.known_vhost(who, request.name, "name")
-        self._desk.check_sees(who, name)
-        vhost = self._desk.view.vhost(name)
+        name = await self._lookup.known_vhost(who, request.name, "name")
+        self._lookup.check_sees(who, name)
+        vhost = self._lookup.view.vhost(name)
         assert vhost is not None, "it was looked up without a pause since"
         return self._render(vhost)
 
@@ -69,7 +69,7 @@ class VhostCalls:
     ) -> messages.ListVhostsResponse:
         """List the vhosts that the caller may look at."""
         check_manages(who)
-        view = self._desk.view
+        view = self._lookup.view
         rows = [vhost for vhost in view.vhosts() if who.sees(view, vhost.name)]
         vhosts, token = await self._pager.page(request.page, rows, self._render)
         return messages.ListVhostsResponse(vhosts=vhosts, next_token=token)
@@ -80,7 +80,7 @@ class VhostCalls:
             description=vhost.description,
             tags=vhost.tags,
             default_queue_type=vhost.default_queue_type,
-            limits=self._desk.view.vhost_limits(vhost.name),
+            limits=self._lookup.view.vhost_limits(vhost.name),
         )
 
 

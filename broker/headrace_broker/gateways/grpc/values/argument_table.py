@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from headrace_broker.gateways.grpc.server.errors import bad_field
-from headrace_broker.model.limits import NAME_OCTETS_MAX, TABLE_DEPTH_MAX
+from headrace_broker.model.limits import NAME_BYTES_MAX, TABLE_DEPTH_MAX
 from headrace_protos.broker.v1.value_pb2 import Array, Table, Value
 
 INT64_MAX: Final = (1 << 63) - 1
@@ -41,9 +41,9 @@ def read_table(message: Table, field: str, depth: int = 1) -> dict[str, Any]:
     _check_depth(field, depth)
     found: dict[str, Any] = {}
     for name, value in message.fields.items():
-        octets = len(name.encode())
-        if octets > NAME_OCTETS_MAX:
-            rule = f"a name must have at most {NAME_OCTETS_MAX} octets, not {octets}"
+        byte_count = len(name.encode())
+        if byte_count > NAME_BYTES_MAX:
+            rule = f"a name must have at most {NAME_BYTES_MAX} bytes, not {byte_count}"
             raise bad_field(f'{field}.fields["{name[:20]}..."]', rule)
         found[name] = _read(value, f'{field}.fields["{name}"]', depth)
     return found
@@ -69,7 +69,7 @@ def _read(value: Value, field: str, depth: int) -> Any:
             _read(each, f"{field}.array.values[{at}]", depth + 1)
             for at, each in enumerate(given.values)
         ]
-    rule = "an argument must be a boolean, a number, a text, octets, a table or an array"
+    rule = "an argument must be a boolean, a number, a text, bytes, a table or an array"
     raise bad_field(f"{field}.{kind}", rule)
 
 

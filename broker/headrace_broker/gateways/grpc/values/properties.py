@@ -10,16 +10,16 @@ from typing import Any, Final
 
 from headrace_broker.codecs.field import properties_problem
 from headrace_broker.gateways.grpc.values.values import (
-    SHORT_OCTETS_MAX,
+    SHORT_BYTES_MAX,
     TIMESTAMP_MAX,
     ValueProblemError,
     decode_table,
     encode_table,
 )
 from headrace_broker.model.limits import (
-    PROPERTIES_OCTETS_MAX,
+    PROPERTIES_BYTES_MAX,
+    PROPERTIES_REMEMBERED_BYTES,
     PROPERTIES_REMEMBERED_MAX,
-    PROPERTIES_REMEMBERED_OCTETS,
 )
 from headrace_protos.broker.v1.message_pb2 import Properties
 
@@ -61,7 +61,7 @@ def encode_properties(properties: Properties) -> bytes:
             raise ValueProblemError(f".{field.name}{problem.place}", problem.rule) from None
     parts[0] = _U16.pack(flags)
     block: bytes = b"".join(parts)
-    if len(block) > SHORT_OCTETS_MAX:
+    if len(block) > SHORT_BYTES_MAX:
         _check(block, "")
     return block
 
@@ -74,19 +74,19 @@ def _encode(number: int, value: Any) -> bytes:
             raise ValueProblemError("", f"must be 0 to {TIMESTAMP_MAX}")
         return _U64.pack(int(value))
     if number in (_DELIVERY_MODE, _PRIORITY):
-        if value > SHORT_OCTETS_MAX:
-            raise ValueProblemError("", f"must be 0 to {SHORT_OCTETS_MAX}")
+        if value > SHORT_BYTES_MAX:
+            raise ValueProblemError("", f"must be 0 to {SHORT_BYTES_MAX}")
         return bytes((value,))
     text = str(value).encode()
-    if len(text) > SHORT_OCTETS_MAX:
-        raise ValueProblemError("", f"must have at most {SHORT_OCTETS_MAX} octets")
+    if len(text) > SHORT_BYTES_MAX:
+        raise ValueProblemError("", f"must have at most {SHORT_BYTES_MAX} bytes")
     return bytes((len(text),)) + text
 
 
 def _check(block: bytes, place: str) -> None:
     """Refuse a block that no AMQP client could have sent."""
-    if len(block) > PROPERTIES_OCTETS_MAX:
-        rule = f"must have at most {PROPERTIES_OCTETS_MAX} octets in AMQP's form"
+    if len(block) > PROPERTIES_BYTES_MAX:
+        rule = f"must have at most {PROPERTIES_BYTES_MAX} bytes in AMQP's form"
         raise ValueProblemError(place, rule)
     problem = "must be a property block" if len(block) < 2 else ""
     problem = problem or properties_problem(block, 0, len(block))
@@ -140,7 +140,7 @@ class PropertyMemory:
         found = self._known.get(block)
         if found is None:
             found = decode_properties(block)
-            if len(block) <= PROPERTIES_REMEMBERED_OCTETS:
+            if len(block) <= PROPERTIES_REMEMBERED_BYTES:
                 if len(self._known) >= PROPERTIES_REMEMBERED_MAX:
                     self._known.clear()
                 self._known[block] = found

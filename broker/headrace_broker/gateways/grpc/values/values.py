@@ -1,4 +1,4 @@
-"""Field tables between their messages and AMQP's octets: every type has a kind of its own.
+"""Field tables between their messages and AMQP's bytes: every type has a kind of its own.
 
 Source: AMQP 0-9-1 section 4.2.5 with the field types of RabbitMQ's errata, as `codecs.field`.
 """
@@ -12,13 +12,13 @@ from typing import Any, Final
 from headrace_broker.model.limits import TABLE_DEPTH_MAX
 from headrace_protos.broker.v1.value_pb2 import Array, Decimal, Table, Value
 
-SHORT_OCTETS_MAX: Final = 255  # of a short string, as the names in a table are
+SHORT_BYTES_MAX: Final = 255  # of a short string, as the names in a table are
 TIMESTAMP_MAX: Final = (1 << 63) - 1  # seconds; clients decode a signed number
 
 _U32: Final = struct.Struct(">I")
 _DECIMAL: Final = struct.Struct(">cBi")
 
-# Kinds that are a type octet and one number.
+# Kinds that are a type byte and one number.
 _NUMBERS: Final[dict[str, tuple[struct.Struct, bytes, int, int]]] = {
     "int8": (struct.Struct(">cb"), b"b", -(1 << 7), (1 << 7) - 1),
     "uint8": (struct.Struct(">cB"), b"B", 0, (1 << 8) - 1),
@@ -36,7 +36,7 @@ _FLOAT_BY_TYPE: Final = {row[1][0]: (kind, row[0]) for kind, row in _FLOATS.item
 
 
 class ValueProblemError(ValueError):
-    """A value cannot be written, or octets cannot be told as values.
+    """A value cannot be written, or bytes cannot be told as values.
 
     Args:
         place: where it is, "" for the whole: `.fields["x"].int8`.
@@ -50,7 +50,7 @@ class ValueProblemError(ValueError):
 
 
 def encode_table(table: Table, depth: int = 1) -> bytes:
-    """Return a table's octets, its length before them.
+    """Return a table's bytes, its length before them.
 
     Raises:
         ValueProblemError: a number or name is out of bounds, or tables nest too deeply.
@@ -58,11 +58,11 @@ def encode_table(table: Table, depth: int = 1) -> bytes:
     _check_depth(depth)
     parts = [b""]
     for name, value in table.fields.items():
-        octets = name.encode()
-        if len(octets) > SHORT_OCTETS_MAX:
-            rule = f"a name must have at most {SHORT_OCTETS_MAX} octets"
+        data = name.encode()
+        if len(data) > SHORT_BYTES_MAX:
+            rule = f"a name must have at most {SHORT_BYTES_MAX} bytes"
             raise ValueProblemError(f'.fields["{name[:20]}..."]', rule)
-        parts.append(bytes((len(octets),)) + octets)
+        parts.append(bytes((len(data),)) + data)
         try:
             parts.append(_encode_value(value, depth))
         except ValueProblemError as problem:
@@ -99,10 +99,10 @@ def _encode_value(value: Value, depth: int) -> bytes:
     given = getattr(value, kind)
     number = _NUMBERS.get(kind)
     if number is not None:
-        packer, octet, low, high = number
+        packer, byte, low, high = number
         if not low <= given <= high:
             raise ValueProblemError(f".{kind}", f"must be {low} to {high}")
-        return packer.pack(octet, given)
+        return packer.pack(byte, given)
     fraction = _FLOATS.get(kind)
     if fraction is not None:
         return fraction[0].pack(fraction[1], given)
@@ -113,13 +113,13 @@ def _encode_value(value: Value, depth: int) -> bytes:
 
 
 def _encode_decimal(value: Decimal, depth: int) -> bytes:
-    if value.scale > SHORT_OCTETS_MAX:
-        raise ValueProblemError(".scale", f"must be 0 to {SHORT_OCTETS_MAX}")
+    if value.scale > SHORT_BYTES_MAX:
+        raise ValueProblemError(".scale", f"must be 0 to {SHORT_BYTES_MAX}")
     return _DECIMAL.pack(b"D", value.scale, value.value)
 
 
-def _long(octet: bytes, data: bytes) -> bytes:
-    return octet + _U32.pack(len(data)) + data
+def _long(byte: bytes, data: bytes) -> bytes:
+    return byte + _U32.pack(len(data)) + data
 
 
 _ENCODERS: Final[dict[str, Callable[[Any, int], bytes]]] = {
@@ -158,42 +158,42 @@ def decode_table(data: bytes, pos: int = 0) -> tuple[Table, int]:
 
 def _decode_value(data: bytes, pos: int, value: Value) -> int:
     """Read one value into a message and return the position after it."""
-    octet = data[pos]
-    number = _BY_TYPE.get(octet) or _FLOAT_BY_TYPE.get(octet)
+    byte = data[pos]
+    number = _BY_TYPE.get(byte) or _FLOAT_BY_TYPE.get(byte)
     if number is not None:
         kind, packer = number
         setattr(value, kind, packer.unpack_from(data, pos)[1])
         return pos + packer.size
-    if octet in b"Sx":
+    if byte in b"Sx":
         start = pos + 5
         pos = start + _U32.unpack_from(data, pos + 1)[0]
-        _set_string(value, octet, data[start:pos])
+        _set_string(value, byte, data[start:pos])
         return pos
-    if octet == 0x74:  # t
+    if byte == 0x74:  # t
         value.boolean = data[pos + 1] != 0
         return pos + 2
-    if octet == 0x44:  # D
+    if byte == 0x44:  # D
         _, value.decimal.scale, value.decimal.value = _DECIMAL.unpack_from(data, pos)
         value.decimal.SetInParent()
         return pos + _DECIMAL.size
-    if octet == 0x46:  # F
+    if byte == 0x46:  # F
         table, pos = decode_table(data, pos + 1)
         value.table.CopyFrom(table)
         return pos
-    if octet == 0x41:  # A
+    if byte == 0x41:  # A
         stop = pos + 5 + _U32.unpack_from(data, pos + 1)[0]
         pos += 5
         value.array.SetInParent()
         while pos < stop:
             pos = _decode_value(data, pos, value.array.values.add())
         return pos
-    assert octet == 0x56, "the table was checked"  # V
+    assert byte == 0x56, "the table was checked"  # V
     value.none = 0  # type: ignore[assignment]  # NULL_UNSPECIFIED
     return pos + 1
 
 
-def _set_string(value: Value, octet: int, text: bytes) -> None:
-    if octet == 0x78:  # x
+def _set_string(value: Value, byte: int, text: bytes) -> None:
+    if byte == 0x78:  # x
         value.bytes = text
         return
     try:

@@ -3,7 +3,7 @@
 import { change, get, path } from "./api.js";
 import { confirm, notice, tell } from "./dialog.js";
 import { h } from "./dom.js";
-import { count, duration, octets } from "./format.js";
+import { count, duration, bytes } from "./format.js";
 import { facts, section } from "./part.js";
 import { Table } from "./table.js";
 
@@ -79,7 +79,7 @@ function archiveFacts(found) {
   return [
     ["Keeps", KEPT[found.archive] ?? found.archive],
     ["Messages", count(found.messages)],
-    ["Their bodies", octets(found.message_bytes)],
+    ["Their bodies", bytes(found.message_bytes)],
     ["Rows", found.messages > 0 ? `${count(found.first_index)} to ${count(found.next_index - 1)}` : `none; the next is ${count(found.next_index)}`],
     ["Settled first", day(found.first_settled_ms)],
     ["Settled last", day(found.last_settled_ms)],

@@ -24,8 +24,8 @@ function three(value) {
   return value.toFixed(size >= 100 ? 0 : size >= 10 ? 1 : 2);
 }
 
-/** Octets with a binary unit. */
-export function octets(value) {
+/** Bytes with a binary unit. */
+export function bytes(value) {
   if (value === null || value === undefined) return "–";
   let step = 0;
   let amount = value;

@@ -1,7 +1,7 @@
 // The graph as a picture: who brings what, through which exchange, to which queue, and which gate binds.
 
 import { h, svg } from "./dom.js";
-import { count, octets, percent, rate } from "./format.js";
+import { count, bytes, percent, rate } from "./format.js";
 import { buildGraph } from "./graph_model.js";
 import { fit, layOut } from "./graph_layout.js";
 import { accountName } from "./why.js";
@@ -77,7 +77,7 @@ export class Graph {
     const held = link.begin || link.end;
     const faded = this.selected !== null && !link.through.has(this.selected);
     const line = svg("path", { class: `link${held ? " held" : ""}${faded ? " faded" : ""}`, d: path, "stroke-width": width.toFixed(1) },
-      svg("title", {}, `${octets(link.load)} owed or brought in the last 10 s${held ? `; held by ${held}` : ""}`));
+      svg("title", {}, `${bytes(link.load)} owed or brought in the last 10 s${held ? `; held by ${held}` : ""}`));
     const gates = [link.begin && gate(x1 + 6, y1, width, link.now), link.end && gate(x2 - 6, y2, width, link.now)].filter(Boolean);
     return svg("g", { class: faded ? "faded" : null }, line, ...gates);
   }
@@ -168,7 +168,7 @@ function queueLines(node) {
   const { row } = node;
   if (row === undefined) return { name: node.name, note: node.limit ? `held: ${node.limit}` : "", tone: node.limit ? "warn" : "" };
   const parts = [];
-  if (row.high_watermark_bytes) parts.push([row.message_bytes_held / row.high_watermark_bytes, row.low_watermark_bytes / row.high_watermark_bytes, octets(row.high_watermark_bytes)]);
+  if (row.high_watermark_bytes) parts.push([row.message_bytes_held / row.high_watermark_bytes, row.low_watermark_bytes / row.high_watermark_bytes, bytes(row.high_watermark_bytes)]);
   if (row.high_watermark) parts.push([row.messages_held / row.high_watermark, row.low_watermark / row.high_watermark, `${count(row.high_watermark)} messages`]);
   const [part, low, mark] = parts.sort(([one], [other]) => other - one)[0] ?? [];
   const note = row.saturated ? `saturated: ${percent(part)} of ${mark}` : node.limit ? `held: ${node.limit}` : `${count(row.messages_ready)} ready · ${rate(row.settled.last_10s)} acked`;

@@ -8,7 +8,7 @@ import { lately } from "./limit.js";
 
 const NODES_MAX = 14; // of a layer; the lightest ones are drawn as one
 const OTHERS = "others";
-const AT_SOURCE = new Set(["account", "credit", "publish-rate", "intake", "held-bytes", "memory-alarm", "disk-alarm"]);
+const AT_SOURCE = new Set(["account", "credit", "publish-rate", "intake", "node-buffer-bytes", "memory-alarm", "disk-alarm"]);
 
 /** Whether a limit is one of the publisher's side, and not of the queue's. */
 export function bindsAtSource(limit) {
@@ -41,7 +41,7 @@ function allEdges({ edges, connections }) {
     flow.limit && flow.queue && !known.has(`${id} ${vhost} ${flow.queue}`));
   return [...edges, ...still.map((row) => ({
     account: row.id, kind: "connection", name: row.name, user_provided_name: row.user_provided_name, node: row.node, user: row.user, vhost: row.vhost,
-    queue: row.flow.queue, messages: 0, octets: 0, message_rate: 0, octet_rate: 0, load: 0, limit: row.flow.limit, exchanges: [],
+    queue: row.flow.queue, messages: 0, byte_count: 0, message_rate: 0, byte_rate: 0, load: 0, limit: row.flow.limit, exchanges: [],
   }))];
 }
 

@@ -2,7 +2,7 @@
 
 import { h, setAttribute, setText } from "./dom.js";
 import { lately } from "./limit.js";
-import { count, duration, octets, peer, percent } from "./format.js";
+import { count, duration, bytes, peer, percent } from "./format.js";
 
 /** A heading with what belongs below it. */
 export function section(title, ...children) {
@@ -37,13 +37,13 @@ export const LIMITS = {
   account: "what it has caused is not done",
   credit: "its channel has no credit",
   "queue-commands": "the queue has not applied its batches",
-  "queue-bytes": "the queue has not applied what publishers handed over",
+  "queue-pending-bytes": "the queue has not applied what publishers handed over",
   watermark: "the queue holds more than its watermark",
   "memory-alarm": "a node's memory",
   "disk-alarm": "a node's disk",
   "publish-rate": "the publish rate of its user or vhost",
   intake: "deliveries go first on its node",
-  "held-bytes": "as much is held for it as may be",
+  "node-buffer-bytes": "the publish buffers of its node are full",
   "queue-outflow": "the queue takes no more than leaves it",
 };
 
@@ -91,7 +91,7 @@ export function fullness(row) {
 /** Watermarks in words. */
 export function marksText(marks) {
   const found = [];
-  if (marks?.high_bytes) found.push(`${octets(marks.high_bytes)} / ${octets(marks.low_bytes)}`);
+  if (marks?.high_bytes) found.push(`${bytes(marks.high_bytes)} / ${bytes(marks.low_bytes)}`);
   if (marks?.high) found.push(`${count(marks.high)} / ${count(marks.low)} messages`);
   return found.join(", ") || "none";
 }

@@ -3,10 +3,10 @@
 import { get, path, Refused } from "./api.js";
 import { tell } from "./dialog.js";
 import { h } from "./dom.js";
-import { count, duration, octets } from "./format.js";
+import { count, duration, bytes } from "./format.js";
 
 const PAGE = 10;
-const BODY_OCTETS = 4096;
+const BODY_BYTES = 4096;
 
 export class Peek {
   constructor(vhost, name) {
@@ -21,7 +21,7 @@ export class Peek {
   async load(after) {
     this.problem.hidden = true;
     try {
-      const found = await get(`${this.where}?limit=${PAGE}&after=${after}&truncate=${BODY_OCTETS}`);
+      const found = await get(`${this.where}?limit=${PAGE}&after=${after}&truncate=${BODY_BYTES}`);
       this.after = found.next_after;
       this.next.hidden = this.after === null;
       this.list.replaceChildren(...found.messages.map(message));
@@ -37,7 +37,7 @@ export class Peek {
 function message(found) {
   const told = [
     `${found.exchange || "(default exchange)"} → ${found.routing_key || "(no key)"}`,
-    octets(found.payload_bytes),
+    bytes(found.payload_bytes),
     `waits ${duration(found.age_ms)}`,
     found.priority > 0 && `priority ${found.priority}`,
     found.redelivered && `delivered ${count(found.acquired_count)} times`,

@@ -25,7 +25,7 @@ export async function openPolicy(kind, row, done) {
       text("pattern", "Pattern", row?.pattern ?? "", { hint: "A regular expression that is found in names: ^orders\\. fits those that begin so." }),
       choice("apply-to", "Applies to", row?.["apply-to"] ?? "queues", choices),
       text("priority", "Priority", String(row?.priority ?? 0), { inputmode: "numeric", hint: "Of several that fit, the highest applies.", check: (given) => (/^-?[0-9]{1,10}$/.test(given.trim()) ? "" : "must be a whole number") }),
-      settings("definition", "Says", row?.definition ?? {}, known, { hint: "Octets may have units, as in 64 MiB; a text that looks like a number is put in quotes." }),
+      settings("definition", "Says", row?.definition ?? {}, known, { hint: "Bytes may have units, as in 64 MiB; a text that looks like a number is put in quotes." }),
     ],
     save: (values) => save(KINDS[kind], row, values),
     remove: row && {

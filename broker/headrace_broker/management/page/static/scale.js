@@ -9,8 +9,8 @@ export function ticks(most, wanted = 4) {
   return multiples(step, most);
 }
 
-/** The same for octets: steps are powers of two, so that units stay round. */
-export function octetTicks(most, wanted = 4) {
+/** The same for bytes: steps are powers of two, so that units stay round. */
+export function byteTicks(most, wanted = 4) {
   if (!(most > 0)) return [0, 1024];
   return multiples(2 ** Math.ceil(Math.log2(most / wanted)), most);
 }

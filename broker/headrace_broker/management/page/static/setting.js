@@ -1,7 +1,7 @@
 // Settings of policies and limits: their names, how their values are written, and which field a
 // refusal is about. Pure; a test holds the names against those that the node knows.
 
-import { parseOctets } from "./watermark.js";
+import { parseBytes } from "./watermark.js";
 
 export const POLICY_SETTINGS = [
   "allow-immediate", "alternate-exchange", "archive", "archive-max-age", "archive-max-bytes", "archive-max-messages", "consumer-timeout",
@@ -32,7 +32,7 @@ export class Wrong extends Error {}
 
 /**
  * The value that a text stands for: true, false, a whole number, what JSON says where it begins
- * with a quote, otherwise the text. Settings of octets take units, too.
+ * with a quote, otherwise the text. Settings of bytes take units, too.
  *
  * @throws Wrong where it is none.
  */
@@ -42,8 +42,8 @@ export function read(name, text) {
   if (bare === "true" || bare === "false") return bare === "true";
   if (/^-?[0-9]+$/.test(bare)) return whole(name, bare);
   if (bare.startsWith('"')) return quoted(name, bare);
-  const octets = name.includes("-bytes") ? parseOctets(bare) : NaN;
-  return Number.isSafeInteger(octets) ? octets : bare;
+  const bytes = name.includes("-bytes") ? parseBytes(bare) : NaN;
+  return Number.isSafeInteger(bytes) ? bytes : bare;
 }
 
 function whole(name, bare) {

@@ -3,7 +3,7 @@
 import { change, get, path, Refused } from "./api.js";
 import { confirm, notice } from "./dialog.js";
 import { h, setText } from "./dom.js";
-import { count, octets } from "./format.js";
+import { count, bytes } from "./format.js";
 import { clientName, facts, section, tile } from "./part.js";
 import { Table } from "./table.js";
 import { CHANNEL_COLUMNS } from "./view_channels.js";
@@ -50,8 +50,8 @@ export class ConnectionView {
     setText(this.name, `${clientName(row)} · ${row.name}`);
     const tone = { running: "good", blocked: "bad" }[row.state] ?? "warn";
     this.tiles.state.update(row.state, `on ${row.node}, user ${row.user}`, tone);
-    this.tiles.owed.update(count(row.owed_messages), `${octets(row.owed_octets)} caused and not done`);
-    this.tiles.held.update(octets(row.held_octets), `${count(row.held_messages)} publishes wait in it`);
+    this.tiles.owed.update(count(row.owed_messages), `${bytes(row.owed_bytes)} caused and not done`);
+    this.tiles.held.update(bytes(row.buffered_bytes), `${count(row.buffered_messages)} buffered publishes`);
     this.why.update(values.get("why"));
   }
 
@@ -80,7 +80,7 @@ function connectionFacts(row) {
     ["TLS", row.ssl ? `${row.ssl_protocol}, ${row.ssl_cipher}` : "none"],
     ["Since", new Date(row.connected_at).toLocaleString()],
     ["Heartbeat", `${count(row.timeout)} s`],
-    ["Frame", octets(row.frame_max)],
+    ["Frame", bytes(row.frame_max)],
     ["Id", row.id],
   ];
 }

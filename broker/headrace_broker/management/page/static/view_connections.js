@@ -1,7 +1,7 @@
 // Connections, those first that are held back the most.
 
 import { h, setText } from "./dom.js";
-import { count, octets } from "./format.js";
+import { count, bytes } from "./format.js";
 import { lately } from "./limit.js";
 import { clientName, connectionHref, filterField, lacks, limitCell, shareCell, stateCell } from "./part.js";
 import { Table } from "./table.js";
@@ -40,5 +40,5 @@ const COLUMNS = [
   { id: "share", title: "10 s", help: "part of the last 10 s that it was stopped", number: true, value: (row) => row.flow.stopped.last_10s, cell: (row) => shareCell(row.flow.stopped.last_10s) },
   { id: "minute", title: "60 s", help: "part of the last minute that it was stopped", number: true, level: 2, value: (row) => row.flow.stopped.last_60s, cell: (row) => shareCell(row.flow.stopped.last_60s) },
   { id: "owed", title: "Owed", help: "messages that it has caused and that are not done", number: true, level: 3, value: (row) => row.owed_messages, cell: (row) => count(row.owed_messages) },
-  { id: "held", title: "Held", help: "octets that were read from it and wait", number: true, level: 3, value: (row) => row.held_octets, cell: (row) => octets(row.held_octets) },
+  { id: "held", title: "Buffered", help: "bytes in its publish buffer", number: true, level: 3, value: (row) => row.buffered_bytes, cell: (row) => bytes(row.buffered_bytes) },
 ];

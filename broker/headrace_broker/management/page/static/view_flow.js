@@ -24,7 +24,7 @@ export class FlowView {
     this.panel = h("section", { class: "section panel", "aria-live": "off", hidden: true }, h("div", { class: "panel-head" }, this.head, this.link, close), this.why.element);
     this.table = new Table("Who is charged for what", COLUMNS, { sort: ["load", true], empty: "Nobody is charged for anything." });
     const legend = h("ul", { class: "graph-legend" },
-      h("li", {}, h("span", { class: "key-link" }), "the wider, the more octets are owed or were brought in the last 10 s"),
+      h("li", {}, h("span", { class: "key-link" }), "the wider, the more bytes are owed or were brought in the last 10 s"),
       h("li", {}, h("span", { class: "key-gate" }), "a gate is closed: this limit binds (pale: it did within the last 10 s)"),
       h("li", {}, h("span", { class: "key-fill" }), "how full a queue is against its high watermark; the tick is the low one"));
     this.element = h("div", { class: "stack" },

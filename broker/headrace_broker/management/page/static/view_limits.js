@@ -3,7 +3,7 @@
 import { change, get, path, Refused } from "./api.js";
 import { notice, tell } from "./dialog.js";
 import { h } from "./dom.js";
-import { count, octets } from "./format.js";
+import { count, bytes } from "./format.js";
 
 export class LimitsView {
   constructor(app) {
@@ -65,5 +65,5 @@ function now(limit) {
 
 function shown(limit, value) {
   if (limit.unit !== "bytes") return `${count(value)} ${limit.unit}`;
-  return !Number.isInteger(value) ? `${value} of memory` : octets(value);
+  return !Number.isInteger(value) ? `${value} of memory` : bytes(value);
 }

@@ -3,7 +3,7 @@
 import { get, Refused } from "./api.js";
 import { Chart } from "./chart.js";
 import { h } from "./dom.js";
-import { count, duration, octets, percent, rate } from "./format.js";
+import { count, duration, bytes, percent, rate } from "./format.js";
 import * as history from "./history.js";
 import { lately } from "./limit.js";
 import { clientName, connectionHref, fullness, laterText, limitCell, queueHref, section, stateCell, tile } from "./part.js";
@@ -89,20 +89,20 @@ function diskCell(node) {
   if (node.disk_free === undefined) return { text: "–", bar: 0 };
   const share = part(node.disk_free_limit, node.disk_free);
   const tone = node.disk_free_alarm ? "bad" : share > 0.8 ? "warn" : "";
-  return { text: `${octets(node.disk_free)} free`, bar: share, tone, mark: tone || null, title: `publishers are blocked below ${octets(node.disk_free_limit)}` };
+  return { text: `${bytes(node.disk_free)} free`, bar: share, tone, mark: tone || null, title: `publishers are blocked below ${bytes(node.disk_free_limit)}` };
 }
 
 function memoryCell(node) {
   if (node.mem_used === undefined) return { text: "–", bar: 0 };
   const tone = node.mem_alarm ? "bad" : node.mem_stage > 0 ? "warn" : "";
-  return { text: `${octets(node.mem_used)} of ${octets(node.mem_limit)}`, bar: part(node.mem_used, node.mem_limit), tone, mark: tone || null, title: `publishers are blocked from ${octets(node.mem_limit)} of ${octets(node.mem_total)} on` };
+  return { text: `${bytes(node.mem_used)} of ${bytes(node.mem_limit)}`, bar: part(node.mem_used, node.mem_limit), tone, mark: tone || null, title: `publishers are blocked from ${bytes(node.mem_limit)} of ${bytes(node.mem_total)} on` };
 }
 
 function heldCell(node) {
   if (!node.figures) return { text: "–", bar: 0 };
-  const held = node.figures.held_octets + node.figures.pending_octets;
-  const share = part(held, node.figures.octets_max);
-  return { text: octets(held), bar: share, mark: share > 0.8 ? "warn" : null, title: `publishes that are not in the log yet; at most ${octets(node.figures.octets_max)}` };
+  const held = node.figures.buffered_bytes + node.figures.pending_bytes;
+  const share = part(held, node.figures.bytes_max);
+  return { text: bytes(held), bar: share, mark: share > 0.8 ? "warn" : null, title: `publishes that are not in the log yet; at most ${bytes(node.figures.bytes_max)}` };
 }
 
 function nodeTable() {
@@ -111,7 +111,7 @@ function nodeTable() {
     { id: "state", title: "State", brief: true, value: (row) => Number(row.running), cell: (row) => (row.running ? { text: "running", tone: "good" } : { text: "down", tone: "bad" }) },
     { id: "memory", title: "Memory", help: "against the mark from which publishers are blocked", number: true, wrap: true, value: (row) => part(row.mem_used, row.mem_limit), cell: memoryCell },
     { id: "disk", title: "Disk", help: "against the mark below which publishers are blocked", number: true, wrap: true, value: (row) => row.disk_free, cell: diskCell },
-    { id: "held", title: "Held publishes", help: "read from sockets and not in the log yet", number: true, level: 2, value: (row) => row.figures?.held_octets ?? 0, cell: heldCell },
+    { id: "held", title: "Buffered publishes", help: "read from sockets and not in the log yet", number: true, level: 2, value: (row) => row.figures?.buffered_bytes ?? 0, cell: heldCell },
     { id: "connections", title: "Connections", number: true, level: 2, value: (row) => row.connections, cell: (row) => count(row.connections) },
     { id: "up", title: "Up for", number: true, level: 3, value: (row) => -(row.started_ms ?? 0), cell: (row) => (row.started_ms ? { text: duration(Date.now() - row.started_ms), title: new Date(row.started_ms).toLocaleString() } : "–") },
     { id: "waiting", title: "Waiting", help: "channels that wait for their turn on the node", number: true, level: 3, value: (row) => row.figures?.waiting_channels ?? 0, cell: (row) => count(row.figures?.waiting_channels) },
@@ -139,5 +139,5 @@ function fullTable() {
 function fullCell(row) {
   const marks = { high: row.high_watermark, high_bytes: row.high_watermark_bytes };
   const share = fullness({ ...row, message_bytes: row.message_bytes_held, watermarks: marks });
-  return { text: octets(row.message_bytes_held), bar: share ?? 0, mark: row.saturated ? "bad" : share > 0.75 ? "warn" : null, title: share === null ? "no watermark" : `${percent(share)} of its high watermark` };
+  return { text: bytes(row.message_bytes_held), bar: share ?? 0, mark: row.saturated ? "bad" : share > 0.75 ? "warn" : null, title: share === null ? "no watermark" : `${percent(share)} of its high watermark` };
 }

@@ -5,13 +5,13 @@ import { Archive } from "./archive.js";
 import { Chart } from "./chart.js";
 import { confirm, notice } from "./dialog.js";
 import { h, setText } from "./dom.js";
-import { count, octets, percent, rate } from "./format.js";
+import { count, bytes, percent, rate } from "./format.js";
 import * as history from "./history.js";
 import { lately } from "./limit.js";
 import { clientName, connectionHref, facts, fullness, laterText, limitCell, marksText, section, shareCell, tile, TONES } from "./part.js";
 import { Peek } from "./peek.js";
 import { AGES, olderPoints } from "./samples.js";
-import { octetTicks } from "./scale.js";
+import { byteTicks } from "./scale.js";
 import { Table } from "./table.js";
 import { WatermarkForm } from "./watermark_form.js";
 import { Why } from "./why.js";
@@ -39,10 +39,10 @@ export class QueueView {
 
   build() {
     this.gone = h("p", { class: "notice", role: "status" });
-    this.tiles = { state: tile("State"), ready: tile("Ready"), unacked: tile("Unacknowledged"), held: tile("Held"), consumers: tile("Consumers"), withheld: tile("Confirms withheld") };
+    this.tiles = { state: tile("State"), ready: tile("Ready"), unacked: tile("Unacknowledged"), held: tile("Held"), consumers: tile("Consumers"), deferred: tile("Confirms deferred") };
     this.charts = {
       depth: new Chart("Messages", DEPTH, { format: count }),
-      bytes: new Chart("Octets", BYTES, { format: octets, ticks: octetTicks }),
+      bytes: new Chart("Bytes", BYTES, { format: bytes, ticks: byteTicks }),
       rates: new Chart("Messages per second", RATES, { format: rate }),
     };
     this.why = new Why();
@@ -116,10 +116,10 @@ export class QueueView {
     const later = (row.messages_held ?? 0) - row.messages_ready - row.messages_unacknowledged;
     this.tiles.ready.update(count(row.messages_ready), laterText(later));
     this.tiles.unacked.update(count(row.messages_unacknowledged));
-    this.tiles.held.update(octets(row.message_bytes), full === null ? "no watermark" : `${percent(full)} of its high watermark`, row.saturated ? "warn" : null);
+    this.tiles.held.update(bytes(row.message_bytes), full === null ? "no watermark" : `${percent(full)} of its high watermark`, row.saturated ? "warn" : null);
     const idle = row.consumers === 0 && row.messages_ready > 0;
     this.tiles.consumers.update(count(row.consumers), row.consumers_busy > 0 ? `${count(row.consumers_busy)} hold all they may` : "", idle ? "warn" : null);
-    this.tiles.withheld.update(count(row.confirms_withheld), marksText(row.watermarks), row.confirms_withheld > 0 ? "warn" : null);
+    this.tiles.deferred.update(count(row.confirms_deferred), marksText(row.watermarks), row.confirms_deferred > 0 ? "warn" : null);
   }
 
   showCharts(row, at) {

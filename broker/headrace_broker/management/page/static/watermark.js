@@ -31,8 +31,8 @@ export function plan(queue, policies, marks) {
   return { name, created: !own, body: { pattern, definition, priority, "apply-to": "queues" } };
 }
 
-/** Octets out of "64 MiB", "1.5g" or "1024"; null for "", NaN for what is none. */
-export function parseOctets(text) {
+/** Bytes out of "64 MiB", "1.5g" or "1024"; null for "", NaN for what is none. */
+export function parseBytes(text) {
   const match = /^\s*([0-9]+(?:\.[0-9]+)?)\s*([kmgt]?)(?:i?b)?\s*$/i.exec(text);
   if (text.trim() === "") return null;
   if (match === null) return NaN;

@@ -3,12 +3,12 @@
 import { change, get, path, Refused } from "./api.js";
 import { notice, tell } from "./dialog.js";
 import { h } from "./dom.js";
-import { octets } from "./format.js";
-import { declared, MARKS, parseCount, parseOctets, plan } from "./watermark.js";
+import { bytes } from "./format.js";
+import { declared, MARKS, parseCount, parseBytes, plan } from "./watermark.js";
 
 const FIELDS = {
-  "high-watermark-bytes": { title: "High, octets", help: "64 MiB; 0 for none", parse: parseOctets, marks: "high_bytes", text: octets },
-  "low-watermark-bytes": { title: "Low, octets", help: "¾ of high", parse: parseOctets, marks: "low_bytes", text: octets },
+  "high-watermark-bytes": { title: "High, bytes", help: "64 MiB; 0 for none", parse: parseBytes, marks: "high_bytes", text: bytes },
+  "low-watermark-bytes": { title: "Low, bytes", help: "¾ of high", parse: parseBytes, marks: "low_bytes", text: bytes },
   "high-watermark": { title: "High, messages", help: "none", parse: parseCount, marks: "high", text: String },
   "low-watermark": { title: "Low, messages", help: "¾ of high", parse: parseCount, marks: "low", text: String },
 };

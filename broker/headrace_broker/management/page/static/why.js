@@ -1,7 +1,7 @@
 // Why something is slow: one sentence, what to do, and who causes it.
 
 import { h, setAttribute, setText } from "./dom.js";
-import { count, octets, percent, rate } from "./format.js";
+import { count, bytes, percent, rate } from "./format.js";
 import { connectionHref, LIMITS, shareCell } from "./part.js";
 import { Table } from "./table.js";
 
@@ -78,8 +78,8 @@ const SHARE_COLUMNS = [
 const CAUSE_COLUMNS = [
   { id: "who", title: "Who", wide: true, value: accountName, cell: causeCell },
   { id: "queue", title: "Queue", level: 2, value: (row) => row.queue, cell: (row) => row.queue || "–" },
-  { id: "share", title: "Share", help: "of what stands in the queue where that is what stops publishers; else of the octets that are owed and those of the last 10 s", number: true, value: (row) => row.share, cell: (row) => ({ text: percent(row.share), bar: row.share }) },
-  { id: "queued", title: "In the queue", help: "messages there that it brought, where shares are of what stands in the queue", number: true, level: 2, value: (row) => row.queued_messages, cell: (row) => (row.queued_messages ? { text: count(row.queued_messages), title: octets(row.queued_octets) } : "–") },
+  { id: "share", title: "Share", help: "of what stands in the queue where that is what stops publishers; else of the bytes that are owed and those of the last 10 s", number: true, value: (row) => row.share, cell: (row) => ({ text: percent(row.share), bar: row.share }) },
+  { id: "queued", title: "In the queue", help: "messages there that it brought, where shares are of what stands in the queue", number: true, level: 2, value: (row) => row.queued_messages, cell: (row) => (row.queued_messages ? { text: count(row.queued_messages), title: bytes(row.queued_bytes) } : "–") },
   { id: "rate", title: "Brings", number: true, level: 2, value: (row) => row.message_rate, cell: (row) => rate(row.message_rate) },
-  { id: "owed", title: "Owes", number: true, level: 3, value: (row) => row.octets, cell: (row) => ({ text: count(row.messages), title: octets(row.octets) }) },
+  { id: "owed", title: "Owes", number: true, level: 3, value: (row) => row.byte_count, cell: (row) => ({ text: count(row.messages), title: bytes(row.byte_count) }) },
 ];

@@ -30,12 +30,12 @@ class _Read:
         self._index = index
         self._found = found
 
-    def look(self) -> None:
+    def poll(self) -> None:
         """Take the entry where it is at hand, at once: it may not be a turn later."""
         if self._found.done():
             return
         try:
-            data = self._log.entry_at_hand(self._index, self.look)
+            data = self._log.entry_at_hand(self._index, self.poll)
         except _FAILURES as error:
             self._found.set_exception(error)
         else:
@@ -47,11 +47,11 @@ async def read_entry(log: QueueLog, index: int) -> bytes:
     """Return an entry once it is there; KeyError, CorruptLogError or OSError if it cannot be."""
     found: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
     read = _Read(log, index, found)
-    read.look()
+    read.poll()
     try:
         return await found
     except asyncio.CancelledError:
-        log.give_up(read.look)
+        log.give_up(read.poll)
         raise
 
 
@@ -82,9 +82,9 @@ class Entries:
         self.used += 1
         return data
 
-    def octets(self, index: int) -> int:
+    def byte_count(self, index: int) -> int:
         """Return the size of an entry that may be missing."""
-        return int(self._log.entry_octets(index))
+        return int(self._log.entry_bytes(index))
 
     def give_up(self) -> None:
         """Read nothing more of what a cut has begun to read."""

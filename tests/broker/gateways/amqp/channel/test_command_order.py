@@ -58,5 +58,5 @@ def test_method_waits_with_its_bytes_and_comes_back_as_it_was(
     event = method(command)
     waiting = wrap(event)
     assert isinstance(waiting, Command)
-    assert (waiting.octets, waiting.closes) == (8, closes)
+    assert (waiting.byte_count, waiting.closes) == (8, closes)
     assert unwrap(waiting) is event

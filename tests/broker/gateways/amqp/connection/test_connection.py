@@ -9,7 +9,7 @@ from headrace_broker.catalog.event import UserLimitsChanged
 from headrace_broker.codecs.method import encode_method
 from headrace_broker.model.limits import (
     CLOSE_SECONDS_MAX,
-    HELD_OCTETS,
+    CONNECTION_BUFFER_BYTES,
     QUOTA_LOOK_SECONDS_MAX,
 )
 
@@ -226,7 +226,7 @@ def test_client_that_is_not_read_is_not_thought_dead(broker, kit, new_peer):
     peer = new_peer().open(heartbeat_s=10)
     broker.add_queue("q")
     broker.block("low on memory")
-    peer.feed(kit.publish(1, "", "q", bytes(HELD_OCTETS)))
+    peer.feed(kit.publish(1, "", "q", bytes(CONNECTION_BUFFER_BYTES)))
     assert not peer.shell.reading
     for _ in range(10):
         peer.connection.timer_fired()
@@ -264,7 +264,7 @@ def test_blocked_is_told_and_what_a_publisher_sends_is_held(kit, broker, peer):
 def test_publisher_is_not_read_once_too_much_is_held(kit, broker, peer):
     queue = broker.add_queue("q")
     broker.block("low on disk")
-    half = kit.publish(1, "", "q", bytes(HELD_OCTETS // 2))
+    half = kit.publish(1, "", "q", bytes(CONNECTION_BUFFER_BYTES // 2))
     peer.feed(half)
     assert peer.shell.reading
     peer.feed(half)
@@ -298,7 +298,7 @@ def test_client_that_opens_while_blocked_is_told_when_it_publishes(broker, kit, 
 def test_blocked_publisher_that_fails_is_read_for_its_close_ok(kit, broker, peer):
     broker.add_queue("q")
     broker.block("low on memory")
-    peer.feed(kit.publish(1, "", "q", bytes(HELD_OCTETS)))
+    peer.feed(kit.publish(1, "", "q", bytes(CONNECTION_BUFFER_BYTES)))
     peer.connection.shut_down("maintenance")
     assert peer.shell.reading
     assert broker.blocked._watchers == {}

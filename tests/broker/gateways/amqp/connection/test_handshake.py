@@ -45,10 +45,10 @@ def test_handshake_offers_what_clients_know(kit, new_peer):
     assert peer.shell.timer == 3
 
 
-def test_header_in_single_octets_is_a_header(kit, new_peer):
+def test_header_in_single_bytes_is_a_header(kit, new_peer):
     peer = new_peer()
-    for octet in kit.HEADER:
-        peer.feed(bytes((octet,)))
+    for byte in kit.HEADER:
+        peer.feed(bytes((byte,)))
     assert isinstance(peer.turn()[0][1], commands.Connection.Start)
 
 

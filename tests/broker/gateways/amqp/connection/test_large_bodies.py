@@ -7,9 +7,9 @@ from typing import Any
 
 from headrace_broker.codecs.delivery_encoder import BodyFrames
 from headrace_broker.gateways.amqp.connection.socket_output import SocketOutput
-from headrace_broker.model.limits import LARGE_OCTETS, OUTPUT_FLUSH_BYTES
+from headrace_broker.model.limits import LARGE_BYTES, OUTPUT_FLUSH_BYTES
 
-BODY = bytes(range(251)) * (4 * LARGE_OCTETS // 251)
+BODY = bytes(range(251)) * (4 * LARGE_BYTES // 251)
 FRAME_MAX = 4096
 
 

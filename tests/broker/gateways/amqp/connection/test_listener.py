@@ -373,7 +373,7 @@ def test_silent_client_is_cut_off(serve_once):
     serve_once(in_thread(client))
 
 
-def test_client_that_stops_reading_holds_a_bounded_number_of_octets(serve, kit, broker):
+def test_client_that_stops_reading_holds_a_bounded_number_of_bytes(serve, kit, broker):
     """More is waiting than the kernel's buffers and ours hold together; all comes in the end."""
     queue = broker.add_queue("q")
     publisher = kit.Peer(broker, 999).open()

@@ -52,7 +52,7 @@ def test_who_has_published_is_told_of_an_alarm_at_once(kit, broker, queue, peer)
 
 
 def test_client_is_told_what_has_held_it_for_long(kit, broker, queue, peer):
-    broker.flow.tell_after_ms = 500
+    broker.flow.blocked_after_ms = 500
     queue.gate.set_room(False)
     send(kit, peer, "q", b"1")
     assert peer.turn() == []
@@ -60,12 +60,12 @@ def test_client_is_told_what_has_held_it_for_long(kit, broker, queue, peer):
     assert seconds == 0.5
     fire()
     [(_, told)] = peer.turn()
-    assert (told.name, told.reason) == ("Connection.Blocked", "flow: queue-bytes q")
+    assert (told.name, told.reason) == ("Connection.Blocked", "flow: queue-pending-bytes q")
     assert names(opened(queue, peer)) == ["Connection.Unblocked"]
 
 
 def test_client_that_is_held_for_less_is_told_nothing(kit, broker, queue, peer):
-    broker.flow.tell_after_ms = 500
+    broker.flow.blocked_after_ms = 500
     queue.gate.set_room(False)
     send(kit, peer, "q", b"1")
     _, fire = peer.shell.later
@@ -75,20 +75,20 @@ def test_client_that_is_held_for_less_is_told_nothing(kit, broker, queue, peer):
 
 
 def test_alarm_is_told_instead_of_what_holds_the_client_already(kit, broker, queue, peer):
-    broker.flow.tell_after_ms = 500
+    broker.flow.blocked_after_ms = 500
     queue.gate.set_room(False)
     send(kit, peer, "q", b"1")
     peer.shell.later[1]()
     broker.block("low")
-    assert [value.reason for _, value in peer.turn()] == ["flow: queue-bytes q", "low"]
+    assert [value.reason for _, value in peer.turn()] == ["flow: queue-pending-bytes q", "low"]
     broker.block("")
     assert names(peer.turn()) == ["Connection.Unblocked"]
     peer.shell.later[1]()  # it is still held
-    assert [value.reason for _, value in peer.turn()] == ["flow: queue-bytes q"]
+    assert [value.reason for _, value in peer.turn()] == ["flow: queue-pending-bytes q"]
 
 
 def test_an_alarm_that_is_over_is_not_told_as_what_holds_the_client(kit, broker, queue, peer):
-    broker.flow.tell_after_ms = 500
+    broker.flow.blocked_after_ms = 500
     send(kit, peer, "q", b"1")
     peer.turn()
     broker.block("low")
@@ -105,7 +105,7 @@ def test_an_alarm_that_is_over_is_not_told_as_what_holds_the_client(kit, broker,
     broker.gate.opened = True
     assert peer.turn() == []
     peer.shell.later[1]()
-    assert [value.reason for _, value in peer.turn()] == ["flow: queue-bytes q"]
+    assert [value.reason for _, value in peer.turn()] == ["flow: queue-pending-bytes q"]
     assert names(opened(queue, peer)) == ["Connection.Unblocked"]
 
 

@@ -10,7 +10,7 @@ from pamqp import commands, decode
 from headrace_broker.gateways.consuming import consumer_argument
 from headrace_broker.model.limits import (
     CONSUMER_TIMEOUT_MS_MAX,
-    UNKNOWN_ARGUMENTS_OCTETS_MAX,
+    UNKNOWN_ARGUMENTS_BYTES_MAX,
     UNKNOWN_ARGUMENTS_TOLD_MAX,
 )
 from headrace_broker.runtime.routing.unknown_arguments import UnknownArguments
@@ -27,18 +27,18 @@ def attached(broker, peer, arguments, no_ack=False):
 
 def test_without_arguments_everything_is_as_the_queue_says(broker, queue, peer):
     found = attached(broker, peer, {})
-    assert (found.tag, found.priority, found.prefetch_octets) == ("c", 0, 0)
+    assert (found.tag, found.priority, found.prefetch_bytes) == ("c", 0, 0)
     assert (found.timeout_ms, found.filter_table) == (0, b"")
 
 
 def test_numbers_reach_the_queue(broker, queue, peer):
     arguments = {"x-priority": -5, "x-prefetch-bytes": 1 << 20, "x-consumer-timeout": 60_000}
     found = attached(broker, peer, arguments)
-    assert (found.priority, found.prefetch_octets, found.timeout_ms) == (-5, 1 << 20, 60_000)
+    assert (found.priority, found.prefetch_bytes, found.timeout_ms) == (-5, 1 << 20, 60_000)
 
 
-def test_octets_mean_nothing_to_a_consumer_that_does_not_acknowledge(broker, queue, peer):
-    assert attached(broker, peer, {"x-prefetch-bytes": 5}, no_ack=True).prefetch_octets == 0
+def test_bytes_mean_nothing_to_a_consumer_that_does_not_acknowledge(broker, queue, peer):
+    assert attached(broker, peer, {"x-prefetch-bytes": 5}, no_ack=True).prefetch_bytes == 0
 
 
 def test_what_was_meant_for_mirrored_queues_is_taken(broker, queue, peer):
@@ -91,15 +91,15 @@ def test_unknown_arguments_are_taken_listed_and_told_once(queue, peer, caplog, m
 
 
 def test_unknown_arguments_have_a_size(queue, peer):
-    arguments: Any = {"colour": "v" * UNKNOWN_ARGUMENTS_OCTETS_MAX}
+    arguments: Any = {"colour": "v" * UNKNOWN_ARGUMENTS_BYTES_MAX}
     close = peer.ask(1, Consume(queue="q", arguments=arguments))
     assert close.reply_code == 406
-    assert f"more than {UNKNOWN_ARGUMENTS_OCTETS_MAX}" in close.reply_text
+    assert f"more than {UNKNOWN_ARGUMENTS_BYTES_MAX}" in close.reply_text
 
 
 def test_log_ends_with_one_line_where_names_never_do(caplog):
     told = UnknownArguments()
     for number in range(UNKNOWN_ARGUMENTS_TOLD_MAX + 50):
-        told.tell("queue", "queue 'q'", [f"x-{number}"])
+        told.warn("queue", "queue 'q'", [f"x-{number}"])
     assert len(caplog.records) == UNKNOWN_ARGUMENTS_TOLD_MAX + 1
     assert "further ones are not told" in caplog.records[-1].getMessage()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from pamqp import commands
 
-from headrace_broker.gateways.amqp.messages.transaction import tx_octets_max
+from headrace_broker.gateways.amqp.messages.transaction import tx_bytes_max
 from headrace_broker.model import limits
 from headrace_broker.runtime.contract.port import ACCEPT, MODIFY_FAILED, REJECT
 
@@ -193,7 +193,7 @@ def test_too_many_operations_close_the_channel(kit, queue, selected):
     assert len(queue.ready) == 0
 
 
-def test_too_many_octets_close_the_channel(kit, broker, queue, new_peer):
+def test_too_many_bytes_close_the_channel(kit, broker, queue, new_peer):
     broker.limits.message_bytes_max = 1 << 20
     peer = new_peer().open()
     peer.call(1, Tx.Select())
@@ -203,17 +203,17 @@ def test_too_many_octets_close_the_channel(kit, broker, queue, new_peer):
     peer.feed(kit.publish(1, "", "q", b"x" * (256 << 10)))
     [(_, close)] = peer.turn()
     assert close.reply_code == 406
-    assert f"more than {(1 << 20) + limits.TX_EXTRA_OCTETS} octets" in close.reply_text
+    assert f"more than {(1 << 20) + limits.TX_EXTRA_BYTES} bytes" in close.reply_text
     assert len(queue.ready) == 0
 
 
 @pytest.mark.parametrize("message_bytes_max", [1024, limits.MESSAGE_BYTES_MAX])
 def test_transaction_takes_any_one_message_and_fits_a_log_entry(message_bytes_max):
-    octets_max = tx_octets_max(message_bytes_max)
+    bytes_max = tx_bytes_max(message_bytes_max)
     properties = limits.FRAME_BYTES_MAX
-    assert message_bytes_max + properties + 2 * 256 + 32 <= octets_max
-    largest = max(message_bytes_max, limits.COMMAND_OCTETS_MAX)
-    assert octets_max + 64 <= largest + limits.ENTRY_OVERHEAD_OCTETS
+    assert message_bytes_max + properties + 2 * 256 + 32 <= bytes_max
+    largest = max(message_bytes_max, limits.COMMAND_BYTES_MAX)
+    assert bytes_max + 64 <= largest + limits.ENTRY_OVERHEAD_BYTES
 
 
 def test_closing_the_channel_drops_its_transaction(kit, queue, consuming):

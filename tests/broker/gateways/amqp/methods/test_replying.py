@@ -218,26 +218,26 @@ def test_replies_wait_with_other_answers_while_deliveries_are_kept_back(
 ):
     request(kit, requester)
     requester.shell.stuck = True
-    octets = 100_000
-    reply = kit.publish(1, "", reply_name(requests), b"x" * octets)
-    count = 2 * OUTPUT_DELIVERY_BYTES_MAX // octets
+    byte_count = 100_000
+    reply = kit.publish(1, "", reply_name(requests), b"x" * byte_count)
+    count = 2 * OUTPUT_DELIVERY_BYTES_MAX // byte_count
     for _ in range(count):
         responder.feed(reply)
         responder.turn()
         requester.turn()
-    assert requester.shell.buffered >= count * octets
+    assert requester.shell.buffered >= count * byte_count
 
 
 def test_replies_are_dropped_while_the_client_does_not_read(kit, requester, responder, requests):
     request(kit, requester)
     requester.shell.stuck = True
-    octets = 100_000
-    reply = kit.publish(1, "", reply_name(requests), b"x" * octets)
+    byte_count = 100_000
+    reply = kit.publish(1, "", reply_name(requests), b"x" * byte_count)
     for _ in range(60):
         responder.feed(reply)
         responder.turn()
         requester.turn()
-    assert OUTPUT_BYTES_MAX < requester.shell.buffered <= OUTPUT_BYTES_MAX + 2 * octets
+    assert OUTPUT_BYTES_MAX < requester.shell.buffered <= OUTPUT_BYTES_MAX + 2 * byte_count
     requester.shell.drain()
     responder.feed(reply)
     assert names(requester.turn())[0] == "Basic.Deliver"

@@ -61,11 +61,11 @@ def test_alarm_holds_publishes_until_it_is_over(kit, broker, queue, peer):
     send(kit, peer, "q", b"1", b"2")
     peer.turn()
     assert bodies(queue) == []
-    assert (peer.info.held_messages, peer.info.flow.limit) == (2, LIMIT_DISK)
+    assert (peer.info.buffered_messages, peer.info.flow.limit) == (2, LIMIT_DISK)
     broker.block("")
     peer.turn()
     assert bodies(queue) == [b"1", b"2"]
-    assert (peer.info.held_messages, peer.info.held_octets) == (0, 0)
+    assert (peer.info.buffered_messages, peer.info.buffered_bytes) == (0, 0)
     assert peer.info.flow.limit == NO_LIMIT
 
 
@@ -165,7 +165,7 @@ def test_rest_of_a_batch_that_meets_a_closed_gate_is_held(kit, broker, queue, ot
     peer.feed(one(1, b"1") + one(2, b"2") + one(1, b"3"))
     peer.turn()
     assert (bodies(queue), bodies(other)) == ([b"1"], [])
-    assert peer.info.held_messages == 2
+    assert peer.info.buffered_messages == 2
     opened(broker, other, peer)
     assert (bodies(queue), bodies(other)) == ([b"1", b"3"], [b"2"])
 
@@ -193,7 +193,7 @@ def consuming(kit, broker, queue, other, peer):
     broker.block("low")
     send(kit, peer, "q", b"1")
     peer.turn()
-    assert peer.info.held_messages == 1
+    assert peer.info.buffered_messages == 1
     return peer
 
 
@@ -221,7 +221,7 @@ def test_rejections_overtake_held_publishes(other, consuming, method):
 )
 def test_methods_that_concern_deliveries_overtake_held_publishes(consuming, method, answer):
     assert answer in names(consuming.call(1, method))
-    assert consuming.info.held_messages == 1
+    assert consuming.info.buffered_messages == 1
 
 
 @pytest.mark.parametrize(
@@ -321,7 +321,7 @@ def test_channel_that_closes_in_an_alarm_drops_what_did_not_move(kit, broker, qu
         look()
     assert names(peer.turn()) == ["Channel.CloseOk"]
     assert "2 publishes that were held are dropped" in caplog.text
-    assert (broker.ledger.dropped_messages, peer.info.held_messages) == (2, 0)
+    assert (broker.ledger.dropped_messages, peer.info.buffered_messages) == (2, 0)
     assert peer.info.state == "blocking"
     broker.block("")
     peer.turn()
@@ -441,7 +441,7 @@ def test_limit_that_is_raised_lets_publishes_go_on(kit, broker, queue, peer):
     peer.turn()
     assert len(queue.ready) == 3
     broker.flow.account_messages = 100
-    broker.ledger.look()
+    broker.ledger.poll()
     peer.info.control.limits_changed()
     peer.turn()
     assert len(queue.ready) == 4

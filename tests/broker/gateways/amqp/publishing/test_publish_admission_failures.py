@@ -32,7 +32,7 @@ def test_publishes_behind_a_method_that_fails_are_void(kit, broker, queue, peer)
     assert names(peer.turn())[-1] == "Channel.Close"
     assert bodies(queue) == [b"1"]
     assert broker.ledger.dropped_messages == 0
-    assert peer.info.held_messages == 0
+    assert peer.info.buffered_messages == 0
 
 
 def test_publishes_behind_a_method_that_fails_at_once_are_void(kit, broker, queue, peer):
@@ -100,7 +100,7 @@ def test_methods_that_wait_count_as_held(kit, broker, queue, new_peer):
             peer.feed(encode_method(channel, large))
             sent += 1
     assert not peer.shell.reading
-    assert broker.intake.shares.held < 2 * broker.flow.held_octets
+    assert broker.intake.shares.held < 2 * broker.flow.connection_buffer_bytes
     broker.block("")
     peer.turn()
     assert peer.shell.reading

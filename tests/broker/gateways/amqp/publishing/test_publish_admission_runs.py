@@ -48,12 +48,12 @@ def test_a_message_behind_one_that_waits_is_refused_in_its_turn(kit, broker, que
     peer.feed(mixed(kit))
     assert peer.turn() == []
     assert (bodies(queue), bodies(other)) == ([b"1"], [])
-    assert (peer.info.held_messages, peer.info.flow.limit) == (4, LIMIT_QUEUE)
+    assert (peer.info.buffered_messages, peer.info.flow.limit) == (4, LIMIT_QUEUE)
     other.gate.set_room(True)
     other.gate.serve(1 << 20)
     assert names(peer.turn()) == ["Channel.Close"]
     assert (bodies(queue), bodies(other)) == ([b"1", b"2", b"3"], [b"2"])
-    assert peer.info.held_messages == 0
+    assert peer.info.buffered_messages == 0
 
 
 def test_a_refusal_waits_for_an_alarm_as_publishes_do(kit, broker, queue, peer):
@@ -79,4 +79,4 @@ def test_a_queue_that_is_full_keeps_its_session_while_a_run_goes_to_many(kit, br
     for _ in range(count):
         peer.feed(kit.publish(1, "", "last", b"x"))
     peer.turn()
-    assert (peer.info.held_messages, len(last.ready)) == (0, count)
+    assert (peer.info.buffered_messages, len(last.ready)) == (0, count)

@@ -52,7 +52,7 @@ class Run:
         self.broker.flow.account_messages = 6
         self.broker.flow.credit = 4
         self.broker.flow.credit_more = 2
-        self.broker.flow.held_octets = 4000
+        self.broker.flow.connection_buffer_bytes = 4000
         self.queues = [self.broker.add_queue(name) for name in QUEUES]
         self.peer = kit.Peer(self.broker, 1).open(channels=CHANNELS)
         self.sent: dict[int, list[bytes]] = {channel: [] for channel in range(CHANNELS)}
@@ -140,7 +140,7 @@ class Run:
 
     def check(self) -> None:
         info = self.peer.info
-        assert (info.held_messages, info.held_octets, info.state) == (0, 0, "running")
+        assert (info.buffered_messages, info.buffered_bytes, info.state) == (0, 0, "running")
         assert self.broker.intake.shares.held == 0
         assert info.account.messages == 0
         assert self.peer.shell.reading

@@ -56,7 +56,7 @@ def test_what_is_held_behind_them_goes_on_and_is_refused_in_its_turn(kit, broker
             client.listener.on_unreachable(client, TEXT)
         refused += len(peer.turn())
     assert refused == count
-    assert peer.info.held_messages == 0
+    assert peer.info.buffered_messages == 0
 
 
 def test_channel_without_confirms_closes_and_says_why(kit, broker, silent, peer):

@@ -114,12 +114,12 @@ def serve(fake_node: Any, board: AlarmBoard) -> Callable[[Scenario], None]:
 
     async def run(scenario: Scenario) -> None:
         admission = Admission(Users(fake_node), fake_node.not_ready_reason)  # type: ignore[arg-type]
-        desk = LookupService(fake_node, fake_node)
+        lookup = LookupService(fake_node, fake_node)
         flow_watch = FlowWatch(fake_node.flow_report, fake_node.view, 1, 10_000)
         alarm_watch = AlarmWatch(board, lambda node: f"n{node}")
-        flow = FlowService(desk, admission, flow_watch, alarm_watch)
-        advice = AdviceService(desk, admission, lambda: fake_node.now_ms)
-        services: list[Service] = [TopologyService(desk, admission), flow, advice]
+        flow = FlowService(lookup, admission, flow_watch, alarm_watch)
+        advice = AdviceService(lookup, admission, lambda: fake_node.now_ms)
+        services: list[Service] = [TopologyService(lookup, admission), flow, advice]
         server = GrpcServer(services, fake_node.not_ready_reason, MESSAGE_BYTES_MAX, admission)
         [port] = await server.start(("127.0.0.1:0", None))
         try:

@@ -262,7 +262,7 @@ def test_pages_of_bindings_hold_each_once(serve: Any) -> None:
             Binding(vhost="/", source="amq.topic", queue="q", routing_key="k" * 256),
             "INVALID_ARGUMENT",
             "binding.routing_key",
-            "0 to 255 octets",
+            "0 to 255 bytes",
         ),
         (Binding(vhost="v", source="x", queue="q"), "NOT_FOUND", "binding.vhost", "no vhost 'v'"),
     ],

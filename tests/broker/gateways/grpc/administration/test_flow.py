@@ -18,7 +18,7 @@ from headrace_protos.broker.v1 import flow_pb2 as flow
 def slow(world: Any) -> Any:
     """`app` is stopped by a queue that `alice` has filled."""
     host = world.lead(2, "orders")
-    host.machine.saturated, host.machine.withheld_count = True, 40
+    host.machine.saturated, host.machine.deferred_count = True, 40
     victim, culprit = world.connect(1, 5, "app"), world.connect(3, 9, "alice")
     bring(victim, host, 1, 100)
     bring(culprit, host, 9, 900)
@@ -49,7 +49,7 @@ def test_who_filled_a_queue_and_left_is_a_cause_and_has_a_name_for_who_may_know(
     culprit = world.nodes[3].connections.pop("n3/1/9")
     world.nodes[3].ledger.close(culprit.account)
     host = next(iter(world.nodes[2].hosts.values()))
-    host.machine.ready_count, host.machine.ready_octets = 10, 1000
+    host.machine.ready_count, host.machine.ready_bytes = 10, 1000
 
     async def scenario(client: Any) -> None:
         client.node.do(PutPermission(Permission("pol", "/", "", "", "")))
@@ -90,10 +90,10 @@ def test_others_have_no_name_for_who_may_not_monitor(slow: Any, serve: Any) -> N
     ("request_", "code", "field", "text"),
     [
         (flow.WhyRequest(), "INVALID_ARGUMENT", "subject", "must be a connection, a queue or"),
-        (flow.WhyRequest(connection=""), "INVALID_ARGUMENT", "connection", "1 to 1024 octets"),
-        (flow.WhyRequest(name="x" * 1025), "INVALID_ARGUMENT", "name", "1 to 1024 octets"),
+        (flow.WhyRequest(connection=""), "INVALID_ARGUMENT", "connection", "1 to 1024 bytes"),
+        (flow.WhyRequest(name="x" * 1025), "INVALID_ARGUMENT", "name", "1 to 1024 bytes"),
         (flow.WhyRequest(queue="q", vhost="v"), "NOT_FOUND", "vhost", "no vhost 'v'"),
-        (flow.WhyRequest(queue="q"), "INVALID_ARGUMENT", "vhost", "1 to 255 octets"),
+        (flow.WhyRequest(queue="q"), "INVALID_ARGUMENT", "vhost", "1 to 255 bytes"),
         (flow.WhyRequest(queue="q", vhost="/"), "NOT_FOUND", "queue", "no queue 'q'"),
         (flow.WhyRequest(connection="10.9"), "NOT_FOUND", "connection", "begins with '10.9'"),
         (flow.WhyRequest(name="gone"), "NOT_FOUND", "name", "begins with 'gone'"),

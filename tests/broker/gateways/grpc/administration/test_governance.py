@@ -191,8 +191,8 @@ def test_a_policy_is_declared_changed_and_deleted(serve: Any, operator: bool) ->
 
 
 BAD: list[tuple[str, Any, str, str]] = [
-    ("DeclareVhost", topology.DeclareVhostRequest(), "name", "1 to 255 octets"),
-    ("DeclareVhost", topology.DeclareVhostRequest(name="v" * 256), "name", "1 to 255 octets"),
+    ("DeclareVhost", topology.DeclareVhostRequest(), "name", "1 to 255 bytes"),
+    ("DeclareVhost", topology.DeclareVhostRequest(name="v" * 256), "name", "1 to 255 bytes"),
     (
         "DeclareVhost",
         topology.DeclareVhostRequest(name="v", limits={"warp": 1}),
@@ -215,7 +215,7 @@ BAD: list[tuple[str, Any, str, str]] = [
         "DeclareVhost",
         topology.DeclareVhostRequest(name="v", tags=Tags(tags=["a", ""])),
         "tags.tags[1]",
-        "1 to 255 octets",
+        "1 to 255 bytes",
     ),
     (
         "DeclareUser",
@@ -223,7 +223,7 @@ BAD: list[tuple[str, Any, str, str]] = [
         "tags.tags[0]",
         "no comma",
     ),
-    ("DeclareUser", topology.DeclareUserRequest(), "name", "1 to 255 octets"),
+    ("DeclareUser", topology.DeclareUserRequest(), "name", "1 to 255 bytes"),
     ("DeclareUser", topology.DeclareUserRequest(name="u", password=""), "password", "not be empty"),
     (
         "DeclareUser",

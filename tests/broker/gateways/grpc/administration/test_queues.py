@@ -86,12 +86,12 @@ def test_a_passive_declare_declares_nothing(serve: Any) -> None:
     ("request_", "code", "field", "text"),
     [
         (Declare(vhost="v", name="q"), "NOT_FOUND", "vhost", "no vhost 'v'"),
-        (Declare(name="q"), "INVALID_ARGUMENT", "vhost", "must have 1 to 255 octets, not 0"),
+        (Declare(name="q"), "INVALID_ARGUMENT", "vhost", "must have 1 to 255 bytes, not 0"),
         (
             Declare(vhost="/", name="é" * 128),
             "INVALID_ARGUMENT",
             "name",
-            "must have 0 to 255 octets, not 256",
+            "must have 0 to 255 bytes, not 256",
         ),
         (Declare(vhost="/", name="amq.q"), "PERMISSION_DENIED", "", "reserved prefix 'amq.*'"),
         (
@@ -116,7 +116,7 @@ def test_a_passive_declare_declares_nothing(serve: Any) -> None:
             Declare(vhost="/", name="q", arguments=Table(fields={"n" * 256: Value(int64=1)})),
             "INVALID_ARGUMENT",
             "arguments.fields",
-            "at most 255 octets",
+            "at most 255 bytes",
         ),
     ],
 )
@@ -274,7 +274,7 @@ def test_a_description_has_policy_and_flow(serve: Any) -> None:
         client.node.do(queue())
         group = client.node.view.queue("/", "q").group
         client.node.flow_report.flows[group] = QueueFlow(
-            "/", "q", group, "n1", saturated=True, withheld=3, arrived=(1.0, 2.5, 3.0)
+            "/", "q", group, "n1", saturated=True, deferred=3, arrived=(1.0, 2.5, 3.0)
         )
         client.node.do(commands.PutPolicy(Policy("/", "p", ".*", {"max-length": 9})))
         described = await client.call(

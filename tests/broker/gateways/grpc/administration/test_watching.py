@@ -13,7 +13,7 @@ from tests.broker.runtime.flow_world import bring
 from headrace_broker.catalog.access import Caller
 from headrace_broker.catalog.command import DeleteUser, PutPermission, PutUser
 from headrace_broker.catalog.viewer import EVERYBODY, Viewer
-from headrace_broker.flow.alarm import STAGE_ALARM, STAGE_RELIEF
+from headrace_broker.flow.alarm import STAGE_ALARM, STAGE_PAGING
 from headrace_broker.gateways.grpc.flow import alarms, watching
 from headrace_broker.gateways.grpc.flow import watching_flow as flow_watching
 from headrace_broker.gateways.grpc.flow.watching_flow import FlowNotifier
@@ -135,18 +135,18 @@ def test_a_watch_names_nothing_of_a_vhost_whose_permission_is_gone(world: Any) -
     }
     seen: set[str] = {"/"}
     viewer = Viewer("app", False, lambda vhost: vhost in seen)
-    teller = FlowNotifier(flow.WatchFlowRequest(), world.catalog)
-    told = teller.news(FlowSnapshot(states), viewer)
+    notifier = FlowNotifier(flow.WatchFlowRequest(), world.catalog)
+    told = notifier.news(FlowSnapshot(states), viewer)
     assert told is not None
     assert {change.WhichOneof("subject") for change in told.changes} == {"connection", "queue"}
     seen.clear()
-    told = teller.news(FlowSnapshot(states), viewer)
+    told = notifier.news(FlowSnapshot(states), viewer)
     assert told is not None
     [change] = told.changes
     shown = change.connection
     assert (shown.id, shown.vhost, shown.queue, change.limit) == (row.id, "", "", "watermark")
     assert list(change.causes) == []
-    assert teller.news(FlowSnapshot(states), viewer) is None
+    assert notifier.news(FlowSnapshot(states), viewer) is None
     named = FlowNotifier(flow.WatchFlowRequest(vhost="/"), world.catalog)
     nothing = named.news(FlowSnapshot(states), viewer)
     assert nothing is not None
@@ -220,7 +220,7 @@ def test_a_watch_takes_no_room_of_the_requests_of_others(
         streams = [client.watch(method, request_) for _ in range(3)]
         for stream in streams:
             await stream.read()
-        assert client.server._room.octets == 0
+        assert client.server._room.byte_count == 0
         assert client.server._room._by_address == {}
         for stream in streams:
             stream.cancel()
@@ -347,18 +347,20 @@ def connection(number: int, limit: str = "credit", state: str = "flow") -> Any:
 
 
 def test_what_changed_several_times_is_told_once_as_it_is_now(fake_node: Any) -> None:
-    teller = FlowNotifier(flow.WatchFlowRequest(), fake_node.view)
-    first = teller.news(FlowSnapshot(dict([connection(1), connection(2)])), EVERYBODY)
+    notifier = FlowNotifier(flow.WatchFlowRequest(), fake_node.view)
+    first = notifier.news(FlowSnapshot(dict([connection(1), connection(2)])), EVERYBODY)
     assert first is not None
     assert len(first.changes) == 2
     # Meanwhile: 1 ran and stopped again, 2 has another limit, 3 came and went.
-    message = teller.news(FlowSnapshot(dict([connection(1), connection(2, "account")])), EVERYBODY)
+    message = notifier.news(
+        FlowSnapshot(dict([connection(1), connection(2, "account")])), EVERYBODY
+    )
     assert message is not None
     assert [(change.connection.name, change.limit) for change in message.changes] == [
         ("c2", "account")
     ]
     assert (
-        teller.news(FlowSnapshot(dict([connection(1), connection(2, "account")])), EVERYBODY)
+        notifier.news(FlowSnapshot(dict([connection(1), connection(2, "account")])), EVERYBODY)
         is None
     )
 
@@ -367,11 +369,11 @@ def test_messages_are_bounded_and_all_is_told(
     fake_node: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(flow_watching, "WATCH_CHANGES", 3)
-    teller = FlowNotifier(flow.WatchFlowRequest(), fake_node.view)
+    notifier = FlowNotifier(flow.WatchFlowRequest(), fake_node.view)
 
     def told(picture: FlowSnapshot) -> list[tuple[int, bool]]:
         found = []
-        while (message := teller.news(picture, EVERYBODY)) is not None:
+        while (message := notifier.news(picture, EVERYBODY)) is not None:
             found.append((len(message.changes), message.snapshot_complete))
         return found
 
@@ -382,12 +384,12 @@ def test_messages_are_bounded_and_all_is_told(
 
 
 def test_nodes_that_are_missing_are_news_of_their_own(fake_node: Any) -> None:
-    teller = FlowNotifier(flow.WatchFlowRequest(), fake_node.view)
-    assert teller.news(FlowSnapshot(), EVERYBODY) is not None
-    message = teller.news(FlowSnapshot({}, ("n2",), 3), EVERYBODY)
+    notifier = FlowNotifier(flow.WatchFlowRequest(), fake_node.view)
+    assert notifier.news(FlowSnapshot(), EVERYBODY) is not None
+    message = notifier.news(FlowSnapshot({}, ("n2",), 3), EVERYBODY)
     assert message is not None
     assert (list(message.missing_nodes), message.left_out) == (["n2"], 3)
-    assert teller.news(FlowSnapshot({}, ("n2",), 3), EVERYBODY) is None
+    assert notifier.news(FlowSnapshot({}, ("n2",), 3), EVERYBODY) is None
 
 
 # Alarms
@@ -405,11 +407,11 @@ def test_alarms_are_told_with_kind_stage_figures_and_reason(serve: Any, board: A
         assert alarm.reason.startswith("low on disk: node n1")
         assert alarm.since_ms > 0
         own = board.own
-        own.memory_stage, own.memory_used, own.memory_limit = STAGE_RELIEF, 3 << 20, 4 << 20
+        own.memory_stage, own.memory_used, own.memory_limit = STAGE_PAGING, 3 << 20, 4 << 20
         stages = []
-        for stage in (STAGE_RELIEF, STAGE_ALARM, 0):
+        for stage in (STAGE_PAGING, STAGE_ALARM, 0):
             own.memory_stage = stage
-            board.tell()
+            board.announce()
             [alarm] = (await stream.read()).alarms
             assert alarm.kind == flow.MEMORY
             stages.append(alarm.stage)

@@ -16,12 +16,12 @@ from headrace_broker.codecs.batch import batch_count, encode_batch, message_body
 from headrace_broker.core.queue.command.command import encode_purge
 from headrace_broker.gateways.grpc.backup import backup as module
 from headrace_broker.model.limits import (
+    BACKUP_CHUNK_BYTES_MAX,
     BACKUP_CHUNK_MESSAGES_MAX,
-    BACKUP_CHUNK_OCTETS_MAX,
     BACKUP_POINTS_MAX,
     BACKUP_READS_MAX,
     BACKUP_TTL_MS_MAX,
-    PROPERTIES_OCTETS_MAX,
+    PROPERTIES_BYTES_MAX,
     STREAM_BATCH_MESSAGES_MAX,
 )
 from headrace_broker.model.message import Publish
@@ -236,7 +236,7 @@ def test_reading_within_no_bounds_is_refused(backup) -> None:
             {"after_id": 1 << 62},
             {"messages_max": (1 << 64) - 1},
             {"chunk_messages": BACKUP_CHUNK_MESSAGES_MAX + 1},
-            {"chunk_octets": BACKUP_CHUNK_OCTETS_MAX + 1},
+            {"chunk_octets": BACKUP_CHUNK_BYTES_MAX + 1},
         ):
             [field] = fields
             wanted = ("INVALID_ARGUMENT", "INVALID_FIELD", field)
@@ -348,8 +348,8 @@ def batch(first: int, *messages: bytes, properties: bytes = b"\x00\x00") -> pb.R
     return raw(first, encode_batch(publishes))
 
 
-def raw(first: int, octets: bytes) -> pb.RestoreRequest:
-    return pb.RestoreRequest(batch=pb.RestoreBatch(first_number=first, batch=octets))
+def raw(first: int, data: bytes) -> pb.RestoreRequest:
+    return pb.RestoreRequest(batch=pb.RestoreBatch(first_number=first, batch=data))
 
 
 async def collect(call: Any) -> list[Any]:
@@ -396,7 +396,7 @@ def test_messages_are_put_where_they_were_whatever_their_route_says(backup) -> N
         (batch(1, b"x", bytes(4 << 20)), "batch"),
         (batch(1, b"x", b"y", properties=b"\xff\xff"), "batch.batch[0]"),
         (batch(1, b"x", properties=b"\x20\x00\x00\x00\x00\x05"), "batch.batch[0]"),
-        (batch(1, b"x", properties=bytes(PROPERTIES_OCTETS_MAX + 1)), "batch.batch[0]"),
+        (batch(1, b"x", properties=bytes(PROPERTIES_BYTES_MAX + 1)), "batch.batch[0]"),
     ],
 )
 def test_what_cannot_be_put_back_ends_the_stream(backup, request_, field) -> None:

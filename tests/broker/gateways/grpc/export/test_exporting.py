@@ -16,7 +16,7 @@ from tests.broker.gateways.grpc.export_world import LOG, NAMES, SCHEMA, World
 from headrace_broker.codecs.column_block import ColumnBlock, Schema, decode_columns
 from headrace_broker.gateways.grpc.export import exporting as module
 from headrace_broker.model.limits import (
-    EXPORT_CHUNK_OCTETS,
+    EXPORT_CHUNK_BYTES,
     EXPORT_GROUPS_MAX,
     EXPORT_READS_MAX,
 )
@@ -114,9 +114,7 @@ def test_large_answers_are_divided(export) -> None:
         await world.note(1, *[2000] * 20, text="y" * 50)
         responses = await world.read()
         assert len(responses) > 1
-        assert all(
-            response.ByteSize() < EXPORT_CHUNK_OCTETS + (300 << 10) for response in responses
-        )
+        assert all(response.ByteSize() < EXPORT_CHUNK_BYTES + (300 << 10) for response in responses)
         assert numbers(responses) == list(range(40_000))
 
     export(scenario)

@@ -20,12 +20,12 @@ from headrace_broker.core.queue.machine.queue_machine import MACHINE_VERSION
 from headrace_broker.gateways.grpc.lease import leasing as module
 from headrace_broker.model.definition import Permission
 from headrace_broker.model.limits import (
+    LEASE_BYTES_MAX,
+    LEASE_CHUNK_BYTES_MAX,
     LEASE_CHUNK_MESSAGES_MAX,
-    LEASE_CHUNK_OCTETS_MAX,
     LEASE_FETCHES_MAX,
     LEASE_GROUPS_MAX,
     LEASE_MESSAGES_MAX,
-    LEASE_OCTETS_MAX,
     LEASES_MAX,
 )
 from headrace_protos.broker.v1 import lease_pb2 as pb
@@ -366,7 +366,7 @@ def test_what_is_bounded_is_refused_beyond(lease, monkeypatch) -> None:
             pb.LeaseRequest(epoch=1, lease=1, messages_max=LEASE_MESSAGES_MAX + 1),
             "messages_max",
         ),
-        ("Lease", pb.LeaseRequest(epoch=1, lease=1, octets_max=LEASE_OCTETS_MAX + 1), "octets_max"),
+        ("Lease", pb.LeaseRequest(epoch=1, lease=1, octets_max=LEASE_BYTES_MAX + 1), "octets_max"),
         ("Renew", pb.RenewLeasesRequest(epoch=1, ttl_ms=1), "ttl_ms"),
         ("Settle", pb.SettleLeasesRequest(epoch=1, up_to=1 << 62), "up_to"),
         ("Settle", pb.SettleLeasesRequest(up_to=1), "epoch"),
@@ -381,7 +381,7 @@ def test_what_is_bounded_is_refused_beyond(lease, monkeypatch) -> None:
         ),
         (
             "Fetch",
-            pb.FetchLeaseRequest(epoch=1, lease=1, chunk_octets=LEASE_CHUNK_OCTETS_MAX + 1),
+            pb.FetchLeaseRequest(epoch=1, lease=1, chunk_octets=LEASE_CHUNK_BYTES_MAX + 1),
             "chunk_octets",
         ),
         ("Fetch", pb.FetchLeaseRequest(epoch=1, lease=1, offset=1 << 62), "offset"),

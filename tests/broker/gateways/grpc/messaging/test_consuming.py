@@ -153,14 +153,14 @@ def test_credit_beyond_what_is_unsettled_is_served_too(serve, queue) -> None:
     assert accepted(queue) == [1, 2, 3, 4, 5]
 
 
-def test_credit_in_octets_lets_one_message_exceed_it(serve, queue) -> None:
+def test_credit_in_bytes_lets_one_message_exceed_it(serve, queue) -> None:
     publish(queue, *[bytes(100)] * 5)
 
     async def scenario(served) -> None:
         consumer = await Consumer(served, credit=Credit(messages=100, octets=150)).open()
         await consumer.receive(2)
         await until(lambda: len(queue.ready) == 3)
-        await consumer.credit(0, octets=51)  # one more than is owed
+        await consumer.credit(0, byte_count=51)  # one more than is owed
         await consumer.receive(1)
 
     serve(scenario)
@@ -197,7 +197,7 @@ def test_what_a_drain_has_no_credit_for_any_more_goes_back(serve, broker, queue)
         await until(lambda: stream.credit.messages == 3)
         for _ in range(20):  # until it fetches
             await asyncio.sleep(0)
-        await consumer.credit(0, octets=1)
+        await consumer.credit(0, byte_count=1)
         await until(lambda: stream.credit.is_limited)
         broker.gate.opened = True
         assert bodies(await consumer.receive(1)) == [b"1"]
@@ -481,7 +481,7 @@ def test_message_that_is_too_large_for_grpc_ends_the_stream_and_stays(serve, que
         assert failure.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
         assert info.reason == "MESSAGE_TOO_LARGE"
         assert failure.details() == (
-            f"the next message has a body of {MESSAGE_BYTES_WHOLE + 1} octets; over gRPC a message "
+            f"the next message has a body of {MESSAGE_BYTES_WHOLE + 1} bytes; over gRPC a message "
             f"has at most {MESSAGE_BYTES_WHOLE}: consume it over AMQP"
         )
 

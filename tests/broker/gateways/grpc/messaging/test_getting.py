@@ -56,7 +56,7 @@ def test_a_get_that_is_refused(serve, broker, queue, request_, code) -> None:
     serve(scenario)
 
 
-def test_a_get_stops_at_its_octets(serve, queue) -> None:
+def test_a_get_stops_at_its_bytes(serve, queue) -> None:
     publish(queue, *[bytes(600_000)] * 3)
 
     async def scenario(served) -> None:

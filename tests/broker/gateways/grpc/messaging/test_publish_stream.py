@@ -26,7 +26,7 @@ class Timer(Shell):
         pass
 
     def write(self, data: bytes) -> None:
-        raise AssertionError("a stream writes no octets")
+        raise AssertionError("a stream writes no bytes")
 
     def set_reading(self, reading: bool) -> None:
         pass
@@ -70,18 +70,18 @@ def stream(broker: Any, shell: Timer) -> PublishStream:
     return made
 
 
-def withhold(broker: Any, stream: PublishStream) -> PendingConfirm:
-    """Have a queue withhold the confirm of one publish, and return its ticket."""
+def defer(broker: Any, stream: PublishStream) -> PendingConfirm:
+    """Have a queue defer the confirm of one publish, and return its pending confirm."""
     queue = broker.add_queue("q").definition
-    ticket = stream.confirms.issue(1, 1)
-    stream.on_withheld(stream.links.open(queue).client, [ticket])
-    return ticket
+    pending_confirm = stream.confirms.issue(1, 1)
+    stream.on_deferred(stream.links.open(queue).client, [pending_confirm])
+    return pending_confirm
 
 
-def test_withheld_confirms_are_told_with_an_open_window(
+def test_deferred_confirms_are_told_with_an_open_window(
     broker: Any, stream: PublishStream, shell: Timer
 ) -> None:
-    withhold(broker, stream)
+    defer(broker, stream)
     assert not stream.told.is_on
     shell.fire()
     assert (stream.told.limit, stream.told.group) == (LIMIT_WATERMARK, 1)
@@ -89,10 +89,10 @@ def test_withheld_confirms_are_told_with_an_open_window(
     assert stream.window.messages > 0
 
 
-def test_withheld_confirms_do_not_open_the_window_during_an_alarm(
+def test_deferred_confirms_do_not_open_the_window_during_an_alarm(
     broker: Any, stream: PublishStream, shell: Timer
 ) -> None:
-    withhold(broker, stream)
+    defer(broker, stream)
     broker.block("low")
     shell.fire()
     stream.end_batch()
@@ -117,12 +117,12 @@ def publish(sequence: int, immediate: bool = False, name: bytes = b"q") -> Publi
 def test_a_watermark_is_told_no_more_once_what_was_held_has_gone(
     broker: Any, stream: PublishStream, shell: Timer
 ) -> None:
-    ticket = withhold(broker, stream)
+    pending_confirm = defer(broker, stream)
     shell.fire()
     queue = broker.queues["q"]
     queue.gate.set_room(False)
-    stream.take([publish(2)])
-    stream.on_completed(stream.links.open(queue.definition).client, [ticket], 1)
+    stream.accept([publish(2)])
+    stream.on_completed(stream.links.open(queue.definition).client, [pending_confirm], 1)
     assert stream.told.limit == LIMIT_WATERMARK
     queue.gate.set_room(True)
     queue.gate.serve(1 << 20)
@@ -134,7 +134,7 @@ def test_a_watermark_is_told_no_more_once_what_was_held_has_gone(
 def test_a_watermark_is_told_again_after_an_alarm(
     broker: Any, stream: PublishStream, shell: Timer
 ) -> None:
-    withhold(broker, stream)
+    defer(broker, stream)
     shell.fire()
     broker.block("low")
     broker.block("")
@@ -145,10 +145,10 @@ def test_a_watermark_is_told_again_after_an_alarm(
 
 def test_what_cannot_be_handed_out_is_refused(broker: Any, stream: PublishStream) -> None:
     queue = broker.add_queue("q")
-    stream.take([publish(1, immediate=True), publish(2, immediate=True)])
+    stream.accept([publish(1, immediate=True), publish(2, immediate=True)])
     [refusal] = stream.publisher.refusals
     assert refusal[:3] == (1, 2, NOT_IMPLEMENTED)
-    stream.take([publish(3)])
+    stream.accept([publish(3)])
     stream.end_batch()
     assert len(queue.ready) == 1
     assert not stream.crashed
@@ -159,8 +159,8 @@ def test_an_alarm_that_is_over_is_not_told_as_what_holds_the_stream(
 ) -> None:
     broker.add_queue("q")
     broker.block("low")
-    stream.take([publish(1, name=b"unknown")])  # looked up once the alarm is over
-    stream.take([publish(2)])
+    stream.accept([publish(1, name=b"unknown")])  # looked up once the alarm is over
+    stream.accept([publish(2)])
     broker.block("")
     stream.output.flush()
     assert (stream.is_busy, stream.flow.limit) == (True, LIMIT_DISK)

@@ -41,7 +41,7 @@ def test_a_batch_is_published_and_confirmed_as_a_range(serve, broker) -> None:
     serve(scenario)
     assert len(queue.ready) == 6
     assert broker.connections == {}
-    assert broker.clients[0].account.octets == 0
+    assert broker.clients[0].account.byte_count == 0
 
 
 def test_without_confirms_nothing_is_answered_and_half_closing_waits_for_all(serve, broker) -> None:
@@ -108,7 +108,7 @@ def test_a_mandatory_message_without_a_queue_comes_back_before_its_confirm(serve
             message(routing_key="k" * 256),
             grpc.StatusCode.INVALID_ARGUMENT,
             "SYNTAX_ERROR",
-            "routing_key: must have at most 255 octets",
+            "routing_key: must have at most 255 bytes",
         ),
         (
             message(bytes(MESSAGE_BYTES_MAX + 1)),
@@ -258,7 +258,7 @@ def test_an_alarm_shuts_the_window_with_its_reason_and_its_end_opens_it(serve, b
         assert window.stop.text == "low on memory: node n2 uses much"
         assert next(iter(broker.connections.values())).state == "blocking"
         await stream.send(message(b"held"))  # it may not, and is not punished
-        await until(lambda: next(iter(broker.connections.values())).held_messages)
+        await until(lambda: next(iter(broker.connections.values())).buffered_messages)
         assert next(iter(broker.connections.values())).state == "blocked"
         assert len(queue.ready) == 2
         broker.block("")
@@ -296,11 +296,11 @@ def test_a_client_that_ignores_its_window_is_not_read_and_not_disconnected(serve
         body = bytes(100_000)
         sending = asyncio.create_task(flood(stream, body, 200))
         info = next(iter(broker.connections.values()))
-        await until(lambda: info.held_octets)
+        await until(lambda: info.buffered_bytes)
         most = 0
         for _ in range(1000):
             await asyncio.sleep(0)
-            most = max(most, info.held_octets)
+            most = max(most, info.buffered_bytes)
         assert not sending.done()  # 20 MB do not fit into what lies between
         assert 0 < most < 2_000_000  # what was on its way, and no more
         broker.block("")
@@ -351,14 +351,14 @@ def test_a_cancelled_stream_hands_over_what_it_holds_if_there_is_room(serve, bro
         await stream.send(message(b"1"), message(b"2"))
         await stream.answer("confirmed")
         await stream.send(message(b"3"))
-        await until(lambda: next(iter(broker.connections.values())).held_messages)
+        await until(lambda: next(iter(broker.connections.values())).buffered_messages)
         stream.call.cancel()
         await until(lambda: not broker.connections)
 
     serve(scenario)
     assert bodies(queue) == [b"1", b"2", b"3"]
     broker.repay()
-    assert broker.clients[0].account.octets == 0
+    assert broker.clients[0].account.byte_count == 0
 
 
 def test_a_stream_is_listed_and_may_be_closed_from_outside(serve, broker) -> None:

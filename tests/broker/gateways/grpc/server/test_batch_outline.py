@@ -15,9 +15,9 @@ from headrace_protos.broker.v1.message_pb2 import Message, Properties
 from headrace_protos.broker.v1.messaging_pb2 import PublishBatch, PublishRequest
 
 
-def walked(octets: bytes, fields_max: int = 1000, rest_octets_max: int = 1000) -> BatchOutline:
-    outline = BatchOutline([2, 2], 4, fields_max, rest_octets_max)
-    outline.walk(octets)
+def walked(data: bytes, fields_max: int = 1000, rest_bytes_max: int = 1000) -> BatchOutline:
+    outline = BatchOutline([2, 2], 4, fields_max, rest_bytes_max)
+    outline.walk(data)
     return outline
 
 
@@ -32,26 +32,26 @@ def test_bodies_are_free_and_everything_else_counts():
     message = Message(routing_key="k", properties=properties, body=b"b" * 100_000)
     outline = walked(batch(message, message))
     assert outline.fields == 2 + 2 * (1 + 3)
-    assert outline.rest_octets == 2 * (1 + properties.ByteSize())
+    assert outline.rest_bytes == 2 * (1 + properties.ByteSize())
 
 
-def test_octets_beside_bodies_are_bounded():
-    octets = batch(Message(properties=Properties(message_id="x" * 100)))
-    walked(octets, rest_octets_max=102)
-    with pytest.raises(BatchBoundError, match="at most 101 octets beside bodies"):
-        walked(octets, rest_octets_max=101)
+def test_bytes_beside_bodies_are_bounded():
+    byte_count = batch(Message(properties=Properties(message_id="x" * 100)))
+    walked(byte_count, rest_bytes_max=102)
+    with pytest.raises(BatchBoundError, match="at most 101 bytes beside bodies"):
+        walked(byte_count, rest_bytes_max=101)
 
 
 def test_fields_are_bounded_whatever_they_are():
     for field in (b"\x12\x00", b"\x08\x00", b"\x53\x54", b"\x1d\0\0\0\0", b"\x19\0\0\0\0\0\0\0\0"):
         content = field * 12
-        octets = b"\x12" + bytes([len(content)]) + content
+        data = b"\x12" + bytes([len(content)]) + content
         with pytest.raises(BatchBoundError, match="at most 11 fields"):
-            walked(octets, fields_max=11)
+            walked(data, fields_max=11)
 
 
 @pytest.mark.parametrize(
-    "octets",
+    "byte_count",
     [
         b"\x12",
         b"\x12\x05\x08",
@@ -66,9 +66,9 @@ def test_fields_are_bounded_whatever_they_are():
         b"\x92\x80\x80\x80\x90\x01\x00",
     ],
 )
-def test_what_is_cut_short_or_no_message_is_broken(octets):
+def test_what_is_cut_short_or_no_message_is_broken(byte_count):
     with pytest.raises(BrokenBatchError):
-        walked(octets)
+        walked(byte_count)
 
 
 @given(
@@ -84,7 +84,7 @@ def test_what_is_cut_short_or_no_message_is_broken(octets):
     )
 )
 def test_what_a_client_makes_goes_through(messages):
-    octets = batch(*messages)
-    outline = walked(octets)
+    data = batch(*messages)
+    outline = walked(data)
     assert outline.fields <= 2 + 5 * len(messages)
-    assert outline.rest_octets + sum(len(each.body) for each in messages) <= len(octets)
+    assert outline.rest_bytes + sum(len(each.body) for each in messages) <= len(data)

@@ -16,10 +16,10 @@ from headrace_broker.gateways.grpc.server.request_parser import RequestParser
 from headrace_broker.gateways.grpc.server.request_room import RequestRoom
 from headrace_broker.model.limits import (
     CALL_STEP_US,
-    GRPC_PARSED_OCTETS,
-    GRPC_REQUEST_OCTETS_MAX,
-    GRPC_REQUESTS_OCTETS,
-    GRPC_REQUESTS_OCTETS_OF_ADDRESS,
+    GRPC_PARSED_BYTES,
+    GRPC_REQUEST_BYTES_MAX,
+    GRPC_REQUESTS_BYTES,
+    GRPC_REQUESTS_BYTES_OF_ADDRESS,
 )
 from headrace_broker.runtime.calls.gate import CallGate
 from headrace_protos.broker.v1.messaging_pb2 import GetRequest
@@ -72,10 +72,10 @@ def test_requests_that_are_read_count_as_the_largest():
     async def body(room: RequestRoom) -> None:
         clients = [Client(room, f"10.0.0.{number}") for number in range(20)]
         await turns()
-        assert sum(client.reading for client in clients) == GRPC_REQUESTS_OCTETS // LARGEST
-        assert room.octets <= GRPC_REQUESTS_OCTETS
+        assert sum(client.reading for client in clients) == GRPC_REQUESTS_BYTES // LARGEST
+        assert room.byte_count <= GRPC_REQUESTS_BYTES
         await gone(clients)
-        assert room.octets == 0
+        assert room.byte_count == 0
         assert room._by_address == {}
 
     run(body)
@@ -87,10 +87,10 @@ def test_an_address_has_a_part_of_the_room():
         other = Client(room, "10.0.0.2")
         await turns()
         reading = sum(client.reading for client in clients)
-        assert reading == GRPC_REQUESTS_OCTETS_OF_ADDRESS // LARGEST
+        assert reading == GRPC_REQUESTS_BYTES_OF_ADDRESS // LARGEST
         assert other.reading
         await gone([*clients, other])
-        assert room.octets == 0
+        assert room.byte_count == 0
 
     run(body)
 
@@ -103,11 +103,11 @@ def test_a_request_that_is_there_counts_as_its_objects_until_its_call_ends():
         for _ in range(20):
             await turns()
         assert all(client.served for client in clients)
-        assert room.octets == 20 * SMALL.ByteSize() * GRPC_PARSED_OCTETS
+        assert room.byte_count == 20 * SMALL.ByteSize() * GRPC_PARSED_BYTES
         for client in clients:
             client.ends.set()
         await asyncio.gather(*[client.task for client in clients])
-        assert room.octets == 0
+        assert room.byte_count == 0
 
     run(body)
 
@@ -126,12 +126,12 @@ def test_an_empty_request_is_one():
 def test_a_request_that_is_too_large_is_refused_and_let_go():
     async def body(room: RequestRoom) -> None:
         client = Client(room, "10.0.0.1")
-        client.sends.set_result(GetRequest(queue="q" * GRPC_REQUEST_OCTETS_MAX))
+        client.sends.set_result(GetRequest(queue="q" * GRPC_REQUEST_BYTES_MAX))
         with pytest.raises(CallError) as refused:
             await client.task
         assert refused.value.code is grpc.StatusCode.RESOURCE_EXHAUSTED
         assert refused.value.reason == "REQUEST_TOO_LARGE"
-        assert room.octets == 0
+        assert room.byte_count == 0
 
     run(body)
 
@@ -140,7 +140,7 @@ def test_past_the_bound_calls_are_refused(monkeypatch):
     monkeypatch.setattr(request_room, "GRPC_REQUESTS_WAITING_MAX", 2)
 
     async def body(room: RequestRoom) -> None:
-        reading = GRPC_REQUESTS_OCTETS_OF_ADDRESS // LARGEST
+        reading = GRPC_REQUESTS_BYTES_OF_ADDRESS // LARGEST
         clients = [Client(room, "10.0.0.1") for _ in range(reading + 2)]
         await turns()
         with pytest.raises(CallError) as refused:
@@ -164,7 +164,7 @@ def test_a_request_that_does_not_come_has_less_time_while_others_wait(monkeypatc
             await clients[0].task
         assert refused.value.code is grpc.StatusCode.DEADLINE_EXCEEDED
         await gone(clients)
-        assert room.octets == 0
+        assert room.byte_count == 0
 
     run(body)
 
@@ -184,7 +184,7 @@ def test_a_line_in_which_nobody_waits_any_more_hurries_nobody(monkeypatch, is_le
         assert other.reading
         assert not other.task.done()
         await gone([*clients, other])
-        assert room.octets == 0
+        assert room.byte_count == 0
 
     run(body)
 
@@ -237,7 +237,7 @@ def test_a_request_that_has_come_may_wait_for_its_turn(monkeypatch) -> None:
         client.ends.set()
         await client.task
         await gone(others)
-        assert room.octets == 0
+        assert room.byte_count == 0
 
     run(body)
 
@@ -268,7 +268,7 @@ def test_a_request_of_which_more_is_to_come_is_late_when_its_turn_comes(monkeypa
         assert refused.value.reason == "REQUEST_TOO_SLOW"
         assert "within 60 s, or within 0 s while" in refused.value.text
         await gone(others)
-        assert room.octets == 0
+        assert room.byte_count == 0
 
     run(body)
 
@@ -280,7 +280,7 @@ def test_a_call_that_ends_while_its_request_is_read_is_cancelled(monkeypatch) ->
         client.task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await client.task
-        assert (room.octets, room._readings) == (0, set())
+        assert (room.byte_count, room._readings) == (0, set())
 
     run(body)
 
@@ -293,8 +293,8 @@ def test_a_call_that_ends_as_it_is_let_in_gives_its_room_back():
         await asyncio.sleep(0)  # its room has gone to the last, which has not woken yet
         clients[3].task.cancel()
         await turns()
-        assert room.octets == 2 * LARGEST
+        assert room.byte_count == 2 * LARGEST
         await gone(clients)
-        assert room.octets == 0
+        assert room.byte_count == 0
 
     run(body)

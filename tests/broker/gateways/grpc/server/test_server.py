@@ -26,9 +26,9 @@ from headrace_broker.gateways.grpc.server.server import GrpcServer
 from headrace_broker.model.limits import (
     CALL_STEP_US,
     CALLS_WAITING_MAX,
-    CATALOG_COMMAND_OCTETS_MAX,
+    CATALOG_COMMAND_BYTES_MAX,
     GRPC_OPEN_READS_MAX,
-    GRPC_REQUEST_OCTETS_MAX,
+    GRPC_REQUEST_BYTES_MAX,
 )
 from headrace_protos.broker.v1.lease_pb2 import (
     DescribeGroupsRequest,
@@ -171,7 +171,7 @@ def test_a_request_without_a_log_in_that_takes_long_gives_way_to_others(monkeypa
 
         async def read(address: str, requests) -> bytes:
             context: Any = Stranger(address)
-            found: bytes = await anext(reads.read(requests, context, lambda octets: octets))
+            found: bytes = await anext(reads.read(requests, context, lambda data: data))
             return found
 
         stalled = []
@@ -256,7 +256,7 @@ def test_a_request_keeps_no_place_when_the_one_it_takes_is_over_in_the_same_turn
             await asyncio.sleep(0)
         assert reads.places.take("10.0.0.1", over) is None
         context: Any = Stranger("10.0.0.1")
-        requests = reads.read(one(), context, lambda octets: octets)
+        requests = reads.read(one(), context, lambda data: data)
         assert await anext(requests) == b"request"
         assert reads.places.taken == 0
 
@@ -286,19 +286,19 @@ def test_a_request_that_has_come_is_not_late_while_its_call_waits_for_its_turn(s
         ends.pop()()
         error, info, _ = await refusal(call)
         assert (error.code(), info.reason) == (grpc.StatusCode.NOT_FOUND, "NOT_FOUND")
-        assert room.octets == 0
+        assert room.byte_count == 0
 
     serve(scenario)
 
 
 def test_a_request_that_is_too_large_for_a_call_is_refused(serve) -> None:
     async def scenario(served) -> None:
-        name = "q" * CATALOG_COMMAND_OCTETS_MAX
+        name = "q" * CATALOG_COMMAND_BYTES_MAX
         call = served.messaging.Get(GetRequest(vhost="/", queue=name), metadata=served.GUEST)
         error, info, _ = await refusal(call)
         assert error.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
         assert info.reason == "REQUEST_TOO_LARGE"
-        assert served.server._room.octets == 0
+        assert served.server._room.byte_count == 0
 
     serve(scenario)
 
@@ -306,7 +306,7 @@ def test_a_request_that_is_too_large_for_a_call_is_refused(serve) -> None:
 def test_a_request_that_is_too_large_is_refused_before_it_is_parsed(serve) -> None:
     async def scenario(served) -> None:
         get = served.channel.unary_unary("/headrace.broker.v1.Messaging/Get")
-        broken = b"\x0f" * (GRPC_REQUEST_OCTETS_MAX + 1)
+        broken = b"\x0f" * (GRPC_REQUEST_BYTES_MAX + 1)
         error, info, _ = await refusal(get(broken, metadata=served.GUEST))
         assert error.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
         assert info.reason == "REQUEST_TOO_LARGE"

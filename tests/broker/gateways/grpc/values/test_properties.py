@@ -56,14 +56,14 @@ values = st.recursive(
     max_leaves=12,
 )
 short = st.none() | st.text(max_size=60)
-octet = st.none() | whole(8, False)
+byte = st.none() | whole(8, False)
 properties = st.builds(
     Properties,
     content_type=short,
     content_encoding=short,
     headers=st.none() | st.builds(Table, fields=st.dictionaries(names, values, max_size=6)),
-    delivery_mode=octet,
-    priority=octet,
+    delivery_mode=byte,
+    priority=byte,
     correlation_id=short,
     reply_to=short,
     expiration=short,
@@ -148,8 +148,8 @@ def nested(depth: int) -> Table:
     [
         (Properties(priority=256), ".priority", "must be 0 to 255"),
         (Properties(delivery_mode=1 << 31), ".delivery_mode", "must be 0 to 255"),
-        (Properties(type="x" * 256), ".type", "must have at most 255 octets"),
-        (Properties(type="ü" * 128), ".type", "must have at most 255 octets"),
+        (Properties(type="x" * 256), ".type", "must have at most 255 bytes"),
+        (Properties(type="ü" * 128), ".type", "must have at most 255 bytes"),
         (Properties(timestamp=1 << 63), ".timestamp", f"must be 0 to {(1 << 63) - 1}"),
         (
             Properties(headers=Table(fields={"a": Value(int8=128)})),
@@ -171,7 +171,7 @@ def nested(depth: int) -> Table:
         (
             Properties(headers=Table(fields={"n" * 256: Value()})),
             '.headers.fields["nnnnnnnnnnnnnnnnnnnn..."]',
-            "a name must have at most 255 octets",
+            "a name must have at most 255 bytes",
         ),
         (Properties(headers=nested(TABLE_DEPTH_MAX)), "", ""),
         (Properties(encoded=b"\0"), ".encoded", "must be a property block"),
@@ -181,7 +181,7 @@ def nested(depth: int) -> Table:
         (
             Properties(headers=Table(fields={"a": Value(bytes=bytes(200_000))})),
             "",
-            "must have at most 131052 octets in AMQP's form",
+            "must have at most 131052 bytes in AMQP's form",
         ),
     ],
 )

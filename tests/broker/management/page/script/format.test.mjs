@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { count, duration, octets, peer, percent, plural, rate, short } from "static/format.js";
+import { count, duration, bytes, peer, percent, plural, rate, short } from "static/format.js";
 
 const plain = (text) => text.replaceAll("\u202f", " ");
 
@@ -13,8 +13,8 @@ test("long counts are shortened", () => {
   assert.deepEqual([9999, 10_000, 123_456, 1_500_000, 2.5e9].map(short).map(plain), ["9 999", "10.0k", "123k", "1.50M", "2.50G"]);
 });
 
-test("octets have binary units", () => {
-  assert.deepEqual([0, 1023, 1024, 1536, 64 << 20, 200 * 1024].map(octets).map(plain), ["0 B", "1023 B", "1 KiB", "1.5 KiB", "64 MiB", "200 KiB"]);
+test("bytes have binary units", () => {
+  assert.deepEqual([0, 1023, 1024, 1536, 64 << 20, 200 * 1024].map(bytes).map(plain), ["0 B", "1023 B", "1 KiB", "1.5 KiB", "64 MiB", "200 KiB"]);
 });
 
 test("rates, parts and times", () => {

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { linePath, octetTicks, ticks, timeTicks } from "static/scale.js";
+import { linePath, byteTicks, ticks, timeTicks } from "static/scale.js";
 
 test("ticks are round and reach above the largest value", () => {
   assert.deepEqual(ticks(0), [0, 1]);
@@ -12,9 +12,9 @@ test("ticks are round and reach above the largest value", () => {
   }
 });
 
-test("ticks of octets are powers of two", () => {
-  assert.deepEqual(octetTicks(100 << 20), [0, 32, 64, 96, 128].map((each) => each << 20));
-  assert.deepEqual(octetTicks(0), [0, 1024]);
+test("ticks of bytes are powers of two", () => {
+  assert.deepEqual(byteTicks(100 << 20), [0, 32, 64, 96, 128].map((each) => each << 20));
+  assert.deepEqual(byteTicks(0), [0, 1024]);
 });
 
 test("ticks of time stand at round times within the stretch", () => {

@@ -6,7 +6,7 @@ test("a text stands for the value that it looks like", () => {
   assert.deepEqual(["true", "false", " 7 ", "-1", "full", '"7"', '""', "a b"].map((text) => read("x", text)), [true, false, 7, -1, "full", "7", "", "a b"]);
 });
 
-test("octets are read with units, and only where octets are meant", () => {
+test("bytes are read with units, and only where bytes are meant", () => {
   assert.equal(read("max-length-bytes", "64 MiB"), 64 << 20);
   assert.equal(read("default-queue-high-watermark-bytes", "2k"), 2048);
   assert.equal(read("dead-letter-routing-key", "64 MiB"), "64 MiB");
@@ -42,7 +42,7 @@ test("a refusal is told beside the field that it is about", () => {
     ["definition: 'max-length' must be an integer", "definition"],
     ["'low-watermark' (9) must not be larger than 'high-watermark' (5)", "definition"],
     ["no vhost 'x'", "vhost"],
-    ["the policy's name has 300 octets, not 1 to 255", "name"],
+    ["the policy's name has 300 bytes, not 1 to 255", "name"],
     ["tags: must be 'monitoring' or 'administrator'", ""],
     ["the node does not answer", ""],
     ["limit 'max-queues' must be an integer", ""],

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { declared, exactly, parseCount, parseOctets, plan } from "static/watermark.js";
+import { declared, exactly, parseCount, parseBytes, plan } from "static/watermark.js";
 
 const NONE = { "high-watermark": null, "low-watermark": null, "high-watermark-bytes": null, "low-watermark-bytes": null };
 
@@ -36,9 +36,9 @@ test("the queue's own policy is changed in place", () => {
   assert.deepEqual(found.body.definition, { "max-length": 1 });
 });
 
-test("octets are read with and without units", () => {
-  assert.deepEqual(["", "0", "1024", "64 MiB", "64m", "1.5 GiB", "2kb", "1 k"].map(parseOctets), [null, 0, 1024, 64 << 20, 64 << 20, 1.5 * 2 ** 30, 2048, 1024]);
-  for (const text of ["x", "-1", "1 XB", "1e3"]) assert.ok(Number.isNaN(parseOctets(text)), text);
+test("bytes are read with and without units", () => {
+  assert.deepEqual(["", "0", "1024", "64 MiB", "64m", "1.5 GiB", "2kb", "1 k"].map(parseBytes), [null, 0, 1024, 64 << 20, 64 << 20, 1.5 * 2 ** 30, 2048, 1024]);
+  for (const text of ["x", "-1", "1 XB", "1e3"]) assert.ok(Number.isNaN(parseBytes(text)), text);
 });
 
 test("counts are read with room between thousands", () => {

@@ -1,8 +1,8 @@
 """Damage that is found while a node runs: what else is damaged, and what becomes of it.
 
 Entries are put back from other members, while their group stands still (`suspensions.py`,
-`mending.py`). A hard state is written anew from memory. In the place of a snapshot another one is
-taken as soon as something was applied behind it. Only where the record that begins a group is
+`entry_repair.py`). A hard state is written anew from memory. In the place of a snapshot another one
+is taken as soon as something was applied behind it. Only where the record that begins a group is
 damaged must the node start again, in the same process: the group is rebuilt then from its others.
 """
 
@@ -24,7 +24,7 @@ from headrace_raftlog.storage.segment.record import RECORD_BASE, RECORD_ENTRY, R
 LOG: Final = logging.getLogger("headrace.raft")
 
 
-class Surveyor:
+class DamageScanner:
     """Scan of damaged files, and the handling of its findings.
 
     Args:

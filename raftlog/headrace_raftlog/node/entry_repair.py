@@ -25,9 +25,9 @@ from headrace_raftlog.model.limits import (
 )
 from headrace_raftlog.model.membership import member_node
 from headrace_raftlog.model.snapshot import Snapshot
+from headrace_raftlog.node.damage_scanner import DamageScanner
 from headrace_raftlog.node.host import Host
 from headrace_raftlog.node.hosted_group import HostedGroup
-from headrace_raftlog.node.surveyor import Surveyor
 from headrace_raftlog.storage.group.lost_entries import cut_lost, is_durable, lost_indexes, place_of
 from headrace_raftlog.storage.log.shared_log import SharedLog
 from headrace_raftlog.transport.bulk_client import (
@@ -59,22 +59,27 @@ class _Answers:
         self.compacted: set[int] = set()
 
 
-class Mender:
+class EntryRepair:
     """Runs one task for each suspended group, a bounded number of them at a time.
 
     Attributes:
-        entries_mended: entries put back since the start.
+        entries_repaired: entries put back since the start.
     """
 
     def __init__(
-        self, host: Host, log: SharedLog, bulk: BulkClient, surveyor: Surveyor, tick_s: float
+        self,
+        host: Host,
+        log: SharedLog,
+        bulk: BulkClient,
+        damage_scanner: DamageScanner,
+        tick_s: float,
     ) -> None:
-        self.entries_mended = 0
+        self.entries_repaired = 0
         self._host = host
         self._log = log
         self._bulk = bulk
         self._tick_s = tick_s
-        self._surveyor = surveyor
+        self._damage_scanner = damage_scanner
         self._slots = asyncio.Semaphore(FETCHES_MAX)
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -137,7 +142,7 @@ class Mender:
         """Search for more damage in the damaged files: it rarely comes alone."""
         view = hosted.view
         for sequence in sorted({location >> 32 for location in (view.lost or {}).values()}):
-            await self._surveyor.look_at(hosted, sequence)
+            await self._damage_scanner.look_at(hosted, sequence)
 
     async def _save(self, hosted: HostedGroup) -> None:
         """Take a snapshot, so that of the applied entries only those with readers are lost.
@@ -232,7 +237,7 @@ class Mender:
                 answers.compacted.add(node)
                 continue
             if not self._is_over(hosted) and self._log.mend(hosted.group, entry):
-                self.entries_mended += 1
+                self.entries_repaired += 1
                 answers.written.add(index)
                 answers.sources.add(node)
 

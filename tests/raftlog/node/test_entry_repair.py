@@ -13,7 +13,7 @@ from headrace_raftlog.model.entry import Entry
 from headrace_raftlog.model.errors import CorruptLogError
 from headrace_raftlog.model.message import APPEND, Message
 from headrace_raftlog.model.snapshot import Snapshot
-from headrace_raftlog.node.mending import Mender, _Answers
+from headrace_raftlog.node.entry_repair import EntryRepair, _Answers
 from headrace_raftlog.storage.inspection import inspect
 from headrace_raftlog.storage.inspection.set_aside import ASIDE_NAME
 from headrace_raftlog.transport.bulk_client import DeniedError, FetchFailedError, GoneError
@@ -264,7 +264,7 @@ def test_only_member_keeps_what_it_has_and_says_what_to_do(
             await c.propose(GROUP, each)
         await c.stop()
         flip(tmp_path / "1", bodies[2])
-        monkeypatch.setattr("headrace_raftlog.node.mending.MEND_LOG_S", 0.0)
+        monkeypatch.setattr("headrace_raftlog.node.entry_repair.MEND_LOG_S", 0.0)
         await c.start(1)
         c.create(GROUP, 1, founders=(1,))
         await c.ticks(lambda: "headrace log salvage" in caplog.text)
@@ -426,11 +426,11 @@ def test_group_that_is_removed_while_it_is_mended_is_not_cut(world: Any) -> None
     world.run_turns()
     assert world.suspended == [hosted]
     bulk: Any = GoneWhileAsked(lambda: world.host.remove_group(GROUP))
-    surveyor: Any = None
+    damage_scanner: Any = None
 
     async def mend() -> None:
-        mender = Mender(world.host, world.log, bulk, surveyor, 0.01)
-        await mender._round(hosted, [2, 3], _Answers(set()))
+        repair = EntryRepair(world.host, world.log, bulk, damage_scanner, 0.01)
+        await repair._round(hosted, [2, 3], _Answers(set()))
 
     hosted.restored = False
     run(mend())

@@ -11,8 +11,8 @@ from headrace_broker.catalog import command as commands
 from headrace_broker.core.queue.messages.effect import REASON_EXPIRED, Acquired
 from headrace_broker.flow.charges import NO_CAUSE
 from headrace_broker.model.limits import DEAD_LETTERS_IN_FLIGHT_MAX
-from headrace_broker.runtime.dead_letter import queue_dead_letters as keeper_module
-from headrace_broker.runtime.dead_letter import service as office_module
+from headrace_broker.runtime.dead_letter import queue_dead_letters as queue_dead_letters_module
+from headrace_broker.runtime.dead_letter import service as service_module
 
 
 class Source:
@@ -38,7 +38,7 @@ class Source:
         self.looks.append(limit)
         return [(message, REASON_EXPIRED) for message in list(self.machine.values())[:limit]]
 
-    def letters(self, messages, reason, done):
+    def dead_letters(self, messages, reason, done):
         if self.slow:
             self.reading = done
             return None
@@ -52,21 +52,21 @@ class Source:
             self.proposed.append(list(ids))
         return not self.busy
 
-    def apply(self, office):
+    def apply(self, service):
         proposed, self.proposed = self.proposed, []
         for ids in proposed:
             for message_id in ids:
                 self.machine.pop(message_id, None)
-            office.forgotten(self.queue.group, ids)
+            service.forgotten(self.queue.group, ids)
 
 
 @pytest.fixture
-def office(network):
-    """An office with a way to queue "dead"."""
+def service(network):
+    """An service with a way to queue "dead"."""
     network.queue("dead")
     network.exchange("dlx")
     network.bind("dlx", "dead")
-    return network.office()
+    return network.service()
 
 
 @pytest.fixture
@@ -78,7 +78,7 @@ def source(network, letter):
 @pytest.fixture
 def hurried(monkeypatch):
     """Try again at once."""
-    monkeypatch.setattr(keeper_module, "RETRY_SECONDS_MIN", 0.0)
+    monkeypatch.setattr(queue_dead_letters_module, "RETRY_SECONDS_MIN", 0.0)
 
 
 async def until(condition):
@@ -89,71 +89,71 @@ async def until(condition):
     raise AssertionError("it never came to that")
 
 
-def test_letter_is_forgotten_once_it_has_arrived(office, source, network, run, turns):
+def test_letter_is_forgotten_once_it_has_arrived(service, source, network, run, turns):
     async def scenario():
         source.add(1, 2)
-        office.keep(source)
+        service.keep(source)
         await turns()
         assert network.session("dead").bodies == [b"1", b"2"]
         assert source.proposed == []
         network.session("dead").confirm()
         await turns()
         assert source.proposed == [[1, 2]]
-        assert office.keeper_count == 1
-        source.apply(office)
+        assert service.queue_count == 1
+        source.apply(service)
         await turns()
-        assert (office.keeper_count, office.held_octets, office.sent_count) == (0, 0, 2)
-        office.stop()
+        assert (service.queue_count, service.held_bytes, service.sent_count) == (0, 0, 2)
+        service.stop()
 
     run(scenario)
 
 
-def test_letters_of_one_entry_are_read_together(office, source, network, run, turns):
+def test_letters_of_one_entry_are_read_together(service, source, network, run, turns):
     async def scenario():
         source.add(1, 2, 3, entry=10)
         source.add(4, 5, entry=11)
-        office.keep(source)
+        service.keep(source)
         await turns()
         assert len(network.session("dead").bodies) == 5
         assert source.reads == 2
-        office.stop()
+        service.stop()
 
     run(scenario)
 
 
-def test_further_letters_are_sent_and_none_twice(office, source, network, run, turns):
+def test_further_letters_are_sent_and_none_twice(service, source, network, run, turns):
     async def scenario():
         source.add(1)
-        office.keep(source)
+        service.keep(source)
         await turns()
         source.add(2)
-        office.keep(source)
+        service.keep(source)
         await turns()
         assert network.session("dead").bodies == [b"1", b"2"]
         network.session("dead").confirm(1)
         await turns()
         source.add(3)
-        office.keep(source)
+        service.keep(source)
         await turns()
         assert network.session("dead").bodies == [b"2", b"3"]
-        source.apply(office)
+        source.apply(service)
         network.session("dead").confirm()
         await turns()
-        source.apply(office)
+        source.apply(service)
         await turns()
-        assert (source.machine, office.keeper_count) == ({}, 0)
-        office.stop()
+        assert (source.machine, service.queue_count) == ({}, 0)
+        service.stop()
 
     run(scenario)
 
 
 def test_letters_under_way_are_bounded_and_the_rest_stays_in_the_machine(
-    office, source, network, run, turns
+    service, source, network, run, turns
 ):
     async def scenario():
         count = 3 * DEAD_LETTERS_IN_FLIGHT_MAX
         source.add(*range(1, count + 1))
-        office.keep(source)
+        service.keep(source)
         await turns()
         dead = network.session("dead")
         assert len(dead.sent) == DEAD_LETTERS_IN_FLIGHT_MAX
@@ -162,58 +162,58 @@ def test_letters_under_way_are_bounded_and_the_rest_stays_in_the_machine(
         while source.machine:
             dead.confirm(50)
             await turns()
-            source.apply(office)
+            source.apply(service)
             await turns()
             assert len(dead.sent) <= DEAD_LETTERS_IN_FLIGHT_MAX
             seen += [body for body in dead.bodies if body not in seen]
         assert seen == [b"%d" % number for number in range(1, count + 1)]
         assert len(source.looks) < 20
-        office.stop()
+        service.stop()
 
     run(scenario)
 
 
-def test_octets_under_way_are_bounded_over_all_queues(
+def test_bytes_under_way_are_bounded_over_all_queues(
     network, letter, run, turns, monkeypatch, source
 ):
-    monkeypatch.setattr(office_module, "DEAD_LETTER_KEPT_OCTETS_MAX", 40)
+    monkeypatch.setattr(service_module, "DEAD_LETTER_KEPT_BYTES_MAX", 40)
     network.queue("dead")
     network.exchange("dlx")
     network.bind("dlx", "dead")
-    office = network.office()
+    service = network.service()
     other = Source(network.queue("other"), letter)
 
     async def scenario():
         source.add(1, 2, 3, 4)
         other.add(5, 6)
-        office.keep(source)
-        office.keep(other)
+        service.keep(source)
+        service.keep(other)
         await turns()
         dead = network.session("dead")
         seen = list(dead.bodies)
         assert 1 <= len(seen) < 6
-        assert office.held_octets <= 40
+        assert service.held_bytes <= 40
         while source.machine or other.machine:
             dead.confirm()
             await turns()
-            source.apply(office)
-            other.apply(office)
+            source.apply(service)
+            other.apply(service)
             await turns()
-            assert office.held_octets <= 40
+            assert service.held_bytes <= 40
             seen += dead.bodies
         assert sorted(seen) == [b"1", b"2", b"3", b"4", b"5", b"6"]
-        office.stop()
+        service.stop()
 
     run(scenario)
 
 
-def test_letter_without_a_way_waits_for_one(office, source, network, run, turns, hurried, caplog):
+def test_letter_without_a_way_waits_for_one(service, source, network, run, turns, hurried, caplog):
     async def scenario():
         source.arguments = {"dead-letter-exchange": "later"}
         source.add(1)
-        office.keep(source)
+        service.keep(source)
         await turns(50)
-        assert (source.proposed, office.lost_count) == ([], 0)
+        assert (source.proposed, service.lost_count) == ([], 0)
         [record] = caplog.records
         assert record.levelno == logging.WARNING
         assert "kept, for its dead letter exchange does not exist" in record.message
@@ -223,40 +223,40 @@ def test_letter_without_a_way_waits_for_one(office, source, network, run, turns,
         network.session("dead").confirm()
         await turns()
         assert source.proposed == [[1]]
-        office.stop()
+        service.stop()
 
     run(scenario)
 
 
 def test_way_that_appears_is_taken_before_a_long_pause_is_over(
-    office, source, network, run, turns, monkeypatch
+    service, source, network, run, turns, monkeypatch
 ):
-    monkeypatch.setattr(keeper_module, "RETRY_SECONDS_MIN", 3600.0)
+    monkeypatch.setattr(queue_dead_letters_module, "RETRY_SECONDS_MIN", 3600.0)
 
     async def scenario():
         source.arguments = {"dead-letter-exchange": "later"}
         source.add(1)
-        office.keep(source)
+        service.keep(source)
         await turns()
         network.exchange("later")
         network.bind("later", "dead")
-        monkeypatch.setattr(keeper_module, "RETRY_SECONDS_MIN", 0.0)
-        office.on_events(network.events)
+        monkeypatch.setattr(queue_dead_letters_module, "RETRY_SECONDS_MIN", 0.0)
+        service.on_events(network.events)
         await until(lambda: network.opened)
         assert network.session("dead").bodies == [b"1"]
-        office.stop()
+        service.stop()
 
     run(scenario)
 
 
 def test_queue_that_has_a_letter_does_not_get_it_twice(
-    office, source, network, run, turns, hurried
+    service, source, network, run, turns, hurried
 ):
     async def scenario():
         network.queue("full")
         network.bind("dlx", "full")
         source.add(1)
-        office.keep(source)
+        service.keep(source)
         await turns()
         network.session("dead").confirm()
         network.session("full").refuse()
@@ -266,36 +266,36 @@ def test_queue_that_has_a_letter_does_not_get_it_twice(
         network.session("full").confirm()
         await turns()
         assert source.proposed == [[1]]
-        office.stop()
+        service.stop()
 
     run(scenario)
 
 
 def test_letter_is_done_when_the_queue_that_lacked_it_is_gone(
-    office, source, network, run, turns, hurried
+    service, source, network, run, turns, hurried
 ):
     async def scenario():
         network.queue("full")
         network.bind("dlx", "full")
         source.add(1)
-        office.keep(source)
+        service.keep(source)
         await turns()
         network.session("dead").confirm()
         network.do(commands.DeleteQueue("/", "full", network.catalog.queue("/", "full").group))
         network.session("full").delete()
         await until(lambda: source.proposed)
         assert source.proposed == [[1]]
-        office.stop()
+        service.stop()
 
     run(scenario)
 
 
 def test_only_queue_deleted_under_way_leaves_the_letter_kept(
-    office, source, network, run, turns, hurried
+    service, source, network, run, turns, hurried
 ):
     async def scenario():
         source.add(1)
-        office.keep(source)
+        service.keep(source)
         await turns()
         network.do(commands.DeleteQueue("/", "dead", network.catalog.queue("/", "dead").group))
         network.session("dead").delete()
@@ -307,43 +307,43 @@ def test_only_queue_deleted_under_way_leaves_the_letter_kept(
         network.opened[1].confirm()
         await turns()
         assert source.proposed == [[1]]
-        office.stop()
+        service.stop()
 
     run(scenario)
 
 
 def test_letters_are_dropped_when_dead_lettering_is_switched_off(
-    office, source, network, run, turns, monkeypatch, caplog
+    service, source, network, run, turns, monkeypatch, caplog
 ):
-    monkeypatch.setattr(keeper_module, "RETRY_SECONDS_MIN", 3600.0)
+    monkeypatch.setattr(queue_dead_letters_module, "RETRY_SECONDS_MIN", 3600.0)
 
     async def scenario():
         source.arguments = {"dead-letter-exchange": "later"}
         source.add(1)
-        office.keep(source)
+        service.keep(source)
         await turns()
         assert source.proposed == []
-        monkeypatch.setattr(keeper_module, "RETRY_SECONDS_MIN", 0.0)
+        monkeypatch.setattr(queue_dead_letters_module, "RETRY_SECONDS_MIN", 0.0)
         source.arguments = {}
-        office.reconfigured(source.queue.group)
+        service.reconfigured(source.queue.group)
         await until(lambda: source.proposed)
         assert source.proposed == [[1]]
         assert "a dead letter is dropped" in caplog.records[-1].message
-        assert (office.sent_count, office.lost_count) == (0, 1)
-        office.stop()
+        assert (service.sent_count, service.lost_count) == (0, 1)
+        service.stop()
 
     run(scenario)
 
 
 def test_forgetting_is_tried_again_when_the_log_takes_nothing(
-    office, source, network, run, turns, monkeypatch
+    service, source, network, run, turns, monkeypatch
 ):
-    monkeypatch.setattr(keeper_module, "TIMER_STEP_MS", 0)
+    monkeypatch.setattr(queue_dead_letters_module, "TIMER_STEP_MS", 0)
 
     async def scenario():
         source.busy = True
         source.add(1)
-        office.keep(source)
+        service.keep(source)
         await turns()
         network.session("dead").confirm()
         await turns()
@@ -351,116 +351,116 @@ def test_forgetting_is_tried_again_when_the_log_takes_nothing(
         source.busy = False
         await until(lambda: source.proposed)
         assert source.proposed == [[1]]
-        office.stop()
+        service.stop()
 
     run(scenario)
 
 
 def test_letter_that_the_machine_let_go_meanwhile_is_passed_over(
-    office, source, network, run, turns
+    service, source, network, run, turns
 ):
     async def scenario():
         source.add(1, 2)
         source.gone = {1}
-        office.keep(source)
+        service.keep(source)
         await turns()
         assert network.session("dead").bodies == [b"2"]
-        office.stop()
+        service.stop()
 
     run(scenario)
 
 
-def test_released_queue_is_left_to_its_next_leader(office, source, network, run, turns):
+def test_released_queue_is_left_to_its_next_leader(service, source, network, run, turns):
     async def scenario():
         source.add(1)
-        office.keep(source)
+        service.keep(source)
         await turns()
-        office.release(source.queue.group)
-        assert office.held_octets > 0
+        service.release(source.queue.group)
+        assert service.held_bytes > 0
         network.session("dead").confirm()
         await turns()
-        assert (source.proposed, office.held_octets, office.keeper_count) == ([], 0, 0)
-        office.keep(source)  # it is led here again
+        assert (source.proposed, service.held_bytes, service.queue_count) == ([], 0, 0)
+        service.keep(source)  # it is led here again
         await turns()
         assert network.session("dead").bodies == [b"1"]
-        office.stop()
+        service.stop()
 
     run(scenario)
 
 
-def test_kept_letters_stay_in_their_queue_during_an_alarm(office, source, network, run, turns):
+def test_kept_letters_stay_in_their_queue_during_an_alarm(service, source, network, run, turns):
     async def scenario():
         network.block(True)
         source.add(1)
-        office.keep(source)
+        service.keep(source)
         await turns()
         assert network.opened == []
         network.block(False)
         await turns()
         assert network.session("dead").bodies == [b"1"]
-        office.stop()
+        service.stop()
 
     run(scenario)
 
 
-def test_kept_letter_is_owed_for_while_it_is_under_way(office, source, network, run, turns):
+def test_kept_letter_is_owed_for_while_it_is_under_way(service, source, network, run, turns):
     async def scenario():
         account, cause = network.account("a")
         source.add(1, 2)
-        office.note_causes(source.queue, [1], [cause])
-        office.keep(source)
+        service.note_causes(source.queue, [1], [cause])
+        service.keep(source)
         await turns()
         assert (account.messages, network.debts.unknown.messages) == (1, 1)
         assert network.session("dead").causes.of(1, 2) == [1, cause, 1, NO_CAUSE]
         network.session("dead").confirm()
         assert (account.messages, network.debts.unknown.messages) == (0, 0)
-        office.stop()
+        service.stop()
 
     run(scenario)
 
 
 def test_kept_letter_is_owed_for_again_when_it_is_sent_again(
-    office, source, network, run, turns, hurried
+    service, source, network, run, turns, hurried
 ):
     async def scenario():
         account, cause = network.account("a")
         source.add(1)
-        office.note_causes(source.queue, [1], [cause])
-        office.keep(source)
+        service.note_causes(source.queue, [1], [cause])
+        service.keep(source)
         await turns()
         network.session("dead").refuse()
         assert account.messages == 0
         await until(lambda: network.session("dead").sent)
         assert account.messages == 1
-        office.stop()
+        service.stop()
         assert account.messages == 0
 
     run(scenario)
 
 
 def test_causes_of_kept_letters_are_remembered_within_a_bound(
-    office, source, network, run, turns, monkeypatch
+    service, source, network, run, turns, monkeypatch
 ):
-    monkeypatch.setattr(office_module, "LETTER_CAUSES_MAX", 2)
+    monkeypatch.setattr(service_module, "DEAD_LETTER_CAUSES_MAX", 2)
 
     async def scenario():
         account, cause = network.account("a")
         other = network.queue("other")
-        office.note_causes(source.queue, [1, 2, 3], [cause] * 3)
-        assert [office.cause(source.queue.group, n) for n in (3, 1)] == [NO_CAUSE, cause]
-        office.note_causes(other, [1], [cause])
-        office.release(source.queue.group)
-        office.release(other.group)
-        office.note_causes(source.queue, [1, 2, 3], [cause] * 3)
-        assert [office.cause(source.queue.group, n) for n in (1, 2, 3)] == [cause, cause, NO_CAUSE]
+        service.note_causes(source.queue, [1, 2, 3], [cause] * 3)
+        assert [service.cause(source.queue.group, n) for n in (3, 1)] == [NO_CAUSE, cause]
+        service.note_causes(other, [1], [cause])
+        service.release(source.queue.group)
+        service.release(other.group)
+        service.note_causes(source.queue, [1, 2, 3], [cause] * 3)
+        assert [service.cause(source.queue.group, n) for n in (1, 2, 3)] == [cause, cause, NO_CAUSE]
         assert account.messages == 0
-        office.stop()
+        service.stop()
 
     run(scenario)
 
 
 def test_letters_of_nobody_go_one_at_a_time_while_too_many_are_under_way(
-    office, source, network, run, turns
+    service, source, network, run, turns
 ):
     network.ledger.limits.account_messages = 10
 
@@ -470,7 +470,7 @@ def test_letters_of_nobody_go_one_at_a_time_while_too_many_are_under_way(
         stuck.borrow(11, 11)
         assert network.debts.unknown.in_debt
         source.add(*range(1, 20), entry=5)
-        office.keep(source)
+        service.keep(source)
         await turns()
         dead = network.session("dead")
         assert dead.bodies == [b"1"]
@@ -480,21 +480,21 @@ def test_letters_of_nobody_go_one_at_a_time_while_too_many_are_under_way(
         stuck.repay(11, 11)
         await turns()
         assert len(dead.bodies) == 18
-        office.stop()
+        service.stop()
 
     run(scenario)
 
 
-def test_letters_leave_in_order_once_their_entry_was_read(office, source, network, run, turns):
+def test_letters_leave_in_order_once_their_entry_was_read(service, source, network, run, turns):
     async def scenario():
         source.add(1, 2)
         source.slow = True
-        office.keep(source)
+        service.keep(source)
         await turns()
         source.slow = False
         source.reading()
         await turns()
         assert network.session("dead").bodies == [b"1", b"2"]
-        office.stop()
+        service.stop()
 
     run(scenario)

@@ -16,89 +16,89 @@ from headrace_broker.runtime.dead_letter import service as module
 
 
 @pytest.fixture
-def office(network):
-    """An office with a way from queue "work" to queue "dead"."""
+def service(network):
+    """An service with a way from queue "work" to queue "dead"."""
     network.source = network.queue("work")
     network.arguments = {"dead-letter-exchange": "dlx"}
     network.queue("dead")
     network.exchange("dlx")
     network.bind("dlx", "dead")
-    return network.office()
+    return network.service()
 
 
-def take(office, network, *letters):
-    office.take(network.source, network.arguments, list(letters))
+def take(service, network, *letters):
+    service.accept(network.source, network.arguments, list(letters))
 
 
-def test_letters_are_sent_in_order_in_the_next_turn(office, network, letter, run, turns):
+def test_letters_are_sent_in_order_in_the_next_turn(service, network, letter, run, turns):
     async def scenario():
-        take(office, network, letter(body=b"1"), letter(body=b"2"))
+        take(service, network, letter(body=b"1"), letter(body=b"2"))
         assert network.opened == []
-        take(office, network, letter(body=b"3"))
+        take(service, network, letter(body=b"3"))
         await turns()
         assert network.session("dead").bodies == [b"1", b"2", b"3"]
-        assert office.held_octets > 0
+        assert service.held_bytes > 0
         network.session("dead").confirm()
-        assert (office.sent_count, office.lost_count, office.held_octets) == (3, 0, 0)
-        office.stop()
+        assert (service.sent_count, service.lost_count, service.held_bytes) == (3, 0, 0)
+        service.stop()
 
     run(scenario)
 
 
-def test_many_letters_share_the_turns_of_the_loop(office, network, letter, run, turns):
+def test_many_letters_share_the_turns_of_the_loop(service, network, letter, run, turns):
     async def scenario():
-        take(office, network, *[letter(n) for n in range(TIMER_WAKES_MAX + 1)])
+        take(service, network, *[letter(n) for n in range(TIMER_WAKES_MAX + 1)])
         await turns(1)
         assert len(network.session("dead").sent) == TIMER_WAKES_MAX
         await turns(1)
         assert len(network.session("dead").sent) == TIMER_WAKES_MAX + 1
-        office.stop()
+        service.stop()
 
     run(scenario)
 
 
 def test_letter_that_goes_nowhere_is_dropped_counted_and_told_once(
-    office, network, letter, run, turns, caplog
+    service, network, letter, run, turns, caplog
 ):
     async def scenario():
         network.arguments = {"dead-letter-exchange": "none"}
-        take(office, network, letter(), letter())
+        take(service, network, letter(), letter())
         await turns()
-        assert (office.lost_count, office.held_octets) == (2, 0)
+        assert (service.lost_count, service.held_bytes) == (2, 0)
         [record] = caplog.records
         assert record.levelno == logging.WARNING
         assert "'work'" in record.message
         assert "dropped, for its dead letter exchange does not exist" in record.message
         network.arguments = {"dead-letter-exchange": "dlx"}
-        take(office, network, letter())
+        take(service, network, letter())
         await turns()
         network.arguments = {"dead-letter-exchange": "none"}
-        take(office, network, letter())
+        take(service, network, letter())
         await turns()
         assert len(caplog.records) == 2
-        office.stop()
+        service.stop()
 
     run(scenario)
 
 
 def test_letters_whose_routes_cost_much_have_turns_of_their_own(
-    office, network, letter, run, turns, monkeypatch
+    service, network, letter, run, turns, monkeypatch
 ):
     monkeypatch.setattr(module, "ROUTING_WORK_OF_TURN", 10)
 
     async def scenario():
-        take(office, network, *[letter(key=f"k{number}") for number in range(3)])
+        take(service, network, *[letter(key=f"k{number}") for number in range(3)])
         await turns(1)
         assert len(network.session("dead").sent) == 1
         await turns(1)
         assert len(network.session("dead").sent) == 2
-        office.stop()
+        service.stop()
 
     run(scenario)
 
 
 def test_letter_whose_route_costs_too_much_is_dropped_and_told(
-    office, network, letter, run, turns, caplog
+    service, network, letter, run, turns, caplog
 ):
     keys = [".".join("a" * 126) + f".{number}" for number in range(32)]
     network.exchange("costly", "topic")
@@ -109,85 +109,87 @@ def test_letter_whose_route_costs_too_much_is_dropped_and_told(
     properties = bytes(Basic.Properties(headers=headers).marshal())
 
     async def scenario():
-        take(office, network, letter(properties=properties))
+        take(service, network, letter(properties=properties))
         await turns()
-        assert (office.lost_count, office.held_octets) == (1, 0)
+        assert (service.lost_count, service.held_bytes) == (1, 0)
         [record] = caplog.records
         assert record.levelno == logging.WARNING
         assert "dropped, for its route at its dead letter exchange takes" in record.message
-        office.stop()
+        service.stop()
 
     run(scenario)
 
 
-def test_unroutable_letter_is_no_reason_to_warn(office, network, letter, run, turns, caplog):
+def test_unroutable_letter_is_no_reason_to_warn(service, network, letter, run, turns, caplog):
     async def scenario():
         network.exchange("empty")
         network.arguments = {"dead-letter-exchange": "empty"}
-        take(office, network, letter())
+        take(service, network, letter())
         await turns()
-        assert office.lost_count == 1
+        assert service.lost_count == 1
         assert [r for r in caplog.records if r.levelno >= logging.WARNING] == []
-        office.stop()
+        service.stop()
 
     run(scenario)
 
 
-def test_refused_letter_is_lost(office, network, letter, run, turns):
+def test_refused_letter_is_lost(service, network, letter, run, turns):
     async def scenario():
-        take(office, network, letter())
+        take(service, network, letter())
         await turns()
         network.session("dead").refuse()
-        assert (office.sent_count, office.lost_count, office.held_octets) == (0, 1, 0)
-        office.stop()
+        assert (service.sent_count, service.lost_count, service.held_bytes) == (0, 1, 0)
+        service.stop()
 
     run(scenario)
 
 
 def test_what_finds_no_room_is_dropped_with_one_warning(
-    office, network, letter, run, turns, caplog, monkeypatch
+    service, network, letter, run, turns, caplog, monkeypatch
 ):
-    size = int(letter(body=b"x" * 1000).octets)
-    monkeypatch.setattr(module, "DEAD_LETTER_OCTETS_MAX", 3 * size)
+    size = int(letter(body=b"x" * 1000).byte_count)
+    monkeypatch.setattr(module, "DEAD_LETTER_BYTES_MAX", 3 * size)
 
     async def scenario():
         letters = [letter(n, body=b"%d" % n + b"x" * 999) for n in range(6)]
-        assert not office.congested
-        take(office, network, *letters)
-        assert office.congested
+        assert not service.congested
+        take(service, network, *letters)
+        assert service.congested
         await turns()
         assert [body[:1] for body in network.session("dead").bodies] == [b"0", b"1", b"2"]
-        assert (office.lost_count, office.held_octets) == (3, 3 * size)
+        assert (service.lost_count, service.held_bytes) == (3, 3 * size)
         [record] = caplog.records
         assert "dead letters dropped, the last of queue 'work'" in record.message
         network.session("dead").confirm(2)
-        assert not office.congested
-        take(office, network, letter(body=b"x" * 1000))
+        assert not service.congested
+        take(service, network, letter(body=b"x" * 1000))
         await turns()
         assert len(network.session("dead").sent) == 2
-        office.stop()
+        service.stop()
 
     run(scenario)
 
 
-def test_letter_larger_than_all_room_passes_alone(office, network, letter, run, turns, monkeypatch):
-    monkeypatch.setattr(module, "DEAD_LETTER_OCTETS_MAX", 10)
+def test_letter_larger_than_all_room_passes_alone(
+    service, network, letter, run, turns, monkeypatch
+):
+    monkeypatch.setattr(module, "DEAD_LETTER_BYTES_MAX", 10)
 
     async def scenario():
-        take(office, network, letter(body=b"x" * 1000), letter())
+        take(service, network, letter(body=b"x" * 1000), letter())
         await turns()
         assert len(network.session("dead").sent) == 1
-        assert office.lost_count == 1
-        office.stop()
+        assert service.lost_count == 1
+        service.stop()
 
     run(scenario)
 
 
-def test_stopped_office_sends_nothing(office, network, letter, run, turns):
+def test_stopped_service_sends_nothing(service, network, letter, run, turns):
     async def scenario():
-        take(office, network, letter())
-        office.stop()
-        take(office, network, letter())
+        take(service, network, letter())
+        service.stop()
+        take(service, network, letter())
         await turns()
         assert network.opened == []
 
@@ -195,7 +197,7 @@ def test_stopped_office_sends_nothing(office, network, letter, run, turns):
 
 
 def test_letter_is_owed_for_by_its_cause_until_all_queues_have_it(
-    office, network, letter, run, turns
+    service, network, letter, run, turns
 ):
     async def scenario():
         network.queue("copy")
@@ -203,24 +205,24 @@ def test_letter_is_owed_for_by_its_cause_until_all_queues_have_it(
         account, cause = network.account("a")
         one = letter()
         one.cause = cause
-        take(office, network, one)
-        assert (account.messages, account.octets) == (1, int(one.octets))
+        take(service, network, one)
+        assert (account.messages, account.byte_count) == (1, int(one.byte_count))
         [owed] = network.debts.causes(network.source.group)
         assert (owed.cause, owed.node, owed.messages) == (account.cause, 1, 1)
         await turns()
-        assert (account.messages, account.octets) == (2, 2 * int(one.octets))
+        assert (account.messages, account.byte_count) == (2, 2 * int(one.byte_count))
         assert network.session("dead").causes.of(1, 1) == [1, cause]
         network.session("dead").confirm()
         assert account.messages == 1
         network.session("copy").refuse()
-        assert (account.messages, account.octets, network.charges.count) == (0, 0, 0)
-        office.stop()
+        assert (account.messages, account.byte_count, network.charges.count) == (0, 0, 0)
+        service.stop()
 
     run(scenario)
 
 
 @pytest.mark.parametrize("outcome", ["confirm", "refuse", "delete", "unroutable", "stop", "idle"])
-def test_nobody_owes_for_what_is_over(outcome, office, network, letter, run, turns):
+def test_nobody_owes_for_what_is_over(outcome, service, network, letter, run, turns):
     async def scenario():
         account, cause = network.account("a")
         letters = [letter(), letter()]
@@ -228,57 +230,57 @@ def test_nobody_owes_for_what_is_over(outcome, office, network, letter, run, tur
             each.cause = cause
         if outcome == "unroutable":
             network.arguments = {"dead-letter-exchange": "none"}
-        take(office, network, *letters)
+        take(service, network, *letters)
         assert account.messages == 2
         if outcome == "idle":
-            office.stop()
+            service.stop()
         await turns()
         if outcome in ("confirm", "refuse", "delete"):
             assert account.messages == 2
             getattr(network.session("dead"), outcome)()
         elif outcome == "stop":
-            office.stop()
+            service.stop()
             network.session("dead").confirm()
-        assert (account.messages, account.octets, network.charges.count) == (0, 0, 0)
-        office.stop()
+        assert (account.messages, account.byte_count, network.charges.count) == (0, 0, 0)
+        service.stop()
 
     run(scenario)
 
 
 def test_letters_that_find_no_room_are_owed_for_by_nobody(
-    office, network, letter, run, turns, monkeypatch
+    service, network, letter, run, turns, monkeypatch
 ):
-    monkeypatch.setattr(module, "DEAD_LETTER_OCTETS_MAX", 10)
+    monkeypatch.setattr(module, "DEAD_LETTER_BYTES_MAX", 10)
 
     async def scenario():
         account, cause = network.account("a")
         letters = [letter(), letter()]
         for each in letters:
             each.cause = cause
-        take(office, network, *letters)
+        take(service, network, *letters)
         assert account.messages == 1
-        office.stop()
+        service.stop()
 
     run(scenario)
 
 
-def test_letter_of_a_client_elsewhere_is_told_to_its_node(office, network, letter, run, turns):
+def test_letter_of_a_client_elsewhere_is_told_to_its_node(service, network, letter, run, turns):
     async def scenario():
         one = letter()
         one.cause = session_id(2, 1, 1)
-        take(office, network, one)
+        take(service, network, one)
         await turns()
         assert network.debts.causes(network.catalog.queue("/", "dead").group) == []
         [proxy] = network.debts.proxies(network.catalog.queue("/", "dead").group)
-        assert proxy == (one.cause, 1, int(one.octets))
+        assert proxy == (one.cause, 1, int(one.byte_count))
         network.session("dead").confirm()
-        office.stop()
+        service.stop()
         network.debts.stop()
 
     run(scenario)
 
 
-def test_expired_messages_of_each_queue_have_an_account(office, network, letter, run, turns):
+def test_expired_messages_of_each_queue_have_an_account(service, network, letter, run, turns):
     network.ledger.limits.account_messages = 2
     woken: list[int] = []
     network.expiries.wake = woken.append
@@ -288,9 +290,9 @@ def test_expired_messages_of_each_queue_have_an_account(office, network, letter,
         letters = [letter(n) for n in range(3)]
         for each in letters:
             each.cause = EXPIRY_CAUSE
-        take(office, network, *letters)
-        assert office.is_congested(network.source)
-        assert not office.is_congested(other)
+        take(service, network, *letters)
+        assert service.is_congested(network.source)
+        assert not service.is_congested(other)
         await turns()
         [owed] = network.debts.causes(network.catalog.queue("/", "dead").group)
         assert (owed.cause.kind, owed.cause.name) == (EXPIRY, "expiry in queue 'work'")
@@ -299,36 +301,36 @@ def test_expired_messages_of_each_queue_have_an_account(office, network, letter,
         assert woken == []
         network.session("dead").confirm(1)
         assert woken == [network.source.group]
-        assert not office.is_congested(network.source)
-        office.release(network.source.group)
+        assert not service.is_congested(network.source)
+        service.release(network.source.group)
         assert owed.cause.account in network.ledger.accounts  # it owes something
         network.session("dead").confirm()
         network.ledger.sweep()
         assert owed.cause.account not in network.ledger.accounts
-        office.stop()
+        service.stop()
 
     run(scenario)
 
 
 def test_letters_sent_once_wait_for_the_end_of_an_alarm_while_there_is_room(
-    office, network, letter, run, turns, monkeypatch
+    service, network, letter, run, turns, monkeypatch
 ):
-    size = int(letter(body=b"x" * 1000).octets)
-    monkeypatch.setattr(module, "DEAD_LETTER_OCTETS_MAX", 4 * size)
+    size = int(letter(body=b"x" * 1000).byte_count)
+    monkeypatch.setattr(module, "DEAD_LETTER_BYTES_MAX", 4 * size)
 
     async def scenario():
         network.block(True)
-        assert office.is_congested(network.source)
-        take(office, network, letter(body=b"1" * 1000), letter(body=b"2" * 1000))
+        assert service.is_congested(network.source)
+        take(service, network, letter(body=b"1" * 1000), letter(body=b"2" * 1000))
         await turns()
         assert network.opened == []
-        take(office, network, letter(body=b"3" * 1000))
+        take(service, network, letter(body=b"3" * 1000))
         await turns()
         assert [body[:1] for body in network.session("dead").bodies] == [b"1"]
         network.block(False)
         await turns()
         assert [body[:1] for body in network.session("dead").bodies] == [b"1", b"2", b"3"]
-        assert office.lost_count == 0
-        office.stop()
+        assert service.lost_count == 0
+        service.stop()
 
     run(scenario)

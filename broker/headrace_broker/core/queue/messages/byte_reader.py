@@ -1,4 +1,4 @@
-"""Reads fields from octets in order; an early end is remembered and not raised."""
+"""Reads fields from bytes in order; an early end is remembered and not raised."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from mypy_extensions import i64
 
 
 @final
-class OctetReader:
+class ByteReader:
     """A cursor over big-endian fields."""
 
     def __init__(self, data: bytes, position: i64) -> None:
@@ -19,33 +19,33 @@ class OctetReader:
         # from then on every field reads as zero or empty
         self.failed = position > len(data)
 
-    def _advance(self, octets: i64) -> bool:
-        if self.failed or octets > len(self.data) - self.position:
+    def _advance(self, byte_count: i64) -> bool:
+        if self.failed or byte_count > len(self.data) - self.position:
             self.failed = True
             return False
-        self.position += octets
+        self.position += byte_count
         return True
 
     def u8(self) -> i64:
-        """Read one octet."""
+        """Read one byte."""
         if not self._advance(1):
             return 0
         return self.data[self.position - 1]
 
     def u16(self) -> i64:
-        """Read two octets."""
+        """Read two bytes."""
         if not self._advance(2):
             return 0
         data = self.data
         return (i64(data[self.position - 2]) << 8) | i64(data[self.position - 1])
 
     def s32(self) -> i64:
-        """Read four octets that hold a number with a sign."""
+        """Read four bytes that hold a number with a sign."""
         value = self.u32()
         return value - 0x100000000 if value > 0x7FFFFFFF else value
 
     def s64(self) -> i64:
-        """Read eight octets that hold a number with a sign."""
+        """Read eight bytes that hold a number with a sign."""
         if not self._advance(8):
             return 0
         return read_i64_be(self.data, self.position - 8)
@@ -58,10 +58,10 @@ class OctetReader:
         value: i64 = 0
         shift: i64 = 0
         while shift < 63 and position < size and not self.failed:
-            octet: i64 = data[position]
+            byte: i64 = data[position]
             position += 1
-            value |= (octet & 0x7F) << shift
-            if octet < 0x80:
+            value |= (byte & 0x7F) << shift
+            if byte < 0x80:
                 self.position = position
                 return value
             shift += 7
@@ -69,7 +69,7 @@ class OctetReader:
         return 0
 
     def ids(self) -> list[int]:
-        """Read a count and as many numbers of 8 octets."""
+        """Read a count and as many numbers of 8 bytes."""
         count = self.u32()
         if count * 8 > len(self.data) - self.position:
             self.failed = True
@@ -77,13 +77,13 @@ class OctetReader:
         return [self.u64() for _ in range(count)]
 
     def u32(self) -> i64:
-        """Read four octets."""
+        """Read four bytes."""
         if not self._advance(4):
             return 0
         return i64(read_i32_be(self.data, self.position - 4)) & 0xFFFFFFFF
 
     def u64(self) -> i64:
-        """Read eight octets that hold a number below 2**63."""
+        """Read eight bytes that hold a number below 2**63."""
         if not self._advance(8):
             return 0
         value = read_i64_be(self.data, self.position - 8)
@@ -92,8 +92,8 @@ class OctetReader:
             return 0
         return value
 
-    def octets(self, count: i64) -> bytes:
-        """Read `count` octets, 0 or more."""
+    def read_bytes(self, count: i64) -> bytes:
+        """Read `count` bytes, 0 or more."""
         if not self._advance(count):
             return b""
         return self.data[self.position - count : self.position]

@@ -1,4 +1,4 @@
-"""Sessions by which dead letters are sent, and what their parcels are told."""
+"""Sessions by which dead letters are sent, and what their publishes are told."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ def publish(body=b"x"):
     return Publish(0, b"\x00\x00", False, False, b"\x00\x00", body)
 
 
-def send(network, parcel, *names, body=b"x"):
+def send(network, dead_publish, *names, body=b"x"):
     queues = [network.catalog.queue("/", name) for name in names]
-    network.carrier.send(publish(body), queues, parcel)
+    network.publisher.send(publish(body), queues, dead_publish)
 
 
 @pytest.fixture
@@ -36,21 +36,21 @@ def hurried(monkeypatch):
     monkeypatch.setattr(module, "IDLE_SECONDS", 0.0)
 
 
-def test_parcel_is_told_once_all_queues_have_answered(network, run):
+def test_dead_publish_is_told_once_all_queues_have_answered(network, run):
     async def scenario():
         for name in ("a", "b"):
             network.queue(name)
-        parcel = Told()
-        send(network, parcel, "a", "b")
+        dead_publish = Told()
+        send(network, dead_publish, "a", "b")
         assert network.session("a").sent == []
-        network.carrier.flush()
+        network.publisher.flush()
         assert network.session("a").bodies == [b"x"]
         network.session("a").confirm()
-        assert parcel.count == 0
+        assert dead_publish.count == 0
         network.session("b").confirm()
-        assert parcel.count == 1
-        assert (len(parcel.arrived), parcel.failed) == (2, [])
-        network.carrier.stop()
+        assert dead_publish.count == 1
+        assert (len(dead_publish.arrived), dead_publish.failed) == (2, [])
+        network.publisher.stop()
 
     run(scenario)
 
@@ -58,13 +58,13 @@ def test_parcel_is_told_once_all_queues_have_answered(network, run):
 def test_refusal_by_one_queue_does_not_count_for_another(network, run):
     async def scenario():
         groups = {name: network.queue(name).group for name in ("a", "b")}
-        parcel = Told()
-        send(network, parcel, "a", "b")
-        network.carrier.flush()
+        dead_publish = Told()
+        send(network, dead_publish, "a", "b")
+        network.publisher.flush()
         network.session("a").refuse()
         network.session("b").confirm()
-        assert (parcel.arrived, parcel.failed) == ([groups["b"]], [groups["a"]])
-        network.carrier.stop()
+        assert (dead_publish.arrived, dead_publish.failed) == ([groups["b"]], [groups["a"]])
+        network.publisher.stop()
 
     run(scenario)
 
@@ -72,13 +72,13 @@ def test_refusal_by_one_queue_does_not_count_for_another(network, run):
 def test_what_a_deleted_queue_confirms_has_not_arrived(network, run, turns):
     async def scenario():
         group = network.queue("a").group
-        parcel = Told()
-        send(network, parcel, "a")
+        dead_publish = Told()
+        send(network, dead_publish, "a")
         network.session("a").delete()
-        assert (parcel.count, parcel.failed) == (1, [group])
+        assert (dead_publish.count, dead_publish.failed) == (1, [group])
         await turns()
-        assert network.carrier.session_count == 0
-        network.carrier.stop()
+        assert network.publisher.session_count == 0
+        network.publisher.stop()
 
     run(scenario)
 
@@ -88,11 +88,11 @@ def test_session_is_kept_for_the_next_letter(network, run):
         network.queue("a")
         for _ in range(3):
             send(network, Told(), "a")
-            network.carrier.flush()
+            network.publisher.flush()
             network.session("a").confirm()
         assert len(network.opened) == 1
-        assert network.carrier.under_way_count == 0
-        network.carrier.stop()
+        assert network.publisher.under_way_count == 0
+        network.publisher.stop()
 
     run(scenario)
 
@@ -102,18 +102,18 @@ def test_idle_session_is_closed_and_a_busy_one_is_not(network, run, hurried):
         for name in ("a", "b"):
             network.queue(name)
             send(network, Told(), name)
-        network.carrier.flush()
+        network.publisher.flush()
         network.session("a").confirm()
         for _ in range(1000):
             await asyncio.sleep(0)
-            if network.carrier.session_count == 1:
+            if network.publisher.session_count == 1:
                 break
         closed = {session.queue.name: session.closed for session in network.opened}
         assert closed == {"a": True, "b": False}
         send(network, Told(), "a")
-        network.carrier.flush()
+        network.publisher.flush()
         assert network.session("a").bodies == [b"x"]
-        network.carrier.stop()
+        network.publisher.stop()
 
     run(scenario)
 
@@ -125,10 +125,10 @@ def test_sessions_are_bounded_and_the_longest_idle_goes(network, run, turns, mon
         for name in ("a", "b", "c"):
             network.queue(name)
             send(network, Told(), name)
-            network.carrier.flush()
+            network.publisher.flush()
             network.session(name).confirm()
         await turns()
         assert [each.queue.name for each in network.opened if not each.closed] == ["b", "c"]
-        network.carrier.stop()
+        network.publisher.stop()
 
     run(scenario)
