@@ -16,7 +16,13 @@ from headrace_broker.catalog import command as commands
 from headrace_broker.catalog.result import Exists, NotFound, Ok, Refused, Result
 from headrace_broker.catalog.store import CatalogStore
 from headrace_broker.catalog.version import SESSIONS
-from headrace_broker.model.definition import HASHED_SCRYPT, Exchange, Permission, Vhost
+from headrace_broker.model.definition import (
+    HASHED_SCRYPT,
+    Exchange,
+    Permission,
+    Vhost,
+)
+from headrace_broker.model.former_name import current_name
 from headrace_broker.model.limits import ADVICE_MAX, NAME_BYTES_MAX
 
 ADVICE_FULL: Final = f"{ADVICE_MAX} pieces of advice are kept, which is the maximum"
@@ -224,7 +230,7 @@ class Governance(CatalogStore):
     # Parameters
 
     def _set_parameter(self, command: commands.SetParameter) -> Result:
-        name, value = command.name, command.value
+        name, value = current_name(command.name), command.value
         problem = name_problem("limit", name)
         if problem:
             return Refused(problem)

@@ -45,6 +45,7 @@ from headrace_broker.model.definition import (
     User,
     Vhost,
 )
+from headrace_broker.model.former_name import current_name
 from headrace_broker.model.limits import FORGOTTEN_NODES_MAX
 
 SNAPSHOT_VERSION: Final = 7
@@ -465,7 +466,7 @@ class CatalogStore(CatalogView):
         for policy in snapshot.policies:
             self.put_policy(policy)
         for name, value in snapshot.parameters:
-            self.put_parameter(name, value)
+            self.put_parameter(current_name(name), value)
         for exchange in snapshot.exchanges:
             self.put_exchange(exchange)
         for queue in snapshot.queues:
