@@ -185,7 +185,7 @@ def written(name: str, writer: DataWriter) -> DataFile:
     """Return what is known of a file of messages that was written."""
     return DataFile(
         name=name,
-        octets=writer.octets,
+        octets=writer.byte_count,
         sha256=writer.sha256,
         messages=writer.messages,
         first_id=writer.first_id,
