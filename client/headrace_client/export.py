@@ -232,7 +232,7 @@ def _name(log: str, shard: str, group: str) -> pb.ExportGroupName:
 
 
 def _shard(each: pb.ExportShard) -> Shard:
-    return read_value(Shard, each, name=each.shard)
+    return read_value(Shard, each, name=each.shard, byte_count=each.octets)
 
 
 def _group(each: pb.ExportGroup) -> Group:

@@ -155,12 +155,12 @@ def read_group(group: pb.LeaseGroup) -> GroupState:
 def _read_lease(lease: pb.LeaseState) -> LeaseState:
     state = _STATES.get(lease.state, EXPIRED)  # one of a newer broker: in any case not held
     ids = tuple((each.first, each.last) for each in lease.message_ids)
-    return read_value(LeaseState, lease, state=state, message_ids=ids)
+    return read_value(LeaseState, lease, state=state, message_ids=ids, byte_count=lease.octets)
 
 
 def read_leased(answer: pb.LeaseResponse) -> Leased:
     """Return the content of a lease."""
-    return read_value(Leased, answer, group=read_group(answer.group))
+    return read_value(Leased, answer, byte_count=answer.octets, group=read_group(answer.group))
 
 
 def read_settled(answer: pb.SettleLeasesResponse) -> SettledLeases:

@@ -56,7 +56,7 @@ class Ask(Payload, tag="ask"):
 
 
 class Cancel(Payload, tag="cancel"):
-    """Nobody waits for the answer to a question any more.
+    """Notice that an answer is not awaited any more.
 
     Attributes:
         number: of the question.
