@@ -75,10 +75,11 @@ def _leaving(seen: Cluster) -> Iterator[int]:
 
 
 def _well(seen: Cluster) -> Step | None:
-    """All pods that stay serve, before anything else is changed.
+    """Wait until all pods that stay serve, before anything else is changed.
 
-    What does not serve and is of an old template is made anew, each of them: one that waits for the
-    others' votes will not serve before them.
+    Pods that do not serve and are of an old template are restarted, each of them: one that waits
+    for the others' votes will not serve before them. A pod that lost its volume needs no step of
+    its own: its node joins again as a new member and gets its data from the others.
     """
     ill = [ordinal for ordinal in range(seen.wanted) if not seen.is_well(ordinal)]
     for ordinal in ill:

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 
 from headrace_broker.model.limits import CLOCK_ROUND_MS_MAX, CLOCK_SETTLE_MS, CLOCK_SKEW_MS_MAX
 from headrace_broker.model.status import ClockStatus
+from headrace_broker.runtime.cluster.steady_clock import ALONE, ClockReading, SteadyClock
 from headrace_broker.runtime.contract.payload import Payload
-from headrace_broker.runtime.contract.steady_clock import ALONE, ClockReading, SteadyClock
 
 log = logging.getLogger("headrace.alarm")
 

@@ -21,7 +21,7 @@ from headrace_broker.runtime.contract.host_watcher import Configuration, HostWat
 from headrace_broker.runtime.contract.lane_port import Copying, Gathering, SessionOwner
 from headrace_broker.runtime.contract.traffic import Traffic
 from headrace_broker.runtime.hosting.duties import Duties
-from headrace_broker.runtime.session.settle_turns import CloseTurns, CopyTurns, SettleTurns
+from headrace_broker.runtime.session.turns import CloseTurns, CopyTurns, SettleTurns
 
 ROWS_SHOWN: Final = 8  # rows of message ids in a line of the log
 

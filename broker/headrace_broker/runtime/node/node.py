@@ -31,9 +31,9 @@ from headrace_broker.runtime.cluster.node_directory import CATALOG_GROUP, Admiss
 from headrace_broker.runtime.cluster.operations import ClusterFacts, Operations
 from headrace_broker.runtime.cluster.reaper import Reaper
 from headrace_broker.runtime.cluster.rehashing import Rehashing
+from headrace_broker.runtime.cluster.steady_clock import SteadyClock
 from headrace_broker.runtime.cluster.topology import Topology
 from headrace_broker.runtime.contract.payload import encode
-from headrace_broker.runtime.contract.steady_clock import SteadyClock
 from headrace_broker.runtime.dead_letter.expiry_account import ExpiryAccounts
 from headrace_broker.runtime.dead_letter.publisher import DeadLetterPublisher
 from headrace_broker.runtime.dead_letter.service import DeadLetterService

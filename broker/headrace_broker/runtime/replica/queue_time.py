@@ -1,4 +1,7 @@
-"""The time that a queue's leader stamps on its commands."""
+"""The time that a queue's leader stamps on its commands.
+
+Jumps of the wall clock are absorbed before, by `runtime.cluster.steady_clock`.
+"""
 
 from __future__ import annotations
 

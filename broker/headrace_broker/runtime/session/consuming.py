@@ -18,8 +18,8 @@ from headrace_broker.model.reply_code import ACCESS_REFUSED, AmqpError
 from headrace_broker.runtime.contract.answer import Answer, wait_answer
 from headrace_broker.runtime.contract.port import ACCEPT, GET_CONSUMER, RELEASE, Attachment
 from headrace_broker.runtime.contract.trace_port import TRACING
-from headrace_broker.runtime.session.control import Control
 from headrace_broker.runtime.session.link import SessionLink
+from headrace_broker.runtime.session.settling import Control
 from headrace_broker.runtime.session.subscription import Subscription
 
 RESTARTED_CONSUMER_FIRST: Final = 1 << 24  # numbers that no channel gives to its consumers

@@ -25,10 +25,10 @@ from headrace_broker.runtime.contract.port import (
 from headrace_broker.runtime.contract.trace_port import TRACING
 from headrace_broker.runtime.contract.traffic import Traffic
 from headrace_broker.runtime.session.consuming import Consuming
-from headrace_broker.runtime.session.control import Control
 from headrace_broker.runtime.session.link import SessionLink
 from headrace_broker.runtime.session.publishing import Publishing
 from headrace_broker.runtime.session.quiescence import Quiescence
+from headrace_broker.runtime.session.settling import Control
 from headrace_broker.runtime.session.waiting import Waiting
 
 CLOSE_NUMBER: Final = 0  # the close of a session is not numbered

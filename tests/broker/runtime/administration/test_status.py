@@ -18,7 +18,7 @@ from headrace_broker.model.status import DamageStatus, ReplicaStatus
 from headrace_broker.runtime.administration.status import NodeStatusSource
 from headrace_broker.runtime.alarm.alarms import AlarmBoard
 from headrace_broker.runtime.cluster.cluster_clock import ClusterClock
-from headrace_broker.runtime.contract.steady_clock import SteadyClock
+from headrace_broker.runtime.cluster.steady_clock import SteadyClock
 from headrace_broker.runtime.contract.traffic import Traffic
 from headrace_raftlog.model.membership import Membership
 

@@ -18,7 +18,7 @@ from headrace_broker.model.limits import (
 from headrace_broker.runtime.alarm.alarm_watch import CLEAR, CLOCK, AlarmWatch
 from headrace_broker.runtime.alarm.alarms import AlarmBoard, AlarmReport
 from headrace_broker.runtime.cluster.cluster_clock import ClusterClock
-from headrace_broker.runtime.contract.steady_clock import SteadyClock
+from headrace_broker.runtime.cluster.steady_clock import SteadyClock
 
 NOW = 1_700_000_000_000
 NAMES = {1: "n1", 2: "n2", 3: "n3"}

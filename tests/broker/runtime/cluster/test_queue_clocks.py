@@ -9,7 +9,7 @@ from headrace_broker.core.queue.command.leader_command import encode_tick
 from headrace_broker.core.queue.machine.queue_machine import MACHINE_VERSION
 from headrace_broker.core.queue.messages.settings import QueueSettings
 from headrace_broker.model.limits import CLOCK_SLEW_PARTS, TIMER_STEP_MS
-from headrace_broker.runtime.contract.steady_clock import SteadyClock
+from headrace_broker.runtime.cluster.steady_clock import SteadyClock
 from headrace_raftlog.model.entry import ENTRY_NORMAL, Entry
 
 NOW = 1_700_000_000_000

@@ -14,7 +14,7 @@ from headrace_broker.model.limits import (
     CLOCK_SLEW_PARTS,
     CLOCK_WITNESS_MS,
 )
-from headrace_broker.runtime.contract.steady_clock import ALONE, ClockReading, SteadyClock
+from headrace_broker.runtime.cluster.steady_clock import ALONE, ClockReading, SteadyClock
 from headrace_broker.runtime.replica.queue_time import QueueTime
 
 NOW = 1_700_000_000_000

@@ -13,7 +13,7 @@ from headrace_broker.model.limits import (
     CLOCK_SLEW_PARTS,
 )
 from headrace_broker.runtime.cluster.cluster_clock import ClusterClock
-from headrace_broker.runtime.contract.steady_clock import SteadyClock
+from headrace_broker.runtime.cluster.steady_clock import SteadyClock
 from headrace_broker.runtime.replica.queue_time import QueueTime
 
 NOW = 1_700_000_000_000

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from headrace_broker.runtime.contract.lane_port import Copying
-from headrace_broker.runtime.session.settle_turns import CopyTurns
+from headrace_broker.runtime.session.turns import CopyTurns
 
 
 class Work(Copying):

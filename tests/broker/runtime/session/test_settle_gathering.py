@@ -18,7 +18,7 @@ from headrace_broker.model.limits import (
 )
 from headrace_broker.runtime.contract.lane_port import Gathering
 from headrace_broker.runtime.contract.port import ACCEPT, REJECT, RELEASE, Attachment
-from headrace_broker.runtime.session.settle_turns import CloseTurns, SettleTurns
+from headrace_broker.runtime.session.turns import CloseTurns, SettleTurns
 
 PREFETCH = 4 * SETTLE_GATHER_PARTS
 MANY = PREFETCH // SETTLE_GATHER_PARTS  # settles that leave at once

@@ -25,11 +25,11 @@ from headrace_broker.flow.activity import Activity
 from headrace_broker.gateways.amqp.channel.channel_port import ChannelOwner, Input, input_index
 from headrace_broker.gateways.amqp.channel.grouping import Step, group_events
 from headrace_broker.gateways.amqp.connection import handshake
+from headrace_broker.gateways.amqp.connection.blocked_notifier import Presence
 from headrace_broker.gateways.amqp.connection.channels import Channels
 from headrace_broker.gateways.amqp.connection.control import Control
 from headrace_broker.gateways.amqp.connection.heartbeat_monitor import HeartbeatMonitor
 from headrace_broker.gateways.amqp.connection.opening import CONNECTION_METHODS, Opening
-from headrace_broker.gateways.amqp.connection.presence import Presence
 from headrace_broker.gateways.amqp.messages.connection_output import ConnectionOutput
 from headrace_broker.gateways.amqp.model import states
 from headrace_broker.gateways.publishing.output_buffer import PAUSE_OUTPUT

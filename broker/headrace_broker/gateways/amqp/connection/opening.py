@@ -8,7 +8,7 @@ from pamqp import commands
 
 from headrace_broker.codecs.frame_parser import FrameParser
 from headrace_broker.gateways.amqp.connection import handshake
-from headrace_broker.gateways.amqp.connection.presence import Presence
+from headrace_broker.gateways.amqp.connection.blocked_notifier import Presence
 from headrace_broker.gateways.amqp.messages.connection_output import ConnectionOutput
 from headrace_broker.gateways.amqp.methods.authorization import check_vhost
 from headrace_broker.gateways.amqp.model import states
