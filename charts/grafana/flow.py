@@ -61,7 +61,7 @@ FLOW: Final[tuple[Row, ...]] = (
                 "Held",
                 "bytes",
                 (
-                    (total("headrace_flow_buffered_bytes"), f"{NODE} held"),
+                    (total("headrace_flow_buffered_bytes"), f"{NODE} buffered"),
                     (total("headrace_flow_partial_bytes"), f"{NODE} unfinished"),
                     (total("headrace_flow_pending_bytes"), f"{NODE} under way to queues"),
                     (total("headrace_flow_bytes_max"), f"{NODE} bound"),

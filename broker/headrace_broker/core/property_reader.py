@@ -83,7 +83,7 @@ class PropertyReader:
     def value_start(self, blob: bytes, mask: i64) -> i64:
         """Return the offset of the property with flag `mask` in the block scanned, or -1.
 
-        There stands a short string (length byte, bytes), an byte, or for TIMESTAMP a u64.
+        There stands a short string (length byte, bytes), a byte, or for TIMESTAMP a u64.
         """
         if not self.flags & mask:
             return -1

@@ -61,7 +61,7 @@ QUEUE_WINDOWS: Final = _windowed(
     *_columns(I64, "unacked_first", "unacked_last"),
     *_columns(I64, "consumers_min", "consumers_max"),
     *_columns(F64, "consumers_mean", "consumers_busy_mean", "busy_share"),  # busy of attached, 0-1
-    *_columns(I64, "deferred_max", "saturated_ms"),
+    *_columns(I64, "withheld_max", "saturated_ms"),
     *_columns(F64, "pending_share_p95", "pending_share_max"),  # of the limit on it, 0-1
     *_columns(I64, "pending_commands_max"),
     *_columns(F64, "commit_ms_p50", "commit_ms_p99"),  # the median second's, the worst second's

@@ -27,8 +27,9 @@ P95: Final = 0.95
 ACCURACY: Final = 1000  # of percentiles: exact up to so many samples, and a window has 60 a node
 LATE_S: Final = 60  # s; nodes sync rows once a second, a source waits for none longer than this
 
-# Limits, as samples name them in `blocked_by`, that are about a queue's Raft log.
-COMMIT_LIMITS: Final = ("credit", "queue-commands", "queue-pending-bytes")
+# Limits, as samples name them in `blocked_by`, that are about a queue's Raft log; the last one is
+# the former name of the one before it, in rows of earlier builds.
+COMMIT_LIMITS: Final = ("credit", "queue-commands", "queue-pending-bytes", "queue-bytes")
 ACCOUNT_LIMIT: Final = "account"
 WATERMARK_LIMIT: Final = "watermark"
 
@@ -284,7 +285,7 @@ def _queue_holds() -> list[Column]:
         fn.avg("unacked").alias("unacked_mean"),
         _first("unacked").alias("unacked_first"),
         _last("unacked").alias("unacked_last"),
-        fn.max("withheld").alias("deferred_max"),
+        fn.max("withheld").alias("withheld_max"),
     ]
 
 

@@ -318,7 +318,7 @@ def test_a_command_cut_short_anywhere_is_malformed(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_a_command_with_an_byte_too_many_is_malformed(name: str) -> None:
+def test_a_command_with_a_byte_too_many_is_malformed(name: str) -> None:
     # An ENQUEUE ends with the last body: its batch says where.
     assert isinstance(decode_command(stamp_command(1, COMMANDS[name] + b"\x00")), Malformed)
 

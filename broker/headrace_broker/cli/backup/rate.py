@@ -20,7 +20,7 @@ _AMOUNT: Final = re.compile(r"([1-9][0-9]{0,14})(|k|M|G|Ki|Mi|Gi)B?")
 class Bytes(click.ParamType[int]):
     """A number of bytes: 1000000, 50M, 64MiB."""
 
-    name = "octets"
+    name = "bytes"
 
     @override
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:

@@ -117,7 +117,7 @@ def _reason(report: NodeReport, limit: int, stage: int, name: str) -> str:
         return Alarm(limit, report).describe(name)
     assert stage == STAGE_PAGING
     return (
-        f"memory is paged out: node {name} uses {report.memory_used // MIB} MiB of "
+        f"paging: node {name} uses {report.memory_used // MIB} MiB of "
         f"{report.memory_total // MIB} MiB; publishers are blocked from "
         f"{report.memory_limit // MIB} MiB on"
     )

@@ -1,7 +1,7 @@
 """Commands of groups, which lease a queue's messages or read its archive, to wherever it is led.
 
 They go through the queue's log. The leader that proposes one answers when it is applied; a leader
-that loses its dead-letter service meanwhile does not. Each may be repeated, so it is asked again
+that loses its leadership meanwhile does not. Each may be repeated, so it is asked again
 until it is answered.
 """
 

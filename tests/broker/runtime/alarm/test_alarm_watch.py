@@ -33,8 +33,7 @@ def test_stages_have_figures_reason_and_the_time_since_when() -> None:
     [found] = world.watch.alarms_on().values()
     assert found[:8] == ("n1", "memory", STAGE_PAGING, 1000, 550 * MIB, 1000 * MIB, 0, 600 * MIB)
     assert found.reason == (
-        "memory is paged out: node n1 uses 550 MiB of 1000 MiB; publishers are blocked from "
-        "600 MiB on"
+        "paging: node n1 uses 550 MiB of 1000 MiB; publishers are blocked from 600 MiB on"
     )
     world.now_ms = 2000
     assert world.watch.alarms_on()["n1", "memory"].since_ms == 1000

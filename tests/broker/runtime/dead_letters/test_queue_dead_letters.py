@@ -62,7 +62,7 @@ class Source:
 
 @pytest.fixture
 def service(network):
-    """An service with a way to queue "dead"."""
+    """A service with a way to queue "dead"."""
     network.queue("dead")
     network.exchange("dlx")
     network.bind("dlx", "dead")

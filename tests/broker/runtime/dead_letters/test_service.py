@@ -17,7 +17,7 @@ from headrace_broker.runtime.dead_letter import service as module
 
 @pytest.fixture
 def service(network):
-    """An service with a way from queue "work" to queue "dead"."""
+    """A service with a way from queue "work" to queue "dead"."""
     network.source = network.queue("work")
     network.arguments = {"dead-letter-exchange": "dlx"}
     network.queue("dead")
