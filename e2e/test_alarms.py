@@ -106,7 +106,7 @@ def test_the_alarm_of_a_node_that_is_killed_ends_by_itself(
 
 
 def test_a_watermark_survives_a_restart_of_all_nodes(cluster: Cluster) -> None:
-    assert ask(cluster, "PUT", "/api/flow/limits/commands", {"value": 7})[0] == 204
+    assert ask(cluster, "PUT", "/api/flow/limits/queue-commands", {"value": 7})[0] == 204
     set_watermark(cluster, 0.9)
     cluster.kill(*NODES)
     cluster.start()
