@@ -36,33 +36,22 @@ _KINDS: Final = {number: kind for kind, number in _NUMBERS.items()}
 
 @dataclass(frozen=True, slots=True)
 class AdviceItem:
-    """One piece of advice.
+    """One piece of advice."""
 
-    Attributes:
-        vhost: of the queue.
-        queue: that it is about.
-        kind: CONSUMERS (how many it should have), PREFETCH (deliveries that each of them should
-            have unsettled at most), HIGH_WATERMARK (messages from which confirms should be
-            deferred), or HIGH_WATERMARK_BYTES (the same in bytes).
-        value: what is advised.
-        current: what it was when this was advised.
-        reason: for people, 1 to 512 bytes.
-        valid_until_ms: Unix time at which it lapses, within a day from now on.
-        figures: what it was worked out from, 16 at most; names of 1 to 32 bytes.
-        author: who advises: the user that calls, for whom "" stands; no other is taken.
-        given_ms: Unix time; the broker sets it.
-    """
-
-    vhost: str
-    queue: str
+    vhost: str  # of the queue
+    queue: str  # that it is about
+    # CONSUMERS (how many it should have), PREFETCH (deliveries that each of them should have
+    # unsettled at most), HIGH_WATERMARK (messages from which confirms should be deferred), or
+    # HIGH_WATERMARK_BYTES (the same in bytes)
     kind: str
-    value: int
-    current: int
-    reason: str
-    valid_until_ms: int
+    value: int  # what is advised
+    current: int  # what it was when this was advised
+    reason: str  # for people, 1 to 512 bytes
+    valid_until_ms: int  # Unix time at which it lapses, within a day from now on
+    # what it was worked out from, 16 at most; names of 1 to 32 bytes
     figures: Mapping[str, float] = field(default_factory=dict)
-    author: str = ""
-    given_ms: int = 0
+    author: str = ""  # who advises: the user that calls, for whom "" stands; no other is taken
+    given_ms: int = 0  # Unix time; the broker sets it
 
 
 class Advice(ServiceCalls[AdviceAsyncStub]):

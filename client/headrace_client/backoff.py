@@ -8,13 +8,7 @@ from headrace_client.limits import BACKOFF_SECONDS_MAX, BACKOFF_SECONDS_MIN
 
 
 class Backoff:
-    """Pauses between attempts.
-
-    Args:
-        random: returns numbers from 0 to 1, so that clients do not come back all at once.
-        low: seconds of the first pause at most.
-        high: seconds of the longest.
-    """
+    """Pauses between attempts."""
 
     def __init__(
         self,
@@ -22,9 +16,10 @@ class Backoff:
         low: float = BACKOFF_SECONDS_MIN,
         high: float = BACKOFF_SECONDS_MAX,
     ) -> None:
+        # returns numbers from 0 to 1, so that clients do not come back all at once
         self._random = random
-        self._low = low
-        self._high = high
+        self._low = low  # seconds of the first pause at most
+        self._high = high  # seconds of the longest
         self._next = low
 
     def failed(self, hint_s: float = 0.0) -> float:

@@ -40,23 +40,16 @@ class Client:
     """Made by `connect`; an asynchronous context manager that closes it.
 
     It belongs to the event loop that it was made in, and to its process.
-
-    Attributes:
-        topology: what the cluster defines.
-        flow: flow control: why, top, watches, limits.
-        export: logs that the brokers keep: archives of queues, and telemetry.
-        advice: what is advised on queues.
-        vhost: where none is given.
-        link: for services that have no part of their own here: `link.call`.
     """
 
     def __init__(self, link: Link, vhost: str) -> None:
-        self.link = link
-        self.vhost = vhost
-        self.topology = Topology(link, vhost)
-        self.flow = Flow(link, vhost)
+        self.link = link  # for services that have no part of their own here: `link.call`
+        self.vhost = vhost  # where none is given
+        self.topology = Topology(link, vhost)  # what the cluster defines
+        self.flow = Flow(link, vhost)  # flow control: why, top, watches, limits
+        # logs that the brokers keep: archives of queues, and telemetry
         self.export = Export(link, vhost)
-        self.advice = Advice(link, vhost)
+        self.advice = Advice(link, vhost)  # what is advised on queues
 
     @classmethod
     async def connect(

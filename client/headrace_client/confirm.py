@@ -13,17 +13,15 @@ class Confirm:
     """Awaited, it returns once the message is safe, and raises what became of it otherwise.
 
     Nobody has to wait: what is refused and was not asked about is raised by `Publisher.flush`.
-
-    Attributes:
-        sequence: number of the message: 1, 2, 3, ... of its publisher, or what was given.
-        resent: it was sent again after its stream was lost. Without a publisher id it may be in its
-            queues twice then.
     """
 
     __slots__ = ("_done", "_error", "_seen", "_waiters", "resent", "sequence")
 
     def __init__(self, sequence: int) -> None:
+        # number of the message: 1, 2, 3, ... of its publisher, or what was given
         self.sequence = sequence
+        # it was sent again after its stream was lost. Without a publisher id it may be in its
+        # queues twice then.
         self.resent = False
         self._done = False
         self._seen = False

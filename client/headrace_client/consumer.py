@@ -92,13 +92,6 @@ class Consumer:
     The broker sends `prefetch` deliveries ahead, and one more for each that is settled. When a
     stream is lost, those that were not settled go back to the queue and come again, here or
     elsewhere.
-
-    Attributes:
-        node: that it consumes through, "" before it is connected.
-        consumer_tag: its name there.
-        stale_count: deliveries that were settled after their stream was lost.
-        is_over: it is being closed, or the queue was empty.
-        has_progress: this stream has brought deliveries.
     """
 
     def __init__(self, link: Link, options: ConsumerOptions) -> None:
@@ -108,9 +101,9 @@ class Consumer:
             raise ValueError(f"prefetch_bytes: must not be negative, as {options.prefetch_bytes}")
         if options.until_empty and options.prefetch_bytes:
             raise ValueError("prefetch_bytes: does not go with until_empty")
-        self.node = ""
-        self.consumer_tag = options.consumer_tag
-        self.stale_count = 0
+        self.node = ""  # that it consumes through, "" before it is connected
+        self.consumer_tag = options.consumer_tag  # its name there
+        self.stale_count = 0  # deliveries that were settled after their stream was lost
         self._link = link
         self._options = options
         self._opening = options.opening()
@@ -129,8 +122,8 @@ class Consumer:
         self._connected = False
         self._ended = False  # nothing was left in the queue, and nothing went back
         self._failure: HeadraceError | None = None
-        self.is_over = False
-        self.has_progress = False
+        self.is_over = False  # it is being closed, or the queue was empty
+        self.has_progress = False  # this stream has brought deliveries
         self._placement = Placement(link, options.vhost, options.led_queue())
         self._stream = KeptStream(link, self, "consumer", options.give_up_after_s)
 

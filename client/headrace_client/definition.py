@@ -9,41 +9,30 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class QueueCounts:
-    """Counts of a queue.
-
-    Attributes:
-        oldest_ms: Unix time at which the oldest waiting message arrived, 0 without one.
-        messages_delayed: that become available later; None where the broker does not tell.
-        messages_dlx: dead letters that are kept until they have arrived, likewise.
-    """
+    """Counts of a queue."""
 
     messages_ready: int
     messages_unacknowledged: int
     consumers: int
-    oldest_ms: int
+    oldest_ms: int  # Unix time at which the oldest waiting message arrived, 0 without one
+    # that become available later; None where the broker does not tell
     messages_delayed: int | None = None
-    messages_dlx: int | None = None
+    messages_dlx: int | None = None  # dead letters that are kept until they have arrived, likewise
 
 
 @dataclass(frozen=True, slots=True)
 class QueueFlowState:
-    """Flow state of a queue; rates are messages per second, over the last 10 s.
+    """Flow state of a queue; rates are messages per second, over the last 10 s."""
 
-    Attributes:
-        saturated: it defers confirms until it has drained.
-        consumers_busy: that hold all that they may.
-        high_watermark: messages, 0 for none.
-    """
-
-    saturated: bool
+    saturated: bool  # it defers confirms until it has drained
     messages_withheld: int
     octets_ready: int
     octets_unacknowledged: int
     arrived: float
     delivered: float
     settled: float
-    consumers_busy: int
-    high_watermark: int
+    consumers_busy: int  # that hold all that they may
+    high_watermark: int  # messages, 0 for none
     low_watermark: int
     high_watermark_octets: int
     low_watermark_octets: int
@@ -51,62 +40,40 @@ class QueueFlowState:
 
 @dataclass(frozen=True, slots=True)
 class DeclaredQueue:
-    """Result of declaring a queue.
-
-    Attributes:
-        created: it was not there before.
-        type: "quorum" or "classic".
-        counts: None when its leader has not answered.
-    """
+    """Result of declaring a queue."""
 
     name: str
-    created: bool
-    type: str
-    counts: QueueCounts | None
+    created: bool  # it was not there before
+    type: str  # "quorum" or "classic"
+    counts: QueueCounts | None  # None when its leader has not answered
 
 
 @dataclass(frozen=True, slots=True)
 class Queue:
-    """A queue.
-
-    Attributes:
-        type: "quorum" or "classic".
-        policy: name of the policy that counts for it, "" for none.
-        operator_policy: likewise.
-        effective_definition: what both come to.
-        leader: node, "" while there is none.
-        members: nodes.
-        counts: None when nobody who knows has answered.
-        flow: None in listings, and when the leader has not answered.
-    """
+    """A queue."""
 
     vhost: str
     name: str
-    type: str
+    type: str  # "quorum" or "classic"
     durable: bool
     exclusive: bool
     auto_delete: bool
     arguments: Mapping[str, Any]
-    policy: str
-    operator_policy: str
-    effective_definition: Mapping[str, Any]
-    leader: str
-    members: tuple[str, ...]
-    counts: QueueCounts | None
-    flow: QueueFlowState | None
+    policy: str  # name of the policy that counts for it, "" for none
+    operator_policy: str  # likewise
+    effective_definition: Mapping[str, Any]  # what both come to
+    leader: str  # node, "" while there is none
+    members: tuple[str, ...]  # nodes
+    counts: QueueCounts | None  # None when nobody who knows has answered
+    flow: QueueFlowState | None  # None in listings, and when the leader has not answered
 
 
 @dataclass(frozen=True, slots=True)
 class DeletedQueue:
-    """Result of deleting a queue.
+    """Result of deleting a queue."""
 
-    Attributes:
-        deleted: it was there.
-        messages: that waited and are gone with it.
-    """
-
-    deleted: bool
-    messages: int
+    deleted: bool  # it was there
+    messages: int  # that waited and are gone with it
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,18 +92,12 @@ class Exchange:
 
 @dataclass(frozen=True, slots=True)
 class Binding:
-    """From an exchange to a queue, or to another exchange.
-
-    Attributes:
-        source: exchange.
-        queue: "" when it leads to an exchange.
-        exchange: "" when it leads to a queue.
-    """
+    """From an exchange to a queue, or to another exchange."""
 
     vhost: str
-    source: str
-    queue: str = ""
-    exchange: str = ""
+    source: str  # exchange
+    queue: str = ""  # "" when it leads to an exchange
+    exchange: str = ""  # "" when it leads to a queue
     routing_key: str = ""
     arguments: Mapping[str, Any] = field(default_factory=dict)
 
@@ -154,16 +115,12 @@ class Vhost:
 
 @dataclass(frozen=True, slots=True)
 class User:
-    """A user.
-
-    Attributes:
-        loopback_only: may log in from the node's own machine only.
-    """
+    """A user."""
 
     name: str
     tags: tuple[str, ...]
     has_password: bool
-    loopback_only: bool
+    loopback_only: bool  # may log in from the node's own machine only
     limits: Mapping[str, int]
 
 
@@ -180,34 +137,23 @@ class Permission:
 
 @dataclass(frozen=True, slots=True)
 class TopicPermission:
-    """With which routing keys a user may publish to a topic exchange, and bind from it.
-
-    Attributes:
-        exchange: which need not be there.
-        write: regular expression that is searched for in routing keys of messages.
-        read: in those of bindings.
-    """
+    """With which routing keys a user may publish to a topic exchange, and bind from it."""
 
     user: str
     vhost: str
-    exchange: str
-    write: str
-    read: str
+    exchange: str  # which need not be there
+    write: str  # regular expression that is searched for in routing keys of messages
+    read: str  # in those of bindings
 
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """Settings for the queues and exchanges of a vhost whose names match a pattern.
-
-    Attributes:
-        apply_to: "all", "queues", "exchanges", "quorum_queues" or "classic_queues".
-        operator: an operator policy, which bounds what the others set.
-    """
+    """Settings for the queues and exchanges of a vhost whose names match a pattern."""
 
     vhost: str
     name: str
     pattern: str
     definition: Mapping[str, Any]
     priority: int = 0
-    apply_to: str = "all"
-    operator: bool = False
+    apply_to: str = "all"  # "all", "queues", "exchanges", "quorum_queues" or "classic_queues"
+    operator: bool = False  # an operator policy, which bounds what the others set

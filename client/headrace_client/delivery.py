@@ -69,18 +69,7 @@ class Settler(Protocol):
 
 
 class Delivery:
-    """A message and where it came from.
-
-    Attributes:
-        body: any bytes.
-        exchange: that it was published to; "" is the default exchange.
-        routing_key: that it was published with.
-        redelivered: it was delivered before.
-        delivery_count: deliveries before that failed.
-        acquired_count: deliveries before, failed or not.
-        delivery_id: 1, 2, 3, ... on its stream; 0 of one that was taken by `get`.
-        stream: number of the consumer's stream on which it came, from 1.
-    """
+    """A message and where it came from."""
 
     __slots__ = (
         "_message",
@@ -100,14 +89,15 @@ class Delivery:
     def __init__(
         self, message: messaging_pb2.Delivery, settler: Settler | None = None, stream: int = 0
     ) -> None:
-        self.body = message.body
-        self.exchange = message.exchange
-        self.routing_key = message.routing_key
-        self.redelivered = message.redelivered
-        self.delivery_count = message.delivery_count
-        self.acquired_count = message.acquired_count
+        self.body = message.body  # any bytes
+        self.exchange = message.exchange  # that it was published to; "" is the default exchange
+        self.routing_key = message.routing_key  # that it was published with
+        self.redelivered = message.redelivered  # it was delivered before
+        self.delivery_count = message.delivery_count  # deliveries before that failed
+        self.acquired_count = message.acquired_count  # deliveries before, failed or not
+        # 1, 2, 3, ... on its stream; 0 of one that was taken by `get`
         self.delivery_id = message.delivery_id
-        self.stream = stream
+        self.stream = stream  # number of the consumer's stream on which it came, from 1
         self.is_settled = settler is None
         self._message = message
         self._properties: Properties | None = None

@@ -22,19 +22,15 @@ PORT_MAX: Final = 65_535
 
 
 class Tls(NamedTuple):
-    """Certificates of the nodes and of this client.
+    """Certificates of the nodes and of this client."""
 
-    Attributes:
-        ca_file: PEM of the authorities that nodes' certificates are checked against; None for those
-            that gRPC knows.
-        cert_file: PEM of this client's certificate and what it was signed with, None for none.
-        key_file: PEM of its key.
-        server_name: that nodes' certificates must have instead of the endpoint's; None for that.
-    """
-
+    # PEM of the authorities that nodes' certificates are checked against; None for those that gRPC
+    # knows
     ca_file: str | os.PathLike[str] | None = None
+    # PEM of this client's certificate and what it was signed with, None for none
     cert_file: str | os.PathLike[str] | None = None
-    key_file: str | os.PathLike[str] | None = None
+    key_file: str | os.PathLike[str] | None = None  # PEM of its key
+    # that nodes' certificates must have instead of the endpoint's; None for that
     server_name: str | None = None
 
     def credentials(self) -> grpc.ChannelCredentials:

@@ -22,32 +22,24 @@ class FieldProblem(NamedTuple):
 
 
 class HeadraceError(Exception):
-    """Everything that this package raises, but for mistakes in calling it (TypeError, ValueError).
-
-    Args:
-        text: for people: what was wrong, naming the thing.
-        code: name of the gRPC status, "" where there was none.
-        reason: for programs: UPPER_SNAKE_CASE, "" where there is none.
-        fields: of the request that are wrong.
-        metadata: for programs: more about the reason.
-        retry_after_s: seconds until another attempt is worth it, 0 where that is not said.
-    """
+    """Everything this package raises, but for mistakes in calling it (TypeError, ValueError)."""
 
     def __init__(
         self,
         text: str,
         code: str = "",
         reason: str = "",
-        fields: Sequence[FieldProblem] = (),
-        metadata: Mapping[str, str] | None = None,
+        fields: Sequence[FieldProblem] = (),  # of the request that are wrong
+        metadata: Mapping[str, str] | None = None,  # for programs: more about the reason
         retry_after_s: float = 0.0,
     ) -> None:
         super().__init__(text)
-        self.text = text
-        self.code = code
-        self.reason = reason
+        self.text = text  # for people: what was wrong, naming the thing
+        self.code = code  # name of the gRPC status, "" where there was none
+        self.reason = reason  # for programs: UPPER_SNAKE_CASE, "" where there is none
         self.fields = tuple(fields)
         self.metadata = dict(metadata or {})
+        # seconds until another attempt is worth it, 0 where that is not said
         self.retry_after_s = retry_after_s
 
     def __reduce__(self) -> tuple[object, ...]:
@@ -163,13 +155,9 @@ class ClosedError(HeadraceError):
 
 
 class PublishRefusedError(HeadraceError):
-    """A message is in none of its queues, or not in all of them.
+    """A message is in none of its queues, or not in all of them."""
 
-    Attributes:
-        limit: name of the limit that refuses it, "" where it is none.
-    """
-
-    limit = ""
+    limit = ""  # name of the limit that refuses it, "" where it is none
 
 
 class UnroutableError(PublishRefusedError):

@@ -37,33 +37,19 @@ LOGS: Final[Mapping[str, pb.ExportLog.ValueType]] = MappingProxyType(
 
 
 class Shard(NamedTuple):
-    """Readable range of a part of a log.
+    """Readable range of a part of a log."""
 
-    Attributes:
-        name: the same for ever.
-        incarnation: another one when the shard was lost with its disk.
-        first_index: of the first row that can be read.
-        next_index: of the row that comes next; nothing can be read while it is the first.
-        byte_count: of its rows: on the disk; of an archive, of their bodies.
-        first_ms: Unix time of the first row, about; 0 where there is none.
-        last_ms: of the last row.
-        node: that has it.
-        address: HOST:PORT of that node's gRPC listener, "" where that is not known.
-        vhost: of an archive: of the queue whose it is.
-        queue: likewise.
-    """
-
-    name: str
-    incarnation: int
-    first_index: int
-    next_index: int
-    byte_count: int = 0
-    first_ms: int = 0
-    last_ms: int = 0
-    node: str = ""
-    address: str = ""
-    vhost: str = ""
-    queue: str = ""
+    name: str  # the same for ever
+    incarnation: int  # another one when the shard was lost with its disk
+    first_index: int  # of the first row that can be read
+    next_index: int  # of the row that comes next; nothing can be read while it is the first
+    byte_count: int = 0  # of its rows: on the disk; of an archive, of their bodies
+    first_ms: int = 0  # Unix time of the first row, about; 0 where there is none
+    last_ms: int = 0  # of the last row
+    node: str = ""  # that has it
+    address: str = ""  # HOST:PORT of that node's gRPC listener, "" where that is not known
+    vhost: str = ""  # of an archive: of the queue whose it is
+    queue: str = ""  # likewise
 
 
 class Shards(NamedTuple):
@@ -74,27 +60,16 @@ class Shards(NamedTuple):
 
 
 class Group(NamedTuple):
-    """A reader of a shard that says how far it has come.
+    """A reader of a shard that says how far it has come."""
 
-    Attributes:
-        shard: name of the shard.
-        name: of the group.
-        epoch: under which it is open.
-        committed: index of the first row that it is not done with.
-        committed_ms: Unix time at which it said so, or was opened.
-        incarnation: of the shard, as the next two.
-        first_index: what is before and not committed was dropped unread.
-        next_index: how far behind the group is.
-    """
-
-    shard: str
-    name: str
-    epoch: int
-    committed: int
-    committed_ms: int
-    incarnation: int
-    first_index: int
-    next_index: int
+    shard: str  # name of the shard
+    name: str  # of the group
+    epoch: int  # under which it is open
+    committed: int  # index of the first row that it is not done with
+    committed_ms: int  # Unix time at which it said so, or was opened
+    incarnation: int  # of the shard, as the next two
+    first_index: int  # what is before and not committed was dropped unread
+    next_index: int  # how far behind the group is
 
 
 class Groups(NamedTuple):

@@ -25,14 +25,10 @@ log = logging.getLogger(__name__)
 
 
 class Columns(NamedTuple):
-    """Columns of the rows of a block.
+    """Columns of the rows of a block."""
 
-    Attributes:
-        version: grows when columns are added at the end; none is ever removed or changed.
-        columns: names, and types by their numbers in `ExportType` of export.proto.
-    """
-
-    version: int
+    version: int  # grows when columns are added at the end; none is ever removed or changed
+    # names, and types by their numbers in `ExportType` of export.proto
     columns: tuple[tuple[str, int], ...]
 
 
@@ -42,25 +38,16 @@ def read_columns(schema: pb.ExportSchema) -> Columns:
 
 
 class Block(NamedTuple):
-    """Rows that stand one behind the other, as buffers that Arrow can use as they are.
+    """Rows that stand one behind the other, as buffers that Arrow can use as they are."""
 
-    Attributes:
-        schema: of the rows.
-        first_index: of the first one.
-        rows: how many.
-        buffer_bytes: length of each buffer: two of each column, three of UTF8 and BINARY ones.
-        body: the buffers, each at a multiple of 8 bytes.
-        start: index of the first row that is wanted; the block may begin before.
-        end: of the row behind the last that is; the block may reach beyond.
-    """
-
-    schema: Columns
-    first_index: int
-    rows: int
+    schema: Columns  # of the rows
+    first_index: int  # of the first one
+    rows: int  # how many
+    # length of each buffer: two of each column, three of UTF8 and BINARY ones
     buffer_bytes: tuple[int, ...]
-    body: bytes
-    start: int
-    end: int
+    body: bytes  # the buffers, each at a multiple of 8 bytes
+    start: int  # index of the first row that is wanted; the block may begin before
+    end: int  # of the row behind the last that is; the block may reach beyond
 
 
 class Wanted(NamedTuple):
@@ -76,16 +63,7 @@ class Wanted(NamedTuple):
 
 
 class ReadStream:
-    """One read.
-
-    Args:
-        link: to the cluster.
-        vhost: that the user may enter.
-        wanted: what is read.
-        node: that is asked first, where the endpoints hold it.
-        address: likewise.
-        give_up_after_s: seconds without a row after which it fails.
-    """
+    """One read."""
 
     def __init__(
         self,
@@ -93,15 +71,15 @@ class ReadStream:
         vhost: str,
         wanted: Wanted,
         node: str,
-        address: str,
+        address: str,  # of that node, which is asked first where the endpoints hold it
         give_up_after_s: float,
     ) -> None:
-        self._link = link
-        self._vhost = vhost
-        self._wanted = wanted
-        self._node = node
+        self._link = link  # to the cluster
+        self._vhost = vhost  # that the user may enter
+        self._wanted = wanted  # what is read
+        self._node = node  # that is asked first
         self._place = address if address in link.endpoints else None
-        self._give_up_after_s = give_up_after_s
+        self._give_up_after_s = give_up_after_s  # seconds without a row after which it fails
         self._index = wanted.start
         self._byte_count = 0  # of blocks that were handed out
         self._schema: Columns | None = None

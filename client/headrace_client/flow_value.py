@@ -29,110 +29,71 @@ class Windows:
 
 @dataclass(frozen=True, slots=True)
 class Cause:
-    """An account that has brought a queue its load.
+    """An account that has brought a queue its load."""
 
-    Attributes:
-        kind: "connection", "stream", "expiry", "dead-letters", ...
-        account: "" where one may not know.
-        name: of the connection or activity; likewise.
-        vhost: of the queue.
-        messages_owed: handed to the queue and not done.
-        share: of the queue's load, 0 to 1.
-    """
-
-    kind: str
-    account: str
-    name: str
+    kind: str  # "connection", "stream", "expiry", "dead-letters", ...
+    account: str  # "" where one may not know
+    name: str  # of the connection or activity; likewise
     node: str
     user: str
-    vhost: str
+    vhost: str  # of the queue
     queue: str
-    messages_owed: int
+    messages_owed: int  # handed to the queue and not done
     octets_owed: int
     message_rate: float
     octet_rate: float
-    share: float
+    share: float  # of the queue's load, 0 to 1
 
 
 @dataclass(frozen=True, slots=True)
 class StoppedConnection:
-    """A connection, or stream, of a client.
-
-    Attributes:
-        client_name: what it calls itself.
-        state: "running", "flow", "blocking" or "blocked".
-        limit: the binding limit, "" for none.
-        queue: that is behind it, "" for none.
-        since_ms: for how long it has been stopped, 0 while it is not.
-        stopped: parts of the time, 0 to 1.
-        messages_held: that were read and wait.
-        messages_owed: handed to queues and not done.
-    """
+    """A connection, or stream, of a client."""
 
     id: str
     name: str
-    client_name: str
+    client_name: str  # what it calls itself
     node: str
     user: str
     vhost: str
-    state: str
-    limit: str
-    queue: str
-    since_ms: int
-    stopped: Windows
-    messages_held: int
+    state: str  # "running", "flow", "blocking" or "blocked"
+    limit: str  # the binding limit, "" for none
+    queue: str  # that is behind it, "" for none
+    since_ms: int  # for how long it has been stopped, 0 while it is not
+    stopped: Windows  # parts of the time, 0 to 1
+    messages_held: int  # that were read and wait
     octets_held: int
-    messages_owed: int
+    messages_owed: int  # handed to queues and not done
     octets_owed: int
 
 
 @dataclass(frozen=True, slots=True)
 class StoppingQueue:
-    """A queue.
-
-    Attributes:
-        node: its leader.
-        saturated: it defers confirms until it has drained.
-        consumers_busy: that hold all that they may.
-        arrived: messages per second.
-        connections_stopped: that wait for this queue; of `Flow.watch` only.
-    """
+    """A queue."""
 
     vhost: str
     name: str
-    node: str
-    saturated: bool
+    node: str  # its leader
+    saturated: bool  # it defers confirms until it has drained
     messages_withheld: int
     messages_ready: int
     octets_ready: int
     messages_unacknowledged: int
     octets_unacknowledged: int
     consumers: int
-    consumers_busy: int
-    arrived: Windows
+    consumers_busy: int  # that hold all that they may
+    arrived: Windows  # messages per second
     delivered: Windows
     settled: Windows
-    connections_stopped: int
+    connections_stopped: int  # that wait for this queue; of `Flow.watch` only
 
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """Explanation of a slow connection or queue, with its causes.
+    """Explanation of a slow connection or queue, with its causes."""
 
-    Attributes:
-        sentence: all that for people.
-        hint: what to do next, "" for nothing.
-        kind: "connection" or "queue".
-        leader: the node that leads the queue, or whose limit it is.
-        stopped_by_limit: parts of the time by limit.
-        causes: the heaviest first.
-        held: connections that a queue stops, the longest first.
-        missing_nodes: that did not answer.
-    """
-
-    sentence: str
-    hint: str
-    kind: str
+    sentence: str  # all that for people
+    hint: str  # what to do next, "" for nothing
+    kind: str  # "connection" or "queue"
     name: str
     node: str
     user: str
@@ -140,49 +101,35 @@ class Explanation:
     state: str
     limit: str
     queue: str
-    leader: str
+    leader: str  # the node that leads the queue, or whose limit it is
     since_ms: int
     stopped: Windows
-    stopped_by_limit: Mapping[str, Windows]
-    causes: tuple[Cause, ...]
-    held: tuple[StoppedConnection, ...]
-    missing_nodes: tuple[str, ...]
+    stopped_by_limit: Mapping[str, Windows]  # parts of the time by limit
+    causes: tuple[Cause, ...]  # the heaviest first
+    held: tuple[StoppedConnection, ...]  # connections that a queue stops, the longest first
+    missing_nodes: tuple[str, ...]  # that did not answer
 
 
 @dataclass(frozen=True, slots=True)
 class Top:
-    """The most stopped connections, and the queues that stop them.
-
-    Attributes:
-        missing_nodes: that did not answer.
-        left_out: connections that were not looked at, at least.
-    """
+    """The most stopped connections, and the queues that stop them."""
 
     connections: tuple[StoppedConnection, ...]
     queues: tuple[StoppingQueue, ...]
-    missing_nodes: tuple[str, ...]
-    left_out: int
+    missing_nodes: tuple[str, ...]  # that did not answer
+    left_out: int  # connections that were not looked at, at least
 
 
 @dataclass(frozen=True, slots=True)
 class FlowChange:
-    """A new state of a connection or a queue.
+    """A new state of a connection or a queue."""
 
-    Attributes:
-        connection: None for a queue.
-        queue: None for a connection.
-        state: "running" for what is stopped no more, or gone.
-        limit: the binding limit, "" for none.
-        text: an alarm's reason, "" for none.
-        causes: who has loaded the queue behind it, the heaviest first.
-    """
-
-    connection: StoppedConnection | None
-    queue: StoppingQueue | None
-    state: str
-    limit: str
-    text: str
-    causes: tuple[Cause, ...]
+    connection: StoppedConnection | None  # None for a queue
+    queue: StoppingQueue | None  # None for a connection
+    state: str  # "running" for what is stopped no more, or gone
+    limit: str  # the binding limit, "" for none
+    text: str  # an alarm's reason, "" for none
+    causes: tuple[Cause, ...]  # who has loaded the queue behind it, the heaviest first
 
     @property
     def key(self) -> tuple[str, ...]:
@@ -200,29 +147,18 @@ class FlowChange:
 
 @dataclass(frozen=True, slots=True)
 class Alarm:
-    """Alarm state of a resource of a node.
-
-    Attributes:
-        kind: "memory" or "disk".
-        stage: CLEAR, RELIEF (the node helps itself) or BLOCKED (publishers are, in the whole
-            cluster).
-        since_ms: Unix time at which the node that tells it saw the stage.
-        used_octets: memory; 0 for disk.
-        total_octets: of memory that it may use; 0 for disk.
-        free_octets: disk; 0 for memory.
-        mark_octets: used memory, or free disk, at which publishers are blocked.
-        reason: for people, with the figures of the moment; "" when it is clear.
-    """
+    """Alarm state of a resource of a node."""
 
     node: str
-    kind: str
+    kind: str  # "memory" or "disk"
+    # CLEAR, RELIEF (the node helps itself) or BLOCKED (publishers are, in the whole cluster)
     stage: str
-    since_ms: int = 0
-    used_octets: int = 0
-    total_octets: int = 0
-    free_octets: int = 0
-    mark_octets: int = 0
-    reason: str = ""
+    since_ms: int = 0  # Unix time at which the node that tells it saw the stage
+    used_octets: int = 0  # memory; 0 for disk
+    total_octets: int = 0  # of memory that it may use; 0 for disk
+    free_octets: int = 0  # disk; 0 for memory
+    mark_octets: int = 0  # used memory, or free disk, at which publishers are blocked
+    reason: str = ""  # for people, with the figures of the moment; "" when it is clear
 
     @property
     def key(self) -> tuple[str, ...]:
@@ -232,22 +168,15 @@ class Alarm:
 
 @dataclass(frozen=True, slots=True)
 class Limit:
-    """A limit of flow control.
-
-    Attributes:
-        value: in force: a whole number, or a fraction of the memory limit.
-        otherwise: in force when the cluster does not set it.
-        rule: what values are allowed.
-        source: "default", "configuration" or "cluster".
-    """
+    """A limit of flow control."""
 
     name: str
-    value: int | float
-    otherwise: int | float
+    value: int | float  # in force: a whole number, or a fraction of the memory limit
+    otherwise: int | float  # in force when the cluster does not set it
     unit: str
     description: str
-    rule: str
-    source: str
+    rule: str  # what values are allowed
+    source: str  # "default", "configuration" or "cluster"
 
 
 def read_alarm(alarm: pb.Alarm) -> Alarm:

@@ -17,15 +17,10 @@ log = logging.getLogger(__name__)
 
 
 class StreamUser(Protocol):
-    """User of a stream: a publisher or a consumer. Calls come one at a time.
+    """User of a stream: a publisher or a consumer. Calls come one at a time."""
 
-    Attributes:
-        is_over: no stream is needed any more; the end of one is in order.
-        has_progress: this stream was good for something.
-    """
-
-    is_over: bool
-    has_progress: bool
+    is_over: bool  # no stream is needed any more; the end of one is in order
+    has_progress: bool  # this stream was good for something
 
     def call(self, channel: grpc.aio.Channel) -> Any:
         """Return a call, to which nothing was written yet."""
@@ -61,21 +56,15 @@ class StreamUser(Protocol):
 
 
 class KeptStream:
-    """See the module.
-
-    Args:
-        link: to the cluster.
-        user: what it is kept for.
-        name: of that, for the log.
-        give_up_after_s: seconds without a stream after which there shall be none; None for never.
-    """
+    """See the module."""
 
     def __init__(
         self, link: Link, user: StreamUser, name: str, give_up_after_s: float | None
     ) -> None:
-        self._link = link
-        self._user = user
-        self._name = name
+        self._link = link  # to the cluster
+        self._user = user  # what it is kept for
+        self._name = name  # of that, for the log
+        # seconds without a stream after which there shall be none; None for never
         self._give_up_after_s = give_up_after_s
         self._ready: asyncio.Future[None] | None = None
         self._task: asyncio.Task[None] | None = None

@@ -57,10 +57,6 @@ class LeaseGroup(ServiceCalls[LeaseAsyncStub]):
         vhost: of the queue.
         queue: its name.
         group: its name, 1 to 255 bytes.
-        epoch: under which to work; 0 for none before `open`.
-
-    Attributes:
-        epoch: likewise.
     """
 
     _service = LeaseStub
@@ -68,7 +64,7 @@ class LeaseGroup(ServiceCalls[LeaseAsyncStub]):
     def __init__(self, link: Link, vhost: str, queue: str, group: str, epoch: int = 0) -> None:
         super().__init__(link, vhost)
         self._name = pb.GroupName(vhost=vhost, queue=queue, group=group)
-        self.epoch = epoch
+        self.epoch = epoch  # under which to work; 0 for none before `open`
 
     async def open(
         self, request_id: str, ttl_s: float, *, timeout_s: float = CALL_SECONDS

@@ -23,20 +23,13 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 @dataclass(frozen=True, slots=True)
 class LeaseState:
-    """A lease of a group.
+    """A lease of a group."""
 
-    Attributes:
-        lease: its number.
-        state: HELD, EXPIRED or RELEASED.
-        messages: how many.
-        byte_count: of their bodies.
-        message_ids: of one that is gone: first and last of each range that went back, at most 256.
-    """
-
-    lease: int
-    state: str
-    messages: int
-    byte_count: int
+    lease: int  # its number
+    state: str  # HELD, EXPIRED or RELEASED
+    messages: int  # how many
+    byte_count: int  # of their bodies
+    # of one that is gone: first and last of each range that went back, at most 256
     message_ids: tuple[tuple[int, int], ...] = ()
 
     @property
@@ -49,99 +42,58 @@ class LeaseState:
 
 @dataclass(frozen=True, slots=True)
 class GroupState:
-    """A group.
+    """A group."""
 
-    Attributes:
-        name: unique in its queue.
-        epoch: of who opened it last.
-        next_lease: number of its next lease.
-        settled: everything up to this lease is settled.
-        deadline: when what it holds expires, None when it holds nothing.
-        leases: held, or gone and not settled; ascending.
-    """
-
-    name: str
-    epoch: int
-    next_lease: int
-    settled: int
-    deadline: datetime | None = None
-    leases: tuple[LeaseState, ...] = ()
+    name: str  # unique in its queue
+    epoch: int  # of who opened it last
+    next_lease: int  # number of its next lease
+    settled: int  # everything up to this lease is settled
+    deadline: datetime | None = None  # when what it holds expires, None when it holds nothing
+    leases: tuple[LeaseState, ...] = ()  # held, or gone and not settled; ascending
 
 
 @dataclass(frozen=True, slots=True)
 class Leased:
-    """Contents of a lease.
+    """Contents of a lease."""
 
-    Attributes:
-        lease: its number.
-        messages: 0: nothing was ready, and there is no lease of that number.
-        byte_count: of the bodies.
-        messages_ready: left in the queue.
-        group: as it is now.
-    """
-
-    lease: int
-    messages: int
-    byte_count: int
-    messages_ready: int
-    group: GroupState
+    lease: int  # its number
+    messages: int  # 0: nothing was ready, and there is no lease of that number
+    byte_count: int  # of the bodies
+    messages_ready: int  # left in the queue
+    group: GroupState  # as it is now
 
 
 @dataclass(frozen=True, slots=True)
 class SettledLeases:
-    """Result of settling leases.
+    """Result of settling leases."""
 
-    Attributes:
-        messages: that this step of the group has settled, also when it is repeated.
-        expired: some of the leases had expired, and their messages come again.
-        gone: those that went back, expired or released.
-        group: as it is now.
-    """
-
-    messages: int
-    expired: bool
-    gone: tuple[LeaseState, ...]
-    group: GroupState
+    messages: int  # that this step of the group has settled, also when it is repeated
+    expired: bool  # some of the leases had expired, and their messages come again
+    gone: tuple[LeaseState, ...]  # those that went back, expired or released
+    group: GroupState  # as it is now
 
 
 @dataclass(frozen=True, slots=True)
 class LeasedMessage:
-    """A message of a lease.
+    """A message of a lease."""
 
-    Attributes:
-        message_id: number that the queue gave it; ascends in the order of arrival.
-        enqueued_at: when it came to the queue.
-        acquired_count: deliveries and leases before, failed or not.
-        delivery_count: those that failed.
-        exchange: that it was published to; "" is the default exchange.
-        routing_key: that it was published with.
-        properties: its properties.
-        body: any bytes.
-    """
-
-    message_id: int
-    enqueued_at: datetime
-    acquired_count: int
-    delivery_count: int
-    exchange: str
-    routing_key: str
+    message_id: int  # number that the queue gave it; ascends in the order of arrival
+    enqueued_at: datetime  # when it came to the queue
+    acquired_count: int  # deliveries and leases before, failed or not
+    delivery_count: int  # those that failed
+    exchange: str  # that it was published to; "" is the default exchange
+    routing_key: str  # that it was published with
     properties: Properties
-    body: bytes
+    body: bytes  # any bytes
 
 
 @dataclass(frozen=True, slots=True)
 class LeaseChunk:
-    """Some messages of a lease, in order.
+    """Some messages of a lease, in order."""
 
-    Attributes:
-        offset: of the first, within the lease.
-        total: of the whole lease.
-        messages: 1 or more.
-    """
-
-    offset: int
-    total: int
-    messages: tuple[LeasedMessage, ...]
+    offset: int  # of the first, within the lease
+    total: int  # of the whole lease
+    messages: tuple[LeasedMessage, ...]  # 1 or more
 
 
 def read_group(group: pb.LeaseGroup) -> GroupState:

@@ -43,29 +43,17 @@ class Method(Protocol[Q, A]):
 
 
 class Link:
-    """Channels to the endpoints, of which one is preferred until it fails.
-
-    Args:
-        endpoints: HOST:PORT each.
-        user: None for who is known by a certificate.
-        password: of the user.
-        tls: None for none.
-
-    Attributes:
-        endpoints: likewise.
-        current: the endpoint that is preferred.
-        nodes: names by endpoint, as far as they are known.
-    """
+    """Channels to the endpoints, of which one is preferred until it fails."""
 
     def __init__(
         self,
-        endpoints: Sequence[str],
-        user: str | None = None,
-        password: str = "",
-        tls: Tls | None = None,
+        endpoints: Sequence[str],  # HOST:PORT each
+        user: str | None = None,  # None for who is known by a certificate
+        password: str = "",  # of the user
+        tls: Tls | None = None,  # None for none
     ) -> None:
         self.endpoints = tuple(endpoints)
-        self.current = self.endpoints[0]
+        self.current = self.endpoints[0]  # the endpoint that is preferred
         self._options = channel_options(tls)
         self._credentials = tls.credentials() if tls is not None else None
         self._metadata: tuple[tuple[str, str], ...] = ()
@@ -74,7 +62,7 @@ class Link:
             self._metadata = (("authorization", f"Basic {text}"),)
         self._channels: dict[str, grpc.aio.Channel] = {}
         self._closed = False
-        self.nodes: dict[str, str] = {}
+        self.nodes: dict[str, str] = {}  # names by endpoint, as far as they are known
 
     def __reduce__(self) -> NoReturn:
         raise TypeError("a client cannot be pickled: connect anew in the other process")
@@ -236,14 +224,10 @@ def is_cancelled() -> bool:
 
 
 class Attempts:
-    """Attempts of one call or stream, at one endpoint after the other.
-
-    Args:
-        link: whose endpoints.
-    """
+    """Attempts of one call or stream, at one endpoint after the other."""
 
     def __init__(self, link: Link, rng: Callable[[], float] = random.random) -> None:
-        self._link = link
+        self._link = link  # whose endpoints
         self._backoff = Backoff(rng)
         self._tried: dict[str, str] = {}  # what became of each endpoint since the last pause
         self._known: dict[str, str] = {}

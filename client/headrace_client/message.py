@@ -30,41 +30,25 @@ _PLAIN: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Properties:
-    """The properties of a message: those of AMQP 0-9-1, each of which may be absent.
+    """The properties of a message: those of AMQP 0-9-1, each of which may be absent."""
 
-    Attributes:
-        content_type: MIME type of the body.
-        content_encoding: for instance "gzip".
-        headers: names to values; see `headrace_client.value` for their types.
-        delivery_mode: PERSISTENT or TRANSIENT.
-        priority: 0 to 255.
-        correlation_id: for the application.
-        reply_to: where an answer is wanted.
-        expiration: time to live.
-        message_id: for the application.
-        timestamp: a time, or seconds since 1970.
-        type: for the application.
-        user_id: must be the publisher's own.
-        app_id: for the application.
-        cluster_id: likewise.
-        encoded: AMQP's property block of a message whose properties cannot be told otherwise (a
-            text that is not UTF-8): everything else is absent then. May be published as it is.
-    """
-
-    content_type: str | None = None
-    content_encoding: str | None = None
+    content_type: str | None = None  # MIME type of the body
+    content_encoding: str | None = None  # for instance "gzip"
+    # names to values; see `headrace_client.value` for their types
     headers: Mapping[str, Any] = field(default_factory=dict)
-    delivery_mode: int | None = None
-    priority: int | None = None
-    correlation_id: str | None = None
-    reply_to: str | None = None
-    expiration: timedelta | None = None
-    message_id: str | None = None
-    timestamp: datetime | int | None = None
-    type: str | None = None
-    user_id: str | None = None
-    app_id: str | None = None
-    cluster_id: str | None = None
+    delivery_mode: int | None = None  # PERSISTENT or TRANSIENT
+    priority: int | None = None  # 0 to 255
+    correlation_id: str | None = None  # for the application
+    reply_to: str | None = None  # where an answer is wanted
+    expiration: timedelta | None = None  # time to live
+    message_id: str | None = None  # for the application
+    timestamp: datetime | int | None = None  # a time, or seconds since 1970
+    type: str | None = None  # for the application
+    user_id: str | None = None  # must be the publisher's own
+    app_id: str | None = None  # for the application
+    cluster_id: str | None = None  # likewise
+    # AMQP's property block of a message whose properties cannot be told otherwise (a text that is
+    # not UTF-8): everything else is absent then. May be published as it is.
     encoded: bytes | None = None
 
     def to_pb(self) -> message_pb2.Properties:

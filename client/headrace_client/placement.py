@@ -23,18 +23,12 @@ KNOWN_EXCHANGE = "amq.default"  # which is in every vhost
 
 
 class Placement:
-    """Finds the endpoint at which a queue is led.
-
-    Args:
-        link: to the cluster.
-        vhost: of the queue.
-        queue: "" for none in particular.
-    """
+    """Finds the endpoint at which a queue is led."""
 
     def __init__(self, link: Link, vhost: str, queue: str) -> None:
-        self._link = link
-        self._vhost = vhost
-        self._queue = queue
+        self._link = link  # to the cluster
+        self._vhost = vhost  # of the queue
+        self._queue = queue  # "" for none in particular
 
     async def endpoint(self) -> str | None:
         """Return the endpoint; None for no other than any, also where it is not known in time.

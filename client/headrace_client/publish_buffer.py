@@ -32,41 +32,20 @@ SEQUENCE_BYTES: Final = 11  # of a batch's first sequence as it is encoded, at m
 
 
 class Entry:
-    """A message that was accepted.
-
-    Attributes:
-        message: as it is sent.
-        size: bytes that it takes in a batch.
-        confirm: what its publisher holds.
-        returned: what was told of a mandatory message that reached no queue.
-    """
+    """A message that was accepted."""
 
     __slots__ = ("confirm", "message", "returned", "size")
 
     def __init__(self, message: Message, confirm: Confirm) -> None:
-        self.message = message
-        self.size = size_in_batch(message)
-        self.confirm = confirm
+        self.message = message  # as it is sent
+        self.size = size_in_batch(message)  # bytes that it takes in a batch
+        self.confirm = confirm  # what its publisher holds
+        # what was told of a mandatory message that reached no queue
         self.returned: HeadraceError | None = None
 
 
 class PublishBuffer:
-    """See the module.
-
-    Args:
-        confirms: every message is answered; otherwise it is forgotten as soon as it is written.
-        named: messages have the sequence of their confirms on every stream, so that the broker
-            knows one again; otherwise each stream numbers anew.
-        messages_max: of messages that are not answered.
-        bytes_max: of these.
-
-    Attributes:
-        window: what the broker allows on this stream, None while there is none.
-        bytes_in: of messages that are accepted and not answered.
-        resent_count: messages that were sent again.
-        refused: confirms of messages that were refused, as long as nobody has asked about them.
-        refused_count: of all refused messages.
-    """
+    """See the module."""
 
     def __init__(
         self,
@@ -75,15 +54,20 @@ class PublishBuffer:
         messages_max: int = UNCONFIRMED_MESSAGES_MAX,
         bytes_max: int = UNCONFIRMED_BYTES_MAX,
     ) -> None:
+        # what the broker allows on this stream, None while there is none
         self.window: Window | None = None
-        self.bytes_in = 0
-        self.resent_count = 0
+        self.bytes_in = 0  # of messages that are accepted and not answered
+        self.resent_count = 0  # messages that were sent again
+        # confirms of messages that were refused, as long as nobody has asked about them
         self.refused: list[Confirm] = []
-        self.refused_count = 0
+        self.refused_count = 0  # of all refused messages
+        # every message is answered; otherwise it is forgotten as soon as it is written
         self._confirms = confirms
+        # messages have the sequence of their confirms on every stream, so that the broker knows one
+        # again; otherwise each stream numbers anew
         self._named = named
-        self._messages_max = messages_max
-        self._bytes_max = bytes_max
+        self._messages_max = messages_max  # of messages that are not answered
+        self._bytes_max = bytes_max  # of these
         self._unsent: deque[Entry] = deque()
         self._unsent_bytes = 0
         self._sent: dict[int, Entry] = {}  # by the stream's sequence, ascending

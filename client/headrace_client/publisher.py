@@ -41,19 +41,12 @@ SEQUENCE_MAX: Final = (1 << 62) - 1
 
 
 class Stop(NamedTuple):
-    """Reason that holds a publisher back.
+    """Reason that holds a publisher back."""
 
-    Attributes:
-        limit: its name, as in `headrace flow limits`.
-        queue: behind it, "" for none.
-        node: whose limit or alarm it is.
-        text: for people.
-    """
-
-    limit: str
-    queue: str
-    node: str
-    text: str
+    limit: str  # its name, as in `headrace flow limits`
+    queue: str  # behind it, "" for none
+    node: str  # whose limit or alarm it is
+    text: str  # for people
 
 
 class PublisherOptions(NamedTuple):
@@ -96,11 +89,6 @@ class Publisher:
     """Publishes messages; made by `Client.publisher`, and used as an asynchronous context manager.
 
     Messages of one task arrive in the order in which it publishes them.
-
-    Attributes:
-        node: that it publishes through, "" before it is connected.
-        is_over: it is being closed.
-        has_progress: this stream has brought answers.
     """
 
     def __init__(self, link: Link, options: PublisherOptions) -> None:
@@ -108,7 +96,7 @@ class Publisher:
             raise ValueError("epoch: belongs to a publisher_id")
         if options.epoch is not None and not 0 <= options.epoch <= SEQUENCE_MAX:
             raise ValueError(f"epoch: must be from 0 to {SEQUENCE_MAX}, not {options.epoch}")
-        self.node = ""
+        self.node = ""  # that it publishes through, "" before it is connected
         self._link = link
         self._options = options
         self._buffer = PublishBuffer(
@@ -123,8 +111,8 @@ class Publisher:
         self._work = asyncio.Event()  # there is something to write
         self._answered = asyncio.Event()  # something was answered, or will not be
         self._failure: HeadraceError | None = None
-        self.is_over = False
-        self.has_progress = False
+        self.is_over = False  # it is being closed
+        self.has_progress = False  # this stream has brought answers
         self._placement = Placement(link, options.vhost, options.led_queue())
         self._stream = KeptStream(link, self, "publisher", options.give_up_after_s)
 

@@ -16,18 +16,13 @@ T = TypeVar("T")
 
 
 class ServiceCalls(Generic[Stub]):
-    """Calls of one service, repeated at another node where one does not answer.
-
-    Args:
-        link: to the cluster.
-        vhost: where none is given.
-    """
+    """Calls of one service, repeated at another node where one does not answer."""
 
     _service: ClassVar[type[Any]]  # the generated stub
 
     def __init__(self, link: Link, vhost: str) -> None:
-        self._link = link
-        self._vhost = vhost
+        self._link = link  # to the cluster
+        self._vhost = vhost  # where none is given
 
     async def _call(
         self, pick: Callable[[Stub], Any], request: Any, timeout_s: float = CALL_SECONDS

@@ -12,14 +12,10 @@ from headrace_protos.broker.v1.messaging_pb2 import Settle
 
 
 class SettleBatch:
-    """Gathers outcomes into requests, in order, with the waiters for their answers.
-
-    Attributes:
-        waiting_count: settled and not in a request yet.
-    """
+    """Gathers outcomes into requests, in order, with the waiters for their answers."""
 
     def __init__(self) -> None:
-        self.waiting_count = 0
+        self.waiting_count = 0  # settled and not in a request yet
         self._runs: list[tuple[Outcome, list[list[int]]]] = []  # rows of first and last id
         self._open: dict[int, Settlement] = {}  # by delivery id
 

@@ -45,19 +45,6 @@ class Watch(Generic[S]):
 
     It reads on only as far as it is read itself. When the node that tells is lost, another one
     does: what is over by then is told as such, and nothing is told twice.
-
-    Args:
-        link: to the cluster.
-        name: for the log.
-        call: begins a stream.
-        read: returns the states in an answer.
-        is_over: a state is one that need not be remembered.
-        ended: returns such a state for one that was told before and is not there any more.
-        same: two states of one thing differ in their figures at most.
-
-    Attributes:
-        is_complete: all that stands so now has been told.
-        is_connected: a node tells; otherwise things stand as they did.
     """
 
     def __init__(
@@ -70,15 +57,16 @@ class Watch(Generic[S]):
         ended: Callable[[S], S],
         same: Callable[[S, S], bool],
     ) -> None:
-        self.is_complete = False
-        self.is_connected = False
-        self._link = link
-        self._name = name
-        self._call = call
-        self._read = read
-        self._is_over = is_over
+        self.is_complete = False  # all that stands so now has been told
+        self.is_connected = False  # a node tells; otherwise things stand as they did
+        self._link = link  # to the cluster
+        self._name = name  # for the log
+        self._call = call  # begins a stream
+        self._read = read  # returns the states in an answer
+        self._is_over = is_over  # a state is one that need not be remembered
+        # returns such a state for one that was told before and is not there any more
         self._ended = ended
-        self._same = same
+        self._same = same  # two states of one thing differ in their figures at most
         self._attempts = Attempts(link)
         self._stream: Any = None
         self._endpoint = ""

@@ -8,17 +8,12 @@ class PipelineError(Exception):
 
 
 class OptionError(PipelineError, ValueError):
-    """An option is missing, unknown, or invalid.
-
-    Args:
-        name: of the option, as the user writes it.
-        rule: what it must be, and what it is.
-    """
+    """An option is missing, unknown, or invalid."""
 
     def __init__(self, name: str, rule: str) -> None:
         super().__init__(name, rule)  # both, so that it can be pickled
-        self.name = name
-        self.rule = rule
+        self.name = name  # of the option, as the user writes it
+        self.rule = rule  # what it must be, and what it is
 
     def __str__(self) -> str:
         return f"option {self.name}: {self.rule}"
@@ -37,17 +32,12 @@ class SchemaError(PipelineError):
 
 
 class RowsRefusedError(PipelineError):
-    """Rows were not published, for the broker has refused them or they can be no messages.
-
-    Args:
-        count: how many, of one task.
-        named: the first of them, with the reasons.
-    """
+    """Rows were not published, for the broker has refused them or they can be no messages."""
 
     def __init__(self, count: int, named: list[str]) -> None:
         super().__init__(count, named)
-        self.count = count
-        self.named = named
+        self.count = count  # how many, of one task
+        self.named = named  # the first of them, with the reasons
 
     def __str__(self) -> str:
         left = self.count - len(self.named)

@@ -20,23 +20,14 @@ ERROR: Final = logging.ERROR
 
 
 class Event(NamedTuple):
-    """One kind of line.
+    """One kind of line."""
 
-    Attributes:
-        name: stable, unique, what programs go by.
-        level: of `logging`.
-        sentence: for people; %-format of the fields.
-        fields: names of what every such line carries.
-        optional: names of what some carry.
-        lower: level of the same event where it concerns a queue's group, 0 for `level`.
-    """
-
-    name: str
-    level: int
-    sentence: str
-    fields: tuple[str, ...]
-    optional: tuple[str, ...] = ()
-    lower: int = 0
+    name: str  # stable, unique, what programs go by
+    level: int  # of `logging`
+    sentence: str  # for people; %-format of the fields
+    fields: tuple[str, ...]  # names of what every such line carries
+    optional: tuple[str, ...] = ()  # names of what some carry
+    lower: int = 0  # level of the same event where it concerns a queue's group, 0 for `level`
 
 
 def log_event(log: logging.Logger, event: Event, level: int = 0, /, **fields: Any) -> None:

@@ -29,55 +29,30 @@ _HOST: Final = "$(HEADRACE_POD_IP)"
 
 
 class Driver(NamedTuple):
-    """A job, and where it runs.
+    """A job, and where it runs."""
 
-    Attributes:
-        name: of the run; what is made is named after it.
-        namespace: of all that is made.
-        job: archive, flow, report, replay or compact.
-        image: of the pipeline.
-        endpoints: HOST:PORT of the brokers' gRPC listeners, with commas.
-        tls: whether they speak TLS.
-        master: of Spark.
-        options: of the job's command, by name; one that is "true" is a flag.
-        conf: Spark's own settings; they win over those that are set here.
-        credentials: Secret with `username` and `password`; "" for none.
-        authority: Secret with `ca.crt`; likewise.
-        certificate: Secret with `tls.crt` and `tls.key`; likewise.
-        service_account: with rights to make executors, "" where it needs no rights.
-        pull_policy: of the image.
-        pull_secrets: for the image.
-        resources: of the container: requests and limits.
-        claim: PersistentVolumeClaim that is there; "" for one that is made.
-        claim_size: of the one that is made; "" for an emptyDir.
-        storage_class: of the one that is made, "" for the default.
-        suspend: whether it is stopped, and all kept.
-        labels: of everything, besides its own.
-        owner: with whom it is deleted, None for none.
-    """
-
-    name: str
-    namespace: str
-    job: str
-    image: str
-    endpoints: str
-    tls: bool = False
-    master: str = "local[*]"
-    options: Mapping[str, str] = {}
-    conf: Mapping[str, str] = {}
-    credentials: str = ""
-    authority: str = ""
-    certificate: str = ""
-    service_account: str = ""
-    pull_policy: str = "IfNotPresent"
-    pull_secrets: tuple[str, ...] = ()
-    resources: Mapping[str, Mapping[str, str]] = {}
-    claim: str = ""
-    claim_size: str = "10Gi"
-    storage_class: str = ""
-    suspend: bool = False
-    labels: Mapping[str, str] = {}
-    owner: Manifest | None = None
+    name: str  # of the run; what is made is named after it
+    namespace: str  # of all that is made
+    job: str  # archive, flow, report, replay or compact
+    image: str  # of the pipeline
+    endpoints: str  # HOST:PORT of the brokers' gRPC listeners, with commas
+    tls: bool = False  # whether they speak TLS
+    master: str = "local[*]"  # of Spark
+    options: Mapping[str, str] = {}  # of the job's command, by name; one that is "true" is a flag
+    conf: Mapping[str, str] = {}  # Spark's own settings; they win over those that are set here
+    credentials: str = ""  # Secret with `username` and `password`; "" for none
+    authority: str = ""  # Secret with `ca.crt`; likewise
+    certificate: str = ""  # Secret with `tls.crt` and `tls.key`; likewise
+    service_account: str = ""  # with rights to make executors, "" where it needs no rights
+    pull_policy: str = "IfNotPresent"  # of the image
+    pull_secrets: tuple[str, ...] = ()  # for the image
+    resources: Mapping[str, Mapping[str, str]] = {}  # of the container: requests and limits
+    claim: str = ""  # PersistentVolumeClaim that is there; "" for one that is made
+    claim_size: str = "10Gi"  # of the one that is made; "" for an emptyDir
+    storage_class: str = ""  # of the one that is made, "" for the default
+    suspend: bool = False  # whether it is stopped, and all kept
+    labels: Mapping[str, str] = {}  # of everything, besides its own
+    owner: Manifest | None = None  # with whom it is deleted, None for none
 
     @property
     def is_streaming(self) -> bool:

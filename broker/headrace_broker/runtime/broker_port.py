@@ -45,42 +45,24 @@ class ReplyListener:
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class Broker:
-    """The node as gateways see it.
+    """The node as gateways see it."""
 
-    Attributes:
-        node_name: unique in the cluster.
-        cluster_name: for `server-properties`.
-        boot: how many times this node was started.
-        limits: what clients may ask for.
-        permissions: what users may do.
-        standings: what runs by that.
-        quotas: how fast they may publish.
-        client_counts: how many connections and channels they may have.
-        ledger: who owes what on this node.
-        flow: the limits of flow control in force on it.
-        intake: what it holds for publishers, and takes from them.
-        effort_turns, loop_watch: bound and watch what clients do in a turn of its loop.
-        republish_account: owes for what its administrators have moved.
-        blocked: whether an alarm blocks publishers.
-        leases: asks queues for groups that lease their messages.
-    """
-
-    node_name: str
-    cluster_name: str
-    boot: int
-    limits: ClientLimits
-    permissions: Permissions
-    standings: PermissionWatches
-    quotas: Quotas
-    client_counts: ClientCounts
-    ledger: Ledger
-    flow: FlowLimits
-    intake: Intake
-    effort_turns: EffortTurns
-    loop_watch: LoopWatch
-    republish_account: Account
-    blocked: BlockedState
-    leases: LeaseClient
+    node_name: str  # unique in the cluster
+    cluster_name: str  # for `server-properties`
+    boot: int  # how many times this node was started
+    limits: ClientLimits  # what clients may ask for
+    permissions: Permissions  # what users may do
+    standings: PermissionWatches  # what runs by that
+    quotas: Quotas  # how fast they may publish
+    client_counts: ClientCounts  # how many connections and channels they may have
+    ledger: Ledger  # who owes what on this node
+    flow: FlowLimits  # the limits of flow control in force on it
+    intake: Intake  # what it holds for publishers, and takes from them
+    effort_turns: EffortTurns  # bounds what clients do in a turn of its loop
+    loop_watch: LoopWatch  # watches that
+    republish_account: Account  # owes for what its administrators have moved
+    blocked: BlockedState  # whether an alarm blocks publishers
+    leases: LeaseClient  # asks queues for groups that lease their messages
 
     @abstractmethod
     def clock_us(self) -> i64:

@@ -28,32 +28,20 @@ log = logging.getLogger(__name__)
 
 
 class ArchiveSettings(NamedTuple):
-    """Settings of the job.
+    """Settings of the job."""
 
-    Attributes:
-        connection: of the brokers.
-        table: path or URI of the table of messages.
-        checkpoint: folder that says how far the job is; it belongs to these tables.
-        events_table: of the table of queue events; None for none.
-        format: of the tables.
-        storage_options_file: with options of the tables' object store.
-        queues: names with `*` and `?`, between commas.
-        group: by which brokers know the job.
-        every_minutes: from one batch to the next; None to end when what there is now is written.
-        rows_max: of a batch.
-        fails_on_data_loss: or goes on with a warning where brokers have dropped rows unread.
-    """
-
-    connection: Connection
-    table: str
-    checkpoint: str
-    events_table: str | None = None
-    format: Format = "delta"
-    storage_options_file: str | None = None
-    queues: str = "*"
-    group: str = "archive"
+    connection: Connection  # of the brokers
+    table: str  # path or URI of the table of messages
+    checkpoint: str  # folder that says how far the job is; it belongs to these tables
+    events_table: str | None = None  # of the table of queue events; None for none
+    format: Format = "delta"  # of the tables
+    storage_options_file: str | None = None  # with options of the tables' object store
+    queues: str = "*"  # names with `*` and `?`, between commas
+    group: str = "archive"  # by which brokers know the job
+    # from one batch to the next; None to end when what there is now is written
     every_minutes: float | None = 5.0
-    rows_max: int = ARCHIVE_ROWS_PER_TRIGGER
+    rows_max: int = ARCHIVE_ROWS_PER_TRIGGER  # of a batch
+    # or goes on with a warning where brokers have dropped rows unread
     fails_on_data_loss: bool = True
 
 

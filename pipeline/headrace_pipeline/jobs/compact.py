@@ -15,21 +15,13 @@ from headrace_pipeline.tables.table_log import Compaction
 
 
 class CompactReport(NamedTuple):
-    """Result of a compaction, or of a dry run.
+    """Result of a compaction, or of a dry run."""
 
-    Attributes:
-        compactions: partitions with small files, and what became of them.
-        vacuumed: files that were removed.
-        files: of the table, after it.
-        byte_count: of these.
-        dry_run: nothing was changed.
-    """
-
-    compactions: tuple[Compaction, ...]
-    vacuumed: tuple[str, ...]
-    files: int
-    byte_count: int
-    dry_run: bool
+    compactions: tuple[Compaction, ...]  # partitions with small files, and what became of them
+    vacuumed: tuple[str, ...]  # files that were removed
+    files: int  # of the table, after it
+    byte_count: int  # of these
+    dry_run: bool  # nothing was changed
 
 
 def compact_table(

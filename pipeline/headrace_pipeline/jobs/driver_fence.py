@@ -22,16 +22,11 @@ log = logging.getLogger(__name__)
 
 
 class DriverFence:
-    """Says whether this driver is still the one.
-
-    Args:
-        client: of the brokers.
-        group: of the job; one for each pair of brokers and tables.
-    """
+    """Says whether this driver is still the one."""
 
     def __init__(self, client: Client, group: str) -> None:
-        self._client = client
-        self._group = group
+        self._client = client  # of the brokers
+        self._group = group  # of the job; one for each pair of brokers and tables
         self._request_id = str(uuid.uuid4())
         self._epochs: dict[tuple[str, int], int] = {}
 

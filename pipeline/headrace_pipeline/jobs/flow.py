@@ -34,42 +34,27 @@ log = logging.getLogger(__name__)
 
 
 class FlowSettings(NamedTuple):
-    """Settings of the job.
+    """Settings of the job."""
 
-    Attributes:
-        connection: of the brokers.
-        place: of the tables.
-        checkpoint: folder of the streams' checkpoints.
-        group: by which brokers know the job.
-        starting: where it begins without a checkpoint: earliest or latest.
-        every_s: seconds between rounds.
-        terms: of advice.
-        advises: whether advice is given to the brokers; it is written to its table anyway.
-        fails_on_data_loss: or goes on with a warning where brokers have dropped rows unread.
-    """
-
-    connection: Connection
-    place: Place
-    checkpoint: str
-    group: str = "headrace-flow"
-    starting: str = "latest"
-    every_s: float = 20.0
-    terms: AdviceTerms = AdviceTerms()
+    connection: Connection  # of the brokers
+    place: Place  # of the tables
+    checkpoint: str  # folder of the streams' checkpoints
+    group: str = "headrace-flow"  # by which brokers know the job
+    starting: str = "latest"  # where it begins without a checkpoint: earliest or latest
+    every_s: float = 20.0  # seconds between rounds
+    terms: AdviceTerms = AdviceTerms()  # of advice
+    # whether advice is given to the brokers; it is written to its table anyway
     advises: bool = True
+    # or goes on with a warning where brokers have dropped rows unread
     fails_on_data_loss: bool = False
 
 
 class FlowJob:
-    """The cycle of landing, windows and advice.
-
-    Args:
-        spark: which does the work.
-        settings: what it is told.
-    """
+    """The cycle of landing, windows and advice."""
 
     def __init__(self, spark: SparkSession, settings: FlowSettings) -> None:
-        self._spark = spark
-        self._settings = settings
+        self._spark = spark  # which does the work
+        self._settings = settings  # what it is told
         self._client = reach.client(settings.connection)
         self._tables = FlowTables(spark, settings.place)
         self._analysis = FlowAnalysis(spark, self._tables, settings.terms)

@@ -39,30 +39,19 @@ log = logging.getLogger(__name__)
 
 
 class AdviceTerms(NamedTuple):
-    """Terms of advice.
+    """Terms of advice."""
 
-    Attributes:
-        drain_s: seconds in which a backlog should be gone.
-        valid_s: seconds for which advice holds.
-    """
-
-    drain_s: int = DRAIN_S
-    valid_s: int = VALID_S
+    drain_s: int = DRAIN_S  # seconds in which a backlog should be gone
+    valid_s: int = VALID_S  # seconds for which advice holds
 
 
 class FlowAnalysis:
-    """Makes of landed telemetry what can be made.
-
-    Args:
-        spark: which does it.
-        tables: of the job.
-        terms: of advice.
-    """
+    """Makes of landed telemetry what can be made."""
 
     def __init__(self, spark: SparkSession, tables: FlowTables, terms: AdviceTerms) -> None:
-        self._spark = spark
-        self._tables = tables
-        self._terms = terms
+        self._spark = spark  # which does it
+        self._tables = tables  # of the job
+        self._terms = terms  # of advice
 
     def next_minutes(self) -> range:
         """Return the minutes that can be made now, FLOW_STEP_MINUTES at most.

@@ -17,29 +17,19 @@ APP_ID: Final = "headrace-flow"
 
 
 class Place(NamedTuple):
-    """Location of tables.
+    """Location of tables."""
 
-    Attributes:
-        uri: folder; each table lies below it by its name.
-        format: of the tables.
-        storage_options_file: path of a JSON object with an object store's options; None for none.
-    """
-
-    uri: str
-    format: Literal["delta", "parquet"] = "delta"
+    uri: str  # folder; each table lies below it by its name
+    format: Literal["delta", "parquet"] = "delta"  # of the tables
+    # path of a JSON object with an object store's options; None for none
     storage_options_file: str | None = None
 
 
 class FlowTables:
-    """Landed tables and tables made of them.
-
-    Args:
-        spark: which reads and writes.
-        place: where.
-    """
+    """Landed tables and tables made of them."""
 
     def __init__(self, spark: SparkSession, place: Place) -> None:
-        self._spark = spark
+        self._spark = spark  # which reads and writes
         self.by_name: Mapping[str, SinkTable] = {
             name: open_table(
                 f"{place.uri.rstrip('/')}/{name}",

@@ -50,27 +50,16 @@ _GIVE_UP_SECONDS: Final = 120.0
 
 
 class Replay(NamedTuple):
-    """A replay.
+    """A replay."""
 
-    Attributes:
-        name: of the replay: under the same one nothing is published twice.
-        connection: to the brokers.
-        selection: of rows.
-        target: where they go.
-        headers_only: REFUSE or SKIP rows whose payload was not archived.
-        on_refused: FAIL or DROP what brokers refuse.
-        rate: messages a second of all tasks, 0 for any.
-        tasks: that publish; 0 for as many as run at once.
-    """
-
-    name: str
-    connection: Connection
-    selection: Selection
-    target: Target = Target()
-    headers_only: str = REFUSE
-    on_refused: str = FAIL
-    rate: float = 0.0
-    tasks: int = 0
+    name: str  # of the replay: under the same one nothing is published twice
+    connection: Connection  # to the brokers
+    selection: Selection  # of rows
+    target: Target = Target()  # where they go
+    headers_only: str = REFUSE  # REFUSE or SKIP rows whose payload was not archived
+    on_refused: str = FAIL  # FAIL or DROP what brokers refuse
+    rate: float = 0.0  # messages a second of all tasks, 0 for any
+    tasks: int = 0  # that publish; 0 for as many as run at once
 
 
 class Sample(NamedTuple):
@@ -98,28 +87,17 @@ class Count(NamedTuple):
 
 @dataclass
 class Report:
-    """Result of a replay, or of a dry run.
+    """Result of a replay, or of a dry run."""
 
-    Attributes:
-        counts: of what is selected.
-        samples: of a dry run.
-        published: messages that are in their queues: from this replay, or from an earlier one of
-            the same name.
-        byte_count: of their payloads.
-        refused: messages that are not.
-        skipped: rows without payload.
-        resent: messages that were sent again after a stream was lost.
-        named: some of the refused.
-    """
-
-    counts: list[Count]
-    samples: list[Sample] = field(default_factory=list)
+    counts: list[Count]  # of what is selected
+    samples: list[Sample] = field(default_factory=list)  # of a dry run
+    # messages that are in their queues: from this replay, or from an earlier one of the same name
     published: int = 0
-    byte_count: int = 0
-    refused: int = 0
-    skipped: int = 0
-    resent: int = 0
-    named: list[str] = field(default_factory=list)
+    byte_count: int = 0  # of their payloads
+    refused: int = 0  # messages that are not
+    skipped: int = 0  # rows without payload
+    resent: int = 0  # messages that were sent again after a stream was lost
+    named: list[str] = field(default_factory=list)  # some of the refused
 
     @property
     def selected(self) -> int:

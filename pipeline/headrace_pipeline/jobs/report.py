@@ -56,37 +56,22 @@ _NEEDED: Final = (QUEUE_WINDOWS, NODE_WINDOWS)  # without these there is no repo
 
 
 class TablesAt(NamedTuple):
-    """Location of the job `flow`'s tables.
+    """Location of the job `flow`'s tables."""
 
-    Attributes:
-        place: path or address below which tables lie by their names.
-        form: "delta" or "parquet".
-        options_file: with the options of an object store.
-    """
-
-    place: str
+    place: str  # path or address below which tables lie by their names
     form: Literal["delta", "parquet"] = "delta"
-    options_file: str | None = None
+    options_file: str | None = None  # with the options of an object store
 
 
 class Analysis(NamedTuple):
-    """Tables of the analysis, of minutes.
+    """Tables of the analysis, of minutes."""
 
-    Attributes:
-        queues: QUEUE_WINDOWS, from before the span on, for limits and trends.
-        accounts: ACCOUNT_WINDOWS.
-        nodes: NODE_WINDOWS, from before the span on.
-        blame: BLAME.
-        bottlenecks: BOTTLENECKS.
-        advice: CONSUMER_ADVICE.
-    """
-
-    queues: DataFrame
-    accounts: DataFrame
-    nodes: DataFrame
-    blame: DataFrame
-    bottlenecks: DataFrame
-    advice: DataFrame
+    queues: DataFrame  # QUEUE_WINDOWS, from before the span on, for limits and trends
+    accounts: DataFrame  # ACCOUNT_WINDOWS
+    nodes: DataFrame  # NODE_WINDOWS, from before the span on
+    blame: DataFrame  # BLAME
+    bottlenecks: DataFrame  # BOTTLENECKS
+    advice: DataFrame  # CONSUMER_ADVICE
 
 
 def read_tables(spark: SparkSession, at: TablesAt, span: Span, history: timedelta) -> Analysis:

@@ -41,17 +41,11 @@ _LOCAL: Final = {
 
 
 class SessionSettings(NamedTuple):
-    """Settings of a Spark session.
+    """Settings of a Spark session."""
 
-    Attributes:
-        app_name: as Spark's pages and logs show it.
-        master: local[N], or the address of a cluster.
-        conf: Spark's own settings, which win over what is set here.
-    """
-
-    app_name: str
-    master: str = "local[*]"
-    conf: Mapping[str, str] = {}
+    app_name: str  # as Spark's pages and logs show it
+    master: str = "local[*]"  # local[N], or the address of a cluster
+    conf: Mapping[str, str] = {}  # Spark's own settings, which win over what is set here
 
     @property
     def is_local(self) -> bool:

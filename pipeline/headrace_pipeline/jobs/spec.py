@@ -26,15 +26,10 @@ ENTRY: Final = "local:///opt/headrace/main.py"  # in the image of pipeline/Docke
 
 
 class Wish(NamedTuple):
-    """A job as the user asks for it.
+    """A job as the user asks for it."""
 
-    Attributes:
-        driver: the same for all forms.
-        cluster: name of the BrokerCluster; for a PipelineRun.
-    """
-
-    driver: Driver
-    cluster: str = ""
+    driver: Driver  # the same for all forms
+    cluster: str = ""  # name of the BrokerCluster; for a PipelineRun
 
 
 def manifests(wish: Wish, form: str) -> list[Manifest]:

@@ -18,29 +18,17 @@ _IN_PLANS: Final = (
 
 
 class Connection(NamedTuple):
-    """Addresses of brokers, and the user.
+    """Addresses of brokers, and the user."""
 
-    Attributes:
-        endpoints: HOST:PORT with commas.
-        vhost: of queues and exchanges.
-        username: None for who is known by a certificate.
-        password_file: with the password in its first line; None for `guest`'s.
-        tls: whether connections are secured.
-        ca_file: PEM of authorities; so are the next two PEM of the client's own.
-        cert_file: None for none.
-        key_file: likewise.
-        server_name: that brokers' certificates have instead of the endpoints'.
-    """
-
-    endpoints: str
-    vhost: str = "/"
-    username: str | None = "guest"
-    password_file: str | None = None
-    tls: bool = False
-    ca_file: str | None = None
-    cert_file: str | None = None
-    key_file: str | None = None
-    server_name: str | None = None
+    endpoints: str  # HOST:PORT with commas
+    vhost: str = "/"  # of queues and exchanges
+    username: str | None = "guest"  # None for who is known by a certificate
+    password_file: str | None = None  # with the password in its first line; None for `guest`'s
+    tls: bool = False  # whether connections are secured
+    ca_file: str | None = None  # PEM of authorities; so are the next two PEM of the client's own
+    cert_file: str | None = None  # None for none
+    key_file: str | None = None  # likewise
+    server_name: str | None = None  # that brokers' certificates have instead of the endpoints'
 
     def options(self) -> dict[str, str]:
         """Return the options that sources and sinks take for it; `read_connection` reads them."""

@@ -23,12 +23,11 @@ class Options:
 
     Args:
         given: as Spark has them.
-        who: of whom, such as "headrace_log", for messages.
     """
 
     def __init__(self, given: Mapping[str, str], who: str) -> None:
         self._given = {name.lower(): value for name, value in given.items()}
-        self._who = who
+        self._who = who  # of whom, such as "headrace_log", for messages
         self._known: dict[str, str] = {}
 
     def text(self, name: str, default: str | None = None) -> str:

@@ -16,17 +16,11 @@ from headrace_pipeline.schema.analysis import (
 
 
 class Meaning(NamedTuple):
-    """Meaning of a class.
+    """Meaning of a class."""
 
-    Attributes:
-        label: one word or two, for a strip.
-        because: what was the matter, after "because".
-        remedy: what to do, a sentence without its queue.
-    """
-
-    label: str
-    because: str
-    remedy: str
+    label: str  # one word or two, for a strip
+    because: str  # what was the matter, after "because"
+    remedy: str  # what to do, a sentence without its queue
 
 
 MEANINGS: Final = {

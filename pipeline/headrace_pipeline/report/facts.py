@@ -15,27 +15,17 @@ COLOURS: Final = 5  # accounts with a colour of their own; more cannot be told a
 
 
 class Facts(NamedTuple):
-    """Facts about a span.
+    """Facts about a span."""
 
-    Attributes:
-        frames: with the number of its step in each row.
-        span: of time.
-        known: for each step whether anybody told of it.
-        seconds: of each step, that rates are taken over.
-        accounts: that are blamed, most first; the first COLOURS have the classes a0, a1, ...
-        held: queues at which publishers were stopped.
-        slowed: queues that were bottlenecks.
-        one_vhost: whether all queues are in one, so that it need not be said.
-    """
-
-    frames: Frames
-    span: Span
-    known: list[bool]
-    seconds: list[float]
+    frames: Frames  # with the number of its step in each row
+    span: Span  # of time
+    known: list[bool]  # for each step whether anybody told of it
+    seconds: list[float]  # of each step, that rates are taken over
+    # that are blamed, most first; the first COLOURS have the classes a0, a1, ...
     accounts: list[Account]
-    held: list[Held]
-    slowed: list[Slowed]
-    one_vhost: bool
+    held: list[Held]  # queues at which publishers were stopped
+    slowed: list[Slowed]  # queues that were bottlenecks
+    one_vhost: bool  # whether all queues are in one, so that it need not be said
 
     @property
     def blocked_ms(self) -> float:

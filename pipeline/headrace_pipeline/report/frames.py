@@ -20,17 +20,11 @@ STEPS_MAX: Final = 180  # of a plot: each is still 2 pixels wide on a telephone
 
 
 class Span(NamedTuple):
-    """A time, in steps of equal length.
+    """A time, in steps of equal length."""
 
-    Attributes:
-        start: of the first step, UTC, a multiple of `step_s` since midnight.
-        end: of the last one.
-        step_s: length of a step, a multiple of the minutes that windows have.
-    """
-
-    start: datetime
-    end: datetime
-    step_s: int
+    start: datetime  # of the first step, UTC, a multiple of `step_s` since midnight
+    end: datetime  # of the last one
+    step_s: int  # length of a step, a multiple of the minutes that windows have
 
     @property
     def steps(self) -> int:
@@ -52,25 +46,15 @@ class Span(NamedTuple):
 
 
 class Frames(NamedTuple):
-    """Rows of a span, in columns of the tables of `schema.analysis`; each may be empty.
+    """Rows of a span, in columns of the tables of `schema.analysis`; each may be empty."""
 
-    Attributes:
-        queues: of QUEUE_WINDOWS.
-        accounts: of ACCOUNT_WINDOWS.
-        nodes: of NODE_WINDOWS.
-        blame: of BLAME.
-        bottlenecks: of BOTTLENECKS.
-        advice: of CONSUMER_ADVICE.
-        capacity: of CAPACITY, over the whole span and what was before it.
-    """
-
-    queues: pd.DataFrame
-    accounts: pd.DataFrame
-    nodes: pd.DataFrame
-    blame: pd.DataFrame
-    bottlenecks: pd.DataFrame
-    advice: pd.DataFrame
-    capacity: pd.DataFrame
+    queues: pd.DataFrame  # of QUEUE_WINDOWS
+    accounts: pd.DataFrame  # of ACCOUNT_WINDOWS
+    nodes: pd.DataFrame  # of NODE_WINDOWS
+    blame: pd.DataFrame  # of BLAME
+    bottlenecks: pd.DataFrame  # of BOTTLENECKS
+    advice: pd.DataFrame  # of CONSUMER_ADVICE
+    capacity: pd.DataFrame  # of CAPACITY, over the whole span and what was before it
 
 
 # The table of each of these frames.

@@ -16,46 +16,28 @@ PART: Final = 0.9  # of its seconds: a step of which less is told is a part of o
 
 
 class Account(NamedTuple):
-    """An account that brought load.
+    """An account that brought load."""
 
-    Attributes:
-        id: `origin_account`.
-        name: for people.
-        blamed_ms: of others' time and its own.
-    """
-
-    id: str
-    name: str
-    blamed_ms: float
+    id: str  # `origin_account`
+    name: str  # for people
+    blamed_ms: float  # of others' time and its own
 
 
 class Held(NamedTuple):
-    """A queue at which publishers were stopped.
+    """A queue at which publishers were stopped."""
 
-    Attributes:
-        queue: vhost and name.
-        blocked_ms: of publishers, in sum.
-        by: ids of those blamed, with their milliseconds, most first.
-    """
-
-    queue: Queue
-    blocked_ms: float
-    by: tuple[tuple[str, float], ...]
+    queue: Queue  # vhost and name
+    blocked_ms: float  # of publishers, in sum
+    by: tuple[tuple[str, float], ...]  # ids of those blamed, with their milliseconds, most first
 
 
 class Slowed(NamedTuple):
-    """A queue that was a bottleneck.
+    """A queue that was a bottleneck."""
 
-    Attributes:
-        queue: vhost and name.
-        seconds: by class, most first.
-        because: the latest sentence with figures of its first class.
-        worst: number of the step in which its publishers were blocked most, None where never.
-    """
-
-    queue: Queue
-    seconds: tuple[tuple[str, float], ...]
-    because: str | None
+    queue: Queue  # vhost and name
+    seconds: tuple[tuple[str, float], ...]  # by class, most first
+    because: str | None  # the latest sentence with figures of its first class
+    # number of the step in which its publishers were blocked most, None where never
     worst: int | None
 
 

@@ -21,51 +21,30 @@ Value = float | None
 
 
 class Series(NamedTuple):
-    """Values of one thing, one for each step of time.
+    """Values of one thing, one for each step of time."""
 
-    Attributes:
-        name: of the thing.
-        css: class that has its colour.
-        values: None where nothing is known.
-    """
-
-    name: str
-    css: str
-    values: Sequence[Value]
+    name: str  # of the thing
+    css: str  # class that has its colour
+    values: Sequence[Value]  # None where nothing is known
 
 
 class Axis(NamedTuple):
-    """Axis of values.
+    """Axis of values."""
 
-    Attributes:
-        top: value at the upper edge; the lower one is 0.
-        text: of the upper edge, with the unit.
-        half: of the middle.
-    """
-
-    top: float
-    text: str
-    half: str
+    top: float  # value at the upper edge; the lower one is 0
+    text: str  # of the upper edge, with the unit
+    half: str  # of the middle
 
 
 class Run(NamedTuple):
-    """A stretch of time of one class.
+    """A stretch of time of one class."""
 
-    Attributes:
-        start: 0 to 1 of the axis of time.
-        end: likewise.
-        css: class that has its colour.
-        text: in words, for who points at it or cannot see it.
-        label: short, written on it where there is room.
-        level: height in thirds, 1 to 3.
-    """
-
-    start: float
-    end: float
-    css: str
-    text: str
-    label: str = ""
-    level: int = 3
+    start: float  # 0 to 1 of the axis of time
+    end: float  # likewise
+    css: str  # class that has its colour
+    text: str  # in words, for who points at it or cannot see it
+    label: str = ""  # short, written on it where there is room
+    level: int = 3  # height in thirds, 1 to 3
 
 
 def line_plot(

@@ -16,15 +16,10 @@ _STEPS: Final = tuple(
 
 
 class Tick(NamedTuple):
-    """A mark of an axis of time.
+    """A mark of an axis of time."""
 
-    Attributes:
-        at: where, 0 to 1 of the axis.
-        text: beside it.
-    """
-
-    at: float
-    text: str
+    at: float  # where, 0 to 1 of the axis
+    text: str  # beside it
 
 
 def count(value: float) -> str:

@@ -9,19 +9,12 @@ from headrace_pipeline.report.markup import Markup, Part, el, join
 
 
 class Section(NamedTuple):
-    """A part of the page.
+    """A part of the page."""
 
-    Attributes:
-        id: of its place in the page.
-        title: what it shows, with units.
-        conclusion: a sentence.
-        body: pictures and tables.
-    """
-
-    id: str
-    title: str
-    conclusion: Markup
-    body: Markup
+    id: str  # of its place in the page
+    title: str  # what it shows, with units
+    conclusion: Markup  # a sentence
+    body: Markup  # pictures and tables
 
     def page(self) -> Markup:
         """Return it as a part of the page."""

@@ -15,21 +15,13 @@ SKEW_SAID_MS: Final = 100  # a clock that is less ahead moves nothing from one s
 
 
 class Told(NamedTuple):
-    """Telemetry of a node.
+    """Telemetry of a node."""
 
-    Attributes:
-        node: its name.
-        steps: for each step the share of its seconds, 0 to 1.
-        left_out: rows for which there was no room.
-        skew_ms: by which its clock was ahead at most.
-        lag_ms: by which its look came late at most.
-    """
-
-    node: str
-    steps: list[float]
-    left_out: float
-    skew_ms: float
-    lag_ms: float
+    node: str  # its name
+    steps: list[float]  # for each step the share of its seconds, 0 to 1
+    left_out: float  # rows for which there was no room
+    skew_ms: float  # by which its clock was ahead at most
+    lag_ms: float  # by which its look came late at most
 
     @property
     def share(self) -> float:

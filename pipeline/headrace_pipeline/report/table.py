@@ -12,15 +12,10 @@ from headrace_pipeline.report.quantity import instant
 
 
 class Cell(NamedTuple):
-    """A cell of a table.
+    """A cell of a table."""
 
-    Attributes:
-        text: that is read.
-        value: that rows are sorted by; None for a text, which is sorted as such.
-    """
-
-    text: Part
-    value: float | None = None
+    text: Part  # that is read
+    value: float | None = None  # that rows are sorted by; None for a text, which is sorted as such
 
 
 Row = Sequence[Cell | Part]

@@ -23,17 +23,11 @@ NOBODY_SAID = 0.05  # of blocked time that nobody is blamed for, from which it i
 
 
 class Line(NamedTuple):
-    """Line of the summary.
+    """Line of the summary."""
 
-    Attributes:
-        lead: what it is about.
-        text: a sentence or two.
-        tone: class: bad, warn or good.
-    """
-
-    lead: str
-    text: Markup
-    tone: str
+    lead: str  # what it is about
+    text: Markup  # a sentence or two
+    tone: str  # class: bad, warn or good
 
 
 def summary(facts: Facts) -> list[Line]:

@@ -50,36 +50,24 @@ _ARROW: Final[dict[Kind, pa.DataType]] = {
 
 
 class Column(NamedTuple):
-    """A column of a table.
+    """A column of a table."""
 
-    Attributes:
-        name: as Spark, Arrow and files have it.
-        kind: what is in it.
-        since: version of the table that brought it.
-        required: whether it never is null. Spark and Arrow are told that all may be: a reader must
-            not fail on the file of a future writer.
-    """
-
-    name: str
-    kind: Kind
-    since: int = 1
+    name: str  # as Spark, Arrow and files have it
+    kind: Kind  # what is in it
+    since: int = 1  # version of the table that brought it
+    # whether it never is null. Spark and Arrow are told that all may be: a reader must not fail on
+    # the file of a future writer.
     required: bool = False
 
 
 class Table(NamedTuple):
-    """Schema of rows of one sort.
+    """Schema of rows of one sort."""
 
-    Attributes:
-        name: of the table, in the singular of its rows' log or in words.
-        columns: in order; `since` never falls.
-        partition_by: names of the columns that files are divided by, outermost first.
-        key: names of the columns that tell a row from all others.
-    """
-
-    name: str
-    columns: tuple[Column, ...]
+    name: str  # of the table, in the singular of its rows' log or in words
+    columns: tuple[Column, ...]  # in order; `since` never falls
+    # names of the columns that files are divided by, outermost first
     partition_by: tuple[str, ...] = ()
-    key: tuple[str, ...] = ()
+    key: tuple[str, ...] = ()  # names of the columns that tell a row from all others
 
     @property
     def version(self) -> int:

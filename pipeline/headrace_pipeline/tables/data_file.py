@@ -26,21 +26,13 @@ class Stats(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
 
 
 class DataFile(msgspec.Struct, frozen=True):
-    """A file of a table.
+    """A file of a table."""
 
-    Attributes:
-        path: below the table's directory, as it is on the disk.
-        byte_count: its size.
-        partition: texts by column, as Delta has them.
-        stats: of its rows.
-        written_at_ms: Unix time.
-    """
-
-    path: str
-    byte_count: int
-    partition: dict[str, str | None]
-    stats: Stats
-    written_at_ms: int
+    path: str  # below the table's directory, as it is on the disk
+    byte_count: int  # its size
+    partition: dict[str, str | None]  # texts by column, as Delta has them
+    stats: Stats  # of its rows
+    written_at_ms: int  # Unix time
 
     @property
     def rows(self) -> int:
@@ -49,17 +41,11 @@ class DataFile(msgspec.Struct, frozen=True):
 
 
 class Bounds(NamedTuple):
-    """Bounds of a column's values in a file; None: not known.
+    """Bounds of a column's values in a file; None: not known."""
 
-    Attributes:
-        low: the least.
-        high: the greatest.
-        nulls: how many are null; None: not known.
-    """
-
-    low: Value
-    high: Value
-    nulls: int | None
+    low: Value  # the least
+    high: Value  # the greatest
+    nulls: int | None  # how many are null; None: not known
 
 
 def bounds(file: DataFile, table: Table, name: str) -> Bounds:

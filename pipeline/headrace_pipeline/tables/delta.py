@@ -39,16 +39,11 @@ _KINDS: Final = {
 
 
 class DeltaLog:
-    """Commits of a Delta table. Each call sees what is there when it begins.
-
-    Args:
-        place: of the table.
-        table: as declared.
-    """
+    """Commits of a Delta table. Each call sees what is there when it begins."""
 
     def __init__(self, place: Place, table: Table) -> None:
-        self._place = place
-        self._table = table
+        self._place = place  # of the table
+        self._table = table  # as declared
 
     def snapshot(self, version: int | None = None) -> Snapshot | None:
         """Return a version, or the newest; None where there is no table.

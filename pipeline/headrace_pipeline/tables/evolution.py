@@ -17,15 +17,10 @@ from headrace_pipeline.schema.column import Column, Kind, Table
 
 
 class Stored(NamedTuple):
-    """Columns and partitions of a stored table.
+    """Columns and partitions of a stored table."""
 
-    Attributes:
-        kinds: by column, in order; None for a type that we have no word for.
-        partition_by: names of the partition columns.
-    """
-
-    kinds: dict[str, Kind | None]
-    partition_by: tuple[str, ...]
+    kinds: dict[str, Kind | None]  # by column, in order; None for a type that we have no word for
+    partition_by: tuple[str, ...]  # names of the partition columns
 
 
 def stored_table(stored: Stored, name: str) -> Table:

@@ -17,14 +17,10 @@ _BOUNDED: Final = frozenset({Kind.INT64, Kind.INT32, Kind.UTF8, Kind.TIMESTAMP, 
 
 
 class FileStats:
-    """Counts, nulls and bounds of the rows of a file.
-
-    Args:
-        columns: of the file.
-    """
+    """Counts, nulls and bounds of the rows of a file."""
 
     def __init__(self, columns: tuple[Column, ...]) -> None:
-        self._columns = columns
+        self._columns = columns  # of the file
         self._rows = 0
         self._nulls = dict.fromkeys((column.name for column in columns), 0)
         self._bounds: dict[str, tuple[Value, Value]] = {}

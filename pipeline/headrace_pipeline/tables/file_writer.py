@@ -22,18 +22,16 @@ class FileWriter:
     """A file under construction; it is invisible before its commit.
 
     Args:
-        place: of the table.
         table: its columns.
-        path: below the table's directory.
-        partition: texts of the partition columns, which the file itself does not hold.
     """
 
     def __init__(
         self, place: Place, table: Table, path: str, partition: dict[str, str | None]
     ) -> None:
         inner = table.without(*partition)
-        self._place = place
-        self._path = path
+        self._place = place  # of the table
+        self._path = path  # below the table's directory
+        # texts of the partition columns, which the file itself does not hold
         self._partition = partition
         self._held: list[pa.RecordBatch] = []
         self._schema = inner.arrow()

@@ -27,15 +27,11 @@ _FILE: Final = "storageOptionsFile"
 
 
 class Place(NamedTuple):
-    """Location of a table; can be pickled and printed.
+    """Location of a table; can be pickled and printed."""
 
-    Attributes:
-        uri: an absolute local path, or SCHEME://...
-        options_file: path of a JSON object with the options of the object store, names as
-            `deltalake` has them; None for none.
-    """
-
-    uri: str
+    uri: str  # an absolute local path, or SCHEME://...
+    # path of a JSON object with the options of the object store, names as `deltalake` has them;
+    # None for none
     options_file: str | None = None
 
     @property

@@ -29,39 +29,25 @@ Format = Literal["delta", "parquet"]
 
 
 class Written(NamedTuple):
-    """Result of writing a batch.
+    """Result of writing a batch."""
 
-    Attributes:
-        version: of the table that has it; None where no commit was made.
-        files: that were added.
-        rows: in these.
-        byte_count: of these.
-        skipped: whether the batch was there already.
-    """
-
-    version: int | None
-    files: int
-    rows: int
-    byte_count: int
-    skipped: bool
+    version: int | None  # of the table that has it; None where no commit was made
+    files: int  # that were added
+    rows: int  # in these
+    byte_count: int  # of these
+    skipped: bool  # whether the batch was there already
 
 
 class SinkTable:
-    """A table at a place.
-
-    Args:
-        place: where it is.
-        table: its columns, partitions and name.
-        log: its commits.
-        gather: whether rows of a partition are brought together before they are written, which
-            makes fewer and larger files for a shuffle.
-    """
+    """A table at a place."""
 
     def __init__(self, place: Place, table: Table, log: DeltaLog, gather: bool) -> None:
         partition_columns(table)
         self.place = place
-        self.table = table
-        self.log = log
+        self.table = table  # its columns, partitions and name
+        self.log = log  # its commits
+        # whether rows of a partition are brought together before they are written, which makes
+        # fewer and larger files for a shuffle
         self._gather = gather
 
     def exists(self) -> bool:

@@ -14,30 +14,17 @@ class ConflictError(PipelineError):
 
 
 class Snapshot(NamedTuple):
-    """A version of a table.
+    """A version of a table."""
 
-    Attributes:
-        version: its number, from 0.
-        stored: columns and partitions.
-        files: all that are in it.
-    """
-
-    version: int
-    stored: Stored
-    files: tuple[DataFile, ...]
+    version: int  # its number, from 0
+    stored: Stored  # columns and partitions
+    files: tuple[DataFile, ...]  # all that are in it
 
 
 class Compaction(NamedTuple):
-    """Compaction of a partition, done or planned.
+    """Compaction of a partition, done or planned."""
 
-    Attributes:
-        partition: texts by column.
-        files: small ones.
-        byte_count: of these.
-        made: files that they became, or None where nothing was done.
-    """
-
-    partition: dict[str, str | None]
-    files: int
-    byte_count: int
-    made: int | None
+    partition: dict[str, str | None]  # texts by column
+    files: int  # small ones
+    byte_count: int  # of these
+    made: int | None  # files that they became, or None where nothing was done

@@ -25,17 +25,11 @@ _COMPARE: Final = {
 
 
 class Where(NamedTuple):
-    """A condition that all rows that are read fulfil; null fulfils none.
+    """A condition that all rows that are read fulfil; null fulfils none."""
 
-    Attributes:
-        column: its name.
-        op: what must hold between the column and the value.
-        value: of the column's type; for `in` several.
-    """
-
-    column: str
-    op: Literal["=", "<", "<=", ">", ">=", "in"]
-    value: Value | Iterable[Value]
+    column: str  # its name
+    op: Literal["=", "<", "<=", ">", ">=", "in"]  # what must hold between the column and the value
+    value: Value | Iterable[Value]  # of the column's type; for `in` several
 
 
 def conditions(table: Table, given: Iterable[tuple[str, Any, Any]]) -> tuple[Where, ...]:

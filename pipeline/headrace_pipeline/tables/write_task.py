@@ -31,23 +31,14 @@ _Key = tuple[str | None, ...]
 
 
 class Write(NamedTuple):
-    """Settings of tasks that write; can be pickled.
+    """Settings of tasks that write; can be pickled."""
 
-    Attributes:
-        place: of the table.
-        table: whose columns rows have, in order.
-        below: directory for the files, below the table's; "" for the table's own.
-        rows_target: at which a file is finished.
-        bytes_target: likewise, compressed.
-        buffer_bytes_max: of rows that are held.
-    """
-
-    place: Place
-    table: Table
-    below: str = ""
-    rows_target: int = limits.FILE_ROWS_TARGET
-    bytes_target: int = limits.FILE_BYTES_TARGET
-    buffer_bytes_max: int = limits.TASK_BUFFER_BYTES_MAX
+    place: Place  # of the table
+    table: Table  # whose columns rows have, in order
+    below: str = ""  # directory for the files, below the table's; "" for the table's own
+    rows_target: int = limits.FILE_ROWS_TARGET  # at which a file is finished
+    bytes_target: int = limits.FILE_BYTES_TARGET  # likewise, compressed
+    buffer_bytes_max: int = limits.TASK_BUFFER_BYTES_MAX  # of rows that are held
 
 
 def write_files(write: Write, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -35,39 +35,23 @@ BAND: Final = 0.1  # of what is advised; less is noise of mu
 
 
 class Load(NamedTuple):
-    """A queue in a minute.
+    """A queue in a minute."""
 
-    Attributes:
-        minute: its number since 1970.
-        bottleneck: class of `schema.analysis`, None for none.
-        consumers: that are attached.
-        arrival: messages/s that come, the 95th percentile of seconds.
-        backlog: messages that wait at its end.
-        service: messages/s that a busy consumer settles; None where none was busy.
-    """
-
-    minute: int
-    bottleneck: str | None
-    consumers: int
-    arrival: float
-    backlog: int
-    service: float | None
+    minute: int  # its number since 1970
+    bottleneck: str | None  # class of `schema.analysis`, None for none
+    consumers: int  # that are attached
+    arrival: float  # messages/s that come, the 95th percentile of seconds
+    backlog: int  # messages that wait at its end
+    service: float | None  # messages/s that a busy consumer settles; None where none was busy
 
 
 class Advised(NamedTuple):
-    """Advice that was given.
+    """Advice that was given."""
 
-    Attributes:
-        minute: after which it was given.
-        value: consumers.
-        baseline: consumers that there were before.
-        began: minute of the first one without a gap.
-    """
-
-    minute: int
-    value: int
-    baseline: int
-    began: int
+    minute: int  # after which it was given
+    value: int  # consumers
+    baseline: int  # consumers that there were before
+    began: int  # minute of the first one without a gap
 
 
 def wanted(load: Load, drain_s: int = DRAIN_S) -> int | None:

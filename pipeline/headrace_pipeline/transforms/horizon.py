@@ -25,19 +25,12 @@ SILENT_S: Final = 90
 
 
 class Told(NamedTuple):
-    """Until when a node has told of itself, as Unix time.
+    """Until when a node has told of itself, as Unix time."""
 
-    Attributes:
-        node: its name.
-        first: in seconds, of its first sample of those that were asked for.
-        last: of its last one.
-        landed: when that landed, by the clock of the job.
-    """
-
-    node: str
-    first: float
-    last: float
-    landed: float
+    node: str  # its name
+    first: float  # in seconds, of its first sample of those that were asked for
+    last: float  # of its last one
+    landed: float  # when that landed, by the clock of the job
 
 
 def told(samples: DataFrame) -> DataFrame:

@@ -13,35 +13,22 @@ KEY: Final = ("shard", "incarnation", "block")  # of such a block
 
 
 class Selection(NamedTuple):
-    """Which rows of an archive.
+    """Which rows of an archive."""
 
-    Attributes:
-        vhost: of their queues.
-        queues: their names; none for all.
-        outcomes: how they ended; none for however.
-        since: when they were settled, at the earliest; None for whenever.
-        until: before this; likewise.
-        where: condition in Spark's SQL on the archive's columns, "" for none.
-    """
-
-    vhost: str
-    queues: tuple[str, ...] = ()
-    outcomes: tuple[str, ...] = ()
-    since: datetime | None = None
-    until: datetime | None = None
-    where: str = ""
+    vhost: str  # of their queues
+    queues: tuple[str, ...] = ()  # their names; none for all
+    outcomes: tuple[str, ...] = ()  # how they ended; none for however
+    since: datetime | None = None  # when they were settled, at the earliest; None for whenever
+    until: datetime | None = None  # before this; likewise
+    where: str = ""  # condition in Spark's SQL on the archive's columns, "" for none
 
 
 class Target(NamedTuple):
-    """Target of messages.
+    """Target of messages."""
 
-    Attributes:
-        exchange: None for the one that each came through; "" is the default exchange.
-        routing_key: None for each one's own.
-    """
-
+    # None for the one that each came through; "" is the default exchange
     exchange: str | None = None
-    routing_key: str | None = None
+    routing_key: str | None = None  # None for each one's own
 
 
 def select(rows: DataFrame, selection: Selection) -> DataFrame:

@@ -9,20 +9,14 @@ from mypy_extensions import i64
 
 @final
 class Writing:
-    """One Ready handed out and not yet reported durable.
-
-    Attributes:
-        number: its number.
-        last_index: the log is durable up to here once it is; lowered by later truncations.
-        term: durable term then.
-        vote: durable vote then.
-    """
+    """One Ready handed out and not yet reported durable."""
 
     def __init__(self, number: i64, last_index: i64, term: i64, vote: i64) -> None:
         self.number = number
+        # the log is durable up to here once it is; lowered by later truncations
         self.last_index = last_index
-        self.term = term
-        self.vote = vote
+        self.term = term  # durable term then
+        self.vote = vote  # durable vote then
 
     def same(self, other: Writing) -> bool:
         """Return whether it proves the same."""
@@ -40,19 +34,13 @@ class Durability:
     A write that finishes after its entries were replaced proves nothing about the entries that
     replaced them, whatever their indexes and terms: each truncation therefore lowers what the
     writes under way will prove.
-
-    Attributes:
-        last_index: the current log is durable up to here.
-        term: durable term.
-        vote: durable vote.
-        writing: Readies under way, oldest first.
     """
 
     def __init__(self, last_index: i64, term: i64, vote: i64) -> None:
-        self.last_index = last_index
-        self.term = term
-        self.vote = vote
-        self.writing: list[Writing] = []
+        self.last_index = last_index  # the current log is durable up to here
+        self.term = term  # durable term
+        self.vote = vote  # durable vote
+        self.writing: list[Writing] = []  # Readies under way, oldest first
 
     def began(self, number: i64, last_index: i64, term: i64, vote: i64) -> None:
         """Note that Ready `number` is being written: the whole log and hard state then.

@@ -12,19 +12,15 @@ from headrace_raftlog.model.log import GroupLog
 
 @final
 class LogView:
-    """The host's log overlaid with entries that wait for the next Ready.
-
-    Attributes:
-        last_index: highest index, handed out or not.
-        pending: entries not handed out, consecutive from `pending_first`; what the host's log
-            holds from `pending_first` on is replaced by them.
-        pending_first: index of the first pending entry; `last_index + 1` when there is none.
-    """
+    """The host's log overlaid with entries that wait for the next Ready."""
 
     def __init__(self, log: GroupLog) -> None:
         self.log = log
-        self.last_index: i64 = log.last_index()
+        self.last_index: i64 = log.last_index()  # highest index, handed out or not
+        # entries not handed out, consecutive from `pending_first`; what the host's log holds from
+        # `pending_first` on is replaced by them
         self.pending: list[Entry] = []
+        # index of the first pending entry; `last_index + 1` when there is none
         self.pending_first: i64 = self.last_index + 1
 
     def first_index(self) -> i64:

@@ -17,24 +17,6 @@ STATE_NAMES: Final = ("probe", "replicate", "snapshot")
 class Progress:
     """Replication state of one other member, kept by the leader.
 
-    Attributes:
-        member: its id.
-        state: PROBE, REPLICATE or SNAPSHOT_OFFERED.
-        match: highest index known to be durable there and equal to the leader's.
-        next_index: first index of the next APPEND, always above `match`; while a snapshot is
-            offered, the first one behind it.
-        probe_sent: PROBE, SNAPSHOT_OFFERED: something is out and nothing was heard since.
-        recent_active: something was heard since the last check of the quorum.
-        commit_sent: highest commit index that a message sent to it can teach it.
-        flush: an APPEND is owed even if it is empty, to find out whether some got lost.
-        inflight: (last index, bytes) of APPENDs that are not acknowledged, oldest first.
-        inflight_bytes: entry data in them.
-        down: its node cannot be reached, as the leader's host knew when it was last asked.
-        read_round: newest round of heartbeats that it has answered.
-        round_end: last index of the round of catching up that is under way, 0 for none.
-        round_ticks: ticks of the leader since that round began.
-        keeps_pace: the round before it took less than an election timeout.
-
     Source: thesis sections 10.2.1 (pipelining) and 4.2.1 (rounds); the states are those of etcd's
     raft.
     """
@@ -42,23 +24,30 @@ class Progress:
     def __init__(
         self, member: i64, next_index: i64, inflight_max: i64, inflight_bytes_max: i64
     ) -> None:
-        self.member = member
+        self.member = member  # its id
         self.inflight_max = inflight_max
         self.inflight_bytes_max = inflight_bytes_max
+        # (last index, bytes) of APPENDs that are not acknowledged, oldest first
         self.inflight: list[tuple[int, int]] = []
-        self.inflight_bytes: i64 = 0
-        self.state: i64 = PROBE
-        self.match: i64 = 0
+        self.inflight_bytes: i64 = 0  # entry data in them
+        self.state: i64 = PROBE  # PROBE, REPLICATE or SNAPSHOT_OFFERED
+        self.match: i64 = 0  # highest index known to be durable there and equal to the leader's
+        # first index of the next APPEND, always above `match`; while a snapshot is offered, the
+        # first one behind it
         self.next_index: i64 = next_index
+        # PROBE, SNAPSHOT_OFFERED: something is out and nothing was heard since
         self.probe_sent = False
-        self.recent_active = False
-        self.commit_sent: i64 = 0
+        self.recent_active = False  # something was heard since the last check of the quorum
+        self.commit_sent: i64 = 0  # highest commit index that a message sent to it can teach it
+        # an APPEND is owed even if it is empty, to find out whether some got lost
         self.flush = False
+        # its node cannot be reached, as the leader's host knew when it was last asked
         self.down = False
-        self.read_round: i64 = 0
+        self.read_round: i64 = 0  # newest round of heartbeats that it has answered
+        # last index of the round of catching up that is under way, 0 for none
         self.round_end: i64 = 0
-        self.round_ticks: i64 = 0
-        self.keeps_pace = False
+        self.round_ticks: i64 = 0  # ticks of the leader since that round began
+        self.keeps_pace = False  # the round before it took less than an election timeout
 
     def become_probe(self) -> None:
         """Stop pipelining; the next APPEND starts after the known match."""

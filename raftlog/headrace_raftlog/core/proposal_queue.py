@@ -10,14 +10,10 @@ from mypy_extensions import i64
 
 @final
 class ProposalQueue:
-    """Two queues, first in first out each.
-
-    Attributes:
-        size: bytes waiting, by `entry_cost`.
-    """
+    """Two queues, first in first out each."""
 
     def __init__(self) -> None:
-        self.size: i64 = 0
+        self.size: i64 = 0  # bytes waiting, by `entry_cost`
         self._urgent: deque[tuple[list[bytes], int]] = deque()
         self._normal: deque[tuple[list[bytes], int]] = deque()
 

@@ -22,13 +22,10 @@ VOTE_LOST: Final = 2
 
 @final
 class Majority:
-    """One set of voters, which decides by majority.
-
-    Args:
-        voters: member ids; none for a member that was not admitted yet, which decides nothing.
-    """
+    """One set of voters, which decides by majority."""
 
     def __init__(self, voters: tuple[int, ...]) -> None:
+        # member ids; none for a member that was not admitted yet, which decides nothing
         self.voters = voters
         self.size: i64 = len(voters) // 2 + 1
 
@@ -93,12 +90,10 @@ class Electorate:
 
     In `peers` below stands the progress of the other members; a voter that is not in it is this
     member itself.
-
-    Attributes:
-        voters: member ids of both electorates, each once, ascending.
     """
 
     def __init__(self, membership: Membership) -> None:
+        # member ids of both electorates, each once, ascending
         self.voters: tuple[int, ...] = membership.voters
         self._incoming = Majority(membership.voters)
         self._outgoing: Majority | None = None

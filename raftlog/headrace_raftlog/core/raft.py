@@ -58,15 +58,6 @@ class RaftCore(RaftState):
     `last_index`, `quiesced`, `ready_to_serve`, `uncommitted_bytes`, `membership`, `transferee`,
     `is_changing`.
 
-    Args:
-        config: who this member is, and who belonged to the group when its log began.
-        options: tunables.
-        log: the group's log; whatever it holds now is taken to be durable.
-        hard_state: as recovered; all zero for a new group.
-        applied_index: what the state machine already contains: the index of the snapshot that it
-            was restored from, 0 if it starts empty.
-        seed: spreads the election timeouts; should differ between members.
-
     Raises:
         ValueError: the recovered state is contradictory.
 
@@ -75,12 +66,14 @@ class RaftCore(RaftState):
 
     def __init__(
         self,
-        config: GroupConfig,
-        options: CoreOptions,
-        log: GroupLog,
-        hard_state: HardState,
+        config: GroupConfig,  # who this member is, and who belonged to the group when its log began
+        options: CoreOptions,  # tunables
+        log: GroupLog,  # the group's log; whatever it holds now is taken to be durable
+        hard_state: HardState,  # as recovered; all zero for a new group
+        # what the state machine already contains: the index of the snapshot that it was restored
+        # from, 0 if it starts empty
         applied_index: i64,
-        seed: i64,
+        seed: i64,  # spreads the election timeouts; should differ between members
     ) -> None:
         super().__init__(config, options, log, hard_state, applied_index, seed)
         self.ready_number: i64 = 0

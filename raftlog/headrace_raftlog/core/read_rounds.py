@@ -28,24 +28,14 @@ class Round:
 
 @final
 class Reads:
-    """All reads under way at one member.
-
-    Attributes:
-        count: reads that wait here, bounded by READS_WAITING_MAX.
-        gathered: a leader's reads for the next round.
-        rounds: rounds not confirmed yet, oldest first.
-        forwarded: a follower's questions to its leader, context -> tick of the question, oldest
-            first.
-        ticks: counts while a follower's questions wait.
-        states: (context, index) to be handed out.
-        lost: contexts to be handed out as lost.
-    """
+    """All reads under way at one member."""
 
     def __init__(self) -> None:
-        self.count: i64 = 0
-        self.gathered: list[Read] = []
-        self.rounds: list[Round] = []
+        self.count: i64 = 0  # reads that wait here, bounded by READS_WAITING_MAX
+        self.gathered: list[Read] = []  # a leader's reads for the next round
+        self.rounds: list[Round] = []  # rounds not confirmed yet, oldest first
+        # a follower's questions to its leader, context -> tick of the question, oldest first
         self.forwarded: dict[int, int] = {}
-        self.ticks: i64 = 0
-        self.states: list[tuple[int, int]] = []
-        self.lost: list[int] = []
+        self.ticks: i64 = 0  # counts while a follower's questions wait
+        self.states: list[tuple[int, int]] = []  # (context, index) to be handed out
+        self.lost: list[int] = []  # contexts to be handed out as lost

@@ -27,35 +27,6 @@ class RaftState:
     What only leaders need is created when it is needed: of the thousands of groups on a node most
     are idle, and most are led elsewhere.
 
-    Attributes:
-        role, leader, term, vote: as in the thesis; `leader` is 0 while unknown.
-        commit_index: highest index known to be committed.
-        applied_index: highest index that the host reported as applied.
-        handed_index: highest index handed out for application.
-        reading_index: the next one, while the host reads it; one that was handed out otherwise.
-        membership: who belongs to the group: the newest membership in the log, committed or not.
-        electorate: who counts in it.
-        votes: answers to the election under way, member id -> granted.
-        peers, peer_of: a leader's progress of the other members, ascending, and by member id.
-        queue: a leader's proposals that wait for the window, None while there are none.
-        reconfiguring: this leader has not seen the membership in force committed yet.
-        transferee: member id of whoever is to take the leadership over, 0 for none.
-        reads: what waits to be read, None until something does.
-        read_round: number of the newest round of heartbeats that confirms reads.
-        offer: a snapshot to fetch, not handed out yet.
-        restored: a snapshot took the log's place, and the next Ready has to be written.
-        outbox: messages that claim nothing which is not durable.
-        outbox_durable: messages that must wait until this Ready is durable.
-        send_dirty: a leader has something for its followers that the next Ready will carry.
-        noop_index: index of the no-op this leader began its term with.
-        quiesced: the group is silent and its timers stand still.
-        nodes_up: ids of the other nodes that can be reached, None where the host does not say; its
-            host changes it, and all groups of a node share it.
-        asked: questions for votes in vain, in a row.
-        askers: members that asked for votes as well since then, in vain as far as is known.
-        doubts: such questions of others that did not wake this member since its group fell silent.
-        withheld: this member takes no part in elections: its disk does not answer.
-
     Raises:
         ValueError: the recovered hard state and log contradict each other.
     """
@@ -77,50 +48,57 @@ class RaftState:
         self._memberships: list[tuple[int, Membership]] = [
             (log.first_index() - 1, config.membership)
         ]
+        # who belongs to the group: the newest membership in the log, committed or not
         self.membership = config.membership
-        self.electorate = Electorate(config.membership)
+        self.electorate = Electorate(config.membership)  # who counts in it
 
-        self.role: i64 = FOLLOWER
+        self.role: i64 = FOLLOWER  # as in the thesis; `leader` is 0 while unknown
         self.leader: i64 = 0
         self.term = hard_state.term
         self.vote = hard_state.vote
-        self.commit_index: i64 = max(hard_state.commit, applied_index)
-        self.applied_index = applied_index
-        self.handed_index = applied_index
+        self.commit_index: i64 = max(hard_state.commit, applied_index)  # highest one known
+        self.applied_index = applied_index  # highest index that the host reported as applied
+        self.handed_index = applied_index  # highest index handed out for application
+        # the next one, while the host reads it; one that was handed out otherwise
         self.reading_index: i64 = 0
-        self.votes: dict[int, bool] = {}
+        self.votes: dict[int, bool] = {}  # answers to the election under way, member id -> granted
         self.durability = Durability(self.log.last_index, self.term, self.vote)
 
+        # a leader's progress of the other members, ascending, and by member id
         self.peers: list[Progress] = []
         self.peer_of: dict[int, Progress] = {}
-        self.send_dirty = False
-        self.noop_index: i64 = 0
+        self.send_dirty = False  # the next Ready carries something to a leader's followers
+        self.noop_index: i64 = 0  # index of the no-op this leader began its term with
         self.uncommitted: list[tuple[int, int]] = []  # last index, bytes; oldest first
         self.uncommitted_bytes: i64 = 0
-        self.queue: ProposalQueue | None = None
-        self.reconfiguring = False
-        self.transferee: i64 = 0
+        self.queue: ProposalQueue | None = None  # a leader's proposals that wait for the window
+        self.reconfiguring = False  # this leader has not seen the membership in force committed yet
+        self.transferee: i64 = 0  # member id of whoever is to take the leadership over, 0 for none
         self.transfer_elapsed: i64 = 0
-        self.reads: Reads | None = None
-        self.read_round: i64 = 0
-        self.offer: SnapshotOffer | None = None
-        self.restored = False
+        self.reads: Reads | None = None  # what waits to be read, None until something does
+        self.read_round: i64 = 0  # number of the newest round of heartbeats that confirms reads
+        self.offer: SnapshotOffer | None = None  # a snapshot to fetch, not handed out yet
+        self.restored = False  # a snapshot took the log's place; the next Ready is to be written
 
         self.prng = Prng(seed)
         self.election_elapsed: i64 = 0
         self.heartbeat_elapsed: i64 = 0
         self.idle_elapsed: i64 = 0
         self.election_timeout: i64 = 0
-        self.quiesced = False
-        self.withheld = False
+        self.quiesced = False  # the group is silent and its timers stand still
+        self.withheld = False  # this member takes no part in elections: its disk does not answer
+        # ids of the other nodes that can be reached, None where the host does not say; its host
+        # changes it, and all groups of a node share it
         self.nodes_up: set[int] | None = None
-        self.asked: i64 = 0
+        self.asked: i64 = 0  # questions for votes in vain, in a row
+        # members that asked for votes as well since then, in vain as far as is known
         self.askers: tuple[int, ...] = ()
+        # such questions of others that did not wake this member since its group fell silent
         self.doubts: i64 = 0
         self.draw_election_timeout()
 
-        self.outbox: list[Message] = []
-        self.outbox_durable: list[Message] = []
+        self.outbox: list[Message] = []  # messages that claim nothing which is not durable
+        self.outbox_durable: list[Message] = []  # those that wait until this Ready is durable
         for entry in log.config_entries():
             self._adopt(entry)
 

@@ -15,20 +15,14 @@ ENTRY_CONFIG: Final = 2  # a change of membership
 class Entry:
     """An entry of a group's log: one opaque blob, encoded once and never changed.
 
-    Attributes:
-        index: log position, from 1.
-        term: term of the leader that appended it, from 1.
-        kind: ENTRY_NORMAL, ENTRY_NOOP or ENTRY_CONFIG.
-        data: the blob; empty for a no-op.
-
     Source: Ongaro, Consensus: Bridging Theory and Practice, section 3.5.
     """
 
     def __init__(self, index: i64, term: i64, kind: i64, data: bytes) -> None:
-        self.index = index
-        self.term = term
-        self.kind = kind
-        self.data = data
+        self.index = index  # log position, from 1
+        self.term = term  # term of the leader that appended it, from 1
+        self.kind = kind  # ENTRY_NORMAL, ENTRY_NOOP or ENTRY_CONFIG
+        self.data = data  # the blob; empty for a no-op
 
     def __eq__(self, other: object) -> bool:
         return (
@@ -48,17 +42,12 @@ class Entry:
 
 @final
 class HardState:
-    """Term, vote and commit index, which a group remembers across a restart.
-
-    Attributes:
-        term: newest term seen, from 0.
-        vote: member id voted for in that term, 0 for none.
-        commit: highest index known to be committed; a hint, durable only with the next sync.
-    """
+    """Term, vote and commit index, which a group remembers across a restart."""
 
     def __init__(self, term: i64, vote: i64, commit: i64) -> None:
-        self.term = term
-        self.vote = vote
+        self.term = term  # newest term seen, from 0
+        self.vote = vote  # member id voted for in that term, 0 for none
+        # highest index known to be committed; a hint, durable only with the next sync
         self.commit = commit
 
     def __eq__(self, other: object) -> bool:

@@ -8,13 +8,7 @@ class RaftLogError(Exception):
 
 
 class CorruptLogError(RaftLogError):
-    """Stored data fails its checksum where it must not: nothing was cut, the node must not serve.
-
-    Args:
-        path: log file.
-        offset: byte position of the record.
-        reason: what is wrong there.
-    """
+    """Stored data fails a checksum where it must not: nothing was cut, the node must not serve."""
 
     def __init__(self, path: str, offset: int, reason: str) -> None:
         super().__init__(
@@ -23,9 +17,9 @@ class CorruptLogError(RaftLogError):
             "directory; where the other members have what is lost, the node is mended or rebuilt "
             "from them when it starts. 'headrace log salvage' writes out what is intact."
         )
-        self.path = path
-        self.offset = offset
-        self.reason = reason
+        self.path = path  # log file
+        self.offset = offset  # byte position of the record
+        self.reason = reason  # what is wrong there
 
 
 class LostEntryError(CorruptLogError):
@@ -37,15 +31,13 @@ class LostEntryError(CorruptLogError):
     Args:
         path: log file.
         offset: byte position of the record.
-        group: incarnation id.
-        index: of the entry.
         reason: what is wrong there.
     """
 
     def __init__(self, path: str, offset: int, group: int, index: int, reason: str) -> None:
         super().__init__(path, offset, f"entry {index} of group {group} {reason}")
-        self.group = group
-        self.index = index
+        self.group = group  # incarnation id
+        self.index = index  # of the entry
 
 
 class DamageFoundError(RaftLogError):
@@ -104,12 +96,7 @@ class LogLockedError(RaftLogError):
 
 
 class ReadTimeoutError(RaftLogError):
-    """A read could not be confirmed in time; nothing was read, and it may be tried again.
-
-    Args:
-        group: incarnation id.
-        seconds: how long it waited.
-    """
+    """A read could not be confirmed in time; nothing was read, and it may be tried again."""
 
     def __init__(self, group: int, seconds: float) -> None:
         super().__init__(
@@ -117,5 +104,5 @@ class ReadTimeoutError(RaftLogError):
             "date: a majority of the group's nodes does not run or cannot be reached from here. "
             "Try again, or ask another node."
         )
-        self.group = group
-        self.seconds = seconds
+        self.group = group  # incarnation id
+        self.seconds = seconds  # how long it waited

@@ -25,14 +25,7 @@ QUEUED_BYTES_MAX: Final = 48 << 20  # of proposals of a group that wait, unless 
 
 @final
 class GroupConfig:
-    """One group incarnation as one member finds it when it starts.
-
-    Attributes:
-        group: incarnation id, from 0 (0 is the catalog), unique for ever.
-        member: this member's id.
-        membership: who belonged to the group at the snapshot, or when it was founded; nobody for
-            a member that waits to be admitted.
-    """
+    """One group incarnation as one member finds it when it starts."""
 
     def __init__(
         self,
@@ -42,31 +35,16 @@ class GroupConfig:
         learners: tuple[int, ...] = (),
         outgoing: tuple[int, ...] = (),
     ) -> None:
-        self.group = group
-        self.member = member
+        self.group = group  # incarnation id, from 0 (0 is the catalog), unique for ever
+        self.member = member  # this member's id
+        # who belonged to the group at the snapshot, or when it was founded; nobody for a member
+        # that waits to be admitted
         self.membership = Membership(voters, learners, outgoing)
 
 
 @final
 class CoreOptions:
-    """Tunables of a group's core.
-
-    Attributes:
-        election_ticks: base election timeout in ticks; drawn anew per term in [n, 2n).
-        heartbeat_ticks: ticks between a leader's heartbeats, less than election_ticks.
-        append_entries_max: entries in one APPEND.
-        append_bytes_max: bytes of entry data in one APPEND (one entry always fits).
-        inflight_max: APPENDs sent and not answered, per follower.
-        inflight_bytes_max: their bytes, per follower.
-        uncommitted_bytes_max: bytes appended and not committed, beyond which proposals wait.
-        queued_bytes_max: bytes of proposals that wait, beyond which propose is BUSY; one may be
-            longer.
-        urgent_bytes_max: bytes that urgent proposals may add to those.
-        promote_lag_max: entries that a learner may lack of the committed ones to become a voter,
-            where it does not keep pace: see `core.reconfiguration.is_caught_up`.
-        committed_bytes_max: bytes handed out for application in one Ready (one entry always fits).
-        quiesce_ticks: idle ticks after which a leader lets its group fall silent; 0 never.
-    """
+    """Tunables of a group's core."""
 
     def __init__(
         self,
@@ -83,15 +61,24 @@ class CoreOptions:
         committed_bytes_max: i64 = 4 << 20,
         quiesce_ticks: i64 = 20,
     ) -> None:
+        # base election timeout in ticks; drawn anew per term in [n, 2n)
         self.election_ticks = election_ticks
+        # ticks between a leader's heartbeats, less than election_ticks
         self.heartbeat_ticks = heartbeat_ticks
         self.append_entries_max = append_entries_max
+        # bytes of entry data in one APPEND (one entry always fits)
         self.append_bytes_max = append_bytes_max
-        self.inflight_max = inflight_max
-        self.inflight_bytes_max = inflight_bytes_max
+        self.inflight_max = inflight_max  # APPENDs sent and not answered, per follower
+        self.inflight_bytes_max = inflight_bytes_max  # their bytes, per follower
+        # bytes appended and not committed, beyond which proposals wait
         self.uncommitted_bytes_max = uncommitted_bytes_max
+        # bytes of proposals that wait, beyond which propose is BUSY; one may be longer
         self.queued_bytes_max = queued_bytes_max
-        self.urgent_bytes_max = urgent_bytes_max
+        self.urgent_bytes_max = urgent_bytes_max  # bytes that urgent proposals may add to those
+        # entries that a learner may lack of the committed ones to become a voter, where it does not
+        # keep pace: see `core.reconfiguration.is_caught_up`
         self.promote_lag_max = promote_lag_max
+        # bytes handed out for application in one Ready (one entry always fits)
         self.committed_bytes_max = committed_bytes_max
+        # idle ticks after which a leader lets its group fall silent; 0 never
         self.quiesce_ticks = quiesce_ticks

@@ -15,18 +15,14 @@ DURATION_BOUNDS_US: Final = (
 
 @final
 class Histogram:
-    """Counts of durations. Written by one thread; another one may read.
-
-    Attributes:
-        bounds_us: upper bounds of the buckets, ascending; what is longer has a bucket of its own.
-        counts: of each bucket and of what is longer; they only grow.
-        sum_us: of all durations.
-    """
+    """Counts of durations. Written by one thread; another one may read."""
 
     def __init__(self, bounds_us: tuple[int, ...] = DURATION_BOUNDS_US) -> None:
+        # upper bounds of the buckets, ascending; what is longer has a bucket of its own
         self.bounds_us = bounds_us
+        # of each bucket and of what is longer; they only grow
         self.counts: list[int] = [0] * (len(bounds_us) + 1)
-        self.sum_us: i64 = 0
+        self.sum_us: i64 = 0  # of all durations
 
     def observe(self, duration_us: i64) -> None:
         """Count a duration; a negative one, of a clock that was set back, counts as none."""

@@ -7,14 +7,11 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class JoinSecrets:
-    """The secrets that count at a node.
+    """The secrets that count at a node."""
 
-    Attributes:
-        accepted: at least one. This node proves itself by the first; others may use any of them, so
-            that a secret can be replaced while nodes run.
-        required: refuse nodes without a proof; otherwise only those whose proof is wrong, so that
-            the nodes of a running cluster can be given a secret one after the other.
-    """
-
+    # at least one. This node proves itself by the first; others may use any of them, so that a
+    # secret can be replaced while nodes run.
     accepted: tuple[bytes, ...]
+    # refuse nodes without a proof; otherwise only those whose proof is wrong, so that the nodes of
+    # a running cluster can be given a secret one after the other
     required: bool = True

@@ -10,18 +10,12 @@ class Mark(NamedTuple):
 
     Batches of a node's log are numbered without gaps, and nothing is promised before its batch is
     synced. So the number of the newest synced batch stands for all that was promised on a disk.
-
-    Attributes:
-        disk: id of the data directory.
-        boot: boot count under which that was heard.
-        process: random number of the process that said so, from 1.
-        batch: number of the newest batch known to be synced, 0 for none.
     """
 
-    disk: int
-    boot: int
-    process: int
-    batch: int
+    disk: int  # id of the data directory
+    boot: int  # boot count under which that was heard
+    process: int  # random number of the process that said so, from 1
+    batch: int  # number of the newest batch known to be synced, 0 for none
 
 
 Starts = tuple[tuple[int, int], ...]

@@ -35,12 +35,6 @@ def member_id(node: i64, generation: i64) -> i64:
 class Membership:
     """The members of a group at one position of its log.
 
-    Attributes:
-        voters: member ids that count, ascending.
-        outgoing: member ids that count as well, as a second electorate, while the membership is
-            joint; empty otherwise. Every decision then needs a majority of both.
-        learners: member ids that receive entries and never count, ascending.
-
     Source: thesis section 4.3 (joint consensus).
     """
 
@@ -50,8 +44,11 @@ class Membership:
         learners: tuple[int, ...] = (),
         outgoing: tuple[int, ...] = (),
     ) -> None:
-        self.voters = tuple(sorted(voters))
+        self.voters = tuple(sorted(voters))  # member ids that count, ascending
+        # member ids that receive entries and never count, ascending
         self.learners = tuple(sorted(learners))
+        # member ids that count as well, as a second electorate, while the membership is joint;
+        # empty otherwise. Every decision then needs a majority of both.
         self.outgoing = tuple(sorted(outgoing))
 
     @property

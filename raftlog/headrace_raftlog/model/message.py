@@ -43,28 +43,7 @@ MESSAGE_NAMES: Final = {
 
 @final
 class Message:
-    """One Raft message between two members of one group incarnation.
-
-    Attributes:
-        kind: one of the constants of this module.
-        group: incarnation id of the group, never used again after the group is removed.
-        source: member id of the sender.
-        target: member id of the receiver; JOIN: its node id.
-        term: the sender's term; for PRE_VOTE the term it would campaign in.
-        index: APPEND: index before the first entry; APPEND_REPLY: last matching index, or when
-            rejected the index that did not match; votes: the candidate's last index; SNAPSHOT:
-            the snapshot's index; READ_INDEX_REPLY: what must be applied before the read.
-        log_term: APPEND and SNAPSHOT: term at `index`; votes: the candidate's last term.
-        commit: APPEND and HEARTBEAT: the leader's commit index (for HEARTBEAT never beyond what
-            the receiver is known to hold).
-        entries: APPEND only.
-        reject: replies only.
-        hint_index: rejected APPEND_REPLY: highest index at which the logs may agree.
-        hint_term: rejected APPEND_REPLY: the receiver's term at `hint_index`.
-        quiesce: HEARTBEAT: the leader is about to fall silent; the receiver may stop its timer.
-        context: request id echoed by the reply; 0 for none (rounds of heartbeats that confirm
-            reads, reads of followers, forced votes by transfer).
-    """
+    """One Raft message between two members of one group incarnation."""
 
     def __init__(
         self,
@@ -83,19 +62,30 @@ class Message:
         quiesce: bool = False,
         context: i64 = 0,
     ) -> None:
-        self.kind = kind
+        self.kind = kind  # one of the constants of this module
+        # incarnation id of the group, never used again after the group is removed
         self.group = group
-        self.source = source
-        self.target = target
-        self.term = term
+        self.source = source  # member id of the sender
+        self.target = target  # member id of the receiver; JOIN: its node id
+        self.term = term  # the sender's term; for PRE_VOTE the term it would campaign in
+        # APPEND: index before the first entry; APPEND_REPLY: last matching index, or when rejected
+        # the index that did not match; votes: the candidate's last index; SNAPSHOT: the snapshot's
+        # index; READ_INDEX_REPLY: what must be applied before the read
         self.index = index
+        # APPEND and SNAPSHOT: term at `index`; votes: the candidate's last term
         self.log_term = log_term
+        # APPEND and HEARTBEAT: the leader's commit index (for HEARTBEAT never beyond what the
+        # receiver is known to hold)
         self.commit = commit
-        self.entries: list[Entry] = entries if entries is not None else []
-        self.reject = reject
+        self.entries: list[Entry] = entries if entries is not None else []  # APPEND only
+        self.reject = reject  # replies only
+        # rejected APPEND_REPLY: highest index at which the logs may agree
         self.hint_index = hint_index
-        self.hint_term = hint_term
+        self.hint_term = hint_term  # rejected APPEND_REPLY: the receiver's term at `hint_index`
+        # HEARTBEAT: the leader is about to fall silent; the receiver may stop its timer
         self.quiesce = quiesce
+        # request id echoed by the reply; 0 for none (rounds of heartbeats that confirm reads, reads
+        # of followers, forced votes by transfer)
         self.context = context
 
     def __repr__(self) -> str:

@@ -12,19 +12,14 @@ Bytes = bytes | memoryview
 
 @final
 class Pieces:
-    """Bytes that stand in several objects, to be sent one after the other.
-
-    Attributes:
-        pieces: in order.
-        size: bytes of all.
-    """
+    """Bytes that stand in several objects, to be sent one after the other."""
 
     def __init__(self, pieces: list[Bytes]) -> None:
-        self.pieces = pieces
+        self.pieces = pieces  # in order
         size: i64 = 0
         for piece in pieces:
             size += len(piece)
-        self.size = size
+        self.size = size  # bytes of all
 
     def __len__(self) -> int:
         return self.size
@@ -40,20 +35,12 @@ class Assembly:
 
     BytesIO writes into its bytes object as long as nobody else refers to that, and gives out the
     object itself; memory that was never written to is not resident yet.
-
-    Attributes:
-        size: bytes, those of the room at the beginning included.
-        missing: bytes that have not come.
-
-    Args:
-        size: bytes to come.
-        room: bytes before them that `put` is for.
     """
 
     def __init__(self, size: i64, room: i64 = 0) -> None:
-        self.size = size + room
-        self.missing = size
-        self._room = room
+        self.size = size + room  # bytes, those of the room at the beginning included
+        self.missing = size  # bytes that have not come
+        self._room = room  # bytes before them that `put` is for
         self._buffer = BytesIO(bytes(int(size + room)))
         self._buffer.seek(int(room))
 
@@ -85,13 +72,8 @@ class Assembly:
 
 @final
 class Parted:
-    """A payload that arrived in two parts.
-
-    Attributes:
-        head: its first bytes.
-        tail: all others, behind room for as many bytes as the application asked for.
-    """
+    """A payload that arrived in two parts."""
 
     def __init__(self, head: bytes, tail: Assembly) -> None:
-        self.head = head
-        self.tail = tail
+        self.head = head  # its first bytes
+        self.tail = tail  # all others, behind room for as many bytes as the application asked for

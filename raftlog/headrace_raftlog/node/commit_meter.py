@@ -25,28 +25,17 @@ def monotonic_us() -> int:
 
 @final
 class CommitMeter:
-    """Counts a node's commits and elections, and times some commits.
-
-    Args:
-        clock_us: a time that only goes forward.
-
-    Attributes:
-        latency: of the entries that were timed.
-        entries: applied here, all groups and kinds together.
-        leader_changes: how often a group turned out to have a leader that it did not have before.
-        elections: terms that began, as this node's replicas saw it.
-        installed: snapshots that were fetched from other nodes and taken over.
-        timing: whether an entry is being timed.
-    """
+    """Counts a node's commits and elections, and times some commits."""
 
     def __init__(self, clock_us: Callable[[], int] = monotonic_us) -> None:
-        self.latency = Histogram()
-        self.entries: i64 = 0
+        self.latency = Histogram()  # of the entries that were timed
+        self.entries: i64 = 0  # applied here, all groups and kinds together
+        # how often a group turned out to have a leader that it did not have before
         self.leader_changes: i64 = 0
-        self.elections: i64 = 0
-        self.installed: i64 = 0
-        self.timing = False
-        self._clock_us = clock_us
+        self.elections: i64 = 0  # terms that began, as this node's replicas saw it
+        self.installed: i64 = 0  # snapshots that were fetched from other nodes and taken over
+        self.timing = False  # whether an entry is being timed
+        self._clock_us = clock_us  # a time that only goes forward
         self._hosted: HostedGroup | None = None
         self._term: i64 = 0
         self._index: i64 = 0

@@ -25,15 +25,10 @@ LOG: Final = logging.getLogger("headrace.raft")
 
 
 class DamageScanner:
-    """Scan of damaged files, and the handling of its findings.
-
-    Args:
-        host: of all groups.
-        log: their log.
-    """
+    """Scan of damaged files, and the handling of its findings."""
 
     def __init__(self, host: Host, log: SharedLog) -> None:
-        self._host = host
+        self._host = host  # of all groups
         self._log = log
         self._tasks: set[asyncio.Task[None]] = set()
 

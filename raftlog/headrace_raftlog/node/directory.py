@@ -29,21 +29,15 @@ _PROCESS_BITS: Final = 56  # numbers in metadata have 18 digits at most
 
 
 class Directory:
-    """A data directory in use.
-
-    Attributes:
-        identity: whose it is; to be kept up to date.
-        log: its log.
-        memory: what is remembered of the peers' disks; saved by `save`.
-        process: random number of this process.
-    """
+    """A data directory in use."""
 
     def __init__(self, identity: Identity, log: SharedLog, marks: MarkFile) -> None:
         """Use `open`."""
-        self.identity = identity
+        self.identity = identity  # whose it is; to be kept up to date
         self.log = log
+        # what is remembered of the peers' disks; saved by `save`
         self.memory = PeerMemory(identity.node, marks.marks.peers)
-        self.process = secrets.randbits(_PROCESS_BITS) + 1
+        self.process = secrets.randbits(_PROCESS_BITS) + 1  # random number of this process
         self._found = log.recovery.next_number - 1
         self._file = marks
         self._marks = marks.marks

@@ -43,28 +43,19 @@ LOG: Final = logging.getLogger("headrace.raft")
 
 
 class _Answers:
-    """Result of one round of asking the other members.
-
-    Attributes:
-        sources: nodes that sent a body.
-        denied: by index, members whose log does not have that entry.
-        compacted: nodes with a snapshot in the place of a damaged entry.
-        written: entries that are written anew, and stay in memory until they are durable.
-    """
+    """Result of one round of asking the other members."""
 
     def __init__(self, written: set[int]) -> None:
+        # entries that are written anew, and stay in memory until they are durable
         self.written = written
-        self.sources: set[int] = set()
+        self.sources: set[int] = set()  # nodes that sent a body
+        # by index, members whose log does not have that entry
         self.denied: dict[int, set[int]] = {}
-        self.compacted: set[int] = set()
+        self.compacted: set[int] = set()  # nodes with a snapshot in the place of a damaged entry
 
 
 class EntryRepair:
-    """Runs one task for each suspended group, a bounded number of them at a time.
-
-    Attributes:
-        entries_repaired: entries put back since the start.
-    """
+    """Runs one task for each suspended group, a bounded number of them at a time."""
 
     def __init__(
         self,
@@ -74,7 +65,7 @@ class EntryRepair:
         damage_scanner: DamageScanner,
         tick_s: float,
     ) -> None:
-        self.entries_repaired = 0
+        self.entries_repaired = 0  # entries put back since the start
         self._host = host
         self._log = log
         self._bulk = bulk

@@ -16,21 +16,13 @@ from headrace_raftlog.transport.large_frame import Part
 
 
 class UnknownPeer(NamedTuple):
-    """A node that calls and is no peer.
+    """A node that calls and is no peer."""
 
-    Attributes:
-        node: node id.
-        name: what people call it, as it says.
-        address: host:port at which others reach it, as it says.
-        disk: id of its data directory.
-        formed: whether it takes itself for a member of the cluster.
-    """
-
-    node: int
-    name: str
-    address: str
-    disk: int
-    formed: bool
+    node: int  # node id
+    name: str  # what people call it, as it says
+    address: str  # host:port at which others reach it, as it says
+    disk: int  # id of its data directory
+    formed: bool  # whether it takes itself for a member of the cluster
 
 
 class Application(Protocol):

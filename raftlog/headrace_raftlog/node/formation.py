@@ -73,14 +73,7 @@ def stream_identity(
 
 
 class Formation:
-    """Waits until this node's directory is formed.
-
-    Attributes:
-        identity: of this node's directory.
-        formed: set once this node belongs to the cluster.
-        missing: node ids of configured nodes that a new directory has yet to meet.
-        rejoins: whether it waits for a node that still has its data, and founds nothing.
-    """
+    """Waits until this node's directory is formed."""
 
     def __init__(
         self,
@@ -100,14 +93,16 @@ class Formation:
             looks: calls of `advance` that only listen before this node founds a cluster. They
                 are counted, and not seconds: a process that stood still has not listened.
         """
-        self.identity = identity
-        self.formed = asyncio.Event()
+        self.identity = identity  # of this node's directory
+        self.formed = asyncio.Event()  # set once this node belongs to the cluster
+        # node ids of configured nodes that a new directory has yet to meet
         self.missing: tuple[int, ...] = ()
         self._directory = directory
         self._peers = peers
         self._became = became
         self._met: dict[int, StreamIdentity] = {}
         self._logged_at = -FORMATION_LOG_S
+        # whether it waits for a node that still has its data, and founds nothing
         self.rejoins = identity.rejoins and not identity.formed
         self._looks = looks
         if identity.formed:

@@ -22,16 +22,12 @@ class HeldMessages:
 
     A node often hears of a group from its other members before its own application creates it.
     Dropping such messages would be correct but costs an election timeout.
-
-    Attributes:
-        count: messages held.
-        size: their bytes, overheads included.
     """
 
     def __init__(self) -> None:
         self._groups: dict[int, list[Message]] = {}
-        self.count: i64 = 0
-        self.size: i64 = 0
+        self.count: i64 = 0  # messages held
+        self.size: i64 = 0  # their bytes, overheads included
 
     def hold(self, message: Message) -> None:
         """Keep a message, unless its group has too many already."""

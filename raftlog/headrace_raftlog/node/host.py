@@ -43,17 +43,6 @@ class Host:
 
     An exception out of a core, the log or a handler is a bug or a lost disk: the host stops at
     once, so that it neither acknowledges nor sends anything more, and reports it.
-
-    Attributes:
-        disk_full: whether proposals are refused because the log cannot grow.
-        stopped: whether the host does nothing any more.
-        disk_stalled: whether the disk hangs: no group takes part in elections, or takes entries.
-        messages_sent: Raft messages posted since the start, dropped ones included.
-        member: this node's member id in groups that it founds or joins.
-        boot: boot count of the data directory.
-        snapshots: takes the snapshots of groups.
-        commits: counts and times what is committed.
-        suspensions: has groups stand still in which damage is found.
     """
 
     def __init__(
@@ -65,12 +54,13 @@ class Host:
         port: HostPort,
         snapshot_every_bytes: i64 = SNAPSHOT_EVERY_BYTES,
     ) -> None:
-        self.disk_full = False
-        self.stopped = False
+        self.disk_full = False  # whether proposals are refused because the log cannot grow
+        self.stopped = False  # whether the host does nothing any more
+        # whether the disk hangs: no group takes part in elections, or takes entries
         self.disk_stalled = False
-        self.messages_sent: i64 = 0
-        self.member = member
-        self.boot = boot
+        self.messages_sent: i64 = 0  # Raft messages posted since the start, dropped ones included
+        self.member = member  # this node's member id in groups that it founds or joins
+        self.boot = boot  # boot count of the data directory
         self._options = options
         self._log = log
         self._port = port
@@ -81,8 +71,10 @@ class Host:
         self._dirty: list[HostedGroup] = []
         self._awake: list[HostedGroup] = []
         self._scheduled = False
-        self.commits = CommitMeter()
+        self.commits = CommitMeter()  # counts and times what is committed
+        # takes the snapshots of groups
         self.snapshots = SnapshotTaker(log, self.find, snapshot_every_bytes)
+        # has groups stand still in which damage is found
         self.suspensions = Suspensions(
             log, port.nodes_up, self._post_all, self._finish, port.suspended, self._schedule
         )

@@ -13,20 +13,7 @@ from headrace_raftlog.node.hosted_group import HostedGroup
 
 @final
 class HostPort:
-    """Callbacks of the host to the node around it.
-
-    Attributes:
-        post: queue a message; False when it is dropped.
-        flush: let queued messages leave.
-        call_soon: have a function called in the next turn of the event loop.
-        failed: called once with what the host cannot survive.
-        leader_changed: called with a group and the node id of its new leader, 0 for none known.
-        offered: called with a group whose leader has a snapshot that should be fetched.
-        nodes_up: returns the ids of the other nodes that are up.
-        random: returns a random number, 1 to 2**32 - 1.
-        suspended: called with a group that lacks entries which its log should hold.
-        labels: returns what the application calls a group, as fields of log lines.
-    """
+    """Callbacks of the host to the node around it."""
 
     def __init__(
         self,
@@ -41,13 +28,16 @@ class HostPort:
         suspended: Callable[[HostedGroup], None],
         labels: Labels = no_labels,
     ) -> None:
-        self.post = post
-        self.flush = flush
-        self.call_soon = call_soon
-        self.failed = failed
+        self.post = post  # queue a message; False when it is dropped
+        self.flush = flush  # let queued messages leave
+        self.call_soon = call_soon  # have a function called in the next turn of the event loop
+        self.failed = failed  # called once with what the host cannot survive
+        # called with a group and the node id of its new leader, 0 for none known
         self.leader_changed = leader_changed
+        # called with a group whose leader has a snapshot that should be fetched
         self.offered = offered
-        self.nodes_up = nodes_up
-        self.random = random
+        self.nodes_up = nodes_up  # returns the ids of the other nodes that are up
+        self.random = random  # returns a random number, 1 to 2**32 - 1
+        # called with a group that lacks entries which its log should hold
         self.suspended = suspended
-        self.labels = labels
+        self.labels = labels  # returns what the application calls a group, as fields of log lines

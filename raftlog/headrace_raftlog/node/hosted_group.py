@@ -24,76 +24,52 @@ from headrace_raftlog.storage.group.snapshot_record import StoredSnapshot
 
 @final
 class HostedGroup:
-    """A group's core, its log and its application.
-
-    Attributes:
-        group: incarnation id.
-        core: the Raft core.
-        view: its part of the shared log.
-        handler: the application.
-        dirty: whether it waits for the next turn of the pump.
-        awake: whether its core is ticked.
-        removed: whether it is gone; everything still under way for it is dropped.
-        suspended: whether it stands still, as if this node were down: entries that its member may
-            have acknowledged are damaged here, and are put back first.
-        restored: whether the application was given the state that its log begins with.
-        snapshot_lost: the snapshot on disk that was found damaged, until another one took its
-            place; None for none.
-        contradiction: what its leader has in the place of a committed entry, "" for nothing.
-        unsettled: writes of its core that are not known to be durable yet.
-        durable_number: newest Ready known to be durable.
-        touched: whether `durable_number` is news to the core.
-        leaderless_ticks: ticks since a leader was known.
-        saved_index: position of the last snapshot, taken or installed.
-        unsaved_bytes: bytes applied since the last snapshot.
-        saved_bytes: size of the last snapshot.
-        desired: node ids that the application wants it on; None while it has not said.
-        voter_count: how many of these should vote.
-        joins: by node id, members that asked this leader to be admitted; None for none.
-        told_leader: member id of the leader that the application knows of.
-        counted_term: up to here terms are counted as elections.
-        reads: reads under way, None before the first.
-        writing: what waits for the newest write under way, None while nothing does.
-        handing_over: whether a transfer was begun since the disk stopped to answer.
-        logged_role, logged_leader, logged_members: as the log was told last.
-        led_term: term in which this member led last.
-        successor_named: member id to which the leadership is being handed over, 0 for none.
-    """
+    """A group's core, its log and its application."""
 
     def __init__(
         self, group: i64, core: RaftCore, view: StoredGroup, handler: GroupHandler
     ) -> None:
-        self.group = group
+        self.group = group  # incarnation id
         self.core = core
-        self.view = view
-        self.handler = handler
-        self.dirty = False
-        self.awake = False
-        self.removed = False
+        self.view = view  # its part of the shared log
+        self.handler = handler  # the application
+        self.dirty = False  # whether it waits for the next turn of the pump
+        self.awake = False  # whether its core is ticked
+        self.removed = False  # whether it is gone; everything still under way for it is dropped
+        # whether it stands still, as if this node were down: entries that its member may have
+        # acknowledged are damaged here, and are put back first
         self.suspended = False
+        # whether the application was given the state that its log begins with
         self.restored = False
+        # the snapshot on disk that was found damaged, until another one took its place; None for
+        # none
         self.snapshot_lost: StoredSnapshot | None = None
+        # what its leader has in the place of a committed entry, "" for nothing
         self.contradiction = ""
-        self.unsettled: i64 = 0
-        self.durable_number: i64 = 0
-        self.touched = False
-        self.leaderless_ticks: i64 = 0
-        self.saved_index: i64 = 0
-        self.unsaved_bytes: i64 = 0
-        self.saved_bytes: i64 = 0
+        self.unsettled: i64 = 0  # writes of its core that are not known to be durable yet
+        self.durable_number: i64 = 0  # newest Ready known to be durable
+        self.touched = False  # whether `durable_number` is news to the core
+        self.leaderless_ticks: i64 = 0  # ticks since a leader was known
+        self.saved_index: i64 = 0  # position of the last snapshot, taken or installed
+        self.unsaved_bytes: i64 = 0  # bytes applied since the last snapshot
+        self.saved_bytes: i64 = 0  # size of the last snapshot
+        # node ids that the application wants it on; None while it has not said
         self.desired: tuple[int, ...] | None = None
-        self.voter_count: i64 = VOTERS_MAX
+        self.voter_count: i64 = VOTERS_MAX  # how many of these should vote
+        # by node id, members that asked this leader to be admitted; None for none
         self.joins: dict[int, int] | None = None
-        self.reads: GroupReads | None = None
+        self.reads: GroupReads | None = None  # reads under way, None before the first
+        # what waits for the newest write under way, None while nothing does
         self.writing: Writing | None = None
-        self.handing_over = False
-        self.logged_role: i64 = FOLLOWER
+        self.handing_over = False  # whether a transfer was begun since the disk stopped to answer
+        self.logged_role: i64 = FOLLOWER  # as the log was told last
         self.logged_leader: i64 = 0
         self.logged_members: Membership = core.membership
-        self.led_term: i64 = 0
+        self.led_term: i64 = 0  # term in which this member led last
+        # member id to which the leadership is being handed over, 0 for none
         self.successor_named: i64 = 0
-        self.told_leader: i64 = 0
-        self.counted_term: i64 = core.term
+        self.told_leader: i64 = 0  # member id of the leader that the application knows of
+        self.counted_term: i64 = core.term  # up to here terms are counted as elections
         self._term: i64 = 0
         self._serving = False
 

@@ -26,30 +26,22 @@ STILL_TICKS: Final = 3  # ticks that count at most between two: the process itse
 
 
 class LogReports:
-    """Takes the log's callbacks and passes them on, each in a turn of the event loop.
-
-    Args:
-        log: the shared log.
-        host: of all groups.
-        loop: the event loop.
-        options: of the node: how often `tick` is called, and when a disk hangs.
-        health: is told when it does.
-    """
+    """Takes the log's callbacks and passes them on, each in a turn of the event loop."""
 
     def __init__(
         self,
         log: SharedLog,
         host: Host,
         loop: asyncio.AbstractEventLoop,
-        options: NodeOptions,
+        options: NodeOptions,  # of the node: how often `tick` is called, and when a disk hangs
         health: NodeHealth,
     ) -> None:
         self._log = log
-        self._host = host
+        self._host = host  # of all groups
         self._loop = loop
         self._passed_s_max = options.tick_ms / 1000 * STILL_TICKS
         self._stall_s = options.disk_stall_s
-        self._health = health
+        self._health = health  # is told when it does
         self._watch = DiskWatch(options.disk_stall_s)
         self._ticked_at = loop.time()
         log.writer.on_durable = self._durable

@@ -22,16 +22,11 @@ from headrace_raftlog.model.membership import Membership, member_node
 
 @final
 class Wanted:
-    """On which nodes a group should be.
-
-    Attributes:
-        voters: node ids, ascending, at most VOTERS_MAX.
-        learners: node ids, ascending; none of them a voter's.
-    """
+    """On which nodes a group should be."""
 
     def __init__(self, voters: tuple[int, ...], learners: tuple[int, ...]) -> None:
-        self.voters = voters
-        self.learners = learners
+        self.voters = voters  # node ids, ascending, at most VOTERS_MAX
+        self.learners = learners  # node ids, ascending; none of them a voter's
 
     def contains(self, node: i64) -> bool:
         """Return whether any member of a node belongs there."""

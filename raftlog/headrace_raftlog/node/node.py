@@ -75,40 +75,36 @@ GC_THRESHOLDS: Final = (20_000, 20, 100)  # by default half the time of creating
 
 
 class RaftNode(GroupQueries, NodeStanding):
-    """Hosts groups, and carries the application's payloads between nodes.
-
-    Attributes:
-        options: as given.
-        boot: boot count of the data directory, from 1; 0 before `start`. `raise_boot` changes it.
-        servicers: called with the gRPC server before it starts, to add services to it.
-        on_payload: called with the sender and a payload, only while the sender is up.
-        part: returns where a large payload is parted as it comes, 0 for nowhere, and the room
-            before its second part, given its first bytes and its size.
-        on_parted: called instead of `on_payload` with a payload that was parted.
-        on_peer: called with a peer, whether it is up, and its boot count. After a down report
-            whatever was sent and not answered may be lost in both directions.
-        on_stranger: called with a node that calls and is no peer of this one, each time anew;
-            returns why it is refused, for that node's log. It may be made a peer (`set_peers`).
-        on_rival: called, each time anew, when a member of the cluster calls to which this node
-            belonged on another disk, while it belongs to one founded later; with what to do.
-        on_removed: called whenever a peer says that this node was removed from the cluster.
-        on_fatal: called once when this node cannot go on: its disk failed, or a core or a handler
-            raised. It has then stopped taking part; the process should end.
-        labels: returns what the application calls a group, for the log: `queue`, `vhost`.
-    """
+    """Hosts groups, and carries the application's payloads between nodes."""
 
     def __init__(self, options: NodeOptions) -> None:
-        self.options = options
+        self.options = options  # as given
+        # boot count of the data directory, from 1; 0 before `start`. `raise_boot` changes it.
         self.boot = 0
+        # called with the gRPC server before it starts, to add services to it
         self.servicers: list[Callable[[grpc.aio.Server], None]] = []
+        # called with the sender and a payload, only while the sender is up
         self.on_payload: Callable[[int, bytes], None] = node_events.ignore_payload
+        # returns where a large payload is parted as it comes, 0 for nowhere, and the room before
+        # its second part, given its first bytes and its size
         self.part: Part = part_nothing
+        # called instead of `on_payload` with a payload that was parted
         self.on_parted: Callable[[int, Parted], None] = node_events.ignore_parted
+        # called with a peer, whether it is up, and its boot count. After a down report whatever was
+        # sent and not answered may be lost in both directions.
         self.on_peer: Callable[[int, bool, int], None] = node_events.ignore_peer
+        # called with a node that calls and is no peer of this one, each time anew; returns why it
+        # is refused, for that node's log. It may be made a peer (`set_peers`).
         self.on_stranger: Callable[[UnknownPeer], str] = node_events.ignore_stranger
+        # called, each time anew, when a member of the cluster calls to which this node belonged on
+        # another disk, while it belongs to one founded later; with what to do
         self.on_rival: Callable[[str], None] = node_events.ignore_rival
+        # called whenever a peer says that this node was removed from the cluster
         self.on_removed: Callable[[], None] = node_events.ignore_removed
+        # called once when this node cannot go on: its disk failed, or a core or a handler raised.
+        # It has then stopped taking part; the process should end.
         self.on_fatal: Callable[[BaseException], None] = node_events.ignore_fatal
+        # returns what the application calls a group, for the log: `queue`, `vhost`
         self.labels: Labels = no_labels
         self._entry_bytes_max = options.log.entry_bytes_max
         self._tasks: set[asyncio.Task[None]] = set()

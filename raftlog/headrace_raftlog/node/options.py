@@ -28,52 +28,40 @@ PORT_MAX: Final = (1 << 16) - 1
 
 @dataclass(frozen=True, slots=True)
 class NodeOptions:
-    """Identity, peers, directory and tunables of one node.
+    """Identity, peers, directory and tunables of one node."""
 
-    Attributes:
-        cluster: name of the cluster, 1 to 255 bytes.
-        node: node id, 1 to NODE_ID_MAX.
-        peers: host:port by node id, of all nodes, this one included.
-        data_dir: directory of this node alone.
-        name: what people call this node; told to others, and not looked at here.
-        listen: host:port to listen on for other nodes; empty: this node's entry in `peers`.
-        frames_port: port on the same host that others send frames to; 0: any that is free, which
-            they are told.
-        tick_ms: milliseconds between two ticks, which is also the time between two beats. A peer
-            that is silent for `core.election_ticks` of them is down.
-        snapshot_every_bytes: bytes of entries that a group applies between two snapshots, at least.
-        disk_stall_s: seconds, DISK_STALL_S_MIN to DISK_STALL_S_MAX, after which a write of which no
-            step ends makes this node hand over what it leads, until its disk answers again.
-        found_listen_s: seconds for which an empty directory listens for members of its cluster
-            before it founds a new one; 0 where there certainly is none.
-        certificate: returns what this node shows to others and asks of them, looked at for each
-            connection; None: nothing is encrypted, and everybody believed.
-        name_of: returns the name of a node by its id, "" for one that is not known; with
-            certificates, each node may speak as the one only that its certificate names.
-        join_secrets: returns the secrets that nodes must prove to know, None for none; looked at
-            for each connection.
-        core: tunables of every group.
-        log: tunables of the shared log.
-        outbox_bytes_max: bytes of APPENDs, and as many of payloads, that wait for a peer; more than
-            the longest that is usual, or others get dropped beside it.
-    """
-
-    cluster: str
-    node: int
-    peers: dict[int, str]
-    data_dir: str
-    name: str = ""
-    listen: str = ""
+    cluster: str  # name of the cluster, 1 to 255 bytes
+    node: int  # node id, 1 to NODE_ID_MAX
+    peers: dict[int, str]  # host:port by node id, of all nodes, this one included
+    data_dir: str  # directory of this node alone
+    name: str = ""  # what people call this node; told to others, and not looked at here
+    listen: str = ""  # host:port to listen on for other nodes; empty: this node's entry in `peers`
+    # port on the same host that others send frames to; 0: any that is free, which they are told
     frames_port: int = 0
+    # milliseconds between two ticks, which is also the time between two beats. A peer that is
+    # silent for `core.election_ticks` of them is down.
     tick_ms: int = 100
+    # bytes of entries that a group applies between two snapshots, at least
     snapshot_every_bytes: int = SNAPSHOT_EVERY_BYTES
+    # seconds, DISK_STALL_S_MIN to DISK_STALL_S_MAX, after which a write of which no step ends makes
+    # this node hand over what it leads, until its disk answers again
     disk_stall_s: float = DISK_STALL_S
+    # seconds for which an empty directory listens for members of its cluster before it founds a new
+    # one; 0 where there certainly is none
     found_listen_s: float = FOUNDING_LISTEN_S
+    # returns what this node shows to others and asks of them, looked at for each connection; None:
+    # nothing is encrypted, and everybody believed
     certificate: Callable[[], NodeCertificate] | None = None
+    # returns the name of a node by its id, "" for one that is not known; with certificates, each
+    # node may speak as the one only that its certificate names
     name_of: Callable[[int], str] = str
+    # returns the secrets that nodes must prove to know, None for none; looked at for each
+    # connection
     join_secrets: Callable[[], JoinSecrets | None] = lambda: None
-    core: CoreOptions = field(default_factory=CoreOptions)
-    log: LogOptions = field(default_factory=LogOptions)
+    core: CoreOptions = field(default_factory=CoreOptions)  # tunables of every group
+    log: LogOptions = field(default_factory=LogOptions)  # tunables of the shared log
+    # bytes of APPENDs, and as many of payloads, that wait for a peer; more than the longest that is
+    # usual, or others get dropped beside it
     outbox_bytes_max: int = OUTBOX_BYTES_MAX
 
     def __post_init__(self) -> None:

@@ -19,77 +19,43 @@ from headrace_raftlog.storage.log.shared_log import SharedLog
 
 
 class MemberProgress(NamedTuple):
-    """A leader's knowledge of a member.
+    """A leader's knowledge of a member."""
 
-    Attributes:
-        member: its id.
-        role: "voter", "learner" (it only receives entries) or "leaving" (it still votes).
-        match: highest index known to be on its disk and equal to the leader's.
-        reachable: whether it answers.
-        fetching: whether it needs the snapshot first.
-    """
-
-    member: int
-    role: str
-    match: int
-    reachable: bool
-    fetching: bool
+    member: int  # its id
+    role: str  # "voter", "learner" (it only receives entries) or "leaving" (it still votes)
+    match: int  # highest index known to be on its disk and equal to the leader's
+    reachable: bool  # whether it answers
+    fetching: bool  # whether it needs the snapshot first
 
 
 class RaftFigures(NamedTuple):
-    """Figures of a node's replicas and its log; counts are since the start.
+    """Figures of a node's replicas and its log; counts are since the start."""
 
-    Attributes:
-        groups: replicas on this node.
-        led: of these, those that lead.
-        leaderless: those that know of no leader.
-        quarantined: those that were found damaged and are rebuilt.
-        suspended: those that stand still until damaged entries are put back.
-        entries_lost: entries found damaged while the node ran.
-        entries_repaired: damaged entries put back from other members.
-        entries: applied here.
-        latency: from a leader's log to application, of entries that were timed.
-        elections: terms that began.
-        leader_changes: leaders that followed others.
-        lags: entries that the replicas of other nodes lack of what is led here, by node id.
-        lag_max: the most that one of them lacks.
-        snapshots: taken.
-        installed: snapshots that were fetched from others.
-        log_bytes: of all files.
-        live_bytes: of what is needed in them.
-        segments: files.
-        backlog_bytes: appended and not known to be durable.
-        written_bytes: in batches.
-        syncs: how long batches took to be durable.
-        blocking_reads: of the log that the event loop has waited for.
-        disk_full: whether the log has met a full disk.
-        disk_stalled: whether the disk hangs.
-    """
-
-    groups: int
-    led: int
-    leaderless: int
-    quarantined: int
-    suspended: int
-    entries_lost: int
-    entries_repaired: int
-    entries: int
-    latency: Histogram
-    elections: int
-    leader_changes: int
+    groups: int  # replicas on this node
+    led: int  # of these, those that lead
+    leaderless: int  # those that know of no leader
+    quarantined: int  # those that were found damaged and are rebuilt
+    suspended: int  # those that stand still until damaged entries are put back
+    entries_lost: int  # entries found damaged while the node ran
+    entries_repaired: int  # damaged entries put back from other members
+    entries: int  # applied here
+    latency: Histogram  # from a leader's log to application, of entries that were timed
+    elections: int  # terms that began
+    leader_changes: int  # leaders that followed others
+    # entries that the replicas of other nodes lack of what is led here, by node id
     lags: dict[int, int]
-    lag_max: int
-    snapshots: int
-    installed: int
-    log_bytes: int
-    live_bytes: int
-    segments: int
-    backlog_bytes: int
-    written_bytes: int
-    syncs: Histogram
-    blocking_reads: int
-    disk_full: bool
-    disk_stalled: bool
+    lag_max: int  # the most that one of them lacks
+    snapshots: int  # taken
+    installed: int  # snapshots that were fetched from others
+    log_bytes: int  # of all files
+    live_bytes: int  # of what is needed in them
+    segments: int  # files
+    backlog_bytes: int  # appended and not known to be durable
+    written_bytes: int  # in batches
+    syncs: Histogram  # how long batches took to be durable
+    blocking_reads: int  # of the log that the event loop has waited for
+    disk_full: bool  # whether the log has met a full disk
+    disk_stalled: bool  # whether the disk hangs
 
 
 class GroupQueries:

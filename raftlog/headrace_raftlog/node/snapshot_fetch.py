@@ -40,16 +40,11 @@ LOG: Final = logging.getLogger("headrace.raft")
 
 
 class SnapshotFetcher:
-    """Runs one fetch per group at most, and a bounded number at a time.
-
-    Attributes:
-        installed: snapshots installed since the start.
-        entries_fetched: entries fetched since the start.
-    """
+    """Runs one fetch per group at most, and a bounded number at a time."""
 
     def __init__(self, host: Host, bulk: BulkClient, tick_s: float) -> None:
-        self.installed = 0
-        self.entries_fetched = 0
+        self.installed = 0  # snapshots installed since the start
+        self.entries_fetched = 0  # entries fetched since the start
         self._host = host
         self._bulk = bulk
         self._tick_s = tick_s

@@ -26,16 +26,12 @@ from headrace_raftlog.storage.log.shared_log import SharedLog
 
 @final
 class SnapshotTaker:
-    """Takes snapshots of groups that are due, a bounded number at a time.
-
-    Attributes:
-        taken: snapshots taken since the start.
-    """
+    """Takes snapshots of groups that are due, a bounded number at a time."""
 
     def __init__(
         self, log: SharedLog, find: Callable[[int], HostedGroup | None], every_bytes: i64
     ) -> None:
-        self.taken: i64 = 0
+        self.taken: i64 = 0  # snapshots taken since the start
         self._log = log
         self._find = find
         self._every_bytes = every_bytes

@@ -17,20 +17,7 @@ LOG: Final = logging.getLogger("headrace.raft")
 
 
 class Suspensions:
-    """Suspends groups with a lost entry, between two turns of their cores.
-
-    Args:
-        log: what the groups are stored in.
-        nodes_up: returns the ids of the other nodes that are up.
-        post_all: sends messages of a group.
-        told: tells the application of a group about a change of leadership.
-        suspended: called with a group that stands still, to mend it.
-        schedule: has `begin_all` called in a later turn of the event loop.
-
-    Attributes:
-        entries_lost: entries found damaged while the node ran.
-        lost_snapshots: by id, groups whose snapshot on disk was found damaged and not replaced yet.
-    """
+    """Suspends groups with a lost entry, between two turns of their cores."""
 
     def __init__(
         self,
@@ -41,14 +28,15 @@ class Suspensions:
         suspended: Callable[[HostedGroup], None],
         schedule: Callable[[], None],
     ) -> None:
-        self.entries_lost = 0
+        self.entries_lost = 0  # entries found damaged while the node ran
+        # by id, groups whose snapshot on disk was found damaged and not replaced yet
         self.lost_snapshots: dict[int, HostedGroup] = {}
-        self._log = log
-        self._nodes_up = nodes_up
-        self._post_all = post_all
-        self._told = told
-        self._suspended = suspended
-        self._schedule = schedule
+        self._log = log  # what the groups are stored in
+        self._nodes_up = nodes_up  # returns the ids of the other nodes that are up
+        self._post_all = post_all  # sends messages of a group
+        self._told = told  # tells the application of a group about a change of leadership
+        self._suspended = suspended  # called with a group that stands still, to mend it
+        self._schedule = schedule  # has `begin_all` called in a later turn of the event loop
         self._stricken: list[HostedGroup] = []
         self._waiting: dict[int, dict[Callable[[], None], None]] = {}  # by group
 

@@ -80,11 +80,7 @@ def ranges_of(indexes: list[int]) -> list[tuple[int, int]]:
 
 
 class BulkClient:
-    """Calls of this node to its peers' `BulkServicer`; one connection per peer, made when needed.
-
-    Attributes:
-        identity: who this node is, for calls from now on.
-    """
+    """Calls of this node to its peers' `BulkServicer`; one connection a peer, made when needed."""
 
     def __init__(
         self,
@@ -93,7 +89,7 @@ class BulkClient:
         security: Security | None = None,
     ) -> None:
         self._security = security or NoSecurity()
-        self.identity = identity
+        self.identity = identity  # who this node is, for calls from now on
         self._addresses = addresses
         self._channels: dict[int, grpc.aio.Channel] = {}
 
@@ -261,12 +257,11 @@ class _EntryReader:
 
     Args:
         ranges: runs (first, last) of indexes that were asked for.
-        term_max: highest term that any of them can have.
     """
 
     def __init__(self, ranges: list[tuple[int, int]], term_max: int) -> None:
         self._wanted = (index for first, last in ranges for index in range(first, last + 1))
-        self._term_max = term_max
+        self._term_max = term_max  # highest term that any of them can have
         self._begun: tuple[int, int, int] | None = None  # index, term and kind of the cut one
         self._pieces = BytesIO()  # which grows in place: no long entry is copied as a whole
         self._size = 0

@@ -96,14 +96,7 @@ class NoSource:
 
 
 class BulkServicer(RaftBulkServicer):
-    """Answers known peers of the same cluster, a bounded number of calls at a time.
-
-    Attributes:
-        identity: who this node is, for calls from now on.
-        source: what is served.
-        active: calls under way.
-        barred: nodes and disks that were removed from the cluster.
-    """
+    """Answers known peers of the same cluster, a bounded number of calls at a time."""
 
     def __init__(
         self,
@@ -112,9 +105,10 @@ class BulkServicer(RaftBulkServicer):
         security: Security | None = None,
     ) -> None:
         self._security = security or NoSecurity()
-        self.identity = identity
-        self.source: BulkSource = NoSource()
-        self.active = 0
+        self.identity = identity  # who this node is, for calls from now on
+        self.source: BulkSource = NoSource()  # what is served
+        self.active = 0  # calls under way
+        # nodes and disks that were removed from the cluster
         self.barred: Collection[tuple[int, int]] = ()
         self._peers = peers
         self._told = Refusals()

@@ -33,30 +33,23 @@ _INT_BYTES: Final = 4  # of what the kernel answers
 
 
 class FrameConnection(asyncio.Protocol):
-    """Writes frames: quick ones at once, and between them the fragments of one large frame.
-
-    Args:
-        on_lost: called once when the connection is over after it was accepted, whoever ended it.
-
-    Attributes:
-        accepted: done once the peer takes frames, or with why it does not.
-        takes_fragments: whether the peer does; otherwise large frames are written whole, and
-            nothing says what has arrived.
-        window: bytes under way, and how many may be.
-        is_writable: whether the kernel and the buffer before it take more.
-        on_room: called when either `is_writable` or `has_room` may have become True.
-    """
+    """Writes frames: quick ones at once, and between them the fragments of one large frame."""
 
     def __init__(self, on_lost: Callable[[], object]) -> None:
         self._loop = asyncio.get_running_loop()
+        # done once the peer takes frames, or with why it does not
         self.accepted: asyncio.Future[None] = self._loop.create_future()
+        # whether the peer does; otherwise large frames are written whole, and nothing says what has
+        # arrived
         self.takes_fragments = False
-        self.is_writable = True
+        self.is_writable = True  # whether the kernel and the buffer before it take more
+        # called when either `is_writable` or `has_room` may have become True
         self.on_room: Callable[[], object] = lambda: None
+        # called once when the connection is over after it was accepted, whoever ended it
         self._on_lost = on_lost
         self._writable = asyncio.Event()
         self._writable.set()
-        self.window = SendWindow()
+        self.window = SendWindow()  # bytes under way, and how many may be
         self.window.is_bounded = False
         self._large: deque[memoryview] = deque()  # what is left of the large frame
         self._large_bytes = 0

@@ -67,24 +67,15 @@ class StreamGate(Protocol):
 
 
 class FrameListener:
-    """Listens for peers; who shows no ticket in time is sent away.
-
-    Args:
-        gate: judges tickets, and takes frames.
-        security: what is asked of who connects.
-
-    Attributes:
-        port: it listens there, once started.
-        callers: who has shown no ticket yet, the oldest first.
-        open: whose frames are taken.
-    """
+    """Listens for peers; who shows no ticket in time is sent away."""
 
     def __init__(self, gate: StreamGate, security: Security) -> None:
-        self.port = 0
+        self.port = 0  # it listens there, once started
+        # who has shown no ticket yet, the oldest first
         self.callers: dict[IncomingFrames, None] = {}
-        self.open: set[IncomingFrames] = set()
-        self._gate = gate
-        self._security = security
+        self.open: set[IncomingFrames] = set()  # whose frames are taken
+        self._gate = gate  # judges tickets, and takes frames
+        self._security = security  # what is asked of who connects
         self._sockets: list[socket.socket] = []
         self._tasks: set[asyncio.Task[None]] = set()
         self._told = Refusals()
@@ -186,22 +177,16 @@ class FrameListener:
 
 
 class IncomingFrames(asyncio.Protocol):
-    """One connection: a ticket, and then frames.
-
-    Attributes:
-        connection: its socket.
-        address: whence it comes.
-        admission: does what comes before its bytes, a handshake of TLS for one.
-        transport: None until that is done.
-    """
+    """One connection: a ticket, and then frames."""
 
     def __init__(
         self, listener: FrameListener, gate: StreamGate, connection: socket.socket, address: str
     ) -> None:
         self.connection = connection
-        self.address = address
+        self.address = address  # whence it comes
+        # does what comes before its bytes, a handshake of TLS for one
         self.admission: asyncio.Task[None]
-        self.transport: asyncio.Transport | None = None
+        self.transport: asyncio.Transport | None = None  # None until that is done
         self._listener = listener
         self._gate = gate
         self._reader = FrameReader(STREAM_TICKET_BYTES, FRAME_BYTES_MAX, gate.part)

@@ -52,17 +52,12 @@ class FrameReader:
     """Cuts what arrives into frames.
 
     It keeps at most one frame of each lane that is not complete, and what arrived with its end.
-
-    Args:
-        ticket_bytes: bytes before the first frame, which are no frame.
-        bytes_max: bytes of a frame, at most.
-        part: says where payloads of large frames are parted.
     """
 
     def __init__(self, ticket_bytes: i64, bytes_max: i64, part: Part = part_nothing) -> None:
-        self._part = part
-        self._bytes_max = bytes_max
-        self._ticket_bytes = ticket_bytes
+        self._part = part  # says where payloads of large frames are parted
+        self._bytes_max = bytes_max  # bytes of a frame, at most
+        self._ticket_bytes = ticket_bytes  # bytes before the first frame, which are no frame
         self._data = b""
         self._at: i64 = 0
         self._more: list[bytes] = []

@@ -49,23 +49,15 @@ class WithdrawnTicketError(StreamRefusedError):
 
 
 class RemovedError(StreamRefusedError):
-    """The caller was removed from the cluster with the data that it has.
-
-    Attributes:
-        disk: the caller's, which is barred.
-    """
+    """The caller was removed from the cluster with the data that it has."""
 
     def __init__(self, text: str, disk: int) -> None:
         super().__init__(text)
-        self.disk = disk
+        self.disk = disk  # the caller's, which is barred
 
 
 class ForgottenDiskError(StreamRefusedError):
-    """The other end's disk has lost promises.
-
-    Attributes:
-        disk: its disk.
-    """
+    """The other end's disk has lost promises."""
 
     def __init__(self, text: str, disk: int) -> None:
         super().__init__(text)
@@ -73,84 +65,55 @@ class ForgottenDiskError(StreamRefusedError):
 
 
 class CloneRefusedError(StreamRefusedError):
-    """The other end is a second process of a node that runs.
-
-    Attributes:
-        process: the second one's random number.
-    """
+    """The other end is a second process of a node that runs."""
 
     def __init__(self, text: str, process: int) -> None:
         super().__init__(text)
-        self.process = process
+        self.process = process  # the second one's random number
 
 
 class OutdatedError(StreamRefusedError):
-    """The other end says that this process must not take part with its data.
-
-    Attributes:
-        reason: what is to be done about it.
-    """
+    """The other end says that this process must not take part with its data."""
 
     def __init__(self, reason: ForgottenError | CloneError) -> None:
         super().__init__(str(reason))
-        self.reason = reason
+        self.reason = reason  # what is to be done about it
 
 
 class StrangerError(StreamRefusedError):
-    """The other end may belong to the cluster, but is not known here.
-
-    Attributes:
-        stranger: who it is.
-    """
+    """The other end may belong to the cluster, but is not known here."""
 
     def __init__(self, text: str, stranger: StreamIdentity) -> None:
         super().__init__(text)
-        self.stranger = stranger
+        self.stranger = stranger  # who it is
 
 
 class ApartError(StreamRefusedError):
-    """The other end belongs to a cluster of the same name that was founded apart from this one.
-
-    Attributes:
-        other: who it is.
-    """
+    """The other end belongs to a cluster of the same name that was founded apart from this one."""
 
     def __init__(self, text: str, other: StreamIdentity) -> None:
         super().__init__(text)
-        self.other = other
+        self.other = other  # who it is
 
 
 @dataclass(frozen=True, slots=True)
 class StreamIdentity:
-    """One end of a stream.
+    """One end of a stream."""
 
-    Attributes:
-        cluster: name of the cluster; travels percent-encoded.
-        node: node id.
-        boot: boot count of the node's data directory, from 1.
-        disk: id of the data directory.
-        formed: disk by node id of the nodes that founded the cluster; empty while this end does
-            not belong to it yet. Between two ends of which one does not, nothing but metadata
-            passes.
-        name: what people call the node; "" where it does not say. Travels percent-encoded.
-        address: host:port at which the node says that others reach it, likewise.
-        process: random number of the process, from 1; 0 of one that says none.
-        starts: newest starts of the disk, each with the last batch that its log had then.
-        rejoins: whether the node comes back without what it had, and therefore founds nothing.
-        entry_bytes_max: bytes of the longest entry and payload that it takes.
-    """
-
-    cluster: str
-    node: int
-    boot: int
-    disk: int
+    cluster: str  # name of the cluster; travels percent-encoded
+    node: int  # node id
+    boot: int  # boot count of the node's data directory, from 1
+    disk: int  # id of the data directory
+    # disk by node id of the nodes that founded the cluster; empty while this end does not belong to
+    # it yet. Between two ends of which one does not, nothing but metadata passes.
     formed: dict[int, int] = field(default_factory=dict)
-    name: str = ""
-    address: str = ""
-    process: int = 0
-    starts: Starts = ()
+    name: str = ""  # what people call the node; "" where it does not say. Travels percent-encoded.
+    address: str = ""  # host:port at which the node says that others reach it, likewise
+    process: int = 0  # random number of the process, from 1; 0 of one that says none
+    starts: Starts = ()  # newest starts of the disk, each with the last batch that its log had then
+    # whether the node comes back without what it had, and therefore founds nothing
     rejoins: bool = False
-    entry_bytes_max: int = ENTRY_BYTES_MAX
+    entry_bytes_max: int = ENTRY_BYTES_MAX  # bytes of the longest entry and payload that it takes
 
     @property
     def generation(self) -> int:

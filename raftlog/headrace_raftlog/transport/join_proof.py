@@ -51,15 +51,10 @@ class UnprovenError(StreamRefusedError):
 
 
 class Proof(NamedTuple):
-    """Agreement of both ends of a call.
+    """Agreement of both ends of a call."""
 
-    Attributes:
-        secret: by which the caller has proved itself; empty for no proof at all.
-        nonces: of both ends.
-    """
-
-    secret: bytes = b""
-    nonces: bytes = b""
+    secret: bytes = b""  # by which the caller has proved itself; empty for no proof at all
+    nonces: bytes = b""  # of both ends
 
     def entry(self, ticket: bytes) -> bytes:
         """Return what opens the stream that a ticket was given for; as long as the ticket."""
@@ -90,10 +85,6 @@ class JoinProof:
     Challenges are not kept until they are answered, for anybody may ask for one: each carries when
     it ends, sealed by a key that this process alone has. Those that were answered rightly are
     remembered until they end.
-
-    Args:
-        secrets_of: returns what counts now, None for a node without a secret; asked at each call.
-        clock: seconds.
     """
 
     def __init__(
@@ -101,8 +92,9 @@ class JoinProof:
         secrets_of: Callable[[], JoinSecrets | None] = lambda: None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
+        # returns what counts now, None for a node without a secret; asked at each call
         self._secrets_of = secrets_of
-        self._clock = clock
+        self._clock = clock  # seconds
         self._seal = secrets.token_bytes(_MAC_BYTES)
         self._used: dict[bytes, float] = {}
 

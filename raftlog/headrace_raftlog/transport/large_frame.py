@@ -54,16 +54,11 @@ def part_nothing(head: bytes, size: int) -> tuple[int, int]:
 
 @final
 class LargeFrame:
-    """Content of one outgoing frame of the large lane.
-
-    Attributes:
-        messages: APPENDs.
-        application: payloads.
-    """
+    """Content of one outgoing frame of the large lane."""
 
     def __init__(self) -> None:
-        self.messages: list[Message] = []
-        self.application: list[bytes | Pieces] = []
+        self.messages: list[Message] = []  # APPENDs
+        self.application: list[bytes | Pieces] = []  # payloads
 
     def pieces(self) -> list[Bytes]:
         """Return the frame's bytes; data of entries and payloads are pieces of their own."""
@@ -117,20 +112,13 @@ def _head(tag: i64, value: i64) -> bytes:
 
 @final
 class Bodies:
-    """Payload taken out of an incoming frame before protobuf read the rest of it.
-
-    Attributes:
-        skeleton: the frame without the data of its entries, and without payloads.
-        entries: the data of its entries, in order.
-        application: its payloads.
-        byte_counts: of all these data.
-    """
+    """Payload taken out of an incoming frame before protobuf read the rest of it."""
 
     def __init__(self) -> None:
-        self.skeleton = b""
-        self.entries: list[bytes] = []
-        self.application: list[bytes | Parted] = []
-        self.byte_count: i64 = 0
+        self.skeleton = b""  # the frame without the data of its entries, and without payloads
+        self.entries: list[bytes] = []  # the data of its entries, in order
+        self.application: list[bytes | Parted] = []  # its payloads
+        self.byte_count: i64 = 0  # of all these data
 
 
 def take_bodies(body: bytes) -> Bodies | None:
@@ -149,21 +137,16 @@ class BodyReader:
     """Reader that takes the data out of a frame whose bytes arrive in any pieces.
 
     It keeps the data, and what has come of a field that is not complete.
-
-    Args:
-        bytes_max: bytes of the frame, at most.
-        part: says where payloads are parted.
-        keeps_whole: whether `whole` is needed.
     """
 
     def __init__(
         self,
-        bytes_max: i64 = FRAME_BYTES_MAX,
+        bytes_max: i64 = FRAME_BYTES_MAX,  # bytes of the frame, at most
         part: Part = part_nothing,
         keeps_whole: bool = True,
     ) -> None:
-        self._part = part
-        self._keeps_whole = keeps_whole
+        self._part = part  # says where payloads are parted
+        self._keeps_whole = keeps_whole  # whether `whole` is needed
         self._level: i64 = _IN_FRAME
         self._ends: list[int] = [int(bytes_max), 0, 0]  # by level, in bytes of the frame
         self._kept: list[list[bytes]] = [[], [], []]  # by level, what protobuf is to read

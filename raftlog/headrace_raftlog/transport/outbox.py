@@ -42,12 +42,6 @@ class Outbox:
 
     Of the heartbeats of a group one waits, the newest, and so does one answer: on a link slower
     than heartbeats come, they would be older and older, and nothing else would get through.
-
-    Attributes:
-        piece_bytes: bytes of each quick queue in a frame, and of the longest item in one.
-        control_bytes: bytes of control that wait, overheads included.
-        raft_bytes: the same of APPENDs, the frame under way excluded.
-        application_bytes: the same of payloads.
     """
 
     def __init__(
@@ -59,10 +53,11 @@ class Outbox:
         self._raft_bytes_max = raft_bytes_max
         self._application_bytes_max = application_bytes_max
         self._control_bytes_max = control_bytes_max
+        # bytes of each quick queue in a frame, and of the longest item in one
         self.piece_bytes: i64 = FRAME_PIECE_BYTES_MIN
-        self.control_bytes: i64 = 0
-        self.raft_bytes: i64 = 0
-        self.application_bytes: i64 = 0
+        self.control_bytes: i64 = 0  # bytes of control that wait, overheads included
+        self.raft_bytes: i64 = 0  # the same of APPENDs, the frame under way excluded
+        self.application_bytes: i64 = 0  # the same of payloads
         self._control: deque[Message] = deque()
         self._beats: dict[int, Message] = {}  # of those, heartbeats by group
         self._answers: dict[int, Message] = {}  # likewise, answers to heartbeats

@@ -79,17 +79,6 @@ class PeerLink:
 
     When the stream breaks, everything that waited is dropped and the owner is told; nothing of
     an old stream is ever carried over to a new one.
-
-    Attributes:
-        peer: node id of the peer.
-        connected: whether the peer has accepted the current stream.
-        remote: who the peer said it is on the current or last stream, None before the first.
-        identity: who this node is, for the next stream.
-        address: host:port of the peer, for the next stream.
-        refusal: why the peer refused the last stream, "" when it did not.
-        frames_sent: frames written since the start, beats included.
-        messages_sent: Raft messages among them.
-        synced: returns the number of the newest batch that is synced in this node's log.
     """
 
     def __init__(
@@ -102,25 +91,27 @@ class PeerLink:
         security: Security | None = None,
     ) -> None:
         self._security = security or NoSecurity()
-        self.peer = peer
-        self.connected = False
+        self.peer = peer  # node id of the peer
+        self.connected = False  # whether the peer has accepted the current stream
+        # who the peer said it is on the current or last stream, None before the first
         self.remote: StreamIdentity | None = None
-        self.identity = identity
-        self.frames_sent = 0
-        self.messages_sent = 0
-        self.address = address
+        self.identity = identity  # who this node is, for the next stream
+        self.frames_sent = 0  # frames written since the start, beats included
+        self.messages_sent = 0  # Raft messages among them
+        self.address = address  # host:port of the peer, for the next stream
         self._owner = owner
         self._outbox = outbox
         self._work = asyncio.Event()
         self._stream_task: asyncio.Task[None] | None = None
         self._frames_at_beat = 0
         self._beat_due = False
-        self.refusal = ""
+        self.refusal = ""  # why the peer refused the last stream, "" when it did not
         self._complaint = ""
         self._is_outgrown = False
         self._opened = False
         self._urgent = False
         self._lazy_timer: asyncio.TimerHandle | None = None
+        # returns the number of the newest batch that is synced in this node's log
         self.synced: Callable[[], int] = _none_synced
         self._told_synced = 0  # on the connection that is open
         self._news: dict[tuple[int, int], Mark] = {}

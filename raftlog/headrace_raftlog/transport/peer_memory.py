@@ -21,13 +21,10 @@ class PeerMemory:
 
     Batches are heard of with every other frame, so each is only noted; marks are made of them when
     somebody looks.
-
-    Attributes:
-        node: this node's id.
     """
 
     def __init__(self, node: int = 0, marks: Mapping[int, tuple[Mark, ...]] | None = None) -> None:
-        self.node = node
+        self.node = node  # this node's id
         self._changed = False
         self._heard: dict[tuple[int, int], int] = {}  # batches beyond those of the marks
         self._marks = {

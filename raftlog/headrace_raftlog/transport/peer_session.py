@@ -36,22 +36,14 @@ def _ignore_mark(node: int, mark: Mark) -> None:
 
 
 class IncomingStream:
-    """One accepted stream.
-
-    Attributes:
-        session: whose stream it is.
-        remote: who has opened it.
-        synced: number of the newest batch of its log that it said to be synced.
-        open: turns False when it is replaced or given up.
-        on_closed: called then.
-    """
+    """One accepted stream."""
 
     def __init__(self, session: PeerSession, remote: StreamIdentity) -> None:
-        self.session = session
-        self.remote = remote
-        self.synced = 0
-        self.open = True
-        self.on_closed: Callable[[], None] = lambda: None
+        self.session = session  # whose stream it is
+        self.remote = remote  # who has opened it
+        self.synced = 0  # number of the newest batch of its log that it said to be synced
+        self.open = True  # turns False when it is replaced or given up
+        self.on_closed: Callable[[], None] = lambda: None  # called then
 
     def close(self) -> None:
         """Take nothing more of it."""
@@ -66,16 +58,6 @@ class PeerSession:
     the same process, both ends belong to the cluster, and something was heard within the liveness
     timeout. When it goes down both streams are given up, so that nothing of an old session arrives
     in a new one.
-
-    Attributes:
-        peer: node id.
-        address: host:port at which it is said to be; it may have said something else since.
-        up: whether the peer is up.
-        boot: boot count of the session, or of the last one; 0 before the first.
-        generation: of the peer's members, as it said last; -1 before it did.
-        link: the outgoing stream.
-        frames_received: frames received since the start, beats included.
-        messages_received: Raft messages among them.
     """
 
     def __init__(
@@ -92,13 +74,15 @@ class PeerSession:
     ) -> None:
         self._memory = memory if memory is not None else PeerMemory(identity.node)
         self._told = told
-        self.peer = peer
+        self.peer = peer  # node id
+        # host:port at which it is said to be; it may have said something else since
         self.address = address
-        self.up = False
-        self.boot = 0
-        self.generation = -1
-        self.frames_received = 0
-        self.messages_received = 0
+        self.up = False  # whether the peer is up
+        self.boot = 0  # boot count of the session, or of the last one; 0 before the first
+        self.generation = -1  # of the peer's members, as it said last; -1 before it did
+        self.frames_received = 0  # frames received since the start, beats included
+        self.messages_received = 0  # Raft messages among them
+        # the outgoing stream
         self.link = PeerLink(peer, address, identity, self, outbox or Outbox(), security)
         self._node = identity.node
         self._events = events

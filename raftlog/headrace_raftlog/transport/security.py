@@ -25,13 +25,9 @@ Context = grpc.aio.ServicerContext[Any, Any]
 
 
 class Security(Protocol):
-    """Listener, connector and judge of callers.
+    """Listener, connector and judge of callers."""
 
-    Attributes:
-        proof: of the join secret, asked for beside certificates.
-    """
-
-    proof: JoinProof
+    proof: JoinProof  # of the join secret, asked for beside certificates
 
     def add_port(self, server: grpc.aio.Server, address: str) -> None:
         """Have a server listen; raises RuntimeError where that cannot be."""
@@ -105,14 +101,7 @@ class NoSecurity:
 
 
 class MutualTls:
-    """Both ends show certificates that the cluster's authorities have signed.
-
-    Args:
-        certificate: returns what this node shows and believes now; called for each handshake, also
-            in threads of gRPC.
-        name_of: returns the name of a node, "" for one that is not known.
-        proof: of the join secret, asked for as well.
-    """
+    """Both ends show certificates that the cluster's authorities have signed."""
 
     def __init__(
         self,
@@ -120,9 +109,11 @@ class MutualTls:
         name_of: Callable[[int], str],
         proof: JoinProof | None = None,
     ) -> None:
-        self.proof = proof or JoinProof()
+        self.proof = proof or JoinProof()  # of the join secret, asked for as well
+        # returns what this node shows and believes now; called for each handshake, also in threads
+        # of gRPC
         self._certificate = certificate
-        self._name_of = name_of
+        self._name_of = name_of  # returns the name of a node, "" for one that is not known
         self._made: tuple[NodeCertificate, tuple[ssl.SSLContext, ssl.SSLContext]] | None = None
         self._refused: dict[int, bytes] = {}  # what nodes have shown and was not believed
 

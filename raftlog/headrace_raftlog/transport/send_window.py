@@ -26,19 +26,15 @@ from headrace_raftlog.model.limits import (
 
 @final
 class SendWindow:
-    """Bytes under way on one connection, and how many may be.
-
-    Attributes:
-        size: bytes that may be under way, SEND_WINDOW_BYTES_MIN to SEND_WINDOW_BYTES_MAX.
-        sent_bytes: bytes sent so far.
-        acknowledged_bytes: bytes of these known to have arrived, a multiple of FRAME_ACK_BYTES.
-        is_bounded: False for a peer that does not say what has arrived: more may always be sent.
-    """
+    """Bytes under way on one connection, and how many may be."""
 
     def __init__(self) -> None:
+        # bytes that may be under way, SEND_WINDOW_BYTES_MIN to SEND_WINDOW_BYTES_MAX
         self.size = SEND_WINDOW_BYTES_MIN
-        self.sent_bytes = 0
+        self.sent_bytes = 0  # bytes sent so far
+        # bytes of these known to have arrived, a multiple of FRAME_ACK_BYTES
         self.acknowledged_bytes = 0
+        # False for a peer that does not say what has arrived: more may always be sent
         self.is_bounded = True
         self._marks: deque[float] = deque()  # when each FRAME_ACK_BYTES not acknowledged were full
         self._delay_s_min = float("inf")

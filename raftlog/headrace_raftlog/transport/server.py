@@ -65,13 +65,7 @@ class _Ticket(NamedTuple):
 
 
 class StreamServicer(RaftTransportServicer):
-    """Accepts streams of known peers of the same cluster and passes their frames on.
-
-    Attributes:
-        identity: who this node is, for streams from now on.
-        barred: nodes and disks that were removed from the cluster.
-        listener: of the connections that carry frames.
-    """
+    """Accepts streams of known peers of the same cluster and passes their frames on."""
 
     def __init__(
         self,
@@ -81,9 +75,10 @@ class StreamServicer(RaftTransportServicer):
         security: Security | None = None,
     ) -> None:
         self._security = security or NoSecurity()
-        self.identity = identity
+        self.identity = identity  # who this node is, for streams from now on
+        # nodes and disks that were removed from the cluster
         self.barred: Collection[tuple[int, int]] = ()
-        self.listener = FrameListener(self, self._security)
+        self.listener = FrameListener(self, self._security)  # of the connections that carry frames
         self._sessions = sessions
         self._events = events
         self._told = Refusals()

@@ -41,14 +41,6 @@ class Transport:
     """Carries Raft messages and application payloads between this node and its peers.
 
     To be used on one event loop. `tick` is to be called every `beat_s` seconds.
-
-    Attributes:
-        identity: who this node is.
-        server: the gRPC server, which other services may share.
-        sessions: by node id, one for each peer.
-        bulk_servicer: serves snapshots and entries once it is given a source.
-        bulk: fetches them from peers.
-        memory: what is remembered of the peers' disks.
     """
 
     def __init__(
@@ -63,12 +55,13 @@ class Transport:
         synced: Callable[[], int] | None = None,
         outbox_bytes_max: int = OUTBOX_BYTES_MAX,
     ) -> None:
+        # what is remembered of the peers' disks
         self.memory = memory if memory is not None else PeerMemory(identity.node)
         self._synced = synced
         self._outbox_bytes_max = outbox_bytes_max
         self._told_at = 0.0
         self._security = security or NoSecurity()
-        self.identity = identity
+        self.identity = identity  # who this node is
         self._events = events
         self._beat_s = beat_s
         self._silence_s_max = silence_s_max
@@ -77,14 +70,18 @@ class Transport:
         self._tasks: dict[int, asyncio.Task[None]] = {}
         self._started = False
         self._stopping = False
+        # the gRPC server, which other services may share
         self.server = grpc.aio.server(options=SERVER_OPTIONS)
+        # by node id, one for each peer
         self.sessions = {
             peer: self._session(peer, peers[peer])
             for peer in sorted(peers)
             if peer != identity.node
         }
         self._servicer = StreamServicer(identity, self.sessions, events, self._security)
+        # serves snapshots and entries once it is given a source
         self.bulk_servicer = BulkServicer(identity, self.sessions, self._security)
+        # fetches them from peers
         self.bulk = BulkClient(identity, _Addresses(self.sessions), self._security)
 
     def _session(self, peer: int, address: str) -> PeerSession:

@@ -65,17 +65,13 @@ class Turn:
 
 
 class WaitingPublisher(Waiter):
-    """A channel or stream with publishes that may have to wait.
-
-    Attributes:
-        flow: what stops it.
-        deferred_by: the queue that defers its confirms for longest, 0 for none. That stops no
-            publish, so it is what stops the channel only where nothing else does.
-    """
+    """A channel or stream with publishes that may have to wait."""
 
     def __init__(self, account: Account, flow: Activity) -> None:
         self.account = account
-        self.flow = flow
+        self.flow = flow  # what stops it
+        # the queue that defers its confirms for longest, 0 for none. That stops no publish, so it
+        # is what stops the channel only where nothing else does.
         self.deferred_by: i64 = 0
 
     @abstractmethod
@@ -96,17 +92,6 @@ class AdmissionControl(AccountOwner):
     """Admits the publishes of a connection, or stops them at alarms, rates and debts.
 
     These limits concern all channels; each `PublishAdmission` asks here before it passes on any.
-
-    Attributes:
-        account: what the connection owes.
-        intake: the node's.
-        flow_limits: in force on the node.
-        too_fast: the user or the vhost has published too fast.
-        publisher: the connection has published.
-        notifier: tells the client, None before it is open.
-        timers: the connection's.
-        moved: buffered publishes were passed on since this was cleared.
-        draining: the connection closes once nothing is buffered.
     """
 
     def __init__(
@@ -125,15 +110,15 @@ class AdmissionControl(AccountOwner):
         self._effort = effort
         self._turn = turn
         cause = Cause(info.id, info.kind, info.name, self._broker.node_name)
-        self.account = self._broker.ledger.open(cause, self)
-        self.intake = broker.intake
-        self.flow_limits = broker.flow
-        self.too_fast = False
-        self.publisher = False
-        self.notifier: BlockedNotifier | None = None
-        self.moved = False
-        self.draining = False
-        self.timers = timers
+        self.account = self._broker.ledger.open(cause, self)  # what the connection owes
+        self.intake = broker.intake  # the node's
+        self.flow_limits = broker.flow  # in force on the node
+        self.too_fast = False  # the user or the vhost has published too fast
+        self.publisher = False  # the connection has published
+        self.notifier: BlockedNotifier | None = None  # tells the client, None before it is open
+        self.moved = False  # buffered publishes were passed on since this was cleared
+        self.draining = False  # the connection closes once nothing is buffered
+        self.timers = timers  # the connection's
         self._holders: dict[WaitingPublisher, None] = {}  # who goes on first stands first
         self._deferred: dict[WaitingPublisher, None] = {}  # channels of which confirms are deferred
         self._due = False

@@ -15,18 +15,12 @@ BARRIER: Final = 3  # overtaken by nothing, and overtakes nothing
 
 
 class Command:
-    """An input other than publishes; protocols add the fields to run it.
-
-    Attributes:
-        order: ORDERED, OVERTAKES_PUBLISHES, OVERTAKES_ALL or BARRIER.
-        byte_count: held while it waits.
-        closes: it ends the channel.
-    """
+    """An input other than publishes; protocols add the fields to run it."""
 
     def __init__(self, order: i64, byte_count: i64, closes: bool) -> None:
-        self.order = order
-        self.byte_count = byte_count
-        self.closes = closes
+        self.order = order  # ORDERED, OVERTAKES_PUBLISHES, OVERTAKES_ALL or BARRIER
+        self.byte_count = byte_count  # held while it waits
+        self.closes = closes  # it ends the channel
 
 
 BufferedInput: TypeAlias = list[Publish] | Command

@@ -11,17 +11,13 @@ from headrace_broker.runtime.contract.traffic import ClientTraffic
 
 
 class Confirms:
-    """The tickets of a publisher, and which of them may be answered; protocols answer them.
-
-    Attributes:
-        enabled: the publisher wants confirms.
-        queued: stands in the connection's list of those that `emit` at the end of the turn.
-        traffic: of the publisher; counts what is confirmed.
-    """
+    """The tickets of a publisher, and which of them may be answered; protocols answer them."""
 
     def __init__(self, traffic: ClientTraffic | None = None) -> None:
+        # of the publisher; counts what is confirmed
         self.traffic = traffic if traffic is not None else ClientTraffic()
-        self.enabled = False
+        self.enabled = False  # the publisher wants confirms
+        # stands in the connection's list of those that `emit` at the end of the turn
         self.queued = False
         self._next: i64 = 1
         self._done: list[PendingConfirm] = []

@@ -8,22 +8,14 @@ from headrace_broker.runtime.contract.port import QueueClient
 
 
 class Link:
-    """A session with one queue, as far as publishes are concerned.
-
-    Attributes:
-        client: the runtime's end.
-        pending_confirms: publishes that wait for their confirm.
-        congested: the queue client asked for a pause.
-        touched: there is something to flush.
-        closed: the session is over: nothing may be said any more.
-    """
+    """A session with one queue, as far as publishes are concerned."""
 
     def __init__(self, client: QueueClient) -> None:
-        self.client = client
-        self.pending_confirms: i64 = 0
-        self.congested = False
-        self.touched = False
-        self.closed = False
+        self.client = client  # the runtime's end
+        self.pending_confirms: i64 = 0  # publishes that wait for their confirm
+        self.congested = False  # the queue client asked for a pause
+        self.touched = False  # there is something to flush
+        self.closed = False  # the session is over: nothing may be said any more
 
     @property
     def has_consumers(self) -> bool:

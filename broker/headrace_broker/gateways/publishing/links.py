@@ -14,13 +14,10 @@ class Links:
     """Opens a session with a queue when it is needed, and closes idle ones when there are many.
 
     At most CHANNEL_LINKS_MAX are open besides those that have something under way.
-
-    Attributes:
-        traffic: what has passed the channel.
     """
 
     def __init__(self, output: OutputBuffer, listener: QueueListener) -> None:
-        self.traffic = ClientTraffic()
+        self.traffic = ClientTraffic()  # what has passed the channel
         self._output = output
         self._listener: QueueListener | None = listener  # None once the channel is gone
         self._by_group: dict[int, Link] = {}

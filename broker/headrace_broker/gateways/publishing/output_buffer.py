@@ -34,36 +34,26 @@ PAUSE_EFFORT: Final = 8  # what it has sent waits for another turn of the loop
 
 
 class OutputBuffer(Reader, Turn):
-    """Gathers the output of one loop turn into one write, and counts the reasons not to read.
-
-    Attributes:
-        broker: the node.
-        shell: the socket.
-        vhost: the connection's, "" before it is open.
-        out: bytes for the next write; whoever appends to it calls `written`.
-        wrote: something was written since this was cleared.
-        pauses: PAUSE_* bits, not 0: the socket is not read.
-        admission: limits on its publishes, which do not stop the reading.
-        share: of the node's memory for buffered publishes.
-        effort: work other than messages that it may cause in this turn of the loop.
-    """
+    """Gathers the output of one loop turn into one write, and counts the reasons not to read."""
 
     def __init__(self, broker: Broker, shell: Shell, info: ConnectionInfo) -> None:
-        self.broker = broker
-        self.shell = shell
-        self.vhost = ""
-        self.out = BytesWriter()
-        self.wrote = False
-        self.pauses: i64 = 0
+        self.broker = broker  # the node
+        self.shell = shell  # the socket
+        self.vhost = ""  # the connection's, "" before it is open
+        self.out = BytesWriter()  # bytes for the next write; whoever appends to it calls `written`
+        self.wrote = False  # something was written since this was cleared
+        self.pauses: i64 = 0  # PAUSE_* bits, not 0: the socket is not read
         self._info = info
         self._woken = False
         self._stalled: i64 = 0
         self._touched: list[Link] = []
         self._confirming: list[Confirms] = []
         self._ending: deque[Link] = deque()  # of channels that have ended
+        # work other than messages that it may cause in this turn of the loop
         self.effort = Effort(broker.effort_turns)
-        self.share = broker.intake.open(self)
+        self.share = broker.intake.open(self)  # of the node's memory for buffered publishes
         timers = Timers(broker, shell)
+        # limits on its publishes, which do not stop the reading
         self.admission = AdmissionControl(broker, info, self.share, self.effort, timers, self)
 
     @property

@@ -86,16 +86,11 @@ class PublishAdmission(WaitingPublisher):
 
     A publish passes what stops its connection (`AdmissionControl`), the channel's credit, and the
     gate of each of its queues. The first that stops it wakes it by `go_on` or `admit`.
-
-    Attributes:
-        buffer: what waits.
-        credit: publishes that it may hand over; deferred while a queue is congested.
-        publisher: knows where publishes go.
     """
 
     def __init__(self, control: AdmissionControl, owner: InputOwner, publisher: Publisher) -> None:
         super().__init__(control.account, Activity(control.now_us()))
-        self.buffer = PublishBuffer(control)
+        self.buffer = PublishBuffer(control)  # what waits
         self._control = control
         self._owner = owner
         self._gate: Gate | None = None  # at which it waits
@@ -108,7 +103,8 @@ class PublishAdmission(WaitingPublisher):
 
     def begin(self, publisher: Publisher) -> None:
         """Admit publishes for a channel that was opened; what waits stays."""
-        self.publisher = publisher
+        self.publisher = publisher  # knows where publishes go
+        # publishes that it may hand over; deferred while a queue is congested
         self.credit = Credit(self._control.flow_limits)
         self._congested: dict[int, Link] = {}  # by group, the first one first
 

@@ -21,21 +21,14 @@ from headrace_broker.runtime.session.lane import message_cost
 
 @final
 class BufferedEntry:
-    """An input that waits.
-
-    Attributes:
-        event: a list of publishes, or something else.
-        messages: how many publishes.
-        byte_count: their cost, see `message_cost`.
-        command_bytes: of a command.
-    """
+    """An input that waits."""
 
     def __init__(
         self, event: BufferedInput, messages: i64, byte_count: i64, command_bytes: i64 = 0
     ) -> None:
-        self.event = event
-        self.messages = messages
-        self.byte_count = byte_count
+        self.event = event  # a list of publishes, or something else
+        self.messages = messages  # how many publishes
+        self.byte_count = byte_count  # their cost, see `message_cost`
         self.command_bytes = command_bytes
 
 
@@ -53,17 +46,12 @@ class PublishBuffer:
     """Inputs of one channel that wait, in two rows.
 
     The first begins with publishes that a limit stops; the second waits for an operation.
-
-    Attributes:
-        messages: publishes in both rows.
-        byte_count: the same in bytes.
-        closes: an input that ends the channel stands in the first row.
     """
 
     def __init__(self, control: AdmissionControl) -> None:
-        self.messages: i64 = 0
-        self.byte_count: i64 = 0
-        self.closes = False
+        self.messages: i64 = 0  # publishes in both rows
+        self.byte_count: i64 = 0  # the same in bytes
+        self.closes = False  # an input that ends the channel stands in the first row
         self._control = control
         self._held: deque[BufferedEntry] = deque()  # begins with publishes that are stopped
         self._behind: deque[BufferedEntry] = deque()  # behind an operation; younger than those

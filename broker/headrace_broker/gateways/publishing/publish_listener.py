@@ -9,13 +9,9 @@ from headrace_broker.runtime.contract.port import PendingConfirm, QueueClient, Q
 
 
 class PublishListener(QueueListener, InputOwner):
-    """Passes answers of queues to the confirms of a publisher.
+    """Passes answers of queues to the confirms of a publisher."""
 
-    Attributes:
-        admission: says which publishes pass.
-    """
-
-    admission: PublishAdmission
+    admission: PublishAdmission  # says which publishes pass
 
     def confirm(self) -> None:
         """Answer what is done at the end of the turn."""

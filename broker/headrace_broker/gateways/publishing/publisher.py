@@ -50,23 +50,16 @@ NOTHING: Final[list[Publish]] = []
 
 @final
 class Run:
-    """Publishes of a batch that go the same way. A publisher has one, and prepares it anew.
+    """Publishes of a batch that go the same way. A publisher has one, and prepares it anew."""
 
-    Attributes:
-        route: where they go.
-        ready: the publishes, as they are to be handed out.
-        stop: index in the batch of the first behind them.
-        lost: they find no exchange or no queue in a view of the catalog that may be old.
-        error: why they are refused, None where they are not.
-    """
-
-    route: Route
+    route: Route  # where they go
 
     def __init__(self) -> None:
-        self.ready = NOTHING
-        self.stop: i64 = 0
+        self.ready = NOTHING  # the publishes, as they are to be handed out
+        self.stop: i64 = 0  # index in the batch of the first behind them
+        # they find no exchange or no queue in a view of the catalog that may be old
         self.lost = False
-        self.error: AmqpError | None = None
+        self.error: AmqpError | None = None  # why they are refused, None where they are not
 
     def begin(self, route: Route, ready: list[Publish], stop: i64) -> None:
         """Let it be these publishes, of which nothing else is known."""
@@ -83,29 +76,21 @@ class Run:
 
 
 class Publisher:
-    """Finds out where publishes go, and hands them to the sessions of their queues.
-
-    Attributes:
-        screen: what is checked of their properties.
-        links: the sessions.
-        confirms: answers to them.
-        run: the one that was prepared last.
-        full: those whose queues asked for a pause, until this is emptied.
-    """
+    """Finds out where publishes go, and hands them to the sessions of their queues."""
 
     def __init__(self, output: OutputBuffer, links: Links, confirms: Confirms) -> None:
-        self.screen = Screen(output)
-        self.links = links
-        self.full: list[Link] = []
+        self.screen = Screen(output)  # what is checked of their properties
+        self.links = links  # the sessions
+        self.full: list[Link] = []  # those whose queues asked for a pause, until this is emptied
         self._output = output
-        self.confirms = confirms
+        self.confirms = confirms  # answers to them
         # The exchange that the user may write to, as of this version of the permissions.
         self._permitted: str | None = None
         self._permitted_version = 0
         self._narrowed = False  # a topic permission of the user says which routing keys there
         self._allowed: Route | None = None  # then, the route that was asked about last
         self._batch_route: Route | None = None  # of the batch that is prepared
-        self.run = Run()
+        self.run = Run()  # the one that was prepared last
 
     # Where they go
 

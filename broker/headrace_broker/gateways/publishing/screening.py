@@ -91,13 +91,10 @@ def worth_a_look(publishes: list[Publish]) -> bool:
 
 @final
 class Screen:
-    """Checks the properties of a channel's publishes.
-
-    Attributes:
-        reply_name: where direct replies to this channel go, "" while it has no consumer for them.
-    """
+    """Checks the properties of a channel's publishes."""
 
     def __init__(self, output: OutputBuffer) -> None:
+        # where direct replies to this channel go, "" while it has no consumer for them
         self.reply_name = ""
         self._output = output
         self._reader = PropertyReader()

@@ -31,9 +31,6 @@ class AlarmReport(Payload, tag="alarm"):
     """From any node to all others, now and then and when its alarms change; see `NodeReport`.
 
     Reports are numbered within a boot; one that is not newer than the last is passed over.
-
-    Attributes:
-        clock: None where the sender does not measure clocks.
     """
 
     boot: int
@@ -46,7 +43,7 @@ class AlarmReport(Payload, tag="alarm"):
     disk_full: bool
     disk_free: int
     disk_limit: int
-    clock: WireReading | None = None
+    clock: WireReading | None = None  # None where the sender does not measure clocks
 
 
 class AlarmStatus(NamedTuple):
@@ -59,20 +56,7 @@ class AlarmStatus(NamedTuple):
 
 
 class AlarmBoard:
-    """Keeps the node's `BlockedState`, which everything that adds data asks.
-
-    Args:
-        node: this node's id.
-        names: of all nodes by id; they may change.
-        boot: returns this node's boot count.
-        send: carries a payload to a node; False when it did not leave.
-        clocks: measures the nodes' clocks by the reports; None for not.
-
-    Attributes:
-        own: what this node says of itself; its owner changes it and calls `tell`.
-        blocked: by the alarm that is on for longest. Its watchers are called as well when a stage
-            of memory or a warning of clocks has changed.
-    """
+    """Keeps the node's `BlockedState`, which everything that adds data asks."""
 
     def __init__(
         self,
@@ -83,11 +67,14 @@ class AlarmBoard:
         clock_ns: Callable[[], int] = time.monotonic_ns,
         clocks: ClusterClock | None = None,
     ) -> None:
-        self.clocks = clocks
+        self.clocks = clocks  # measures the nodes' clocks by the reports; None for not
+        # what this node says of itself; its owner changes it and calls `tell`
         self.own = NodeReport(node, number=1)
+        # by the alarm that is on for longest. Its watchers are called as well when a stage of
+        # memory or a warning of clocks has changed.
         self.blocked = BlockedState()
-        self._names = names
-        self._node = node
+        self._names = names  # of all nodes by id; they may change
+        self._node = node  # this node's id
         self._boot = boot  # returns this node's boot count
         self._send = send  # carries a payload to a node; False when it did not leave
         self._clock_ns = clock_ns

@@ -39,16 +39,11 @@ def _fetch(host: QueueHost, entries: Entries, asked: Fetch) -> Rows:
 
 
 class ArchiveClient:
-    """Asks leaders, here or on other nodes.
-
-    Args:
-        leaders: asks them.
-        commands: has commands of groups applied.
-    """
+    """Asks leaders, here or on other nodes."""
 
     def __init__(self, leaders: Leaders, commands: GroupCommands) -> None:
-        self._leaders = leaders
-        self._commands = commands
+        self._leaders = leaders  # asks them
+        self._commands = commands  # has commands of groups applied
         leaders.serve_reading(Fetch, _fetch)
         leaders.serve(Describe, lambda host, _: host.machine.archive())
 

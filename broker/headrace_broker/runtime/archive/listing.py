@@ -15,17 +15,7 @@ from headrace_broker.runtime.rpc.question import Archives
 
 
 class ArchiveListing:
-    """Lists archives on all nodes.
-
-    Args:
-        node: this node's id.
-        names: of all nodes by id; they may change.
-        hosts: replicas on this node by group.
-        rpc: asks the other nodes.
-        archives: asks single queues.
-        locate: where a queue's leader is, 0 for unknown.
-        address: HOST:PORT of this node's gRPC listener, "" without one.
-    """
+    """Lists archives on all nodes."""
 
     def __init__(
         self,
@@ -37,13 +27,13 @@ class ArchiveListing:
         locate: Callable[[Queue], int],
         address: str = "",
     ) -> None:
-        self._node = node
-        self._names = names
-        self._hosts = hosts
-        self._rpc = rpc
-        self._archives = archives
-        self._locate = locate
-        self._address = address
+        self._node = node  # this node's id
+        self._names = names  # of all nodes by id; they may change
+        self._hosts = hosts  # replicas on this node by group
+        self._rpc = rpc  # asks the other nodes
+        self._archives = archives  # asks single queues
+        self._locate = locate  # where a queue's leader is, 0 for unknown
+        self._address = address  # HOST:PORT of this node's gRPC listener, "" without one
         serve_rows(rpc, Archives, self._rows)
 
     async def everywhere(self) -> tuple[list[ArchiveStatus], tuple[str, ...]]:

@@ -31,24 +31,18 @@ class Opened(NamedTuple):
 
 
 class BackupClient:
-    """Asks this node and others.
-
-    Args:
-        rpc: asks them.
-        points: those of this node.
-        locate: where a queue's leader is, 0 for unknown.
-        queue_by_group: returns a queue as the catalog has it now, None for none.
-    """
+    """Asks this node and others."""
 
     def __init__(
         self,
         rpc: Rpc,
-        points: BackupPoints,
+        points: BackupPoints,  # those of this node
         locate: Callable[[Queue], int],
         queue_by_group: Callable[[int], Queue | None],
     ) -> None:
-        self._rpc = rpc
-        self._locate = locate
+        self._rpc = rpc  # asks them
+        self._locate = locate  # where a queue's leader is, 0 for unknown
+        # returns a queue as the catalog has it now, None for none
         self._queue_by_group = queue_by_group
         rpc.serve(OpenPoint, lambda _, asked: points.open(asked))
         rpc.serve(ReadPoint, lambda _, asked: points.read(asked))

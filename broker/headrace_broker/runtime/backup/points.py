@@ -67,21 +67,7 @@ log: Final = logging.getLogger("headrace.queue")
 
 
 class Point:
-    """Point of one reader.
-
-    Attributes:
-        number: its name on this node.
-        owner: the user whose it is.
-        host: the replica.
-        frozen: its messages.
-        index: position of the queue's log.
-        low: no entry below is read any more.
-        deadline_ms: on the monotonic clock, when it ends without a read.
-        end_ms: when it ends in any case.
-        ttl_ms: time to live.
-        lost: why it is over, "" while it is not.
-        standing: has its owner's permission judged again.
-    """
+    """Point of one reader."""
 
     def __init__(self, number: int, owner: str, host: QueueHost, now_ms: int, ttl_ms: int) -> None:
         self.number = number  # its name on this node

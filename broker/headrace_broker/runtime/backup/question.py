@@ -10,48 +10,28 @@ from headrace_broker.runtime.rpc.protocol import BACKUPS, Question
 
 
 class BackupAnswer(msgspec.Struct, frozen=True):
-    """Answer of a node.
+    """Answer of a node."""
 
-    Attributes:
-        status: OK and others, as in `backup.points`.
-        text: why not, for people.
-        point: number of the point that was opened.
-        applied_index: of the queue's log there.
-        messages: in it, or in the queue that was probed.
-        byte_count: of their bodies.
-        last_id: of the last of them.
-        time_ms: Unix time of the point.
-        heads: of messages that were read, as in `backup.chunk`; none at the end.
-        batch: likewise.
-        next_number: first number of a publisher that the queue that was probed has not had.
-    """
-
-    status: int
-    text: str = ""
-    point: int = 0
-    applied_index: int = 0
-    messages: int = 0
-    byte_count: int = 0
-    last_id: int = 0
-    time_ms: int = 0
-    heads: bytes = b""
-    batch: bytes = b""
-    next_number: int = 0
+    status: int  # OK and others, as in `backup.points`
+    text: str = ""  # why not, for people
+    point: int = 0  # number of the point that was opened
+    applied_index: int = 0  # of the queue's log there
+    messages: int = 0  # in it, or in the queue that was probed
+    byte_count: int = 0  # of their bodies
+    last_id: int = 0  # of the last of them
+    time_ms: int = 0  # Unix time of the point
+    heads: bytes = b""  # of messages that were read, as in `backup.chunk`; none at the end
+    batch: bytes = b""  # likewise
+    next_number: int = 0  # first number of a publisher that the queue that was probed has not had
 
 
 class OpenPoint(Question[BackupAnswer], frozen=True, tag="backup_open"):
-    """Freeze the queue's messages as they stand when all that is committed now is applied.
-
-    Attributes:
-        group: of the queue.
-        ttl_ms: time to live.
-        user: whose the point is.
-    """
+    """Freeze the queue's messages as they stand when all that is committed now is applied."""
 
     pool: ClassVar[str] = BACKUPS
-    group: int
-    ttl_ms: int
-    user: str
+    group: int  # of the queue
+    ttl_ms: int  # time to live
+    user: str  # whose the point is
 
 
 class ReadPoint(Question[BackupAnswer], frozen=True, tag="backup_read"):
@@ -66,17 +46,12 @@ class ReadPoint(Question[BackupAnswer], frozen=True, tag="backup_read"):
 
 
 class KeepPoint(Question[BackupAnswer], frozen=True, tag="backup_keep"):
-    """Put the end of a user's point off, and give up what comes first in it.
-
-    Attributes:
-        ttl_ms: a new time to live, 0 for the one that it has.
-        done: messages with ids up to this one are not read again.
-    """
+    """Put the end of a user's point off, and give up what comes first in it."""
 
     point: int
     user: str
-    ttl_ms: int = 0
-    done: int = 0
+    ttl_ms: int = 0  # a new time to live, 0 for the one that it has
+    done: int = 0  # messages with ids up to this one are not read again
 
 
 class ClosePoint(Question[BackupAnswer], frozen=True, tag="backup_close"):

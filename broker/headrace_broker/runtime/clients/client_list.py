@@ -47,18 +47,7 @@ class ClientListing(msgspec.Struct, frozen=True):
 
 
 class ClientList:
-    """Lists and closes connections on all nodes.
-
-    Args:
-        node_name: of this node.
-        connections: its open connections by id.
-        peers: name by id of the other nodes; they may change.
-        rpc: asks them.
-        clock_us: the clock of activities.
-
-    Attributes:
-        rates: what is added per second at a connection and, unless that is 0, a channel of it.
-    """
+    """Lists and closes connections on all nodes."""
 
     def __init__(
         self,
@@ -71,10 +60,10 @@ class ClientList:
         # what is added per second at a connection and, unless that is 0, a channel of it
         self.rates: Callable[[str, int], tuple[float, ...]] = _no_rates
         self._clock_us = clock_us  # the clock of activities
-        self._node_name = node_name
-        self._connections = connections
-        self._peers = peers
-        self._rpc = rpc
+        self._node_name = node_name  # of this node
+        self._connections = connections  # its open connections by id
+        self._peers = peers  # name by id of the other nodes; they may change
+        self._rpc = rpc  # asks them
         serve_rows(rpc, List, self._rows)
         rpc.serve(Close, lambda _, question: self._close(question))
 

@@ -38,19 +38,7 @@ class Booted(Protocol):
 
 @final
 class BootClaim:
-    """Claim of this process's boot number, made when it is first awaited.
-
-    Args:
-        raft: counts the starts.
-        node: this node's id.
-        seen_boot: returns the newest boot of a node that the catalog has met, -1 for none.
-        ask: sends a command to the catalog under a number, and returns the answer.
-
-    Attributes:
-        number: random number of the claim; the process's other requests follow it.
-        first_of_boot: the request by which the catalog, as applied here, met this node's newest
-            boot; to be set by who applies it, before it is answered.
-    """
+    """Claim of this process's boot number, made when it is first awaited."""
 
     def __init__(
         self,
@@ -59,12 +47,16 @@ class BootClaim:
         seen_boot: Callable[[int], int],
         ask: Callable[[int, bytes], Awaitable[Result]],
     ) -> None:
+        # random number of the claim; the process's other requests follow it
         self.number = secrets.randbits(REQUEST_BITS) + 1
+        # the request by which the catalog, as applied here, met this node's newest boot; to be set
+        # by who applies it, before it is answered
         self.first_of_boot: Request | None = None
-        self._raft = raft
-        self._node = node
+        self._raft = raft  # counts the starts
+        self._node = node  # this node's id
+        # returns the newest boot of a node that the catalog has met, -1 for none
         self._seen_boot = seen_boot
-        self._ask = ask
+        self._ask = ask  # sends a command to the catalog under a number, and returns the answer
         self._task: asyncio.Task[None] | None = None
 
     async def wait(self) -> None:

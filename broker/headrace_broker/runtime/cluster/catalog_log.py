@@ -39,16 +39,11 @@ from headrace_broker.logs.log_event import (
 
 
 class CatalogLog:
-    """Writes a line for each change once the node is caught up.
-
-    Args:
-        view: the catalog as applied here.
-        caught_up: returns whether what is applied now is news.
-    """
+    """Writes a line for each change once the node is caught up."""
 
     def __init__(self, view: CatalogView, caught_up: Callable[[], bool]) -> None:
-        self._view = view
-        self._caught_up = caught_up
+        self._view = view  # the catalog as applied here
+        self._caught_up = caught_up  # returns whether what is applied now is news
         self._nodes: set[int] = set()  # node ids that the log was told of, or need not be
 
     def labels(self, group: int) -> Mapping[str, str]:

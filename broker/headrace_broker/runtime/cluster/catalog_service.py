@@ -92,29 +92,20 @@ class RaftHost(Booted, Protocol):
 
 
 class CatalogTiming(msgspec.Struct, frozen=True):
-    """Durations and time limits.
+    """Durations and time limits."""
 
-    Attributes:
-        answer_seconds: wait for a change to be applied here; several elections fit in.
-        resend_seconds: after so long a change without an answer is sent again.
-    """
-
-    answer_seconds: float = 10.0
-    resend_seconds: float = 0.5
+    answer_seconds: float = 10.0  # wait for a change to be applied here; several elections fit in
+    resend_seconds: float = 0.5  # after so long a change without an answer is sent again
 
 
 @final
 class _Pending:
-    """A change on its way.
-
-    Attributes:
-        proposed_term: term in which this node itself has appended it, 0 for none.
-    """
+    """A change on its way."""
 
     def __init__(self, data: bytes, answer: asyncio.Future[Result]) -> None:
         self.data = data
         self.answer = answer
-        self.proposed_term = 0
+        self.proposed_term = 0  # term in which this node itself has appended it, 0 for none
 
 
 @final
@@ -122,13 +113,6 @@ class CatalogService:
     """The node's catalog. Everything is called on the event loop's thread.
 
     It is the handler of group 0: `apply` and `leadership` are for the replicated log.
-
-    Attributes:
-        catalog: the state to read; replaced never, changed by nobody else.
-        reach: says whether the catalog's leader is reached.
-        serving: whether this node leads the catalog and is ready to.
-        dropped_count: forwarded requests that were not taken (the sender tries again).
-        binding_problem: tells why a binding must not be proposed, "" when it may.
     """
 
     def __init__(
@@ -151,11 +135,12 @@ class CatalogService:
             default_user: the administrator of a new cluster; by default `guest`.
         """
         self._default_user = default_user if default_user is not None else DefaultUser()
-        self.catalog = Catalog()
-        self.reach = CatalogReach(node)
-        self.serving = False
-        self.dropped_count = 0
+        self.catalog = Catalog()  # the state to read; replaced never, changed by nobody else
+        self.reach = CatalogReach(node)  # says whether the catalog's leader is reached
+        self.serving = False  # whether this node leads the catalog and is ready to
+        self.dropped_count = 0  # forwarded requests that were not taken (the sender tries again)
         self._one_by_one = asyncio.Lock()
+        # tells why a binding must not be proposed, "" when it may
         self.binding_problem: Callable[[Binding], str] = lambda _: ""
         self._raft = raft
         self._node = node

@@ -18,39 +18,26 @@ class WireReading(Payload):
 
     The reading that a node got last from another goes back to that, so that both know a round trip,
     and by it how far their clocks are apart.
-
-    Attributes:
-        wall_ms: Unix time by the sender's wall clock, in ms.
-        queue_ms: Unix time by which its queues go, in ms.
-        age_ms: for how long it has kept that.
-        sent_us: when it was sent, in us of a clock of the sender's.
-        echo_us: `sent_us` of the receiver's last reading, 0 without one.
-        held_us: how long ago the sender got that.
     """
 
-    wall_ms: int
-    queue_ms: int
-    age_ms: int
-    sent_us: int
-    echo_us: int = 0
-    held_us: int = 0
+    wall_ms: int  # Unix time by the sender's wall clock, in ms
+    queue_ms: int  # Unix time by which its queues go, in ms
+    age_ms: int  # for how long it has kept that
+    sent_us: int  # when it was sent, in us of a clock of the sender's
+    echo_us: int = 0  # `sent_us` of the receiver's last reading, 0 without one
+    held_us: int = 0  # how long ago the sender got that
 
 
 class ClusterClock:
     """Measures the clocks of the other nodes for this one's `SteadyClock`.
 
     Nothing here stops anybody: a clock that is wrong is a warning.
-
-    Args:
-        clock: of this node.
-        node: its id.
-        names: of all nodes by id; they may change.
     """
 
     def __init__(self, clock: SteadyClock, node: int, names: Mapping[int, str]) -> None:
-        self._clock = clock
-        self._node = node
-        self._names = names
+        self._clock = clock  # of this node
+        self._node = node  # its id
+        self._names = names  # of all nodes by id; they may change
         self._heard: dict[int, tuple[int, int]] = {}  # a node's `sent_us`, and when it came
         self._owed: set[int] = set()  # nodes that have not had an echo since their link came up
         self._warned: dict[int, str] = {}

@@ -15,15 +15,11 @@ _PASSWORD_BYTES_MAX: Final = 1024  # of a file that is meant to hold a password
 
 
 class DefaultUser(NamedTuple):
-    """Default user, with the password in the clear: it is hashed when the cluster begins.
-
-    Attributes:
-        loopback_only: may log in from loopback addresses only.
-    """
+    """Default user, with the password in the clear: it is hashed when the cluster begins."""
 
     name: str = GUEST
     password: str = GUEST  # as every AMQP client expects
-    loopback_only: bool = True
+    loopback_only: bool = True  # may log in from loopback addresses only
 
     def user(self) -> User:
         """Return the user with a fresh salt; slow, for a thread."""

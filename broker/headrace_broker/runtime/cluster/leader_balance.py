@@ -60,25 +60,15 @@ class AutomaticBalance(msgspec.Struct):
 
 
 class BalanceAround(NamedTuple):
-    """Surroundings of the balance.
+    """Surroundings of the balance."""
 
-    Attributes:
-        node: this node's id.
-        view: the catalog.
-        decider: returns the id of the node that leads the catalog, 0 for none.
-        up: returns the ids of the nodes that run, this one among them.
-        avoided: returns the ids of nodes that are not to lead.
-        names: of all nodes by id; they may change.
-        seconds: a time that only goes forward.
-    """
-
-    node: int
+    node: int  # this node's id
     view: CatalogView
-    decider: Callable[[], int]
-    up: Callable[[], frozenset[int]]
-    avoided: Callable[[], Collection[int]]
-    names: Mapping[int, str]
-    seconds: Callable[[], float] = time.monotonic
+    decider: Callable[[], int]  # returns the id of the node that leads the catalog, 0 for none
+    up: Callable[[], frozenset[int]]  # returns the ids of the nodes that run, this one among them
+    avoided: Callable[[], Collection[int]]  # returns the ids of nodes that are not to lead
+    names: Mapping[int, str]  # of all nodes by id; they may change
+    seconds: Callable[[], float] = time.monotonic  # a time that only goes forward
 
 
 class Leaderships(Protocol):
@@ -99,17 +89,7 @@ class Leaderships(Protocol):
 
 
 class LeaderBalance:
-    """Balance of leaders, checked every BALANCE_LOOK_SECONDS.
-
-    Args:
-        around: the cluster.
-        operations: asks the nodes, and hands leaderships over.
-        enabled: whether it does anything.
-        wait: lets time pass.
-
-    Attributes:
-        status: what is shown of it; changed in place.
-    """
+    """Balance of leaders, checked every BALANCE_LOOK_SECONDS."""
 
     def __init__(
         self,
@@ -118,11 +98,11 @@ class LeaderBalance:
         enabled: bool,
         wait: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
-        self.status = AutomaticBalance()
-        self._around = around
-        self._operations = operations
-        self._enabled = enabled
-        self._wait = wait
+        self.status = AutomaticBalance()  # what is shown of it; changed in place
+        self._around = around  # the cluster
+        self._operations = operations  # asks the nodes, and hands leaderships over
+        self._enabled = enabled  # whether it does anything
+        self._wait = wait  # lets time pass
         self._task: asyncio.Task[None] | None = None
         self._fit: frozenset[int] = frozenset()
         self._steady = 0  # looks in a row that found these nodes fit

@@ -49,33 +49,21 @@ class ClientGate(Protocol):
 
 
 class Maintenance:
-    """Follows what the catalog says of this node.
-
-    Args:
-        node: this node's id.
-        name: its name.
-        view: the catalog.
-        raft: what it leads.
-
-    Attributes:
-        on: whether this node is to be drained.
-        expelled: whether this node belongs to the cluster no more.
-        contested: what to do about this node's cluster, which was founded a second time; "" while
-            no member of the first one has called.
-        gate: its listeners, None while they are not open.
-        stopping: node ids of others that said that they stop; they should lead nothing new.
-    """
+    """Follows what the catalog says of this node."""
 
     def __init__(self, node: int, name: str, view: CatalogView, raft: Leaderships) -> None:
-        self.on = False
-        self.expelled = False
+        self.on = False  # whether this node is to be drained
+        self.expelled = False  # whether this node belongs to the cluster no more
+        # what to do about this node's cluster, which was founded a second time; "" while no member
+        # of the first one has called
         self.contested = ""
-        self.gate: ClientGate | None = None
+        self.gate: ClientGate | None = None  # its listeners, None while they are not open
+        # node ids of others that said that they stop; they should lead nothing new
         self.stopping: set[int] = set()
-        self._node = node
+        self._node = node  # this node's id
         self._name = name
         self._view = view
-        self._raft = raft
+        self._raft = raft  # what it leads
         self._task: asyncio.Task[None] | None = None
 
     def avoided(self) -> frozenset[int]:

@@ -32,13 +32,7 @@ class Memberships(Protocol):
 
 
 class MemberMoves:
-    """Watch on queues with leaving members, wherever they are led; it acts for those here.
-
-    Args:
-        view: the catalog.
-        raft: the replicated logs.
-        submit: has the catalog make a change.
-    """
+    """Watch on queues with leaving members, wherever they are led; it acts for those here."""
 
     def __init__(
         self,
@@ -47,8 +41,8 @@ class MemberMoves:
         submit: Callable[[SettleMembers], Awaitable[object]],
     ) -> None:
         self._view = view
-        self._raft = raft
-        self._submit = submit
+        self._raft = raft  # the replicated logs
+        self._submit = submit  # has the catalog make a change
         self._open: dict[int, None] = {}  # groups
         self._handle: asyncio.TimerHandle | None = None
         self._telling: asyncio.Task[None] | None = None

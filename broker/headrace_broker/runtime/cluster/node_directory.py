@@ -48,26 +48,20 @@ class NodeDirectory:
     """Follows the catalog's nodes.
 
     Args:
-        own: this node's id.
         seeds: the nodes of the configuration, this one among them.
-        view: the catalog.
-        raft: whose peers follow.
-
-    Attributes:
-        names: of all nodes by id; changed in place, so that everybody may hold it.
-        others: the same without this node.
-        added: called with the id of each node that came.
-        removed: called with the id of each node that went, this one's among them.
     """
 
     def __init__(self, own: int, seeds: Iterable[Node], view: CatalogView, raft: PeerTable) -> None:
-        self._own = own
+        self._own = own  # this node's id
         self._seeds = {node.id: node for node in seeds}
         self._view = view
-        self._raft = raft
+        self._raft = raft  # whose peers follow
+        # of all nodes by id; changed in place, so that everybody may hold it
         self.names = {node.id: node.name for node in self._seeds.values()}
+        # the same without this node
         self.others = {node: name for node, name in self.names.items() if node != own}
-        self.added: Callable[[int], None] = _ignore
+        self.added: Callable[[int], None] = _ignore  # called with the id of each node that came
+        # called with the id of each node that went, this one's among them
         self.removed: Callable[[int], None] = _ignore
         self._settled = False
         self._addresses = {node.id: node.address for node in self._seeds.values()}
@@ -211,14 +205,7 @@ def _report(task: asyncio.Task[None]) -> None:
 
 
 class Admission:
-    """Admission of unknown nodes that call.
-
-    Args:
-        admits: whether nodes may join that nobody has announced.
-        ready: whether this node belongs to the cluster and knows its catalog.
-        admit: has the catalog take a node in, and returns why it did not, "" if it did.
-        adopt: has this node talk to another one until it knows the catalog itself.
-    """
+    """Admission of unknown nodes that call."""
 
     def __init__(
         self,
@@ -227,10 +214,11 @@ class Admission:
         admit: Callable[[Node], Awaitable[str]],
         adopt: Callable[[Node], None],
     ) -> None:
-        self._admits = admits
-        self._ready = ready
+        self._admits = admits  # whether nodes may join that nobody has announced
+        self._ready = ready  # whether this node belongs to the cluster and knows its catalog
+        # has the catalog take a node in, and returns why it did not, "" if it did
         self._admit = admit
-        self._adopt = adopt
+        self._adopt = adopt  # has this node talk to another one until it knows the catalog itself
         self._under_way: dict[int, asyncio.Task[None]] = {}
         self._refused: dict[int, str] = {}
 

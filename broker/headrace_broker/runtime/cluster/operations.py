@@ -52,15 +52,10 @@ log = logging.getLogger("headrace.cluster")
 
 
 class StepOutcome(NamedTuple):
-    """Outcome of a step.
+    """Outcome of a step."""
 
-    Attributes:
-        queue: as it is now, or was when nothing was done.
-        problem: why nothing was done, "" when the change is in the catalog.
-    """
-
-    queue: Queue
-    problem: str
+    queue: Queue  # as it is now, or was when nothing was done
+    problem: str  # why nothing was done, "" when the change is in the catalog
 
 
 class RebalanceStatus(msgspec.Struct):
@@ -92,48 +87,30 @@ def _unmeasured(node: int) -> ClockStatus | None:
 
 
 class ClusterFacts(NamedTuple):
-    """Facts about the cluster for operations.
+    """Facts about the cluster for operations."""
 
-    Attributes:
-        node: this node's id.
-        view: the catalog.
-        up: returns the ids of the nodes that run, this one among them.
-        avoided: returns the ids of nodes that are not to lead.
-        others: name by id of the other nodes; they may change.
-        submit: has the catalog make a change.
-        catalog_voters: returns the ids of the nodes that vote on the catalog.
-        clock: returns how a node's clocks stand, None while they were not measured.
-    """
-
-    node: int
+    node: int  # this node's id
     view: CatalogView
-    up: Callable[[], frozenset[int]]
-    avoided: Callable[[], Collection[int]]
-    others: Mapping[int, str]
-    submit: Callable[[AnyCommand], Awaitable[Result]]
+    up: Callable[[], frozenset[int]]  # returns the ids of the nodes that run, this one among them
+    avoided: Callable[[], Collection[int]]  # returns the ids of nodes that are not to lead
+    others: Mapping[int, str]  # name by id of the other nodes; they may change
+    submit: Callable[[AnyCommand], Awaitable[Result]]  # has the catalog make a change
+    # returns the ids of the nodes that vote on the catalog
     catalog_voters: Callable[[], Collection[int]]
+    # returns how a node's clocks stand, None while they were not measured
     clock: Callable[[int], ClockStatus | None] = _unmeasured
 
 
 class Operations:
-    """Moves replicas and leaderships, wherever they are.
-
-    Args:
-        around: the cluster.
-        rpc: asks other nodes.
-        report: answers for this one.
-
-    Attributes:
-        balance: the last rebalance that was begun through this node.
-        automatic: what is shown of leaders being spread by themselves; see `show`.
-    """
+    """Moves replicas and leaderships, wherever they are."""
 
     def __init__(self, around: ClusterFacts, rpc: Rpc, report: ReplicaReport) -> None:
+        # what is shown of leaders being spread by themselves; see `show`
         self.automatic = AutomaticBalance()
-        self.balance = RebalanceStatus()
+        self.balance = RebalanceStatus()  # the last rebalance that was begun through this node
         self._around = around
-        self._rpc = rpc
-        self._report = report
+        self._rpc = rpc  # asks other nodes
+        self._report = report  # answers for this one
         self._task: asyncio.Task[None] | None = None
         serve_rows(rpc, Leads, report.rows)
         serve_rows(rpc, Load, report.rows)

@@ -19,16 +19,11 @@ log = logging.getLogger("headrace.queue")
 
 
 class Reaper:
-    """Tries deletions until they are done.
-
-    Args:
-        topology: deletes.
-        hosts: replicas on this node by queue group.
-    """
+    """Tries deletions until they are done."""
 
     def __init__(self, topology: Topology, hosts: dict[int, QueueHost]) -> None:
-        self._topology = topology
-        self._hosts = hosts
+        self._topology = topology  # deletes
+        self._hosts = hosts  # replicas on this node by queue group
         self._tasks: set[asyncio.Task[None]] = set()
         self._expiring: set[int] = set()
 

@@ -16,14 +16,10 @@ _LOG: Final = logging.getLogger("headrace.security")
 
 
 class Rehashing:
-    """Replaces hashes in the catalog.
-
-    Args:
-        catalog: where users are kept.
-    """
+    """Replaces hashes in the catalog."""
 
     def __init__(self, catalog: CatalogService) -> None:
-        self._catalog = catalog
+        self._catalog = catalog  # where users are kept
 
     async def renew(self, user: User, kept: User) -> bool:
         """Keep a user's new hash instead of its present one; returns whether that is done.

@@ -24,16 +24,11 @@ log = logging.getLogger("headrace.catalog")
 
 
 class VersionGate:
-    """Judges commands by what the nodes have announced.
-
-    Args:
-        view: the catalog.
-        node: this node's id.
-    """
+    """Judges commands by what the nodes have announced."""
 
     def __init__(self, view: CatalogView, node: int) -> None:
         self._view = view
-        self._node = node
+        self._node = node  # this node's id
         self._changed = asyncio.Event()
         self._told = ""
 

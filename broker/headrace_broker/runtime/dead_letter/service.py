@@ -75,17 +75,9 @@ class DeadLetterService:
     Those that are sent once wait here, up to half of the room that there is for them; what is more
     goes out, the oldest first, for it would be lost.
 
-    Args:
-        router: knows the way.
-        publisher: takes dead letters there.
-        expiries: whom to charge for what time does.
-        blocked: says whether an alarm is on.
-
     None leaves before `release_all`: sessions can be opened then.
 
     Attributes:
-        sent_count: dead letters that arrived in all of their queues.
-        lost_count: dead letters sent at most once that no queue took or that found no room.
         congested: a further lot of dead letters might not find room.
     """
 
@@ -96,12 +88,13 @@ class DeadLetterService:
         expiries: ExpiryAccounts,
         blocked: BlockedState,
     ) -> None:
-        self.sent_count = 0
+        self.sent_count = 0  # dead letters that arrived in all of their queues
+        # dead letters sent at most once that no queue took or that found no room
         self.lost_count = 0
-        self._router = router
-        self._publisher = publisher
-        self._expiries = expiries
-        self._blocked = blocked
+        self._router = router  # knows the way
+        self._publisher = publisher  # takes dead letters there
+        self._expiries = expiries  # whom to charge for what time does
+        self._blocked = blocked  # says whether an alarm is on
         self._waiting: deque[_Waiting] = deque()
         self._waiting_bytes = 0
         self._byte_count = 0  # of dead letters that wait or are under way, sent at most once

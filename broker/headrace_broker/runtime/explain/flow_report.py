@@ -107,25 +107,15 @@ class Edge(msgspec.Struct, frozen=True):
 
 
 class FlowReport:
-    """Explains flow control, with the facts of all nodes.
-
-    Args:
-        facts: of this node.
-        view: the catalog.
-        peers: name by id of the other nodes.
-        rpc: asks them.
-
-    Attributes:
-        facts: of this node.
-    """
+    """Explains flow control, with the facts of all nodes."""
 
     def __init__(
         self, facts: FlowFacts, view: CatalogView, peers: dict[int, str], rpc: Rpc
     ) -> None:
-        self.facts = facts
+        self.facts = facts  # of this node
         self._view = view
-        self._peers = peers
-        self._rpc = rpc
+        self._peers = peers  # name by id of the other nodes
+        self._rpc = rpc  # asks them
         serve_rows(rpc, Flow, facts.rows)
 
     # What all nodes say

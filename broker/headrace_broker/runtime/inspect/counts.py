@@ -11,28 +11,18 @@ from headrace_broker.runtime.rpc.leader import LeaderQuestion, Leaders
 
 
 class QueueCounts(NamedTuple):
-    """Ready messages, unsettled messages and attached consumers of a queue.
-
-    Attributes:
-        oldest_ms: Unix time at which the oldest ready message arrived, 0 without one.
-        watermark: whether it holds too much.
-        leased: those of the unsettled ones that groups hold.
-        archived: settled messages that are kept.
-        archived_bytes: of their bodies.
-        delayed: messages that become available later.
-        dead: dead letters that are kept until they have arrived.
-    """
+    """Ready messages, unsettled messages and attached consumers of a queue."""
 
     ready: int
     unsettled: int
     consumers: int
-    oldest_ms: int = 0
-    watermark: WatermarkStatus = WatermarkStatus()
-    leased: int = 0
-    archived: int = 0
-    archived_bytes: int = 0
-    delayed: int = 0
-    dead: int = 0
+    oldest_ms: int = 0  # Unix time at which the oldest ready message arrived, 0 without one
+    watermark: WatermarkStatus = WatermarkStatus()  # whether it holds too much
+    leased: int = 0  # those of the unsettled ones that groups hold
+    archived: int = 0  # settled messages that are kept
+    archived_bytes: int = 0  # of their bodies
+    delayed: int = 0  # messages that become available later
+    dead: int = 0  # dead letters that are kept until they have arrived
 
     @property
     def held(self) -> int:
@@ -78,13 +68,9 @@ def watermark_of(host: QueueHost) -> WatermarkStatus:
 
 
 class AskCounts(LeaderQuestion[QueueCounts], frozen=True, tag="counts"):
-    """Request the number of messages in a queue.
+    """Request the number of messages in a queue."""
 
-    Attributes:
-        using: who asks uses the queue by that, so that it does not expire.
-    """
-
-    using: bool = False
+    using: bool = False  # who asks uses the queue by that, so that it does not expire
 
 
 class CountsClient:

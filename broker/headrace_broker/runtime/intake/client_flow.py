@@ -21,15 +21,11 @@ class ClientFlow:
     """Values for clients, read at the moment of use, so that changes count at once.
 
     A user's limit comes before the vhost's.
-
-    Args:
-        view: the catalog.
-        ledger: the node's accounts.
     """
 
     def __init__(self, view: CatalogView, ledger: Ledger) -> None:
         self._view = view
-        self._ledger = ledger
+        self._ledger = ledger  # the node's accounts
 
     def channel_flow(self, user: str, vhost: str) -> bool:
         """Return whether channel.flow is sent to the channels of a user in a vhost."""

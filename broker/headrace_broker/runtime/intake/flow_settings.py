@@ -24,29 +24,22 @@ log = logging.getLogger("headrace.node")
 
 
 class Setting(NamedTuple):
-    """One limit.
+    """One limit."""
 
-    Attributes:
-        value: in force, as stored.
-        otherwise: what is in force when the cluster does not set it.
-        source: DEFAULT, CONFIGURATION or CLUSTER.
-    """
-
-    value: Value
-    otherwise: Value
-    source: str
+    value: Value  # in force, as stored
+    otherwise: Value  # what is in force when the cluster does not set it
+    source: str  # DEFAULT, CONFIGURATION or CLUSTER
 
 
 class FlowSettings:
     """Follows the catalog and keeps `FlowLimits` up to date.
 
     Args:
-        limits: the node's, which everybody reads.
         configured: values by name that the node's configuration gives; others have defaults.
     """
 
     def __init__(self, limits: FlowLimits, configured: Mapping[str, Value]) -> None:
-        self._limits = limits
+        self._limits = limits  # the node's, which everybody reads
         self._configured = {
             name: configured.get(name, parameter.default) for name, parameter in PARAMETERS.items()
         }

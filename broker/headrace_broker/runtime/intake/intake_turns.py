@@ -15,22 +15,15 @@ TURN_US_COUNTED: Final = 10_000_000  # of one turn; a process that was stopped s
 
 @final
 class IntakeTurns(GateScheduler):
-    """Serves gates in turns of the loop of their own.
-
-    Args:
-        call_soon: has a function called in the next turn of the loop.
-        clock_us: the processor time of the loop's thread in microseconds. A turn that is long
-            because others have the processor does not become shorter by passing on less.
-
-    Attributes:
-        intake: the node's; set before anybody rings.
-    """
+    """Serves gates in turns of the loop of their own."""
 
     def __init__(
         self, call_soon: Callable[[Callable[[], None]], object], clock_us: Callable[[], int]
     ) -> None:
-        self.intake: Intake | None = None
-        self._call_soon = call_soon
+        self.intake: Intake | None = None  # the node's; set before anybody rings
+        self._call_soon = call_soon  # has a function called in the next turn of the loop
+        # the processor time of the loop's thread in microseconds. A turn that is long because
+        # others have the processor does not become shorter by passing on less.
         self._clock_us = clock_us
         self._rung: dict[Gate, None] = {}
         self._parked: dict[Gate, None] = {}  # have rung, and too much is pending: so nobody passes

@@ -19,18 +19,12 @@ SMOOTHING: Final = 8  # looks over which the length of turns is averaged
 
 @final
 class IntakeWatch:
-    """Adapts the budget of a turn a few times a second, while publishes wait for it.
-
-    Args:
-        intake: whose budget it is.
-        turns: measures how long turns are while publishes wait.
-        outflow: compares what comes to the queues led here with what leaves them.
-    """
+    """Adapts the budget of a turn a few times a second, while publishes wait for it."""
 
     def __init__(self, intake: Intake, turns: IntakeTurns, outflow: OutflowWatch) -> None:
-        self._intake = intake
-        self._turns = turns
-        self._outflow = outflow
+        self._intake = intake  # whose budget it is
+        self._turns = turns  # measures how long turns are while publishes wait
+        self._outflow = outflow  # compares what comes to the queues led here with what leaves them
         self._looked_us: i64 = 0
         self._late: i64 = 0  # how late looks are, in SMOOTHING parts
 

@@ -14,14 +14,10 @@ _LOG: Final = logging.getLogger("headrace.node")
 
 @final
 class LoopWatch:
-    """Counts inputs, and steps of calls, that have kept the loop past LOOP_HELD_US.
-
-    Attributes:
-        held: how many there were.
-    """
+    """Counts inputs, and steps of calls, that have kept the loop past LOOP_HELD_US."""
 
     def __init__(self) -> None:
-        self.held: i64 = 0
+        self.held: i64 = 0  # how many there were
         self._told: i64 = 0  # how many of them were there at the last log line
         self._next_us: i64 = 0  # when there may be another one
 

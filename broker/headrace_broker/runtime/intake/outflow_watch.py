@@ -26,22 +26,15 @@ class Outflows(Payload, tag="outflows"):
     """Messages a second that a node may let into queues that fall behind.
 
     It counts for a while; queues that are not named have no bound, or keep the one they have.
-
-    Attributes:
-        rows: group, messages a second (0: any number), and so on.
     """
 
-    rows: list[int]
+    rows: list[int]  # group, messages a second (0: any number), and so on
 
 
 class Claims(Payload, tag="claims"):
-    """The answer: how much weight the publishers have that wait there.
+    """The answer: how much weight the publishers have that wait there."""
 
-    Attributes:
-        rows: group, weight, and so on; 1 where nothing is said.
-    """
-
-    rows: list[int]
+    rows: list[int]  # group, weight, and so on; 1 where nothing is said
 
 
 @final
@@ -50,13 +43,6 @@ class OutflowWatch:
 
     What it says is repeated with each sample and lapses without repetition, so nothing depends
     on a report that is lost, or a leader that is gone.
-
-    Args:
-        hosts: replicas on this node by queue group.
-        gates: of the queues that this node's clients publish to.
-        peers: the other nodes, as they come and go.
-        send: carries a payload to a node.
-        cpu_us: the processor time of the loop's thread, in microseconds.
     """
 
     def __init__(
@@ -67,12 +53,12 @@ class OutflowWatch:
         send: Callable[[int, bytes], bool],
         cpu_us: Callable[[], int],
     ) -> None:
-        self._cpu_us = cpu_us
+        self._cpu_us = cpu_us  # the processor time of the loop's thread, in microseconds
         self._used_us = 0
-        self._hosts = hosts
-        self._gates = gates
-        self._peers = peers
-        self._send = send
+        self._hosts = hosts  # replicas on this node by queue group
+        self._gates = gates  # of the queues that this node's clients publish to
+        self._peers = peers  # the other nodes, as they come and go
+        self._send = send  # carries a payload to a node
         self._claims: dict[int, OutflowClaims] = {}  # of queues that have a bound
         self._seen: dict[int, Outflow] = {}  # queues to which something has come lately
         self._last_ids: dict[int, int] = {}  # of all queues led here, at the last look

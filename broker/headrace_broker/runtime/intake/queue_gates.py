@@ -13,18 +13,13 @@ from headrace_broker.flow.pending import Pending
 
 @final
 class QueueGates:
-    """One `Pending` per queue with sessions on this node.
-
-    Attributes:
-        by_group: those in use.
-        nodes: how many nodes may publish to a queue.
-    """
+    """One `Pending` per queue with sessions on this node."""
 
     def __init__(
         self, limits: FlowLimits, intake: Intake, bell: GateScheduler | None = None
     ) -> None:
-        self.by_group: dict[int, Pending] = {}
-        self.nodes = 1
+        self.by_group: dict[int, Pending] = {}  # those in use
+        self.nodes = 1  # how many nodes may publish to a queue
         self._limits = limits
         self._intake = intake
         self._bell = bell

@@ -26,13 +26,10 @@ class Quotas:
 
     A user's and a vhost's publishes through this node count together, whatever their connections;
     what goes through other nodes counts there.
-
-    Attributes:
-        limited: whether there is any quota at all.
     """
 
     def __init__(self, now_us: Callable[[], int] = _now_us) -> None:
-        self.limited = False
+        self.limited = False  # whether there is any quota at all
         self._now_us = now_us
         self._users: dict[str, Quota] = {}
         self._vhosts: dict[str, Quota] = {}

@@ -26,15 +26,11 @@ class DebtReport(Payload, tag="debt_report"):
     """Debts of the receiver's sessions for work that waits at the sender.
 
     It is all of it; what is not named is repaid.
-
-    Attributes:
-        boot: the sender's; reports of a later boot, and of a higher number, are newer.
-        debts: cause, group, messages and bytes of each `Debt`.
     """
 
-    boot: int
+    boot: int  # the sender's; reports of a later boot, and of a higher number, are newer
     number: int
-    debts: list[tuple[int, int, int, int]]
+    debts: list[tuple[int, int, int, int]]  # cause, group, messages and bytes of each `Debt`
 
 
 class DebtHeard(Payload, tag="debt_heard"):
@@ -45,21 +41,13 @@ class DebtHeard(Payload, tag="debt_heard"):
 
 
 class Owed(NamedTuple):
-    """Debt of an account for work beyond its own publishes.
+    """Debt of an account for work beyond its own publishes."""
 
-    Attributes:
-        cause: whose account it is.
-        node: id of the node on which the work waits.
-        group: queue that it waits for.
-        messages: owed.
-        byte_count: owed.
-    """
-
-    cause: Cause
-    node: int
-    group: int
-    messages: int
-    byte_count: int
+    cause: Cause  # whose account it is
+    node: int  # id of the node on which the work waits
+    group: int  # queue that it waits for
+    messages: int  # owed
+    byte_count: int  # owed
 
 
 @final
@@ -84,38 +72,28 @@ class _Unknown(AccountOwner):
 
 @final
 class RemoteDebts:
-    """Charges work to its ultimate cause, wherever in the cluster that is.
-
-    Args:
-        node: id and name of this node.
-        ledger: its accounts.
-        boot: how many times this node was started.
-        send: carries a payload to a node; False when it did not leave.
-        clock: gives the time that passes.
-
-    Attributes:
-        charges: what is under way on this node, by cause and queue.
-        reported: what accounts of this node owe elsewhere.
-        unknown: the account of work of which nobody knows any more who caused it.
-        on_clear_funds: called when that account has come down to its low mark.
-    """
+    """Charges work to its ultimate cause, wherever in the cluster that is."""
 
     def __init__(
         self,
-        node: tuple[int, str],
-        ledger: Ledger,
+        node: tuple[int, str],  # id and name of this node
+        ledger: Ledger,  # its accounts
         boot: Callable[[], int],
         send: Callable[[int, bytes], bool],
-        clock: Clock | None = None,
+        clock: Clock | None = None,  # gives the time that passes
     ) -> None:
         self._node, self._name = node
         cause = Cause(f"{self._name}/{DEAD_LETTERS}", DEAD_LETTERS, DEAD_LETTERS, self._name)
+        # called when that account has come down to its low mark
         self.on_clear_funds: Callable[[], None] = _nothing
+        # the account of work of which nobody knows any more who caused it
         self.unknown = ledger.open(cause, _Unknown(self))
+        # what is under way on this node, by cause and queue
         self.charges = Charges(self._node, ledger, self.unknown, _Observer(self))
+        # what accounts of this node owe elsewhere
         self.reported = ReportedDebts(self.charges.account)
-        self._boot = boot
-        self._send = send
+        self._boot = boot  # how many times this node was started
+        self._send = send  # carries a payload to a node; False when it did not leave
         self._clock = Clock() if clock is None else clock
         self._tellings: dict[int, DebtAnnouncement] = {}
         self._handle: asyncio.TimerHandle | None = None

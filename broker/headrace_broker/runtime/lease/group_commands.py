@@ -69,15 +69,11 @@ class ArchiveCommand(GroupCommand[ArchiveAnswer], frozen=True, tag="archive_comm
 
 
 class GroupCommands:
-    """Application of group commands, here or on other nodes.
-
-    Args:
-        leaders: asks them.
-        new_number: returns a session id that was never used, to name a request by.
-    """
+    """Application of group commands, here or on other nodes."""
 
     def __init__(self, leaders: Leaders, new_number: Callable[[], int]) -> None:
-        self._leaders = leaders
+        self._leaders = leaders  # asks them
+        # returns a session id that was never used, to name a request by
         self._new_number = new_number
         self._applied: dict[int, asyncio.Future[GroupAnswer]] = {}  # by request
         self._slots: WeakValueDictionary[int, asyncio.Semaphore] = WeakValueDictionary()

@@ -48,24 +48,15 @@ _GONE: Final = Chunk(0, b"", b"")
 
 
 class Fetch(LeaderQuestion[Fetched], frozen=True, tag="lease_fetch"):
-    """Messages of a lease.
-
-    Attributes:
-        name: of the group.
-        epoch: likewise.
-        number: of the lease.
-        offset: how many of its messages come before.
-        messages: most messages.
-        byte_count: most bytes, but for one message.
-    """
+    """Messages of a lease."""
 
     pool: ClassVar[str] = READS
-    name: bytes
-    epoch: int
-    number: int
-    offset: int
-    messages: int
-    byte_count: int
+    name: bytes  # of the group
+    epoch: int  # likewise
+    number: int  # of the lease
+    offset: int  # how many of its messages come before
+    messages: int  # most messages
+    byte_count: int  # most bytes, but for one message
 
 
 class Describe(LeaderQuestion[list[GroupInfo]], frozen=True, tag="lease_describe"):
@@ -84,16 +75,11 @@ def fetch(host: QueueHost, entries: Entries, asked: Fetch) -> Fetched:
 
 
 class LeaseClient:
-    """Asks leaders, here or on other nodes.
-
-    Args:
-        leaders: asks them.
-        commands: has commands of groups applied.
-    """
+    """Asks leaders, here or on other nodes."""
 
     def __init__(self, leaders: Leaders, commands: GroupCommands) -> None:
-        self._leaders = leaders
-        self._commands = commands
+        self._leaders = leaders  # asks them
+        self._commands = commands  # has commands of groups applied
         leaders.serve_reading(Fetch, fetch)
         leaders.serve(Describe, lambda host, _: host.machine.lease_groups())
 

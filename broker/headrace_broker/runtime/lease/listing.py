@@ -18,16 +18,7 @@ from headrace_broker.runtime.security import audit
 
 
 class LeaseListing:
-    """Lists groups on all nodes, and closes them.
-
-    Args:
-        node: this node's id.
-        names: of all nodes by id; they may change.
-        hosts: replicas on this node by group.
-        rpc: asks the other nodes.
-        leases: asks single queues.
-        locate: where a queue's leader is, 0 for unknown.
-    """
+    """Lists groups on all nodes, and closes them."""
 
     def __init__(
         self,
@@ -38,12 +29,12 @@ class LeaseListing:
         leases: LeaseClient,
         locate: Callable[[Queue], int],
     ) -> None:
-        self._node = node
-        self._names = names
-        self._hosts = hosts
-        self._rpc = rpc
-        self._leases = leases
-        self._locate = locate
+        self._node = node  # this node's id
+        self._names = names  # of all nodes by id; they may change
+        self._hosts = hosts  # replicas on this node by group
+        self._rpc = rpc  # asks the other nodes
+        self._leases = leases  # asks single queues
+        self._locate = locate  # where a queue's leader is, 0 for unknown
         serve_rows(rpc, LeaseGroups, self._rows)
 
     async def everyone(self) -> tuple[list[LeaseGroupStatus], tuple[str, ...]]:

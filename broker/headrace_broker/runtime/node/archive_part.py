@@ -17,30 +17,21 @@ class ArchivePart:
     """The parts that belong together.
 
     Args:
-        rpc: asks the other nodes.
-        leaders: asks those of queues.
-        commands: of groups that read a queue.
-        names: of all nodes by id; they may change.
-        view: the catalog.
         address: HOST:PORT of this node's gRPC listener, "" without one.
-
-    Attributes:
-        client: asks single queues.
-        listing: asks all.
-        log: archives as a log that others read.
     """
 
     def __init__(
         self,
-        rpc: Rpc,
-        leaders: Leaders,
-        commands: GroupCommands,
-        names: Mapping[int, str],
+        rpc: Rpc,  # asks the other nodes
+        leaders: Leaders,  # asks those of queues
+        commands: GroupCommands,  # of groups that read a queue
+        names: Mapping[int, str],  # of all nodes by id; they may change
         view: CatalogView,
         address: str,  # HOST:PORT of this node's gRPC listener, "" without one
     ) -> None:
-        self.client = ArchiveClient(leaders, commands)
+        self.client = ArchiveClient(leaders, commands)  # asks single queues
+        # asks all
         self.listing = ArchiveListing(
             rpc.node, names, leaders.hosts, rpc, self.client, leaders.locate, address
         )
-        self.log = ArchiveLog(view, self.client, self.listing)
+        self.log = ArchiveLog(view, self.client, self.listing)  # archives as a log that others read

@@ -84,37 +84,8 @@ class BrokerNode:
     """Starts the parts in order and carries payloads between nodes to the part they are for.
 
     Attributes:
-        config: what the node was told.
-        raft: the replicated logs.
-        catalog: cluster metadata.
-        flow_settings: keeps the limits of flow control up to date.
-        alarms: whether publishers are blocked, and why.
-        clock: the time by which queues go here.
-        clocks: how far those of the nodes are apart.
-        resources: memory and disk of this node.
         hosting: queues on this node and sessions of its gateways.
         broker: what gateways use.
-        clients: the client connections of the cluster.
-        flow_report: why publishers are slow, and who causes it.
-        duties: what is done for the queues that are led here.
-        dead_letters: their dead letters.
-        flow: limits of flow control.
-        ledger: accounts of what enters through this node.
-        debts: what is owed across nodes.
-        rpc: asks other nodes, and answers them.
-        leases: asks queues for groups that lease their messages.
-        archives: what queues keep of settled messages.
-        backup_points: points of queues that are kept here for who reads them.
-        backups: asks nodes for such.
-        peers_up: boot count by node id of the other nodes that are heard, 0 for those that are not.
-        directory: the nodes of the cluster.
-        names: of all of them by id.
-        maintenance: whether this node is drained.
-        operations: moves replicas and leaderships.
-        leader_balance: spreads leaders by itself.
-        telemetry: notes how this node fares.
-        payloads: takes what other nodes send.
-        caught_up: it has applied what the catalog decided before its start.
     """
 
     def __init__(
@@ -124,31 +95,31 @@ class BrokerNode:
         cluster_tls: ClusterTls | None = None,
         join_secret: JoinSecretFile | None = None,
     ) -> None:
-        self.config = config
+        self.config = config  # what the node was told
         node = config.node.id
-        self.flow = FlowLimits()
+        self.flow = FlowLimits()  # limits of flow control
         self.ledger = Ledger(self.flow)  # accounts of what enters through this node
-        self.raft = RaftNode(self._raft_options(cluster_tls, join_secret))
+        self.raft = RaftNode(self._raft_options(cluster_tls, join_secret))  # the replicated logs
         self.raft.on_fatal = on_fatal
         self.raft.part = part_payload
         self.raft.on_peer = self._on_peer
         nodes = [Node(member.id, member.name, member.address) for member in config.cluster.nodes]
-        self.flow_settings = FlowSettings(self.flow, config.limits.flow())
+        self.flow_settings = FlowSettings(self.flow, config.limits.flow())  # keeps these up to date
         first_user = read_default_user(config.default_user)
-        self.catalog = CatalogService(
+        self.catalog = CatalogService(  # cluster metadata
             self.raft, node, nodes, parts.forwarder(self.raft), default_user=first_user
         )
         self._make_cluster(nodes)
-        self.clock = SteadyClock()
-        self.clocks = ClusterClock(self.clock, node, self.names)
-        self.alarms = AlarmBoard(
+        self.clock = SteadyClock()  # the time by which queues go here
+        self.clocks = ClusterClock(self.clock, node, self.names)  # how far the nodes' are apart
+        self.alarms = AlarmBoard(  # whether publishers are blocked, and why
             node, self.names, lambda: self.raft.boot, self.raft.send, clocks=self.clocks
         )
         self.resources = Resources(config, self.raft, self.flow_settings, self.alarms)
         self.router = Router(self.catalog.catalog)
         self.catalog.binding_problem = self.router.routing.load_problem
         send, others = self.raft.send, list(self.directory.others)
-        self.rpc = Rpc(node, send, parts.caller)
+        self.rpc = Rpc(node, send, parts.caller)  # asks other nodes, and answers them
         self.replies = Replies(self.rpc, send)
         hosting = self.hosting = Hosting(self.raft, node, others, send, self.clock, self.ledger)
         for look in (self.ledger.poll, self.hosting.queue_gates.poll, self.hosting.intake.poll):
@@ -157,12 +128,12 @@ class BrokerNode:
         self.router.led.hosts = hosting.hosts
         self.counts, self.browsing = CountsClient(leaders), BrowsingClient(leaders)
         commands = GroupCommands(leaders, hosting.new_session_id)
-        self.leases = LeaseClient(leaders, commands)
+        self.leases = LeaseClient(leaders, commands)  # asks queues for groups that lease messages
         hosting.on_group_answer = commands.answered
-        self.backups = self._make_backups()
+        self.backups = self._make_backups()  # asks nodes for points of queues
         self.topology = Topology(node, self.catalog, self.hosting, self.counts)
         self.reaper = Reaper(self.topology, hosting.hosts)
-        self.debts = RemoteDebts(
+        self.debts = RemoteDebts(  # what is owed across nodes
             (node, config.node.name), self.ledger, lambda: self.raft.boot, send
         )
         hosting.on_session = self.debts.charges.register
@@ -177,28 +148,30 @@ class BrokerNode:
         self.catalog.subscribe(self._on_events)
         name, peers = config.node.name, self.directory.others
         self.clients = ClientList(name, lambda: self.broker.connections, peers, self.rpc)
-        self.archives = ArchivePart(
+        self.archives = ArchivePart(  # what queues keep of settled messages
             self.rpc, leaders, commands, self.names, self.catalog.catalog, config.grpc_address
         )
         self.rates = QueueRates(self.hosting.hosts, self.ledger, _now_us)
-        self.flow_report = self._make_flow_report(peers)
-        self.operations = self._make_operations()
-        self.leader_balance = self._make_balance()
-        self.telemetry = self._make_telemetry()
-        self.payloads = Payloads(self)
+        self.flow_report = self._make_flow_report(peers)  # why publishers are slow, who causes it
+        self.operations = self._make_operations()  # moves replicas and leaderships
+        self.leader_balance = self._make_balance()  # spreads leaders by itself
+        self.telemetry = self._make_telemetry()  # notes how this node fares
+        self.payloads = Payloads(self)  # takes what other nodes send
         self.raft.on_payload = self.raft.on_parted = self.payloads.receive
 
     def _make_cluster(self, seeds: list[Node]) -> None:
         """Make what follows the nodes of the cluster, and where queues live."""
         config, view = self.config, self.catalog.catalog
         self.caught_up = False  # it has applied what the catalog decided before its start
+        # the nodes of the cluster
         self.directory = NodeDirectory(config.node.id, seeds, view, self.raft)
         self.directory.added = self._node_added
         self.directory.removed = self._node_removed
-        self.names = self.directory.names
+        self.names = self.directory.names  # of all of them by id
         # boot count by node id of the other nodes that are heard, 0 for those that are not
         self.peers_up: dict[int, int] = dict.fromkeys(self.directory.others, 0)
         self.catalog.reach.limits, self.catalog.reach.peers_up = self.flow, self.peers_up
+        # whether this node is drained
         self.maintenance = Maintenance(config.node.id, config.node.name, view, self.raft)
         self.raft.on_removed = self.maintenance.expel
         parts.watch_founding(
@@ -282,6 +255,7 @@ class BrokerNode:
 
     def _make_backups(self) -> BackupClient:
         hosting = self.hosting
+        # points of queues that are kept here for who reads them
         self.backup_points = BackupPoints(
             hosting.hosts,
             lambda: self.raft.boot,

@@ -39,17 +39,12 @@ class Listens(Question[bool], frozen=True, tag="listens"):
 
 
 class Replies:
-    """Consumers of replies on this node, and the way to those on others.
-
-    Args:
-        rpc: asks nodes.
-        send: carries a payload to a node; False when it is lost.
-    """
+    """Consumers of replies on this node, and the way to those on others."""
 
     def __init__(self, rpc: Rpc, send: Callable[[int, bytes], bool]) -> None:
-        self._rpc = rpc
+        self._rpc = rpc  # asks nodes
         self._node = rpc.node
-        self._send = send
+        self._send = send  # carries a payload to a node; False when it is lost
         self._listeners: dict[str, ReplyListener] = {}
         rpc.serve(Listens, lambda _, question: question.token in self._listeners)
 

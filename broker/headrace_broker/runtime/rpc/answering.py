@@ -43,20 +43,12 @@ def raw(value: Any) -> msgspec.Raw:
 
 
 class Answering:
-    """Has handlers answer, and sends what they say.
-
-    Args:
-        node: this node's id.
-        send: carries a payload to a node; False when it did not leave.
-
-    Attributes:
-        handlers: by kind of question.
-    """
+    """Has handlers answer, and sends what they say."""
 
     def __init__(self, node: int, send: Callable[[int, bytes], bool]) -> None:
-        self.handlers: dict[type, Callable[[int, Any], Any]] = {}
-        self._node = node
-        self._send = send
+        self.handlers: dict[type, Callable[[int, Any], Any]] = {}  # by kind of question
+        self._node = node  # this node's id
+        self._send = send  # carries a payload to a node; False when it did not leave
         self._questions: msgspec.msgpack.Decoder[Any] | None = None
         self._tasks: dict[tuple[int, int], asyncio.Task[None]] = {}  # by asker and number
         self._places: Counter[tuple[int, str]] = Counter()  # taken, by asker and pool

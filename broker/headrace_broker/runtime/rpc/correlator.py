@@ -71,17 +71,7 @@ class _Late(NamedTuple):
 
 
 class Rpc:
-    """Asks nodes, this one too, and answers them.
-
-    Args:
-        node: this node's id.
-        send: carries a payload to a node; False when it did not leave.
-        caller: returns the client on whose behalf the current task asks, "" for the node itself.
-
-    Attributes:
-        counts: questions to other nodes by outcome, since the start.
-        answering: answers other nodes.
-    """
+    """Asks nodes, this one too, and answers them."""
 
     def __init__(
         self,
@@ -89,10 +79,12 @@ class Rpc:
         send: Callable[[int, bytes], bool],
         caller: Callable[[], str] = lambda: "",
     ) -> None:
-        self.node = node
+        self.node = node  # this node's id
+        # questions to other nodes by outcome, since the start
         self.counts: Counter[str] = Counter()
-        self.answering = Answering(node, send)
-        self._send = send
+        self.answering = Answering(node, send)  # answers other nodes
+        self._send = send  # carries a payload to a node; False when it did not leave
+        # returns the client on whose behalf the current task asks, "" for the node itself
         self._caller = caller
         self._next = secrets.randbits(_NUMBER_BITS) + 1
         self._waiting: dict[int, _Waiting] = {}

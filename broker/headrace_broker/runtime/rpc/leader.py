@@ -40,29 +40,20 @@ class QueueGoneError(Exception):
 
 
 class LeaderQuestion(Question[A], Generic[A], frozen=True):
-    """A request to the leader of a queue.
+    """A request to the leader of a queue."""
 
-    Attributes:
-        group: of the queue.
-    """
-
-    group: int
+    group: int  # of the queue
 
 
 Q = TypeVar("Q", bound=LeaderQuestion[Any])
 
 
 class _Attempts:
-    """Attempts to have a queue's leader answer one question.
-
-    Attributes:
-        had_turn: it could be asked.
-        redirected: node that the last one named as the leader, 0 for none.
-    """
+    """Attempts to have a queue's leader answer one question."""
 
     def __init__(self, queue: Queue) -> None:
-        self.had_turn = False
-        self.redirected = 0
+        self.had_turn = False  # it could be asked
+        self.redirected = 0  # node that the last one named as the leader, 0 for none
         self._queue = queue
         self._failures = 0
         self._last = ""  # why the last one who was asked gave no answer
@@ -100,14 +91,7 @@ class _Attempts:
 
 
 class Leaders:
-    """Asks leaders of queues, and answers for those that are led here.
-
-    Args:
-        rpc: asks nodes.
-        hosts: replicas on this node by group.
-        locate: where the leader of a queue is, 0 for unknown.
-        exists: whether a queue, this incarnation of it, is in the catalog as applied here.
-    """
+    """Asks leaders of queues, and answers for those that are led here."""
 
     def __init__(
         self,
@@ -116,9 +100,10 @@ class Leaders:
         locate: Callable[[Queue], int],
         exists: Callable[[Queue], bool],
     ) -> None:
-        self.hosts = hosts
-        self.locate = locate
-        self._rpc = rpc
+        self.hosts = hosts  # replicas on this node by group
+        self.locate = locate  # where the leader of a queue is, 0 for unknown
+        self._rpc = rpc  # asks nodes
+        # whether a queue, this incarnation of it, is in the catalog as applied here
         self._exists = exists
         self._reading: set[type] = set()  # questions for which entries may have to be read
 

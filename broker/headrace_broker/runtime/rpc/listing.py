@@ -17,56 +17,35 @@ from headrace_broker.runtime.rpc.protocol import UNKNOWN, NoAnswerError, Questio
 
 
 class Page(msgspec.Struct, frozen=True):
-    """Some rows of a node.
+    """Some rows of a node."""
 
-    Attributes:
-        rows: one after the other, encoded.
-        left_out: rows among these that are too large to be sent.
-        more: there are rows after these.
-    """
-
-    rows: list[msgspec.Raw] = []
+    rows: list[msgspec.Raw] = []  # one after the other, encoded
+    # rows among these that are too large to be sent
     left_out: Annotated[int, msgspec.Meta(ge=0, le=LISTING_ROWS_MAX)] = 0
-    more: bool = False
+    more: bool = False  # there are rows after these
 
 
 class Listing(Question[Page], frozen=True, kw_only=True):
-    """A question about rows.
+    """A question about rows."""
 
-    Attributes:
-        skip: rows that the asker has already.
-    """
-
-    skip: Annotated[int, msgspec.Meta(ge=0)] = 0
+    skip: Annotated[int, msgspec.Meta(ge=0)] = 0  # rows that the asker has already
 
 
 class Found(NamedTuple):
-    """Rows of all nodes that answered.
+    """Rows of all nodes that answered."""
 
-    Attributes:
-        rows: this node's, then the others'.
-        missing: names of the nodes that did not answer.
-        left_out: rows that were too large to be sent.
-    """
-
-    rows: list[Any]
-    missing: tuple[str, ...]
-    left_out: int
+    rows: list[Any]  # this node's, then the others'
+    missing: tuple[str, ...]  # names of the nodes that did not answer
+    left_out: int  # rows that were too large to be sent
 
 
 class Asked(NamedTuple):
-    """Question to other nodes.
+    """Question to other nodes."""
 
-    Attributes:
-        question: about all rows.
-        kind: type of a row.
-        rows_max: most rows of each node, and of this one.
-        seconds: for a node's whole answer; None for as long as each piece of it may take.
-    """
-
-    question: Listing
-    kind: Any
-    rows_max: int = LISTING_ROWS_MAX
+    question: Listing  # about all rows
+    kind: Any  # type of a row
+    rows_max: int = LISTING_ROWS_MAX  # most rows of each node, and of this one
+    # for a node's whole answer; None for as long as each piece of it may take
     seconds: float | None = None
 
 

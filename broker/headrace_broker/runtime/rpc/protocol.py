@@ -33,68 +33,42 @@ A = TypeVar("A")
 
 
 class Question(msgspec.Struct, Generic[A], frozen=True):
-    """A request to a node; each kind is a subclass with a tag, and names the answer's type.
+    """A request to a node; each kind is a subclass with a tag, and names the answer's type."""
 
-    Attributes:
-        pool: of the places that it takes.
-    """
-
-    pool: ClassVar[str] = SHORT
+    pool: ClassVar[str] = SHORT  # of the places that it takes
 
 
 class Ask(Payload, tag="ask"):
-    """A question on its way.
+    """A question on its way."""
 
-    Attributes:
-        number: returns with the answer; 0 where nobody waits for one.
-        wait_ms: how long the answer is waited for.
-    """
-
-    number: int
-    wait_ms: int
+    number: int  # returns with the answer; 0 where nobody waits for one
+    wait_ms: int  # how long the answer is waited for
     question: msgspec.Raw
 
 
 class Cancel(Payload, tag="cancel"):
-    """Notice that an answer is not awaited any more.
+    """Notice that an answer is not awaited any more."""
 
-    Attributes:
-        number: of the question.
-    """
-
-    number: int
+    number: int  # of the question
 
 
 class Answer(Payload, tag="answer"):
-    """An answer on its way.
+    """An answer on its way."""
 
-    Attributes:
-        number: of the question.
-        result: nil with a failure.
-        failure: kind of the refusal, "" for none.
-        text: of the refusal, for people.
-        detail: a number that goes with it.
-    """
-
-    number: int
-    result: msgspec.Raw = msgspec.Raw(b"\xc0")
-    failure: str = ""
-    text: str = ""
-    detail: int = 0
+    number: int  # of the question
+    result: msgspec.Raw = msgspec.Raw(b"\xc0")  # nil with a failure
+    failure: str = ""  # kind of the refusal, "" for none
+    text: str = ""  # of the refusal, for people
+    detail: int = 0  # a number that goes with it
 
 
 class RpcError(Exception):
-    """A refusal.
-
-    Attributes:
-        failure: its kind.
-        detail: a number that goes with it.
-    """
+    """A refusal."""
 
     def __init__(self, failure: str, text: str, detail: int = 0) -> None:
         super().__init__(text)
-        self.failure = failure
-        self.detail = detail
+        self.failure = failure  # its kind
+        self.detail = detail  # a number that goes with it
 
 
 class NoAnswerError(RpcError):

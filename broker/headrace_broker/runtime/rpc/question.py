@@ -8,47 +8,30 @@ from headrace_broker.runtime.rpc.protocol import Question
 
 
 class List(Listing, frozen=True, tag="list"):
-    """Request the node's connections or channels.
+    """Request the node's connections or channels."""
 
-    Attributes:
-        channels: channels with their consumers are wanted.
-    """
-
-    channels: bool = False
+    channels: bool = False  # channels with their consumers are wanted
 
 
 class Close(Question[int], frozen=True, tag="close"):
-    """Close the connections with this name or id; the answer is how many there were.
-
-    Attributes:
-        reason: for the client.
-    """
+    """Close the connections with this name or id; the answer is how many there were."""
 
     name: str
-    reason: str
+    reason: str  # for the client
 
 
 class Flow(Listing, frozen=True, tag="flow"):
-    """Request stopped publishers, and debts by account.
+    """Request stopped publishers, and debts by account."""
 
-    Attributes:
-        parts: kinds of rows that are wanted: tags of `model.flow_status.FlowRow`.
-        name: of connections whose name, id or own name is this or begins so; "" for all.
-        group: only what concerns this queue, 0 for all.
-        moving: only queues that move, or defer confirms.
-        stopped: only connections that something stops, in any order, and queues that defer
-            confirms or are among `groups`.
-        groups: see `stopped`.
-        rows_max: most rows of each kind.
-    """
-
-    parts: tuple[str, ...]
-    name: str = ""
-    group: int = 0
-    moving: bool = False
+    parts: tuple[str, ...]  # kinds of rows that are wanted: tags of `model.flow_status.FlowRow`
+    name: str = ""  # of connections whose name, id or own name is this or begins so; "" for all
+    group: int = 0  # only what concerns this queue, 0 for all
+    moving: bool = False  # only queues that move, or defer confirms
+    # only connections that something stops, in any order, and queues that defer confirms or are
+    # among `groups`
     stopped: bool = False
-    groups: tuple[int, ...] = ()
-    rows_max: int = FLOW_ROWS_MAX
+    groups: tuple[int, ...] = ()  # see `stopped`
+    rows_max: int = FLOW_ROWS_MAX  # most rows of each kind
 
 
 class Leads(Listing, frozen=True, tag="leads"):
@@ -66,34 +49,24 @@ class Load(Listing, frozen=True, tag="load"):
 
 
 class Transfer(Question[bool], frozen=True, tag="transfer"):
-    """Begin to hand the leadership of a queue over to a node; the answer is whether it did.
-
-    Attributes:
-        by_hand: somebody chose that node; it is told as well, and is to keep the queue for a while.
-    """
+    """Begin to hand the leadership of a queue over to a node; the answer is whether it did."""
 
     group: int
     node: int
+    # somebody chose that node; it is told as well, and is to keep the queue for a while
     by_hand: bool = False
 
 
 class Stats(Listing, frozen=True, tag="stats"):
-    """Request the figures of a node, and of the queues that it leads.
+    """Request the figures of a node, and of the queues that it leads."""
 
-    Attributes:
-        node: the node itself is wanted.
-        groups: queues that are wanted, None for all that have moved within an hour.
-        vhosts: all vhosts in which something has moved within an hour are wanted.
-        exchanges: exchanges that are wanted, by vhost and name; None for all, as vhosts.
-        age_ms: how far back samples go, 0 for none.
-        step_ms: least time between samples.
-    """
-
-    node: bool = False
+    node: bool = False  # the node itself is wanted
+    # queues that are wanted, None for all that have moved within an hour
     groups: tuple[int, ...] | None = ()
-    age_ms: int = 0
-    step_ms: int = 0
-    vhosts: bool = False
+    age_ms: int = 0  # how far back samples go, 0 for none
+    step_ms: int = 0  # least time between samples
+    vhosts: bool = False  # all vhosts in which something has moved within an hour are wanted
+    # exchanges that are wanted, by vhost and name; None for all, as vhosts
     exchanges: tuple[tuple[str, str], ...] | None = ()
 
 

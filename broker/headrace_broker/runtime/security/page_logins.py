@@ -79,14 +79,7 @@ class _Kept:
 
 
 class PageLogins:
-    """Opens, finds and ends log-ins.
-
-    Args:
-        node: this node's id.
-        view: the catalog, for what is a user now.
-        rpc: asks other nodes.
-        clock: seconds of a clock that never goes back.
-    """
+    """Opens, finds and ends log-ins."""
 
     def __init__(
         self,
@@ -95,10 +88,10 @@ class PageLogins:
         rpc: Rpc,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._node = node
-        self._view = view
-        self._rpc = rpc
-        self._clock = clock
+        self._node = node  # this node's id
+        self._view = view  # the catalog, for what is a user now
+        self._rpc = rpc  # asks other nodes
+        self._clock = clock  # seconds of a clock that never goes back
         self._kept: dict[bytes, _Kept] = {}  # the one unused longest first
         self._heard: dict[bytes, _Word] = {}  # the oldest first
         self._over: dict[bytes, None] = {}  # logged out of, wherever they are kept; oldest first

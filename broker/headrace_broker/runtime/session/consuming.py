@@ -27,13 +27,10 @@ RESTARTED_CONSUMER_FIRST: Final = 1 << 24  # numbers that no channel gives to it
 
 @final
 class Consuming:
-    """The consumers of a session.
-
-    Attributes:
-        subscriptions: by the channel's number, GET_CONSUMER for what `get` took.
-    """
+    """The consumers of a session."""
 
     def __init__(self, link: SessionLink, control: Control) -> None:
+        # by the channel's number, GET_CONSUMER for what `get` took
         self.subscriptions: dict[int, Subscription] = {}
         self._link = link
         self._control = control

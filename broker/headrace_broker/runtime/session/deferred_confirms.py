@@ -15,22 +15,14 @@ _NOTHING: Final[list[int]] = []
 
 @final
 class DeferredConfirm:
-    """Deferred confirms of one pending confirm at the queue.
-
-    Attributes:
-        pending_confirm: the pending confirm.
-        start: number on the publish lane of its first publish.
-        end: of its last one.
-        numbers: those deferred, in the numbers of the pending confirm.
-        told: the channel knows of it.
-    """
+    """Deferred confirms of one pending confirm at the queue."""
 
     def __init__(self, pending_confirm: PendingConfirm, start: i64) -> None:
         self.pending_confirm = pending_confirm
-        self.start = start
-        self.end: i64 = start + pending_confirm.last - pending_confirm.first
-        self.numbers = Ranges()
-        self.told = False
+        self.start = start  # number on the publish lane of its first publish
+        self.end: i64 = start + pending_confirm.last - pending_confirm.first  # of its last one
+        self.numbers = Ranges()  # those deferred, in the numbers of the pending confirm
+        self.told = False  # the channel knows of it
 
 
 @final

@@ -15,15 +15,10 @@ from headrace_broker.runtime.contract.payload import Payload
 
 
 class ToHost(Payload):
-    """To the replica of a queue on another node.
+    """To the replica of a queue on another node."""
 
-    Attributes:
-        group: of the queue.
-        session: who calls.
-    """
-
-    group: int
-    session: int
+    group: int  # of the queue
+    session: int  # who calls
 
     def call(self, host: HostEnd) -> None:
         """Make the call at a replica."""
@@ -31,13 +26,9 @@ class ToHost(Payload):
 
 
 class Command(ToHost, tag="command"):
-    """`HostEnd.command`, or `caused` where there are causes.
+    """`HostEnd.command`, or `caused` where there are causes."""
 
-    Attributes:
-        data: the command; of a large one it follows the payload.
-    """
-
-    data: bytes = b""
+    data: bytes = b""  # the command; of a large one it follows the payload
     causes: list[int] = msgspec.field(default_factory=list)
 
     @override
@@ -93,19 +84,15 @@ class ToSession(Payload):
 
 
 class Enqueued(ToSession, tag="enqueued"):
-    """`SessionEnd.enqueued`, and what was said before of the same publishes.
-
-    Attributes:
-        refused: first and last number of each row, and so on.
-        fenced: likewise, of those whose publisher has published under a later epoch since.
-        deferred: as in `SessionEnd.deferred`.
-    """
+    """`SessionEnd.enqueued`, and what was said before of the same publishes."""
 
     first: int
     last: int
+    # first and last number of each row, and so on
     refused: list[int] = msgspec.field(default_factory=list)
+    # likewise, of those whose publisher has published under a later epoch since
     fenced: list[int] = msgspec.field(default_factory=list)
-    deferred: list[int] = msgspec.field(default_factory=list)
+    deferred: list[int] = msgspec.field(default_factory=list)  # as in `SessionEnd.deferred`
 
     @override
     def call(self, end: SessionEnd) -> None:
@@ -151,17 +138,13 @@ class Controlled(ToSession, tag="controlled"):
 
 
 class Run(ToSession, tag="run"):
-    """`SessionEnd.run`.
-
-    Attributes:
-        batch: the messages; of large ones they follow the payload.
-    """
+    """`SessionEnd.run`."""
 
     consumer: int
     first: int
     redelivered: bytes
     counts: bytes
-    batch: bytes = b""
+    batch: bytes = b""  # the messages; of large ones they follow the payload
 
     def run(self, blob: bytes, base: int) -> DeliveryRun:
         """Return the run with its messages, which are a batch at an offset of a blob."""
@@ -180,15 +163,11 @@ class Run(ToSession, tag="run"):
 
 
 class Got(ToSession, tag="got"):
-    """`SessionEnd.got`.
-
-    Attributes:
-        run: None when the queue was empty.
-    """
+    """`SessionEnd.got`."""
 
     number: int
     ready_left: int
-    run: Run | None
+    run: Run | None  # None when the queue was empty
 
     @override
     def call(self, end: SessionEnd) -> None:

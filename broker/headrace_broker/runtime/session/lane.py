@@ -37,24 +37,16 @@ MESSAGE_OVERHEAD: Final = 32  # bytes reckoned for a message beside its bytes
 
 @final
 class PendingPublish:
-    """One ENQUEUE command that the queue has not answered.
-
-    Attributes:
-        first: number of its first message.
-        last: number of its last message.
-        data: the encoded command, empty where it is large.
-        byte_count: what its messages are reckoned at.
-        large: the command of one large message.
-    """
+    """One ENQUEUE command that the queue has not answered."""
 
     def __init__(
         self, first: i64, last: i64, data: bytes, byte_count: i64, large: LargeCommand | None = None
     ) -> None:
-        self.first = first
-        self.last = last
-        self.data = data
-        self.byte_count = byte_count
-        self.large = large
+        self.first = first  # number of its first message
+        self.last = last  # number of its last message
+        self.data = data  # the encoded command, empty where it is large
+        self.byte_count = byte_count  # what its messages are reckoned at
+        self.large = large  # the command of one large message
 
 
 def message_cost(publish: Publish) -> i64:
@@ -64,26 +56,17 @@ def message_cost(publish: Publish) -> i64:
 
 @final
 class PublishLane:
-    """Publishes of one session: gathered, sent as commands, kept until they are applied.
-
-    Attributes:
-        session: its id.
-        next_number: of the first message that is not in a command yet.
-        gathered: not in a command yet, oldest first.
-        gathered_bytes: what these are reckoned at.
-        pending: commands that are not answered, oldest first.
-        messages: how many are gathered or pending.
-        byte_count: what these are reckoned at.
-    """
+    """Publishes of one session: gathered, sent as commands, kept until they are applied."""
 
     def __init__(self, session: int) -> None:
-        self.session = session
-        self.next_number: i64 = 1
-        self.gathered: list[Publish] = []
-        self.gathered_bytes: i64 = 0
+        self.session = session  # its id
+        self.next_number: i64 = 1  # of the first message that is not in a command yet
+        self.gathered: list[Publish] = []  # not in a command yet, oldest first
+        self.gathered_bytes: i64 = 0  # what these are reckoned at
+        # commands that are not answered, oldest first
         self.pending: deque[PendingPublish] = deque()
-        self.messages: i64 = 0
-        self.byte_count: i64 = 0
+        self.messages: i64 = 0  # how many are gathered or pending
+        self.byte_count: i64 = 0  # what these are reckoned at
         self._hand_over_ends: deque[int] = deque()
         self._gathered_now: i64 = 0  # immediate ones among the gathered
         self._pending_confirms: deque[PendingConfirm] = deque()

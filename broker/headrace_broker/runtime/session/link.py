@@ -15,24 +15,7 @@ from headrace_broker.runtime.contract.traffic import Traffic
 
 @final
 class SessionLink:
-    """A session's way to its queue.
-
-    Attributes:
-        session: its id, unique for ever.
-        queue: the queue's definition.
-        client: the session as its channel knows it.
-        listener: the channel.
-        traffic: counts what goes through.
-        account: who owes for what is published.
-        pending: what all publishers of this node have under way to the queue.
-        target: node id of the leader that is being talked to, 0 while unknown.
-        closing: the channel has closed the session.
-        gone: the queue is gone, or has forgotten the session.
-        lost: a command or a resync did not leave.
-        doubted: deliveries may be missing.
-        reached: a command was handed to a leader or to a way there; without one no queue knows
-            the session.
-    """
+    """A session's way to its queue."""
 
     __deletable__ = ("client", "listener")
 
@@ -47,18 +30,19 @@ class SessionLink:
         account: Account,
         pending: Pending,
     ) -> None:
-        self.session = session
-        self.queue = queue
-        self.client = client
-        self.listener = listener
-        self.traffic = traffic
-        self.account = account
-        self.pending = pending
-        self.target = 0
-        self.closing = False
-        self.gone = False
-        self.lost = False
-        self.doubted = False
+        self.session = session  # its id, unique for ever
+        self.queue = queue  # the queue's definition
+        self.client = client  # the session as its channel knows it
+        self.listener = listener  # the channel
+        self.traffic = traffic  # counts what goes through
+        self.account = account  # who owes for what is published
+        self.pending = pending  # what all publishers of this node have under way to the queue
+        self.target = 0  # node id of the leader that is being talked to, 0 while unknown
+        self.closing = False  # the channel has closed the session
+        self.gone = False  # the queue is gone, or has forgotten the session
+        self.lost = False  # a command or a resync did not leave
+        self.doubted = False  # deliveries may be missing
+        # a command was handed to a leader or to a way there; without one no queue knows the session
         self.reached = False
         self._reach = reach
 

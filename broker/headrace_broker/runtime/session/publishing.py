@@ -24,15 +24,11 @@ class Publishing(Copying):
     """The publish lane of a session, its debts, and its soft limit.
 
     What is handed over is a loan of the session's account until it is applied, refused or given up.
-
-    Attributes:
-        lane: what gathered and what is not answered.
-        holding: what the queue has and defers the confirms of.
     """
 
     def __init__(self, link: SessionLink, owner: SessionOwner) -> None:
-        self.lane = PublishLane(link.session)
-        self.holding = DeferredConfirms()
+        self.lane = PublishLane(link.session)  # what gathered and what is not answered
+        self.holding = DeferredConfirms()  # what the queue has and defers the confirms of
         self._link = link
         self._limits = link.account.limits
         self._congested = False

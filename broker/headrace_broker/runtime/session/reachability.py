@@ -26,15 +26,7 @@ class Logs(Protocol):
 
 @final
 class LeaderView:
-    """Which queues have a leader that this node can reach, as far as it knows.
-
-    Args:
-        node: this node's id.
-        logs: its replicated logs.
-        hosted: groups that have a replica here.
-        moved: by group, queues whose members have changed.
-        peers_up: by node id, 0 for those that are not heard.
-    """
+    """Which queues have a leader that this node can reach, as far as it knows."""
 
     def __init__(
         self,
@@ -44,11 +36,11 @@ class LeaderView:
         moved: Mapping[int, Queue],
         peers_up: Mapping[int, int],
     ) -> None:
-        self._node = node
-        self._logs = logs
-        self._hosted = hosted
-        self._moved = moved
-        self._peers_up = peers_up
+        self._node = node  # this node's id
+        self._logs = logs  # its replicated logs
+        self._hosted = hosted  # groups that have a replica here
+        self._moved = moved  # by group, queues whose members have changed
+        self._peers_up = peers_up  # by node id, 0 for those that are not heard
 
     def has_leader(self, queue: Queue) -> bool:
         """Return whether there is one; without a replica here, whether there may be one."""
@@ -68,20 +60,14 @@ class LeaderView:
 
 @final
 class Reachability:
-    """Gives up for clients once a queue had no leader that this node can reach for long enough.
-
-    Args:
-        limits: `leaderless_ms` says how long that is, 0 for never.
-        has_leader: see `LeaderView.has_leader`.
-        now_ms: a time that only goes forward.
-    """
+    """Gives up for clients once a queue had no leader that this node can reach for long enough."""
 
     def __init__(
         self, limits: FlowLimits, has_leader: Callable[[Queue], bool], now_ms: Callable[[], int]
     ) -> None:
-        self._limits = limits
-        self._has_leader = has_leader
-        self._now_ms = now_ms
+        self._limits = limits  # `leaderless_ms` says how long that is, 0 for never
+        self._has_leader = has_leader  # see `LeaderView.has_leader`
+        self._now_ms = now_ms  # a time that only goes forward
         self._since_ms: dict[int, int] = {}  # by group
         self._given_up: dict[int, None] = {}  # groups of which the log has told
 
@@ -125,24 +111,18 @@ class Reachability:
 
 
 class CatalogReach:
-    """Bounds what waits for the catalog's leader by how long none was reached.
-
-    Args:
-        node: this node's id.
-
-    Attributes:
-        leader: node id of the catalog's leader as far as known, 0 for none; `look` follows.
-        limits: `leaderless_ms` says how long that is, 0 for as long as is asked.
-        peers_up: by node id, 0 for those that are not heard; None where that is not known.
-        diagnosis: returns why there is no leader, as far as this node can tell, "" for not at all.
-    """
+    """Bounds what waits for the catalog's leader by how long none was reached."""
 
     def __init__(self, node: int) -> None:
+        # node id of the catalog's leader as far as known, 0 for none; `look` follows
         self.leader = 0
+        # `leaderless_ms` says how long that is, 0 for as long as is asked
         self.limits = FlowLimits()
+        # by node id, 0 for those that are not heard; None where that is not known
         self.peers_up: Mapping[int, int] | None = None
+        # returns why there is no leader, as far as this node can tell, "" for not at all
         self.diagnosis: Callable[[], str] = str
-        self._node = node
+        self._node = node  # this node's id
         self._since: float | None = None  # time of the loop
         self._waiting: dict[asyncio.Timeout, float] = {}  # until when each waits in any case
 

@@ -36,15 +36,7 @@ CLOSE_NUMBER: Final = 0  # the close of a session is not numbered
 
 @final
 class QueueSession(QueueClient):
-    """Sends publishes and control commands in order, again after a leader change; hands out runs.
-
-    Attributes:
-        session: its id, unique for ever.
-        link: where its queue is led, and what has become of it.
-        publishing: its publishes.
-        control: its settles and requests.
-        consuming: its consumers.
-    """
+    """Sends publishes and control commands in order, again after leader changes; hands out runs."""
 
     def __init__(
         self,
@@ -57,14 +49,15 @@ class QueueSession(QueueClient):
         account: Account,
         pending: Pending,
     ) -> None:
-        self.session = session
+        self.session = session  # its id, unique for ever
         self.queue = queue
         self.gate = pending.gate
         self.end = _End(self)
+        # where its queue is led, and what has become of it
         self.link = SessionLink(session, queue, self, listener, reach, traffic, account, pending)
-        self.publishing = Publishing(self.link, owner)
-        self.control = Control(self.link, owner)
-        self.consuming = Consuming(self.link, self.control)
+        self.publishing = Publishing(self.link, owner)  # its publishes
+        self.control = Control(self.link, owner)  # its settles and requests
+        self.consuming = Consuming(self.link, self.control)  # its consumers
         self._owner = owner
         self._waiting = Waiting(self.publishing.lane, self.control.lane)
         self._got: dict[int, tuple[DeliveryRun, int]] = {}

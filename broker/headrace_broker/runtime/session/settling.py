@@ -35,15 +35,11 @@ from headrace_broker.runtime.session.link import SessionLink
 
 @final
 class Control(Gathering):
-    """The control lane of a session.
-
-    Attributes:
-        lane: what gathered and what is not answered.
-        close_sent: the queue was told to forget the session; that command has no number.
-    """
+    """The control lane of a session."""
 
     def __init__(self, link: SessionLink, owner: SessionOwner) -> None:
-        self.lane = ControlLane(link.session)
+        self.lane = ControlLane(link.session)  # what gathered and what is not answered
+        # the queue was told to forget the session; that command has no number
         self.close_sent = False
         self._link = link
         self._owner = owner

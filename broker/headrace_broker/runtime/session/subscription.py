@@ -19,29 +19,18 @@ class Subscription:
     The queue may give a consumer up (its gateway's node seemed dead) and take it back under a new
     number with deliveries counted from 1 again. The channel sees one consumer whose delivery
     numbers only grow; settles of deliveries from before are void and dropped.
-
-    Attributes:
-        consumer: the channel's number.
-        number: the queue's number.
-        attachment: how it is to be served.
-        expected: next delivery number of the queue.
-        attached: the queue has answered its attach.
-        cancelled: no more deliveries are wanted.
-        moved: the leader changed before the attach was answered.
-        asked: `expected` when a missing run was asked for last, 0 for not.
-        unsettled: deliveries that the channel was given and has not settled.
     """
 
     def __init__(self, consumer: i64, attachment: Attachment) -> None:
-        self.consumer = consumer
-        self.number = consumer
-        self.attachment = attachment
-        self.expected: i64 = 1
-        self.attached = False
-        self.cancelled = False
-        self.moved = False
-        self.asked: i64 = 0
-        self.unsettled: i64 = 0
+        self.consumer = consumer  # the channel's number
+        self.number = consumer  # the queue's number
+        self.attachment = attachment  # how it is to be served
+        self.expected: i64 = 1  # next delivery number of the queue
+        self.attached = False  # the queue has answered its attach
+        self.cancelled = False  # no more deliveries are wanted
+        self.moved = False  # the leader changed before the attach was answered
+        self.asked: i64 = 0  # `expected` when a missing run was asked for last, 0 for not
+        self.unsettled: i64 = 0  # deliveries that the channel was given and has not settled
         self._base: i64 = 0
         self._held_bytes: i64 = 0
         self._ungranted: i64 = 0

@@ -52,17 +52,13 @@ class SettleTurns:
 
 @final
 class CloseTurns:
-    """Closing sessions: how many tell their queues in a turn of the loop.
-
-    Args:
-        call_soon: has a function called in the next turn of the loop.
-    """
+    """Closing sessions: how many tell their queues in a turn of the loop."""
 
     def __init__(self, call_soon: Callable[[Callable[[], None]], object]) -> None:
         self._waiting: deque[Gathering] = deque()
         self._room = CLOSES_AT_ONCE
         self._asked = False
-        self._call_soon = call_soon
+        self._call_soon = call_soon  # has a function called in the next turn of the loop
 
     def add(self, closing: Gathering) -> None:
         """Have a session end now, or in a later turn where many did so in this one."""
@@ -87,15 +83,11 @@ class CloseTurns:
 
 @final
 class CopyTurns:
-    """Scheduler of copies: one session copies a piece in each turn of the loop, all in turn.
-
-    Args:
-        call_soon: has a function called in the next turn of the loop.
-    """
+    """Scheduler of copies: one session copies a piece in each turn of the loop, all in turn."""
 
     def __init__(self, call_soon: Callable[[Callable[[], None]], object]) -> None:
         self._copying: deque[Copying] = deque()  # at most the sessions of the node
-        self._call_soon = call_soon
+        self._call_soon = call_soon  # has a function called in the next turn of the loop
 
     def add(self, copying: Copying) -> None:
         """Call a session's `copy_some`, from the next turn on, until nothing is left."""

@@ -12,18 +12,12 @@ from headrace_broker.runtime.session.lane import ControlLane, PublishLane
 
 @final
 class Waiter:
-    """Waits for one moment.
-
-    Attributes:
-        publish: number of the last publish to be answered.
-        control: of the last control command.
-        over: resolved when they are.
-    """
+    """Waits for one moment."""
 
     def __init__(self, publish: i64, control: i64, over: asyncio.Future[None]) -> None:
-        self.publish = publish
-        self.control = control
-        self.over = over
+        self.publish = publish  # number of the last publish to be answered
+        self.control = control  # of the last control command
+        self.over = over  # resolved when they are
 
 
 @final

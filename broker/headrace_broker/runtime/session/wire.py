@@ -139,37 +139,25 @@ def encode_run(session: int, run: DeliveryRun) -> Run:
 
 @final
 class ReplyNotes:
-    """Notes for remote sessions about the next answer; empty after each entry.
-
-    Attributes:
-        refused: by session.
-        fenced: of publishers that published under a later epoch since, by session.
-        deferred: by session.
-    """
+    """Notes for remote sessions about the next answer; empty after each entry."""
 
     def __init__(self) -> None:
-        self.refused: dict[int, list[int]] = {}
+        self.refused: dict[int, list[int]] = {}  # by session
+        # of publishers that published under a later epoch since, by session
         self.fenced: dict[int, list[int]] = {}
-        self.deferred: dict[int, list[int]] = {}
+        self.deferred: dict[int, list[int]] = {}  # by session
 
 
 @final
 class RemoteSession(SessionEnd):
-    """Session with its gateway on another node.
-
-    Args:
-        session: its id.
-        send: carries a payload to a node.
-        missed: takes the ids of sessions that did not get what was said to them.
-        remarks: to the answer that comes next: they leave together or not at all.
-    """
+    """Session with its gateway on another node."""
 
     def __init__(self, session: int, send: Send, missed: set[int], remarks: ReplyNotes) -> None:
-        self._session = session
+        self._session = session  # its id
         self._node = session_node(session)
-        self._send = send
-        self._missed = missed
-        self._remarks = remarks
+        self._send = send  # carries a payload to a node
+        self._missed = missed  # takes the ids of sessions that did not get what was said to them
+        self._remarks = remarks  # to the answer that comes next: they leave together or not at all
 
     def _put(self, payload: Payload) -> None:
         if not self._send(self._node, encode(payload)):
@@ -246,16 +234,11 @@ class RemoteSession(SessionEnd):
 
 @final
 class SessionRouter(SessionTransport):
-    """Finds the other end of a session: in this process, or on another node.
-
-    Attributes:
-        hosts: replicas on this node by queue group.
-        sessions: sessions of this node's gateways by id.
-    """
+    """Finds the other end of a session: in this process, or on another node."""
 
     def __init__(self, node: int, send: Send) -> None:
-        self.hosts: dict[int, HostEnd] = {}
-        self.sessions: dict[int, SessionEnd] = {}
+        self.hosts: dict[int, HostEnd] = {}  # replicas on this node by queue group
+        self.sessions: dict[int, SessionEnd] = {}  # sessions of this node's gateways by id
         self._node: Final = node
         self._send = send
         self._missed: set[int] = set()  # at most the sessions with queues led here

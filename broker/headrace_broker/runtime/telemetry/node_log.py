@@ -37,14 +37,7 @@ ANSWER_SECONDS_MAX: Final = 10.0  # then a node counts as not answering; a slow 
 
 
 class Nodes:
-    """Puts questions to nodes by their names, and answers theirs.
-
-    Args:
-        own: name of this node.
-        names: of all nodes by id; they may change.
-        answer: answers a question about this node's logs.
-        rpc: asks the others.
-    """
+    """Puts questions to nodes by their names, and answers theirs."""
 
     def __init__(
         self,
@@ -53,10 +46,10 @@ class Nodes:
         answer: Callable[[LogQuestion], Awaitable[Result]],
         rpc: Rpc,
     ) -> None:
-        self._own = own
-        self._names = names
-        self._answer = answer
-        self._rpc = rpc
+        self._own = own  # name of this node
+        self._names = names  # of all nodes by id; they may change
+        self._answer = answer  # answers a question about this node's logs
+        self._rpc = rpc  # asks the others
         for kind in get_args(LogQuestion):
             rpc.serve(kind, lambda _, question: self._answered(question))
 

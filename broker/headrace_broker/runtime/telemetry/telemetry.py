@@ -66,20 +66,11 @@ class Takers(NamedTuple):
 
 
 class Telemetry:
-    """Notes how a node fares, and answers other nodes that ask for it.
-
-    Args:
-        section: of the configuration.
-        sources: parts of the node that keep figures; it is not started yet.
-        around: the node.
-
-    Attributes:
-        logs: by name, of all nodes.
-    """
+    """Notes how a node fares, and answers other nodes that ask for it."""
 
     def __init__(self, section: TelemetrySection, sources: Sources, around: Around) -> None:
         self._sources = sources  # parts of the node that keep figures; it is not started yet
-        self._around = around
+        self._around = around  # the node
         self._section = section  # of the configuration
         self._name = sources.node
         byte_count = section.bytes_max
@@ -91,6 +82,7 @@ class Telemetry:
             {name: Bounds(int(byte_count * part), age_ms) for name, part in PARTS.items()},
         )
         nodes = Nodes(self._name, around.names, self._store.answer, around.rpc)
+        # by name, of all nodes
         self.logs: Mapping[str, ExportLog] = {name: NodeLog(name, nodes) for name in SCHEMAS}
         cause = Cause(f"{self._name}/{TELEMETRY}", TELEMETRY, TELEMETRY, self._name)
         self._account = sources.ledger.open(cause)

@@ -9,19 +9,13 @@ State = Literal["ok", "warn", "fail"]
 
 
 class Check(NamedTuple):
-    """One check.
+    """One check."""
 
-    Attributes:
-        name: of what was looked at, in a word or two.
-        state: ok; warn where jobs run but something is amiss or unknown; fail where they cannot.
-        says: what was found.
-        advice: what to do about it; "" for nothing.
-    """
-
-    name: str
+    name: str  # of what was looked at, in a word or two
+    # ok; warn where jobs run but something is amiss or unknown; fail where they cannot
     state: State
-    says: str
-    advice: str = ""
+    says: str  # what was found
+    advice: str = ""  # what to do about it; "" for nothing
 
 
 def ok(name: str, says: str) -> Check:

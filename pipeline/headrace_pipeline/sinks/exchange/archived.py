@@ -42,19 +42,12 @@ Key = tuple[str, int, int]
 
 
 class ReplayTask(NamedTuple):
-    """Settings of each task.
+    """Settings of each task."""
 
-    Attributes:
-        options: of the sink.
-        name: of the publish streams in listings, `replay:ID`.
-        digest: of what is selected and where it goes.
-        rate: messages a second of one task, 0 for any.
-    """
-
-    options: SinkOptions
-    name: str
-    digest: str
-    rate: float
+    options: SinkOptions  # of the sink
+    name: str  # of the publish streams in listings, `replay:ID`
+    digest: str  # of what is selected and where it goes
+    rate: float  # messages a second of one task, 0 for any
 
 
 def digest_of(*parts: Any) -> str:

@@ -31,15 +31,10 @@ BATCH_ID: Final = "streaming.sql.batchId"  # likewise
 
 
 class Identity(NamedTuple):
-    """Identity of a publisher.
+    """Identity of a publisher."""
 
-    Attributes:
-        publisher_id: of this partition.
-        epoch: of this batch and these rows.
-    """
-
-    publisher_id: str
-    epoch: int
+    publisher_id: str  # of this partition
+    epoch: int  # of this batch and these rows
 
 
 def identity(base: str, partition: int, round_: int, fingerprint: int) -> Identity:

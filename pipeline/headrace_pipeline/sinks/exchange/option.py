@@ -20,35 +20,20 @@ _ID_BYTES_MAX: Final = 200  # of a publisher id, to which the number of a partit
 
 
 class SinkOptions(NamedTuple):
-    """Options of the sink.
+    """Options of the sink."""
 
-    Attributes:
-        connection: to the brokers.
-        exchange: of rows that name none; "" is the default exchange.
-        routing_key: of rows that name none.
-        mandatory: a message that reaches no queue is refused.
-        confirms: every message is awaited until it is safe.
-        on_refused: FAIL or DROP.
-        persistent: of rows that do not say it.
-        unconfirmed_max: messages of a task.
-        unconfirmed_bytes_max: their bytes.
-        publisher_id: "" for one that is made up.
-        round: of a batch write with a publisher id: higher for each one with other rows.
-        give_up_after_s: seconds without a node after which a task fails.
-    """
-
-    connection: Connection
-    exchange: str
-    routing_key: str
-    mandatory: bool
-    confirms: bool
-    on_refused: str
-    persistent: bool
-    unconfirmed_max: int
-    unconfirmed_bytes_max: int
-    publisher_id: str
-    round: int
-    give_up_after_s: float
+    connection: Connection  # to the brokers
+    exchange: str  # of rows that name none; "" is the default exchange
+    routing_key: str  # of rows that name none
+    mandatory: bool  # a message that reaches no queue is refused
+    confirms: bool  # every message is awaited until it is safe
+    on_refused: str  # FAIL or DROP
+    persistent: bool  # of rows that do not say it
+    unconfirmed_max: int  # messages of a task
+    unconfirmed_bytes_max: int  # their bytes
+    publisher_id: str  # "" for one that is made up
+    round: int  # of a batch write with a publisher id: higher for each one with other rows
+    give_up_after_s: float  # seconds without a node after which a task fails
 
 
 def read_options(options: Options, columns: Sequence[str], streaming: bool) -> SinkOptions:

@@ -12,13 +12,7 @@ _PARTS_A_SECOND: Final = 10  # in which rows go, so that brokers see no bursts
 
 
 class Pacer:
-    """Lets rows go at a rate; one that was late does not make up for it.
-
-    Args:
-        rate: rows a second; 0 for any.
-        clock: seconds.
-        sleep: for seconds.
-    """
+    """Lets rows go at a rate; one that was late does not make up for it."""
 
     def __init__(
         self,
@@ -26,9 +20,9 @@ class Pacer:
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
-        self._rate = rate
-        self._clock = clock
-        self._sleep = sleep
+        self._rate = rate  # rows a second; 0 for any
+        self._clock = clock  # seconds
+        self._sleep = sleep  # for seconds
         self._next = clock()
 
     def parts(self, rows: Sequence[T]) -> Iterator[Sequence[T]]:

@@ -47,21 +47,13 @@ class Sender(Protocol):
 
 @dataclass(frozen=True)
 class Refusal:
-    """A row that is in none of its queues, or not in all of them.
+    """A row that is in none of its queues, or not in all of them."""
 
-    Attributes:
-        row: its number, and in what.
-        exchange: that it was published to; None for the option's.
-        routing_key: likewise.
-        message_id: "" for none that is known.
-        why: for people.
-    """
-
-    row: str
-    exchange: str | None
-    routing_key: str | None
-    message_id: str
-    why: str
+    row: str  # its number, and in what
+    exchange: str | None  # that it was published to; None for the option's
+    routing_key: str | None  # likewise
+    message_id: str  # "" for none that is known
+    why: str  # for people
 
     def __str__(self) -> str:
         parts = [self.row]
@@ -76,21 +68,13 @@ class Refusal:
 
 @dataclass
 class Tally:
-    """Outcome of rows.
+    """Outcome of rows."""
 
-    Attributes:
-        published: that are safe, or were sent without confirms.
-        byte_count: of their payloads.
-        refused: that are not.
-        resent: that were sent again after a stream was lost.
-        named: the first of those that were refused.
-    """
-
-    published: int = 0
-    byte_count: int = 0
-    refused: int = 0
-    resent: int = 0
-    named: list[Refusal] = field(default_factory=list)
+    published: int = 0  # that are safe, or were sent without confirms
+    byte_count: int = 0  # of their payloads
+    refused: int = 0  # that are not
+    resent: int = 0  # that were sent again after a stream was lost
+    named: list[Refusal] = field(default_factory=list)  # the first of those that were refused
 
 
 class RowPublisher:
@@ -100,18 +84,6 @@ class RowPublisher:
     them, is awaited before the next is sent: then no queue has had a later one, and when the reason
     is mended and the rows are written again, it is taken for the new message that it is, and not
     for a repetition.
-
-    Args:
-        sender: that is open.
-        offset: what makes a row's number the sequence by which the broker knows it again; None for
-            no sequences.
-        fails: a refusal ends it; otherwise refused rows are counted.
-        proves: the first message of each route is awaited.
-        unconfirmed_max: of the sender.
-        of: in what rows have their numbers, for errors.
-
-    Attributes:
-        tally: of what is answered.
     """
 
     def __init__(
@@ -120,15 +92,17 @@ class RowPublisher:
         offset: int | None,
         fails: bool,
         proves: bool,
-        unconfirmed_max: int,
+        unconfirmed_max: int,  # of the sender
         of: str = "",
     ) -> None:
-        self.tally = Tally()
-        self._sender = sender
+        self.tally = Tally()  # of what is answered
+        self._sender = sender  # that is open
+        # what makes a row's number the sequence by which the broker knows it again; None for no
+        # sequences
         self._offset = offset
-        self._of = of
-        self._fails = fails
-        self._proves = proves
+        self._of = of  # in what rows have their numbers, for errors
+        self._fails = fails  # a refusal ends it; otherwise refused rows are counted
+        self._proves = proves  # the first message of each route is awaited
         self._routes: set[tuple[str, str]] = set()
         self._pending: deque[tuple[Answer, Row]] = deque()
         self._pending_max = unconfirmed_max * _PENDING_FACTOR

@@ -25,17 +25,11 @@ _PRIORITY_MAX: Final = 255
 
 
 class Row(NamedTuple):
-    """A row that is to be published.
+    """A row that is to be published."""
 
-    Attributes:
-        number: of it in its partition, from 1 on.
-        message: None for a row that cannot be one.
-        problem: why it cannot.
-    """
-
-    number: int
-    message: Message | None
-    problem: str = ""
+    number: int  # of it in its partition, from 1 on
+    message: Message | None  # None for a row that cannot be one
+    problem: str = ""  # why it cannot
 
 
 def rows(batch: pa.RecordBatch, first: int, persistent: bool) -> Iterator[list[Row]]:

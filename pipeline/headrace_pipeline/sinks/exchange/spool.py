@@ -14,17 +14,13 @@ from headrace_pipeline.limits import SPOOL_FILE_BYTES, SPOOL_MEMORY_BYTES
 
 
 class Spool:
-    """Takes batches of one schema, and gives them back in order.
-
-    Args:
-        memory_bytes: that it keeps in memory.
-        file_bytes: that it writes to a file without a name in TMPDIR, which goes with it.
-    """
+    """Takes batches of one schema, and gives them back in order."""
 
     def __init__(
         self, memory_bytes: int = SPOOL_MEMORY_BYTES, file_bytes: int = SPOOL_FILE_BYTES
     ) -> None:
-        self._room = memory_bytes
+        self._room = memory_bytes  # that it keeps in memory
+        # that it writes to a file without a name in TMPDIR, which goes with it
         self._file_room = file_bytes
         self._kept: list[pa.RecordBatch] = []
         self._file: IO[bytes] | None = None

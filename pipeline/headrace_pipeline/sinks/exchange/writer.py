@@ -73,15 +73,11 @@ class Written(WriterCommitMessage):
 
 
 class BatchWriter(DataSourceArrowWriter):
-    """Writes a DataFrame.
-
-    Args:
-        options: of the write.
-        base: of its publisher ids; the driver makes one up, and all attempts of all tasks have it.
-    """
+    """Writes a DataFrame."""
 
     def __init__(self, options: SinkOptions, base: str) -> None:
-        self._options = options
+        self._options = options  # of the write
+        # of its publisher ids; the driver makes one up, and all attempts of all tasks have it
         self._base = base
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:

@@ -7,15 +7,10 @@ from typing import NamedTuple
 
 
 class Waiting(NamedTuple):
-    """Unread rows of a shard.
+    """Unread rows of a shard."""
 
-    Attributes:
-        rows: 1 or more.
-        row_bytes: of one, on average; 1 or more.
-    """
-
-    rows: int
-    row_bytes: int
+    rows: int  # 1 or more
+    row_bytes: int  # of one, on average; 1 or more
 
 
 def admit(

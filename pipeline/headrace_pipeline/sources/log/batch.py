@@ -23,16 +23,11 @@ log = logging.getLogger(__name__)
 
 
 class LogReader(DataSourceReader):
-    """Reads the rows that exist when it is planned.
-
-    Args:
-        settings: of the source.
-        table: what rows are to be.
-    """
+    """Reads the rows that exist when it is planned."""
 
     def __init__(self, settings: Settings, table: Table) -> None:
-        self._settings = settings
-        self._table = table
+        self._settings = settings  # of the source
+        self._table = table  # what rows are to be
 
     def partitions(self) -> list[InputPartition]:
         """Return the tasks."""

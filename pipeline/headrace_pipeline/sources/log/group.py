@@ -19,16 +19,11 @@ _PASSING: Final = (errors.UnavailableError, errors.TooLateError, errors.UnknownS
 
 
 class ReadGroup:
-    """Reading group, opened at each new shard, which fences its earlier owner.
-
-    Args:
-        log_name: of the log.
-        name: of the group.
-    """
+    """Reading group, opened at each new shard, which fences its earlier owner."""
 
     def __init__(self, log_name: str, name: str) -> None:
         self._log = log_name
-        self._name = name
+        self._name = name  # of the group
         self._request_id = str(uuid.uuid4())  # one for the reader's life: repetitions fence nobody
         self._epochs: dict[tuple[str, int], int] = {}
         self._committed: dict[tuple[str, int], int] = {}

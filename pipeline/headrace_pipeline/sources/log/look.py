@@ -32,15 +32,10 @@ _THERE: Final = (  # what a shard that is not gone may answer
 
 
 class Look(NamedTuple):
-    """Shards that were found.
+    """Shards that were found."""
 
-    Attributes:
-        shards: by name.
-        missing: names of nodes that did not answer, whose shards may not be here.
-    """
-
-    shards: Mapping[str, Shard]
-    missing: tuple[str, ...]
+    shards: Mapping[str, Shard]  # by name
+    missing: tuple[str, ...]  # names of nodes that did not answer, whose shards may not be here
 
 
 def look(client: Client, settings: Settings) -> Look:

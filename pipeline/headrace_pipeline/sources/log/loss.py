@@ -14,19 +14,12 @@ NAMED_MAX: Final = 5  # losses that a message names
 
 
 class Loss(NamedTuple):
-    """Lost rows of a shard.
+    """Lost rows of a shard."""
 
-    Attributes:
-        shard: its name, for people: of an archive, its queue.
-        start: index of the first row.
-        end: of the row behind the last; None where that is not known.
-        why: what has become of them, as the end of a sentence.
-    """
-
-    shard: str
-    start: int
-    end: int | None
-    why: str
+    shard: str  # its name, for people: of an archive, its queue
+    start: int  # index of the first row
+    end: int | None  # of the row behind the last; None where that is not known
+    why: str  # what has become of them, as the end of a sentence
 
     def __str__(self) -> str:
         if self.end is None:

@@ -20,32 +20,20 @@ VERSION: Final = 1
 
 
 class Position(NamedTuple):
-    """End of a batch in a shard.
+    """End of a batch in a shard."""
 
-    Attributes:
-        incarnation: of the shard.
-        next_index: of the first row behind the batch.
-        begin: of the first row of the batch; None where the batch before has ended.
-        until_ms: Unix time that no row is said to be later than; 0 for none.
-    """
-
-    incarnation: int
-    next_index: int
-    begin: int | None = None
-    until_ms: int = 0
+    incarnation: int  # of the shard
+    next_index: int  # of the first row behind the batch
+    begin: int | None = None  # of the first row of the batch; None where the batch before has ended
+    until_ms: int = 0  # Unix time that no row is said to be later than; 0 for none
 
 
 class Offset(NamedTuple):
-    """End of a batch.
-
-    Attributes:
-        log: which one.
-        shards: positions by name.
-        since_ms: Unix time from which on shards are read that are not here yet; 0 for all rows.
-    """
+    """End of a batch."""
 
     log: str
-    shards: Mapping[str, Position]
+    shards: Mapping[str, Position]  # positions by name
+    # Unix time from which on shards are read that are not here yet; 0 for all rows
     since_ms: int = 0
 
 

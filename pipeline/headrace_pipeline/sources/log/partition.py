@@ -12,27 +12,16 @@ from headrace_pipeline.sources.log.offset import Offset
 
 
 class Range(NamedTuple):
-    """Rows of a shard.
+    """Rows of a shard."""
 
-    Attributes:
-        shard: its name.
-        incarnation: of the shard.
-        start: index of the first row.
-        end: of the row behind the last.
-        until_ms: Unix time that no row is said to be later than; 0 for none.
-        node: that has the shard, "" where that is not known.
-        address: of that node.
-        title: what people call the shard.
-    """
-
-    shard: str
-    incarnation: int
-    start: int
-    end: int
-    until_ms: int = 0
-    node: str = ""
-    address: str = ""
-    title: str = ""
+    shard: str  # its name
+    incarnation: int  # of the shard
+    start: int  # index of the first row
+    end: int  # of the row behind the last
+    until_ms: int = 0  # Unix time that no row is said to be later than; 0 for none
+    node: str = ""  # that has the shard, "" where that is not known
+    address: str = ""  # of that node
+    title: str = ""  # what people call the shard
 
 
 class LogPartition(InputPartition):

@@ -13,16 +13,11 @@ from headrace_pipeline.sources.log.survey import Survey
 
 
 class Bounds(NamedTuple):
-    """Bounds of the next batch.
+    """Bounds of the next batch."""
 
-    Attributes:
-        rows_max: 0 for any number.
-        bytes_max: likewise.
-        target: where a stream is to stop, by shard (incarnation, index); None for never.
-    """
-
-    rows_max: int
-    bytes_max: int
+    rows_max: int  # 0 for any number
+    bytes_max: int  # likewise
+    # where a stream is to stop, by shard (incarnation, index); None for never
     target: Mapping[str, tuple[int, int]] | None
 
 

@@ -84,18 +84,12 @@ def _blocks(client: Client, log: str, part: Range, start: int) -> Iterator[Block
 
 
 class Gathering:
-    """Makes large batches of small blocks of one schema.
-
-    Args:
-        log: which one.
-        table: what rows are to be.
-        part: where they come from.
-    """
+    """Makes large batches of small blocks of one schema."""
 
     def __init__(self, log: str, table: Table, part: Range) -> None:
         self._index_name = LOGS[log].key[-1]
-        self._table = table
-        self._part = part
+        self._table = table  # what rows are to be
+        self._part = part  # where they come from
         self._batches: list[pa.RecordBatch] = []
         self._schema: Columns | None = None  # of all of them
         self._start = self._rows = self._byte_count = 0

@@ -23,48 +23,29 @@ _GROUP_BYTES_MAX: Final = 255
 
 
 class Start(NamedTuple):
-    """Begin or end of reading.
+    """Begin or end of reading."""
 
-    Attributes:
-        where: EARLIEST or LATEST, of shards that are not in `shards`.
-        shards: by name (incarnation, index); incarnation 0 for the present one, index -1 for the
-            latest and -2 for the earliest.
-        since_ms: Unix time from which on rows are wanted, instead of all that; 0 for none.
-    """
-
-    where: str
+    where: str  # EARLIEST or LATEST, of shards that are not in `shards`
+    # by name (incarnation, index); incarnation 0 for the present one, index -1 for the latest and
+    # -2 for the earliest
     shards: Mapping[str, tuple[int, int]] = {}
-    since_ms: int = 0
+    since_ms: int = 0  # Unix time from which on rows are wanted, instead of all that; 0 for none
 
 
 class Settings(NamedTuple):
-    """Options of the source; they hold no secret, and can be pickled.
+    """Options of the source; they hold no secret, and can be pickled."""
 
-    Attributes:
-        connection: where the brokers are.
-        log: a name of `schema.log.LOGS`.
-        queues: of the archive: names, of which `*` and `?` match any.
-        start: where reading begins.
-        end: where a batch ends.
-        rows_max: of a trigger, 0 for all.
-        bytes_max: likewise, as brokers count them.
-        partitions_min: tasks, as far as there are rows.
-        fail_on_data_loss: or go on with a warning.
-        group: that says how far it has come; "" for none.
-        include_headers: the archive's column `headers` is wanted.
-    """
-
-    connection: Connection
-    log: str
-    queues: tuple[str, ...]
-    start: Start
-    end: Start
-    rows_max: int
-    bytes_max: int
-    partitions_min: int
-    fail_on_data_loss: bool
-    group: str
-    include_headers: bool
+    connection: Connection  # where the brokers are
+    log: str  # a name of `schema.log.LOGS`
+    queues: tuple[str, ...]  # of the archive: names, of which `*` and `?` match any
+    start: Start  # where reading begins
+    end: Start  # where a batch ends
+    rows_max: int  # of a trigger, 0 for all
+    bytes_max: int  # likewise, as brokers count them
+    partitions_min: int  # tasks, as far as there are rows
+    fail_on_data_loss: bool  # or go on with a warning
+    group: str  # that says how far it has come; "" for none
+    include_headers: bool  # the archive's column `headers` is wanted
 
     @property
     def table(self) -> Table:

@@ -38,16 +38,11 @@ log = logging.getLogger(__name__)
 
 
 class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """One is in the driver for the stream's life and plans; others, in the tasks, only read.
-
-    Args:
-        settings: of the source.
-        table: what rows are to be.
-    """
+    """One is in the driver for the stream's life and plans; others, in the tasks, only read."""
 
     def __init__(self, settings: Settings, table: Table) -> None:
-        self._settings = settings
-        self._table = table
+        self._settings = settings  # of the source
+        self._table = table  # what rows are to be
         self._group: ReadGroup | None = None  # of the driver, made when it first looks
         self._look = Look({}, ())  # the last one
         self._looked_at = 0.0

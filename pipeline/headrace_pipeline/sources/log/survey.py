@@ -11,20 +11,14 @@ from headrace_pipeline.sources.log.offset import Offset, Position
 
 
 class Survey(NamedTuple):
-    """Start positions of the next batch.
+    """Start positions of the next batch."""
 
-    Attributes:
-        begins: of each shard that is there (incarnation, index of the next row, that index is not
-            where the last batch has ended).
-        kept: shards that are away for now: their positions stay.
-        losses: rows that will never be read.
-        gone: shards that are gone, with nothing unread that was known.
-    """
-
+    # of each shard that is there (incarnation, index of the next row, that index is not where the
+    # last batch has ended)
     begins: dict[str, tuple[int, int, bool]]
-    kept: dict[str, Position]
-    losses: list[Loss]
-    gone: list[str]
+    kept: dict[str, Position]  # shards that are away for now: their positions stay
+    losses: list[Loss]  # rows that will never be read
+    gone: list[str]  # shards that are gone, with nothing unread that was known
 
 
 def survey(

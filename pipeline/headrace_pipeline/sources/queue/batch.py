@@ -31,16 +31,11 @@ SUFFIX = (
 
 
 class QueueBatchReader(DataSourceReader):
-    """Spark's reader of a batch.
-
-    Args:
-        options: of the source.
-        snapshot: tells this DataFrame from all others.
-    """
+    """Spark's reader of a batch."""
 
     def __init__(self, options: QueueOptions, snapshot: str) -> None:
-        self._options = options
-        self._snapshot = snapshot
+        self._options = options  # of the source
+        self._snapshot = snapshot  # tells this DataFrame from all others
 
     def partitions(self) -> Sequence[InputPartition]:
         """Lease ready messages, or find the leases of this DataFrame.

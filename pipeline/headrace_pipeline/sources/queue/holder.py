@@ -32,17 +32,12 @@ class Holder:
 
     A thread of its own puts the deadline off until `stop`, at a third of the time to live. It ends
     when somebody else has opened the group; the next method that is called says so.
-
-    Args:
-        group: for which nobody works here yet.
-        where: it is, for people.
-        ttl_s: after which messages go back when nothing is heard.
     """
 
     def __init__(self, group: LeaseGroup, where: str, ttl_s: float) -> None:
-        self._group = group
-        self._where = where
-        self._ttl_s = ttl_s
+        self._group = group  # for which nobody works here yet
+        self._where = where  # it is, for people
+        self._ttl_s = ttl_s  # after which messages go back when nothing is heard
         self._request_id = str(uuid.uuid4())
         self._lock = threading.Lock()
         self._state: GroupState | None = None

@@ -10,17 +10,11 @@ VERSION: Final = 1
 
 
 class QueueOffset(NamedTuple):
-    """An offset, as it stands in checkpoints.
+    """An offset, as it stands in checkpoints."""
 
-    Attributes:
-        queue: whose group it is.
-        group: whose leases are counted.
-        lease: everything up to this lease has been read.
-    """
-
-    queue: str
-    group: str
-    lease: int
+    queue: str  # whose group it is
+    group: str  # whose leases are counted
+    lease: int  # everything up to this lease has been read
 
     def to_json(self) -> dict[str, Any]:
         """Return what Spark keeps."""

@@ -34,29 +34,18 @@ _NO_SETTLING: Final = (
 
 
 class QueueOptions(NamedTuple):
-    """Options of the source; has no secret, and can be pickled and printed.
+    """Options of the source; has no secret, and can be pickled and printed."""
 
-    Attributes:
-        connection: to the brokers; the queue is in its vhost.
-        queue: name of the queue.
-        group: name of the group.
-        rows_max: that a batch takes.
-        bytes_max: of bodies that a batch takes; the message that exceeds it is the last.
-        partitions_min: that a batch is cut into, 0 for one for each lease.
-        include_headers: there is a column `headers`.
-        ttl_ms: after which messages go back when the driver is not heard of.
-        fail_on_data_loss: fail when messages that a batch had cannot be read again.
-    """
-
-    connection: Connection
-    queue: str
-    group: str
-    rows_max: int = QUEUE_TRIGGER_ROWS
+    connection: Connection  # to the brokers; the queue is in its vhost
+    queue: str  # name of the queue
+    group: str  # name of the group
+    rows_max: int = QUEUE_TRIGGER_ROWS  # that a batch takes
+    # of bodies that a batch takes; the message that exceeds it is the last
     bytes_max: int = QUEUE_TRIGGER_BYTES
-    partitions_min: int = 0
-    include_headers: bool = False
-    ttl_ms: int = LEASE_TTL_MS
-    fail_on_data_loss: bool = True
+    partitions_min: int = 0  # that a batch is cut into, 0 for one for each lease
+    include_headers: bool = False  # there is a column `headers`
+    ttl_ms: int = LEASE_TTL_MS  # after which messages go back when the driver is not heard of
+    fail_on_data_loss: bool = True  # fail when messages that a batch had cannot be read again
 
     @property
     def table(self) -> Table:

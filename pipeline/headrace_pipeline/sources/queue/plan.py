@@ -10,29 +10,18 @@ from headrace_client.lease_value import HELD, LeaseState
 
 
 class Part(NamedTuple):
-    """Part of a lease that one task reads.
+    """Part of a lease that one task reads."""
 
-    Attributes:
-        lease: its number.
-        offset: of its messages that come before.
-        messages: how many.
-    """
-
-    lease: int
-    offset: int
-    messages: int
+    lease: int  # its number
+    offset: int  # of its messages that come before
+    messages: int  # how many
 
 
 class Room(NamedTuple):
-    """Room left in a batch.
+    """Room left in a batch."""
 
-    Attributes:
-        rows: messages.
-        byte_count: of their bodies.
-    """
-
-    rows: int
-    byte_count: int
+    rows: int  # messages
+    byte_count: int  # of their bodies
 
     @property
     def is_left(self) -> bool:

@@ -25,33 +25,21 @@ log = logging.getLogger(__name__)
 
 
 class QueuePartition(InputPartition):
-    """A part of a lease, for one task.
-
-    Args:
-        group: its name at the broker.
-        epoch: of the group.
-        part: of one of its leases.
-        renews: nobody else keeps the group's leases while they are read.
-    """
+    """A part of a lease, for one task."""
 
     def __init__(self, group: str, epoch: int, part: Part, renews: bool = False) -> None:
         super().__init__(part)
-        self.group = group
-        self.epoch = epoch
-        self.part = part
-        self.renews = renews
+        self.group = group  # its name at the broker
+        self.epoch = epoch  # of the group
+        self.part = part  # of one of its leases
+        self.renews = renews  # nobody else keeps the group's leases while they are read
 
 
 class Renewal(NamedTuple):
-    """Renewal of leases by the reader of a batch.
-
-    Attributes:
-        group: whose.
-        ttl_s: their time to live.
-    """
+    """Renewal of leases by the reader of a batch."""
 
     group: LeaseGroup
-    ttl_s: float
+    ttl_s: float  # time to live of the leases
 
     def over(self, blocks: Iterator[Block]) -> Iterator[Block]:
         """Hand blocks on, and renew now and then."""

@@ -39,13 +39,10 @@ class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     Spark commits a batch late, and the last one never. What a batch begins behind has been
     committed, however, so it is settled before the next lease is taken.
-
-    Args:
-        options: of the source.
     """
 
     def __init__(self, options: QueueOptions) -> None:
-        self._options = options
+        self._options = options  # of the source
         self._driver: Holder | None = None  # of the process that plans batches only
         self._ready_left: int | None = None  # messages that may be leased; None for any number
         self._ask_at = 0.0  # when an empty queue may be asked again

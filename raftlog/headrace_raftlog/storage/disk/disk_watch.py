@@ -14,15 +14,11 @@ class DiskWatch:
     Time is what the event loop has seen pass, so that a process that stood still does not take its
     own absence for the disk's. A disk that hung counts as answering again after `stall_s` in which
     no step took longer than a fraction of that: one that hangs every few seconds leads nothing.
-
-    Attributes:
-        stalled: whether the disk hangs.
-        stalled_s: seconds since the write began for which it does, or did last.
     """
 
     def __init__(self, stall_s: float) -> None:
-        self.stalled = False
-        self.stalled_s = 0.0
+        self.stalled = False  # whether the disk hangs
+        self.stalled_s = 0.0  # seconds since the write began for which it does, or did last
         self._stall_s = stall_s
         self._step: tuple[int, int] | None = None
         self._held_s = 0.0

@@ -25,39 +25,33 @@ JOB_BYTES_MIN: Final = 512  # bytes; room for a record and a little in it
 
 @dataclass(frozen=True, slots=True)
 class LogOptions:
-    """Options of a node's log: its use of disk and memory.
+    """Options of a node's log: its use of disk and memory."""
 
-    Attributes:
-        segment_bytes: length of each new file; existing files keep theirs. A record for which such
-            a file has no room gets a longer one of its own.
-        entry_bytes_max: length of the longest entry that is taken.
-        backlog_bytes_max: bytes not yet durable, past which the log counts as backlogged; more
-            than the longest entry that is usual, or each of these keeps all others waiting.
-        cache_bytes: entries kept in memory over all groups, besides those not yet durable.
-        full_retry_seconds: pause between attempts to write while the disk is full.
-        seal_seconds: idle time after which an empty batch is written behind the last one, as
-            proof that the last one was synced.
-        job_bytes_max: records that stay together in one batch; what is longer is split where it can
-            be. Snapshots are written in parts of this length.
-        whole_bytes_max: records that stay together are written and synced at once up to this
-            length; beyond, in slices, between which other groups' records are.
-        slice_bytes: length of a slice.
-        spare_files: files of dead bytes that may stand besides as many as what is live takes, so
-            that what lives for seconds dies where it is written instead of being copied.
-        stepped: start no writer thread; `SharedLog.step` does its work. For tests that decide
-            when, and in which order, things reach the disk.
-    """
-
+    # length of each new file; existing files keep theirs. A record for which such a file has no
+    # room gets a longer one of its own.
     segment_bytes: int = SEGMENT_BYTES_DEFAULT
-    entry_bytes_max: int = ENTRY_BYTES_MAX
+    entry_bytes_max: int = ENTRY_BYTES_MAX  # length of the longest entry that is taken
+    # bytes not yet durable, past which the log counts as backlogged; more than the longest entry
+    # that is usual, or each of these keeps all others waiting
     backlog_bytes_max: int = WRITE_BACKLOG_BYTES_MAX
+    # entries kept in memory over all groups, besides those not yet durable
     cache_bytes: int = ENTRY_CACHE_BYTES_DEFAULT
-    full_retry_seconds: float = 1.0
+    full_retry_seconds: float = 1.0  # pause between attempts to write while the disk is full
+    # idle time after which an empty batch is written behind the last one, as proof that the last
+    # one was synced
     seal_seconds: float = 1.0
+    # records that stay together in one batch; what is longer is split where it can be. Snapshots
+    # are written in parts of this length.
     job_bytes_max: int = WRITE_JOB_BYTES_MAX
+    # records that stay together are written and synced at once up to this length; beyond, in
+    # slices, between which other groups' records are
     whole_bytes_max: int = WRITE_WHOLE_BYTES_MAX
-    slice_bytes: int = WRITE_SLICE_BYTES
+    slice_bytes: int = WRITE_SLICE_BYTES  # length of a slice
+    # files of dead bytes that may stand besides as many as what is live takes, so that what lives
+    # for seconds dies where it is written instead of being copied
     spare_files: int = COLLECT_SPARE_FILES
+    # start no writer thread; `SharedLog.step` does its work. For tests that decide when, and in
+    # which order, things reach the disk.
     stepped: bool = False
 
     def __post_init__(self) -> None:

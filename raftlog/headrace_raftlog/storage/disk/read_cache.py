@@ -21,13 +21,10 @@ class ReadCache:
 
     Entries are found by where they stand on disk. What stands there never changes as long as the
     file exists, and no file's number is used again, so nothing here is ever out of date.
-
-    Attributes:
-        used: bytes that the entries cost, READ_CACHE_BYTES_MAX at most.
     """
 
     def __init__(self) -> None:
-        self.used: i64 = 0
+        self.used: i64 = 0  # bytes that the entries cost, READ_CACHE_BYTES_MAX at most
         self._entries: OrderedDict[int, Entry] = OrderedDict()
 
     def find(self, location: i64) -> Entry | None:

@@ -13,54 +13,40 @@ from mypy_extensions import i64
 
 @final
 class SegmentUse:
-    """One segment's part in the accounts.
-
-    Attributes:
-        sequence: its place in the log.
-        size: length of the file in bytes.
-        live: bytes of records that are needed.
-        soon: bytes among them of entries that the application reads no more: they go with their
-            group's next snapshot.
-        pinned: why the file must stay though nothing in it may be live; '' for no reason.
-        rest: how many more steps of collection leave it alone.
-        passes: how often it was looked through.
-        stuck: something in it cannot be moved, as it is not intact or too long for the log.
-    """
+    """One segment's part in the accounts."""
 
     def __init__(self, sequence: i64, size: i64) -> None:
-        self.sequence = sequence
-        self.size = size
-        self.live: i64 = 0
+        self.sequence = sequence  # its place in the log
+        self.size = size  # length of the file in bytes
+        self.live: i64 = 0  # bytes of records that are needed
+        # bytes among them of entries that the application reads no more: they go with their group's
+        # next snapshot
         self.soon: i64 = 0
+        # why the file must stay though nothing in it may be live; '' for no reason
         self.pinned = ""
-        self.rest: i64 = 0
-        self.passes: i64 = 0
+        self.rest: i64 = 0  # how many more steps of collection leave it alone
+        self.passes: i64 = 0  # how often it was looked through
+        # something in it cannot be moved, as it is not intact or too long for the log
         self.stuck = False
 
 
 @final
 class Ledger:
-    """Accounts of all segments. Belongs to the event loop's thread.
-
-    Attributes:
-        segments: by sequence; those that were decided to be removed are not among them.
-        newest: highest sequence that anything durable was found in; only older ones are closed.
-        size: bytes of all files.
-        live: live bytes over all segments.
-        soon: bytes among them that go with their groups' next snapshots.
-        segment_bytes: length of each new segment, unless it is among `lengths`.
-        lengths: of segments that were made longer and of which nothing is durable yet, by sequence.
-        dying: bytes by sequence that die as soon as what was appended last is durable.
-    """
+    """Accounts of all segments. Belongs to the event loop's thread."""
 
     def __init__(self, segment_bytes: i64) -> None:
+        # by sequence; those that were decided to be removed are not among them
         self.segments: dict[int, SegmentUse] = {}
+        # highest sequence that anything durable was found in; only older ones are closed
         self.newest: i64 = 0
-        self.size: i64 = 0
-        self.live: i64 = 0
-        self.soon: i64 = 0
+        self.size: i64 = 0  # bytes of all files
+        self.live: i64 = 0  # live bytes over all segments
+        self.soon: i64 = 0  # bytes among them that go with their groups' next snapshots
+        # bytes by sequence that die as soon as what was appended last is durable
         self.dying: dict[int, int] = {}
+        # length of each new segment, unless it is among `lengths`
         self.segment_bytes = segment_bytes
+        # of segments that were made longer and of which nothing is durable yet, by sequence
         self.lengths: dict[int, int] = {}
 
     def open(self, sequence: i64, size: i64) -> SegmentUse:

@@ -35,15 +35,11 @@ class EntryCache:
     """Bound on the entries in memory, over all groups; the oldest appended leave first.
 
     Entries not yet durable are pinned: they count, but leave only after they were settled.
-
-    Attributes:
-        limit: bytes.
-        used: bytes now; beyond the limit only while pinned entries alone exceed it.
     """
 
     def __init__(self, limit: i64) -> None:
-        self.limit = limit
-        self.used: i64 = 0
+        self.limit = limit  # bytes
+        self.used: i64 = 0  # bytes now; beyond the limit only while pinned entries alone exceed it
         self._settled: deque[CachedRun] = deque()
 
     def resize(self, limit: i64) -> None:

@@ -30,70 +30,50 @@ class StoredGroup(GroupLog):
 
     A location packs segment sequence and offset (32 bits each); it is 0 while the entry is not
     known to be durable, and the entry is then in memory. Belongs to the event loop's thread.
-
-    Attributes:
-        group: incarnation id.
-        member: own member id, 0 for a group that was never begun.
-        hard_state: newest one, appended or recovered.
-        membership: who belonged to the group at `snapshot_index`.
-        snapshot_index: everything up to here is in the snapshot; 0 while there is none.
-        snapshot_term: term of the entry there.
-        snapshot: where the newest effective snapshot lies, or None.
-        era: stands in every record written now; rises when entries are cut off.
-        origin: no segment before this one holds records of the group; 0 while it has none.
-        state_at: location of the newest durable hard state, 0 for none.
-        base_at: location of the record that began the group, 0 for none.
-        base_bytes: length of that record.
-        retired: another incarnation of the group took this one's place, or it was removed.
-        last: see `last_index`.
-        locations: of the entries behind the snapshot.
-        lengths: of their blobs, with the bit HINTED.
-        run_starts: indexes at which a run of entries of one term and era begins.
-        run_terms: their terms.
-        run_eras: their eras.
-        recent: entries in memory.
-        live: entries kept up to `snapshot_index`; None for none.
-        incoming: entries fetched from a peer ahead of an install; None for none.
-        fetched: those of them that are not durable; None for none.
-        configs: indexes behind the snapshot of entries of kind ENTRY_CONFIG; None for none.
-        lost: by index, where the records stand that are not intact: of these entries only term and
-            length are known. None for none.
-        state_lost: whether `hard_state` was put in the place of one whose vote is not readable.
-        ledger: accounts of the segments.
-        read_at: location behind the entry that was prepared last.
-        on_read: called when `at_hand` may say more than before.
     """
 
     def __init__(self, group: i64, reader: SegmentReader, ledger: Ledger) -> None:
-        self.group = group
-        self.member: i64 = 0
-        self.hard_state = HardState(0, 0, 0)
-        self.membership: Membership = NOBODY
+        self.group = group  # incarnation id
+        self.member: i64 = 0  # own member id, 0 for a group that was never begun
+        self.hard_state = HardState(0, 0, 0)  # newest one, appended or recovered
+        self.membership: Membership = NOBODY  # who belonged to the group at `snapshot_index`
+        # everything up to here is in the snapshot; 0 while there is none
         self.snapshot_index: i64 = 0
-        self.snapshot_term: i64 = 0
+        self.snapshot_term: i64 = 0  # term of the entry there
+        # where the newest effective snapshot lies, or None
         self.snapshot: StoredSnapshot | None = None
-        self.era: i64 = 0
+        self.era: i64 = 0  # stands in every record written now; rises when entries are cut off
+        # no segment before this one holds records of the group; 0 while it has none
         self.origin: i64 = 0
-        self.state_at: i64 = 0
-        self.base_at: i64 = 0
-        self.base_bytes: i64 = 0
+        self.state_at: i64 = 0  # location of the newest durable hard state, 0 for none
+        self.base_at: i64 = 0  # location of the record that began the group, 0 for none
+        self.base_bytes: i64 = 0  # length of that record
+        # another incarnation of the group took this one's place, or it was removed
         self.retired = False
         self.reader = reader
-        self.ledger = ledger
-        self.last: i64 = 0
-        self.locations: array[int] = array("Q")
-        self.lengths: array[int] = array("I")
+        self.ledger = ledger  # accounts of the segments
+        self.last: i64 = 0  # see `last_index`
+        self.locations: array[int] = array("Q")  # of the entries behind the snapshot
+        self.lengths: array[int] = array("I")  # of their blobs, with the bit HINTED
+        # indexes at which a run of entries of one term and era begins
         self.run_starts: list[int] = []
         self.run_terms: list[int] = []
         self.run_eras: list[int] = []
-        self.recent: dict[int, Entry] = {}
-        self.live: SparseIndex | None = None
+        self.recent: dict[int, Entry] = {}  # entries in memory
+        self.live: SparseIndex | None = None  # entries kept up to `snapshot_index`; None for none
+        # entries fetched from a peer ahead of an install; None for none
         self.incoming: SparseIndex | None = None
+        # those of them that are not durable; None for none
         self.fetched: dict[int, Entry] | None = None
+        # indexes behind the snapshot of entries of kind ENTRY_CONFIG; None for none
         self.configs: list[int] | None = None
-        self.read_at: i64 = 0
+        self.read_at: i64 = 0  # location behind the entry that was prepared last
+        # called when `at_hand` may say more than before
         self.on_read: Callable[[], None] = tell_nobody
+        # by index, where the records stand that are not intact: of these entries only term and
+        # length are known. None for none.
         self.lost: dict[int, int] | None = None
+        # whether `hard_state` was put in the place of one whose vote is not readable
         self.state_lost = False
 
     def first_index(self) -> i64:

@@ -25,36 +25,22 @@ FINAL_LEAD_BYTES: Final = _FINAL.size
 
 @final
 class StoredSnapshot:
-    """Location of a snapshot.
-
-    Attributes:
-        index: what it contains ends there.
-        term: term of the entry at `index`.
-        serial: tells its parts from those of other attempts, unique in the log.
-        size: bytes of membership, list of live entries and state.
-        checksum: CRC32C of these bytes.
-        kept: entries of eras before the record's own are void beyond this index.
-        parts: packed locations of the parts, 0 where not known to be durable.
-        part_bytes: lengths of their records.
-        location: of the record that makes it effective.
-        length: of that record.
-        pending: the snapshot itself while it is not durable.
-        void: it was given up or superseded before it was durable.
-    """
+    """Location of a snapshot."""
 
     def __init__(self, index: i64, term: i64, serial: i64) -> None:
-        self.index = index
-        self.term = term
-        self.serial = serial
-        self.size: i64 = 0
-        self.checksum: i64 = 0
-        self.kept: i64 = 0
+        self.index = index  # what it contains ends there
+        self.term = term  # term of the entry at `index`
+        self.serial = serial  # tells its parts from those of other attempts, unique in the log
+        self.size: i64 = 0  # bytes of membership, list of live entries and state
+        self.checksum: i64 = 0  # CRC32C of these bytes
+        self.kept: i64 = 0  # entries of eras before the record's own are void beyond this index
+        # packed locations of the parts, 0 where not known to be durable
         self.parts: array[int] = _NO_PARTS
-        self.part_bytes: array[int] = _NO_PART_BYTES
-        self.location: i64 = 0
-        self.length: i64 = 0
-        self.pending: Snapshot | None = None
-        self.void = False
+        self.part_bytes: array[int] = _NO_PART_BYTES  # lengths of their records
+        self.location: i64 = 0  # of the record that makes it effective
+        self.length: i64 = 0  # of that record
+        self.pending: Snapshot | None = None  # the snapshot itself while it is not durable
+        self.void = False  # it was given up or superseded before it was durable
 
     def expect_parts(self, count: i64) -> None:
         """Make room for the places of parts; most snapshots have none."""
@@ -124,18 +110,12 @@ def decode_live(data: bytes, start: i64, stop: i64, count: i64) -> array[int]:
 
 @final
 class SnapshotData:
-    """Decoded head of a snapshot; the state is not copied out.
-
-    Attributes:
-        membership: of the group at its index.
-        live: live indexes.
-        state_start: where the state begins in the bytes.
-    """
+    """Decoded head of a snapshot; the state is not copied out."""
 
     def __init__(self, membership: Membership, live: array[int], state_start: i64) -> None:
-        self.membership = membership
-        self.live = live
-        self.state_start = state_start
+        self.membership = membership  # of the group at its index
+        self.live = live  # live indexes
+        self.state_start = state_start  # where the state begins in the bytes
 
 
 def decode_data(data: bytes) -> SnapshotData:

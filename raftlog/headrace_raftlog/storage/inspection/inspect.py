@@ -59,47 +59,31 @@ from headrace_raftlog.storage.writing.mark_file import MarkFile
 
 @dataclass(frozen=True, slots=True)
 class Damage:
-    """Damage of a record or a file.
+    """Damage of a record or a file."""
 
-    Attributes:
-        path: file.
-        offset: byte position.
-        reason: what is wrong there.
-    """
-
-    path: str
-    offset: int
-    reason: str
+    path: str  # file
+    offset: int  # byte position
+    reason: str  # what is wrong there
 
 
 @dataclass(slots=True)
 class VerifyReport:
-    """Contents of a log's files.
+    """Contents of a log's files."""
 
-    Attributes:
-        segments: files.
-        batches: intact batches, empty ones included.
-        records: records in them.
-        data_bytes: bytes of the batches, with padding.
-        groups: groups with records that are not removed; 0 when something is damaged.
-        torn: the remains of a write that a crash cut off, which the next start cuts; or None.
-        damaged: what else is not intact.
-        quarantined: groups that a node would not serve, and why.
-        lost: by group, entries that a node would fetch from its peers before it serves the group.
-        refused: why a node would not start at all, '' when it would.
-        ends_early: that the log lacks batches which the directory remembers to be synced, or ''.
-    """
-
-    segments: int = 0
-    batches: int = 0
-    records: int = 0
-    data_bytes: int = 0
-    groups: int = 0
+    segments: int = 0  # files
+    batches: int = 0  # intact batches, empty ones included
+    records: int = 0  # records in them
+    data_bytes: int = 0  # bytes of the batches, with padding
+    groups: int = 0  # groups with records that are not removed; 0 when something is damaged
+    # the remains of a write that a crash cut off, which the next start cuts; or None
     torn: Damage | None = None
-    damaged: list[Damage] = field(default_factory=list)
+    damaged: list[Damage] = field(default_factory=list)  # what else is not intact
+    # groups that a node would not serve, and why
     quarantined: dict[int, str] = field(default_factory=dict)
+    # by group, entries that a node would fetch from its peers before it serves the group
     lost: dict[int, list[int]] = field(default_factory=dict)
-    refused: str = ""
+    refused: str = ""  # why a node would not start at all, '' when it would
+    # that the log lacks batches which the directory remembers to be synced, or ''
     ends_early: str = ""
 
     @property

@@ -48,17 +48,12 @@ from headrace_raftlog.storage.writing.snapshot_store import read_snapshot
 
 @final
 class SalvagedGroup:
-    """Intact rest of one group.
-
-    Attributes:
-        snapshot: the newest one that is intact, or None.
-        last: highest index of which anything was found.
-        problem: why no node would serve it, '' where one would, at least once it is mended.
-    """
+    """Intact rest of one group."""
 
     def __init__(self, view: StoredGroup, found: FoundGroup | None, problem: str) -> None:
         """Take over a view, and where its log does not come out, the records that there are."""
-        self.snapshot: Snapshot | None = None
+        self.snapshot: Snapshot | None = None  # the newest one that is intact, or None
+        # why no node would serve it, '' where one would, at least once it is mended
         self.problem = problem
         self._view = view
         self._places: dict[int, tuple[int, int]] = {}
@@ -68,6 +63,7 @@ class SalvagedGroup:
             self.problem = self.problem or error.reason
         if found is not None:
             self._collect(found)
+        # highest index of which anything was found
         self.last = max([int(view.last), *self._places])
 
     def entry(self, index: int) -> Entry:
@@ -105,18 +101,14 @@ class SalvagedGroup:
 
 @final
 class Salvage:
-    """Intact rest of a log.
-
-    Attributes:
-        groups: views of the groups whose logs come out; entries of them can still be damaged.
-        broken: of the others, a view in parts, what was found of them, and what is wrong.
-        damaged: what could not be read, in order.
-    """
+    """Intact rest of a log."""
 
     def __init__(self, files: Files, directory: str) -> None:
+        # views of the groups whose logs come out; entries of them can still be damaged
         self.groups: dict[int, StoredGroup] = {}
+        # of the others, a view in parts, what was found of them, and what is wrong
         self.broken: dict[int, tuple[StoredGroup, FoundGroup, str]] = {}
-        self.damaged: list[Damage] = []
+        self.damaged: list[Damage] = []  # what could not be read, in order
         self._files = files
         self._reader = SegmentReader(files, directory)
         self._directory = directory

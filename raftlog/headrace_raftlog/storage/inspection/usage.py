@@ -12,67 +12,39 @@ from headrace_raftlog.storage.segment.segment import SegmentReader
 
 @dataclass(frozen=True, slots=True)
 class FileUsage:
-    """One segment.
+    """One segment."""
 
-    Attributes:
-        path: file.
-        size: bytes.
-        live: bytes of records that are needed.
-        flags: words: `active`, `torn`, `damaged`, `pinned`.
-    """
-
-    path: str
-    size: int
-    live: int
-    flags: tuple[str, ...]
+    path: str  # file
+    size: int  # bytes
+    live: int  # bytes of records that are needed
+    flags: tuple[str, ...]  # words: `active`, `torn`, `damaged`, `pinned`
 
 
 @dataclass(frozen=True, slots=True)
 class GroupUsage:
-    """One group.
+    """One group."""
 
-    Attributes:
-        group: incarnation id.
-        entries: entries behind its snapshot.
-        kept: live entries up to its snapshot.
-        data_bytes: bytes of their records.
-        snapshot_index: where its snapshot stands, 0 for none.
-        snapshot_bytes: bytes of that.
-        last_index: last index of its log.
-        last_term: term of the last entry.
-    """
-
-    group: int
-    entries: int
-    kept: int
-    data_bytes: int
-    snapshot_index: int
+    group: int  # incarnation id
+    entries: int  # entries behind its snapshot
+    kept: int  # live entries up to its snapshot
+    data_bytes: int  # bytes of their records
+    snapshot_index: int  # where its snapshot stands, 0 for none
     snapshot_bytes: int
-    last_index: int
-    last_term: int
+    last_index: int  # last index of its log
+    last_term: int  # term of the last entry
 
 
 @dataclass(frozen=True, slots=True)
 class LogUsage:
-    """A whole log.
+    """A whole log."""
 
-    Attributes:
-        files: by sequence.
-        groups: those with most bytes first.
-        group_count: number of groups that would be served.
-        quarantined: groups that would not, and why.
-        size: bytes of all segments.
-        live: bytes that are needed.
-        bound: bytes that the segments may take: twice what is needed, and two files.
-    """
-
-    files: list[FileUsage]
-    groups: list[GroupUsage]
-    group_count: int
-    quarantined: dict[int, str]
-    size: int
-    live: int
-    bound: int
+    files: list[FileUsage]  # by sequence
+    groups: list[GroupUsage]  # those with most bytes first
+    group_count: int  # number of groups that would be served
+    quarantined: dict[int, str]  # groups that would not, and why
+    size: int  # bytes of all segments
+    live: int  # bytes that are needed
+    bound: int  # bytes that the segments may take: twice what is needed, and two files
 
 
 def _group_usage(view: StoredGroup) -> GroupUsage:

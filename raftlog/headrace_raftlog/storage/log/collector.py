@@ -61,13 +61,7 @@ _NOTHING: Final = b"\xff" * SECTOR_BYTES  # in the place of what the disk has lo
 
 @final
 class Collector:
-    """Collector: decides which segments go and which records move. On the event loop's thread.
-
-    Attributes:
-        jobs: copies to be written, for the caller to take.
-        asked: groups whose next snapshot would free a file that is wanted, likewise.
-        damaged: files in which something is not intact, likewise.
-    """
+    """Collector: decides which segments go and which records move. On the event loop's thread."""
 
     def __init__(
         self,
@@ -77,9 +71,10 @@ class Collector:
         entry_bytes_max: i64,
         options: LogOptions,
     ) -> None:
-        self.jobs: list[WriteJob] = []
+        self.jobs: list[WriteJob] = []  # copies to be written, for the caller to take
+        # groups whose next snapshot would free a file that is wanted, likewise
         self.asked: list[int] = []
-        self.damaged: list[int] = []
+        self.damaged: list[int] = []  # files in which something is not intact, likewise
         self._table = table
         self._salt = salt
         self._job_bytes_max = job_bytes_max

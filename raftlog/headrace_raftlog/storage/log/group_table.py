@@ -40,25 +40,17 @@ _ERA_GAP: Final = 1 << 16  # eras a damaged group may have had that nobody could
 
 @final
 class GroupTable:
-    """The groups and the accounts. Belongs to the event loop's thread.
-
-    Attributes:
-        groups: by id, without removed and quarantined ones.
-        removed: groups that were removed, while files may still hold records of them.
-        quarantined: groups whose data cannot be trusted.
-        ledger: accounts of the segments.
-        reader: of the segments.
-        memberships: those that groups share.
-    """
+    """The groups and the accounts. Belongs to the event loop's thread."""
 
     def __init__(self, recovery: Recovery) -> None:
         """Take over what recovery found."""
-        self.groups = recovery.groups
+        self.groups = recovery.groups  # by id, without removed and quarantined ones
+        # groups that were removed, while files may still hold records of them
         self.removed = recovery.replay.removed
-        self.quarantined = recovery.quarantined
-        self.ledger = recovery.ledger
-        self.reader = recovery.reader
-        self.memberships = recovery.memberships
+        self.quarantined = recovery.quarantined  # groups whose data cannot be trusted
+        self.ledger = recovery.ledger  # accounts of the segments
+        self.reader = recovery.reader  # of the segments
+        self.memberships = recovery.memberships  # those that groups share
 
     def view(self, group: i64) -> StoredGroup:
         """Return a group's view, new and empty if there is none.

@@ -24,16 +24,11 @@ from headrace_raftlog.storage.writing.writer import LogWriter
 
 @final
 class JobQueue:
-    """Jobs on their way to the writer and back. Belongs to the event loop's thread.
-
-    Attributes:
-        must_sync: whether the next flush has to write what may wait as well.
-        backlog: bytes gathered and not known to be durable.
-    """
+    """Jobs on their way to the writer and back. Belongs to the event loop's thread."""
 
     def __init__(self, salt: i64, table: GroupTable, cache: EntryCache, writer: LogWriter) -> None:
-        self.must_sync = False
-        self.backlog: i64 = 0
+        self.must_sync = False  # whether the next flush has to write what may wait as well
+        self.backlog: i64 = 0  # bytes gathered and not known to be durable
         self._salt = salt
         self._table = table
         self._cache = cache

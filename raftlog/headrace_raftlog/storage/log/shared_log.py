@@ -49,16 +49,6 @@ class SharedLog:
 
     Everything but the three callbacks belongs to one thread (the event loop's). What `append`
     was given is readable at once and durable when its token is called back.
-
-    Attributes:
-        directory: where the segments are; no other log's files may be there.
-        recovery: what opening found (segments, what was torn), for reports.
-        cache: entries in memory; it may be resized.
-        damaged: closed segments in which `collect` has found damage, for the caller to take.
-        synced: returns the number of the newest batch that is synced, 0 for none.
-        lock: descriptor of the file that is locked.
-        position: the writer's, to be looked at only.
-        writer: whose callbacks may be set.
     """
 
     def __init__(
@@ -70,12 +60,13 @@ class SharedLog:
         position: WriterPosition,
     ) -> None:
         """Use `open`."""
+        # where the segments are; no other log's files may be there
         self.directory = recovery.directory
-        self.recovery = recovery
+        self.recovery = recovery  # what opening found (segments, what was torn), for reports
         recovery.ledger.segment_bytes = options.segment_bytes
         self._files = files
-        self.lock = lock
-        self.position = position
+        self.lock = lock  # descriptor of the file that is locked
+        self.position = position  # the writer's, to be looked at only
         self._salt: i64 = position.header.salt
         self._entry_bytes_max: i64 = options.entry_bytes_max
         self._backlog_bytes_max: i64 = options.backlog_bytes_max
@@ -85,12 +76,15 @@ class SharedLog:
         self._collector = Collector(
             self._table, self._salt, self._job_bytes_max, self._entry_bytes_max, options
         )
+        # closed segments in which `collect` has found damage, for the caller to take
         self.damaged = self._collector.damaged
-        self.cache = EntryCache(options.cache_bytes)
+        self.cache = EntryCache(options.cache_bytes)  # entries in memory; it may be resized
         self._next_serial: i64 = (position.number & 0x7FFFFFFF) << 32
         self._closed = False
+        # whose callbacks may be set
         self.writer = LogWriter(files, self.directory, options, position)
         self._queue = JobQueue(self._salt, self._table, self.cache, self.writer)
+        # returns the number of the newest batch that is synced, 0 for none
         self.synced = self.writer.synced
 
     @staticmethod

@@ -21,19 +21,14 @@ class DirectoryWatch:
     Names are looked up in the directory as it was opened, so that one that is moved, or mounted
     over, has lost nothing; that its path leads elsewhere is only logged. Other links to a file, and
     whoever reads or touches it, change nothing.
-
-    Args:
-        files: the file system.
-        directory: its path.
-        lock: descriptor of the lock.
-        position: of the log's writer, whose thread changes it; what is seen half changed once is
-            whole at the next look.
     """
 
     def __init__(self, files: Files, directory: str, lock: int, position: WriterPosition) -> None:
-        self._files = files
-        self._path = directory
-        self._lock = lock
+        self._files = files  # the file system
+        self._path = directory  # its path
+        self._lock = lock  # descriptor of the lock
+        # of the log's writer, whose thread changes it; what is seen half changed once is whole at
+        # the next look
         self._position = position
         self._fd = files.open_directory(directory)
         self._suspect = ""

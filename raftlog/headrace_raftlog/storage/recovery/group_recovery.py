@@ -20,24 +20,15 @@ from headrace_raftlog.storage.group.snapshot_record import StoredSnapshot
 
 @final
 class DiscontinuousEntries:
-    """Entries that do not continue the log where they were found: 34 bytes each.
-
-    Attributes:
-        indexes: in the order found, like all that follow.
-        locations: packed locations.
-        lengths: bytes of the blobs.
-        terms: terms.
-        eras: eras of the records.
-        kinds: kinds of the entries.
-    """
+    """Entries that do not continue the log where they were found: 34 bytes each."""
 
     def __init__(self) -> None:
-        self.indexes: array[int] = array("Q")
-        self.locations: array[int] = array("Q")
-        self.lengths: array[int] = array("I")
+        self.indexes: array[int] = array("Q")  # in the order found, like all that follow
+        self.locations: array[int] = array("Q")  # packed locations
+        self.lengths: array[int] = array("I")  # bytes of the blobs
         self.terms: array[int] = array("Q")
-        self.eras: array[int] = array("I")
-        self.kinds: array[int] = array("B")
+        self.eras: array[int] = array("I")  # eras of the records
+        self.kinds: array[int] = array("B")  # kinds of the entries
 
     def add(self, era: i64, index: i64, term: i64, location: i64, length: i64, kind: i64) -> None:
         """Keep one."""
@@ -59,78 +50,48 @@ class DiscontinuousEntries:
 
 @final
 class FoundGroup:
-    """Findings of recovery about one group so far.
-
-    Attributes:
-        group: incarnation id.
-        origin: lowest segment with a record of it.
-        era: highest era found.
-        base_era: records of earlier eras are void.
-        member: own member id, 0 for none.
-        membership: the founding one.
-        base_at: location of the newest record that began the group, 0 for none.
-        base_bytes: its length.
-        state: newest hard state.
-        state_at: its location, 0 for none.
-        state_era: its era.
-        state_lost: whether its vote is not readable, and its term the next one therefore.
-        snapshot: the effective record with the highest index, or None.
-        snapshot_era: its era.
-        parts: locations and lengths of snapshot parts, by serial and number.
-        first: index of the first entry of the run that is being continued.
-        last: index of its last one; below `first` when there is none.
-        locations: locations of the run's entries.
-        lengths: lengths of their blobs.
-        run_starts: where term or era changes in the run.
-        run_terms: terms from there on.
-        run_eras: eras from there on, ascending.
-        tip_era: era of the run's last entry, -1 when there is none.
-        tip_term: its term.
-        configs: indexes in the run of entries of kind ENTRY_CONFIG.
-        strays: entries outside the run.
-        incoming: entries fetched from a peer.
-        lost: index and location of each entry whose record is not intact but for its header.
-        lost_base_era: highest era of such a record that began the group, -1 for none.
-        lost_snapshots: era, index and term of such records that made a snapshot effective.
-        lost_reason: where one of the last two kinds stands.
-        problem: what does not fit though its checksum is right; '' for nothing.
-        problem_at: location of that record.
-    """
+    """Findings of recovery about one group so far."""
 
     def __init__(self, group: i64, origin: i64) -> None:
-        self.group = group
-        self.origin = origin
-        self.era: i64 = 0
-        self.base_era: i64 = 0
-        self.member: i64 = 0
-        self.membership: Membership = NOBODY
-        self.base_at: i64 = 0
-        self.base_bytes: i64 = 0
-        self.state = HardState(0, 0, 0)
-        self.state_at: i64 = 0
+        self.group = group  # incarnation id
+        self.origin = origin  # lowest segment with a record of it
+        self.era: i64 = 0  # highest era found
+        self.base_era: i64 = 0  # records of earlier eras are void
+        self.member: i64 = 0  # own member id, 0 for none
+        self.membership: Membership = NOBODY  # the founding one
+        self.base_at: i64 = 0  # location of the newest record that began the group, 0 for none
+        self.base_bytes: i64 = 0  # its length
+        self.state = HardState(0, 0, 0)  # newest hard state
+        self.state_at: i64 = 0  # its location, 0 for none
         self.state_era: i64 = 0
+        # whether its vote is not readable, and its term the next one therefore
         self.state_lost = False
+        # the effective record with the highest index, or None
         self.snapshot: StoredSnapshot | None = None
         self.snapshot_era: i64 = 0
+        # locations and lengths of snapshot parts, by serial and number
         self.parts: dict[int, dict[int, tuple[int, int]]] = {}
-        self.first: i64 = 1
-        self.last: i64 = 0
-        self.locations: array[int] = array("Q")
-        self.lengths: array[int] = array("I")
-        self.run_starts: list[int] = []
-        self.run_terms: list[int] = []
-        self.run_eras: list[int] = []
-        self.tip_era: i64 = -1
+        self.first: i64 = 1  # index of the first entry of the run that is being continued
+        self.last: i64 = 0  # index of its last one; below `first` when there is none
+        self.locations: array[int] = array("Q")  # locations of the run's entries
+        self.lengths: array[int] = array("I")  # lengths of their blobs
+        self.run_starts: list[int] = []  # where term or era changes in the run
+        self.run_terms: list[int] = []  # terms from there on
+        self.run_eras: list[int] = []  # eras from there on, ascending
+        self.tip_era: i64 = -1  # era of the run's last entry, -1 when there is none
         self.tip_term: i64 = 0
-        self.configs: list[int] = []
-        self.strays: DiscontinuousEntries | None = None
-        self.incoming: DiscontinuousEntries | None = None
+        self.configs: list[int] = []  # indexes in the run of entries of kind ENTRY_CONFIG
+        self.strays: DiscontinuousEntries | None = None  # entries outside the run
+        self.incoming: DiscontinuousEntries | None = None  # entries fetched from a peer
+        # index and location of each entry whose record is not intact but for its header
         self.lost: list[tuple[int, int]] = []
+        # highest era of such a record that began the group, -1 for none
         self.lost_base_era: i64 = -1
+        # era, index and term of such records that made a snapshot effective
         self.lost_snapshots: list[tuple[int, int, int]] = []
-        self.lost_reason = ""
-        self.problem = ""
-        self.problem_at: i64 = 0
+        self.lost_reason = ""  # where one of the last two kinds stands
+        self.problem = ""  # what does not fit though its checksum is right; '' for nothing
+        self.problem_at: i64 = 0  # location of that record
 
     def take_entry(
         self,

@@ -21,17 +21,12 @@ from headrace_raftlog.storage.writing.snapshot_store import read_data
 
 @final
 class Resolution:
-    """Builder of a group's index from the findings of recovery.
-
-    Attributes:
-        view: the group's index.
-        problem: why the group cannot be served, '' when all is there.
-        problem_at: location that the problem is seen at, 0 for none in particular.
-    """
+    """Builder of a group's index from the findings of recovery."""
 
     def __init__(self, found: FoundGroup, view: StoredGroup) -> None:
-        self.view = view
-        self.problem = found.problem
+        self.view = view  # the group's index
+        self.problem = found.problem  # why the group cannot be served, '' when all is there
+        # location that the problem is seen at, 0 for none in particular
         self.problem_at: i64 = found.problem_at
         self._found = found
         self._kept: i64 = 0

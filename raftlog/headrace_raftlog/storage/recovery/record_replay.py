@@ -43,57 +43,37 @@ _OF_NO_GROUP: Final = (RECORD_FILES, RECORD_GONE, RECORD_RESERVED, RECORD_PLACED
 
 @final
 class Tombstone:
-    """A group that was removed, while files may still hold records of it.
-
-    Attributes:
-        origin: no segment before this one has records of the group.
-        end: nor has any behind this one, in which the group was removed.
-        location: of the record that says so; 0 while it is not durable.
-    """
+    """A group that was removed, while files may still hold records of it."""
 
     def __init__(self, origin: i64, end: i64, location: i64) -> None:
-        self.origin = origin
-        self.end = end
-        self.location = location
+        self.origin = origin  # no segment before this one has records of the group
+        self.end = end  # nor has any behind this one, in which the group was removed
+        self.location = location  # of the record that says so; 0 while it is not durable
 
 
 @final
 class Quarantine:
-    """A group whose data cannot be trusted.
-
-    Attributes:
-        reason: what is wrong, with file and offset.
-        era: highest era found of it.
-        origin: no segment before this one has records of the group.
-        sequence: segment with the damage, 0 when it is only known from an earlier start.
-        location: of the record that says so, 0 while it is not durable.
-        size: bytes of that record.
-        kept: whether the group could not go on without what is left of it here.
-    """
+    """A group whose data cannot be trusted."""
 
     def __init__(self, reason: str, era: i64, origin: i64, sequence: i64) -> None:
-        self.reason = reason
-        self.era = era
-        self.origin = origin
+        self.reason = reason  # what is wrong, with file and offset
+        self.era = era  # highest era found of it
+        self.origin = origin  # no segment before this one has records of the group
+        # segment with the damage, 0 when it is only known from an earlier start
         self.sequence = sequence
-        self.location: i64 = 0
-        self.size: i64 = 0
-        self.kept = False
+        self.location: i64 = 0  # of the record that says so, 0 while it is not durable
+        self.size: i64 = 0  # bytes of that record
+        self.kept = False  # whether the group could not go on without what is left of it here
 
 
 @final
 class Replay:
-    """Takes the batches of a log in order.
-
-    Attributes:
-        groups: what was found, by group, without removed ones.
-        removed: groups that were removed.
-        quarantined: groups found damaged, now or at an earlier start, and not begun anew since.
-    """
+    """Takes the batches of a log in order."""
 
     def __init__(self) -> None:
-        self.groups: dict[int, FoundGroup] = {}
-        self.removed: dict[int, Tombstone] = {}
+        self.groups: dict[int, FoundGroup] = {}  # what was found, by group, without removed ones
+        self.removed: dict[int, Tombstone] = {}  # groups that were removed
+        # groups found damaged, now or at an earlier start, and not begun anew since
         self.quarantined: dict[int, Quarantine] = {}
 
     def suspect(self, group: i64, sequence: i64, reason: str) -> None:

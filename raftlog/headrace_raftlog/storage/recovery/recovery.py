@@ -45,83 +45,54 @@ from headrace_raftlog.storage.segment.segment import (
 
 @final
 class Torn:
-    """The remains of the one batch that was being written.
-
-    Attributes:
-        sequence: its segment.
-        start: where the batch began or should have.
-        damage: offset of its first record that is not intact.
-        end: sector boundary behind its last byte that is not zero.
-        reason: what is missing.
-    """
+    """The remains of the one batch that was being written."""
 
     def __init__(self, sequence: int, start: int, damage: int, end: int, reason: str) -> None:
-        self.sequence = sequence
-        self.start = start
-        self.damage = damage
-        self.end = end
-        self.reason = reason
+        self.sequence = sequence  # its segment
+        self.start = start  # where the batch began or should have
+        self.damage = damage  # offset of its first record that is not intact
+        self.end = end  # sector boundary behind its last byte that is not zero
+        self.reason = reason  # what is missing
 
 
 @final
 class DamagedStretch:
-    """Bytes that are not intact though they were once synced.
-
-    Attributes:
-        sequence: the segment.
-        offset: of the first record that is not intact.
-        reason: what is wrong there.
-        groups: ids of the groups with records there.
-    """
+    """Bytes that are not intact though they were once synced."""
 
     def __init__(self, sequence: int, offset: int, reason: str, groups: list[int]) -> None:
-        self.sequence = sequence
-        self.offset = offset
-        self.reason = reason
-        self.groups = groups
+        self.sequence = sequence  # the segment
+        self.offset = offset  # of the first record that is not intact
+        self.reason = reason  # what is wrong there
+        self.groups = groups  # ids of the groups with records there
 
 
 @final
 class Recovery:
-    """Reads segments in order and builds the groups' indexes.
-
-    Attributes:
-        groups: what was found, without removed and quarantined groups.
-        replay: what the records say, before it is judged.
-        quarantined: groups whose data cannot be trusted, and why.
-        headers: every segment's header, in order.
-        spans: the batches of every segment that has some, in order.
-        last: the last intact batch, or None.
-        last_in: the segment that it stands in.
-        last_sequence: the last segment with a batch, intact or damaged; the first while none has.
-        end: where the next batch goes in that one.
-        torn: what is to be cut, or None.
-        damaged: what is not intact elsewhere.
-        superfluous: names of files that may go: unfinished ones, and removed ones that came back.
-        restored: headers that are damaged on disk and known from the other segments.
-        ledger: accounts of the segments.
-        memberships: those that groups share.
-    """
+    """Reads segments in order and builds the groups' indexes."""
 
     def __init__(self, files: Files, directory: str, reader: SegmentReader) -> None:
         self.files = files
         self.directory = directory
         self.reader = reader
+        # what was found, without removed and quarantined groups
         self.groups: dict[int, StoredGroup] = {}
-        self.replay = Replay()
-        self.quarantined: dict[int, Quarantine] = {}
-        self.headers: list[SegmentHeader] = []
-        self.spans: list[FileSpan] = []
-        self.last: Batch | None = None
-        self.last_in: i64 = 0
+        self.replay = Replay()  # what the records say, before it is judged
+        self.quarantined: dict[int, Quarantine] = {}  # groups whose data cannot be trusted, and why
+        self.headers: list[SegmentHeader] = []  # every segment's header, in order
+        self.spans: list[FileSpan] = []  # the batches of every segment that has some, in order
+        self.last: Batch | None = None  # the last intact batch, or None
+        self.last_in: i64 = 0  # the segment that it stands in
+        # the last segment with a batch, intact or damaged; the first while none has
         self.last_sequence: i64 = 0
-        self.end: i64 = SEGMENT_HEADER_BYTES
-        self.torn: Torn | None = None
-        self.damaged: list[DamagedStretch] = []
+        self.end: i64 = SEGMENT_HEADER_BYTES  # where the next batch goes in that one
+        self.torn: Torn | None = None  # what is to be cut, or None
+        self.damaged: list[DamagedStretch] = []  # what is not intact elsewhere
+        # names of files that may go: unfinished ones, and removed ones that came back
         self.superfluous: list[str] = []
+        # headers that are damaged on disk and known from the other segments
         self.restored: dict[int, SegmentHeader] = {}
-        self.ledger = Ledger(0)
-        self.memberships = MembershipPool()
+        self.ledger = Ledger(0)  # accounts of the segments
+        self.memberships = MembershipPool()  # those that groups share
         self._number: i64 = 1
 
     @property

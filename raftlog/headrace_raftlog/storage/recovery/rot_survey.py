@@ -28,21 +28,13 @@ _SNAPSHOTS: Final = (RECORD_SNAPSHOT, RECORD_PART)
 
 
 class Needed(NamedTuple):
-    """A durable record that is needed.
+    """A durable record that is needed."""
 
-    Attributes:
-        record_type: a RECORD constant; RECORD_ENTRY also for an entry that was fetched.
-        group: incarnation id.
-        entry_index: of the entry; 0 for other records.
-        location: packed.
-        size: bytes.
-    """
-
-    record_type: int
-    group: int
-    entry_index: int
-    location: int
-    size: int
+    record_type: int  # a RECORD constant; RECORD_ENTRY also for an entry that was fetched
+    group: int  # incarnation id
+    entry_index: int  # of the entry; 0 for other records
+    location: int  # packed
+    size: int  # bytes
 
 
 def needed_in(view: StoredGroup, sequence: int) -> list[Needed]:

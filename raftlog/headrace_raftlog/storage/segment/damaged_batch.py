@@ -45,22 +45,15 @@ _NO_GROUP: Final = (RECORD_FILES, RECORD_GONE, RECORD_RESERVED, RECORD_PLACED)
 
 @final
 class DamagedBatch:
-    """A damaged batch whose records are known one by one all the same.
-
-    Attributes:
-        end: first sector boundary behind it and what it reserves.
-        offsets: of all its records, in order, those that it places behind the one that does.
-        intact: for each of them, whether it is intact.
-        blind: offsets of those of the damaged ones that say nothing any more.
-        unknown: groups that these can be of.
-    """
+    """A damaged batch whose records are known one by one all the same."""
 
     def __init__(self, end: i64) -> None:
-        self.end = end
+        self.end = end  # first sector boundary behind it and what it reserves
+        # of all its records, in order, those that it places behind the one that does
         self.offsets: list[int] = []
-        self.intact: list[bool] = []
-        self.blind: list[int] = []
-        self.unknown: list[int] = []
+        self.intact: list[bool] = []  # for each of them, whether it is intact
+        self.blind: list[int] = []  # offsets of those of the damaged ones that say nothing any more
+        self.unknown: list[int] = []  # groups that these can be of
 
 
 @final

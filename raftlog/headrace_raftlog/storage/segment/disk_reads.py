@@ -84,38 +84,28 @@ class LongRecord(NamedTuple):
 
 
 class Piece:
-    """Bytes of a segment in memory.
-
-    Attributes:
-        offset: of the first byte in the segment.
-        data: the bytes.
-        error: why they could not be read, raised by whoever uses them; None if they were.
-        record: it, where it is a whole record and `data` is empty.
-        kept_turns: turns for which it is not dropped, so that whoever asked for it finds it.
-    """
+    """Bytes of a segment in memory."""
 
     def __init__(
         self, offset: int, data: bytes, error: OSError | None, record: LongRecord | None = None
     ) -> None:
-        self.offset = offset
+        self.offset = offset  # of the first byte in the segment
         self.data = data
+        # why they could not be read, raised by whoever uses them; None if they were
         self.error = error
-        self.record = record
+        self.record = record  # it, where it is a whole record and `data` is empty
+        # turns for which it is not dropped, so that whoever asked for it finds it
         self.kept_turns = _UNUSED_TURNS if error is None else 0
 
 
 class DiskReads:
-    """Reads pieces ahead of their use. Belongs to the event loop's thread, as its callbacks do.
-
-    Attributes:
-        held_bytes: in pieces that are kept; READ_PIECES_BYTES_MAX at most, or one piece. Records
-            read as such are kept besides, for the turns in which whoever asked comes for them.
-        fetched: pieces read by threads since the start.
-    """
+    """Reads pieces ahead of their use. Belongs to the event loop's thread, as its callbacks do."""
 
     def __init__(self, files: Files) -> None:
+        # in pieces that are kept; READ_PIECES_BYTES_MAX at most, or one piece. Records read as such
+        # are kept besides, for the turns in which whoever asked comes for them.
         self.held_bytes = 0
-        self.fetched = 0
+        self.fetched = 0  # pieces read by threads since the start
         self._files = files
         self._pieces: OrderedDict[tuple[int, int], Piece] = OrderedDict()  # used last: last
         self._records: dict[tuple[int, int], Piece] = {}

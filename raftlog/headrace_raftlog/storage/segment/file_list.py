@@ -20,18 +20,12 @@ GONE_MAX: Final = (SECTOR_BYTES - BATCH_FRAME_BYTES - HEADER_BYTES) // 8  # sequ
 
 @final
 class FileSpan:
-    """One segment and the batches in it.
-
-    Attributes:
-        sequence: of the segment.
-        first: number of its first batch.
-        last: number of its last batch.
-    """
+    """One segment and the batches in it."""
 
     def __init__(self, sequence: i64, first: i64, last: i64) -> None:
-        self.sequence = sequence
-        self.first = first
-        self.last = last
+        self.sequence = sequence  # of the segment
+        self.first = first  # number of its first batch
+        self.last = last  # number of its last batch
 
 
 def _write_number(out: bytearray, number: i64) -> None:

@@ -41,28 +41,21 @@ from headrace_raftlog.storage.segment.segment import (
 
 @final
 class Survey:
-    """The files of a log.
-
-    Attributes:
-        sequences: of the segments to read, ascending.
-        headers: their headers.
-        spans: what is known of their batches: of all closed segments.
-        listed_in: the segment whose list of the others was used; 0 when there is none yet.
-        first_number: number of that segment's first batch.
-        superfluous: names of files that may go.
-        restored: headers that are damaged on disk and known from the other segments.
-    """
+    """The files of a log."""
 
     def __init__(self, files: Files, directory: str, reader: SegmentReader) -> None:
         self.files = files
         self.directory = directory
         self.reader = reader
-        self.sequences: list[int] = []
+        self.sequences: list[int] = []  # of the segments to read, ascending
         self.headers: dict[int, SegmentHeader] = {}
+        # what is known of their batches: of all closed segments
         self.spans: dict[int, FileSpan] = {}
+        # the segment whose list of the others was used; 0 when there is none yet
         self.listed_in: i64 = 0
-        self.first_number: i64 = 1
-        self.superfluous: list[str] = []
+        self.first_number: i64 = 1  # number of that segment's first batch
+        self.superfluous: list[str] = []  # names of files that may go
+        # headers that are damaged on disk and known from the other segments
         self.restored: dict[int, SegmentHeader] = {}
         self._present: list[int] = []
         self._gone: set[int] = set()

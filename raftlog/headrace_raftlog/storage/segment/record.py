@@ -339,32 +339,23 @@ def head_number_at(data: bytes, start: i64, salt: i64) -> i64:
 
 @final
 class Batch:
-    """One batch found in a segment.
-
-    Attributes:
-        number: its number, counted from 1 over the whole log.
-        start: offset of its head.
-        stop: first sector boundary behind its trailer; 0 when head, trailer or a record between
-            them is not intact.
-        follows: where the next batch begins: there, or behind the bytes that it reserves; likewise.
-        end: `follows`, but 0 as well when a record that it places is not intact.
-        offsets: where its records begin, without head and trailer; `read_whole_batch` puts the
-            placed ones behind the record that places them.
-        places: whether a record of it places others.
-        damage: offset of the first record that is not intact, -1 for none.
-        reason: what is wrong there.
-    """
+    """One batch found in a segment."""
 
     def __init__(self, number: i64, start: i64) -> None:
-        self.number = number
-        self.start = start
+        self.number = number  # its number, counted from 1 over the whole log
+        self.start = start  # offset of its head
+        # first sector boundary behind its trailer; 0 when head, trailer or a record between them is
+        # not intact
         self.stop: i64 = 0
+        # where the next batch begins: there, or behind the bytes that it reserves; likewise
         self.follows: i64 = 0
-        self.end: i64 = 0
+        self.end: i64 = 0  # `follows`, but 0 as well when a record that it places is not intact
+        # where its records begin, without head and trailer; `read_whole_batch` puts the placed ones
+        # behind the record that places them
         self.offsets: list[int] = []
-        self.places = False
-        self.damage: i64 = -1
-        self.reason = ""
+        self.places = False  # whether a record of it places others
+        self.damage: i64 = -1  # offset of the first record that is not intact, -1 for none
+        self.reason = ""  # what is wrong there
 
 
 def _damaged(batch: Batch, offset: i64, reason: str) -> Batch:

@@ -50,16 +50,7 @@ def segment_sequence(name: str) -> int:
 
 @final
 class SegmentHeader:
-    """Header of a segment, in its first sector.
-
-    Attributes:
-        sequence: place of the file in the log, from 1.
-        size: length of the file in bytes, a multiple of 512.
-        salt: start value of every checksum of this log, unsigned 32 bits, not 0.
-        node: id of the node that owns the log, 0 for none.
-        cluster: name of its cluster.
-        version: SEGMENT_VERSION, or SEGMENT_VERSION_WHOLE in a segment of an earlier release.
-    """
+    """Header of a segment, in its first sector."""
 
     def __init__(
         self,
@@ -70,11 +61,12 @@ class SegmentHeader:
         cluster: str,
         version: int = SEGMENT_VERSION,
     ) -> None:
-        self.sequence = sequence
-        self.size = size
-        self.salt = salt
-        self.node = node
-        self.cluster = cluster
+        self.sequence = sequence  # place of the file in the log, from 1
+        self.size = size  # length of the file in bytes, a multiple of 512
+        self.salt = salt  # start value of every checksum of this log, unsigned 32 bits, not 0
+        self.node = node  # id of the node that owns the log, 0 for none
+        self.cluster = cluster  # name of its cluster
+        # SEGMENT_VERSION, or SEGMENT_VERSION_WHOLE in a segment of an earlier release
         self.version = version
 
     def encode(self) -> bytes:
@@ -242,18 +234,12 @@ class SegmentDraft:
 
 @final
 class OpenSegment:
-    """A file that is being read.
-
-    Attributes:
-        fd: its descriptor.
-        end: offset behind the last read.
-        ahead: up to here the system was told that reads will follow.
-    """
+    """A file that is being read."""
 
     def __init__(self, fd: int) -> None:
-        self.fd = fd
-        self.end: i64 = 0
-        self.ahead: i64 = 0
+        self.fd = fd  # its descriptor
+        self.end: i64 = 0  # offset behind the last read
+        self.ahead: i64 = 0  # up to here the system was told that reads will follow
 
 
 def _follows(location: i64, after: i64) -> bool:
@@ -271,23 +257,16 @@ class SegmentReader:
     `prepare` has bytes read by a thread before `read` takes them on the event loop. A read that
     was not prepared goes to the system at once; where such reads follow each other, it is told
     early what comes next.
-
-    Attributes:
-        files: the file system.
-        directory: of the segments.
-        salt: start value of every checksum.
-        cache: entries that were read last.
-        reads: pieces that are read beside the event loop.
-        blocking: reads that the event loop has waited for since it runs: none but those of
-            groups that are created, unless a caller has not asked `prepare`.
     """
 
     def __init__(self, files: Files, directory: str) -> None:
-        self.files = files
-        self.directory = directory
-        self.salt: i64 = 0
-        self.cache = ReadCache()
-        self.reads = DiskReads(files)
+        self.files = files  # the file system
+        self.directory = directory  # of the segments
+        self.salt: i64 = 0  # start value of every checksum
+        self.cache = ReadCache()  # entries that were read last
+        self.reads = DiskReads(files)  # pieces that are read beside the event loop
+        # reads that the event loop has waited for since it runs: none but those of groups that are
+        # created, unless a caller has not asked `prepare`
         self.blocking: i64 = 0
         self._open: OrderedDict[int, OpenSegment] = OrderedDict()
 

@@ -17,18 +17,13 @@ HINTED: Final = 0x80000000  # bit of a stored length: the application reads that
 
 @final
 class SparseIndex:
-    """Entries by index: 20 bytes each, looked up by bisection.
-
-    Attributes:
-        indexes: ascending.
-        locations: packed locations; 0 while an entry is not known to be durable.
-        lengths: bytes of the blobs, with the bit HINTED.
-    """
+    """Entries by index: 20 bytes each, looked up by bisection."""
 
     def __init__(self) -> None:
-        self.indexes: array[int] = array("Q")
+        self.indexes: array[int] = array("Q")  # ascending
+        # packed locations; 0 while an entry is not known to be durable
         self.locations: array[int] = array("Q")
-        self.lengths: array[int] = array("I")
+        self.lengths: array[int] = array("I")  # bytes of the blobs, with the bit HINTED
 
     def find(self, index: i64) -> i64:
         """Return the position of `index` in the arrays, -1 where it is not there."""
@@ -83,18 +78,14 @@ class Matching:
 
     What is dropped or added between two snapshots is little beside what stays, so equal stretches
     are compared as a whole: millions of entries take milliseconds.
-
-    Attributes:
-        starts: positions among the known indexes at which a stretch of wanted ones begins.
-        stops: positions behind the ends of these stretches.
-        missing: wanted indexes that are not known.
     """
 
     def __init__(self, known: array[int], wanted: array[int], count: i64) -> None:
         """Find the first `count` wanted indexes."""
+        # positions among the known indexes at which a stretch of wanted ones begins
         self.starts: list[int] = []
-        self.stops: list[int] = []
-        self.missing: list[int] = []
+        self.stops: list[int] = []  # positions behind the ends of these stretches
+        self.missing: list[int] = []  # wanted indexes that are not known
         end: i64 = len(known)
         at: i64 = 0
         place: i64 = 0

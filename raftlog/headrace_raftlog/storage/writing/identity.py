@@ -26,23 +26,18 @@ class Identity:
 
     A directory is *formed* once its node knows which disks founded the cluster, its own or not.
     Before that it has never taken part in anything.
-
-    Attributes:
-        cluster: name of the cluster, 1 to 255 bytes.
-        node: node id, 1 to NODE_ID_MAX.
-        boot: starts so far, this one included; from 1. It may be raised (`raised`), because a
-            lost directory of the node had counted further.
-        disk: random id of the directory, 1 to DISK_ID_MAX; another one after a loss of the data.
-        formed: disk by node id of all founding nodes; empty while the directory is not formed.
-        rejoins: whether the node was a member before, on a disk whose log was set aside: it may
-            join a cluster and never founds one.
     """
 
-    cluster: str
-    node: int
+    cluster: str  # name of the cluster, 1 to 255 bytes
+    node: int  # node id, 1 to NODE_ID_MAX
+    # starts so far, this one included; from 1. It may be raised (`raised`), because a lost
+    # directory of the node had counted further.
     boot: int
-    disk: int
+    disk: int  # random id of the directory, 1 to DISK_ID_MAX; another one after a loss of the data
+    # disk by node id of all founding nodes; empty while the directory is not formed
     formed: dict[int, int] = field(default_factory=dict)
+    # whether the node was a member before, on a disk whose log was set aside: it may join a cluster
+    # and never founds one
     rejoins: bool = False
 
     @property

@@ -34,16 +34,12 @@ _HEAD_BYTES: Final = _LEAD.size + _REST.size
 
 @dataclass(frozen=True, slots=True)
 class Marks:
-    """Contents of the file.
+    """Contents of the file."""
 
-    Attributes:
-        own: how far the own disk has come; None in a directory of an earlier release.
-        starts: of the own disk, the last STARTS_KEPT.
-        peers: of other nodes' disks, by node id, those heard last at the end.
-    """
-
+    # how far the own disk has come; None in a directory of an earlier release
     own: Mark | None = None
-    starts: Starts = ()
+    starts: Starts = ()  # of the own disk, the last STARTS_KEPT
+    # of other nodes' disks, by node id, those heard last at the end
     peers: dict[int, tuple[Mark, ...]] = field(default_factory=dict)
 
     def begun(self, own: Mark) -> Marks:
@@ -81,18 +77,14 @@ class Marks:
 
 
 class MarkFile:
-    """The file, open.
-
-    Attributes:
-        marks: what stands in it.
-    """
+    """The file, open."""
 
     def __init__(self, files: Files, fd: int) -> None:
         """Use `open`."""
         self._files = files
         self._fd = fd
         self._serial = 0
-        self.marks = Marks()
+        self.marks = Marks()  # what stands in it
 
     @staticmethod
     def open(directory: str, files: Files | None = None) -> MarkFile:

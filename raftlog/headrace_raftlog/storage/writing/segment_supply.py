@@ -33,13 +33,11 @@ class SegmentSupply:
 
     What is waited for comes first, then what will be, then removals. When stepped, the caller does
     all of it itself.
-
-    Attributes:
-        failure: what went wrong while nobody waited for it, raised by the next call; or None.
-            Nothing is done any more then.
     """
 
     def __init__(self, files: Files, directory: str, options: LogOptions) -> None:
+        # what went wrong while nobody waited for it, raised by the next call; or None. Nothing is
+        # done any more then.
         self.failure: Exception | None = None
         self._files = files
         self._directory = directory

@@ -29,18 +29,13 @@ class SlicedWrite:
     """Progress of a job that is written in slices.
 
     Each slice is whole sectors, so that no sector with synced bytes is written again.
-
-    Attributes:
-        job: whose records are written.
-        start: offset of the first in the segment.
-        written: bytes that are written and synced.
-        placing: bytes at the segment's end that are kept for the batch that makes them count.
     """
 
     def __init__(self, job: WriteJob, start: i64) -> None:
-        self.job = job
-        self.start = start
-        self.written: i64 = 0
+        self.job = job  # whose records are written
+        self.start = start  # offset of the first in the segment
+        self.written: i64 = 0  # bytes that are written and synced
+        # bytes at the segment's end that are kept for the batch that makes them count
         self.placing: i64 = placing_bytes(job)
         self._piece: i64 = 0
         self._piece_at: i64 = 0

@@ -43,15 +43,7 @@ _NOTHING_BEFORE: Final = 1  # a place that no record follows: nothing is read ah
 
 @final
 class SnapshotWrite:
-    """One snapshot on its way to the disk.
-
-    Attributes:
-        group: whose it is.
-        snapshot: what is written.
-        stored: where it will be.
-        done: every job was given out.
-        token: for the callback.
-    """
+    """One snapshot on its way to the disk."""
 
     def __init__(
         self,
@@ -64,14 +56,14 @@ class SnapshotWrite:
     ) -> None:
         """Prepare one; its jobs are `bytes_max` bytes long at most."""
         self.group = group
-        self.snapshot = snapshot
-        self.done = False
-        self.token = token
+        self.snapshot = snapshot  # what is written
+        self.done = False  # every job was given out
+        self.token = token  # for the callback
         self._kind = kind
         self._lead = encode_lead(snapshot)
         self._part_max: i64 = bytes_max - HEADER_BYTES - max(FINAL_LEAD_BYTES, PART_LEAD_BYTES)
         self._at: i64 = 0
-        self.stored = StoredSnapshot(snapshot.index, snapshot.term, serial)
+        self.stored = StoredSnapshot(snapshot.index, snapshot.term, serial)  # where it will be
         self.stored.pending = snapshot
         self.stored.size = len(self._lead) + len(snapshot.state)
         self.stored.checksum = checksum_of([self._lead, snapshot.state])
@@ -132,14 +124,10 @@ class SnapshotWrite:
 
 @final
 class SnapshotRead:
-    """A group's durable snapshot, read record by record.
-
-    Attributes:
-        stored: where it lies.
-    """
+    """A group's durable snapshot, read record by record."""
 
     def __init__(self, group: StoredGroup, stored: StoredSnapshot) -> None:
-        self.stored = stored
+        self.stored = stored  # where it lies
         self._group = group
         self._pieces: list[bytes] = []
 

@@ -47,67 +47,45 @@ JOB_DELETE: Final = 9  # no records: the writer removes files
 
 @final
 class Moved:
-    """One record that was copied forward.
-
-    Attributes:
-        record_type: what it is.
-        group: whose it is.
-        index: of the entry, or number of the snapshot part.
-        location: where the original stands.
-        size: bytes of the record.
-    """
+    """One record that was copied forward."""
 
     def __init__(self, record_type: i64, group: i64, index: i64, location: i64, size: i64) -> None:
         self.record_type = record_type
         self.group = group
-        self.index = index
-        self.location = location
-        self.size = size
+        self.index = index  # of the entry, or number of the snapshot part
+        self.location = location  # where the original stands
+        self.size = size  # bytes of the record
 
 
 @final
 class WriteJob:
-    """Records that go into one batch.
-
-    Attributes:
-        kind: one of the JOB_ constants.
-        groups: ids of the groups with records in it.
-        ordered: ids of the groups of whose jobs it keeps its place: those, or the one whose
-            earlier jobs its token waits for.
-        group: the group whose index is to be changed once the job is durable, or None.
-        entries: its entries, consecutive; they come last in the job.
-        pieces: the records' bytes, in order; until `is_checked`, some heads have no checksum.
-        size: sum of their lengths.
-        count: number of records.
-        lead: bytes before the first entry's record.
-        cached: what the entries cost in memory.
-        token: for the callback; None for none.
-        location: packed location of the job's first record, set by the writer.
-        dying: bytes by segment that are dead once this job is durable, or None.
-        snapshot: the snapshot that a part or a final record belongs to, or None.
-        part: number of that part.
-        moved: what a JOB_MOVE copies, in order.
-        doomed: sequences of the segments that a JOB_DELETE removes.
-    """
+    """Records that go into one batch."""
 
     def __init__(self, group: StoredGroup | None, token: object, kind: i64 = JOB_NOTE) -> None:
-        self.kind = kind
+        self.kind = kind  # one of the JOB_ constants
+        # ids of the groups with records in it
         self.groups: list[int] = [group.group] if group is not None else []
+        # ids of the groups of whose jobs it keeps its place: those, or the one whose earlier jobs
+        # its token waits for
         self.ordered = self.groups
+        # the group whose index is to be changed once the job is durable, or None
         self.group = group
-        self.token = token
-        self.entries: list[Entry] = []
+        self.token = token  # for the callback; None for none
+        self.entries: list[Entry] = []  # its entries, consecutive; they come last in the job
+        # the records' bytes, in order; until `is_checked`, some heads have no checksum
         self.pieces: list[bytes] = []
-        self.size: i64 = 0
-        self.count: i64 = 0
-        self.lead: i64 = 0
-        self.cached: i64 = 0
-        self.location: i64 = 0
+        self.size: i64 = 0  # sum of their lengths
+        self.count: i64 = 0  # number of records
+        self.lead: i64 = 0  # bytes before the first entry's record
+        self.cached: i64 = 0  # what the entries cost in memory
+        self.location: i64 = 0  # packed location of the job's first record, set by the writer
+        # bytes by segment that are dead once this job is durable, or None
         self.dying: dict[int, int] | None = None
+        # the snapshot that a part or a final record belongs to, or None
         self.snapshot: StoredSnapshot | None = None
-        self.part: i64 = 0
-        self.moved: list[Moved] = []
-        self.doomed: list[int] = []
+        self.part: i64 = 0  # number of that part
+        self.moved: list[Moved] = []  # what a JOB_MOVE copies, in order
+        self.doomed: list[int] = []  # sequences of the segments that a JOB_DELETE removes
         self._unchecked: list[int] = []  # which pieces are heads without one, of the piece behind
         self._checked: i64 = 0  # bytes of the first of those payloads that are in `_sum`
         self._sum = 0

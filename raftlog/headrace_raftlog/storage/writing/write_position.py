@@ -33,16 +33,7 @@ def plain_room(segment_bytes: int) -> int:
 
 @final
 class WriterPosition:
-    """Position of the next batch; there is no segment behind that one.
-
-    Attributes:
-        header: header of the segment.
-        fd: the segment, open for writing.
-        offset: a sector boundary in it.
-        number: number of the next batch.
-        first: number of the first batch in the segment; `number` while there is none.
-        spans: the segments before it, ascending.
-    """
+    """Position of the next batch; there is no segment behind that one."""
 
     def __init__(
         self,
@@ -54,11 +45,11 @@ class WriterPosition:
         spans: list[FileSpan],
     ) -> None:
         self.header = header
-        self.fd = fd
-        self.offset = offset
-        self.number = number
-        self.first = first
-        self.spans = spans
+        self.fd = fd  # the segment, open for writing
+        self.offset = offset  # a sector boundary in it
+        self.number = number  # number of the next batch
+        self.first = first  # number of the first batch in the segment; `number` while there is none
+        self.spans = spans  # the segments before it, ascending
 
     def frame(
         self, records: list[bytes], size: i64, count: i64, groups: list[int], kind: i64

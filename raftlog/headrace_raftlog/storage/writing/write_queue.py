@@ -19,16 +19,13 @@ from headrace_raftlog.storage.writing.write_job import WriteJob
 
 @final
 class WriteQueue:
-    """Jobs in the order they were handed over. Belongs to the writer's thread.
-
-    Attributes:
-        slicing: whether long jobs are written in slices; else all jobs are taken in order.
-        under_way: the job of which slices are being written, or None; it is not in the queue.
-    """
+    """Jobs in the order they were handed over. Belongs to the writer's thread."""
 
     def __init__(self, whole_bytes_max: i64) -> None:
         """Make an empty one, of which a job of up to `whole_bytes_max` is written in one piece."""
+        # whether long jobs are written in slices; else all jobs are taken in order
         self.slicing = False
+        # the job of which slices are being written, or None; it is not in the queue
         self.under_way: WriteJob | None = None
         self._whole_bytes_max = whole_bytes_max
         self._jobs: deque[WriteJob] = deque()

@@ -58,20 +58,7 @@ def ignore_failure(error: LogWriteError) -> None:
 
 @final
 class LogWriter:
-    """Writes jobs in the order they are handed over, in its own thread unless it is stepped.
-
-    Attributes:
-        done: jobs that are durable and not yet noted by the event loop.
-        own_segments: sequences and lengths of the segments that were made for a long job, likewise;
-            each is there before any job in it.
-        on_durable: called with the tokens of each batch, in order, after its sync.
-        on_full: called with True when there is no space, with False when there is again.
-        on_failed: called once; nothing is written afterwards.
-        full: whether it waits for space.
-        failure: why it stopped for good, or None.
-        syncs: how long it took to write and sync each batch.
-        written: bytes of those batches.
-    """
+    """Writes jobs in the order they are handed over, in its own thread unless it is stepped."""
 
     def __init__(
         self, files: Files, directory: str, options: LogOptions, position: WriterPosition
@@ -79,15 +66,21 @@ class LogWriter:
         self.files = files
         self.directory = directory
         self.position = position
+        # jobs that are durable and not yet noted by the event loop
         self.done: deque[WriteJob] = deque()
+        # sequences and lengths of the segments that were made for a long job, likewise; each is
+        # there before any job in it
         self.own_segments: deque[tuple[int, int]] = deque()
+        # called with the tokens of each batch, in order, after its sync
         self.on_durable: Callable[[list[object]], None] = ignore_tokens
+        # called with True when there is no space, with False when there is again
         self.on_full: Callable[[bool], None] = ignore_full
+        # called once; nothing is written afterwards
         self.on_failed: Callable[[LogWriteError], None] = ignore_failure
-        self.full = False
-        self.failure: LogWriteError | None = None
-        self.syncs = Histogram()
-        self.written: i64 = 0
+        self.full = False  # whether it waits for space
+        self.failure: LogWriteError | None = None  # why it stopped for good, or None
+        self.syncs = Histogram()  # how long it took to write and sync each batch
+        self.written: i64 = 0  # bytes of those batches
         self._busy = False
         self._batches: i64 = 0
         self._retry_seconds = options.full_retry_seconds

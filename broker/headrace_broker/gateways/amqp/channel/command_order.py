@@ -51,17 +51,13 @@ OVERTAKING: Final = _OVERTAKE_ALL | _OVERTAKE_PUBLISHES | _SETTLEMENTS | {NO_MET
 
 @final
 class ChannelCommand(Command):
-    """An input other than publishes that waits.
-
-    Attributes:
-        event: the input.
-    """
+    """An input other than publishes that waits."""
 
     def __init__(self, event: Acked | Rejected | Method | ContentTooLarge) -> None:
         byte_count = len(event.payload) if isinstance(event, Method) else 0
         closes = isinstance(event, Method) and event.index == METHOD_CLOSE
         super().__init__(order_of(event), byte_count, closes)
-        self.event = event
+        self.event = event  # the input
 
 
 def order_of(event: Input) -> i64:

@@ -38,13 +38,10 @@ class Presence(BlockedNotifier):
     Alarms are told to clients that publish, at once or with their first publish while one is on:
     some clients stop to write whatever they do when they hear of one. What else stops a client is
     told when it has lasted, to those for which that is on.
-
-    Attributes:
-        tell_blocked: the client understands connection.blocked.
     """
 
     def __init__(self, output: ConnectionOutput, info: ConnectionInfo, channels: Channels) -> None:
-        self.tell_blocked = False
+        self.tell_blocked = False  # the client understands connection.blocked
         self._output = output
         self._info = info
         self._channels = channels

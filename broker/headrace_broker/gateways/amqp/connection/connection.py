@@ -60,21 +60,14 @@ _LOG: Final = logging.getLogger("headrace.connection")
 
 @final
 class Connection(ChannelOwner):
-    """One client connection; its `Shell` calls it for everything that happens.
-
-    Attributes:
-        state: a state of `states.CONNECTION_TABLE`.
-        info: what listings show.
-        output: its output.
-        channels: the open ones.
-    """
+    """One client connection; its `Shell` calls it for everything that happens."""
 
     def __init__(self, broker: Broker, shell: Shell, info: ConnectionInfo, host: str) -> None:
-        self.state: i64 = states.AWAIT_HEADER
-        self.info = info
+        self.state: i64 = states.AWAIT_HEADER  # a state of `states.CONNECTION_TABLE`
+        self.info = info  # what listings show
         info.flow = Activity(broker.clock_us(), broker.ledger.stops)
         self.output = ConnectionOutput(broker, shell, info)
-        self.channels = Channels(self.output, self, info)
+        self.channels = Channels(self.output, self, info)  # the open ones
         self._broker = broker
         self._shell = shell
         self._host = host

@@ -15,14 +15,10 @@ _SILENT_CHECKS_MAX: Final = 4  # each half an interval
 
 @final
 class HeartbeatMonitor:
-    """Counts the half intervals in which nothing was heard.
-
-    Attributes:
-        heard: something came since the last check.
-    """
+    """Counts the half intervals in which nothing was heard."""
 
     def __init__(self) -> None:
-        self.heard = False
+        self.heard = False  # something came since the last check
         self._silent_checks: i64 = 0
 
     def silent(self, listening: bool) -> bool:

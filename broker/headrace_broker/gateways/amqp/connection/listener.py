@@ -28,34 +28,24 @@ _LOG: Final = logging.getLogger("headrace.connection")
 
 
 class AmqpListener:
-    """A listening socket and the connections that came through it.
-
-    Args:
-        broker: the node that serves them.
-        host: address to bind.
-        port: 0 for any free one.
-        tls: serve TLS so.
-        connections_max: further clients are refused by closing their socket.
-        numbers: make connection ids; listeners of one node share them.
-
-    Attributes:
-        port: the bound one, once started.
-    """
+    """A listening socket and the connections that came through it."""
 
     def __init__(
         self,
         broker: Broker,
         host: str,
         port: int,
-        tls: ServerTls | None = None,
+        tls: ServerTls | None = None,  # serve TLS so
         connections_max: int = CONNECTIONS_MAX,
+        # make connection ids; listeners of one node share them
         numbers: Iterator[int] | None = None,
     ) -> None:
-        self.port = port
-        self._broker = broker
-        self._host = host
+        self.port = port  # 0 for any free one; the bound one, once started
+        self._broker = broker  # the node that serves them
+        self._host = host  # address to bind
         self._tls = TlsServer(tls, self._admit, self._failed) if tls is not None else None
         self._describe = tls.describe if tls is not None else None
+        # further clients are refused by closing their socket
         self._connections_max = connections_max
         self._pace: Pace | None = None
         self._server: asyncio.Server | None = None

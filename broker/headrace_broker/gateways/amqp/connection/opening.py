@@ -31,11 +31,7 @@ CONNECTION_METHODS: Final = {
 
 @final
 class Opening:
-    """Checks the client's answers and applies them.
-
-    Attributes:
-        tell_refusal: the client wants connection.close for a wrong password.
-    """
+    """Checks the client's answers and applies them."""
 
     def __init__(
         self,
@@ -44,7 +40,7 @@ class Opening:
         parser: FrameParser,
         presence: Presence,
     ) -> None:
-        self.tell_refusal = False
+        self.tell_refusal = False  # the client wants connection.close for a wrong password
         self._info = info
         self._output = output
         self._parser = parser

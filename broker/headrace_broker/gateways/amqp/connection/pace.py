@@ -17,20 +17,13 @@ from headrace_broker.model.limits import READ_BYTES_MAX, READ_BYTES_MIN, READ_TU
 
 @final
 class Pace:
-    """Shared state of a listener's sockets; all are on one loop.
-
-    Args:
-        call_soon: has a function called in the next turn of the loop.
-
-    Attributes:
-        view: the buffer; what is in it is taken out before anything else is read.
-        piece: bytes that a socket may bring in during one turn now.
-    """
+    """Shared state of a listener's sockets; all are on one loop."""
 
     def __init__(self, call_soon: Callable[[Callable[[], None]], object]) -> None:
+        # the buffer; what is in it is taken out before anything else is read
         self.view = memoryview(bytearray(READ_BYTES_MAX))
-        self.piece: i64 = READ_BYTES_MAX
-        self._call_soon = call_soon
+        self.piece: i64 = READ_BYTES_MAX  # bytes that a socket may bring in during one turn now
+        self._call_soon = call_soon  # has a function called in the next turn of the loop
         self._waiting: list[Callable[[], None]] = []
 
     def wait(self, read_on: Callable[[], None]) -> None:

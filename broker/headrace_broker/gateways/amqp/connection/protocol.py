@@ -31,16 +31,7 @@ def _endpoint(address: Any) -> str:
 
 
 class AmqpProtocol(asyncio.BufferedProtocol, Shell):
-    """Carries bytes and calls between an asyncio transport and a `Connection`.
-
-    Args:
-        broker: the node.
-        connection_id: unique in the cluster for ever.
-        start: runs an operation as a task.
-        closed: told when the socket is gone.
-        pace: what the node's sockets share.
-        describe: tells what the TLS handshake of a transport has agreed, None in the clear.
-    """
+    """Carries bytes and calls between an asyncio transport and a `Connection`."""
 
     def __init__(
         self,
@@ -53,14 +44,15 @@ class AmqpProtocol(asyncio.BufferedProtocol, Shell):
     ) -> None:
         self.connection: Connection | None = None
         self._info: ConnectionInfo | None = None
-        self._broker = broker
-        self._id = connection_id
-        self._start = start
-        self._closed = closed
-        self._pace = pace
+        self._broker = broker  # the node
+        self._id = connection_id  # unique in the cluster for ever
+        self._start = start  # runs an operation as a task
+        self._closed = closed  # told when the socket is gone
+        self._pace = pace  # what the node's sockets share
         self._offered = 0  # bytes that the read under way may bring
         self._reading = True  # the connection wants to read
         self._paused = False  # the socket has had its piece for this turn
+        # tells what the TLS handshake of a transport has agreed, None in the clear
         self._describe = describe
         self._loop = asyncio.get_running_loop()
         self._timer: asyncio.TimerHandle | None = None

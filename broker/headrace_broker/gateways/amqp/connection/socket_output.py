@@ -13,20 +13,14 @@ from headrace_broker.model.limits import OUTPUT_FLUSH_BYTES
 
 @final
 class SocketOutput:
-    """Writes to a transport, in order; one piece of a large body in each turn of the loop.
-
-    Args:
-        loop: runs the turns.
-        told: whether deliveries may be written, when that changes: not while the transport has as
-            much as it may, nor while anything waits here.
-
-    Attributes:
-        transport: of the socket; None before it is connected.
-    """
+    """Writes to a transport, in order; one piece of a large body in each turn of the loop."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, told: Callable[[bool], None]) -> None:
+        # of the socket; None before it is connected
         self.transport: asyncio.Transport | None = None
-        self._loop = loop
+        self._loop = loop  # runs the turns
+        # whether deliveries may be written, when that changes: not while the transport has as much
+        # as it may, nor while anything waits here
         self._told = told
         self._is_full = False  # the transport has as much as it may
         self._is_writable = True  # as was told

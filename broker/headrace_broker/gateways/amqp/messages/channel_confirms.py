@@ -18,15 +18,11 @@ _COMPACT_AFTER: Final = 1024  # answered pending confirms at the front of the li
 
 @final
 class ChannelConfirms(Confirms):
-    """The pending confirms of a channel in publish order.
-
-    Attributes:
-        channel: its number.
-    """
+    """The pending confirms of a channel in publish order."""
 
     def __init__(self, channel: i64, traffic: ClientTraffic | None = None) -> None:
         super().__init__(traffic)
-        self.channel = channel
+        self.channel = channel  # its number
         self._pending_confirms: list[PendingConfirm] = []
         self._head: i64 = 0
         self._answered: i64 = 0  # pending confirms in the list, from the head on

@@ -45,26 +45,17 @@ class Deferred:
 
 @final
 class ConnectionOutput(OutputBuffer):
-    """The output of an AMQP connection.
-
-    Attributes:
-        owner: the connection's id, which its exclusive queues belong to.
-        owns_queues: whether it may have exclusive queues.
-        cancel_notify: the client understands basic.cancel.
-        qos_running: its basic.qos without `global` is for running consumers too.
-        frame_max: bytes of a frame to the client.
-        writable: the socket takes deliveries.
-        channels_stopped: its channels were sent channel.flow to stop, new ones are too.
-    """
+    """The output of an AMQP connection."""
 
     def __init__(self, broker: Broker, shell: Shell, info: ConnectionInfo) -> None:
         super().__init__(broker, shell, info)
-        self.owner = info.id
-        self.owns_queues = False
-        self.cancel_notify = False
-        self.qos_running = False
-        self.frame_max: i64 = FRAME_BYTES_MAX
-        self.writable = True
+        self.owner = info.id  # the connection's id, which its exclusive queues belong to
+        self.owns_queues = False  # whether it may have exclusive queues
+        self.cancel_notify = False  # the client understands basic.cancel
+        self.qos_running = False  # its basic.qos without `global` is for running consumers too
+        self.frame_max: i64 = FRAME_BYTES_MAX  # bytes of a frame to the client
+        self.writable = True  # the socket takes deliveries
+        # its channels were sent channel.flow to stop, new ones are too
         self.channels_stopped = False
         self._spent: list[Consumer] = []
         self._sources: deque[DeliverySource] = deque()

@@ -22,42 +22,28 @@ from headrace_broker.runtime.contract.port import GET_CONSUMER, Attachment, Queu
 
 @final
 class Consumer:
-    """A subscription, or (number GET_CONSUMER) the gets of a channel from one queue.
-
-    Attributes:
-        link: the queue.
-        number: its number within the queue client.
-        tag: consumer tag as the client knows it.
-        tag_bytes: the same on the wire.
-        no_ack: deliveries are settled by being sent.
-        prefetch: most unsettled deliveries that its client asked for, 0 for no limit.
-        attachment: how the queue serves it, None before it was asked to.
-        arguments: as the client gave them, for listings.
-        standing: has it judged again when a permission changes; None for gets.
-        state: a CONSUMER_* state.
-        held: runs that wait for the socket, the channel's limit or its flow, oldest first.
-        held_start: index into the first of them where the next delivery stands.
-        queued: whether it stands in the channel's rotation of those that hold.
-        lost: the queue gave it up, and with it what it had not settled.
-        spent: bytes of bodies sent that the queue client has not been told of.
-    """
+    """A subscription, or (number GET_CONSUMER) the gets of a channel from one queue."""
 
     def __init__(self, link: ConsumerLink, number: i64, tag: str, no_ack: bool) -> None:
-        self.link = link
-        self.number = number
-        self.tag = tag
-        self.tag_bytes = tag.encode()
-        self.no_ack = no_ack
+        self.link = link  # the queue
+        self.number = number  # its number within the queue client
+        self.tag = tag  # consumer tag as the client knows it
+        self.tag_bytes = tag.encode()  # the same on the wire
+        self.no_ack = no_ack  # deliveries are settled by being sent
+        # most unsettled deliveries that its client asked for, 0 for no limit
         self.prefetch: i64 = 0
+        # how the queue serves it, None before it was asked to
         self.attachment: Attachment | None = None
-        self.arguments: dict[str, Any] = {}
+        self.arguments: dict[str, Any] = {}  # as the client gave them, for listings
+        # has it judged again when a permission changes; None for gets
         self.standing: PermissionWatch | None = None
-        self.state: i64 = CONSUMER_ATTACHING
+        self.state: i64 = CONSUMER_ATTACHING  # a CONSUMER_* state
+        # runs that wait for the socket, the channel's limit or its flow, oldest first
         self.held: deque[DeliveryRun] = deque()
-        self.held_start: i64 = 0
-        self.queued = False
-        self.lost = False
-        self.spent: i64 = 0
+        self.held_start: i64 = 0  # index into the first of them where the next delivery stands
+        self.queued = False  # whether it stands in the channel's rotation of those that hold
+        self.lost = False  # the queue gave it up, and with it what it had not settled
+        self.spent: i64 = 0  # bytes of bodies sent that the queue client has not been told of
 
     def enter(self, event: int) -> None:
         """Move the state by a CONSUMER_INPUT_*; a row that is missing is a bug of the channel."""
@@ -74,19 +60,14 @@ class Consumer:
 
 @final
 class ConsumerLink(Link):
-    """A channel's session with one queue.
-
-    Attributes:
-        consumers: by number; an ended one stays away, its unsettled deliveries point to it.
-        next_number: of the next consumer.
-        unsettled: deliveries that wait for their settlement.
-    """
+    """A channel's session with one queue."""
 
     def __init__(self, client: QueueClient) -> None:
         super().__init__(client)
+        # by number; an ended one stays away, its unsettled deliveries point to it
         self.consumers: dict[int, Consumer] = {}
-        self.next_number: i64 = 1
-        self.unsettled: i64 = 0
+        self.next_number: i64 = 1  # of the next consumer
+        self.unsettled: i64 = 0  # deliveries that wait for their settlement
         self._getter: Consumer | None = None
 
     @property

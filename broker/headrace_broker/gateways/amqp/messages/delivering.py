@@ -27,15 +27,7 @@ from headrace_broker.runtime.contract.traffic import ClientTraffic
 
 @final
 class Deliveries(DeliverySource):
-    """Sends runs as far as socket, flow and limit allow, and settles what the client acknowledges.
-
-    Attributes:
-        channel: its number.
-        flowing: the client wants deliveries (channel.flow).
-        limit: unsettled deliveries of the whole channel at once, 0 for no limit.
-        unsettled: what the client has not settled.
-        traffic: of the channel.
-    """
+    """Sends runs as far as socket, flow and limit allow; settles what the client acknowledges."""
 
     def __init__(
         self,
@@ -44,13 +36,13 @@ class Deliveries(DeliverySource):
         transaction: Transaction,
         traffic: ClientTraffic,
     ) -> None:
-        self.channel = channel
-        self.flowing = True
-        self.limit: i64 = 0
-        self.unsettled = Unsettled()
+        self.channel = channel  # its number
+        self.flowing = True  # the client wants deliveries (channel.flow)
+        self.limit: i64 = 0  # unsettled deliveries of the whole channel at once, 0 for no limit
+        self.unsettled = Unsettled()  # what the client has not settled
         self._output = output
         self._transaction = transaction
-        self.traffic = traffic
+        self.traffic = traffic  # of the channel
         self._next_tag: i64 = 1
         self._holding: deque[Consumer] = deque()
         self._queued = False  # stands with the output

@@ -17,28 +17,17 @@ from headrace_broker.runtime.broker_port import Broker, ReplyListener
 
 @final
 class ReplyConsumer(ReplyListener):
-    """A channel's consumer of direct replies.
-
-    Args:
-        tag: consumer tag as the client knows it.
-        deliveries: of the channel.
-        broker: the node.
-        standing: has it judged again when a permission changes.
-
-    Attributes:
-        tag: consumer tag as the client knows it.
-        name: under which replies find it.
-    """
+    """A channel's consumer of direct replies."""
 
     def __init__(
         self, tag: str, deliveries: Deliveries, broker: Broker, standing: PermissionWatch
     ) -> None:
-        self.tag = tag
+        self.tag = tag  # consumer tag as the client knows it
         self._tag_bytes = tag.encode()
-        self._deliveries = deliveries
-        self._broker = broker
-        self._standing = standing
-        self.name = broker.open_replies(self)
+        self._deliveries = deliveries  # of the channel
+        self._broker = broker  # the node
+        self._standing = standing  # has it judged again when a permission changes
+        self.name = broker.open_replies(self)  # under which replies find it
 
     @override
     def on_reply(self, publish: Publish) -> None:

@@ -32,30 +32,20 @@ def tx_bytes_max(message_bytes_max: i64) -> i64:
 
 @final
 class Settlement:
-    """Outcome of consecutive deliveries.
-
-    Attributes:
-        range: which.
-        operation: ACCEPT, RELEASE, REJECT or MODIFY_FAILED.
-    """
+    """Outcome of consecutive deliveries."""
 
     def __init__(self, held: TagRange, operation: i64) -> None:
         self.range = held
-        self.operation = operation
+        self.operation = operation  # ACCEPT, RELEASE, REJECT or MODIFY_FAILED
 
 
 @final
 class Transaction:
-    """A channel's transaction; the next one begins where one ends.
-
-    Attributes:
-        selected: the channel is transactional.
-        deferred: deliveries that are settled here, and at their queues not yet.
-    """
+    """A channel's transaction; the next one begins where one ends."""
 
     def __init__(self, broker: Broker, share: Share) -> None:
-        self.selected = False
-        self.deferred: i64 = 0
+        self.selected = False  # the channel is transactional
+        self.deferred: i64 = 0  # deliveries that are settled here, and at their queues not yet
         self._intake = broker.intake
         self._share = share
         self._bytes_max = tx_bytes_max(broker.limits.whole_bytes_max)

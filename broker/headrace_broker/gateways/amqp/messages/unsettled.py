@@ -15,20 +15,13 @@ _COMPACT_AFTER: Final = 256  # emptied ranges at the front of the list before it
 
 @final
 class TagRange:
-    """Consecutive delivery tags that are consecutive deliveries of one consumer.
-
-    Attributes:
-        tag: the first delivery tag.
-        count: how many, 1 or more.
-        consumer: whose deliveries.
-        number: the first delivery number.
-    """
+    """Consecutive delivery tags that are consecutive deliveries of one consumer."""
 
     def __init__(self, tag: i64, count: i64, consumer: Consumer, number: i64) -> None:
-        self.tag = tag
-        self.count = count
-        self.consumer = consumer
-        self.number = number
+        self.tag = tag  # the first delivery tag
+        self.count = count  # how many, 1 or more
+        self.consumer = consumer  # whose deliveries
+        self.number = number  # the first delivery number
 
 
 def _first_tag(held: TagRange) -> i64:
@@ -37,16 +30,11 @@ def _first_tag(held: TagRange) -> i64:
 
 @final
 class Unsettled:
-    """The delivered, not yet settled messages of a channel by delivery tag.
-
-    Attributes:
-        count: how many messages.
-        got_count: how many of them basic.get took, which count towards no limit.
-    """
+    """The delivered, not yet settled messages of a channel by delivery tag."""
 
     def __init__(self) -> None:
-        self.count: i64 = 0
-        self.got_count: i64 = 0
+        self.count: i64 = 0  # how many messages
+        self.got_count: i64 = 0  # how many of them basic.get took, which count towards no limit
         self._ranges: list[TagRange] = []
         self._head: i64 = 0
 

@@ -24,32 +24,17 @@ class ChannelOverError(Exception):
 
 
 class MethodChannel(PublishListener):
-    """Parts of a channel, and its consumers by tag.
-
-    Attributes:
-        number, state: 1 to 65535, and a CHANNEL_* state.
-        output: the connection's.
-        links: its sessions.
-        confirms: answers to its publishes.
-        transaction: what waits for tx.commit.
-        publisher: hands out its publishes.
-        flow: what stops its publishes.
-        deliveries: to its client.
-        consumers: by tag.
-        replies: its consumer of direct replies, if it has one.
-        last_queue: name of the queue that was declared last, "" for none.
-        prefetch: for consumers that come, 0 for no limit.
-    """
+    """Parts of a channel, and its consumers by tag."""
 
     def __init__(self, number: i64, output: ConnectionOutput) -> None:
-        self.number = number
-        self.state: i64 = CHANNEL_CLOSED
+        self.number = number  # 1 to 65535
+        self.state: i64 = CHANNEL_CLOSED  # a CHANNEL_* state
         self.output = output
         self._busy = False  # an operation is awaited
         self._cancels: list[str] = []  # tags to tell of once the operation has been answered
         self._make()
         self.admission = PublishAdmission(output.admission, self, self.publisher)
-        self.flow = self.admission.flow
+        self.flow = self.admission.flow  # what stops its publishes
 
     def begin(self) -> None:
         """Make all parts anew: a channel that closed from both sides may be opened again."""
@@ -57,14 +42,17 @@ class MethodChannel(PublishListener):
         self.admission.begin(self.publisher)
 
     def _make(self) -> None:
-        self.links = ChannelLinks(self.output, self)
-        self.confirms = ChannelConfirms(self.number, self.links.traffic)
+        self.links = ChannelLinks(self.output, self)  # its sessions
+        self.confirms = ChannelConfirms(self.number, self.links.traffic)  # answers to its publishes
+        # what waits for tx.commit
         self.transaction = Transaction(self.output.broker, self.output.share)
+        # to its client
         self.deliveries = Deliveries(self.number, self.output, self.transaction, self.links.traffic)
-        self.consumers: dict[str, Consumer] = {}
-        self.replies: ReplyConsumer | None = None
-        self.last_queue = ""
-        self.prefetch: i64 = 0
+        self.consumers: dict[str, Consumer] = {}  # by tag
+        self.replies: ReplyConsumer | None = None  # its consumer of direct replies, if it has one
+        self.last_queue = ""  # name of the queue that was declared last, "" for none
+        self.prefetch: i64 = 0  # for consumers that come, 0 for no limit
+        # hands out its publishes
         self.publisher = ChannelPublisher(self.output, self.links, self.confirms, self.transaction)
 
     @property

@@ -18,15 +18,11 @@ from headrace_broker.model.reply_code import AmqpError
 
 @final
 class ConsumerRight:
-    """Permission of a consumer, and its end without it.
-
-    Args:
-        channel: of the consumer.
-        queue: that it may read; "" for one of direct replies, which has to be let into the vhost.
-    """
+    """Permission of a consumer, and its end without it."""
 
     def __init__(self, channel: MethodChannel, queue: str) -> None:
-        self._channel = channel
+        self._channel = channel  # of the consumer
+        # that it may read; "" for one of direct replies, which has to be let into the vhost
         self._queue = queue
 
     def judge(self) -> None:

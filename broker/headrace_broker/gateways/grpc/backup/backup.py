@@ -85,30 +85,20 @@ _REFUSALS: Final = {
 
 
 class BackupService(BackupServicer):
-    """Reads points for administrators, and takes messages of backups.
-
-    Args:
-        broker: the node.
-        admission: lets calls in.
-        client: asks the nodes that have the points.
-        address: where the node serves gRPC, for listings.
-
-    Attributes:
-        reads: how many calls read points now.
-    """
+    """Reads points for administrators, and takes messages of backups."""
 
     name = pb.DESCRIPTOR.services_by_name["Backup"].full_name
 
     def __init__(
         self, broker: Broker, admission: Admission, client: BackupClient, address: str
     ) -> None:
-        self._broker = broker
-        self._admission = admission
-        self._client = client
-        self._address = address
+        self._broker = broker  # the node
+        self._admission = admission  # lets calls in
+        self._client = client  # asks the nodes that have the points
+        self._address = address  # where the node serves gRPC, for listings
         self._numbers = itertools.count(1)
         self._infos: set[ConnectionInfo] = set()
-        self.reads = 0
+        self.reads = 0  # how many calls read points now
 
     def add_to(self, server: grpc.aio.Server) -> None:
         """Register with a server."""

@@ -47,25 +47,15 @@ _PARSE_BATCH: Final = BatchParser(RestoreRequest.FromString, spine=(2,), body=2)
 
 
 class RestoreCall(PublishCall):
-    """Serves one call.
-
-    Args:
-        broker: the node.
-        context: of the call.
-        caller: who restores.
-        info: for listings; `vhost` is set.
-        opening: the first request, which was checked.
-        queue: where messages go.
-        next_number: the first that the queue has not had.
-    """
+    """Serves one call."""
 
     def __init__(
         self,
-        broker: Broker,
-        context: Context,
-        caller: Caller,
-        info: ConnectionInfo,
-        opening: RestoreOpen,
+        broker: Broker,  # the node
+        context: Context,  # of the call
+        caller: Caller,  # who restores
+        info: ConnectionInfo,  # for listings; `vhost` is set
+        opening: RestoreOpen,  # the first request, which was checked
         queue: Queue,
         next_number: int,
     ) -> None:
@@ -75,9 +65,9 @@ class RestoreCall(PublishCall):
         super().__init__(broker, context, caller, info, publishing)
         info.protocol = PROTOCOL
         self._parse = _PARSE_BATCH
-        self._queue = queue
+        self._queue = queue  # where messages go
         self._bytes_max = broker.limits.whole_bytes_max
-        self._next_sequence = next_number
+        self._next_sequence = next_number  # the first that the queue has not had
         self._stream.publisher.target = Route(
             *("", queue.name, Resolution(True, False, (queue.name,)), (queue,)),
             ExchangeTraffic(),  # what is put back came through no exchange

@@ -68,18 +68,14 @@ class ExportService(ExportServicer):
 
     Args:
         logs: by their number in `ExportLog` of export.proto.
-        admission: lets calls in.
-
-    Attributes:
-        reads: how many calls read rows now.
     """
 
     name = pb.DESCRIPTOR.services_by_name["Export"].full_name
 
     def __init__(self, logs: Mapping[int, ExportLog], admission: Admission) -> None:
         self._logs = dict(logs)
-        self._admission = admission
-        self.reads = 0
+        self._admission = admission  # lets calls in
+        self.reads = 0  # how many calls read rows now
 
     def add_to(self, server: grpc.aio.Server) -> None:
         """Register with a server."""
@@ -233,14 +229,10 @@ class ExportService(ExportServicer):
 
 
 class _Answer:
-    """Gathers blocks for one answer after the other.
-
-    Attributes:
-        is_over: as much is sent as was asked for.
-    """
+    """Gathers blocks for one answer after the other."""
 
     def __init__(self, request: pb.ReadExportRequest, context: Any) -> None:
-        self.is_over = False
+        self.is_over = False  # as much is sent as was asked for
         self._context = context
         self._compressed = request.compressed
         self._rows_left = request.rows_max or INDEX_MAX

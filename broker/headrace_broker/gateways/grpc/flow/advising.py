@@ -52,22 +52,16 @@ def _unix_ms() -> int:
 
 
 class AdviceService(AdviceServicer):
-    """Keeps advice in the catalog.
-
-    Args:
-        lookup: looks things up.
-        admission: lets calls in.
-        clock_ms: Unix time.
-    """
+    """Keeps advice in the catalog."""
 
     name = pb.DESCRIPTOR.services_by_name["Advice"].full_name
 
     def __init__(
         self, lookup: LookupService, admission: Admission, clock_ms: Callable[[], int] = _unix_ms
     ) -> None:
-        self._lookup = lookup
-        self._admission = admission
-        self._clock_ms = clock_ms
+        self._lookup = lookup  # looks things up
+        self._admission = admission  # lets calls in
+        self._clock_ms = clock_ms  # Unix time
 
     def add_to(self, server: grpc.aio.Server) -> None:
         """Register with a server."""

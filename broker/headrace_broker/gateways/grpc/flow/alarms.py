@@ -22,14 +22,10 @@ _STAGES: Final = {
 
 
 class AlarmNotifier:
-    """State that one client was sent, and its changes since.
-
-    Args:
-        watch: says how it stands.
-    """
+    """State that one client was sent, and its changes since."""
 
     def __init__(self, watch: AlarmWatch) -> None:
-        self._watch = watch
+        self._watch = watch  # says how it stands
         self._told: dict[Key, int] = {}
         self._begun = False
 
@@ -48,16 +44,11 @@ class AlarmNotifier:
 
 
 class AlarmWatching:
-    """Serves streams of changes.
-
-    Args:
-        watch: says how it stands.
-        watches: counts the streams.
-    """
+    """Serves streams of changes."""
 
     def __init__(self, watch: AlarmWatch, watches: Watches) -> None:
-        self._watch = watch
-        self._watches = watches
+        self._watch = watch  # says how it stands
+        self._watches = watches  # counts the streams
 
     async def stream(
         self, who: Caller, request: messages.WatchAlarmsRequest

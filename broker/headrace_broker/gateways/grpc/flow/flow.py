@@ -27,25 +27,18 @@ from headrace_protos.broker.v1.flow_pb2_grpc import FlowServicer, add_FlowServic
 
 
 class FlowService(FlowServicer):
-    """Explains flow control to clients.
-
-    Args:
-        lookup: looks things up.
-        admission: lets calls in.
-        flow_watch: has the newest picture of what is stopped.
-        alarm_watch: says what is scarce.
-    """
+    """Explains flow control to clients."""
 
     name = messages.DESCRIPTOR.services_by_name["Flow"].full_name
 
     def __init__(
         self,
-        lookup: LookupService,
+        lookup: LookupService,  # looks things up
         admission: Admission,
-        flow_watch: FlowWatch,
-        alarm_watch: AlarmWatch,
+        flow_watch: FlowWatch,  # has the newest picture of what is stopped
+        alarm_watch: AlarmWatch,  # says what is scarce
     ) -> None:
-        self._admission = admission
+        self._admission = admission  # lets calls in
         self._calls = FlowCalls(lookup)
         self._limits = LimitCalls(lookup)
         self._watches = Watches(lookup.view)

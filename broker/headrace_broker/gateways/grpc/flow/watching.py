@@ -15,11 +15,7 @@ from headrace_broker.model.limits import WATCHES_MAX
 
 
 class Watches:
-    """Counts a node's watchers, and ends them when it stops.
-
-    Args:
-        view: the catalog.
-    """
+    """Counts a node's watchers, and ends them when it stops."""
 
     def __init__(self, view: CatalogView) -> None:
         self._view = view

@@ -26,15 +26,10 @@ from headrace_protos.broker.v1 import flow_pb2 as messages
 
 
 class FlowNotifier:
-    """State that one client was sent, and its changes since.
-
-    Args:
-        request: with the wanted kinds of states.
-        view: the catalog.
-    """
+    """State that one client was sent, and its changes since."""
 
     def __init__(self, request: messages.WatchFlowRequest, view: CatalogView) -> None:
-        self._request = request
+        self._request = request  # with the wanted kinds of states
         self._view = view
         self._told: dict[Key, FlowState] = {}  # what is not running, and no more
         self._around: tuple[tuple[str, ...], int] = ((), 0)
@@ -138,18 +133,12 @@ class FlowNotifier:
 
 
 class FlowWatching:
-    """Serves streams of changes.
-
-    Args:
-        lookup: looks things up.
-        watch: has the newest picture.
-        watches: counts the streams.
-    """
+    """Serves streams of changes."""
 
     def __init__(self, lookup: LookupService, watch: FlowWatch, watches: Watches) -> None:
-        self._lookup = lookup
-        self._watch = watch
-        self._watches = watches
+        self._lookup = lookup  # looks things up
+        self._watch = watch  # has the newest picture
+        self._watches = watches  # counts the streams
 
     async def stream(
         self, who: Caller, request: messages.WatchFlowRequest

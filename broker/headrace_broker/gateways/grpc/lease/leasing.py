@@ -65,13 +65,9 @@ class _Place(NamedTuple):
 
 
 class _Form(Protocol):
-    """Format of a call's messages.
+    """Format of a call's messages."""
 
-    Attributes:
-        messages_max: in one answer.
-    """
-
-    messages_max: int
+    messages_max: int  # in one answer
 
     def add_to(self, response: pb.FetchLeaseResponse, chunk: Fetched) -> None:
         """Write the messages of a chunk, one or more, and name the form."""
@@ -84,22 +80,14 @@ _FORMS: Final[dict[int, Callable[[], _Form]]] = {
 
 
 class LeaseService(LeaseServicer):
-    """Leases messages to clients.
-
-    Args:
-        broker: the node.
-        admission: lets calls in.
-
-    Attributes:
-        fetches: how many calls read leases now.
-    """
+    """Leases messages to clients."""
 
     name = pb.DESCRIPTOR.services_by_name["Lease"].full_name
 
     def __init__(self, broker: Broker, admission: Admission) -> None:
-        self._broker = broker
-        self._admission = admission
-        self.fetches = 0
+        self._broker = broker  # the node
+        self._admission = admission  # lets calls in
+        self.fetches = 0  # how many calls read leases now
 
     def add_to(self, server: grpc.aio.Server) -> None:
         """Register with a server."""

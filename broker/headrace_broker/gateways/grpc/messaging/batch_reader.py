@@ -19,32 +19,17 @@ _ROUTES_MAX: Final = PROPERTIES_REMEMBERED_MAX
 
 @final
 class Fault:
-    """A message that cannot be published.
-
-    Attributes:
-        sequence: its number.
-        text: field and rule.
-        too_large: its body is.
-    """
+    """A message that cannot be published."""
 
     def __init__(self, sequence: i64, text: str, too_large: bool = False) -> None:
-        self.sequence = sequence
-        self.text = text
-        self.too_large = too_large
+        self.sequence = sequence  # its number
+        self.text = text  # field and rule
+        self.too_large = too_large  # its body is
 
 
 @final
 class BatchReader:
     """Reads the batches of one stream.
-
-    Args:
-        exchange: of messages that name none.
-        routing_key: likewise.
-        mandatory: of all messages.
-        body_bytes_max: of one.
-
-    Attributes:
-        faults: messages of the last batch that are left out.
 
     Raises:
         ValueProblemError: exchange or routing key are too long.
@@ -53,11 +38,11 @@ class BatchReader:
     def __init__(
         self, exchange: str, routing_key: str, mandatory: bool, body_bytes_max: int
     ) -> None:
-        self.faults: list[Fault] = []
-        self._exchange = exchange
-        self._routing_key = routing_key
-        self._mandatory = mandatory
-        self._body_bytes_max = body_bytes_max
+        self.faults: list[Fault] = []  # messages of the last batch that are left out
+        self._exchange = exchange  # of messages that name none
+        self._routing_key = routing_key  # likewise
+        self._mandatory = mandatory  # of all messages
+        self._body_bytes_max = body_bytes_max  # of one
         self._default = _route(exchange, routing_key)
         self._routes: dict[tuple[str, str], bytes] = {}
         self._blocks: dict[bytes, bytes] = {}

@@ -34,61 +34,39 @@ from headrace_broker.runtime.contract.traffic import ClientTraffic
 
 
 class Ready:
-    """Deliveries that may be sent.
-
-    Attributes:
-        run: where they stand.
-        start: index of the first in the run.
-        stop: index behind the last.
-        first_id: what the client knows the first by.
-    """
+    """Deliveries that may be sent."""
 
     def __init__(self, run: DeliveryRun, start: int, stop: int, first_id: int) -> None:
-        self.run = run
-        self.start = start
-        self.stop = stop
-        self.first_id = first_id
+        self.run = run  # where they stand
+        self.start = start  # index of the first in the run
+        self.stop = stop  # index behind the last
+        self.first_id = first_id  # what the client knows the first by
 
 
 class ConsumeStream(QueueListener):
-    """One consumer of one queue.
-
-    Args:
-        broker: the node.
-        queue: what is consumed.
-        account: owes for what is caused by settling.
-        no_ack: deliveries are settled as they are taken to be sent.
-        make: returns how the queue serves the consumer, for a number of unsettled deliveries.
-        wake: called when there is something to send or to do.
-
-    Attributes:
-        credit: what the client may get.
-        ids: what the client knows deliveries by, and which of them are not settled.
-        ended: why the consumer ended unasked, "" while it has not.
-        left: messages that waited when one was fetched last.
-        timed_out: it ended since it held a delivery for too long.
-        traffic: what has passed it.
-    """
+    """One consumer of one queue."""
 
     def __init__(
         self,
-        broker: Broker,
-        queue: Queue,
-        account: Account,
+        broker: Broker,  # the node
+        queue: Queue,  # what is consumed
+        account: Account,  # owes for what is caused by settling
         no_ack: bool,
         make: Callable[[int], Attachment],
         wake: Callable[[], None],
     ) -> None:
-        self.credit = StreamCredit()
+        self.credit = StreamCredit()  # what the client may get
+        # what the client knows deliveries by, and which of them are not settled
         self.ids = DeliveryIds()
-        self.ended = ""
-        self.left = 0
-        self.timed_out = False
-        self.traffic = ClientTraffic()
+        self.ended = ""  # why the consumer ended unasked, "" while it has not
+        self.left = 0  # messages that waited when one was fetched last
+        self.timed_out = False  # it ended since it held a delivery for too long
+        self.traffic = ClientTraffic()  # what has passed it
         self._client = broker.open_queue(queue, self, account)
-        self._no_ack = no_ack
+        self._no_ack = no_ack  # deliveries are settled as they are taken to be sent
+        # returns how the queue serves the consumer, for a number of unsettled deliveries
         self._make = make
-        self._wake = wake
+        self._wake = wake  # called when there is something to send or to do
         self._runs: deque[DeliveryRun] = deque()
         self._start = 0  # index of what comes next in the first of them
         self._number = 0  # of the consumer that is attached, 0 for none

@@ -70,13 +70,6 @@ _OPERATIONS: Final = {Outcome.ACCEPT: ACCEPT, Outcome.RELEASE: RELEASE, Outcome.
 class ConsumeCall:
     """Serves one call.
 
-    Args:
-        broker: the node.
-        context: of the call.
-        info: for listings; `vhost` is set.
-        opening: the first request.
-        queue: what is consumed.
-
     Raises:
         AmqpError: an argument is wrong.
         CallError: likewise.
@@ -88,14 +81,14 @@ class ConsumeCall:
         context: Context,
         info: ConnectionInfo,
         opening: ConsumeOpen,
-        queue: Queue,
+        queue: Queue,  # what is consumed
     ) -> None:
-        self._broker = broker
-        self._context: Any = context
-        self._info = info
+        self._broker = broker  # the node
+        self._context: Any = context  # of the call
+        self._info = info  # for listings; `vhost` is set
         self._arguments = read_table(opening.arguments, "open.arguments")
         opening = _without_arguments(opening)
-        self._opening = opening
+        self._opening = opening  # the first request
         check_arguments(queue, self._arguments)
         self.tag = opening.consumer_tag or server_name("amq.ctag-")
         info.protocol = PROTOCOL

@@ -10,18 +10,12 @@ class CreditOverflowError(ValueError):
 
 
 class StreamCredit:
-    """Messages, and bytes once the client has given any.
-
-    Attributes:
-        messages: left.
-        byte_count: left; the message that takes it below 1 still goes.
-        is_limited: bytes count.
-    """
+    """Messages, and bytes once the client has given any."""
 
     def __init__(self) -> None:
-        self.messages = 0
-        self.byte_count = 0
-        self.is_limited = False
+        self.messages = 0  # left
+        self.byte_count = 0  # left; the message that takes it below 1 still goes
+        self.is_limited = False  # bytes count
 
     @property
     def is_left(self) -> bool:

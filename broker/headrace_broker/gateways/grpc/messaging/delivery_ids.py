@@ -8,31 +8,20 @@ from headrace_broker.model.ranges import Ranges
 
 
 class _Part:
-    """Consecutive ids whose deliveries are consecutive ones of a consumer.
-
-    Attributes:
-        first_id: the first id.
-        consumer: its number within the queue client.
-        first: the delivery number of the first.
-        stop_id: behind the last.
-    """
+    """Consecutive ids whose deliveries are consecutive ones of a consumer."""
 
     def __init__(self, first_id: int, consumer: int, first: int) -> None:
         self.first_id = first_id
-        self.consumer = consumer
-        self.first = first
-        self.stop_id = first_id
+        self.consumer = consumer  # its number within the queue client
+        self.first = first  # the delivery number of the first
+        self.stop_id = first_id  # behind the last
 
 
 class DeliveryIds:
-    """Issues ids, and finds their deliveries until they are settled.
-
-    Attributes:
-        unsettled: ids that were issued and not settled.
-    """
+    """Issues ids, and finds their deliveries until they are settled."""
 
     def __init__(self) -> None:
-        self.unsettled = Ranges()
+        self.unsettled = Ranges()  # ids that were issued and not settled
         self._next = 1
         self._voided = 1  # ids below are void: their consumer was ended by the queue
         self._parts: deque[_Part] = deque()

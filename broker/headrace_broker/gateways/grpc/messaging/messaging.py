@@ -44,20 +44,14 @@ from headrace_protos.broker.v1.messaging_pb2_grpc import (
 
 
 class MessagingService(MessagingServicer):
-    """Publishes and consumes for clients.
-
-    Args:
-        broker: the node.
-        admission: lets calls in.
-        address: where the node serves gRPC, for listings.
-    """
+    """Publishes and consumes for clients."""
 
     name = DESCRIPTOR.services_by_name["Messaging"].full_name
 
     def __init__(self, broker: Broker, admission: Admission, address: str) -> None:
-        self._broker = broker
-        self._admission = admission
-        self._address = address
+        self._broker = broker  # the node
+        self._admission = admission  # lets calls in
+        self._address = address  # where the node serves gRPC, for listings
         self._numbers = itertools.count(1)
         self._infos: set[ConnectionInfo] = set()
         self._unopened = 0  # streams of which nothing has come yet

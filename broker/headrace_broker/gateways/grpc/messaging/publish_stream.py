@@ -41,19 +41,12 @@ _LOG: Final = logging.getLogger("headrace.connection")
 
 
 class Refusal(NamedTuple):
-    """Messages that are not published.
+    """Messages that are not published."""
 
-    Attributes:
-        first: sequence of the first.
-        last: of the last.
-        code: a reply code.
-        text: why.
-    """
-
-    first: int
-    last: int
-    code: int
-    text: str
+    first: int  # sequence of the first
+    last: int  # of the last
+    code: int  # a reply code
+    text: str  # why
 
 
 class Return(NamedTuple):
@@ -66,13 +59,7 @@ class Return(NamedTuple):
 
 @final
 class StreamPublisher(Publisher):
-    """Publisher of a stream: returns are noted by their sequence.
-
-    Attributes:
-        returned: not told yet.
-        refusals: not told yet, of messages that were not handed to queues.
-        target: where all messages go whatever their routes say, None for where those lead.
-    """
+    """Publisher of a stream: returns are noted by their sequence."""
 
     def __init__(
         self,
@@ -83,8 +70,10 @@ class StreamPublisher(Publisher):
     ) -> None:
         super().__init__(output, links, confirms)
         self._name = name
-        self.returned: list[Return] = []
+        self.returned: list[Return] = []  # not told yet
+        # not told yet, of messages that were not handed to queues
         self.refusals: list[Refusal] = []
+        # where all messages go whatever their routes say, None for where those lead
         self.target: Route | None = None
         self._stream_output = output
         self._numbers = confirms
@@ -139,48 +128,31 @@ class StreamPublisher(Publisher):
 
 @final
 class PublishStream(PublishListener, BlockedNotifier):
-    """One stream from its opening to its end. `Publish.channel` holds the sequence.
-
-    Args:
-        broker: the node.
-        shell: gives turns, timers and operations.
-        info: for listings, with user and vhost.
-        confirms: the client wants them.
-        name: who publishes, where queues are to know repetitions.
-
-    Attributes:
-        output: what stops its reading, and its turn's end.
-        confirms: answers of queues.
-        publisher: hands its publishes out.
-        buffer: what waits.
-        window: what its client may send.
-        flow: what stops it.
-        is_told: the client knows the window; otherwise it is to be told.
-        told: what the client is told of with the window.
-        crashed: a fault of the broker: the stream is to end.
-    """
+    """One stream from its opening to its end. `Publish.channel` holds the sequence."""
 
     def __init__(
         self,
         broker: Broker,
-        shell: Shell,
-        info: ConnectionInfo,
-        confirms: bool,
-        name: PublisherName | None = None,
+        shell: Shell,  # gives turns, timers and operations
+        info: ConnectionInfo,  # for listings, with user and vhost
+        confirms: bool,  # the client wants them
+        name: PublisherName | None = None,  # who publishes, where queues are to know repetitions
     ) -> None:
+        # what stops its reading, and its turn's end
         self.output = OutputBuffer(broker, shell, info)
         self.output.vhost = info.vhost
         self.links = Links(self.output, self)
-        self.confirms = StreamConfirms(confirms, self.links.traffic)
+        self.confirms = StreamConfirms(confirms, self.links.traffic)  # answers of queues
+        # hands its publishes out
         self.publisher = StreamPublisher(self.output, self.links, self.confirms, name)
         self.admission = PublishAdmission(self.output.admission, self, self.publisher)
-        self.buffer = self.admission.buffer
-        self.flow = self.admission.flow
-        self.window = StreamWindow()
-        self.is_told = True
-        self.told = NOT_BLOCKED
-        self.crashed = False
-        self._broker = broker
+        self.buffer = self.admission.buffer  # what waits
+        self.flow = self.admission.flow  # what stops it
+        self.window = StreamWindow()  # what its client may send
+        self.is_told = True  # the client knows the window; otherwise it is to be told
+        self.told = NOT_BLOCKED  # what the client is told of with the window
+        self.crashed = False  # a fault of the broker: the stream is to end
+        self._broker = broker  # the node
         self._busy = False
         self._open = True
         self._shut = False  # the window

@@ -56,27 +56,19 @@ MAX_LENGTH: Final = "max-length"  # the limit by which queues refuse
 
 
 class PublishCall(Shell):
-    """Serves one call; as a shell it gives the stream its turns, timers and operations.
-
-    Args:
-        broker: the node.
-        context: of the call.
-        caller: who publishes.
-        info: for listings; `vhost` is set.
-        opening: the first request.
-    """
+    """Serves one call; as a shell it gives the stream its turns, timers and operations."""
 
     def __init__(
         self,
         broker: Broker,
         context: Context,
-        caller: Caller,
+        caller: Caller,  # who publishes
         info: ConnectionInfo,
-        opening: PublishOpen,
+        opening: PublishOpen,  # the first request
     ) -> None:
-        self._broker = broker
-        self._context = context
-        self._info = info
+        self._broker = broker  # the node
+        self._context = context  # of the call
+        self._info = info  # for listings; `vhost` is set
         info.kind = STREAM
         info.protocol = PROTOCOL
         info.flow = Activity(broker.clock_us(), broker.ledger.stops)

@@ -20,24 +20,17 @@ class StreamConfirms(Confirms):
     Refusals are known whether the client wants confirms or not, so there is a ticket always.
 
     Args:
-        wanted: the client waits for confirms: queues may defer them.
         traffic: of the stream; counts what is confirmed.
-
-    Attributes:
-        patient: queues may defer them.
-        confirmed: rows in the order in which they were confirmed.
-        refused: rows that a queue refused.
-        fenced: rows that a queue refused because of a later epoch.
     """
 
     def __init__(self, wanted: bool, traffic: ClientTraffic | None = None) -> None:
         super().__init__(traffic)
         self.enabled = True
-        self.wanted = wanted
-        self.patient = wanted
-        self.confirmed: list[int] = []
-        self.refused: list[int] = []
-        self.fenced: list[int] = []
+        self.wanted = wanted  # the client waits for confirms: queues may defer them
+        self.patient = wanted  # queues may defer them
+        self.confirmed: list[int] = []  # rows in the order in which they were confirmed
+        self.refused: list[int] = []  # rows that a queue refused
+        self.fenced: list[int] = []  # rows that a queue refused because of a later epoch
         self.open_pending_confirms: i64 = 0
 
     @property

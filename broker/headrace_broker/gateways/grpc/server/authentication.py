@@ -25,21 +25,13 @@ _REQUEST_ID: Final = re.compile(r"[A-Za-z0-9._-]{1,64}")
 
 
 class Caller(NamedTuple):
-    """An authenticated user.
+    """An authenticated user."""
 
-    Attributes:
-        user: their name.
-        tags: what kind of user it is.
-        host: address of the client's end of the connection.
-        port: its port, 0 where there is none.
-        epoch: `CatalogView.session_epoch` as of the log-in.
-    """
-
-    user: str
-    tags: tuple[str, ...]
-    host: str
-    port: int
-    epoch: int = 0
+    user: str  # their name
+    tags: tuple[str, ...]  # what kind of user it is
+    host: str  # address of the client's end of the connection
+    port: int  # its port, 0 where there is none
+    epoch: int = 0  # `CatalogView.session_epoch` as of the log-in
 
 
 def parse_peer(peer: str) -> tuple[str, int]:

@@ -28,39 +28,24 @@ class BrokenBatchError(ValueError):
 
 
 class BatchBoundError(ValueError):
-    """A batch has too much of something.
-
-    Args:
-        rule: what it broke.
-    """
+    """A batch has too much of something."""
 
     def __init__(self, rule: str) -> None:
         super().__init__(rule)
-        self.rule = rule
+        self.rule = rule  # what it broke
 
 
 @final
 class BatchOutline:
-    """Walks over the fields of a request down to those of its messages, within bounds.
-
-    Args:
-        spine: numbers of the fields that lead from the request to what holds a body.
-        body: number of the field that is one.
-        fields_max: of fields on the way.
-        rest_bytes_max: of bytes that are neither on the way nor in a body.
-
-    Attributes:
-        fields: that were seen.
-        rest_bytes: likewise.
-    """
+    """Walks over the fields of a request down to those of its messages, within bounds."""
 
     def __init__(self, spine: list[int], body: i64, fields_max: i64, rest_bytes_max: i64) -> None:
-        self.fields: i64 = 0
-        self.rest_bytes: i64 = 0
-        self._spine = spine
-        self._body = body
-        self._fields_max = fields_max
-        self._rest_bytes_max = rest_bytes_max
+        self.fields: i64 = 0  # that were seen
+        self.rest_bytes: i64 = 0  # likewise
+        self._spine = spine  # numbers of the fields that lead from the request to what holds a body
+        self._body = body  # number of the field that is one
+        self._fields_max = fields_max  # of fields on the way
+        self._rest_bytes_max = rest_bytes_max  # of bytes that are neither on the way nor in a body
         self._data = b""
         self._pos: i64 = 0
 

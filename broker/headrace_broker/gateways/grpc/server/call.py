@@ -42,17 +42,11 @@ _READS: Final = ("List", "Describe", "Watch", "Get", "Read", "Why", "Top")
 
 
 class Method(NamedTuple):
-    """Called method.
+    """Called method."""
 
-    Attributes:
-        service: its full name.
-        name: of the method.
-        streams: requests or answers are a stream.
-    """
-
-    service: str
-    name: str
-    streams: bool
+    service: str  # its full name
+    name: str  # of the method
+    streams: bool  # requests or answers are a stream
 
 
 # Of the call that a task serves. Set by `Naming`: a call's context does not know it.
@@ -81,24 +75,18 @@ class Naming(_Interceptor):
 
 
 class Admission:
-    """Lets calls in.
-
-    Args:
-        broker: knows the users.
-        not_ready_reason: returns why calls cannot be served here now, "" when they can.
-        tls: reads client certificates; None where there is no listener for TLS.
-        meter: counts the calls.
-    """
+    """Lets calls in."""
 
     def __init__(
         self,
         broker: Broker,
         not_ready_reason: Callable[[], str],
         tls: ServerTls | None = None,
-        meter: GrpcMeter | None = None,
+        meter: GrpcMeter | None = None,  # counts the calls
     ) -> None:
-        self._broker = broker
-        self._tls = tls
+        self._broker = broker  # knows the users
+        self._tls = tls  # reads client certificates; None where there is no listener for TLS
+        # returns why calls cannot be served here now, "" when they can
         self._not_ready_reason = not_ready_reason
         self._meter = meter if meter is not None else GrpcMeter()
 
@@ -184,14 +172,10 @@ class Admission:
 
 
 class _Outcome:
-    """End of a call.
-
-    Attributes:
-        code: name of its status, "" for one that went well.
-    """
+    """End of a call."""
 
     def __init__(self) -> None:
-        self.code = ""
+        self.code = ""  # name of its status, "" for one that went well
 
 
 async def _refuse(context: Context, error: CallError, outcome: _Outcome) -> None:

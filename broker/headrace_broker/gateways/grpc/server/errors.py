@@ -53,33 +53,24 @@ _CODES: Final = {
 
 
 class CallError(Exception):
-    """A call, or a part of it, is refused.
-
-    Args:
-        code: the status.
-        reason: for programs: UPPER_SNAKE_CASE, at most 63 characters.
-        text: for people: what was wrong, naming the thing.
-        fields: (field, rule it broke) of the request.
-        metadata: for programs: more about the reason.
-        retry_ms: when it is worth another attempt, 0 where it is not said.
-    """
+    """A call, or a part of it, is refused."""
 
     def __init__(
         self,
         code: grpc.StatusCode,
         reason: str,
         text: str,
-        fields: Sequence[tuple[str, str]] = (),
-        metadata: Mapping[str, str] | None = None,
+        fields: Sequence[tuple[str, str]] = (),  # (field, rule it broke) of the request
+        metadata: Mapping[str, str] | None = None,  # for programs: more about the reason
         retry_ms: int = 0,
     ) -> None:
         super().__init__(text)
         self.code = code
-        self.reason = reason
-        self.text = text
+        self.reason = reason  # for programs: UPPER_SNAKE_CASE, at most 63 characters
+        self.text = text  # for people: what was wrong, naming the thing
         self.fields = tuple(fields)
         self.metadata = dict(metadata or {})
-        self.retry_ms = retry_ms
+        self.retry_ms = retry_ms  # when it is worth another attempt, 0 where it is not said
 
     def status(self) -> Status:
         """Return it as google.rpc.Status."""

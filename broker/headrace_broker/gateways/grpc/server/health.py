@@ -31,13 +31,13 @@ class HealthService(HealthServicer):  # type: ignore[misc]  # grpc_health has no
     """Answers for the node as a whole ("") and for each of its services, to anybody.
 
     Args:
-        not_ready_reason: returns why clients should not be sent here now, "" when they may.
         services: full names of what the server serves.
     """
 
     name = NAME
 
     def __init__(self, not_ready_reason: Callable[[], str], services: Collection[str]) -> None:
+        # returns why clients should not be sent here now, "" when they may
         self._not_ready_reason = not_ready_reason
         self._services = frozenset({"", NAME, *services})
         self._watches = FairPlaces[asyncio.Event](HEALTH_WATCHES_MAX, HEALTH_WATCHES_OF_ADDRESS)

@@ -35,29 +35,17 @@ _NAMED_FIELD: Final = re.compile(r"([a-z][a-z_-]*): (.*)", re.DOTALL)
 
 
 class LookupService:
-    """Look-ups of objects for a caller.
-
-    Args:
-        node: access to its state and operations.
-        status: what the node tells of itself.
-
-    Attributes:
-        node: likewise.
-        status: likewise.
-        view: the catalog.
-        may: answers what permissions allow.
-        may_route: answers what topic permissions allow.
-        may_forward: answers where messages may be sent on.
-        may_chain: answers which exchanges may be bound to others.
-    """
+    """Look-ups of objects for a caller."""
 
     def __init__(self, node: NodeAdministration, status: NodeStatusSource) -> None:
-        self.node = node
-        self.status = status
+        self.node = node  # access to its state and operations
+        self.status = status  # what the node tells of itself
         self.view: CatalogView = node.view
-        self.may: May = judge(node.view)
-        self.may_route: MayRoute = judge_routes(node.view)
+        self.may: May = judge(node.view)  # answers what permissions allow
+        self.may_route: MayRoute = judge_routes(node.view)  # answers what topic permissions allow
+        # answers where messages may be sent on
         self.may_forward: MayForward = judge_forwards(node.view)
+        # answers which exchanges may be bound to others
         self.may_chain: MayChain = judge_chains(node.view)
 
     async def known_vhost(self, caller: Caller, name: str, field: str = "vhost") -> str:

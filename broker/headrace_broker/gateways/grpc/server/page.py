@@ -46,15 +46,11 @@ _TOKENS: Final = msgspec.msgpack.Decoder(_Token)
 
 
 class Pager(Generic[T]):
-    """Cuts a listing into pages.
-
-    Args:
-        listing: its name, so that the token of one is not taken for another's.
-        key: returns what a row is sorted by, unique in the listing; as many texts for each row.
-    """
+    """Cuts a listing into pages."""
 
     def __init__(self, listing: str, key: Callable[[T], Key]) -> None:
-        self._listing = listing
+        self._listing = listing  # its name, so that the token of one is not taken for another's
+        # returns what a row is sorted by, unique in the listing; as many texts for each row
         self._key = key
 
     async def page(

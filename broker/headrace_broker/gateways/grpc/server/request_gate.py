@@ -50,14 +50,7 @@ class _Unary(NamedTuple):
 
 
 class RequestGate(_Interceptor):
-    """Lets calls in before their requests are read, each when the turn of its connection comes.
-
-    Args:
-        admission: lets calls in.
-        open_services: full names of those that need no log-in.
-        turns: says when calls may begin and go on.
-        room: for requests that are read, and served.
-    """
+    """Lets calls in before their requests are read, each when the turn of its connection comes."""
 
     def __init__(
         self,
@@ -66,10 +59,10 @@ class RequestGate(_Interceptor):
         turns: CallGate,
         room: RequestRoom,
     ) -> None:
-        self._admission = admission
-        self._open_services = open_services
-        self._turns = turns
-        self._room = room
+        self._admission = admission  # lets calls in
+        self._open_services = open_services  # full names of those that need no log-in
+        self._turns = turns  # says when calls may begin and go on
+        self._room = room  # for requests that are read, and served
         self._reads = OpenReads()
 
     async def intercept_service(
@@ -168,13 +161,10 @@ class RequestGate(_Interceptor):
 
 
 class OpenReads:
-    """Reads of requests before a log-in.
-
-    Attributes:
-        places: of those that are being read: what ends each, the oldest first.
-    """
+    """Reads of requests before a log-in."""
 
     def __init__(self) -> None:
+        # of those that are being read: what ends each, the oldest first
         self.places = FairPlaces[asyncio.Timeout](GRPC_OPEN_READS_MAX, GRPC_OPEN_READS_PER_ADDRESS)
 
     async def read(

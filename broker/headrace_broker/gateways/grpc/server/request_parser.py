@@ -32,16 +32,11 @@ Parse = Callable[[bytes], Any]  # raises CallError, or DecodeError where it is n
 
 
 class RequestParser:
-    """Parses requests that are no batches.
-
-    Args:
-        parse: bytes of any number.
-        bytes_max: of a request.
-    """
+    """Parses requests that are no batches."""
 
     def __init__(self, parse: Parse, bytes_max: int = GRPC_REQUEST_BYTES_MAX) -> None:
-        self._parse = parse
-        self._bytes_max = bytes_max
+        self._parse = parse  # bytes of any number
+        self._bytes_max = bytes_max  # of a request
 
     def __call__(self, data: bytes) -> Any:
         """Return the request.
@@ -64,13 +59,12 @@ class BatchParser:
     """Parses requests that are batches of messages, with bodies up to the largest.
 
     Args:
-        parse: bytes of any number.
         spine: numbers of the fields that lead from a request to what holds a body.
         body: number of the field that is one.
     """
 
     def __init__(self, parse: Parse, spine: Sequence[int], body: int) -> None:
-        self._parse = parse
+        self._parse = parse  # bytes of any number
         fields_max = STREAM_BATCH_MESSAGES_MAX * GRPC_BATCH_FIELDS_PER_MESSAGE
         self._outline = BatchOutline(list(spine), body, fields_max, GRPC_BATCH_REST_BYTES_MAX)
 

@@ -37,16 +37,14 @@ class _Reading(Awaitable[Any]):
     The time is over when the request is there, though its task may have to wait for its turn.
 
     Args:
-        requests: of the call.
-        until: ends the call when it is late.
         seconds: the time.
     """
 
     def __init__(
         self, requests: AsyncIterator[Any], until: asyncio.Timeout, seconds: float
     ) -> None:
-        self._requests = requests
-        self._until = until
+        self._requests = requests  # of the call
+        self._until = until  # ends the call when it is late
         self._loop = asyncio.get_running_loop()
         self._began = self._loop.time()
         self._end = self._began + seconds
@@ -100,16 +98,13 @@ class _Reading(Awaitable[Any]):
 class RequestRoom:
     """Memory of the requests of a node's calls.
 
-    Args:
-        request_bytes_max: bytes of the largest that gRPC takes.
-
     Attributes:
         data: that are taken.
     """
 
     def __init__(self, request_bytes_max: int) -> None:
         self.byte_count = 0
-        self._largest = request_bytes_max
+        self._largest = request_bytes_max  # bytes of the largest that gRPC takes
         self._by_address: dict[str, int] = {}
         self._waiting: dict[str, dict[asyncio.Future[None], None]] = {}  # by address, in turn
         self._waiting_count = 0

@@ -44,28 +44,20 @@ class Service(Protocol):
 
 
 class GrpcServer:
-    """Serves clients of one node.
-
-    Args:
-        services: what is served.
-        not_ready_reason: returns why clients should not be sent here now, "" when they may.
-        message_bytes_max: bytes of the largest body of a message.
-        admission: lets calls in.
-        connections_max: of each listener.
-        calls: has calls take turns on the loop.
-    """
+    """Serves clients of one node."""
 
     def __init__(
         self,
-        services: Sequence[Service],
+        services: Sequence[Service],  # what is served
+        # returns why clients should not be sent here now, "" when they may
         not_ready_reason: Callable[[], str],
-        message_bytes_max: int,
+        message_bytes_max: int,  # bytes of the largest body of a message
         admission: Admission,
-        connections_max: int = GRPC_CONNECTIONS_MAX,
+        connections_max: int = GRPC_CONNECTIONS_MAX,  # of each listener
         calls: CallGate | None = None,
     ) -> None:
-        self._admission = admission
-        self._turns = calls or CallGate()
+        self._admission = admission  # lets calls in
+        self._turns = calls or CallGate()  # has calls take turns on the loop
         self._room = RequestRoom(message_bytes_max + GRPC_OVERHEAD_BYTES)
         self._services = tuple(services)
         self._health = HealthService(not_ready_reason, [service.name for service in services])

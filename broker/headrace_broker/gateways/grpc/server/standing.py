@@ -22,7 +22,6 @@ class WhileAllowed:
     order: streams give back what is not settled.
 
     Args:
-        standings: of the node.
         caller: who calls.
         vhost: where, or `standing.ANYWHERE`.
         judge: asks again for what is needed; raises AmqpError where that is refused.
@@ -31,7 +30,7 @@ class WhileAllowed:
     def __init__(
         self, standings: PermissionWatches, caller: Caller, vhost: str, judge: Callable[[], None]
     ) -> None:
-        self._standings = standings
+        self._standings = standings  # of the node
         self._standing = PermissionWatch(caller.user, vhost, judge, self._end, caller.epoch)
         self._error: AmqpError | None = None
         self._task: asyncio.Task[Any] | None = None

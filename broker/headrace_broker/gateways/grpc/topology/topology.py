@@ -30,13 +30,12 @@ class TopologyService(TopologyServicer):
 
     Args:
         lookup: looks things up.
-        admission: lets calls in.
     """
 
     name = messages.DESCRIPTOR.services_by_name["Topology"].full_name
 
     def __init__(self, lookup: LookupService, admission: Admission) -> None:
-        self._admission = admission
+        self._admission = admission  # lets calls in
         self._queues = QueueCalls(lookup)
         self._exchanges = ExchangeCalls(lookup)
         self._bindings = BindingCalls(lookup)

@@ -36,17 +36,12 @@ _FLOAT_BY_TYPE: Final = {row[1][0]: (kind, row[0]) for kind, row in _FLOATS.item
 
 
 class ValueProblemError(ValueError):
-    """A value cannot be written, or bytes cannot be told as values.
-
-    Args:
-        place: where it is, "" for the whole: `.fields["x"].int8`.
-        rule: what it broke.
-    """
+    """A value cannot be written, or bytes cannot be told as values."""
 
     def __init__(self, place: str, rule: str) -> None:
         super().__init__(f"{place}: {rule}" if place else rule)
-        self.place = place
-        self.rule = rule
+        self.place = place  # where it is, "" for the whole: `.fields["x"].int8`
+        self.rule = rule  # what it broke
 
 
 def encode_table(table: Table, depth: int = 1) -> bytes:
