@@ -69,7 +69,16 @@ class FlowSettings:
         changed = [event.name for event in news if self._take(event)]
         if changed:
             self._apply(changed)
+            for name in changed:
+                self._log_change(name)
             self.notify()
+
+    def _log_change(self, name: str) -> None:
+        setting = self.find(name)
+        if setting.source == CLUSTER:
+            log.info("limit %s set to %s for all nodes", name, setting.value)
+        else:
+            log.info("limit %s reset to this node's %s: %s", name, setting.source, setting.value)
 
     def set_share(self, share: int) -> None:
         """Change the percentage of the limits that holds; below 100 while memory is scarce."""
@@ -98,5 +107,3 @@ class FlowSettings:
         for name in names:
             if name not in RELATIVE:
                 setattr(self._limits, attribute_name(name), self[name])
-            if name in self._set:
-                log.info("limit %s set to %s for all nodes", name, self[name])

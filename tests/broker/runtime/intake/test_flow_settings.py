@@ -33,6 +33,17 @@ def test_the_table_has_every_figure_of_flow_limits_with_its_default():
             assert getattr(limits, attribute_name(name)) == parameter.default
 
 
+def test_the_log_tells_of_limits_that_are_set_and_reset(caplog):
+    caplog.set_level("INFO")
+    settings = FlowSettings(FlowLimits(), {"queue-commands": 7})
+    settings.on_events([ParameterChanged("queue-commands", 9)])
+    settings.on_events([ParameterChanged("queue-commands", None), ParameterChanged("credit", None)])
+    assert [record.getMessage() for record in caplog.records] == [
+        "limit queue-commands set to 9 for all nodes",
+        "limit queue-commands reset to this node's configuration: 7",
+    ]
+
+
 def test_the_cluster_comes_before_the_configuration_before_the_default():
     limits = FlowLimits()
     settings = FlowSettings(limits, {"queue-commands": 7, "memory-high-watermark": "0.4"})
