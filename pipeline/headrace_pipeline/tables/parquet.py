@@ -47,7 +47,7 @@ class ParquetLog(DeltaLog):
         table: as declared.
 
     Raises:
-        OptionError: the place is an object store.
+        OptionError: the place is an object store, or has a table of an earlier build.
     """
 
     def __init__(self, place: Place, table: Table) -> None:
@@ -57,6 +57,10 @@ class ParquetLog(DeltaLog):
             )
         super().__init__(place, table)
         self._root = Path(place.uri)
+        if (self._root / "_commits").is_dir():
+            raise OptionError(
+                "path", f"{place.uri} has commits of an earlier build, which this one does not read"
+            )
 
     def snapshot(self, version: int | None = None) -> Snapshot | None:
         """Return a version, or the newest; None where there is no table."""

@@ -232,6 +232,12 @@ def test_a_parquet_table_in_an_object_store_is_refused() -> None:
         open_table("s3://bucket/table", THINGS, "parquet")
 
 
+def test_a_parquet_table_of_an_earlier_build_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "table" / "_commits").mkdir(parents=True)
+    with pytest.raises(OptionError, match="has commits of an earlier build"):
+        open_table(str(tmp_path / "table"), THINGS, "parquet")
+
+
 def test_secrets_stay_out_of_places(tmp_path: Path) -> None:
     with pytest.raises(OptionError, match="must hold no password"):
         open_table("s3://key:secret@bucket/table", THINGS)
