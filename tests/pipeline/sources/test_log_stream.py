@@ -176,8 +176,8 @@ def test_queues_that_are_named_must_have_an_archive_and_patterns_need_not(broker
 
 
 def test_bounds_of_a_trigger_hold_until_all_is_wanted(broker: Any) -> None:
-    archive(broker, "1", "a", 100, octets=100 * 872)
-    archive(broker, "2", "b", 10, octets=10 * 872)
+    archive(broker, "1", "a", 100, byte_count=100 * 872)
+    archive(broker, "2", "b", 10, byte_count=10 * 872)
     reader = open_reader(broker, "archive", maxRowsPerTrigger=30)
     assert reader.getDefaultReadLimit() == ReadMaxRows(30)
     start = reader.initialOffset()
