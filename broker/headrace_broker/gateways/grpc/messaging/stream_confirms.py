@@ -28,6 +28,7 @@ class StreamConfirms(Confirms):
         confirmed: rows in the order in which they were confirmed.
         refused: rows that a queue refused.
         fenced: rows that a queue refused because of a later epoch.
+        unreached: rows that a queue without a leader did not confirm, by the text that says so.
     """
 
     def __init__(self, wanted: bool, traffic: ClientTraffic | None = None) -> None:
@@ -38,6 +39,7 @@ class StreamConfirms(Confirms):
         self.confirmed: list[int] = []
         self.refused: list[int] = []
         self.fenced: list[int] = []
+        self.unreached: dict[str, list[int]] = {}
         self.open_pending_confirms: i64 = 0
 
     @property
@@ -79,6 +81,8 @@ class StreamConfirms(Confirms):
             self._add(self.confirmed, first, stop)
             return
         reasons = self.fenced if pending_confirm.fenced else self.refused
+        if pending_confirm.unreachable:
+            reasons = self.unreached.setdefault(pending_confirm.unreachable, [])
         number = first
         while number < stop:
             rows = reasons if number in refused else self.confirmed
