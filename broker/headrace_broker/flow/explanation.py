@@ -7,9 +7,11 @@ from typing import Any, Final
 from headrace_broker.flow.backlog import BACKLOG, LOAD, backlog_causes, is_backlog
 from headrace_broker.flow.blame import HEAVIEST_MAX, causes_at, causes_of, heaviest
 from headrace_broker.flow.facts import Facts
+from headrace_broker.flow.leaderless import leaderless_hint
 from headrace_broker.flow.sentence import connection_sentence, hint, queue_sentence
 from headrace_broker.model.flow import (
     FLOW,
+    LEADERLESS,
     LIMIT_ACCOUNT,
     LIMIT_DISK,
     LIMIT_MEMORY,
@@ -74,6 +76,8 @@ def explain_connection(connection: ConnectionFlow, facts: Facts) -> Explanation:
     """Say what stops a connection."""
     flow = connection.flow
     limit = binding_limit(flow)
+    if facts.leaderless is not None and not flow.limit:
+        limit = LEADERLESS  # its publishes wait there now, whatever stopped it before
     queue = facts.queue
     if queue is not None:
         causes = _causes_at(queue, limit, facts)
@@ -92,13 +96,13 @@ def explain_connection(connection: ConnectionFlow, facts: Facts) -> Explanation:
         limit=limit,
         queue=queue.name if queue is not None else "",
         leader=leader,
-        since_ms=flow.since_ms if flow.limit else 0,
+        since_ms=_since_ms(facts) if limit == LEADERLESS else flow.since_ms if flow.limit else 0,
         shares=flow.shares,
         by_limit={name: each[:3] for name, each in flow.by_limit.items()},
         causes=tuple(causes),
         held=(),
         sentence=connection_sentence(connection, limit, leader, causes, facts),
-        hint=hint(limit, queue, connection.user, connection.vhost),
+        hint=_next_step(limit, connection.user, connection.vhost, facts),
         details=_details(facts, connection),
         missing=facts.missing,
         shares_of=BACKLOG if facts.brought and is_backlog(limit, queue) else LOAD,
@@ -119,17 +123,30 @@ def explain_queue(queue: QueueFlow, facts: Facts) -> Explanation:
         limit=limit,
         queue=queue.name,
         leader=queue.node,
-        since_ms=0,
+        since_ms=_since_ms(facts),
         shares=NEVER,
         by_limit={},
         causes=tuple(causes),
         held=tuple(facts.held),
         sentence=queue_sentence(queue, limit, causes, facts),
-        hint=hint(limit, queue, "", queue.vhost),
+        hint=_next_step(limit, "", queue.vhost, facts, queue),
         details=_details(facts, None),
         missing=facts.missing,
         shares_of=BACKLOG if facts.brought and is_backlog(limit, queue) else LOAD,
     )
+
+
+def _next_step(
+    limit: str, user: str, vhost: str, facts: Facts, queue: QueueFlow | None = None
+) -> str:
+    if facts.leaderless is not None:  # no raised limit helps
+        return leaderless_hint(facts.leaderless)
+    return hint(limit, queue or facts.queue, user, vhost)
+
+
+def _since_ms(facts: Facts) -> int:
+    """Return for how long the queue has had no leader, 0 where that is not known."""
+    return (facts.leaderless.since_ms or 0) if facts.leaderless is not None else 0
 
 
 def _causes_at(queue: QueueFlow, limit: str, facts: Facts) -> list[CauseStatus]:
@@ -141,6 +158,8 @@ def _causes_at(queue: QueueFlow, limit: str, facts: Facts) -> list[CauseStatus]:
 
 def _queue_limit(queue: QueueFlow, facts: Facts) -> str:
     """Return what a queue stops its publishers with now or did in the last 10 s, "" for nothing."""
+    if facts.leaderless is not None:
+        return LEADERLESS
     if queue.saturated:
         return LIMIT_NAMES[LIMIT_WATERMARK]
     if any(gate.outflow for gate in facts.gates):
@@ -169,7 +188,9 @@ def _owner(limit: str, connection: ConnectionFlow, facts: Facts) -> str:
 
 def _details(facts: Facts, connection: ConnectionFlow | None) -> dict[str, Any]:
     found: dict[str, Any] = {"gates": facts.gates}
-    if facts.queue is not None:
+    if facts.leaderless is not None:
+        found[LEADERLESS] = facts.leaderless
+    if facts.queue is not None and facts.queue.node:  # without its leader no figure is known
         found["queue"] = facts.queue
     if facts.account is not None:
         found["account"] = facts.account

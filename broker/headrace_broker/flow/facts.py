@@ -9,6 +9,7 @@ from headrace_broker.model.flow_status import (
     BroughtStatus,
     ConnectionFlow,
     GateFlow,
+    LeaderlessStatus,
     NodeFlow,
     QueueFlow,
 )
@@ -21,6 +22,7 @@ class Facts:
     def __init__(self) -> None:
         self.account: AccountStatus | None = None  # of the connection that is asked about
         self.queue: QueueFlow | None = None  # asked about, or behind the connection's limit
+        self.leaderless: LeaderlessStatus | None = None  # that queue, without a leader
         self.hides_queue = False  # that behind the connection's limit may not be known to the asker
         self.queue_names: dict[int, tuple[str, str]] = {}  # vhost and name by group
         self.gates: list[GateFlow] = []  # of that queue, of each node

@@ -7,9 +7,11 @@ from typing import Final
 from headrace_broker.flow import wording
 from headrace_broker.flow.backlog import UNKNOWN, is_backlog
 from headrace_broker.flow.facts import Facts
+from headrace_broker.flow.leaderless import leaderless_reason
 from headrace_broker.model.flow import (
     BLOCKING,
     CONNECTION,
+    LEADERLESS,
     LIMIT_ACCOUNT,
     LIMIT_COMMANDS,
     LIMIT_CREDIT,
@@ -24,7 +26,13 @@ from headrace_broker.model.flow import (
     LIMIT_WATERMARK,
     STREAM,
 )
-from headrace_broker.model.flow_status import CauseStatus, ConnectionFlow, NodeFlow, QueueFlow
+from headrace_broker.model.flow_status import (
+    CauseStatus,
+    ConnectionFlow,
+    LeaderlessStatus,
+    NodeFlow,
+    QueueFlow,
+)
 
 ACCOUNT: Final = LIMIT_NAMES[LIMIT_ACCOUNT]
 CREDIT: Final = LIMIT_NAMES[LIMIT_CREDIT]
@@ -38,6 +46,7 @@ INTAKE: Final = LIMIT_NAMES[LIMIT_INTAKE]
 HELD: Final = LIMIT_NAMES[LIMIT_HELD]
 OUTFLOW: Final = LIMIT_NAMES[LIMIT_OUTFLOW]
 
+SILENT: Final = "its leader has not answered"  # nor are its figures known
 KEEPS_UP: Final = 0.9  # of what arrives; consumers that settle less than this part fall behind
 
 
@@ -51,6 +60,8 @@ def connection_sentence(
         if connection.state == BLOCKING:
             return f"{who} may not publish: {_alarms(facts.nodes)}; it has not since"
         return f"{who} is not held: nothing has stopped its publishes in the last minute"
+    if limit == LEADERLESS and facts.leaderless is not None:
+        return f"{who} has messages that wait: {_leaderless(facts.leaderless)}"
     text = f"{who} {_how_long(connection, limit)} by {_by_whom(limit, leader, connection, facts)}"
     why = _why(limit, leader, connection, facts)
     if why:
@@ -60,7 +71,9 @@ def connection_sentence(
 
 def queue_sentence(queue: QueueFlow, limit: str, causes: list[CauseStatus], facts: Facts) -> str:
     """Return what a queue stops, and why."""
-    who = f"queue '{queue.name}' (vhost {queue.vhost}, leader {queue.node})"
+    if limit == LEADERLESS and facts.leaderless is not None:
+        return _leaderless(facts.leaderless)
+    who = f"queue '{queue.name}' (vhost {queue.vhost}, leader {queue.node or 'unknown'})"
     if not limit:
         return f"{who} holds nobody back: {_flow_through(queue)}"
     count = len(facts.held)
@@ -71,12 +84,17 @@ def queue_sentence(queue: QueueFlow, limit: str, causes: list[CauseStatus], fact
         if queue.deferred:
             text += f"; it defers the confirms of {wording.messages(queue.deferred)}"
     elif limit == QUEUE:
-        text = f"{who} holds {publishers} back: {_pending(facts)}; {_takes(queue)}"
+        text = f"{who} holds {publishers} back: {_pending(facts)}; {_takes(queue, facts)}"
     elif limit == OUTFLOW:
         text = f"{who} holds {publishers} back: {_falls_behind(queue, facts)}"
     else:
-        text = f"{who} holds {publishers} back by the limit {limit}: {_takes(queue)}"
+        text = f"{who} holds {publishers} back by the limit {limit}: {_takes(queue, facts)}"
     return text + _loaded(queue, limit, causes, "", facts)
+
+
+def _leaderless(status: LeaderlessStatus) -> str:
+    named = f"queue '{status.name}' (vhost {status.vhost})"
+    return f"{named if status.name else 'a queue of another vhost'} {leaderless_reason(status)}"
 
 
 # How long, and by whom
@@ -129,16 +147,16 @@ def _why(limit: str, leader: str, connection: ConnectionFlow, facts: Facts) -> s
     if limit == OUTFLOW and queue is not None:
         return _falls_behind(queue, facts)
     if limit == QUEUE and queue is not None:
-        return f"{_pending(facts)}; {_takes(queue)}"
+        return f"{_pending(facts)}; {_takes(queue, facts)}"
     if limit == COMMANDS and queue is not None:
         most = _limit_figure(facts, connection.node, "queue_commands")
-        return f"{most}batches of one of its channels are not applied there; {_takes(queue)}"
+        return f"{most}batches of one of its channels are not applied there; {_takes(queue, facts)}"
     if limit == ACCOUNT:
         return _debt(connection, facts)
     if limit == CREDIT:
         most = _limit_figure(facts, connection.node, "credit")
         text = f"a channel has {most}publishes that it has not passed on"
-        return f"{text}; {_takes(queue)}" if queue is not None else text
+        return f"{text}; {_takes(queue, facts)}" if queue is not None else text
     return ""
 
 
@@ -150,7 +168,7 @@ def _debt(connection: ConnectionFlow, facts: Facts) -> str:
     if most and byte_count:
         text += f" and may cause {most} or {wording.size(byte_count)}"
     queue = facts.queue
-    return f"{text}; {_takes(queue)}" if queue is not None else text
+    return f"{text}; {_takes(queue, facts)}" if queue is not None else text
 
 
 def _reason_of(limit: str, leader: str, nodes: list[NodeFlow]) -> str:
@@ -184,6 +202,8 @@ def _nearest_mark(queue: QueueFlow) -> str:
 
 
 def _passed_watermark(queue: QueueFlow) -> str:
+    if not queue.node:
+        return SILENT
     passed = _passed_marks(queue)
     marks = []
     if "high-watermark-bytes" in passed:
@@ -233,11 +253,17 @@ def _falls_behind(queue: QueueFlow, facts: Facts) -> str:
     return f"{text}, {wording.rate(queue.settled[1])}{each}"
 
 
-def _takes(queue: QueueFlow) -> str:
+def _takes(queue: QueueFlow, facts: Facts) -> str:
+    if facts.leaderless is not None:
+        return f"it {leaderless_reason(facts.leaderless)}"
+    if not queue.node:
+        return SILENT
     return f"it takes {wording.rate(queue.arrived[1])}"
 
 
 def _flow_through(queue: QueueFlow) -> str:
+    if not queue.node:
+        return SILENT
     pace = f"{wording.rate(queue.arrived[1])} arrive, {wording.rate(queue.settled[1])} are settled"
     return f"{pace}, {wording.messages(queue.ready)} ready"
 

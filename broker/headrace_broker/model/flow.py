@@ -43,6 +43,8 @@ LIMIT_NAMES: Final = (
     "queue-outflow",
 )
 
+LEADERLESS: Final = "leaderless"  # among their names: a queue without a leader; nothing measures it
+
 
 def is_alarm(limit: i64) -> bool:
     """Return whether a limit is memory or disk of a node, which block all publishers at once."""

@@ -158,6 +158,22 @@ class BroughtStatus(msgspec.Struct, frozen=True, tag="brought"):
 FlowRow = AccountStatus | ConnectionFlow | GateFlow | QueueFlow | NodeFlow | BroughtStatus
 
 
+class LeaderlessStatus(msgspec.Struct, frozen=True):
+    """A queue without a leader that the asked node can reach."""
+
+    vhost: str
+    name: str  # "" when the asker may not know
+    since_ms: int | None  # for how long, None where no client here has used it since
+    refused_after_ms: int  # then its publishes are refused; 0 for never
+    replicas: int
+    down: tuple[str, ...]  # nodes among those of its replicas that are not heard
+
+    @property
+    def lacks_majority(self) -> bool:
+        """True if too few of its replicas are heard to elect a leader."""
+        return 2 * (self.replicas - len(self.down)) <= self.replicas
+
+
 class CauseStatus(msgspec.Struct, frozen=True):
     """An account and what it has brought to a queue."""
 

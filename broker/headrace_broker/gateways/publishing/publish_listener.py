@@ -65,10 +65,10 @@ class PublishListener(QueueListener, InputOwner):
         if link is not None:
             self.admission.relieve(link)
 
-    def refuse_unreachable(self, client: QueueClient) -> bool:
+    def refuse_unreachable(self, client: QueueClient, text: str) -> bool:
         """Refuse what a queue without a leader has not confirmed, and forget the session.
 
-        Some of it may be committed all the same, as after any `basic.nack`.
+        Some of it may be committed all the same, as after any `basic.nack`. `text` says why.
 
         Returns:
             False where the session is needed for something else: nothing was done.
@@ -81,6 +81,7 @@ class PublishListener(QueueListener, InputOwner):
             return False
         pending_confirms = client.abandon()
         for pending_confirm in pending_confirms:
+            pending_confirm.unreachable = text
             pending_confirm.refuse(pending_confirm.first, pending_confirm.last)
         if pending_confirms:
             self.on_rejected(client, pending_confirms)

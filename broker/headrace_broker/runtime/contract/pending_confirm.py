@@ -24,6 +24,7 @@ class PendingConfirm:
         self.pending: i64 = 0  # queues that have not answered yet
         self.refused: set[int] | None = None  # numbers of those that a queue refused, None for none
         self.fenced = False  # refused by a queue as of an older epoch of their publisher
+        self.unreachable = ""  # why no leader of a queue that was to have them is reached
         self.answered = False  # whether the client was told
         self.immediate: Publish | None = None  # the one publish, when it has the flag `immediate`
         self.takers: i64 = 0  # then, how many queues may still take it

@@ -13,6 +13,7 @@ from headrace_broker.catalog.view import CatalogView
 from headrace_broker.core.queue.state.session import ConsumerInfo
 from headrace_broker.flow.account import RECENT_S, Account, AccountBalance, Ledger
 from headrace_broker.flow.brought import OTHERS, Origin
+from headrace_broker.model.definition import Queue
 from headrace_broker.model.flow import BLOCKED, BLOCKING
 from headrace_broker.model.flow_status import (
     AccountStatus,
@@ -22,6 +23,7 @@ from headrace_broker.model.flow_status import (
     ConnectionFlow,
     FlowRow,
     GateFlow,
+    LeaderlessStatus,
     NodeFlow,
     QueueFlow,
 )
@@ -57,6 +59,8 @@ class FlowFacts:
         self.name = name
         self.gate: Callable[[int], GateFlow | None] = _no_gate  # of a queue here, or None
         self.alarms: Callable[[], Iterable[AlarmStatus]] = tuple  # that are on in the cluster
+        # returns how a queue has no leader, as this node knows it, None for one that has
+        self.leaderless: Callable[[Queue], LeaderlessStatus | None] = _led
         self.figures: Callable[[], dict[str, int]] = dict  # of its intake, by name
         self._connections = connections  # its open client connections by id
         self.ledger = ledger
@@ -346,6 +350,10 @@ def _weight(host: QueueHost) -> tuple[bool, int, int]:
     machine = host.machine
     byte_count = int(machine.ready_bytes) + int(machine.unsettled_bytes)
     return machine.saturated, byte_count, int(machine.ready_count)
+
+
+def _led(queue: Queue) -> LeaderlessStatus | None:
+    return None
 
 
 def _no_gate(group: int) -> GateFlow | None:

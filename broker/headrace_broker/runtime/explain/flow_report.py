@@ -26,7 +26,7 @@ from headrace_broker.flow.explanation import (
 )
 from headrace_broker.flow.facts import Facts
 from headrace_broker.model.definition import Queue
-from headrace_broker.model.flow import LIMIT_NAMES, LIMIT_RATE
+from headrace_broker.model.flow import BLOCKING, LIMIT_NAMES, LIMIT_RATE
 from headrace_broker.model.flow_status import (
     AccountStatus,
     BroughtStatus,
@@ -267,6 +267,8 @@ class FlowReport:
         group = binding_group(connection.flow, account)
         facts.hides_queue = viewer.hides(self._view, group)
         connection = shown_connection(connection, self._view, viewer)
+        if not connection.flow.limit and connection.state != BLOCKING:
+            group = self._waits_at(account, facts, viewer) or group
         if group and not facts.hides_queue:
             await self._learn_of(group, facts)
         elif limit in ALARMS:
@@ -282,6 +284,18 @@ class FlowReport:
             self._name_queues([facts.account], facts)
         self._show_accounts(facts, viewer)
         return explain_connection(connection, facts)
+
+    def _waits_at(self, account: AccountStatus | None, facts: Facts, viewer: Viewer) -> int:
+        """Note a queue without a leader where something of an account waits; return its group."""
+        for balance in account.balances if account is not None else ():
+            queue = self._view.queue_by_group(balance.group) if balance.messages else None
+            found = self.facts.leaderless(queue) if queue is not None else None
+            if found is not None:
+                facts.hides_queue = viewer.hides(self._view, balance.group)
+                hidden = msgspec.structs.replace(found, vhost=HIDDEN, name=HIDDEN, down=())
+                facts.leaderless = hidden if facts.hides_queue else found
+                return balance.group
+        return 0
 
     async def why_queue(self, queue: Queue, viewer: Viewer = EVERYBODY) -> Explanation:
         """Explain a queue."""
@@ -307,8 +321,10 @@ class FlowReport:
         queue = self._view.queue_by_group(group)
         if led:
             facts.queue = led[0]
+            facts.leaderless = None
         elif queue is not None:  # it has no leader, or the leader has not answered
             facts.queue = _silent(queue)
+            facts.leaderless = self.facts.leaderless(queue)
 
     def _show_accounts(self, facts: Facts, viewer: Viewer) -> None:
         """Leave of accounts what may be seen, and name the queues that they have tabs at."""

@@ -122,9 +122,10 @@ class Hosting:
         self._next_number = 1
         self._asked: dict[int, int] = {}
         self._moved: dict[int, Queue] = {}  # by group, those that are not where they began
-        view = LeaderView(node, raft, self.hosts, self._moved, self._peers_up)
+        self.leaders = LeaderView(node, raft, self.hosts, self._moved, self._peers_up)
         limits = self.ledger.limits
-        self._reachability = Reachability(limits, view.has_leader, lambda: _clock_us() // 1000)
+        has_leader = self.leaders.has_leader
+        self.reachability = Reachability(limits, has_leader, lambda: _clock_us() // 1000)
         self._gone: set[int] = set()  # node ids that belong to the cluster no more
         self._leader_waiters: dict[int, list[asyncio.Future[None]]] = {}
         self._tick_handle: asyncio.TimerHandle | None = None
@@ -163,7 +164,7 @@ class Hosting:
         self.configure(refusing)
         for session in list(self._sessions.values()):
             session.tick()
-        self._reachability.poll(self._by_group)
+        self.reachability.poll(self._by_group)
         self.ledger.sweep()
 
     # Replicas

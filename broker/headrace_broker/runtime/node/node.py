@@ -40,6 +40,7 @@ from headrace_broker.runtime.dead_letter.service import DeadLetterService
 from headrace_broker.runtime.explain.flow_facts import FlowFacts
 from headrace_broker.runtime.explain.flow_report import FlowReport
 from headrace_broker.runtime.explain.flow_sources import FlowSources
+from headrace_broker.runtime.explain.leaderless_queues import LeaderlessQueues
 from headrace_broker.runtime.hosting.duties import LeaderDuties
 from headrace_broker.runtime.hosting.hosting import Hosting
 from headrace_broker.runtime.hosting.queue_rates import QueueRates
@@ -336,6 +337,9 @@ class BrokerNode:
         sources = FlowSources(
             self.config.node.name, self.hosting.queue_gates, self.hosting.intake, self.alarms
         )
+        leaders, reachability = self.hosting.leaders, self.hosting.reachability
+        limits = self.ledger.limits
+        facts.leaderless = LeaderlessQueues(leaders, reachability, limits, others).find
         facts.gate, facts.figures, facts.alarms = sources.gate, sources.figures, sources.alarms
         view = self.catalog.catalog
         return FlowReport(facts, view, others, self.rpc)

@@ -45,16 +45,21 @@ class LeaderView:
     def has_leader(self, queue: Queue) -> bool:
         """Return whether there is one; without a replica here, whether there may be one."""
         if not queue.logged:
-            return self._is_heard(queue.members[0])
+            return self.is_heard(queue.members[0])
         queue = self._moved.get(queue.group, queue)
         if queue.group in self._hosted:
             leader = self._logs.leader(queue.group)
             if leader or not queue.revision:  # a replica that has yet to join knows of none
-                return leader != 0 and self._is_heard(leader)
-        heard = sum(map(self._is_heard, queue.members))
+                return leader != 0 and self.is_heard(leader)
+        heard = sum(map(self.is_heard, queue.members))
         return 2 * heard > len(queue.members)
 
-    def _is_heard(self, node: int) -> bool:
+    def members(self, queue: Queue) -> tuple[int, ...]:
+        """Return the nodes that have the replicas of a queue now."""
+        return self._moved.get(queue.group, queue).members
+
+    def is_heard(self, node: int) -> bool:
+        """Return whether a node is this one or connected to it."""
         return node == self._node or self._peers_up.get(node, 0) != 0
 
 
@@ -91,6 +96,11 @@ class Reachability:
             waited = now - self._since_ms.setdefault(group, now)
             if bound and waited >= bound:
                 self._give_up(queue, sessions, waited)
+
+    def leaderless_for_ms(self, group: int) -> int | None:
+        """Return for how long no leader of a queue is reached, None for one not polled as such."""
+        since = self._since_ms.get(group)
+        return None if since is None else self._now_ms() - since
 
     def _forget(self, group: int) -> None:
         self._since_ms.pop(group, None)

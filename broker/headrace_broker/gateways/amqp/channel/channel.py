@@ -292,7 +292,7 @@ class Channel(MethodChannel, Deferred):
         Without confirms, or where the session has deliveries as well, the channel closes.
         """
         whole = self.deliveries.unsettled.count > 0
-        if whole or not self.refuse_unreachable(client):
+        if whole or not self.refuse_unreachable(client, text):
             self.fail(AmqpError(PRECONDITION_FAILED, text), BASIC_PUBLISH)
         else:
             self.output.admission.wake()

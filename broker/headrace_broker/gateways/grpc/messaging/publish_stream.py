@@ -231,7 +231,7 @@ class PublishStream(PublishListener, BlockedNotifier):
     @override
     def on_unreachable(self, client: QueueClient, text: str) -> None:
         """Refuse what a queue without a leader has not confirmed; the stream goes on."""
-        self.refuse_unreachable(client)
+        self.refuse_unreachable(client, text)
         self.output.admission.wake()
 
     # The window

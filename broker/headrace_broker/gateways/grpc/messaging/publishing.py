@@ -51,6 +51,7 @@ from headrace_protos.broker.v1.messaging_pb2 import (
 PROTOCOL: Final = "gRPC Publish"
 QUEUE_REFUSED: Final = "QUEUE_REFUSED"
 FENCED: Final = "FENCED"
+NO_LEADER: Final = "NO_LEADER"
 PARSE_BATCH: Final = BatchParser(PublishRequest.FromString, spine=(2, 2), body=4)
 MAX_LENGTH: Final = "max-length"  # the limit by which queues refuse
 
@@ -163,6 +164,7 @@ class PublishCall(Shell):
         stream = self._stream
         confirms = stream.confirms
         answers = len(confirms.confirmed) + len(confirms.refused) + len(confirms.fenced)
+        answers += sum(map(len, confirms.unreached.values()))
         answers += len(stream.publisher.refusals) + len(stream.publisher.returned)
         return stream.may_read and answers < STREAM_ANSWERS_MAX
 
@@ -232,7 +234,7 @@ class PublishCall(Shell):
     def _has_answers(self) -> bool:
         stream = self._stream
         confirms = stream.confirms
-        answers = confirms.confirmed or confirms.refused or confirms.fenced
+        answers = confirms.confirmed or confirms.refused or confirms.fenced or confirms.unreached
         return bool(answers or stream.publisher.refusals or stream.publisher.returned)
 
     def _responses(self) -> Iterator[PublishResponse]:
@@ -252,6 +254,9 @@ class PublishCall(Shell):
         rows, confirms.refused = confirms.refused, []
         if rows:
             yield PublishResponse(refused=overflowed(rows))
+        unreached, confirms.unreached = confirms.unreached, {}
+        for text, rows in unreached.items():
+            yield PublishResponse(refused=leaderless(rows, text))
         rows, confirms.confirmed = confirms.confirmed, []
         if rows:
             yield PublishResponse(confirmed=Confirmed(ranges=ranges_of(rows)))
@@ -383,6 +388,13 @@ def overflowed(rows: list[int]) -> Refused:
     answer = Refused(ranges=ranges_of(rows), reason=QUEUE_REFUSED, limit=MAX_LENGTH)
     answer.code = grpc.StatusCode.RESOURCE_EXHAUSTED.value[0]
     answer.text = "a queue is full and takes no more"
+    return answer
+
+
+def leaderless(rows: list[int], text: str) -> Refused:
+    """Return the answer to messages of which a queue without a leader may have none."""
+    answer = Refused(ranges=ranges_of(rows), reason=NO_LEADER, text=text)
+    answer.code = grpc.StatusCode.UNAVAILABLE.value[0]
     return answer
 
 

@@ -31,6 +31,8 @@ class StreamConfirms(Confirms):
         self.confirmed: list[int] = []  # rows in the order in which they were confirmed
         self.refused: list[int] = []  # rows that a queue refused
         self.fenced: list[int] = []  # rows that a queue refused because of a later epoch
+        # rows that a queue without a leader did not confirm, by the text that says so
+        self.unreached: dict[str, list[int]] = {}
         self.open_pending_confirms: i64 = 0
 
     @property
@@ -72,6 +74,8 @@ class StreamConfirms(Confirms):
             self._add(self.confirmed, first, stop)
             return
         reasons = self.fenced if pending_confirm.fenced else self.refused
+        if pending_confirm.unreachable:
+            reasons = self.unreached.setdefault(pending_confirm.unreachable, [])
         number = first
         while number < stop:
             rows = reasons if number in refused else self.confirmed

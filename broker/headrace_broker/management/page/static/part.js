@@ -45,6 +45,7 @@ export const LIMITS = {
   intake: "deliveries go first on its node",
   "node-buffer-bytes": "the publish buffers of its node are full",
   "queue-outflow": "the queue takes no more than leaves it",
+  leaderless: "the queue has no leader that can be reached",
 };
 
 /** A cell with a state. */

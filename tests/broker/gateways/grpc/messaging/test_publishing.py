@@ -218,6 +218,8 @@ def test_a_queue_without_a_leader_refuses_and_the_stream_goes_on(serve, broker) 
         client.listener.on_unreachable(client, "no leader")
         answer = await stream.answer("refused")
         assert pairs(answer.ranges) == [(1, 2)]
+        assert (answer.reason, answer.text, answer.limit) == ("NO_LEADER", "no leader", "")
+        assert answer.code == grpc.StatusCode.UNAVAILABLE.value[0]
         assert client.closed
         broker.hold_confirms = False
         await stream.send(message())
