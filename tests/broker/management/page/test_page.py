@@ -16,7 +16,7 @@ from headrace_broker.catalog.command import DeleteUser, PutUser
 from headrace_broker.management.page.files import load_files
 from headrace_broker.management.server import ManagementServer
 from headrace_broker.model.definition import User
-from headrace_broker.model.flow import LIMIT_NAMES
+from headrace_broker.model.flow import LEADERLESS, LIMIT_NAMES
 from headrace_broker.model.flow_status import NodeFlow
 from headrace_broker.model.limits import PAGE_LOGIN_BYTES_MAX
 from headrace_broker.runtime.explain.flow_report import Listing
@@ -129,7 +129,7 @@ def test_the_page_knows_every_limit_by_its_name():
     text = load_files()["part.js"].content.decode()
     table = text[text.index("export const LIMITS") :].partition("};")[0]
     named = set(re.findall(r"^  \"?([a-z-]+)\"?: ", table, re.MULTILINE))
-    assert named == set(LIMIT_NAMES[1:])
+    assert named == {*LIMIT_NAMES[1:], LEADERLESS}
 
 
 def test_files_are_short():
