@@ -51,13 +51,12 @@ class NodeAdministration:
         self.metrics = NodeMetrics(node, self.stats)
         self.publisher = PublishService(node.broker)
         hosting = node.hosting
-        place = (node.config.node.id, node.names, hosting.hosts)
-        self.leases = LeaseListing(*place, node.rpc, node.leases, hosting.locate)
+        self.leases = LeaseListing(node.names, hosting.hosts, node.rpc, node.leases, hosting.locate)
         self.archives = ArchiveService(node.archives.listing, node.archives.client)
         self._node = node
 
     async def submit(self, command: AnyCommand) -> Result:
-        """Have a command applied, return the answer; AmqpError INTERNAL_ERROR without a quorum."""
+        """Apply a command, return the answer; AmqpError INTERNAL_ERROR without a quorum."""
         try:
             return await self._node.catalog.submit(command)
         except CatalogUnavailableError as error:

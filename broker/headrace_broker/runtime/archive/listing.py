@@ -10,7 +10,7 @@ from headrace_broker.model.definition import Queue
 from headrace_broker.runtime.archive.archiving import ArchiveClient
 from headrace_broker.runtime.replica.queue_host import QueueHost
 from headrace_broker.runtime.rpc.correlator import Rpc
-from headrace_broker.runtime.rpc.listing import Asked, ask_everywhere, serve_rows
+from headrace_broker.runtime.rpc.led_rows import LedRows
 from headrace_broker.runtime.rpc.question import Archives
 
 
@@ -29,28 +29,19 @@ class ArchiveListing:
     ) -> None:
         self._node = node  # this node's id
         self._names = names  # of all nodes by id; they may change
-        self._hosts = hosts  # replicas on this node by group
-        self._rpc = rpc  # asks the other nodes
         self._archives = archives  # asks single queues
         self._locate = locate  # where a queue's leader is, 0 for unknown
         self._address = address  # HOST:PORT of this node's gRPC listener, "" without one
-        serve_rows(rpc, Archives, self._rows)
+        self._all = LedRows(rpc, names, hosts, (Archives(), ArchiveStatus), self._rows)
 
     async def everywhere(self) -> tuple[list[ArchiveStatus], tuple[str, ...]]:
         """Return the archives of all queues, and the names of the nodes that did not answer."""
-        others = {peer: name for peer, name in self._names.items() if peer != self._node}
-        question = Archives()
-        asked = Asked(question, ArchiveStatus)
-        found = await ask_everywhere(self._rpc, others, asked, self._rows(question))
-        return found.rows, found.missing
+        return await self._all.everywhere()
 
-    def _rows(self, _question: Archives) -> Iterator[ArchiveStatus]:
-        node = self._names[self._node]
-        for host in list(self._hosts.values()):
-            if host.serving:
-                info = host.machine.archive()
-                if info.since_ms > 0:
-                    yield status_of(host.queue, info, node, self._address)
+    def _rows(self, host: QueueHost, node: str) -> Iterator[ArchiveStatus]:
+        info = host.machine.archive()
+        if info.since_ms > 0:
+            yield status_of(host.queue, info, node, self._address)
 
     async def of(self, queue: Queue) -> ArchiveStatus:
         """Return the archive of a queue; `since_ms` is 0 where it never had one.

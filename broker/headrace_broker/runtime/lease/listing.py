@@ -12,7 +12,7 @@ from headrace_broker.runtime.lease.group_commands import amqp_errors
 from headrace_broker.runtime.lease.leasing import LeaseClient
 from headrace_broker.runtime.replica.queue_host import QueueHost
 from headrace_broker.runtime.rpc.correlator import Rpc
-from headrace_broker.runtime.rpc.listing import Asked, ask_everywhere, serve_rows
+from headrace_broker.runtime.rpc.led_rows import LedRows
 from headrace_broker.runtime.rpc.question import LeaseGroups
 from headrace_broker.runtime.security import audit
 
@@ -22,35 +22,20 @@ class LeaseListing:
 
     def __init__(
         self,
-        node: int,
         names: Mapping[int, str],
         hosts: Mapping[int, QueueHost],
         rpc: Rpc,
         leases: LeaseClient,
         locate: Callable[[Queue], int],
     ) -> None:
-        self._node = node  # this node's id
         self._names = names  # of all nodes by id; they may change
-        self._hosts = hosts  # replicas on this node by group
-        self._rpc = rpc  # asks the other nodes
         self._leases = leases  # asks single queues
         self._locate = locate  # where a queue's leader is, 0 for unknown
-        serve_rows(rpc, LeaseGroups, self._rows)
+        self._all = LedRows(rpc, names, hosts, (LeaseGroups(), LeaseGroupStatus), _rows)
 
     async def everyone(self) -> tuple[list[LeaseGroupStatus], tuple[str, ...]]:
         """Return the groups of all queues, and the names of the nodes that did not answer."""
-        others = {peer: name for peer, name in self._names.items() if peer != self._node}
-        question = LeaseGroups()
-        asked = Asked(question, LeaseGroupStatus)
-        found = await ask_everywhere(self._rpc, others, asked, self._rows(question))
-        return found.rows, found.missing
-
-    def _rows(self, _question: LeaseGroups) -> Iterator[LeaseGroupStatus]:
-        node = self._names[self._node]
-        for host in list(self._hosts.values()):
-            if host.serving:
-                for group in host.machine.lease_groups():
-                    yield status_of(host.queue, group, node)
+        return await self._all.everywhere()
 
     async def of(self, queue: Queue) -> list[LeaseGroupStatus]:
         """Return the groups of a queue; AmqpError NOT_FOUND, or INTERNAL_ERROR leaderless."""
@@ -60,7 +45,7 @@ class LeaseListing:
         return [status_of(queue, group, node) for group in groups]
 
     async def close(self, queue: Queue, name: str) -> int:
-        """Have a queue forget a group; return how many messages went back.
+        """Close a group of a queue; return how many messages went back.
 
         Raises AmqpError: NOT_FOUND without group or queue, INTERNAL_ERROR without leader.
         """
@@ -71,6 +56,11 @@ class LeaseListing:
             count = int((await self._leases.close_group(queue, name.encode(), 0)).count)
         audit.record("close_lease_group", name, vhost=queue.vhost, queue=queue.name, messages=count)
         return count
+
+
+def _rows(host: QueueHost, node: str) -> Iterator[LeaseGroupStatus]:
+    for group in host.machine.lease_groups():
+        yield status_of(host.queue, group, node)
 
 
 def status_of(queue: Queue, group: GroupInfo, node: str) -> LeaseGroupStatus:

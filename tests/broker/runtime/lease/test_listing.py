@@ -33,7 +33,7 @@ class Nodes:
             leaders = Leaders(rpc, hosts, self._locate, lambda queue: self.exists)
             commands[node] = GroupCommands(leaders, self._numberer(node, numbers))
             leases = LeaseClient(leaders, commands[node])
-            self.listings[node] = LeaseListing(node, self.names, hosts, rpc, leases, self._locate)
+            self.listings[node] = LeaseListing(self.names, hosts, rpc, leases, self._locate)
         world.watcher.version = MACHINE_VERSION
         world.watcher.group_answered = lambda queue, answer: commands[1].answered(answer)
         world.hosts[1].configure()
