@@ -119,7 +119,7 @@ class Bench:
         return self.load(*arguments)
 
     def _declare(self) -> None:
-        """Have the queue, empty, without the watermark by which it would never get deep."""
+        """Declare the queue, empty, without the watermark by which it would never get deep."""
         port = int(self.cluster.nodes[0].amqp.rpartition(":")[2])
         with pika.BlockingConnection(pika.ConnectionParameters("127.0.0.1", port)) as connection:
             channel = connection.channel()

@@ -189,7 +189,7 @@ class Bench:
             time.sleep(0.1)
 
     def _drain(self, rows: DataFrame, into: Table | None) -> None:
-        """Have a stream move what there is, into a new Delta table or nowhere.
+        """Move what there is by a stream, into a new Delta table or nowhere.
 
         Raises:
             PeerError: it has moved another number of rows than a run has.
@@ -238,7 +238,7 @@ def is_below(pid: int, top: int, parents: dict[int, int]) -> bool:
 
 @contextmanager
 def running(options: argparse.Namespace, work: Path) -> Iterator[Bench]:
-    """Have a cluster and a session."""
+    """Hold a cluster and a session within."""
     broker = Headrace(work / "headrace", options.base_port)
     broker.start()
     try:

@@ -156,7 +156,7 @@ class World:
             self._links[peer].connected(self._nodes[number], False)
 
     def send(self, source: int, target: int, message: dict[str, Any]) -> bool:
-        """Have a message arrive at some later time, not before those sent earlier."""
+        """Deliver a message at some later time, not before those sent earlier."""
         if target not in self.alive:
             return False
         pair = (source, target)
@@ -174,7 +174,7 @@ class World:
         return True
 
     def at(self, when: float, what: Callable[[], None]) -> None:
-        """Have something done at a time."""
+        """Schedule a call at a time."""
         heapq.heappush(self._events, (when, next(self._order), what))
 
     def run(self, until: float, enough: Callable[[], bool] = lambda: False) -> None:

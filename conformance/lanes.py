@@ -32,7 +32,7 @@ class Verdicts(Struct, frozen=True):
 
 
 def end_when_told() -> None:
-    """Have SIGTERM end this process as an error would: brokers do not outlive it."""
+    """Make SIGTERM end this process as an error would: brokers do not outlive it."""
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(2))
 
 

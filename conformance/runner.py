@@ -91,7 +91,7 @@ def prepare_certificates(suite: Suite, sources: Path, made: Path, host: str) -> 
 
 @contextlib.contextmanager
 def place(suite: Suite, run: Run, certificates: Certificates) -> Iterator[dict[str, str]]:
-    """Have a broker, or a daemon that makes them, for as long as the suite runs.
+    """Hold a broker, or a daemon that makes them, for as long as the suite runs.
 
     Yields:
         The values that the recipe's environment may name.

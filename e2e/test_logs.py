@@ -70,7 +70,7 @@ def elected(cluster: Cluster, group: int, after: int) -> tuple[str, int]:
 
 
 def check_followers(cluster: Cluster, group: int, leader: str, term: int, dead: str) -> None:
-    """Have the other node that runs say that it follows this leader in this term."""
+    """Wait until the other node that runs follows this leader in this term."""
     node = cluster.node(leader).id
     [other] = [name for name in NODES if name not in (leader, dead)]
     wait_for(

@@ -29,7 +29,7 @@ MODULE_LINES_MAX = 500
 FUNCTION_LINES_MAX = 70
 # A docstring names the thing or says what the call does. One that opens so is a riddle.
 RIDDLE = re.compile(
-    r"(What|Who|Whom|Whose|Whoever|Whatever|How|Whether|Why|Where|Nobody|Somebody|That|Those)\b"
+    r"(What|Have|Who|Whom|Whose|Whoever|Whatever|How|Whether|Why|Where|Nobody|Somebody|That|Those)\b"
 )
 RIDDLES_ANYWHERE = re.compile(r"\b(is|are) not looked at\b|\b(has|have) it that\b|[Nn]obody's\b")
 FORBIDDEN_NAMES = frozenset({"utils", "util", "helpers", "helper", "common", "manager"})
@@ -106,6 +106,7 @@ def test_riddles_are_found() -> None:
     )
     assert riddles(plain) == []
     assert riddles('class C:\n    """What is left.\n\n    More.\n    """\n') == ["What is left."]
+    assert riddles('"""Have a limit set."""\n') == ["Have a limit set."]
     assert riddles('"""Limits.\n\nIt is nobody\'s.\n"""\n') == ["Limits."]
 
 

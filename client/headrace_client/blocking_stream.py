@@ -96,7 +96,7 @@ class Publisher:
         sequence: int | None = None,
         timeout_s: float | None = None,
     ) -> Confirm:
-        """Have a message sent, once the broker has room for it; see the asyncio client."""
+        """Send a message, once the broker has room for it; see the asyncio client."""
         work = self._inner.publish(
             body,
             routing_key,
@@ -116,7 +116,7 @@ class Publisher:
         properties: Properties | None = None,
         sequence: int | None = None,
     ) -> list[Confirm]:
-        """Have messages sent, each once the broker has room for it; faster than one by one.
+        """Send messages, each once the broker has room for it; faster than one by one.
 
         Args:
             bodies: one for each message.
@@ -143,7 +143,7 @@ class Publisher:
     def publish_all(
         self, messages: Iterable[Message], sequences: Iterable[int] | None = None
     ) -> list[Confirm]:
-        """Have messages sent, each once the broker has room for it; see the asyncio client."""
+        """Send messages, each once the broker has room for it; see the asyncio client."""
         confirms = self._thread.run(self._inner.publish_all(messages, sequences))
         return [Confirm(self._thread, each) for each in confirms]
 

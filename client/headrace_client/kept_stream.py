@@ -148,7 +148,7 @@ class KeptStream:
             await asyncio.sleep(pause_s)
 
     async def _attempt(self, endpoint: str) -> HeadraceError | None:
-        """Have one stream to its end, and return why it ended; None for in order."""
+        """Run one stream to its end, and return why it ended; None for in order."""
         self._has_begun = False
         self._user.has_progress = False
         try:

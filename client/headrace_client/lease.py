@@ -147,7 +147,7 @@ class LeaseGroup(ServiceCalls[LeaseAsyncStub]):
         return read_group(answer.groups[0]) if answer.groups else None
 
     async def close_group(self, *, any_epoch: bool = False) -> int:
-        """Have the group forgotten, and return how many messages went back.
+        """Close the group, and return how many messages went back.
 
         To close one that is not there is no error.
 

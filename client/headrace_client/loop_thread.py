@@ -31,7 +31,7 @@ class LoopThread:
             self._loop.run_until_complete(self._loop.shutdown_asyncgens())
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """Have the loop do something, and wait for it.
+        """Run something in the loop, and wait for it.
 
         When the thread that waits is interrupted, the work is cancelled.
 
@@ -49,7 +49,7 @@ class LoopThread:
             raise
 
     def soon(self, callback: Callable[..., object], *args: Any) -> None:
-        """Have the loop call something, and do not wait; calls keep their order."""
+        """Call something in the loop without waiting; calls keep their order."""
         self._loop.call_soon_threadsafe(callback, *args)
 
 

@@ -174,7 +174,7 @@ class Publisher:
         sequence: int | None = None,
         timeout_s: float | None = None,
     ) -> Confirm:
-        """Have a message sent, once the broker has room for it: to await this is back-pressure.
+        """Send a message, once the broker has room for it: to await this is back-pressure.
 
         When this is cancelled, the message is not published unless it was sent already.
 
@@ -208,7 +208,7 @@ class Publisher:
     async def publish_all(
         self, messages: Iterable[Message], sequences: Iterable[int] | None = None
     ) -> list[Confirm]:
-        """Have messages sent, each once the broker has room for it: costs less than one by one.
+        """Send messages, each once the broker has room for it: costs less than one by one.
 
         Args:
             messages: of `headrace_protos.broker.v1.message_pb2`, as they are to be sent.

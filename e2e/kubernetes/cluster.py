@@ -69,7 +69,7 @@ class Kubernetes:
         self.kubectl("create", "-f", "-", stdin=_listed(manifests))
 
     def apply(self, *manifests: Manifest) -> None:
-        """Have objects be as manifests say.
+        """Apply manifests.
 
         Raises:
             CommandError: one is refused.

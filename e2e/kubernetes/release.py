@@ -57,7 +57,7 @@ class Release:
         self._put("install")
 
     def upgrade(self) -> None:
-        """Have the release be as `values` are now."""
+        """Upgrade the release to `values` as they are now."""
         self._put("upgrade")
 
     def _put(self, how: str) -> None:
@@ -75,7 +75,7 @@ class Release:
         self.helm("uninstall", RELEASE, "--ignore-not-found", *waits)
 
     def update_definitions(self) -> None:
-        """Have the definitions of resources be the chart's, as is done before an upgrade."""
+        """Apply the chart's CustomResourceDefinitions, as is done before an upgrade."""
         text = self.helm("show", "crds", str(CHART))
         manager = f"--field-manager={FIELD_MANAGER}"
         kubectl = self._kubernetes.kubectl

@@ -151,7 +151,7 @@ class Scenario:
         self.kubernetes.waiter.wait("confirms over both protocols", more, seconds)
 
     def stop_publishers(self) -> None:
-        """Have publishers wait for the confirms of what they sent, and end."""
+        """End publishers, after the confirms of what they sent."""
         program = "open('/tmp/stop', 'w').close()"
         for protocol in PUBLISHERS:
             pod = publisher_name(protocol)

@@ -45,7 +45,7 @@ def endpoints(cluster: Cluster) -> str:
 
 
 def archive(client: Client, queue: str, start: int, end: int) -> None:
-    """Have messages `start` to `end` - 1 as rows: they are published, and purged."""
+    """Make messages `start` to `end` - 1 rows: they are published, and purged."""
     with client.publisher(routing_key=queue) as publisher:
         publisher.publish_many(b"%d" % number for number in range(start, end))
         publisher.flush()

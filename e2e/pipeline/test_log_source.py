@@ -47,7 +47,7 @@ def declare(client: Client, **arguments: Any) -> None:
 
 
 def archive(client: Client, start: int, end: int) -> None:
-    """Have messages `start` to `end` - 1 as rows: they are published, and purged."""
+    """Make messages `start` to `end` - 1 rows: they are published, and purged."""
     with client.publisher(routing_key=QUEUE) as publisher:
         publisher.publish_many(b"%d" % number for number in range(start, end))
         publisher.flush()

@@ -103,7 +103,7 @@ def drained(client: blocking.Client, queue: str) -> list[tuple[bytes, Properties
 
 
 def settled(client: blocking.Client, queue: str, kind: str) -> list[tuple[bytes, Properties]]:
-    """Have messages settled in a queue with an archive; return them as they were delivered."""
+    """Settle messages in a queue with an archive; return them as they were delivered."""
     declare(client, queue, **{"x-archive": kind})
     messages = as_published()
     with client.publisher(routing_key=queue) as publisher:

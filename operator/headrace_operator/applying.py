@@ -69,7 +69,7 @@ class Applier:
         return self._refused.get(key, "")
 
     async def secrets(self, cluster: Cluster) -> Applied:
-        """Have the Secrets be there that a cluster needs."""
+        """Apply the Secrets that a cluster needs."""
         problem = await self._default_user(cluster)
         await self._join_secret(cluster)
         certificates: list[CertificateStatus] = []
@@ -130,7 +130,7 @@ class Applier:
         return f"Secret {name} has no {missing[0]}" if missing else ""
 
     async def manifests(self, cluster: Cluster) -> bool:
-        """Have everything else be as the spec says; return whether anything was applied.
+        """Reconcile everything else with the spec; return whether anything was applied.
 
         Drift is corrected when it is looked again.
         """
@@ -171,7 +171,7 @@ class Applier:
             await kube.delete(api_version, kind, cluster.namespace, name, uid)
 
     async def volumes(self, cluster: Cluster, claims: Sequence[Manifest]) -> list[str]:
-        """Have volumes grow to the size of the spec, and return the names of those that do.
+        """Expand volumes to the size of the spec, and return the names of those that grow.
 
         A missing one cannot grow, and is checked again.
 

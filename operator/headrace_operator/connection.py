@@ -98,7 +98,7 @@ async def _tls(operator: Operator, cluster: Cluster) -> ssl.SSLContext:
 
 
 def _show(context: ssl.SSLContext, secret: dict[str, bytes]) -> None:
-    """Have a certificate be shown; the library reads them from files only.
+    """Load a client certificate; the library reads them from files only.
 
     Raises:
         KeyError: the Secret has none.

@@ -17,7 +17,7 @@ LIMITS_ANNOTATION: Final = f"{GROUP}/flow-limits"  # names of those that the ope
 async def keep_limits(
     operator: Operator, body: dict[str, Any], cluster: Cluster, api: BrokerApi
 ) -> None:
-    """Have the limits be as the spec says; those that it names no more have their defaults again.
+    """Reconcile the limits with the spec; those that it names no more are reset.
 
     Limits that somebody else has set, and the spec never named, stay as they are.
 

@@ -47,7 +47,7 @@ class Operator:
         return await self.kube.get(API_VERSION, kind.plural, namespace, name)
 
     async def write_status(self, kind: Kind, body: dict[str, Any], status: dict[str, Any]) -> None:
-        """Have a resource's status be this; the body that it is compared with becomes so, too.
+        """Set a resource's status, in the body that it is compared with, too.
 
         The API server fills in defaults: what only says these is no difference.
         """

@@ -37,7 +37,7 @@ class Handler(Protocol):
     """Handler of the resources of one kind."""
 
     async def reconcile(self, key: Key) -> float:
-        """Have things be as a resource says; return the seconds until the next look, or NEVER."""
+        """Reconcile a resource; return the seconds until the next reconcile, or NEVER."""
 
     async def fail(self, key: Key, error: Exception) -> None:
         """Report a failed reconcile."""

@@ -107,7 +107,7 @@ class Stream:
         self._write = asyncio.Lock()
 
     def end(self, *failure: Any) -> None:
-        """Have the broker end it: code, text, reason; CONNECTION_FORCED otherwise."""
+        """End it by the broker: code, text, reason; CONNECTION_FORCED otherwise."""
         self._closing.end(*failure)
 
     async def read(self) -> Any:
@@ -382,7 +382,7 @@ class FakeConsume:
             await self._context.write(messaging.ConsumeResponse(**answer))
 
     def end(self, *failure: Any) -> None:
-        """Have the broker end it: code, text, reason; CONNECTION_FORCED otherwise."""
+        """End it by the broker: code, text, reason; CONNECTION_FORCED otherwise."""
         self._closing.end(*failure)
 
     async def serve(self) -> None:

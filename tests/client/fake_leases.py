@@ -52,7 +52,7 @@ class World:
     next_id: int = 1
 
     def fill(self, count: int) -> None:
-        """Have so many messages more, numbered on from 1."""
+        """Add so many messages, numbered on from 1."""
         first, self.next_id = self.next_id, self.next_id + count
         self.ready.update({each: b"%d" % each for each in range(first, self.next_id)})
 

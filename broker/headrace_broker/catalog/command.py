@@ -82,7 +82,7 @@ class AdmitNode(Command, frozen=True, tag="admit_node"):
 
 
 class SetMaintenance(Command, frozen=True, tag="set_maintenance"):
-    """Have a node drained, or let it serve again."""
+    """Drain a node, or revive it."""
 
     node: int
     on: bool
@@ -160,7 +160,7 @@ class PutTopicPermission(Command, frozen=True, tag="put_topic_permission"):
 
 
 class DeleteTopicPermissions(Command, frozen=True, tag="delete_topic_permissions"):
-    """Let a user use any routing key again."""
+    """Lift the topic permission of a user."""
 
     user: str
     vhost: str

@@ -124,7 +124,7 @@ def set_limit(session: Session, name: str, value: str) -> None:
 @limits.command("reset")
 @click.argument("name")
 def reset_limit(session: Session, name: str) -> None:
-    """Have the limit NAME as the configuration or the default says."""
+    """Reset limit NAME to the configured or default value."""
     session.request("DELETE", _path_of(name))
 
 

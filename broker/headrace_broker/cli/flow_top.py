@@ -94,7 +94,7 @@ class LiveTop:
         )
 
     def _wake(self) -> None:
-        """Have the loop look: an answer is there, or the window has another size."""
+        """Wake the loop: an answer is there, or the window has another size."""
         try:
             os.write(self._writer, b".")
         except BlockingIOError:  # it is awake already
@@ -103,7 +103,7 @@ class LiveTop:
 
 @contextmanager
 def _keys(terminal: int) -> Iterator[int]:
-    """Have keys told one by one, and not shown."""
+    """Read keys one by one, without echo."""
     before = termios.tcgetattr(terminal)
     try:
         tty.setcbreak(terminal)

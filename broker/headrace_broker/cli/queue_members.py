@@ -90,7 +90,7 @@ def remove(session: Session, name: str, node: str, move: bool, seconds: float) -
 @click.argument("name")
 @click.argument("node")
 def transfer(session: Session, name: str, node: str) -> None:
-    """Have queue NAME led by NODE, where it has a replica."""
+    """Transfer the leadership of queue NAME to NODE, which has a replica."""
     session.request("PUT", path_of("queues", session.vhost, name, "leader"), {"node": node})
     session.done(f"queue '{name}' is led by '{node}'")
 

@@ -281,7 +281,7 @@ class Ledger:
             leaving.append(account)
 
     def poll(self) -> None:
-        """Have every account compare its debt with limits that have changed."""
+        """Make every account compare its debt with limits that have changed."""
         for account in list(self.accounts.values()):
             account.poll()
 

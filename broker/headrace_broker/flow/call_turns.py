@@ -144,7 +144,7 @@ class CallTurns:
         self._serve()
 
     def _serve(self) -> None:
-        """Let steps begin, connection by connection, as far as this turn allows."""
+        """Begin steps, connection by connection, as far as this turn allows."""
         while self._line and not self._pausing and not self._effort.is_spent:
             client = self._line.popleft()
             client.credit = min(max(client.credit, -CALL_DEBT_UNITS_MAX) + CALL_UNITS, CALL_UNITS)
@@ -156,7 +156,7 @@ class CallTurns:
             self._ask()
 
     def _one(self, client: CallClient) -> bool:
-        """Let a step of a connection begin; False when none waits."""
+        """Begin a step of a connection; False when none waits."""
         while client.go_on:
             go = client.go_on.popleft()
             if go():

@@ -43,7 +43,7 @@ class GateScheduler:
 
     @abstractmethod
     def ring(self, gate: Gate) -> None:
-        """Have `gate` served in a turn of its own; it rings once until it is served."""
+        """Serve `gate` in a turn of its own; it rings once until it is served."""
 
 
 @final
@@ -118,7 +118,7 @@ class Gate:
         return weight
 
     def serve(self, byte_count: i64) -> i64:
-        """Let waiters pass, in fair shares, up to so many bytes; return how many went."""
+        """Pass waiters, in fair shares, up to so many bytes; return how many went."""
         self._rung = False
         self._serving = True
         gone: i64 = 0

@@ -87,7 +87,7 @@ class Pending:
         self.go_on(now_us)
 
     def go_on(self, now_us: i64) -> bool:
-        """Let in what the time has brought; return whether the leader's word still counts."""
+        """Grant what the time has brought; return whether the leader's word still counts."""
         if now_us - self._heard_us > OUTFLOW_LEASE_US:
             self.outflow = 0
         rate = self.outflow

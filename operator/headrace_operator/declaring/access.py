@@ -48,7 +48,7 @@ async def delete_vhost(subject: Subject) -> str:
 
 
 async def _limit(subject: Subject, kind: str, name: str) -> None:
-    """Have the limits of a vhost or user be those of the spec, and no others."""
+    """Reconcile the limits of a vhost or user with the spec."""
     wanted: dict[str, int] = subject.spec.get("limits") or {}
     rows = await subject.api.get(kind, name) or []
     found: dict[str, int] = rows[0]["value"] if rows else {}

@@ -132,7 +132,7 @@ async def start(settings: kopf.OperatorSettings, **_: Any) -> None:
 
 
 def _quieten() -> None:
-    """Have only what went wrong said of events that are seen, and of probes that are answered.
+    """Log only failures of events that are seen, and of probes that are answered.
 
     With --debug all of it is said.
     """
@@ -150,7 +150,7 @@ async def stop(**_: Any) -> None:
 
 
 async def resource_seen(resource: kopf.Resource, event: kopf.RawEvent, **_: Any) -> None:
-    """Have a resource looked after, or no more."""
+    """Begin or end the reconciling of a resource."""
     body: dict[str, Any] = dict(event["object"])
     meta = body["metadata"]
     key = Key(meta["namespace"], meta["name"])

@@ -38,7 +38,7 @@ class PipelineRunHandler:
         """Do nothing: there is no state to forget."""
 
     async def reconcile(self, key: Key) -> float:
-        """Have a driver be as its run says; return the seconds until the next look.
+        """Reconcile a driver with its run; return the seconds until the next reconcile.
 
         Raises:
             KubeError: the API server refuses, or does not answer.
@@ -98,7 +98,7 @@ class PipelineRunHandler:
                 await self._operator.kube.apply(manifest)
 
     async def _authority(self, body: Manifest, cluster: Cluster) -> str:
-        """Have a Secret with the authority of the brokers' certificates alone; return its name.
+        """Apply a Secret with the authority of the brokers' certificates alone; return its name.
 
         Theirs holds a key besides, which is nobody else's business, and may be in another
         namespace.

@@ -43,7 +43,7 @@ class DeclarationHandler:
         self._declaration = declaration
 
     async def reconcile(self, key: Key) -> float:
-        """Have a thing be as its resource says; return the seconds until the next look.
+        """Reconcile a thing with its resource; return the seconds until the next reconcile.
 
         Raises:
             KubeError: the API server refuses, or does not answer.

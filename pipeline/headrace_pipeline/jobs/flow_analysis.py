@@ -124,7 +124,7 @@ def _union(frames: list[DataFrame]) -> DataFrame:
 
 
 def _keep(stack: ExitStack, rows: DataFrame) -> DataFrame:
-    """Have rows worked out once for all who read them, until the step is over."""
+    """Cache rows for all who read them, until the step is over."""
     kept = rows.persist()
     stack.callback(kept.unpersist)
     return kept

@@ -18,7 +18,7 @@ _SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 
 @contextmanager
 def stop_signals() -> Iterator[threading.Event]:
-    """Have SIGTERM and SIGINT set an event for a while; must be called in the main thread.
+    """Set an event at SIGTERM and SIGINT, within; must be called in the main thread.
 
     Spark's own handler of SIGINT, which cancels all jobs, is back afterwards.
     """

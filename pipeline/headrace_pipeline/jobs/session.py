@@ -154,7 +154,7 @@ def _end_process(process: subprocess.Popen[bytes]) -> None:
 
 @contextmanager
 def session(settings: SessionSettings) -> Iterator[SparkSession]:
-    """Have a session for a while.
+    """Hold a session within.
 
     Spark's errors ask the JVM for their text, so they are told as ours while it is there; the whole
     text is a note, which a trace shows.

@@ -101,7 +101,7 @@ class DamageScanner:
             self._host.suspensions.snapshot_lost(hosted)
 
     def _begin_anew(self, hosted: HostedGroup, damaged: Needed) -> None:
-        """Have a group rebuilt whose beginning is damaged, if the other members go on meanwhile."""
+        """Rebuild a group whose beginning is damaged, if the other members go on meanwhile."""
         at = damaged.location
         where = f"{self._log.recovery.reader.path(at >> 32)}, byte {at & 0xFFFFFFFF}"
         text = f"group {hosted.group}: the record that begins it is damaged ({where})"

@@ -466,7 +466,7 @@ class Host:
             self._mark(hosted)
 
     def _mark(self, hosted: HostedGroup) -> None:
-        """Have a group served in the next turn, and ticked until its core falls silent again."""
+        """Serve a group in the next turn, and tick it until its core falls silent again."""
         if hosted.suspended:
             return
         if not hosted.awake:

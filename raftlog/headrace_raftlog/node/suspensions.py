@@ -51,7 +51,7 @@ class Suspensions:
         self._schedule()
 
     def wait(self, hosted: HostedGroup, index: int, done: Callable[[], None]) -> bool:
-        """Have a function called once a lost entry can be read; False if it is not lost."""
+        """Call a function once a lost entry can be read; False if it is not lost."""
         if index not in lost_indexes(hosted.view) or index in hosted.view.recent:
             return False
         self._waiting.setdefault(hosted.group, {})[done] = None
@@ -81,7 +81,7 @@ class Suspensions:
         )
 
     def gone(self, hosted: HostedGroup) -> None:
-        """Have those who wait for a removed group called in a later turn of the event loop."""
+        """Call the waiters of a removed group in a later turn of the event loop."""
         if self._waiting.get(hosted.group):
             self._stricken.append(hosted)
             self._schedule()

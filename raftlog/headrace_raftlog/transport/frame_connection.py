@@ -56,19 +56,19 @@ class FrameConnection(asyncio.Protocol):
         self._transport: asyncio.Transport
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Have the kernel give up a peer to whom nothing gets through."""
+        """Make the kernel give up a peer to whom nothing gets through."""
         self._transport = cast("asyncio.Transport", transport)  # uvloop's are of no such class
         self._transport.set_write_buffer_limits(FRAME_WRITE_BYTES)
         kernel = self._transport.get_extra_info("socket")
         kernel.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, STREAM_UNHEARD_MS)
 
     def pause_writing(self) -> None:
-        """Have the next frame gather."""
+        """Gather from the next frame on."""
         self.is_writable = False
         self._writable.clear()
 
     def resume_writing(self) -> None:
-        """Have it leave."""
+        """Send what was gathered."""
         self.is_writable = True
         self._writable.set()
         self.on_room()

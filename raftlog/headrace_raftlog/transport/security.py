@@ -30,7 +30,7 @@ class Security(Protocol):
     proof: JoinProof  # of the join secret, asked for beside certificates
 
     def add_port(self, server: grpc.aio.Server, address: str) -> None:
-        """Have a server listen; raises RuntimeError where that cannot be."""
+        """Add a server's listener; raises RuntimeError where that cannot be."""
 
     def open(self, address: str, peer: int) -> grpc.aio.Channel:
         """Return a channel to a peer; calls fail where the other end is not that node.

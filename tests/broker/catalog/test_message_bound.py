@@ -14,7 +14,7 @@ MIB = 1 << 20
 
 
 def say(driver: Any, *taken: int) -> None:
-    """Have nodes 1, 2, ... say how large a message they take; 0: as an earlier release does."""
+    """Announce how large a message nodes 1, 2, ... take; 0: as an earlier release does."""
     for node, byte_count in enumerate(taken, start=1):
         command = commands.AnnounceNode(node, MACHINE_VERSION, message_bytes_max=byte_count)
         assert not isinstance(driver.do(command), Refused)

@@ -46,7 +46,7 @@ class World:
         return self.went[before:]
 
     def begins(self, client: CallClient, name: str) -> None:
-        """Have a call wait to begin."""
+        """Make a call wait to begin."""
 
         def go() -> bool:
             self.turns.began(client)

@@ -87,7 +87,7 @@ class Store:
         return found
 
     def _tell(self) -> None:
-        """Have those look who wait for something."""
+        """Wake those who wait for something."""
         self.changed.set()
         self.changed = asyncio.Event()
 
@@ -137,7 +137,7 @@ class Store:
         return found
 
     def orphan(self, name: Name) -> None:
-        """Have what an object owns stay when it is deleted."""
+        """Keep what an object owns when it is deleted."""
         uid = self.get(name)["metadata"]["uid"]
         for other in self.objects.values():
             owners = other["metadata"].get("ownerReferences") or []

@@ -139,7 +139,7 @@ class Machines:
         self._task = asyncio.create_task(self._work())
 
     async def begin(self) -> None:
-        """Have a broker answer."""
+        """Make a broker answer."""
         app = web.Application()
         app.router.add_route("*", "/api/{rest:.*}", self._broker.answer)
         self._runner = web.AppRunner(app)

@@ -59,7 +59,7 @@ def secret(**values: str) -> Object:
 
 
 def pod(server: KubeServer, **state: Any) -> None:
-    """Have the driver's container be in a state."""
+    """Set the state of the driver's container."""
     status = {"containerStatuses": [{"name": "driver", "state": state}]}
     name = Name("v1/pods", "shop", f"{DRIVER}-0")
 

@@ -58,7 +58,7 @@ class ObjectStore:
 
 @contextmanager
 def running(folder: Path) -> Iterator[ObjectStore]:
-    """Have a store with one bucket, which forgets all when it ends."""
+    """Run a store with one bucket, which forgets all when it ends."""
     with (folder / "log").open("wb") as log:
         process = subprocess.Popen(
             [sys.executable, __file__], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log
@@ -94,7 +94,7 @@ def serve() -> None:
 
 
 def gated(application: Any) -> Any:
-    """Have the first two who write `CONTESTED` do so at once: neither has seen the other's."""
+    """Make the first two writers of `CONTESTED` write at once: neither has seen the other's."""
     gate = threading.Barrier(2)
 
     def answer(environ: dict[str, Any], start_response: Any) -> Any:

@@ -13,7 +13,7 @@ def leading(host, learners=(4, 5), **options):
 
 
 def under_load(member, lots, ticks, lots_behind=1):
-    """Have the voters hold lots of ten entries as they come, and learner 4 those of before."""
+    """Give the voters lots of ten entries as they come, and learner 4 those of before."""
     for _ in range(lots):
         member.core.propose([b"a"] * 10)
         member.drain()

@@ -47,7 +47,7 @@ def lines(caplog: pytest.LogCaptureFixture) -> Lines:
 
 
 async def two_groups(running: Any) -> None:
-    """Have node 1 lead the catalog's group and a queue's."""
+    """Make node 1 lead the catalog's group and a queue's."""
     await running.start(1, 2, 3)
     for group in (CATALOG, QUEUE):
         running.create(group, campaign=1)

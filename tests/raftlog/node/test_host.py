@@ -230,7 +230,7 @@ def test_dropped_message_makes_the_leader_probe(world: Any) -> None:
 
 
 def applied_and_not_known_to_be_on_disk(world: Any) -> None:
-    """Have group 7 apply an entry of term 3, and not write that it is committed."""
+    """Make group 7 apply an entry of term 3, and not write that it is committed."""
     world.host.create_group(7, (1, 2, 3), (), world.machine(7), False)
     append = Message(APPEND, 7, 2, 1, 3, entries=[Entry(1, 3, 0, b"x")], commit=1)
     world.host.receive([append])
@@ -269,7 +269,7 @@ def test_contradicted_group_stands_still_after_every_start(
 
 
 def lost_entry(world: Any, called: list[str]) -> Any:
-    """Have somebody wait for an entry of group 1 that was lost."""
+    """Wait for an entry of group 1 that was lost."""
     serve(world, 1)
     world.host.propose(1, b"x", False)
     world.settle(1)

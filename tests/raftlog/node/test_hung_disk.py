@@ -74,7 +74,7 @@ def bring(running: Any, group: int, node: int) -> bool:
 
 
 async def led_by_one(running: Any) -> int:
-    """Have one node lead all groups; return its id."""
+    """Make one node lead all groups; return its id."""
     await running.start(1, 2, 3)
     for group in GROUPS:
         running.create(group, campaign=1)

@@ -203,7 +203,7 @@ def _fsspec(url: str) -> Any:
 
 
 def _sync(directory: Path) -> None:
-    """Have the names in a directory survive a loss of power."""
+    """Sync a directory, so that its names survive a loss of power."""
     descriptor = os.open(directory, os.O_RDONLY)
     try:
         os.fsync(descriptor)

@@ -220,7 +220,7 @@ def set_topic_permissions(
 @click.argument("user")
 @click.argument("exchange", required=False)
 def clear_topic_permissions(session: Session, user: str, exchange: str | None) -> None:
-    """Let a user use any routing key again: at an exchange, or in a vhost."""
+    """Lift the topic permission of a user: at an exchange, or in a vhost."""
     vhost = session.settings.vhost
     on = f' on "{exchange}"' if exchange is not None else ""
     session.say(f'Clearing topic permissions{on} for user "{user}" in vhost "{vhost}" ...')

@@ -163,7 +163,7 @@ class PublishAdmission(WaitingPublisher):
         return False
 
     def hold(self, event: BufferedInput) -> None:
-        """Have an input wait behind those that are stopped."""
+        """Keep an input behind those that are stopped."""
         self._join()
         self.buffer.hold(event)
 

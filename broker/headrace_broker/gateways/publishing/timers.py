@@ -43,7 +43,7 @@ class Timers:
         self._due.pop(kind, None)
 
     def _arm(self) -> None:
-        """Have the shell call at the earliest; a call that comes too early finds nothing due."""
+        """Schedule a call at the earliest; one that comes too early finds nothing due."""
         if self._due:
             first = min([due for due, _ in self._due.values()])
             wait = max(first - int(self._broker.clock_us()), 0)

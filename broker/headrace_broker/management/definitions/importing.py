@@ -234,7 +234,7 @@ def _of_a_kind(view: CatalogView, step: Step) -> DeclareQueue:
 
 
 async def apply_steps(node: NodeAdministration, steps: list[Step]) -> None:
-    """Have steps done, one stage after the other, many of a stage at once.
+    """Run steps, one stage after the other, many of a stage at once.
 
     Raises ApiError: one is refused by now; AmqpError: the catalog has no quorum. Steps of earlier
     stages, and some of its own, are done.

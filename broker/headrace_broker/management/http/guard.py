@@ -169,7 +169,7 @@ def _refusal(request: web.Request, error: ApiError) -> web.Response:
 
 
 def _compress(request: web.Request, response: web.StreamResponse) -> None:
-    """Have a large answer compressed for who takes that."""
+    """Compress a large answer for a client that accepts it."""
     if not isinstance(response, web.Response) or not isinstance(response.body, bytes):
         return
     if len(response.body) < COMPRESSED_BYTES_MIN:

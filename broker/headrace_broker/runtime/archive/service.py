@@ -31,7 +31,7 @@ class ArchiveService:
         return status
 
     async def close_group(self, queue: Queue, name: str) -> None:
-        """Have an archive forget a group, for which nothing is kept any more.
+        """Close a group of an archive, for which nothing is kept any more.
 
         Raises AmqpError: NOT_FOUND without group or queue, INTERNAL_ERROR without leader.
         """

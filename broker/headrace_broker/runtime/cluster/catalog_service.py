@@ -191,7 +191,7 @@ class CatalogService:
         self._place()
 
     def _place(self) -> None:
-        """Have the catalog's log live on all nodes, of which the first few vote."""
+        """Place the catalog's log on all nodes, of which the first few vote."""
         nodes = tuple(sorted(node.id for node in self.catalog.nodes()))
         if self._joined and 0 < len(nodes) <= GROUP_MEMBERS_MAX:
             self._raft.set_members(CATALOG_GROUP, nodes, voters_wanted(len(nodes)))

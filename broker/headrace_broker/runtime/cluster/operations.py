@@ -156,7 +156,7 @@ class Operations:
         return rows
 
     async def apply_steps(self, steps: Sequence[Step]) -> list[StepOutcome]:
-        """Have the catalog take steps, one after the other; their queues' leaders do the rest.
+        """Apply steps in the catalog, one after the other; their queues' leaders do the rest.
 
         Raises:
             AmqpError: INTERNAL_ERROR, the catalog has no quorum; some may be taken.
@@ -219,7 +219,7 @@ class Operations:
         return found
 
     async def set_maintenance(self, node: Node, on: bool) -> Node:
-        """Have a node drained, or let it serve again; it does so by itself.
+        """Drain a node, or revive it; it does so by itself.
 
         Raises:
             AmqpError: PRECONDITION_FAILED, no other node serves clients; INTERNAL_ERROR, no quorum.
@@ -264,7 +264,7 @@ class Operations:
     # Leaders
 
     async def transfer(self, queue: Queue, node: Node) -> None:
-        """Have a queue led by a node, and wait until it is.
+        """Transfer a queue's leadership to a node, and wait until it leads.
 
         Raises:
             AmqpError: PRECONDITION_FAILED, the node cannot lead it; INTERNAL_ERROR, it does not

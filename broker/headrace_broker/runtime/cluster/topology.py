@@ -82,7 +82,7 @@ class Topology:
         self._counts = counts
 
     async def submit(self, command: AnyCommand) -> object:
-        """Have a command applied and return what the catalog answered.
+        """Apply a command and return what the catalog answered.
 
         Raises:
             AmqpError: the catalog has no quorum.

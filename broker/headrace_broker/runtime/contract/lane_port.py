@@ -53,7 +53,7 @@ class HostEnd:
 
     @abstractmethod
     def ask_deferred(self, session: int) -> bool:
-        """Have `still_deferred` answered, or told who leads; False when lost on the way."""
+        """Request `still_deferred`, or the leader; False when lost on the way."""
 
     @abstractmethod
     def window(self, session: int, consumer: i64, byte_count: i64) -> bool:
@@ -148,7 +148,7 @@ class Gathering:
 
     @abstractmethod
     def send_close(self) -> None:
-        """Have the queue forget the session, unless it is gone meanwhile."""
+        """End the session at the queue, unless the queue is gone meanwhile."""
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
@@ -191,4 +191,4 @@ class SessionOwner:
 
     @abstractmethod
     def close_in_turn(self, closing: Gathering) -> None:
-        """Have a session's CLOSE sent, now or in a later turn of the loop."""
+        """Send a session's CLOSE, now or in a later turn of the loop."""

@@ -44,7 +44,7 @@ class KeptSource(Protocol):
         """Return letters of one entry with their bodies; None, and call back, once it is read."""
 
     def forget(self, ids: list[int]) -> bool:
-        """Have the machine forget dead letters that have arrived; False when it cannot now."""
+        """Remove dead letters that have arrived; False when the machine cannot now."""
 
 
 class Reporter(Protocol):

@@ -44,7 +44,7 @@ class FlowWatch:
 
     @contextlib.asynccontextmanager
     async def watching(self) -> AsyncIterator[None]:
-        """Have a picture within; WatchFailedError where there cannot be one."""
+        """Hold a picture within; WatchFailedError where there cannot be one."""
         self._watchers += 1
         try:
             if self._task is None or self._task.done():

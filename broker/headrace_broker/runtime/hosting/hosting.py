@@ -233,7 +233,7 @@ class Hosting:
         asyncio.get_running_loop().call_soon(self._relocate, queue)
 
     def _relocate(self, queue: Queue) -> None:
-        """Have sessions without a leader look for one on the nodes where the queue is now."""
+        """Make sessions without a leader search the nodes where the queue is now."""
         for session in list(self._by_group.get(queue.group, {}).values()):
             if session.target in (0, self._node):
                 session.relocate(self.locate(queue))
@@ -293,7 +293,7 @@ class Hosting:
             session.relocate(leader)
 
     def configure(self, groups: Iterable[int]) -> None:
-        """Have queues told what holds now, as far as they are led here: soon, a few at a time."""
+        """Update settings of queues that are led here: soon, a few at a time."""
         self._unconfigured.update(dict.fromkeys(groups))
         if self._unconfigured and self._configure_handle is None:
             self._configure_handle = asyncio.get_running_loop().call_soon(self._configure_some)
@@ -470,7 +470,7 @@ class Hosting:
             self._report(host, peer)
 
     def _report(self, host: QueueHost, node: int) -> None:
-        """Have a replica that leads replicate how a node is; try again later if need be."""
+        """Replicate a node's state through a leading replica; repeat later if need be."""
         if node in self._gone:
             kept = NO_BOOT
         else:

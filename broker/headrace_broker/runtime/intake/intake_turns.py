@@ -35,7 +35,7 @@ class IntakeTurns(GateScheduler):
         self._squares: i64 = 0
 
     def ring(self, gate: Gate) -> None:
-        """Have a gate served in the next turn."""
+        """Serve a gate in the next turn."""
         if not self._rung:
             self._call_soon(self.turn)
             self._asked_us = self._clock_us()

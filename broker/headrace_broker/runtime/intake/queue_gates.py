@@ -59,12 +59,12 @@ class QueueGates:
         return rows
 
     def go_on(self, now_us: int) -> None:
-        """Let in what the time has brought, where leaders bound that; called ten times a second."""
+        """Grant what the time has brought, where leaders bound that; called ten times a second."""
         for group, pending in list(self._bounded.items()):
             if not pending.go_on(now_us):
                 del self._bounded[group]
 
     def poll(self) -> None:
-        """Have every queue compare with limits that have changed."""
+        """Make every queue compare with limits that have changed."""
         for pending in list(self.by_group.values()):
             pending.poll()

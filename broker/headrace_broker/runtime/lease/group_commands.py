@@ -83,7 +83,7 @@ class GroupCommands:
     async def ask(
         self, queue: Queue, kind: type[GroupCommand[A]], encode: Callable[[int], bytes]
     ) -> A:
-        """Have a command applied and return its answer.
+        """Apply a command and return its answer.
 
         Args:
             queue: to whose groups it belongs.
@@ -109,7 +109,7 @@ class GroupCommands:
             raise TooEarlyError(text) from error
 
     async def _apply(self, host: QueueHost, question: GroupCommand[Any]) -> GroupAnswer:
-        """Have a replica that leads replicate a command, and return its answer.
+        """Replicate a command through the leading replica, and return its answer.
 
         Raises:
             RpcError: it does not.

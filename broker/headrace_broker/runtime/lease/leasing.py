@@ -147,5 +147,5 @@ class LeaseClient:
         return await self._leaders.ask(queue, asked)
 
     async def _ask(self, queue: Queue, encode: Callable[[int], bytes]) -> LeaseAnswer:
-        """Have a command applied and return its answer."""
+        """Apply a command and return its answer."""
         return await self._commands.ask(queue, LeaseCommand, encode)

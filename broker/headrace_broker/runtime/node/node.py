@@ -415,7 +415,7 @@ class BrokerNode:
             self.dead_letters.release_all()
 
     async def hand_over(self) -> None:
-        """Have other nodes lead what this one leads, as far as they can, because it stops."""
+        """Transfer leaderships to other nodes, as far as they can take them, before a stop."""
         payload = encode(parts.Stopping())
         for peer in self.directory.others:
             self.raft.send(peer, payload)

@@ -387,7 +387,7 @@ class QueueHost(HostEnd):
         return [cut_dead_letter(entry, message, reason) for message in messages]
 
     def forget(self, ids: list[int]) -> bool:
-        """Have the machine forget dead letters that have arrived; False when it cannot now."""
+        """Remove dead letters that have arrived; False when the machine cannot now."""
         return self.serving and self.propose(encode_forget(ids)) == TAKEN
 
     def _forgotten(self, data: bytes) -> None:

@@ -1,4 +1,4 @@
-"""Answers to other nodes' questions, at once or by a task that ends with the asker's patience."""
+"""Answers to other nodes' questions, at once or by a task that ends at the asker's deadline."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def raw(value: Any) -> msgspec.Raw:
 
 
 class Answering:
-    """Has handlers answer, and sends what they say."""
+    """Calls handlers and sends their answers."""
 
     def __init__(self, node: int, send: Callable[[int, bytes], bool]) -> None:
         self.handlers: dict[type, Callable[[int, Any], Any]] = {}  # by kind of question
@@ -124,7 +124,7 @@ class Answering:
         return found
 
     def _begin(self, peer: int, ask: Ask, pool: str, work: Work) -> None:
-        """Have a task answer.
+        """Answer in a task.
 
         Raises:
             RpcError: BUSY, the node does not bound its questions.

@@ -1,11 +1,10 @@
-"""One question to one node, and its answer.
+"""Requests to one node, matched with their answers.
 
-A node serves each kind of question with a handler, which returns the answer or awaits it. Whoever
-asks waits until a deadline, which travels with the question: a handler that is not done by then is
-cancelled, for nobody waits for it; so is one whose asker goes before (`Cancel`). A refusal is a
-value with a text (`RpcError`). An answer counts only from the node that was asked and while it is
-waited for; all others are dropped. When a node goes, or comes back as another process, nobody waits
-for its answers any more.
+A node serves each kind of question with a handler, which returns the answer or awaits it. The
+deadline travels with the question: a handler that is not done by then is cancelled, and so is one
+whose asker is cancelled before (`Cancel`). A refusal is a value with a text (`RpcError`). An answer
+counts only from the node that was asked, and until the deadline; all others are dropped. When a
+node goes, or comes back as another process, its pending questions end.
 """
 
 from __future__ import annotations
@@ -229,7 +228,7 @@ class Rpc:
         return self._judged(node, type(question), answer)
 
     def _give_up(self, node: int, number: int, future: asyncio.Future[Answer]) -> bool:
-        """Wait for an answer no more.
+        """Stop waiting for an answer.
 
         Returns:
             False when the node could not be told, and works at it until its deadline.
@@ -242,7 +241,7 @@ class Rpc:
         return True
 
     def _judged(self, node: int, kind: type[Question[A]], answer: Answer) -> A:
-        """Return what an answer says.
+        """Return the result of an answer, counted by outcome.
 
         Raises:
             RpcError: it is a refusal, or NoAnswerError.
@@ -287,7 +286,7 @@ class Rpc:
             late.take(found)
 
     def peer_changed(self, peer: int, up: bool, boot: int) -> None:
-        """A node came or went: a process that is gone does not answer.
+        """End the questions to a process that has gone.
 
         Args:
             peer: its id.
@@ -318,7 +317,7 @@ class Rpc:
         self.answering.receive_cancel(peer, cancel)
 
     async def stop(self) -> None:
-        """Answer nobody any more."""
+        """Stop answering."""
         await self.answering.stop()
 
 

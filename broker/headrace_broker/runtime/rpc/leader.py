@@ -1,4 +1,4 @@
-"""Questions to whoever leads a queue, here or on another node, until somebody answers."""
+"""Requests to the leader of a queue, here or on another node, repeated until one answers."""
 
 from __future__ import annotations
 

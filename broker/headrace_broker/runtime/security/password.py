@@ -115,7 +115,7 @@ class PasswordChecker:
             self._right.popitem(last=False)  # the one that was used longest ago
 
     def forget(self, user: User, password: str) -> None:
-        """Have a password verified again, as if it had not been right before."""
+        """Forget that a password was right before, so that it is verified again."""
         self._right.pop(self._mark(user, password), None)
 
     def _mark(self, user: User, password: str) -> bytes:

@@ -109,7 +109,7 @@ class Control(Gathering):
             self._link.send(encode_close(self._link.session))
 
     def close(self) -> None:
-        """Have the queue forget the session, once."""
+        """End the session at the queue, once."""
         if not self.close_sent:
             self.close_sent = True
             self._owner.close_in_turn(self)

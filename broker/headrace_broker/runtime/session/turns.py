@@ -27,7 +27,7 @@ class SettleTurns:
         self._timer: asyncio.TimerHandle | None = None
 
     def add(self, gathering: Gathering) -> None:
-        """Have its time be up at the next turn, at most SETTLE_GATHER_MS from now."""
+        """End its time at the next turn, at most SETTLE_GATHER_MS from now."""
         self._waiting[gathering] = None
         if self._timer is None:
             loop = asyncio.get_running_loop()
@@ -61,7 +61,7 @@ class CloseTurns:
         self._call_soon = call_soon  # has a function called in the next turn of the loop
 
     def add(self, closing: Gathering) -> None:
-        """Have a session end now, or in a later turn where many did so in this one."""
+        """End a session now, or in a later turn where many did so in this one."""
         self._waiting.append(closing)
         if not self._asked:
             self._asked = True

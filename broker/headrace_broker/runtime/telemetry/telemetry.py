@@ -175,7 +175,7 @@ class Telemetry:
         return Seen(parts, {DEBT_EDGES: edges, FLOW_EVENTS: events, QUEUE_EVENTS: notes})
 
     async def _note(self, moment: Moment, seen: Seen) -> None:
-        """Have rows written; meanwhile they are telemetry's debt."""
+        """Write rows; meanwhile they are telemetry's debt."""
         count = sum(len(part.rows) for part in seen.parts) + sum(map(len, seen.rows.values()))
         self._account.borrow(count, 0)
         try:

@@ -35,7 +35,7 @@ class Sender(Protocol):
     def publish_all(
         self, messages: Iterable[Message], sequences: Iterable[int] | None = None
     ) -> Sequence[Answer]:
-        """Have messages sent."""
+        """Send messages."""
 
     def flush(self) -> None:
         """Wait until all is answered."""

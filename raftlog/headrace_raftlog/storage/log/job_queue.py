@@ -59,7 +59,7 @@ class JobQueue:
         self._gathered.append(job)
 
     def defer_state(self, group: int, job: WriteJob) -> None:
-        """Have a hard state written with whatever needs a sync next, unless one replaces it."""
+        """Write a hard state with whatever needs a sync next, unless one replaces it."""
         self._states[group] = job
 
     def replace_state(self, group: int) -> None:

@@ -199,7 +199,7 @@ class DiskReads:
         return piece.record
 
     def fetch_record(self, place: Place, done: Callable[[], None]) -> bool:
-        """Have a thread read a record and take its checksum; as `fetch`."""
+        """Read a record in a thread and take its checksum; as `fetch`."""
         key = (place.sequence, place.offset)
         if key in self._records:
             return True

@@ -328,7 +328,7 @@ class SegmentReader:
     def prepare_record(
         self, location: i64, size: i64, owner: i64, done: Callable[[], None]
     ) -> bool:
-        """Have a thread read a long record for `take_record`, and check it; as `prepare`."""
+        """Read a long record in a thread for `take_record`, and check it; as `prepare`."""
         sequence: i64 = location >> 32
         if not self.reads.is_started:
             return True

@@ -68,7 +68,7 @@ class SegmentSupply:
         return int(draft.filled) if draft is not None else 0
 
     def prepare(self, last: SegmentHeader, count: i64) -> None:
-        """Have `count` bytes of the file behind `last` filled, in whole steps; waits for none.
+        """Fill `count` bytes of the file behind `last`, in whole steps; waits for none.
 
         While the disk is full, nothing is prepared: `take` then says so.
 
@@ -110,7 +110,7 @@ class SegmentSupply:
         return header, found
 
     def remove(self, sequences: list[int]) -> None:
-        """Have files removed; the directory is not synced, so that they may come back.
+        """Remove files; the directory is not synced, so that they may come back.
 
         Some file systems need space to free space: what a full one refuses is tried again later.
 

@@ -138,7 +138,7 @@ class Cluster:
         return CatalogService(self.rafts[node], node, NODES, send, timing)
 
     async def claim_boots(self) -> None:
-        """Have every node own its boot, and what scenarios look at as if nothing had been."""
+        """Make every node own its boot, and reset what scenarios look at."""
         self.elect(1)
         for service in self.services.values():
             await service.barrier()

@@ -25,7 +25,7 @@ def says(node: int, catalog: int = CATALOG_VERSION) -> AnnounceNode:
 
 
 async def announce(cluster: Any, *older: int) -> None:
-    """Have all nodes say what they run; the older ones know no catalog versions."""
+    """Announce what all nodes run; the older ones know no catalog versions."""
     cluster.elect(1)
     for node, service in cluster.services.items():
         service.announce(says(node, 0 if node in older else CATALOG_VERSION))

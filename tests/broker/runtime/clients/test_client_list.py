@@ -70,7 +70,7 @@ def world() -> World:
 
 
 def run(world: World, work: Callable[[ClientList], Any]) -> Any:
-    """Have node 1 do something."""
+    """Make node 1 do something."""
 
     async def session() -> Any:
         async with asyncio.timeout(20):

@@ -70,7 +70,7 @@ class Node:
         self.watch.poll(self.now_us, LOOK_US, turn_us)
 
     def fall_behind(self, looks: int = 8, turn_us: int = 2 * TURN_US_BUSY) -> None:
-        """Have one queue take three times as much as leaves it, and the other what leaves."""
+        """Make one queue take three times as much as leaves it, and the other what leaves."""
         for _ in range(looks):
             self.hosts[GROUP].go_on(3000, 1000)
             self.hosts[OTHER].go_on(1000, 1000)
@@ -86,7 +86,7 @@ class Node:
         return {group: int(pending.outflow) for group, pending in self.pending.items()}
 
     def wait(self, group: int, weight: int) -> None:
-        """Have a publisher wait for a queue that lets in little."""
+        """Make a publisher wait for a queue that lets in little."""
         waiter = Idle(Account(Cause("a", CONNECTION, "a", "n1"), FlowLimits()))
         waiter.account.weight = weight
         self.pending[group].gate.wait(waiter)

@@ -190,7 +190,7 @@ def open_consumers(world, make_listener, nodes):
 
 
 def settle_and_carry(world, sessions):
-    """Have each settle its first message, and the commands reach the leader."""
+    """Settle each one's first message, and deliver the commands to the leader."""
     for session in sessions:
         session.settle(1, ACCEPT, 1, 1)
         session.flush()

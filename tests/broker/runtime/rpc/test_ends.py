@@ -61,7 +61,7 @@ def raw(value: Any) -> msgspec.Raw:
 
 
 def served(nodes: Nodes, handler: Callable[[], Any]) -> type[Question[Any]]:
-    """Have node 2 answer a kind of question."""
+    """Make node 2 answer a kind of question."""
 
     class Odd(Question[int], frozen=True, tag="odd"):
         pass

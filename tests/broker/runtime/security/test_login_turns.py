@@ -53,7 +53,7 @@ class World:
         await self.settle()
 
     async def busy(self) -> None:
-        """Have others have all turns."""
+        """Give all turns to others."""
         for number in range(LOGINS_CHECKED_MAX):
             self.ask(f"busy {number}", f"busy {number}")
         await self.settle()

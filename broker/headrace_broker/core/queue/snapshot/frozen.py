@@ -93,7 +93,7 @@ class _Source:
             self._open(after)
 
     def settle(self) -> bool:
-        """Have `next_id` be that of a message; return whether it was."""
+        """Set `next_id` to that of a message; return whether it was."""
         if self._exact or self.next_id == 0:
             return True
         self._open(0)

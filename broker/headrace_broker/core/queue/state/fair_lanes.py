@@ -116,7 +116,7 @@ class FairLanes:
                 self._shared += 1
 
     def restore(self, lane: Lane) -> None:
-        """Let a lane of a snapshot take turns; LookupError for an empty or second one."""
+        """Add a lane of a snapshot to the turns; LookupError for an empty or second one."""
         ring = self._ring(lane.priority)
         if lane.count == 0 or lane.key in ring.lanes or (lane.key and not is_fair(lane.key)):
             raise LookupError(f"lane {lane.key!r} of priority {lane.priority}")

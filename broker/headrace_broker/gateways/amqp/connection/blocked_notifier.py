@@ -74,7 +74,7 @@ class Presence(BlockedNotifier):
         self._channel_flow = flow
 
     def stand(self, vhost: str) -> None:
-        """Have the session end with its user, and with what ends the user's sessions.
+        """End the session with its user, and with what ends the user's sessions.
 
         Raises:
             AmqpError: CONNECTION_FORCED, it has ended since the log-in.

@@ -27,7 +27,7 @@ class Pace:
         self._waiting: list[Callable[[], None]] = []
 
     def wait(self, read_on: Callable[[], None]) -> None:
-        """Have a socket read on in the next turn."""
+        """Resume reading a socket in the next turn."""
         if not self._waiting:
             self._call_soon(self._turn)
         self._waiting.append(read_on)

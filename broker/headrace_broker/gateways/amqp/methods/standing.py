@@ -43,7 +43,7 @@ class ConsumerRight:
 
 
 def stand(channel: MethodChannel, queue: str) -> PermissionWatch:
-    """Have a consumer judged from now on.
+    """Check a consumer's permissions from now on.
 
     Args:
         channel: of the consumer.

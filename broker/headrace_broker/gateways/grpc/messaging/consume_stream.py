@@ -97,7 +97,7 @@ class ConsumeStream(QueueListener):
         return self._is_surplus and self.is_attached and not self.credit.is_left
 
     async def attach(self) -> None:
-        """Have the queue serve as much as there is credit for.
+        """Request deliveries from the queue, as many as there is credit for.
 
         Raises:
             AmqpError: ACCESS_REFUSED, NOT_FOUND: see `QueueClient.attach`.

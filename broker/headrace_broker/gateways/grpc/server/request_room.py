@@ -193,7 +193,7 @@ class RequestRoom:
         self._look()
 
     def _look(self) -> None:
-        """Let in whom there is room for."""
+        """Admit waiters for whom there is room."""
         if self._is_full:
             return
         for address in list(self._waiting):

@@ -95,7 +95,7 @@ class GrpcServer:
         return ports
 
     async def dismiss(self, reason: str) -> None:
-        """Have all clients go, which by one address may find another node, and listen anew.
+        """End all clients' connections and listen anew: one address may find another node.
 
         Connections that stay would bring the same clients back, whatever their streams are told.
 

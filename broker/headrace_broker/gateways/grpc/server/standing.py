@@ -37,7 +37,7 @@ class WhileAllowed:
         self._cancelling = 0
 
     def __enter__(self) -> None:
-        """Have the caller judged from now on.
+        """Check the caller's permissions from now on.
 
         Raises:
             CallError: UNAUTHENTICATED or PERMISSION_DENIED, as it is taken away already.
@@ -56,7 +56,7 @@ class WhileAllowed:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Have the caller judged no more.
+        """Stop checking the caller's permissions.
 
         Raises:
             CallError: this has ended what was within, or that has found out by itself what is to be

@@ -103,7 +103,7 @@ class TopicPermissionCalls:
     async def delete(
         self, who: Caller, request: messages.DeleteTopicPermissionRequest
     ) -> messages.DeleteResponse:
-        """Let a user use any routing key again; where that is so already it is no error."""
+        """Lift the topic permission of a user; without one it is no error."""
         check_administers(who)
         check_name("user", request.user)
         check_name("exchange", request.exchange, low=0)

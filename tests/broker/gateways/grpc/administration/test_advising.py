@@ -48,7 +48,7 @@ def advise(serve: Any, fake_node: Any) -> Any:
 
 
 def kept(client: Any, *items: pb.AdviceItem) -> None:
-    """Have the catalog keep advice of any author."""
+    """Keep advice of any author in the catalog."""
     advice = [
         Advice(
             *(each.vhost, each.queue, CONSUMERS, each.value, each.current, each.reason),

@@ -71,7 +71,7 @@ def stream(broker: Any, shell: Timer) -> PublishStream:
 
 
 def defer(broker: Any, stream: PublishStream) -> PendingConfirm:
-    """Have a queue defer the confirm of one publish, and return its pending confirm."""
+    """Defer the confirm of one publish, and return its pending confirm."""
     queue = broker.add_queue("q").definition
     pending_confirm = stream.confirms.issue(1, 1)
     stream.on_deferred(stream.links.open(queue).client, [pending_confirm])
