@@ -18,6 +18,7 @@ from headrace_raftlog.model.limits import HANDOVERS_PER_TICK
 from headrace_raftlog.node.health import NodeHealth
 from headrace_raftlog.node.host import Host
 from headrace_raftlog.node.hosted_group import HostedGroup
+from headrace_raftlog.node.lock_yield import LockYield
 from headrace_raftlog.node.options import NodeOptions
 from headrace_raftlog.storage.disk.disk_watch import DiskWatch
 from headrace_raftlog.storage.log.shared_log import SharedLog
@@ -47,7 +48,10 @@ class LogReports:
         log.writer.on_durable = self._durable
         log.writer.on_full = self._full
         log.writer.on_failed = self._failed
-        log.recovery.reader.reads.start(loop.call_soon_threadsafe)
+        reads = log.recovery.reader.reads
+        reads.start(loop.call_soon_threadsafe)
+        lock_yield = LockYield(loop, self._step)
+        log.writer.on_submitted = reads.on_handed_out = lock_yield.begin
 
     def full(self, full: bool) -> None:
         """Refuse proposals while the disk is full."""
@@ -100,6 +104,13 @@ class LogReports:
             if target and self._host.transfer(hosted, target):
                 return
         self._host.resign(hosted)
+
+    def _step(self) -> tuple[int, ...] | None:
+        """Return numbers that change with each step of the log's threads, None without work."""
+        writer, reads = self._log.writer, self._log.recovery.reader.reads
+        if not writer.has_work and not reads.has_work:
+            return None
+        return *(writer.under_way or ()), reads.fetched
 
     def _durable(self, tokens: list[object]) -> None:
         self._loop.call_soon_threadsafe(self._host.durable, tokens)

@@ -98,6 +98,10 @@ class Piece:
         self.kept_turns = _UNUSED_TURNS if error is None else 0
 
 
+def ignore_work() -> None:
+    """Ignore that a thread was given work: the default without a listener."""
+
+
 class DiskReads:
     """Reads pieces ahead of their use. Belongs to the event loop's thread, as its callbacks do."""
 
@@ -106,6 +110,8 @@ class DiskReads:
         # are kept besides, for the turns in which whoever asked comes for them.
         self.held_bytes = 0
         self.fetched = 0  # pieces read by threads since the start
+        # called when a thread was given work
+        self.on_handed_out: Callable[[], None] = ignore_work
         self._files = files
         self._pieces: OrderedDict[tuple[int, int], Piece] = OrderedDict()  # used last: last
         self._records: dict[tuple[int, int], Piece] = {}
@@ -126,6 +132,11 @@ class DiskReads:
             call_soon: has a function called on the event loop; any thread may call it.
         """
         self._call_soon = call_soon
+
+    @property
+    def has_work(self) -> bool:
+        """True while threads read."""
+        return self._under_way > 0
 
     @property
     def is_started(self) -> bool:
@@ -297,6 +308,7 @@ class DiskReads:
             if len(self._threads) < self._under_way:
                 self._begin_thread()
             self._jobs.put(place)
+            self.on_handed_out()
 
     def _next_owner(self) -> int | None:
         """Return the owner in turn, None if its read has to wait for room.

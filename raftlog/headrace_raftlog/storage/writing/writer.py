@@ -25,6 +25,7 @@ from headrace_raftlog.model.histogram import Histogram
 from headrace_raftlog.model.limits import CHECKSUM_STEP_BYTES, WRITE_BATCH_BYTES_MAX
 from headrace_raftlog.storage.disk.files import Files, write_all
 from headrace_raftlog.storage.disk.options import LogOptions
+from headrace_raftlog.storage.segment.disk_reads import ignore_work
 from headrace_raftlog.storage.segment.file_list import GONE_MAX, FileSpan, encode_gone
 from headrace_raftlog.storage.segment.record import (
     BATCH_FRAME_BYTES,
@@ -73,6 +74,8 @@ class LogWriter:
         self.own_segments: deque[tuple[int, int]] = deque()
         # called with the tokens of each batch, in order, after its sync
         self.on_durable: Callable[[list[object]], None] = ignore_tokens
+        # called on the event loop when jobs were handed over
+        self.on_submitted: Callable[[], None] = ignore_work
         # called with True when there is no space, with False when there is again
         self.on_full: Callable[[bool], None] = ignore_full
         # called once; nothing is written afterwards
@@ -131,9 +134,15 @@ class LogWriter:
         """
         return (int(self._batches), self._supply.filled) if self._busy else None
 
+    @property
+    def has_work(self) -> bool:
+        """True while jobs are to be written, or are being written; from any thread."""
+        return self._busy or self._inbox.qsize() > 0
+
     def submit(self, jobs: list[WriteJob]) -> None:
         """Hand jobs over; never blocks."""
         self._inbox.put(jobs)
+        self.on_submitted()
 
     def close(self) -> None:
         """Write everything handed over, stop the thread, wait for it.
