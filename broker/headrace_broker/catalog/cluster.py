@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from headrace_broker.catalog import command as commands
+from headrace_broker.catalog.cluster_version import FIRST_CLUSTER_VERSION, too_old
 from headrace_broker.catalog.governance import Governance, name_problem
 from headrace_broker.catalog.result import Exists, NotFound, Ok, Refused, Result
 from headrace_broker.catalog.setting import INT32_MAX
@@ -44,6 +45,11 @@ class ClusterChanges(Governance):
             return Refused(f"catalog_version: {command.catalog_version} is not 0 or more")
         if not 0 <= command.message_bytes_max <= INT32_MAX:
             return Refused(f"message_bytes_max: {command.message_bytes_max} is not 0 or more")
+        versions = (command.catalog_version, command.machine_version)
+        if self.cluster_version > FIRST_CLUSTER_VERSION and (
+            problem := too_old(current, *versions, self.cluster_version)
+        ):
+            return Refused(problem)
         node = msgspec.structs.replace(
             current,
             machine_version=command.machine_version,
@@ -91,6 +97,12 @@ class ClusterChanges(Governance):
         if current is None:
             return NotFound(f"node {command.node}")
         return self._replace_node(current, msgspec.structs.replace(current, maintenance=command.on))
+
+    def _raise_cluster_version(self, command: commands.RaiseClusterVersion) -> Result:
+        if command.to <= self.cluster_version:
+            return Exists(self.cluster_version)
+        self.raise_cluster_version(command.to)
+        return Ok(command.to)
 
     def _replace_node(self, current: Node, node: Node) -> Result:
         if node == current:

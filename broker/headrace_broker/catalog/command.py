@@ -88,6 +88,12 @@ class SetMaintenance(Command, frozen=True, tag="set_maintenance"):
     on: bool
 
 
+class RaiseClusterVersion(Command, frozen=True, tag="raise_cluster_version"):
+    """Use what all nodes know from now on, for good."""
+
+    to: int
+
+
 class ForgetNode(Command, frozen=True, tag="forget_node"):
     """Remove a node from the cluster; with it go the queues that lived in its memory."""
 
@@ -306,6 +312,7 @@ AnyCommand = (
     | AnnounceNode
     | AdmitNode
     | SetMaintenance
+    | RaiseClusterVersion
     | ForgetNode
     | DeclareVhost
     | PutVhost

@@ -102,7 +102,9 @@ def _told_no_more(before: CatalogView, after: CatalogView) -> list[event.Event]:
 
 def _told_now(before: CatalogView, after: CatalogView) -> list[event.Event]:
     """Return what brings vhost properties, limits, permissions and so on that are other ones."""
+    raised = after.cluster_version != before.cluster_version
     return [
+        *([event.ClusterVersionRaised(after.cluster_version)] if raised else []),
         *(
             event.VhostChanged(vhost)
             for vhost in after.vhosts()

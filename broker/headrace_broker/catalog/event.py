@@ -29,6 +29,12 @@ class NodeRemoved(msgspec.Struct, frozen=True):
     node: Node
 
 
+class ClusterVersionRaised(msgspec.Struct, frozen=True):
+    """The cluster uses what this version stands for."""
+
+    version: int
+
+
 class VhostAdded(msgspec.Struct, frozen=True):
     """A vhost was created; its exchanges follow."""
 
@@ -146,6 +152,7 @@ class BindingRemoved(msgspec.Struct, frozen=True):
 Event = (
     NodeAdded
     | NodeRemoved
+    | ClusterVersionRaised
     | VhostAdded
     | VhostChanged
     | VhostRemoved

@@ -63,6 +63,7 @@ class Catalog(ClusterChanges):
             commands.AnnounceNode: self._announce_node,
             commands.AdmitNode: self._admit_node,
             commands.SetMaintenance: self._set_maintenance,
+            commands.RaiseClusterVersion: self._raise_cluster_version,
             commands.ForgetNode: self._forget_node,
             commands.DeclareVhost: self._declare_vhost,
             commands.PutVhost: self._put_vhost,

@@ -12,6 +12,7 @@ from headrace_broker.catalog.difference import difference
 from headrace_broker.catalog.event import (
     BindingAdded,
     BindingRemoved,
+    ClusterVersionRaised,
     Event,
     ExchangeAdded,
     ExchangeRemoved,
@@ -48,8 +49,9 @@ from headrace_broker.model.definition import (
 from headrace_broker.model.former_name import current_name
 from headrace_broker.model.limits import FORGOTTEN_NODES_MAX
 
-SNAPSHOT_VERSION: Final = 7
+SNAPSHOT_VERSION: Final = 8
 # What has none of the newer tables is written as these versions, which older nodes read as well.
+SNAPSHOT_VERSION_UNRAISED: Final = 7  # of cluster version 1
 SNAPSHOT_VERSION_TIMELESS: Final = 6  # without epochs of users' sessions
 SNAPSHOT_VERSION_UNADVISED: Final = 5  # nor advice
 SNAPSHOT_VERSION_FORGOTTEN: Final = 4  # nor topic permissions
@@ -62,9 +64,7 @@ SNAPSHOT_VERSIONS: Final = range(SNAPSHOT_VERSION_PLAIN, SNAPSHOT_VERSION + 1)
 class Snapshot(msgspec.Struct, frozen=True, omit_defaults=True):
     """All of the catalog's state; lists are in order of creation.
 
-    What stands after `requests` came with version 2, `parameters` with version 3, `forgotten`
-    with version 4, `topic_permissions` with version 5, `advice` with version 6,
-    `session_epochs` with version 7.
+    Fields after `requests` came with version 2, each after `policies` with a version of its own.
     """
 
     version: int
@@ -88,6 +88,7 @@ class Snapshot(msgspec.Struct, frozen=True, omit_defaults=True):
     topic_permissions: list[TopicPermission] = []
     advice: list[Advice] = []
     session_epochs: list[tuple[str, int]] = []
+    cluster_version: int = 1
 
 
 class SnapshotError(ValueError):
@@ -121,6 +122,11 @@ class CatalogStore(CatalogView):
         if node.disk or bars_unknown:
             self._bar(node.id, node.disk)
         self._events.append(NodeRemoved(node))
+
+    def raise_cluster_version(self, version: int) -> None:
+        """Set the cluster version."""
+        self.cluster_version = version
+        self._events.append(ClusterVersionRaised(version))
 
     def unbar(self, node: int) -> None:
         """Let a node of this id come that was removed before its disk was known."""
@@ -362,18 +368,19 @@ class CatalogStore(CatalogView):
         plain = not (self.guarded or told) and all(
             vhost == Vhost(vhost.name) for vhost in self._vhosts.values()
         )
-        version = SNAPSHOT_VERSION_PLAIN if plain else SNAPSHOT_VERSION_UNSET
-        if self._parameters:
-            version = SNAPSHOT_VERSION_SETTLED
-        if self._forgotten:
-            version = SNAPSHOT_VERSION_FORGOTTEN
-        if self._topic_permissions:
-            version = SNAPSHOT_VERSION_UNADVISED
         advice = self.advice.all()
-        if advice:
-            version = SNAPSHOT_VERSION_TIMELESS
+        used = {
+            SNAPSHOT_VERSION_UNSET: not plain,
+            SNAPSHOT_VERSION_SETTLED: self._parameters,
+            SNAPSHOT_VERSION_FORGOTTEN: self._forgotten,
+            SNAPSHOT_VERSION_UNADVISED: self._topic_permissions,
+            SNAPSHOT_VERSION_TIMELESS: advice,
+            SNAPSHOT_VERSION_UNRAISED: self._session_epochs,
+            SNAPSHOT_VERSION: self.cluster_version > 1,
+        }
+        version = max([SNAPSHOT_VERSION_PLAIN, *(each for each, told in used.items() if told)])
         snapshot = Snapshot(
-            version=SNAPSHOT_VERSION if self._session_epochs else version,
+            version=version,
             applied_index=self.applied_index,
             bootstrapped=self.bootstrapped,
             next_group=self.next_group,
@@ -394,6 +401,7 @@ class CatalogStore(CatalogView):
             topic_permissions=self.topic_permissions(),
             advice=advice,
             session_epochs=sorted(self._session_epochs.items()),
+            cluster_version=self.cluster_version,
         )
         return _ENCODER.encode(snapshot)
 
@@ -404,6 +412,7 @@ class CatalogStore(CatalogView):
     def contents(self) -> list[Event]:
         """Return events that lead from an empty catalog to this one."""
         return [
+            *([ClusterVersionRaised(self.cluster_version)] if self.cluster_version > 1 else []),
             *(NodeAdded(node) for node in self.nodes()),
             *(VhostAdded(vhost) for vhost in self.vhosts()),
             *(VhostLimitsChanged(*each) for each in self._vhost_limits.items()),
@@ -446,6 +455,7 @@ class CatalogStore(CatalogView):
         self.bootstrapped = snapshot.bootstrapped
         self.guarded = snapshot.guarded
         self.next_group = snapshot.next_group
+        self.cluster_version = snapshot.cluster_version
         self.seen = RequestTable(dict(snapshot.requests))
         for node in snapshot.nodes:
             self.put_node(node)

@@ -13,6 +13,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from headrace_broker.catalog import command as commands
+from headrace_broker.catalog.cluster_version import in_force, row_of
 from headrace_broker.catalog.exchange_argument import inner_type
 from headrace_broker.catalog.request import ENVELOPE_BYTES, ENVELOPE_VERSION
 from headrace_broker.catalog.view import CatalogView
@@ -24,7 +25,8 @@ MEMBERS: Final = 2  # nodes and replicas that come and go, limits of flow contro
 GATED: Final = 3  # advice; moves that the catalog checks; nodes say their catalog version
 SESSIONS: Final = 4  # changes of users that end their sessions; users that are told apart in time
 LOCAL_RANDOM: Final = 5  # exchanges of type x-local-random
-CATALOG_VERSION: Final = 5  # the newest that this code knows
+CLUSTER: Final = 6  # the cluster version
+CATALOG_VERSION: Final = 6  # the newest that this code knows
 
 # A node of version 2 says no catalog version. One with this queue machine is not older than that.
 _MACHINE_OF_MEMBERS: Final = 4
@@ -63,6 +65,7 @@ COMMAND_VERSIONS: Final[dict[type[commands.Command], int]] = {
     commands.DeleteTopicPermissions: MEMBERS,
     commands.PutAdvice: GATED,
     commands.DeleteAdvice: GATED,
+    commands.RaiseClusterVersion: CLUSTER,
 }
 
 
@@ -165,6 +168,8 @@ def required_version(command: commands.Command) -> int:
     for value in VALUE_VERSIONS:
         if type(command) is value.command and value.has_it(command):
             version = max(version, value.version)
+    if isinstance(command, commands.RaiseClusterVersion):
+        version = max(version, row_of(command.to).catalog)  # an older node stops at it
     return max(version, command.as_of)
 
 
@@ -174,7 +179,9 @@ def _default(row: FieldVersion) -> Any:
 
 def stamped(view: CatalogView, own: int, command: commands.AnyCommand) -> commands.AnyCommand:
     """Return a command without `upgrade_problem` as of its newest version that all nodes know."""
-    known = min([CATALOG_VERSION, *(known_version(node) for node in _judges(view, own, command))])
+    known = min(
+        [in_force(view).catalog, *(known_version(node) for node in _judges(view, own, command))]
+    )
     later = [version for version in LATER_SEMANTICS.get(type(command), ()) if version <= known]
     version = max([required_version(command), *later])
     if version <= COMMAND_VERSIONS[type(command)]:
@@ -192,7 +199,7 @@ def upgrade_problem(view: CatalogView, own: int, command: commands.Command) -> s
     """Return why a command must not be proposed yet, naming the nodes; "" if it may."""
     older = older_nodes(view, own, command)
     if not older:
-        return ""
+        return _raise_problem(view, command)
     silent = [node for node in older if is_silent(node)]
     what = _used(command)
     if silent:
@@ -204,6 +211,17 @@ def upgrade_problem(view: CatalogView, own: int, command: commands.Command) -> s
     return (
         f"{_names(older)} runs an older version: upgrade it before {what} is used (that needs "
         f"catalog version {required_version(command)}, and it knows {versions})"
+    )
+
+
+def _raise_problem(view: CatalogView, command: commands.Command) -> str:
+    """Return why a command that all nodes know has to wait, "" when it may be proposed."""
+    now, needed = in_force(view), required_version(command)
+    if isinstance(command, commands.RaiseClusterVersion) or needed <= now.catalog:
+        return ""
+    return (
+        f"{_used(command)} needs catalog version {needed}, and cluster version {now.version} uses "
+        f"{now.catalog}: finish the upgrade first (`headrace upgrade finish`)"
     )
 
 

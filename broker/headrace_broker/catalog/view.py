@@ -39,6 +39,7 @@ class CatalogView:
         self.applied_index = 0
         self.bootstrapped = False
         self.guarded = False
+        self.cluster_version = 1  # see `catalog/cluster_version.py`
         self.advice = AdviceBoard()
         self._nodes: dict[int, Node] = {}
         self._forgotten: dict[tuple[int, int], None] = {}

@@ -21,6 +21,7 @@ from headrace_broker.cli.rabbitmqctl.main import group as rabbitmqctl
 from headrace_broker.cli.run import run
 from headrace_broker.cli.serve import serve
 from headrace_broker.cli.topology import binding, exchange, vhost
+from headrace_broker.cli.upgrade import upgrade
 from headrace_broker.model import build_info
 
 
@@ -39,7 +40,7 @@ def version() -> None:
 
 
 for command in (
-    *(serve, run, cluster, node, log, completion),
+    *(serve, run, cluster, node, upgrade, log, completion),
     *(vhost, exchange, queue, binding),
     *(user, permission, policy, definitions),
     *(connection, channel, consumer, alarm, flow),

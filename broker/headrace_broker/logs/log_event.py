@@ -101,6 +101,12 @@ DRAIN_ENDED: Final = Event(
     "node %(node)r is to serve clients again",
     ("node",),
 )
+CLUSTER_VERSION_RAISED: Final = Event(
+    "cluster_version_raised",
+    INFO,
+    "the cluster version is %(version)d: nodes of an earlier release cannot take part any more",
+    ("version",),
+)
 REPLICAS_PLACED: Final = Event(
     "replicas_placed",
     INFO,
@@ -226,6 +232,7 @@ EVENTS: Final = (
     NODE_JOINED,
     NODE_REFUSED,
     NODE_FORGOTTEN,
+    CLUSTER_VERSION_RAISED,
     NODE_EXPELLED,
     DRAIN_STARTED,
     DRAIN_FINISHED,

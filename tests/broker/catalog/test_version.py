@@ -47,6 +47,7 @@ FIELDS = {
     "announce_node": "node machine_version disk name address catalog_version message_bytes_max",
     "admit_node": "node",
     "set_maintenance": "node on",
+    "raise_cluster_version": "to",
     "forget_node": "node bars_unknown",
     "declare_vhost": "name",
     "put_vhost": "vhost creator",

@@ -1,4 +1,4 @@
-"""/api/cluster/nodes: nodes join, are drained and are forgotten."""
+"""/api/cluster: nodes join, are drained and are forgotten; the cluster version."""
 
 from __future__ import annotations
 
@@ -8,7 +8,10 @@ from typing import Final
 import msgspec
 from aiohttp import web
 
+from headrace_broker.catalog.cluster_version import CLUSTER_VERSION, known_cluster_version
+from headrace_broker.catalog.command import RaiseClusterVersion
 from headrace_broker.catalog.movement import shrink
+from headrace_broker.catalog.version import is_silent, known_version, upgrade_problem
 from headrace_broker.management.http.answer import bad_request, json_answer
 from headrace_broker.management.http.body import decode
 from headrace_broker.management.http.endpoints import Endpoints
@@ -101,6 +104,29 @@ class ForgetView(msgspec.Struct):
     problems: list[str]
 
 
+class NodeVersionView(msgspec.Struct):
+    """A node and the newest cluster version that its release knows; None while it has not said."""
+
+    name: str
+    known: int | None
+
+
+class ClusterVersionView(msgspec.Struct):
+    """The version of the cluster, and how far it may be raised.
+
+    Attributes:
+        version: what the cluster uses; it never goes down.
+        newest: the newest that this node's release knows.
+        nodes: what the release of each node knows.
+        problem: why it cannot be raised to `newest`, "" if it can or is there.
+    """
+
+    version: int
+    newest: int
+    nodes: list[NodeVersionView]
+    problem: str
+
+
 class ClusterEndpoints(Endpoints):
     """Answers requests about the nodes of the cluster."""
 
@@ -140,6 +166,39 @@ class ClusterEndpoints(Endpoints):
             clock.skew_ms if clock is not None else None,
             clock.warning if clock is not None else "",
         )
+
+    @got("/api/cluster/version", "The cluster version.", ClusterVersionView, MONITORING)
+    async def _version(self, request: web.Request) -> web.Response:
+        del request
+        return json_answer(self._version_view())
+
+    @posted(
+        "/api/cluster/version/raise",
+        "End an upgrade: use what all nodes know, for good.",
+        None,
+        ADMINISTRATOR,
+        answer=ClusterVersionView,
+    )
+    async def _raise_version(self, request: web.Request) -> web.Response:
+        del request
+        await self._node.operations.raise_version()
+        return json_answer(self._version_view())
+
+    def _version_view(self) -> ClusterVersionView:
+        view = self._node.view
+        nodes = [
+            NodeVersionView(
+                node.name,
+                None
+                if is_silent(node)
+                else known_cluster_version(known_version(node), node.machine_version),
+            )
+            for node in view.nodes()
+        ]
+        problem = ""
+        if view.cluster_version < CLUSTER_VERSION:
+            problem = upgrade_problem(view, 0, RaiseClusterVersion(CLUSTER_VERSION))
+        return ClusterVersionView(view.cluster_version, CLUSTER_VERSION, nodes, problem)
 
     @posted(
         "/api/cluster/nodes",

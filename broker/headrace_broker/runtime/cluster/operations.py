@@ -9,10 +9,12 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
+from headrace_broker.catalog.cluster_version import CLUSTER_VERSION
 from headrace_broker.catalog.command import (
     AdmitNode,
     AnyCommand,
     ForgetNode,
+    RaiseClusterVersion,
     SetMaintenance,
     SetMembers,
 )
@@ -230,6 +232,16 @@ class Operations:
             raise AmqpError(PRECONDITION_FAILED, text)
         found: Node = _done(await self._submit(SetMaintenance(node.id, on)))
         return found
+
+    async def raise_version(self) -> int:
+        """Use what this release knows in the whole cluster, for good; return the cluster version.
+
+        Raises:
+            AmqpError: PRECONDITION_FAILED, it names the nodes of an older release; INTERNAL_ERROR,
+                no quorum.
+        """
+        version: int = _done(await self._submit(RaiseClusterVersion(CLUSTER_VERSION)))
+        return version
 
     async def forget(self, node: Node) -> None:
         """Remove a node from the cluster.

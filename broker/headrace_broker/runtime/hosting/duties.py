@@ -10,8 +10,9 @@ from typing import Any, Final, final
 from mypy_extensions import i64
 from typing_extensions import override
 
+from headrace_broker.catalog.cluster_version import in_force
 from headrace_broker.catalog.effective import EffectiveArguments
-from headrace_broker.catalog.event import Event, NodeAdded
+from headrace_broker.catalog.event import ClusterVersionRaised, Event, NodeAdded
 from headrace_broker.catalog.message_bound import cluster_bytes
 from headrace_broker.catalog.proposal import event_defect
 from headrace_broker.catalog.view import CatalogView
@@ -115,12 +116,13 @@ class LeaderDuties(Duties):
         changed = {queue.group: queue for queue in self._effective.changed(events)}
         upgraded = {event.node.id for event in events if isinstance(event, NodeAdded)}
         before, self._message_bytes = self._message_bytes, cluster_bytes(self._view)
-        resized = before != self._message_bytes
-        if upgraded or resized:
+        raised = any(isinstance(event, ClusterVersionRaised) for event in events)
+        everywhere = raised or before != self._message_bytes
+        if upgraded or everywhere:
             for host in self._hosts.values():
                 queue = host.queue
                 touched = not upgraded.isdisjoint((*queue.members, *queue.leaving))
-                if host.leading and (touched or resized):
+                if host.leading and (touched or everywhere):
                     changed[queue.group] = queue
         self.dead_letter_service.on_events(events)
         return list(changed.values())
@@ -135,12 +137,12 @@ class LeaderDuties(Duties):
 
     @override
     def machine_version(self, queue: Queue) -> int:
-        """Return the highest machine version that this node and all with a replica know.
+        """Return the highest machine version of the cluster version that all with a replica know.
 
         Replicas that are on their way out count, for they apply what is committed until they have
         gone; so does a node that the catalog does not know yet, as one that knows the first only.
         """
-        version = int(MACHINE_VERSION)
+        version = min(int(MACHINE_VERSION), in_force(self._view).machine)
         for member in (*queue.members, *queue.leaving):
             node = self._view.node(member)
             known = FIRST_VERSION if node is None else node.machine_version

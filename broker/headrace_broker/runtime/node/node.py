@@ -33,6 +33,7 @@ from headrace_broker.runtime.cluster.reaper import Reaper
 from headrace_broker.runtime.cluster.rehashing import Rehashing
 from headrace_broker.runtime.cluster.steady_clock import SteadyClock
 from headrace_broker.runtime.cluster.topology import Topology
+from headrace_broker.runtime.cluster.version_raiser import VersionRaiser
 from headrace_broker.runtime.contract.payload import encode
 from headrace_broker.runtime.dead_letter.expiry_account import ExpiryAccounts
 from headrace_broker.runtime.dead_letter.publisher import DeadLetterPublisher
@@ -370,6 +371,7 @@ class BrokerNode:
         self.backup_points.standings = self.broker.standings
         self.clients.rates = self.broker.rates.rates
         self.broker.authenticator.renew = Rehashing(self.catalog).renew
+        self._version_raiser = VersionRaiser(self.catalog, self.config.node.id)
         self.catalog.subscribe(self.broker.permissions.on_events)
         self.catalog.subscribe(self.broker.standings.on_events)  # who asks the permissions
         self.catalog.subscribe(self.broker.quotas.on_events)
@@ -427,6 +429,7 @@ class BrokerNode:
         await self.telemetry.stop()
         await self.maintenance.stop()
         await self.leader_balance.stop()
+        await self._version_raiser.stop()
         await self.operations.stop()
         await self.moves.stop()
         await self.admission.stop()

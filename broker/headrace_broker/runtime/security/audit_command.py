@@ -54,6 +54,10 @@ def _vhost(command: Any) -> _Shown:
     return vhost.name, {"description": vhost.description, "default_queue_type": kind}
 
 
+def _cluster_version(command: Any) -> _Shown:
+    return "", {"to": command.to}
+
+
 def _named(command: Any) -> _Shown:
     return command.name, {}
 
@@ -212,6 +216,7 @@ _DESCRIBED: Final[dict[type[commands.Command], Callable[[Any], _Shown]]] = {
     commands.AdmitNode: _node,
     commands.ForgetNode: _no_node,
     commands.SetMaintenance: _maintenance,
+    commands.RaiseClusterVersion: _cluster_version,
     commands.Bind: _binding,
     commands.Unbind: _binding,
 }

@@ -6,7 +6,10 @@ from typing import Any
 
 import pytest
 
-from headrace_broker.catalog.command import AdmitNode, DeclareQueue, SettleMembers
+from headrace_broker.catalog.cluster_version import CLUSTER_VERSION
+from headrace_broker.catalog.command import AdmitNode, AnnounceNode, DeclareQueue, SettleMembers
+from headrace_broker.catalog.version import CATALOG_VERSION
+from headrace_broker.core.queue.machine.queue_machine import MACHINE_VERSION
 from headrace_broker.model.definition import Node
 from headrace_broker.runtime.cluster.operations import ClusterFacts, Operations
 from headrace_broker.runtime.hosting.replica_report import NodeState, ReplicaReport
@@ -155,3 +158,21 @@ def test_replicas_are_looked_for_by_the_names_of_their_nodes(api, cluster):
     path = "/api/queues/quorum/%2F/q/status?page=1&name="
     assert [row["node"] for row in api("GET", path + "N2")[1]["items"]] == ["n2"]
     assert api("GET", path + "x")[1]["items"] == []
+
+
+def test_cluster_version_waits_for_a_node_that_has_said_nothing(api: Any, cluster: Any) -> None:
+    status, found = api("GET", "/api/cluster/version")
+    assert (status, found["version"], found["newest"]) == (200, 1, CLUSTER_VERSION)
+    assert [node["known"] for node in found["nodes"]][1:] == [None, None]
+    assert "has not said which release it runs" in found["problem"]
+
+
+def test_cluster_version_is_raised_once_all_nodes_know_it(api: Any, cluster: Any) -> None:
+    for node in (1, 2, 3):
+        cluster.do(AnnounceNode(node, MACHINE_VERSION, catalog_version=CATALOG_VERSION))
+    _, found = api("GET", "/api/cluster/version")
+    assert {node["known"] for node in found["nodes"]} == {CLUSTER_VERSION}
+    assert found["problem"] == ""
+    for _ in range(2):  # once it is there already
+        status, found = api("POST", "/api/cluster/version/raise")
+        assert (status, found["version"]) == (200, CLUSTER_VERSION)

@@ -1,0 +1,137 @@
+"""The cluster version: raised once all nodes know it, and never taken back."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Any
+
+import msgspec
+import pytest
+
+from headrace_broker.catalog import command as commands
+from headrace_broker.catalog import version as versions
+from headrace_broker.catalog.cluster_version import (
+    CLUSTER_VERSION,
+    CLUSTER_VERSIONS,
+    ClusterVersion,
+    in_force,
+    is_empty,
+    known_cluster_version,
+)
+from headrace_broker.catalog.event import ClusterVersionRaised
+from headrace_broker.catalog.machine import Catalog
+from headrace_broker.catalog.result import Exists, Ok, Refused
+from headrace_broker.catalog.version import (
+    CATALOG_VERSION,
+    CLUSTER,
+    LOCAL_RANDOM,
+    required_version,
+    stamped,
+    upgrade_problem,
+)
+from headrace_broker.core.queue.machine.queue_machine import MACHINE_VERSION
+from headrace_broker.model.definition import User
+
+RAISE = commands.RaiseClusterVersion(CLUSTER_VERSION)
+ENDING = commands.PutUser(User("bob", b"s", b"h"), end_sessions=True)
+
+
+def say(driver: Any, node: int, catalog: int, machine: int = MACHINE_VERSION) -> Any:
+    return driver.do(commands.AnnounceNode(node, machine, catalog_version=catalog))
+
+
+@pytest.fixture
+def upgraded(driver: Any) -> Any:
+    """Three nodes that know the newest version, in a cluster of the first."""
+    for node in (1, 2, 3):
+        say(driver, node, CATALOG_VERSION)
+    return driver
+
+
+def test_each_version_uses_more_than_the_one_before_and_the_last_all_that_is_known() -> None:
+    assert [row.version for row in CLUSTER_VERSIONS] == list(range(1, CLUSTER_VERSION + 1))
+    for before, row in pairwise(CLUSTER_VERSIONS):
+        assert row.catalog > before.catalog  # so that an older node stops where it is raised
+        assert row.machine >= before.machine
+    last = CLUSTER_VERSIONS[-1]
+    assert (last.catalog, last.machine) == (CATALOG_VERSION, MACHINE_VERSION)
+
+
+def test_a_node_knows_the_versions_of_which_it_knows_everything() -> None:
+    assert known_cluster_version(4, 5) == 0
+    assert known_cluster_version(5, 5) == 1
+    assert known_cluster_version(CATALOG_VERSION, MACHINE_VERSION) == CLUSTER_VERSION
+    assert known_cluster_version(CATALOG_VERSION + 9, MACHINE_VERSION + 9) == CLUSTER_VERSION
+    assert known_cluster_version(CATALOG_VERSION, 4) == 0
+
+
+def test_it_is_raised_for_good(upgraded: Any) -> None:
+    assert in_force(upgraded.catalog).version == 1
+    result = upgraded.do(RAISE)
+    assert isinstance(result, Ok)
+    assert in_force(upgraded.catalog).version == CLUSTER_VERSION
+    assert isinstance(upgraded.do(commands.RaiseClusterVersion(1)), Exists)
+    assert upgraded.catalog.cluster_version == CLUSTER_VERSION
+
+
+def test_it_is_part_of_the_state(upgraded: Any) -> None:
+    before = upgraded.catalog.snapshot()
+    assert msgspec.msgpack.decode(before)["version"] < 8  # older nodes read it
+    upgraded.do(RAISE)
+    restored = Catalog.restore(upgraded.catalog.snapshot())
+    assert restored.cluster_version == CLUSTER_VERSION
+    assert ClusterVersionRaised(CLUSTER_VERSION) in restored.contents()
+    follower = Catalog.restore(before)
+    assert ClusterVersionRaised(CLUSTER_VERSION) in follower.load(upgraded.catalog.snapshot())
+
+
+def test_it_is_not_raised_while_a_node_runs_an_older_release(upgraded: Any) -> None:
+    assert upgrade_problem(upgraded.catalog, 1, RAISE) == ""
+    say(upgraded, 3, LOCAL_RANDOM)
+    assert "node 'n3' runs an older version" in upgrade_problem(upgraded.catalog, 1, RAISE)
+
+
+def test_an_older_node_stops_where_it_is_raised_further_than_it_knows(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    later = ClusterVersion(CLUSTER_VERSION + 1, CATALOG_VERSION + 1, MACHINE_VERSION)
+    rows = (*CLUSTER_VERSIONS, later)
+    monkeypatch.setattr(versions, "row_of", lambda version: rows[version - 1])
+    assert required_version(RAISE) == CLUSTER
+    assert required_version(commands.RaiseClusterVersion(later.version)) == later.catalog
+
+
+def test_what_is_newer_waits_for_it(upgraded: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    table: Any = versions.COMMAND_VERSIONS
+    monkeypatch.setitem(table, commands.PutAdvice, CLUSTER)
+    advice = commands.PutAdvice((), 1)
+    assert upgrade_problem(upgraded.catalog, 1, advice) == (
+        "'put_advice' needs catalog version 6, and cluster version 1 uses 5: finish the upgrade "
+        "first (`headrace upgrade finish`)"
+    )
+    upgraded.do(RAISE)
+    assert upgrade_problem(upgraded.catalog, 1, advice) == ""
+
+
+def test_later_semantics_wait_for_it(upgraded: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    table: Any = versions.LATER_SEMANTICS
+    monkeypatch.setitem(table, commands.PutUser, (4, CLUSTER))
+    assert stamped(upgraded.catalog, 1, ENDING).as_of == 4
+    upgraded.do(RAISE)
+    assert stamped(upgraded.catalog, 1, ENDING).as_of == CLUSTER
+
+
+def test_an_older_release_cannot_come_back_once_it_is_raised(upgraded: Any) -> None:
+    assert isinstance(say(upgraded, 3, LOCAL_RANDOM), Ok)
+    say(upgraded, 3, CATALOG_VERSION)
+    upgraded.do(RAISE)
+    result = say(upgraded, 3, LOCAL_RANDOM)
+    assert isinstance(result, Refused)
+    assert "node 'n3' runs a release that is too old for this cluster" in result.reason
+    assert isinstance(say(upgraded, 3, CATALOG_VERSION + 1), Ok)
+
+
+def test_a_cluster_is_empty_until_it_has_a_queue_or_a_vhost(driver: Any) -> None:
+    assert is_empty(driver.catalog)
+    driver.queue("q", "quorum", replicas=3)
+    assert not is_empty(driver.catalog)
