@@ -15,16 +15,23 @@ FIRST_CLUSTER_VERSION: Final = 1  # of a cluster whose version was never raised
 
 
 class ClusterVersion(NamedTuple):
-    """The newest semantics that a cluster of one version uses; its catalog version is its own."""
+    """The newest of everything that nodes of one cluster version exchange and keep.
+
+    The catalog version of each is its own, so that an older node stops where it is raised.
+    """
 
     version: int
-    catalog: int  # catalog version: see `catalog/version.py`
-    machine: int  # version of the queue machine
+    catalog: int  # commands and their semantics: see `catalog/version.py`
+    machine: int  # queue machine: its commands, their semantics, and settings
+    protocol: int  # between nodes: frames, and what they carry
+    catalog_snapshot: int
+    queue_snapshot: int
+    segment: int  # files of the log
 
 
 CLUSTER_VERSIONS: Final = (
-    ClusterVersion(1, catalog=5, machine=5),
-    ClusterVersion(2, catalog=6, machine=5),
+    ClusterVersion(1, 5, 5, protocol=4, catalog_snapshot=7, queue_snapshot=3, segment=3),
+    ClusterVersion(2, 6, 5, protocol=4, catalog_snapshot=8, queue_snapshot=3, segment=3),
 )
 CLUSTER_VERSION: Final = CLUSTER_VERSIONS[-1].version  # the newest that this code knows
 

@@ -18,6 +18,7 @@ from headrace_raftlog.model.limits import (
 from headrace_raftlog.model.mark import Starts
 
 PROTOCOL_VERSION: Final = 4  # raised with each change of what nodes send each other
+PROTOCOL_VERSION_MIN: Final = 4  # the oldest that this code speaks, to nodes that know no newer one
 
 CLUSTER_KEY: Final = "headrace-cluster"
 NODE_KEY: Final = "headrace-node"
@@ -26,7 +27,8 @@ BOOT_KEY: Final = "headrace-boot"
 DISK_KEY: Final = "headrace-disk"
 GENERATION_KEY: Final = "headrace-generation"
 FORMED_KEY: Final = "headrace-formed"
-PROTOCOL_KEY: Final = "headrace-protocol"
+PROTOCOL_KEY: Final = "headrace-protocol"  # the oldest that the node speaks
+PROTOCOL_MAX_KEY: Final = "headrace-protocol-max"  # the newest; absent: it speaks one only
 NAME_KEY: Final = "headrace-name"
 ADDRESS_KEY: Final = "headrace-address"
 PROCESS_KEY: Final = "headrace-process"  # absent: a node of an earlier release
@@ -114,6 +116,7 @@ class StreamIdentity:
     # whether the node comes back without what it had, and therefore founds nothing
     rejoins: bool = False
     entry_bytes_max: int = ENTRY_BYTES_MAX  # bytes of the longest entry and payload that it takes
+    protocol: int = PROTOCOL_VERSION  # the newest that this end and the one that judged it speak
 
     @property
     def generation(self) -> int:
@@ -149,7 +152,8 @@ class StreamIdentity:
             (DISK_KEY, str(self.disk)),
             (GENERATION_KEY, str(self.generation)),
             (FORMED_KEY, ",".join(f"{node}:{disk}" for node, disk in self.formed.items())),
-            (PROTOCOL_KEY, str(PROTOCOL_VERSION)),
+            (PROTOCOL_KEY, str(PROTOCOL_VERSION_MIN)),
+            (PROTOCOL_MAX_KEY, str(PROTOCOL_VERSION)),
             (NAME_KEY, quote(self.name)),
             (ADDRESS_KEY, quote(self.address)),
             (PROCESS_KEY, str(self.process)),
@@ -175,13 +179,7 @@ class StreamIdentity:
                 does not know.
         """
         fields = {key: value for key, value in metadata if isinstance(value, str)}
-        protocol = _number(fields, PROTOCOL_KEY)
-        if protocol != PROTOCOL_VERSION:
-            raise StreamRefusedError(
-                f"a node of protocol version {protocol} reached one of version {PROTOCOL_VERSION}: "
-                "they belong to different releases; stop all nodes to upgrade, and start them "
-                "with the same one"
-            )
+        protocol = _common_protocol(fields)
         cluster = unquote(fields.get(CLUSTER_KEY, ""))
         if cluster != self.cluster:
             raise StreamRefusedError(
@@ -207,6 +205,7 @@ class StreamIdentity:
             _starts(fields.get(STARTS_KEY, "")),
             fields.get(REJOINS_KEY, "") == "1",
             _number(fields, ENTRY_KEY) if ENTRY_KEY in fields else ENTRY_BYTES_PLAIN,
+            protocol,
         )
         generation = _number(fields, GENERATION_KEY)
         if node not in known:
@@ -258,6 +257,27 @@ def apart_text(one: StreamIdentity, other: StreamIdentity) -> str:
 
 def _names(formed: dict[int, int]) -> str:
     return ", ".join(str(node) for node in formed)
+
+
+def _common_protocol(fields: dict[str, str]) -> int:
+    """Return the newest protocol version that both ends speak.
+
+    Raises:
+        StreamRefusedError: there is none.
+    """
+    oldest = _number(fields, PROTOCOL_KEY)
+    newest = _number(fields, PROTOCOL_MAX_KEY) if PROTOCOL_MAX_KEY in fields else oldest
+    if max(oldest, PROTOCOL_VERSION_MIN) <= min(newest, PROTOCOL_VERSION):
+        return min(newest, PROTOCOL_VERSION)
+    theirs, ours = _span(oldest, newest), _span(PROTOCOL_VERSION_MIN, PROTOCOL_VERSION)
+    raise StreamRefusedError(
+        f"a node of protocol version {theirs} reached one of version {ours}: they belong to "
+        "different releases; stop all nodes to upgrade, and start them with the same one"
+    )
+
+
+def _span(oldest: int, newest: int) -> str:
+    return str(oldest) if oldest == newest else f"{oldest} to {newest}"
 
 
 def _number(fields: dict[str, str], key: str) -> int:

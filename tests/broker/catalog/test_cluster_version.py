@@ -9,11 +9,11 @@ import msgspec
 import pytest
 
 from headrace_broker.catalog import command as commands
+from headrace_broker.catalog import store
 from headrace_broker.catalog import version as versions
 from headrace_broker.catalog.cluster_version import (
     CLUSTER_VERSION,
     CLUSTER_VERSIONS,
-    ClusterVersion,
     in_force,
     is_empty,
     known_cluster_version,
@@ -30,7 +30,10 @@ from headrace_broker.catalog.version import (
     upgrade_problem,
 )
 from headrace_broker.core.queue.machine.queue_machine import MACHINE_VERSION
+from headrace_broker.core.queue.snapshot import snapshot
 from headrace_broker.model.definition import User
+from headrace_raftlog.storage.segment.segment import SEGMENT_VERSION
+from headrace_raftlog.transport.identity import PROTOCOL_VERSION
 
 RAISE = commands.RaiseClusterVersion(CLUSTER_VERSION)
 ENDING = commands.PutUser(User("bob", b"s", b"h"), end_sessions=True)
@@ -52,9 +55,16 @@ def test_each_version_uses_more_than_the_one_before_and_the_last_all_that_is_kno
     assert [row.version for row in CLUSTER_VERSIONS] == list(range(1, CLUSTER_VERSION + 1))
     for before, row in pairwise(CLUSTER_VERSIONS):
         assert row.catalog > before.catalog  # so that an older node stops where it is raised
-        assert row.machine >= before.machine
-    last = CLUSTER_VERSIONS[-1]
-    assert (last.catalog, last.machine) == (CATALOG_VERSION, MACHINE_VERSION)
+        assert all(new >= old for old, new in zip(before, row, strict=True))
+    assert CLUSTER_VERSIONS[-1] == (
+        CLUSTER_VERSION,
+        CATALOG_VERSION,
+        MACHINE_VERSION,
+        PROTOCOL_VERSION,
+        store.SNAPSHOT_VERSION,
+        max(snapshot.SNAPSHOT_VERSION, snapshot.SECTIONS_VERSION),
+        SEGMENT_VERSION,
+    )
 
 
 def test_a_node_knows_the_versions_of_which_it_knows_everything() -> None:
@@ -94,7 +104,8 @@ def test_it_is_not_raised_while_a_node_runs_an_older_release(upgraded: Any) -> N
 def test_an_older_node_stops_where_it_is_raised_further_than_it_knows(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    later = ClusterVersion(CLUSTER_VERSION + 1, CATALOG_VERSION + 1, MACHINE_VERSION)
+    last = CLUSTER_VERSIONS[-1]
+    later = last._replace(version=last.version + 1, catalog=last.catalog + 1)
     rows = (*CLUSTER_VERSIONS, later)
     monkeypatch.setattr(versions, "row_of", lambda version: rows[version - 1])
     assert required_version(RAISE) == CLUSTER

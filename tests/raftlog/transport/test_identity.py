@@ -3,6 +3,7 @@ from __future__ import annotations
 import pytest
 
 from headrace_raftlog.model.limits import ENTRY_BYTES_MAX
+from headrace_raftlog.transport import identity
 from headrace_raftlog.transport.identity import (
     ADDRESS_KEY,
     BOOT_KEY,
@@ -15,6 +16,7 @@ from headrace_raftlog.transport.identity import (
     NODE_KEY,
     PROCESS_KEY,
     PROTOCOL_KEY,
+    PROTOCOL_MAX_KEY,
     REJOINS_KEY,
     STARTS_KEY,
     TARGET_KEY,
@@ -42,7 +44,7 @@ def test_right_metadata_names_the_other_end() -> None:
         (TARGET_KEY, "3", "node 3 was meant, but this is node 2"),
         (BOOT_KEY, "", "headrace-boot is '', not a number"),
         (BOOT_KEY, "9" * 30, "headrace-boot"),
-        (PROTOCOL_KEY, "3", "version 3 reached one of version 4: .*; stop all nodes to upgrade"),
+        (PROTOCOL_MAX_KEY, "x", "headrace-protocol-max is 'x', not a number"),
         (DISK_KEY, "0", "headrace-disk is 0, out of range"),
         (DISK_KEY, str(1 << 32), "out of range"),
         (GENERATION_KEY, "5", "headrace-generation is 5, not 0"),
@@ -56,7 +58,15 @@ def test_wrong_metadata_is_refused_by_name(key: str, value: str, text: str) -> N
         HERE.check(tuple((GOOD | {key: value}).items()), (1, 3))
 
 
-OPTIONAL = (NAME_KEY, ADDRESS_KEY, PROCESS_KEY, STARTS_KEY, REJOINS_KEY, ENTRY_KEY)
+OPTIONAL = (
+    PROTOCOL_MAX_KEY,
+    NAME_KEY,
+    ADDRESS_KEY,
+    PROCESS_KEY,
+    STARTS_KEY,
+    REJOINS_KEY,
+    ENTRY_KEY,
+)
 
 
 @pytest.mark.parametrize("key", [key for key in GOOD if key not in OPTIONAL])
@@ -64,6 +74,45 @@ def test_missing_metadata_is_refused(key: str) -> None:
     rest = tuple((k, v) for k, v in GOOD.items() if k != key)
     with pytest.raises(StreamRefusedError):
         HERE.check(rest, (1, 3))
+
+
+@pytest.mark.parametrize(
+    ("ours", "oldest", "newest", "common"),
+    [
+        ((4, 4), "4", None, 4),  # a release that speaks one only
+        ((4, 5), "4", None, 4),
+        ((4, 5), "4", "5", 5),
+        ((4, 5), "4", "9", 5),
+        ((5, 7), "4", "6", 6),
+        ((4, 4), "3", None, "version 3 reached one of version 4: .*; stop all nodes to upgrade"),
+        ((4, 5), "6", "7", "version 6 to 7 reached one of version 4 to 5: "),
+        ((4, 5), "5", "3", "version 5 to 3 reached one of"),
+    ],
+)
+def test_two_releases_speak_the_newest_protocol_that_both_know(
+    monkeypatch: pytest.MonkeyPatch,
+    ours: tuple[int, int],
+    oldest: str,
+    newest: str | None,
+    common: int | str,
+) -> None:
+    monkeypatch.setattr(identity, "PROTOCOL_VERSION_MIN", ours[0])
+    monkeypatch.setattr(identity, "PROTOCOL_VERSION", ours[1])
+    fields = GOOD | {PROTOCOL_KEY: oldest}
+    del fields[PROTOCOL_MAX_KEY]
+    if newest is not None:
+        fields[PROTOCOL_MAX_KEY] = newest
+    if isinstance(common, int):
+        assert HERE.check(tuple(fields.items()), (1, 3)).protocol == common
+        return
+    with pytest.raises(StreamRefusedError, match=common):
+        HERE.check(tuple(fields.items()), (1, 3))
+
+
+def test_a_release_that_speaks_several_is_understood_by_one_that_speaks_its_oldest() -> None:
+    said = dict(THERE.metadata(2))
+    assert int(said[PROTOCOL_KEY]) == identity.PROTOCOL_VERSION_MIN
+    assert int(said[PROTOCOL_MAX_KEY]) == identity.PROTOCOL_VERSION
 
 
 def test_what_a_node_says_of_its_process_arrives_and_may_be_missing() -> None:
