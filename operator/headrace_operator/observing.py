@@ -22,6 +22,7 @@ from headrace_operator.plans.observation import (
 from headrace_operator.plans.observation import Cluster as Seen
 from headrace_operator.specs.cluster import BrokerClusterStatus
 from headrace_operator.specs.kind import GROUP, is_paused
+from headrace_operator.upgrading import ClusterVersion, cluster_version
 
 Manifest = dict[str, Any]
 Row = dict[str, Any]
@@ -59,12 +60,14 @@ class Answers(NamedTuple):
         queues: rows of /api/queues.
         members: of each queue, by vhost and name, as far as they were asked for: what
             /api/queues/V/Q/members answers.
+        version: of the cluster, None of brokers of before there was one.
     """
 
     nodes: Sequence[Row]
     details: Sequence[Row]
     queues: Sequence[Row]
     members: Mapping[tuple[str, str], Row]
+    version: ClusterVersion | None = None
 
 
 async def ask(api: BrokerApi, closely: bool, formed: bool = True) -> Answers | None:
@@ -82,6 +85,7 @@ async def ask(api: BrokerApi, closely: bool, formed: bool = True) -> Answers | N
         nodes = await api.rows("cluster", "nodes")
         details = await api.rows("nodes")
         queues = await api.rows("queues")
+        version = await cluster_version(api)
         members: dict[tuple[str, str], Row] = {}
         if closely:
             names = [(row["vhost"], row["name"]) for row in queues if row["type"] == "quorum"]
@@ -91,7 +95,7 @@ async def ask(api: BrokerApi, closely: bool, formed: bool = True) -> Answers | N
         if error.unreachable or error.status >= 500 or (error.status == 401 and not formed):
             return None
         raise
-    return Answers(nodes, details, queues, members)
+    return Answers(nodes, details, queues, members, version)
 
 
 def seen_cluster(

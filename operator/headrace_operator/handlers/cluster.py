@@ -31,6 +31,7 @@ from headrace_operator.specs.kind import BROKER_CLUSTER, is_paused
 from headrace_operator.specs.status import DEGRADED, READY
 from headrace_operator.status_patch import MESSAGE_MAX, conditions_of
 from headrace_operator.step_runner import CAREFUL, StepRunner
+from headrace_operator.upgrading import finish_upgrade
 
 _STILL: Final = frozenset([Action.NOTHING, Action.WAIT])
 
@@ -253,6 +254,9 @@ class ClusterHandler:
                     self._operator.post_event(body, f"{step.action}Unfinished", more, warning=True)
         elif not view.seen.paused and view.answers is not None:
             await keep_limits(self._operator, body, view.cluster, view.api)
+            if step.action is Action.NOTHING:
+                version = view.answers.version
+                await finish_upgrade(self._operator, body, view.cluster, view.api, version)
         settings = self._operator.settings
         is_calm = step.action is Action.NOTHING
         return settings.resync_seconds if is_calm else settings.step_seconds

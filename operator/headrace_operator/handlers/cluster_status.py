@@ -64,6 +64,7 @@ def cluster_status(
         founders=before.founders,
         formed=before.formed,
         version=_version(details) or before.version,
+        cluster_version=_cluster_version(report, before),
         nodes=_nodes(report, known) if report.answers else before.nodes,
         alarms=_alarms(details, before, now) if report.answers else before.alarms,
         step=_step(step, before, now),
@@ -71,6 +72,13 @@ def cluster_status(
         default_user_secret=cluster.default_user_secret,
         client_service=cluster.client_service,
     )
+
+
+def _cluster_version(report: Report, before: BrokerClusterStatus) -> int | None:
+    answers = report.answers
+    if answers is None or answers.version is None:
+        return before.cluster_version
+    return answers.version.version
 
 
 def _conditions(report: Report) -> tuple[Told, Told, Told]:

@@ -70,11 +70,14 @@ class Rollout(Spec, frozen=True, kw_only=True):
         drain_seconds: for the leaders of a node to move elsewhere.
         catch_up_seconds: for a node that was restarted to have everything again.
         move_seconds: for the replicas of a node that leaves to move elsewhere.
+        finish_upgrade: whether the cluster version is raised by the operator once all nodes of a
+            later release serve. Until it is raised, the release before can be put back.
     """
 
     drain_seconds: Annotated[int, Meta(ge=1, le=3600)] = 60
     catch_up_seconds: Annotated[int, Meta(ge=10, le=86_400)] = 900
     move_seconds: Annotated[int, Meta(ge=10, le=86_400)] = 3600
+    finish_upgrade: Literal["Manual", "Automatic"] = "Manual"
 
 
 class DefaultUser(Spec, frozen=True, kw_only=True):
@@ -237,6 +240,7 @@ class BrokerClusterStatus(Status, frozen=True, kw_only=True):
         founders: nodes that the cluster was founded with. Until `formed` it is not scaled.
         formed: whether the cluster has been founded.
         version: of the brokers.
+        cluster_version: what all of them use; raising it ends an upgrade.
         nodes: the nodes.
         alarms: alarms that are on.
         step: what is being done.
@@ -251,6 +255,7 @@ class BrokerClusterStatus(Status, frozen=True, kw_only=True):
     founders: Annotated[int, Meta(ge=1, le=NODES_MAX)] | None = None
     formed: bool = False
     version: Annotated[str, Meta(max_length=64)] | None = None
+    cluster_version: Annotated[int, Meta(ge=1)] | None = None
     nodes: Annotated[list[NodeStatus], keyed("name"), Meta(max_length=LIST_MAX)] = field(
         default_factory=list
     )

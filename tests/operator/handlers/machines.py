@@ -31,6 +31,8 @@ class Broker:
         things: what was declared, by its path.
         stage: of the memory alarm of the first node.
         backlog: messages that wait in any queue that is asked for.
+        version: of the cluster.
+        problem: why it cannot be raised.
     """
 
     def __init__(self) -> None:
@@ -44,6 +46,8 @@ class Broker:
         self.backlog = 0
         self.port = 0
         self.silent = False
+        self.version = 1
+        self.problem = ""
 
     def join(self, name: str) -> None:
         """A node runs."""
@@ -74,6 +78,8 @@ class Broker:
             return web.json_response({"reason": "no quorum"}, status=503)
         if request.method != "GET":
             self.calls.append((request.method, "/".join(parts)))
+        if parts == ["cluster", "version", "raise"]:
+            self.version = 2
         if parts[:2] == ["cluster", "nodes"] and len(parts) > 2:
             return self._change(request.method, parts)
         if parts[0] in KEPT and len(parts) > 1:
@@ -98,6 +104,8 @@ class Broker:
     def _read(self, parts: list[str]) -> Any:
         if parts == ["cluster", "nodes"]:
             return list(self.nodes.values())
+        if parts == ["cluster", "version"]:
+            return {"version": self.version, "newest": 2, "nodes": [], "problem": self.problem}
         if parts == ["nodes"]:
             rows = [{"name": name, "version": "0.1.0", "mem_stage": 0} for name in self.nodes]
             rows[0]["mem_stage"] = self.stage

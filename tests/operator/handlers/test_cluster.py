@@ -93,6 +93,22 @@ def test_a_cluster_is_made_rolled_scaled_and_deleted(run_operator: Any) -> None:
         assert server.names("v1/secrets") == server.names("v1/configmaps") == []
 
 
+def test_an_upgrade_is_finished_by_whoever_the_spec_says(run_operator: Any) -> None:
+    server, broker, _, run = run_operator
+    broker.problem = "node 'mill-1' runs an older version"
+    server.create(CLUSTERS, "mill", cluster(broker))
+    with run():
+        server.wait("a cluster", settled(1))
+        assert server.get(CLUSTERS, "mill")["status"]["clusterVersion"] == 1
+        rollout = {"rollout": {"finishUpgrade": "Automatic"}}
+        server.merge(CLUSTERS, "mill", {"spec": rollout})
+        server.wait("another look", settled(2))
+        assert ("POST", "cluster/version/raise") not in broker.calls  # a node is in the way
+        broker.problem = ""
+        server.wait("the version", lambda store: _version(store.objects[NAME]) == 2)
+        assert broker.calls.count(("POST", "cluster/version/raise")) == 1
+
+
 def test_an_operator_that_begins_in_the_middle_goes_on(run_operator: Any) -> None:
     server, broker, machines, run = run_operator
     server.create(CLUSTERS, "mill", cluster(broker))
@@ -136,6 +152,10 @@ def test_what_fails_again_and_again_is_told_once(run_operator: Any) -> None:
         assert [reason for reason, _ in server.events()].count("Failed") == 1
         server.do(lambda store: store.forbidden.clear())
         server.wait("a cluster", settled(1))
+
+
+def _version(found: Object) -> int:
+    return int(found["status"].get("clusterVersion") or 0)
 
 
 def _is_drained(found: Object) -> bool:
