@@ -1,4 +1,4 @@
-"""Changes of the catalog's tables: each keeps every table in step and tells its event."""
+"""Changes of the catalog's tables: each updates all tables that it concerns, and adds its event."""
 
 from __future__ import annotations
 

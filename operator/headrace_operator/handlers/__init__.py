@@ -1,7 +1,7 @@
 """The operator: `kopf run --module=headrace_operator.handlers`.
 
 kopf watches resources, logs in, answers whether the operator lives, and posts events. What it sees
-goes to a reconciler for each kind, whose looks have things be as the resources say: see
+goes to the reconciler of its kind, which brings the cluster to what the resource says: see
 `reconciler`.
 """
 

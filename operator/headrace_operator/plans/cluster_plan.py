@@ -101,10 +101,10 @@ def _well(seen: Cluster) -> Step | None:
 
 
 def _caught_up(seen: Cluster) -> Step | None:
-    """All replicas on nodes that stay have everything; that is waited for, within bounds.
+    """Wait, within bounds, until all replicas on nodes that stay have everything.
 
-    It was, where a node is drained meanwhile: to begin anew would be to wait for both in turns, and
-    for neither to its end. Whether a node may go then is looked at once more.
+    While a node is being drained this wait is over already, and does not begin again: the two
+    waits would interrupt each other. Whether a node may go is checked again before it goes.
     """
     if seen.waiting.what.startswith(DRAIN):
         return None

@@ -11,7 +11,7 @@ from headrace_broker.runtime.contract.traffic import ClientTraffic
 
 
 class Confirms:
-    """The tickets of a publisher, and which of them may be answered; protocols answer them."""
+    """The pending confirms of a publisher, and which may be answered; protocols answer them."""
 
     def __init__(self, traffic: ClientTraffic | None = None) -> None:
         # of the publisher; counts what is confirmed
@@ -29,7 +29,7 @@ class Confirms:
         return next(iter(self._deferred), 0)
 
     def issue(self, count: i64, queues: i64) -> PendingConfirm:
-        """Return the ticket of `count` publishes to `queues` queues; with none it is done."""
+        """Return the confirm of `count` publishes to `queues` queues; with none it is done."""
         pending_confirm = PendingConfirm(self._next, self._next + count - 1)
         pending_confirm.pending = queues
         pending_confirm.patient = True
@@ -39,7 +39,7 @@ class Confirms:
         return pending_confirm
 
     def issue_immediate(self, publish: Publish, queues: i64) -> PendingConfirm:
-        """Return the ticket of a publish that comes back when no queue takes it, in any mode."""
+        """Return the confirm of a publish that comes back when no queue takes it, in any mode."""
         pending_confirm = self.issue(1, queues) if self.enabled else PendingConfirm(0, 0)
         pending_confirm.pending = queues
         pending_confirm.immediate = publish
@@ -125,5 +125,5 @@ class Confirms:
     def answer_row(
         self, out: BytesWriter, pending_confirm: PendingConfirm, first: i64, stop: i64
     ) -> None:
-        """Answer the publishes `first` to `stop` - 1 of a ticket, some of which may be refused."""
+        """Answer the publishes `first` to `stop` - 1 of one confirm; some may be refused."""
         raise AssertionError("abstract")

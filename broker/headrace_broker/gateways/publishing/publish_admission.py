@@ -300,7 +300,7 @@ class PublishAdmission(WaitingPublisher):
 
     @override
     def stop(self, limit: i64, group: i64) -> None:
-        """Note the limit that stops the first row; it wakes the buffer itself."""
+        """Note the limit that holds the first buffered publish; its end wakes the buffer."""
         self._leave_gate()
         flow = self.flow
         if flow.limit != limit or flow.group != group:

@@ -1,4 +1,4 @@
-"""Ends at which replicas and sessions meet their node, with defaults until they are set."""
+"""Interfaces of the node to its replicas and sessions, with defaults until they are set."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""The seam to the file system: files, and reads beside the event loop."""
+"""The seam to the file system: files, reads beside the event loop, detection of a hanging disk."""

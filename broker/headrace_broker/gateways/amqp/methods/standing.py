@@ -1,7 +1,7 @@
-"""A channel's consumers stand where they are judged again when a permission changes.
+"""Consumers of a channel, registered to be judged again when a permission changes.
 
-One that has lost its permission ends with its channel: channel.close says why, and basic.cancel,
-which has no text, would leave a client to guess. What it has not settled goes back to the queue.
+A consumer that has lost its permission ends with its channel: channel.close has a text that says
+why, basic.cancel has none. Its unsettled messages go back to the queue.
 """
 
 from __future__ import annotations

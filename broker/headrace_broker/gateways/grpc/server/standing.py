@@ -1,4 +1,4 @@
-"""Calls that end with the right that they need, whatever they and their clients wait for."""
+"""Calls that are ended when the permission that they need is taken away, also while they wait."""
 
 from __future__ import annotations
 
