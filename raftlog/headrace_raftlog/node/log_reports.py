@@ -50,8 +50,9 @@ class LogReports:
         log.writer.on_failed = self._failed
         reads = log.recovery.reader.reads
         reads.start(loop.call_soon_threadsafe)
-        lock_yield = LockYield(loop, self._step)
-        log.writer.on_submitted = reads.on_handed_out = lock_yield.begin
+        if not options.log.stepped:  # else there are no threads
+            lock_yield = LockYield(loop, self._step)
+            log.writer.on_submitted = reads.on_handed_out = lock_yield.begin
 
     def full(self, full: bool) -> None:
         """Refuse proposals while the disk is full."""
