@@ -1,0 +1,177 @@
+"""Virtual time, and the threads of simulated processes that run in it, one at a time.
+
+A thread is a greenlet: production code blocks in it as it would in a thread of the system, compiled
+or not, and only where it calls what `stdlib` stands in for. Everything happens in one thread of the
+system, in an order that the seed alone decides.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import heapq
+import sys
+from collections.abc import Callable
+from random import Random
+from typing import TYPE_CHECKING, Final, final
+
+from greenlet import getcurrent, greenlet
+
+if TYPE_CHECKING:
+    from headrace_simulation.cluster.loop import VirtualLoop
+    from headrace_simulation.cluster.process import Process
+
+NS: Final = 1_000_000_000  # nanoseconds of a second
+MS: Final = 1_000_000
+US: Final = 1000
+
+
+class SimulationError(Exception):
+    """A run found an invariant broken; the text says which."""
+
+
+@final
+class Trace:
+    """Events of a run: their digest, and their text where somebody reads it."""
+
+    def __init__(self, world: World, show: Callable[[str], None] | None = None) -> None:
+        self.count = 0
+        self._world = world
+        self._digest = hashlib.sha256()
+        self._show = show
+
+    def note(self, who: str, text: str) -> None:
+        """Note an event of a process, or of the world (empty name)."""
+        self.count += 1
+        line = f"{self._world.now_ns / NS:12.6f} {who:4} {text}"
+        self._digest.update(line.encode() + b"\n")
+        if self._show is not None:
+            self._show(line)
+
+    def digest(self) -> str:
+        """Return the digest of all events so far."""
+        return self._digest.hexdigest()
+
+
+@final
+class World:
+    """Clock and schedule of everything that is simulated."""
+
+    def __init__(self, seed: int, show: Callable[[str], None] | None = None) -> None:
+        self.seed = seed
+        self.rng = Random(seed)  # noqa: S311  (a simulation)
+        self.now_ns = 0
+        self.trace = Trace(self, show)
+        self.thread: VirtualThread | None = None  # that runs now, None for the world itself
+        self.turns = 0  # actions run
+        self.dead: list[object] = []  # of crashed processes: nothing of theirs is unwound
+        self._hub = getcurrent()
+        self._queue: list[tuple[int, int, Callable[[], object]]] = []
+        self._number = 0
+        self._stopped = False
+
+    def at(self, delay_ns: int, action: Callable[[], object]) -> None:
+        """Call a function after a delay; those of one moment in the order of these calls."""
+        self._number += 1
+        heapq.heappush(self._queue, (self.now_ns + delay_ns, self._number, action))
+
+    def run(self, seconds: float) -> None:
+        """Let time pass, or until `stop` is called."""
+        until = self.now_ns + int(seconds * NS)
+        self._stopped = False
+        while self._queue and self._queue[0][0] <= until and not self._stopped:
+            self.now_ns, _, action = heapq.heappop(self._queue)
+            self.turns += 1
+            action()
+        if not self._stopped:
+            self.now_ns = until
+
+    def stop(self) -> None:
+        """End the call of `run` after the action at hand."""
+        self._stopped = True
+
+    def enter(self, thread: VirtualThread, woken: bool) -> None:
+        """Run a thread until it blocks again."""
+        self.thread = thread
+        loop = thread.loop
+        asyncio._set_running_loop(loop)
+        if loop is not None:
+            sys.set_asyncgen_hooks(loop.note_generator, loop.end_generator)
+        try:
+            thread.context.switch(woken)
+        finally:
+            self.thread = None
+            asyncio._set_running_loop(None)
+            sys.set_asyncgen_hooks(None, None)
+
+    def leave(self) -> bool:
+        """Go back from a thread to the world, until the thread is entered again."""
+        return bool(self._hub.switch())
+
+
+@final
+class VirtualThread:
+    """A thread of a simulated process."""
+
+    def __init__(self, process: Process, name: str, work: Callable[[], object]) -> None:
+        self.process = process
+        self.name = name
+        self.loop: VirtualLoop | None = None  # that runs in it
+        self.is_done = False
+        self.on_done: list[Callable[[], object]] = []
+        self.context = greenlet(self._run, process.world._hub)  # noqa: SLF001  (one mechanism)
+        self._work = work
+        self._turn = 0
+        self._may_wake = False
+
+    def start(self) -> None:
+        """Begin, in a turn of its own."""
+        self.process.threads[self] = None
+        self._resume_at(0, woken=True)
+
+    def _run(self, woken: bool) -> None:
+        del woken
+        try:
+            self._work()
+        except BaseException as error:  # noqa: BLE001  (outermost: ends the process)
+            self.process.failed(f"thread {self.name}", error)
+        self.is_done = True
+        self.process.threads.pop(self, None)
+        for each in self.on_done:
+            each()
+
+    def block(self, seconds: float | None, *, may_wake: bool = True) -> bool:
+        """Wait; to be called in the thread.
+
+        Args:
+            seconds: of the process's clock, at most; None: until woken.
+            may_wake: whether `wake` ends it.
+
+        Returns:
+            Whether it was woken.
+        """
+        self._turn += 1
+        self._may_wake = may_wake
+        if seconds is not None:
+            self._resume_at(self.process.clock.world_ns(seconds), woken=False)
+        return self.process.world.leave()
+
+    def wake(self) -> None:
+        """End `block`; nothing happens where the thread does not wait for that."""
+        if self._may_wake:
+            self._may_wake = False
+            self._resume_at(0, woken=True)
+
+    def _resume_at(self, delay_ns: int, *, woken: bool) -> None:
+        turn = self._turn
+        self.process.world.at(delay_ns, lambda: self._resume(turn, woken))
+
+    def _resume(self, turn: int, woken: bool) -> None:
+        if turn != self._turn or not self.process.is_alive or self.is_done:
+            return
+        if self.process.is_paused:
+            self.process.deferred.append(lambda: self._resume(turn, woken))
+            return
+        self._turn += 1
+        self._may_wake = False
+        self.process.world.enter(self, woken)
