@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import collections
 import socket
-from asyncio import events
 from collections.abc import AsyncGenerator, Callable
 from typing import Any, Final, final
 
@@ -38,7 +37,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         assert thread is not None
         thread.loop = self
         self._thread = thread
-        events._set_running_loop(self)
+        self.process.world.use(self)
         while True:
             self._run_once()  # type: ignore[attr-defined]  # of BaseEventLoop
 

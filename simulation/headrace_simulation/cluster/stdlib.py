@@ -39,6 +39,7 @@ _ORIGINALS: Final[dict[str, Any]] = {
     "Condition": threading.Condition,
     "SimpleQueue": queue.SimpleQueue,
     "ioctl": fcntl.ioctl,
+    "statvfs": os.statvfs,
     "create_server": socket.create_server,
     "grpc_server": grpc.aio.server,
     "grpc_channel": grpc.aio.insecure_channel,
@@ -249,6 +250,18 @@ class Condition:
 # network
 
 
+class _Space:
+    """Free space of a simulated disk, as `os.statvfs` tells it."""
+
+    f_bsize = f_frsize = 4096
+    f_blocks = 1 << 24
+    f_bfree = f_bavail = 1 << 23
+
+
+def _statvfs(path: Any) -> Any:
+    return _Space if process() is not None else _ORIGINALS["statvfs"](path)
+
+
 def _ioctl(fd: Any, request: int, arg: Any = 0, mutate_flag: bool = True) -> Any:
     if isinstance(fd, Socket):
         assert request == termios.TIOCOUTQ
@@ -298,6 +311,7 @@ def install() -> None:
         (threading, "Condition", Condition),
         (queue, "SimpleQueue", SimpleQueue),
         (fcntl, "ioctl", _ioctl),
+        (os, "statvfs", _statvfs),
         (socket, "create_server", _create_server),
         (grpc.aio, "server", _grpc_server),
         (grpc.aio, "insecure_channel", _grpc_channel),

@@ -65,6 +65,8 @@ class World:
         self.thread: VirtualThread | None = None  # that runs now, None for the world itself
         self.turns = 0  # actions run
         self.dead: list[object] = []  # of crashed processes: nothing of theirs is unwound
+        self._loop: VirtualLoop | None = None  # that asyncio takes for the one that runs
+        self._until_ns = 0
         self._hub = getcurrent()
         self._queue: list[tuple[int, int, Callable[[], object]]] = []
         self._number = 0
@@ -77,10 +79,11 @@ class World:
 
     def run(self, seconds: float) -> None:
         """Let time pass, or until `stop` is called."""
-        until = self.now_ns + int(seconds * NS)
+        queue = self._queue
+        until = self._until_ns = self.now_ns + int(seconds * NS)
         self._stopped = False
-        while self._queue and self._queue[0][0] <= until and not self._stopped:
-            self.now_ns, _, action = heapq.heappop(self._queue)
+        while queue and queue[0][0] <= until and not self._stopped:
+            self.now_ns, _, action = heapq.heappop(queue)
             self.turns += 1
             action()
         if not self._stopped:
@@ -90,19 +93,30 @@ class World:
         """End the call of `run` after the action at hand."""
         self._stopped = True
 
+    def skip(self, delay_ns: int) -> bool:
+        """Let time pass at once, if nothing else happens meanwhile; return whether it has."""
+        due = self.now_ns + delay_ns
+        if self._stopped or due > self._until_ns or (self._queue and self._queue[0][0] <= due):
+            return False
+        self.now_ns = due
+        return True
+
     def enter(self, thread: VirtualThread, woken: bool) -> None:
         """Run a thread until it blocks again."""
         self.thread = thread
-        loop = thread.loop
-        asyncio._set_running_loop(loop)
-        if loop is not None:
-            sys.set_asyncgen_hooks(loop.note_generator, loop.end_generator)
+        self.use(thread.loop)
         try:
             thread.context.switch(woken)
         finally:
             self.thread = None
-            asyncio._set_running_loop(None)
-            sys.set_asyncgen_hooks(None, None)
+
+    def use(self, loop: VirtualLoop | None) -> None:
+        """Let asyncio take a loop for the one that runs."""
+        if loop is not self._loop:
+            self._loop = loop
+            asyncio._set_running_loop(loop)
+            if loop is not None:
+                sys.set_asyncgen_hooks(loop.note_generator, loop.end_generator)
 
     def leave(self) -> bool:
         """Go back from a thread to the world, until the thread is entered again."""
@@ -150,11 +164,16 @@ class VirtualThread:
         Returns:
             Whether it was woken.
         """
+        world = self.process.world
+        if seconds is not None:
+            delay_ns = self.process.clock.world_ns(seconds)
+            if world.skip(delay_ns):
+                return False
         self._turn += 1
         self._may_wake = may_wake
         if seconds is not None:
-            self._resume_at(self.process.clock.world_ns(seconds), woken=False)
-        return self.process.world.leave()
+            self._resume_at(delay_ns, woken=False)
+        return world.leave()
 
     def wake(self) -> None:
         """End `block`; nothing happens where the thread does not wait for that."""

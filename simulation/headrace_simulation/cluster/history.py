@@ -1,0 +1,135 @@
+"""Messages as publishers and consumers saw them, and what that must not contain."""
+
+from __future__ import annotations
+
+from typing import Final, final
+
+from headrace_simulation.cluster.world import NS, SimulationError, World
+
+UNKNOWN: Final = 0  # handed over, and nothing heard of it
+CONFIRMED: Final = 1
+REFUSED: Final = 2
+
+
+@final
+class Message:
+    """One message, by its body."""
+
+    __slots__ = ("accepted_ns", "body", "deliveries", "first", "queue", "state")
+
+    def __init__(self, queue: str, body: bytes) -> None:
+        self.queue = queue
+        self.body = body
+        self.state = UNKNOWN
+        self.deliveries = 0
+        self.first = ""  # who was given it as not delivered before
+        self.accepted_ns = 0  # when its acceptance was known to be applied
+
+
+@final
+class History:
+    """Everything that happened to messages."""
+
+    def __init__(self, world: World) -> None:
+        self.messages: dict[bytes, Message] = {}
+        self.deleted: set[str] = set()  # queues that were deleted, by name and incarnation
+        self.targets: dict[str, str] = {}  # queue to which another one dead-letters, by name
+        self.confirms = 0
+        self.deliveries = 0
+        self.redeliveries = 0
+        self.confirmed_ns: dict[str, int] = {}  # when a queue confirmed something last
+        self._world = world
+        self._last: dict[tuple[str, str], int] = {}
+        self._dead: dict[bytes, Message] = {}  # as they were dead-lettered
+
+    def published(self, queue: str, body: bytes) -> None:
+        """Note a message that is handed over."""
+        self.messages[body] = Message(queue, body)
+
+    def confirmed(self, body: bytes) -> None:
+        """Note a confirm."""
+        message = self.messages[body]
+        if message.state == CONFIRMED:
+            raise SimulationError(f"{body!r} was confirmed twice")
+        message.state = CONFIRMED
+        self._world.trace.note("", f"confirmed {body[:24]!r}")
+        self.confirms += 1
+        self.confirmed_ns[message.queue] = self._world.now_ns
+
+    def refused(self, body: bytes) -> None:
+        """Note that a queue refused a message."""
+        self.messages[body].state = REFUSED
+
+    def delivered(
+        self, queue: str, consumer: str, since_ns: int, body: bytes, redelivered: bool
+    ) -> None:
+        """Note a delivery.
+
+        Args:
+            queue: whose consumer was given it.
+            consumer: unique.
+            since_ns: when it began.
+            body: of the message.
+            redelivered: whether it was marked as perhaps delivered before.
+
+        Raises:
+            SimulationError: the message was never published there, was accepted before the
+                consumer began, came unmarked a second time, or out of order.
+        """
+        self.deliveries += 1
+        self.redeliveries += redelivered
+        self._world.trace.note("", f"{consumer} got {body[:24]!r} {redelivered}")
+        message = self._find(queue, body)
+        if message.state == REFUSED:
+            raise SimulationError(f"{body!r} was refused, and delivered from {queue}")
+        if message.accepted_ns and message.accepted_ns < since_ns:
+            at = message.accepted_ns / NS
+            raise SimulationError(f"{body!r} of {queue} was accepted at {at:.3f}, and comes again")
+        message.deliveries += 1
+        if redelivered:
+            return
+        if message.first:
+            raise SimulationError(
+                f"{body!r} of {queue} came to {consumer} unmarked, after {message.first}"
+            )
+        message.first = consumer
+        if message.queue == queue:
+            self._check_order(consumer, body)
+
+    def _find(self, queue: str, body: bytes) -> Message:
+        message = self.messages.get(body)
+        if message is None:
+            raise SimulationError(f"{body!r} was delivered from {queue}, and never published")
+        if message.queue == queue:
+            return message
+        if self.targets.get(message.queue) != queue:
+            raise SimulationError(f"{body!r} of {message.queue} was delivered from {queue}")
+        return self._dead.setdefault(body, Message(queue, body))
+
+    def _check_order(self, consumer: str, body: bytes) -> None:
+        """A consumer is given each publisher's messages in their order."""
+        publisher, _, number = body.decode().split(" ")[0].rpartition(".")
+        last = self._last.get((consumer, publisher), 0)
+        if int(number) <= last:
+            raise SimulationError(f"{consumer} was given {body!r} after number {last}")
+        self._last[consumer, publisher] = int(number)
+
+    def accepted(self, queue: str, body: bytes) -> None:
+        """Note that an acceptance is known to be applied."""
+        message = self._find(queue, body)
+        message.accepted_ns = message.accepted_ns or self._world.now_ns
+
+    def lost(self) -> list[Message]:
+        """Return confirmed messages that nobody was given, once all queues are empty."""
+        return [
+            message
+            for message in self.messages.values()
+            if message.state == CONFIRMED
+            and message.queue not in self.deleted
+            and not message.deliveries
+            and message.body not in self._dead
+        ]
+
+    def undelivered(self, queue: str) -> int:
+        """Return how many confirmed messages of a queue nobody was given."""
+        return sum(message.queue == queue for message in self.lost())
