@@ -14,7 +14,7 @@ from headrace_broker.config.configuration import Config
 from headrace_broker.model.reply_code import AmqpError
 from headrace_broker.runtime.node import resources
 from headrace_broker.runtime.node.node import BrokerNode
-from headrace_simulation.cluster.clients import Site
+from headrace_simulation.cluster.clients import Site, Wanted
 from headrace_simulation.cluster.history import History
 from headrace_simulation.cluster.machine import Machine
 from headrace_simulation.cluster.network import Network
@@ -61,6 +61,7 @@ class BrokerCluster:
         self.world = world
         self.network = Network(world)
         self.history = History(world)
+        self.wanted = Wanted()
         self.nodes: dict[int, BrokerNode] = {}  # that run and have joined, or are about to
         self.sites: dict[int, Site] = {}  # where clients may connect
         self.on_site: Callable[[int, Site], None] = lambda node, site: None
@@ -116,7 +117,7 @@ class BrokerCluster:
         await node.join()
         process.note(f"joined, boot {node.raft.boot}")
         rng = Random(self.world.rng.random())  # noqa: S311  (a simulation)
-        site = self.sites[number] = Site(process, node, self.history, rng)
+        site = self.sites[number] = Site(process, node, self.history, self.wanted, rng)
         self.on_site(number, site)
 
     def kill(self, number: int, *, power: bool = False) -> None:
@@ -134,13 +135,13 @@ class BrokerCluster:
         ]
         return self.world.rng.choice(found) if found else None
 
-    def spawn(self, site: Site, work: Coroutine[Any, Any, None]) -> None:
+    def spawn(self, site: Site, work: Coroutine[Any, Any, None], name: str = "") -> None:
         """Run a client at a site, in a task of its process."""
         loop = self.machines[int(site.process.name[1:])].loop
         assert loop is not None
 
         def begin() -> None:
-            task = loop.create_task(work)
+            task = loop.create_task(work, name=name or None)
             site.tasks.add(task)
             task.add_done_callback(lambda done: self._done(site, done))
 

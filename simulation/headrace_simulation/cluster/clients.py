@@ -33,10 +33,22 @@ RETRY_S: Final = 0.2
 
 
 @final
+class Wanted:
+    """What clients are to do now."""
+
+    publishes = True
+    consumes = True
+    drains = False
+
+
+@final
 class Site:
     """Where clients are connected: a process with a node that has joined the cluster."""
 
-    def __init__(self, process: Process, node: BrokerNode, history: History, rng: Random) -> None:
+    def __init__(
+        self, process: Process, node: BrokerNode, history: History, wanted: Wanted, rng: Random
+    ) -> None:
+        self.wanted = wanted
         self.process = process
         self.node = node
         self.history = history
@@ -102,7 +114,7 @@ class Publisher:
         site, rng = self._site, self._site.rng
         client = site.open(self._queue, self._listener, self._name)
         until = asyncio.get_running_loop().time() + seconds
-        while asyncio.get_running_loop().time() < until:
+        while asyncio.get_running_loop().time() < until and site.wanted.publishes:
             await asyncio.sleep(rng.uniform(0, 2 * self._pause_s))
             waiting = sum(map(len, self._listener.waiting.values()))
             if waiting < WINDOW and self._queue.group in _groups(site):
@@ -186,6 +198,8 @@ class Consumer:
             until = asyncio.get_running_loop().time() + seconds
             while asyncio.get_running_loop().time() < until and not self._listener.is_cancelled:
                 await self._turn(client)
+                if not (site.wanted.drains if self._drains else site.wanted.consumes):
+                    return
         finally:
             self._listener.is_over = True
             client.close()
@@ -230,35 +244,28 @@ def _groups(site: Site) -> set[int]:
     return {queue.group for queue in site.node.catalog.catalog.queues()}
 
 
-async def publish_forever(site: Site, queue: str, pause_s: float, seconds: float) -> None:
-    """Publish to a queue for a time, by one publisher after another."""
-    loop = asyncio.get_running_loop()
-    until = loop.time() + seconds
-    while (left := until - loop.time()) > 0:
+async def publish_on(site: Site, queue: str, pause_s: float) -> None:
+    """Publish to a queue while that is wanted, by one publisher after another."""
+    while site.wanted.publishes:
         found = site.node.broker.queue("/", queue)
         if found is None:
             await asyncio.sleep(RETRY_S)
             continue
         try:
-            await Publisher(site, found, pause_s).run(min(left, site.rng.uniform(2, 15)))
+            await Publisher(site, found, pause_s).run(site.rng.uniform(1, 10))
         except AmqpError as error:
             site.process.note(f"publisher: {error.text}")
             await asyncio.sleep(RETRY_S)
 
 
-async def consume_forever(
-    site: Site, queue: str, seconds: float, *, drains: bool, rejects: float
-) -> None:
-    """Consume from a queue for a time, by one consumer after another."""
-    loop = asyncio.get_running_loop()
-    until = loop.time() + seconds
-    while (left := until - loop.time()) > 0:
+async def consume_on(site: Site, queue: str, *, drains: bool, rejects: float) -> None:
+    """Consume from a queue while that is wanted, by one consumer after another."""
+    while site.wanted.drains if drains else site.wanted.consumes:
         found = site.node.broker.queue("/", queue)
         if found is not None:
             consumer = Consumer(site, found, drains=drains, rejects=rejects)
-            life = left if drains else min(left, site.rng.uniform(0.5, 10))
             try:
-                await consumer.run(life)
+                await consumer.run(30 if drains else site.rng.uniform(0.5, 10))
             except AmqpError as error:
                 site.process.note(f"consumer: {error.text}")
         await asyncio.sleep(RETRY_S)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final, final
 
-from headrace_simulation.cluster.world import NS, SimulationError, World
+from headrace_simulation.cluster.world import NS, World
 
 UNKNOWN: Final = 0  # handed over, and nothing heard of it
 CONFIRMED: Final = 1
@@ -15,7 +15,7 @@ REFUSED: Final = 2
 class Message:
     """One message, by its body."""
 
-    __slots__ = ("accepted_ns", "body", "deliveries", "first", "queue", "state")
+    __slots__ = ("accepted_ns", "body", "deliveries", "first", "queue", "rejected", "state")
 
     def __init__(self, queue: str, body: bytes) -> None:
         self.queue = queue
@@ -23,6 +23,7 @@ class Message:
         self.state = UNKNOWN
         self.deliveries = 0
         self.first = ""  # who was given it as not delivered before
+        self.rejected = False  # by a consumer, which may have come too late
         self.accepted_ns = 0  # when its acceptance was known to be applied
 
 
@@ -38,9 +39,15 @@ class History:
         self.deliveries = 0
         self.redeliveries = 0
         self.confirmed_ns: dict[str, int] = {}  # when a queue confirmed something last
+        self.problem = ""  # the first thing that must not be
         self._world = world
         self._last: dict[tuple[str, str], int] = {}
-        self._dead: dict[bytes, Message] = {}  # as they were dead-lettered
+        self._dead: set[bytes] = set()  # that came from the queue that they were dead-lettered to
+
+    def _violated(self, text: str) -> None:
+        """Note what must not be, and end the run: production code would take an error for its own."""
+        self.problem = self.problem or text
+        self._world.stop()
 
     def published(self, queue: str, body: bytes) -> None:
         """Note a message that is handed over."""
@@ -50,7 +57,7 @@ class History:
         """Note a confirm."""
         message = self.messages[body]
         if message.state == CONFIRMED:
-            raise SimulationError(f"{body!r} was confirmed twice")
+            self._violated(f"{body!r} was confirmed twice")
         message.state = CONFIRMED
         self._world.trace.note("", f"confirmed {body[:24]!r}")
         self.confirms += 1
@@ -72,52 +79,62 @@ class History:
             body: of the message.
             redelivered: whether it was marked as perhaps delivered before.
 
-        Raises:
-            SimulationError: the message was never published there, was accepted before the
-                consumer began, came unmarked a second time, or out of order.
+        It must have been published there, not accepted before the consumer began, come unmarked
+        once only, and in order.
         """
         self.deliveries += 1
         self.redeliveries += redelivered
         self._world.trace.note("", f"{consumer} got {body[:24]!r} {redelivered}")
-        message = self._find(queue, body)
+        origin = self.messages.get(body)
+        if origin is None:
+            self._violated(f"{body!r} was delivered from {queue}, and never published")
+            return
+        if origin.queue != queue:
+            self._dead_lettered(queue, origin)
+            return
+        message = origin
         if message.state == REFUSED:
-            raise SimulationError(f"{body!r} was refused, and delivered from {queue}")
+            self._violated(f"{body!r} was refused, and delivered from {queue}")
         if message.accepted_ns and message.accepted_ns < since_ns:
             at = message.accepted_ns / NS
-            raise SimulationError(f"{body!r} of {queue} was accepted at {at:.3f}, and comes again")
+            self._violated(f"{body!r} of {queue} was accepted at {at:.3f}, and comes again")
         message.deliveries += 1
         if redelivered:
             return
         if message.first:
-            raise SimulationError(
+            self._violated(
                 f"{body!r} of {queue} came to {consumer} unmarked, after {message.first}"
             )
         message.first = consumer
-        if message.queue == queue:
-            self._check_order(consumer, body)
+        self._check_order(consumer, body)
 
-    def _find(self, queue: str, body: bytes) -> Message:
-        message = self.messages.get(body)
-        if message is None:
-            raise SimulationError(f"{body!r} was delivered from {queue}, and never published")
-        if message.queue == queue:
-            return message
-        if self.targets.get(message.queue) != queue:
-            raise SimulationError(f"{body!r} of {message.queue} was delivered from {queue}")
-        return self._dead.setdefault(body, Message(queue, body))
+    def _dead_lettered(self, queue: str, origin: Message) -> None:
+        """Note a delivery of what its first queue has given up: once at least."""
+        if self.targets.get(origin.queue) != queue:
+            self._violated(f"{origin.body!r} of {origin.queue} was delivered from {queue}")
+        if origin.accepted_ns:
+            self._violated(f"{origin.body!r} of {origin.queue} was accepted, and dead-lettered")
+        self._dead.add(origin.body)
 
     def _check_order(self, consumer: str, body: bytes) -> None:
         """A consumer is given each publisher's messages in their order."""
         publisher, _, number = body.decode().split(" ")[0].rpartition(".")
         last = self._last.get((consumer, publisher), 0)
         if int(number) <= last:
-            raise SimulationError(f"{consumer} was given {body!r} after number {last}")
+            self._violated(f"{consumer} was given {body!r} after number {last}")
         self._last[consumer, publisher] = int(number)
+
+    def rejected(self, queue: str, body: bytes) -> None:
+        """Note that a consumer rejects a message, which its queue then gives up."""
+        message = self.messages[body]
+        if message.queue == queue:
+            message.rejected = True
 
     def accepted(self, queue: str, body: bytes) -> None:
         """Note that an acceptance is known to be applied."""
-        message = self._find(queue, body)
-        message.accepted_ns = message.accepted_ns or self._world.now_ns
+        message = self.messages[body]
+        if message.queue == queue:
+            message.accepted_ns = message.accepted_ns or self._world.now_ns
 
     def lost(self) -> list[Message]:
         """Return confirmed messages that nobody was given, once all queues are empty."""
