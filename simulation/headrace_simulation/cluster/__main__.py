@@ -29,7 +29,10 @@ def main() -> int:
     parser.add_argument("--jobs", type=int, default=2, help="processes")
     parser.add_argument("--trace", action="store_true", help="show all events of one seed")
     parser.add_argument("--log", action="store_true", help="show the nodes' logs too")
+    parser.add_argument("--mutation", default="", help="put a bug in place, which must be found")
     options = parser.parse_args()
+    if options.mutation:
+        return _mutated(options.mutation, options.jobs)
     if options.seed is not None:
         if options.log:
             logging.basicConfig(level=logging.INFO, format="    %(levelname)s %(message)s")
@@ -55,6 +58,28 @@ def main() -> int:
         f"{len(seeds) / took:.2f} seeds a second"
     )
     return 1 if failed else 0
+
+
+def _mutated(name: str, jobs: int) -> int:
+    """Run seeds until one finds the bug; 1 where none does."""
+    from headrace_simulation.cluster import mutations
+
+    for each in [m.name for m in mutations.MUTATIONS] if name == "all" else [name]:
+        pid = os.fork() if name == "all" else 0
+        if pid:
+            os.waitpid(pid, 0)
+            continue
+        mutation = mutations.apply(each)
+        for count, outcome in enumerate(run_many(iter(range(mutation.seeds)), mutation.profile, jobs)):
+            if outcome.problem:
+                _say(f"{each}: found by run {count + 1}, seed {outcome.seed}: {outcome.problem[-300:]}")
+                break
+        else:
+            _say(f"{each}: not found in {mutation.seeds} seeds")
+        sys.stdout.flush()
+        if name == "all":
+            os._exit(0)
+    return 0
 
 
 def _tell(outcome: Outcome) -> None:

@@ -14,6 +14,7 @@ from headrace_broker.config.configuration import Config
 from headrace_broker.model.reply_code import AmqpError
 from headrace_broker.runtime.node import resources
 from headrace_broker.runtime.node.node import BrokerNode
+from headrace_raftlog.model.errors import RaftLogError
 from headrace_simulation.cluster.clients import Site, Wanted
 from headrace_simulation.cluster.history import History
 from headrace_simulation.cluster.machine import Machine
@@ -23,6 +24,9 @@ from headrace_simulation.cluster.world import World
 
 PORT: Final = 7000
 RESTART_S: Final = 0.5  # after which a supervisor starts a process that has ended
+
+# Reasons for which a node may end: its disk, its data, or another one with the same data.
+EXPECTED: Final = (RaftLogError, OSError)
 
 resources._meter = lambda root: None  # noqa: SLF001  (the real machine's memory says nothing here)
 
@@ -76,6 +80,30 @@ class BrokerCluster:
             machine.on_failure = self._failed
             self.machines[node] = machine
 
+    def clone(self, number: int) -> Machine:
+        """Return a machine with a copy of a node's disk, which nobody's clients use."""
+        host = f"n{number}x{len(self.world.dead)}"
+        machine = Machine(self.world, self.network, host, partial(self._copied, number))
+        machine.disk.put_back(self.machines[number].disk.copy())
+        machine.on_failure = self._failed
+        return machine
+
+    async def _copied(self, number: int, process: Process) -> None:
+        ended: asyncio.Future[BaseException] = asyncio.get_running_loop().create_future()
+
+        def on_fatal(error: BaseException) -> None:
+            if not ended.done():
+                ended.set_result(error)
+
+        node = BrokerNode(config_of(number, self._count, **self._raft), on_fatal)
+        try:
+            await node.start()
+            error = await ended
+        except Exception as failure:  # noqa: BLE001  (as the command line's: it reports, and ends)
+            error = failure
+        process.note(f"ends: {error!r}")
+        await asyncio.Event().wait()
+
     def start(self) -> None:
         """Start all machines."""
         for machine in self.machines.values():
@@ -104,6 +132,8 @@ class BrokerCluster:
         except Exception as failure:  # noqa: BLE001  (as the command line's: it reports, and ends)
             error = failure
         self.fatal.append((number, error))
+        if not isinstance(error, EXPECTED):
+            self._failed("node", error)
         process.note(f"ends: {error!r}")
         self.world.at(0, lambda: self._end(number, process))
 

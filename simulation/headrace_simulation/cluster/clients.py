@@ -223,6 +223,9 @@ class Consumer:
             client.settle(1, operation, number, number)
             if operation == ACCEPT:
                 self._accepted.append(body)
+                self._site.history.accepts(self._queue.name, body)
+            elif operation == REJECT:
+                self._site.history.rejected(self._queue.name, body)
         client.flush()
         if rng.random() < 0.2:
             accepted, self._accepted = self._accepted, []

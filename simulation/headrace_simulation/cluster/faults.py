@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 from abc import abstractmethod
 from collections.abc import Callable
 from typing import Final
@@ -15,6 +14,7 @@ from headrace_simulation.cluster.world import MS, NS
 class Fault:
     """One fault of a run."""
 
+    mean_s = 4.0  # seconds that it lasts, on average
     destroys = False  # promises of the node's disk may be lost: one node at a time only
 
     def __init__(self, cluster: BrokerCluster, node: int, other: int) -> None:
@@ -137,6 +137,8 @@ class SlowLinks(Fault):
 class DiskHang(Fault):
     """The disk does not answer."""
 
+    mean_s = 10.0
+
     def begin(self) -> None:
         self.machine.disk.is_hung = True
 
@@ -219,6 +221,24 @@ class OldDisk(Fault):
         self.cluster.world.at(NS, self.machine.start)
 
 
+class Clone(Fault):
+    """The same directory is run twice: a copy of it, on another machine."""
+
+    def __str__(self) -> str:
+        return f"Clone of n{self.node}"
+
+    @property
+    def nodes(self) -> tuple[int, ...]:
+        return ()
+
+    def begin(self) -> None:
+        self._clone = self.cluster.clone(self.node)
+        self._clone.start()
+
+    def end(self) -> None:
+        self._clone.kill()
+
+
 class Rot(Fault):
     """A bit of the log changes while the machine is off."""
 
@@ -262,11 +282,11 @@ class ClockDrift(Fault):
         self.machine.clock.set_rate(1.0)
 
 
-FULL: Final = errno.ENOSPC
 Kind = Callable[[BrokerCluster, int, int], Fault]
 
 PROCESSES: Final[tuple[Kind, ...]] = (Kill, PowerLoss, Pause)
 NETWORK: Final[tuple[Kind, ...]] = (Isolation, Cut, SlowLinks)
 DISKS: Final[tuple[Kind, ...]] = (DiskHang, SlowDisk, DiskError, DiskFull)
 LOSSES: Final[tuple[Kind, ...]] = (LostDisk, OldDisk, LyingDisk, Rot)
+CLONES: Final[tuple[Kind, ...]] = (Clone,)
 CLOCKS: Final[tuple[Kind, ...]] = (ClockJump, ClockDrift)

@@ -15,7 +15,9 @@ REFUSED: Final = 2
 class Message:
     """One message, by its body."""
 
-    __slots__ = ("accepted_ns", "body", "deliveries", "first", "queue", "rejected", "state")
+    __slots__ = (
+        *("accepted_ns", "accepts", "body", "deliveries", "first", "queue", "rejected", "state"),
+    )
 
     def __init__(self, queue: str, body: bytes) -> None:
         self.queue = queue
@@ -24,6 +26,7 @@ class Message:
         self.deliveries = 0
         self.first = ""  # who was given it as not delivered before
         self.rejected = False  # by a consumer, which may have come too late
+        self.accepts = 0  # consumers that said that they accept it, in time or not
         self.accepted_ns = 0  # when its acceptance was known to be applied
 
 
@@ -130,6 +133,12 @@ class History:
         if message.queue == queue:
             message.rejected = True
 
+    def accepts(self, queue: str, body: bytes) -> None:
+        """Note that a consumer says that it accepts a message."""
+        message = self.messages[body]
+        if message.queue == queue:
+            message.accepts += 1
+
     def accepted(self, queue: str, body: bytes) -> None:
         """Note that an acceptance is known to be applied."""
         message = self.messages[body]
@@ -137,16 +146,19 @@ class History:
             message.accepted_ns = message.accepted_ns or self._world.now_ns
 
     def lost(self) -> list[Message]:
-        """Return confirmed messages that nobody was given, once all queues are empty."""
+        """Return what is missing, once all queues are empty.
+
+        It is each confirmed message that nobody was given, and each that was rejected and has not
+        come where it was to be dead-lettered.
+        """
         return [
             message
             for message in self.messages.values()
-            if message.state == CONFIRMED
+            if message.body not in self._dead
             and message.queue not in self.deleted
-            and not message.deliveries
-            and message.body not in self._dead
+            and (
+                (message.rejected and not message.accepts)
+                if message.deliveries
+                else message.state == CONFIRMED
+            )
         ]
-
-    def undelivered(self, queue: str) -> int:
-        """Return how many confirmed messages of a queue nobody was given."""
-        return sum(message.queue == queue for message in self.lost())

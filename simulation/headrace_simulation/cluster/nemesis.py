@@ -57,7 +57,7 @@ class Nemesis:
         self.begun.append(f"{world.now_ns / NS:.2f} {fault}")
         world.trace.note("", f"fault begins: {fault}")
         fault.begin()
-        lasts = min(rng.expovariate(1 / 4.0) + 0.1, 20.0)
+        lasts = min(rng.expovariate(1 / fault.mean_s) + 0.1, 25.0)
         world.at(int(lasts * NS), lambda: self._end(fault))
 
     def _may(self, fault: Fault) -> bool:

@@ -7,6 +7,7 @@ from typing import Final
 
 from headrace_simulation.cluster.faults import (
     CLOCKS,
+    CLONES,
     DISKS,
     LOSSES,
     NETWORK,
@@ -24,20 +25,20 @@ class Profile:
     nodes: int = 3
     at_once: int = 1  # faults under way
     gap_s: float = 2.0  # between the beginnings of two of them, on average
-    seconds: float = 25.0  # for which there are faults
-    pause_s: float = 0.15  # of a publisher between two batches, on average
+    seconds: float = 20.0  # for which there are faults
+    pause_s: float = 0.3  # of a publisher between two batches, on average
 
 
 PROFILES: Final = (
     Profile("calm", (), seconds=15.0),
     Profile("process", (*PROCESSES, *CLOCKS)),
     Profile("network", (*NETWORK, *NETWORK, *PROCESSES[2:])),
-    Profile("disk", DISKS),
-    Profile("loss", (*LOSSES, *PROCESSES), gap_s=4.0, seconds=40.0),
+    Profile("disk", DISKS, seconds=35.0),
+    Profile("loss", (*LOSSES, *CLONES, *PROCESSES), gap_s=4.0, seconds=40.0),
     Profile("one", (*PROCESSES, *NETWORK, *DISKS, *CLOCKS)),
     Profile("several", (*PROCESSES, *NETWORK, *DISKS, *CLOCKS), at_once=3, gap_s=1.0),
-    Profile("everything", (*PROCESSES, *NETWORK, *DISKS, *LOSSES, *CLOCKS), at_once=2),
-    Profile("five", (*PROCESSES, *NETWORK, *DISKS, *LOSSES), nodes=5, at_once=2, pause_s=0.3),
+    Profile("everything", (*PROCESSES, *NETWORK, *DISKS, *LOSSES, *CLONES, *CLOCKS), at_once=2),
+    Profile("five", (*PROCESSES, *NETWORK, *DISKS, *LOSSES), nodes=5, at_once=2, pause_s=0.6),
 )
 
 

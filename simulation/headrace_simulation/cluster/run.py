@@ -16,6 +16,8 @@ from headrace_simulation.cluster.watch import Watch
 from headrace_simulation.cluster.world import NS, SimulationError, World
 
 QUEUES: Final = ("q0", "q1")
+EXPIRING: Final = "qt"  # what stays there for long is dropped
+TTL_MS: Final = 600_000  # longer than any run lasts
 REJECTING: Final = "qd"  # what is rejected there goes to DEAD
 DEAD: Final = "dead"
 FOUND_S: Final = 15.0  # within which a new cluster works
@@ -139,6 +141,7 @@ class Run:
         async def declare() -> None:
             for name in (*QUEUES, DEAD):
                 await self.cluster.declare(site, name)
+            await self.cluster.declare(site, EXPIRING, **{"x-message-ttl": TTL_MS})
             arguments = {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": DEAD}
             arguments["x-dead-letter-strategy"] = "at-least-once"
             arguments["x-overflow"] = "reject-publish"
@@ -156,12 +159,13 @@ class Run:
 
     def _work_at(self, site: Site) -> None:
         pause_s = self.profile.pause_s
-        for queue in (*QUEUES, REJECTING):
+        for queue in (*QUEUES, EXPIRING, REJECTING):
             self.cluster.spawn(site, publish_on(site, queue, pause_s), "publisher")
-        for queue, rejects in ((QUEUES[0], 0.0), (QUEUES[1], 0.0), (REJECTING, 0.2), (DEAD, 0.0)):
+        for queue in (*QUEUES, EXPIRING, REJECTING, DEAD):
+            rejects = 0.2 if queue == REJECTING else 0.0
             work = consume_on(site, queue, drains=False, rejects=rejects)
             self.cluster.spawn(site, work)
 
     def _drain_at(self, site: Site) -> None:
-        for queue in (*QUEUES, REJECTING, DEAD):
+        for queue in (*QUEUES, EXPIRING, REJECTING, DEAD):
             self.cluster.spawn(site, consume_on(site, queue, drains=True, rejects=0.0))

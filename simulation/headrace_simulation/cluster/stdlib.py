@@ -33,6 +33,7 @@ T = TypeVar("T")
 _ORIGINALS: Final[dict[str, Any]] = {
     "monotonic_ns": time.monotonic_ns,
     "time_ns": time.time_ns,
+    "clock_gettime_ns": time.clock_gettime_ns,
     "sleep": time.sleep,
     "urandom": os.urandom,
     "Thread": threading.Thread,
@@ -88,6 +89,14 @@ def _time_ns() -> int:
         return running.clock.time_ns()
     found: int = _ORIGINALS["time_ns"]()
     return found
+
+
+def _clock_gettime_ns(clock: int) -> int:
+    running = process()
+    if running is None:
+        found: int = _ORIGINALS["clock_gettime_ns"](clock)
+        return found
+    return running.clock.time_ns() if clock == time.CLOCK_REALTIME else _monotonic_ns()
 
 
 def _monotonic() -> float:
@@ -304,6 +313,8 @@ def install() -> None:
         (time, "perf_counter", _monotonic),
         (time, "time_ns", _time_ns),
         (time, "time", _time),
+        (time, "clock_gettime_ns", _clock_gettime_ns),
+        (time, "clock_gettime", lambda clock: _clock_gettime_ns(clock) / 1e9),
         (time, "sleep", _sleep),
         (os, "urandom", _urandom),
         (random, "_urandom", _urandom),

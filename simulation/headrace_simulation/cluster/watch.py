@@ -18,7 +18,6 @@ LOOK_S: Final = 0.1
 CALM_S: Final = 8.0  # without a fault of its own, after which a leader with a quorum keeps its term
 RESUME_S: Final = 15.0  # within which a majority that is left alone serves again
 CALLBACKS_S_MAX: Final = 60_000  # of a process; its loop is busy with 300,000
-GROUPS_MIN: Final = 1
 
 
 @dataclass
@@ -46,7 +45,7 @@ class Watch:
         self._leaders: dict[tuple[int, int], int] = {}
         self._served_ns: dict[int, int] = {}
         self._callbacks: dict[str, int] = {}
-        self._frames: dict[str, int] = {}
+        self._alone_ns = self._world.now_ns
 
     def start(self) -> None:
         """Look from now on."""
@@ -70,6 +69,7 @@ class Watch:
             self._look_at_memory(number, node)
         for group, hosted in groups.items():
             self._look_at_service(group, hosted, group in serving)
+        self._look_at_confirms()
         self._look_at_loops()
 
     def _look_at_leader(self, hosted: HostedGroup) -> None:
@@ -115,6 +115,18 @@ class Watch:
             self._served_ns[group] = now
         elif now - self._served_ns.setdefault(group, now) > RESUME_S * NS:
             raise SimulationError(f"group {group} has no leader, and n{well} of n{voters} are well")
+
+    def _look_at_confirms(self) -> None:
+        """Clients of a majority that is left alone get confirms."""
+        now = self._world.now_ns
+        well = self._nemesis.healthy(sorted(self._cluster.machines), RESUME_S)
+        running = [node for node in well if node in self._cluster.sites]
+        if len(running) <= len(self._cluster.machines) // 2 or not self._cluster.wanted.publishes:
+            self._alone_ns = now
+            return
+        for queue, confirmed_ns in self._cluster.history.confirmed_ns.items():
+            if now - max(confirmed_ns, self._alone_ns) > RESUME_S * NS:
+                raise SimulationError(f"nothing is confirmed of {queue}, and n{well} are well")
 
     def _look_at_memory(self, number: int, node: BrokerNode) -> None:
         transport = getattr(node.raft, "_transport", None)
