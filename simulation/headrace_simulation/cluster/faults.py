@@ -224,12 +224,7 @@ class OldDisk(Fault):
 class Clone(Fault):
     """The same directory is run twice: a copy of it, on another machine."""
 
-    def __str__(self) -> str:
-        return f"Clone of n{self.node}"
-
-    @property
-    def nodes(self) -> tuple[int, ...]:
-        return ()
+    destroys = True  # a node that has just lost its disk may take the copy for the original
 
     def begin(self) -> None:
         self._clone = self.cluster.clone(self.node)
