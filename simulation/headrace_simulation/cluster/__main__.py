@@ -50,7 +50,7 @@ def main() -> int:
         if outcome.problem:
             failed += 1
             _tell(outcome)
-            profile = f" --profile {options.profile}" if options.profile else ""
+            profile = f" PROFILE={options.profile}" if options.profile else ""
             _say(f"  again: make sim-cluster SEED={outcome.seed}{profile}")
     took = time.monotonic() - began
     _say(
@@ -61,25 +61,34 @@ def main() -> int:
 
 
 def _mutated(name: str, jobs: int) -> int:
-    """Run seeds until one finds the bug; 1 where none does."""
+    """Run seeds until one finds each bug; 1 where none does."""
     from headrace_simulation.cluster import mutations
 
-    for each in [m.name for m in mutations.MUTATIONS] if name == "all" else [name]:
-        pid = os.fork() if name == "all" else 0
-        if pid:
-            os.waitpid(pid, 0)
+    missed = 0
+    for mutation in mutations.MUTATIONS:
+        if name not in ("all", mutation.name):
             continue
-        mutation = mutations.apply(each)
-        for count, outcome in enumerate(run_many(iter(range(mutation.seeds)), mutation.profile, jobs)):
+        sys.stdout.flush()
+        pid = os.fork()  # a bug stays in place
+        if pid:
+            _, status = os.waitpid(pid, 0)
+            missed += status != 0
+            continue
+        mutation.apply()
+        found = 1
+        for count, outcome in enumerate(
+            run_many(iter(range(mutation.seeds)), mutation.profile, jobs)
+        ):
             if outcome.problem:
-                _say(f"{each}: found by run {count + 1}, seed {outcome.seed}: {outcome.problem[-300:]}")
+                problem = outcome.problem.splitlines()[-1][:160]
+                _say(f"{mutation.name}: found by run {count + 1}, seed {outcome.seed}: {problem}")
+                found = 0
                 break
         else:
-            _say(f"{each}: not found in {mutation.seeds} seeds")
+            _say(f"{mutation.name}: not found in {mutation.seeds} seeds")
         sys.stdout.flush()
-        if name == "all":
-            os._exit(0)
-    return 0
+        os._exit(found)
+    return 1 if missed else 0
 
 
 def _tell(outcome: Outcome) -> None:

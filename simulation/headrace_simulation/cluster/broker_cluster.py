@@ -69,6 +69,7 @@ class BrokerCluster:
         self.nodes: dict[int, BrokerNode] = {}  # that run and have joined, or are about to
         self.sites: dict[int, Site] = {}  # where clients may connect
         self.on_site: Callable[[int, Site], None] = lambda node, site: None
+        self.moved_ns = -1 << 62  # when somebody asked for other leaders or members last
         self.errors: list[BaseException] = []  # that no production code may let happen
         self.fatal: list[tuple[int, BaseException]] = []  # ends of nodes that they chose
         self.machines: dict[int, Machine] = {}
@@ -124,11 +125,11 @@ class BrokerCluster:
 
         node = BrokerNode(config_of(number, self._count, **self._raft), on_fatal)
         self.nodes[number] = node
-        joining: asyncio.Task[None] | None = None
         try:
             await node.start()
             joining = loop.create_task(self._join(number, process, node))
             error = await ended
+            joining.cancel()
         except Exception as failure:  # noqa: BLE001  (as the command line's: it reports, and ends)
             error = failure
         self.fatal.append((number, error))

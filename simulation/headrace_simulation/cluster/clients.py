@@ -77,10 +77,11 @@ class _Publishes(QueueListener):
 
     def __init__(self, history: History) -> None:
         self.waiting: dict[int, list[bytes]] = {}
-        self.unreachable = ""
+        self.news = asyncio.Event()
         self._history = history
 
     def on_confirmed(self, client: QueueClient, pending_confirms: list[PendingConfirm]) -> None:
+        """See `QueueListener`."""
         del client
         for ticket in pending_confirms:
             first = int(ticket.first)
@@ -89,8 +90,10 @@ class _Publishes(QueueListener):
                     self._history.refused(body)
                 else:
                     self._history.confirmed(body)
+        self.news.set()
 
     def on_rejected(self, client: QueueClient, pending_confirms: list[PendingConfirm]) -> None:
+        """See `QueueListener`."""
         self.on_confirmed(client, pending_confirms)
 
     def on_writable(self, client: QueueClient) -> None:
@@ -120,7 +123,8 @@ class Publisher:
             if waiting < WINDOW and self._queue.group in _groups(site):
                 self._publish(client, rng.randint(1, 6))
         while self._listener.waiting:
-            await asyncio.sleep(RETRY_S)
+            await self._listener.news.wait()
+            self._listener.news.clear()
         client.close()
 
     def _publish(self, client: QueueClient, count: int) -> None:
@@ -156,6 +160,7 @@ class _Deliveries(QueueListener):
         self._since_ns = site.process.world.now_ns
 
     def on_delivery(self, client: QueueClient, run: DeliveryRun) -> None:
+        """See `QueueListener`."""
         for at, position in enumerate(run.positions):
             body = message_body(run.blob, run.base, position)
             marked = bool(run.redelivered[at])
@@ -167,11 +172,13 @@ class _Deliveries(QueueListener):
         self.news.set()
 
     def on_cancelled(self, client: QueueClient, consumer: int, reason: str) -> None:
+        """See `QueueListener`."""
         del client, consumer, reason
         self.is_cancelled = True
         self.news.set()
 
     def on_timed_out(self, client: QueueClient, consumer: int) -> None:
+        """See `QueueListener`."""
         self.on_cancelled(client, consumer, "")
 
 

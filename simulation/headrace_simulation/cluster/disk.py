@@ -1,4 +1,4 @@
-"""The disk of a simulated machine: bytes that are lost unless synced, time that calls take, faults."""
+"""The disk of a simulated machine: it loses what is not synced, takes its time, and fails."""
 
 from __future__ import annotations
 

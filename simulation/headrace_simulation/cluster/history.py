@@ -48,7 +48,7 @@ class History:
         self._dead: set[bytes] = set()  # that came from the queue that they were dead-lettered to
 
     def _violated(self, text: str) -> None:
-        """Note what must not be, and end the run: production code would take an error for its own."""
+        """Note what must not be, and end the run; production would take an error for its own."""
         self.problem = self.problem or text
         self._world.stop()
 

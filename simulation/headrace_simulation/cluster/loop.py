@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import collections
+import heapq
 import socket
 from collections.abc import AsyncGenerator, Callable
 from typing import Any, Final, final
@@ -14,32 +15,62 @@ from headrace_simulation.cluster.transport import VirtualTransport
 
 TURN_S: Final = 20e-6  # what a turn of a loop takes, and a callback in it
 CALLBACK_S: Final = 3e-6
+TIMER_S: Final = 1e-6  # by which timers may be early: the resolution of the clock
 
 
 @final
 class VirtualLoop(asyncio.BaseEventLoop):
-    """Runs in a virtual thread; nothing but its selector, threads and sockets is simulated."""
+    """Runs in a virtual thread: turns, threads and sockets are simulated, the rest is asyncio's."""
 
     def __init__(self, process: Process) -> None:
         self.process = process
         self.callbacks = 0  # run since the start
         self._selecting = False
         super().__init__()
-        self._clock_resolution = 1e-6
-        self._selector = self
         self._generators: set[AsyncGenerator[Any, Any]] = set()
         self._pools: dict[int, _Pool] = {}
         self.set_exception_handler(self._report)
 
     def drive(self) -> None:
-        """Run until the process ends; to be called in a virtual thread."""
+        """Run until the process ends; to be called in a virtual thread.
+
+        A turn is asyncio's: timers that are due, then what is ready. Before it the time passes that
+        it takes, or, where nothing is ready, the time until something is.
+        """
         thread = self.process.world.thread
         assert thread is not None
         thread.loop = self
-        self._thread = thread
         self.process.world.use(self)
+        self._thread = thread
+        ready: collections.deque[Any] = self._ready  # type: ignore[attr-defined]
+        timers: list[Any] = self._scheduled  # type: ignore[attr-defined]
         while True:
-            self._run_once()  # type: ignore[attr-defined]  # of BaseEventLoop
+            if ready:
+                self.callbacks += len(ready)
+                thread.block(TURN_S + CALLBACK_S * len(ready), may_wake=False)
+            else:
+                self._wait(timers)
+            until = self.time() + TIMER_S
+            while timers and (timers[0]._cancelled or timers[0]._when <= until):
+                timer = heapq.heappop(timers)
+                timer._scheduled = False
+                if not timer._cancelled:
+                    ready.append(timer)
+            for _ in range(len(ready)):
+                handle = ready.popleft()
+                if not handle._cancelled:
+                    handle._run()
+
+    def _wait(self, timers: list[Any]) -> None:
+        """Wait for the next timer, or for what another thread or the network brings."""
+        while timers and timers[0]._cancelled:
+            heapq.heappop(timers)._scheduled = False
+        self._selecting = True
+        if not timers:
+            self._thread.block(None)
+        elif (left := timers[0]._when - self.time()) > 0:
+            self._thread.block(left)
+        self._selecting = False
 
     def time(self) -> float:
         """Return the monotonic clock of the process, in seconds."""
@@ -48,21 +79,6 @@ class VirtualLoop(asyncio.BaseEventLoop):
     def is_running(self) -> bool:
         """Return True: it begins with its process, and ends with it."""
         return True
-
-    def select(self, timeout: float | None) -> list[Any]:
-        """Let the time pass that the callbacks at hand take, or wait for some."""
-        ready: collections.deque[Any] = self._ready  # type: ignore[attr-defined]
-        if timeout is not None and timeout <= 0:
-            self.callbacks += len(ready)
-            self._thread.block(TURN_S + CALLBACK_S * len(ready), may_wake=False)
-            return []
-        self._selecting = True
-        self._thread.block(timeout)
-        self._selecting = False
-        return []
-
-    def _process_events(self, event_list: list[Any]) -> None:
-        del event_list
 
     def _write_to_self(self) -> None:
         if self._selecting:
@@ -103,7 +119,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
 
     # network
 
-    async def getaddrinfo(self, host: Any, port: Any, **_: Any) -> list[Any]:  # type: ignore[override]
+    async def getaddrinfo(self, host: Any, port: Any, **_: Any) -> list[Any]:
         """Return the host itself."""
         return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (str(host), int(port or 0)))]
 
@@ -122,7 +138,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
             raise
         return await self._begin(end, protocol_factory())
 
-    async def connect_accepted_socket(  # type: ignore[override]
+    async def connect_accepted_socket(
         self, protocol_factory: Callable[[], Any], sock: Any, **options: Any
     ) -> tuple[VirtualTransport, Any]:
         """Take over a connection that was accepted."""
@@ -145,7 +161,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         if fd.waiting:
             self.call_soon(callback, *args)
 
-    def remove_reader(self, fd: Any) -> bool:  # type: ignore[override]
+    def remove_reader(self, fd: Any) -> bool:
         """Call it no more."""
         assert isinstance(fd, Listener)
         fd.on_waiting = None

@@ -12,11 +12,9 @@ from typing import Any, Final
 from headrace_broker.runtime.cluster.boot_claim import BootClaim
 from headrace_broker.runtime.cluster.steady_clock import SteadyClock
 from headrace_broker.runtime.dead_letter.queue_dead_letters import QueueDeadLetters
-from headrace_broker.runtime.replica.queue_host import QueueHost
 from headrace_broker.runtime.session.publishing import Publishing
 from headrace_broker.runtime.session.settling import Control
 from headrace_raftlog.core import election, replication
-from headrace_raftlog.core.log_view import LogView
 from headrace_raftlog.core.quorum import Majority
 from headrace_raftlog.core.raft import RaftCore
 from headrace_raftlog.model.message import APPEND_REPLY, VOTE_REPLY
@@ -63,10 +61,6 @@ def _unsynced() -> None:
     writer.write_all = write_all  # type: ignore[attr-defined]
 
 
-def _truncating() -> None:
-    LogView.first_fresh = lambda self, entries: 0  # type: ignore[method-assign]
-
-
 def _counting() -> None:
     def advance_commit(state: Any) -> None:
         index = state.electorate.committed_index(state.peer_of, state.durability.last_index)
@@ -85,7 +79,7 @@ def _restoring() -> None:
         replication.restore(self, index, term, membership)
         return True
 
-    RaftCore.restore = restore  # type: ignore[assignment,method-assign]
+    RaftCore.restore = restore  # type: ignore[method-assign]
 
 
 def _alone() -> None:
@@ -103,7 +97,7 @@ def _settles_lost() -> None:
 def _publishes_lost() -> None:
     def resend(self: Publishing) -> None:
         for command in list(self.lane.pending):
-            self.confirm(command.number)
+            self.confirm(command.last)
 
     Publishing.resend = resend  # type: ignore[method-assign]
 
@@ -137,42 +131,19 @@ def _unsticky() -> None:
     election.is_sticky = lambda state, request: False
 
 
-def _early_confirms() -> None:
-    """Answer publishes when they are proposed, by telling the session of them at once."""
-    original = QueueHost._propose_for
-
-    def propose_for(self: QueueHost, session: int, data: bytes) -> None:
-        original(self, session, data)
-        end = self._reach.session(session)
-        if end is not None and self.serving:
-            end.session.publishing.confirm(1 << 60)  # type: ignore[attr-defined]
-
-    QueueHost._propose_for = propose_for  # type: ignore[method-assign]
-
-
 MUTATIONS: Final = (
-    Mutation("votes-before-sync", "several", 60, _early(VOTE_REPLY)),
-    Mutation("acks-before-sync", "process", 20, _early(APPEND_REPLY)),
-    Mutation("no-sync", "process", 20, _unsynced),
-    Mutation("truncation-without-conflict", "network", 20, _truncating),
+    Mutation("votes-before-sync", "blackout", 60, _early(VOTE_REPLY)),
+    Mutation("acks-before-sync", "blackout", 60, _early(APPEND_REPLY)),
+    Mutation("no-sync", "blackout", 20, _unsynced),
     Mutation("old-term-by-counting", "several", 60, _counting),
     Mutation("snapshot-over-newer-entries", "loss", 20, _restoring),
     Mutation("commit-without-quorum", "process", 20, _alone),
     Mutation("settles-lost-at-failover", "process", 20, _settles_lost),
     Mutation("publishes-lost-at-failover", "process", 20, _publishes_lost),
     Mutation("dead-letters-lost-at-failover", "process", 20, _dead_letters_lost),
-    Mutation("old-copy-of-a-disk-votes", "loss", 60, _old_copies),
+    Mutation("old-copy-of-a-disk-votes", "old", 20, _old_copies),
     Mutation("boot-counts-repeat", "loss", 60, _boots_repeat),
     Mutation("hung-disk-leads", "disk", 20, _hung_leads),
     Mutation("queues-follow-wall-clock", "process", 20, _wall_clock),
     Mutation("votes-beside-a-leader", "network", 30, _unsticky),
 )
-
-
-def apply(name: str) -> Mutation:
-    """Put a bug in place."""
-    for mutation in MUTATIONS:
-        if mutation.name == name:
-            mutation.apply()
-            return mutation
-    raise SystemExit(f"mutations are {', '.join(each.name for each in MUTATIONS)}")

@@ -57,7 +57,7 @@ class Nemesis:
         self.begun.append(f"{world.now_ns / NS:.2f} {fault}")
         world.trace.note("", f"fault begins: {fault}")
         fault.begin()
-        lasts = min(rng.expovariate(1 / fault.mean_s) + 0.1, 25.0)
+        lasts = min(rng.expovariate(1 / fault.mean_s) + fault.least_s, 25.0)
         world.at(int(lasts * NS), lambda: self._end(fault))
 
     def _may(self, fault: Fault) -> bool:
@@ -90,7 +90,7 @@ class Nemesis:
             self._cut_ns[frozenset((fault.node, fault.other))] = now
         else:
             for node in fault.nodes:
-                self._dirty_ns[node] = now
+                self._dirty_ns[node] = now + int(fault.after_s * NS)
 
     def heal(self) -> None:
         """End all faults, and start what does not run."""

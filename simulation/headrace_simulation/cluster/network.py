@@ -170,10 +170,11 @@ class Socket:
             return 0
         self.queued.append(data[:taken])
         self.queued_bytes += taken
-        self._transmit()
+        self.transmit()
         return taken
 
-    def _transmit(self) -> None:
+    def transmit(self) -> None:
+        """Send as much as the peer has room for."""
         peer = self.peer
         if peer is None or self.is_broken:
             return
@@ -193,12 +194,13 @@ class Socket:
             self._ending = False
             network.carry(self, peer, 40, peer.ended)
 
-    def _acked(self, size: int) -> None:
+    def acked(self, size: int) -> None:
+        """Take the peer's word that it has bytes."""
         if self.is_broken:
             return
         self.unacked_bytes -= size
         self._acked_ns = self.process.world.now_ns
-        self._transmit()
+        self.transmit()
         if self.on_room is not None and not self.is_closed:
             self.on_room()
 
@@ -231,7 +233,7 @@ class Socket:
         self.received.append(data)
         self.received_bytes += len(data)
         size = len(data)
-        network.carry(self, peer, 40, lambda: peer._acked(size))
+        network.carry(self, peer, 40, lambda: peer.acked(size))
         if self.on_readable is not None:
             self.on_readable()
 
@@ -257,7 +259,7 @@ class Socket:
         self.received_bytes -= len(out)
         peer = self.peer
         if peer is not None and peer.queued and not self.is_broken:
-            self.process.network.carry(self, peer, 40, peer._transmit)
+            self.process.network.carry(self, peer, 40, peer.transmit)
         return out
 
     # ends
@@ -271,7 +273,7 @@ class Socket:
         if self.is_broken or self.peer is None:
             return
         self._ending = True
-        self._transmit()
+        self.transmit()
 
     def vanish(self) -> None:
         """Lose this end with the power of its host: the peer hears nothing of it."""
@@ -318,7 +320,9 @@ class Network:
             found = self._links[source, target] = Link(self.world, delay, self._rate)
         return found
 
-    def carry(self, source: Socket, target: Socket, size: int, arrive: Callable[[], object]) -> None:
+    def carry(
+        self, source: Socket, target: Socket, size: int, arrive: Callable[[], object]
+    ) -> None:
         """Carry a packet from one end to the other."""
         self.bytes_carried += size
         self._carry(source.process.host, target.process.host, size, arrive)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Final, final
 
 from headrace_simulation.cluster import stdlib
+from headrace_simulation.cluster.administration import administer
 from headrace_simulation.cluster.broker_cluster import BrokerCluster
 from headrace_simulation.cluster.clients import Site, consume_on, publish_on
 from headrace_simulation.cluster.nemesis import Nemesis
@@ -161,10 +162,12 @@ class Run:
         pause_s = self.profile.pause_s
         for queue in (*QUEUES, EXPIRING, REJECTING):
             self.cluster.spawn(site, publish_on(site, queue, pause_s), "publisher")
-        for queue in (*QUEUES, EXPIRING, REJECTING, DEAD):
+        for queue in (*QUEUES, REJECTING, DEAD):
             rejects = 0.2 if queue == REJECTING else 0.0
             work = consume_on(site, queue, drains=False, rejects=rejects)
             self.cluster.spawn(site, work)
+        if self.profile.moves:
+            self.cluster.spawn(site, administer(self.cluster, site, QUEUES))
 
     def _drain_at(self, site: Site) -> None:
         for queue in (*QUEUES, EXPIRING, REJECTING, DEAD):

@@ -25,7 +25,8 @@ import grpc
 
 from headrace_simulation.cluster.network import Listener, Socket
 from headrace_simulation.cluster.process import Process
-from headrace_simulation.cluster.rpc import VirtualChannel, VirtualServer
+from headrace_simulation.cluster.rpc_channel import VirtualChannel
+from headrace_simulation.cluster.rpc_server import VirtualServer
 from headrace_simulation.cluster.world import VirtualThread, World
 
 T = TypeVar("T")
@@ -302,7 +303,9 @@ def _grpc_channel(target: str, *args: Any, **options: Any) -> Any:
 
 def install() -> None:
     """Put the stand-ins in place; production modules must not be imported yet."""
-    early = [name for name in sys.modules if name.startswith(("headrace_raftlog", "headrace_broker"))]
+    early = [
+        name for name in sys.modules if name.startswith(("headrace_raftlog", "headrace_broker"))
+    ]
     allowed = ("headrace_raftlog", "headrace_raftlog.storage", "headrace_raftlog.storage.disk")
     late = [name for name in early if name not in (*allowed, "headrace_raftlog.storage.disk.files")]
     assert not late, f"imported before the simulation: {late[:3]}"

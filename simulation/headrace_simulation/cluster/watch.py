@@ -17,6 +17,7 @@ from headrace_simulation.cluster.world import NS, SimulationError
 LOOK_S: Final = 0.1
 CALM_S: Final = 8.0  # without a fault of its own, after which a leader with a quorum keeps its term
 RESUME_S: Final = 15.0  # within which a majority that is left alone serves again
+ALONE_S: Final = 3.0  # after the last fault of a majority, when that begins to count for clients
 CALLBACKS_S_MAX: Final = 60_000  # of a process; its loop is busy with 300,000
 
 
@@ -37,8 +38,6 @@ class Watch:
     def __init__(self, cluster: BrokerCluster, nemesis: Nemesis) -> None:
         self.looks = 0
         self.reigns: dict[int, Reign] = {}
-        # times at which somebody asked for another leader or other members, by group (0: any)
-        self.moved_ns: dict[int, int] = {}
         self._cluster = cluster
         self._nemesis = nemesis
         self._world = cluster.world
@@ -90,8 +89,7 @@ class Watch:
     def _judge(self, hosted: HostedGroup, reign: Reign, term: int) -> None:
         """Judge a new leader: the one before must have had a reason to go."""
         now, group = self._world.now_ns, hosted.group
-        moved = max(self.moved_ns.get(group, -1 << 62), self.moved_ns.get(0, -1 << 62))
-        if now - moved < CALM_S * NS or now - reign.since_ns < CALM_S * NS:
+        if now - self._cluster.moved_ns < CALM_S * NS or now - reign.since_ns < CALM_S * NS:
             return
         voters = [member_node(int(voter)) for voter in hosted.core.membership.voters]
         leader = member_node(reign.member)
@@ -119,12 +117,14 @@ class Watch:
     def _look_at_confirms(self) -> None:
         """Clients of a majority that is left alone get confirms."""
         now = self._world.now_ns
-        well = self._nemesis.healthy(sorted(self._cluster.machines), RESUME_S)
+        well = self._nemesis.healthy(sorted(self._cluster.machines), ALONE_S)
         running = [node for node in well if node in self._cluster.sites]
         if len(running) <= len(self._cluster.machines) // 2 or not self._cluster.wanted.publishes:
             self._alone_ns = now
             return
         for queue, confirmed_ns in self._cluster.history.confirmed_ns.items():
+            if queue in self._cluster.history.deleted:
+                continue
             if now - max(confirmed_ns, self._alone_ns) > RESUME_S * NS:
                 raise SimulationError(f"nothing is confirmed of {queue}, and n{well} are well")
 

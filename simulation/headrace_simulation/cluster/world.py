@@ -68,14 +68,21 @@ class World:
         self._loop: VirtualLoop | None = None  # that asyncio takes for the one that runs
         self._until_ns = 0
         self._hub = getcurrent()
-        self._queue: list[tuple[int, int, Callable[[], object]]] = []
+        # time, number, and what happens then: a function, or a turn of a thread
+        self._queue: list[tuple[int, int, Callable[[], object] | None, VirtualThread | None, int]]
+        self._queue = []
         self._number = 0
         self._stopped = False
 
     def at(self, delay_ns: int, action: Callable[[], object]) -> None:
         """Call a function after a delay; those of one moment in the order of these calls."""
         self._number += 1
-        heapq.heappush(self._queue, (self.now_ns + delay_ns, self._number, action))
+        heapq.heappush(self._queue, (self.now_ns + delay_ns, self._number, action, None, 0))
+
+    def resume_at(self, delay_ns: int, thread: VirtualThread, turn: int) -> None:
+        """Go on with a turn of a thread after a delay; positive where it is woken."""
+        self._number += 1
+        heapq.heappush(self._queue, (self.now_ns + delay_ns, self._number, None, thread, turn))
 
     def run(self, seconds: float) -> None:
         """Let time pass, or until `stop` is called."""
@@ -83,9 +90,12 @@ class World:
         until = self._until_ns = self.now_ns + int(seconds * NS)
         self._stopped = False
         while queue and queue[0][0] <= until and not self._stopped:
-            self.now_ns, _, action = heapq.heappop(queue)
+            self.now_ns, _, action, thread, turn = heapq.heappop(queue)
             self.turns += 1
-            action()
+            if thread is not None:
+                thread.resume(turn)
+            elif action is not None:
+                action()
         if not self._stopped:
             self.now_ns = until
 
@@ -114,7 +124,7 @@ class World:
         """Let asyncio take a loop for the one that runs."""
         if loop is not self._loop:
             self._loop = loop
-            asyncio._set_running_loop(loop)
+            asyncio._set_running_loop(loop)  # noqa: SLF001  (asyncio's own name for it)
             if loop is not None:
                 sys.set_asyncgen_hooks(loop.note_generator, loop.end_generator)
 
@@ -135,7 +145,7 @@ class VirtualThread:
         self.on_done: list[Callable[[], object]] = []
         self.context = greenlet(self._run, process.world._hub)  # noqa: SLF001  (one mechanism)
         self._work = work
-        self._turn = 0
+        self._turn = 1
         self._may_wake = False
 
     def start(self) -> None:
@@ -183,14 +193,16 @@ class VirtualThread:
 
     def _resume_at(self, delay_ns: int, *, woken: bool) -> None:
         turn = self._turn
-        self.process.world.at(delay_ns, lambda: self._resume(turn, woken))
+        self.process.world.resume_at(delay_ns, self, turn if woken else -turn)
 
-    def _resume(self, turn: int, woken: bool) -> None:
-        if turn != self._turn or not self.process.is_alive or self.is_done:
+    def resume(self, turn: int) -> None:
+        """Go on after `block`, if this was not done since; `turn` is negative for a time-out."""
+        process = self.process
+        if abs(turn) != self._turn or not process.is_alive or self.is_done:
             return
-        if self.process.is_paused:
-            self.process.deferred.append(lambda: self._resume(turn, woken))
+        if process.is_paused:
+            process.deferred.append(lambda: self.resume(turn))
             return
         self._turn += 1
         self._may_wake = False
-        self.process.world.enter(self, woken)
+        process.world.enter(self, turn > 0)
