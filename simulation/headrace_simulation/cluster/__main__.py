@@ -102,6 +102,7 @@ def _tell(outcome: Outcome) -> None:
 
 def _say(text: str) -> None:
     sys.stdout.write(text + "\n")
+    sys.stdout.flush()
 
 
 if __name__ == "__main__":

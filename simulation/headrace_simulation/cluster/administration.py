@@ -1,4 +1,4 @@
-"""What administrators do meanwhile: move leaders and replicas, declare and delete queues."""
+"""Administrators: they move leaders and replicas, declare and delete queues."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ RETRY_S: Final = 0.2
 
 @final
 class Wanted:
-    """What clients are to do now."""
+    """Work that clients are to do now."""
 
     publishes = True
     consumes = True
@@ -43,7 +43,7 @@ class Wanted:
 
 @final
 class Site:
-    """Where clients are connected: a process with a node that has joined the cluster."""
+    """A place where clients are connected: a process with a node that has joined the cluster."""
 
     def __init__(
         self, process: Process, node: BrokerNode, history: History, wanted: Wanted, rng: Random

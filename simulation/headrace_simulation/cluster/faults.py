@@ -1,4 +1,4 @@
-"""What goes wrong: each fault has a beginning and an end, and knows which nodes it concerns."""
+"""Faults: each has a beginning and an end, and knows which nodes it concerns."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ class Cut(Fault):
 
 
 class SlowLinks(Fault):
-    """What a node sends is slow, late, and lost now and then."""
+    """Links from a node are slow, and lose segments now and then."""
 
     def begin(self) -> None:
         """See `Fault`."""

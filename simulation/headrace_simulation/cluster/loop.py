@@ -10,7 +10,7 @@ from collections.abc import AsyncGenerator, Callable
 from typing import Any, Final, final
 
 from headrace_simulation.cluster.network import Listener, Socket
-from headrace_simulation.cluster.process import Process
+from headrace_simulation.cluster.process import Process, VirtualThread
 from headrace_simulation.cluster.transport import VirtualTransport
 
 TURN_S: Final = 20e-6  # what a turn of a loop takes, and a callback in it
@@ -38,7 +38,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         it takes, or, where nothing is ready, the time until something is.
         """
         thread = self.process.world.thread
-        assert thread is not None
+        assert isinstance(thread, VirtualThread)
         thread.loop = self
         self.process.world.use(self)
         self._thread = thread

@@ -6,9 +6,8 @@ import errno
 import os
 from collections import deque
 from collections.abc import Callable
-from typing import Any, Final, final
+from typing import Any, Final, Protocol, final
 
-from headrace_simulation.cluster.process import Process
 from headrace_simulation.cluster.world import MS, NS, World
 
 SEGMENT_BYTES: Final = 16 << 10
@@ -71,11 +70,30 @@ class Link:
             self._world.at(wait, lambda arrive=each: self._arrive(arrive))  # type: ignore[misc]
 
 
+class Endpoint:
+    """A socket of either kind."""
+
+    def close(self) -> None:
+        """Close it, as a kernel does for a process that has ended."""
+
+    def vanish(self) -> None:
+        """Lose it with the power of its host."""
+
+
+class Owner(Protocol):
+    """The process that a socket belongs to."""
+
+    host: str
+    world: World
+    network: Network
+    sockets: dict[Endpoint, None]
+
+
 @final
-class Listener:
+class Listener(Endpoint):
     """A listening socket."""
 
-    def __init__(self, process: Process, host: str, port: int) -> None:
+    def __init__(self, process: Owner, host: str, port: int) -> None:
         self.process = process
         self.host = host
         self.port = port
@@ -107,13 +125,15 @@ class Listener:
         while self.waiting:
             self.waiting.popleft().close()
 
-    vanish = close
+    def vanish(self) -> None:
+        """See `Endpoint`."""
+        self.close()
 
 
-class Socket:
+class Socket(Endpoint):
     """One end of a connection, with the kernel's buffers of it."""
 
-    def __init__(self, process: Process) -> None:
+    def __init__(self, process: Owner) -> None:
         self.process = process
         self.peer: Socket | None = None
         self.is_closed = False  # here
@@ -346,7 +366,7 @@ class Network:
         for each in self.down.pop(host, []):
             self.world.at(int(RETRY_NS_MAX * self.world.rng.random()), each)
 
-    def listen(self, process: Process, host: str, port: int) -> Listener:
+    def listen(self, process: Owner, host: str, port: int) -> Listener:
         """Listen.
 
         Raises:
@@ -359,16 +379,16 @@ class Network:
             raise OSError(errno.EADDRINUSE, os.strerror(errno.EADDRINUSE))
         listener = Listener(process, host, port)
         self._listeners[host, port] = listener
-        process.sockets[listener] = None  # type: ignore[index]
+        process.sockets[listener] = None
         return listener
 
     def forget(self, listener: Listener) -> None:
         """Listen no more."""
         if self._listeners.get((listener.host, listener.port)) is listener:
             del self._listeners[listener.host, listener.port]
-        listener.process.sockets.pop(listener, None)  # type: ignore[call-overload]
+        listener.process.sockets.pop(listener, None)
 
-    def connect(self, process: Process, host: str, port: int) -> Socket:
+    def connect(self, process: Owner, host: str, port: int) -> Socket:
         """Begin to connect; `Socket.on_connected` is called with how it ends."""
         end = Socket(process)
         self._carry(process.host, host, 60, lambda: self._arrived(end, host, port))

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final, final
+from typing import Any, Final, Protocol, final
 
-from headrace_simulation.cluster.world import NS, US, VirtualThread, World
+from greenlet import greenlet
 
-if TYPE_CHECKING:
-    from headrace_simulation.cluster.disk import VirtualDisk
-    from headrace_simulation.cluster.network import Network, Socket
-    from headrace_simulation.memory_files import MemoryFiles
+from headrace_simulation.cluster.network import Endpoint, Network
+from headrace_simulation.cluster.world import NS, US, World
 
 WALL_NS: Final = 1_790_000_000 * NS  # wall-clock time at which worlds begin
 BOOT_NS: Final = 5_000 * NS  # what monotonic clocks show then
@@ -51,12 +49,19 @@ class Clock:
         self._wall_ns += int(seconds * NS)
 
 
+class Disk(Protocol):
+    """The disk of a machine, as its processes end."""
+
+    def release(self, process: Any) -> None:
+        """Close what a process that ended had open."""
+
+
 @final
 class Process:
     """One process on a host of the network."""
 
     def __init__(
-        self, world: World, name: str, network: Network, host: str, disk: VirtualDisk, clock: Clock
+        self, world: World, name: str, network: Network, host: str, disk: Disk, clock: Clock
     ) -> None:
         self.world = world
         self.name = name
@@ -68,8 +73,7 @@ class Process:
         self.is_paused = False
         self.threads: dict[VirtualThread, None] = {}
         self.deferred: list[Callable[[], object]] = []  # what goes on after a pause
-        self.sockets: dict[Socket, None] = {}  # open here
-        self.open_files: dict[int, MemoryFiles] = {}
+        self.sockets: dict[Endpoint, None] = {}  # open here
         # called when a thread or a callback of it raised what nobody caught
         self.on_failure: Callable[[str, BaseException], object] = lambda where, error: None
 
@@ -108,3 +112,78 @@ class Process:
         for socket in list(self.sockets):
             socket.vanish() if power else socket.close()
         self.disk.release(self)
+
+
+@final
+class VirtualThread:
+    """A thread of a simulated process."""
+
+    def __init__(self, process: Process, name: str, work: Callable[[], object]) -> None:
+        self.process = process
+        self.name = name
+        self.loop: Any = None  # that runs in it
+        self.is_done = False
+        self.on_done: list[Callable[[], object]] = []
+        self.context = greenlet(self._run, process.world.hub)
+        self._work = work
+        self._turn = 1
+        self._may_wake = False
+
+    def start(self) -> None:
+        """Begin, in a turn of its own."""
+        self.process.threads[self] = None
+        self._resume_at(0, woken=True)
+
+    def _run(self, woken: bool) -> None:
+        del woken
+        try:
+            self._work()
+        except BaseException as error:  # noqa: BLE001  (outermost: ends the process)
+            self.process.failed(f"thread {self.name}", error)
+        self.is_done = True
+        self.process.threads.pop(self, None)
+        for each in self.on_done:
+            each()
+
+    def block(self, seconds: float | None, *, may_wake: bool = True) -> bool:
+        """Wait; to be called in the thread.
+
+        Args:
+            seconds: of the process's clock, at most; None: until woken.
+            may_wake: whether `wake` ends it.
+
+        Returns:
+            Whether it was woken.
+        """
+        world = self.process.world
+        if seconds is not None:
+            delay_ns = self.process.clock.world_ns(seconds)
+            if world.skip(delay_ns):
+                return False
+        self._turn += 1
+        self._may_wake = may_wake
+        if seconds is not None:
+            self._resume_at(delay_ns, woken=False)
+        return world.leave()
+
+    def wake(self) -> None:
+        """End `block`; nothing happens where the thread does not wait for that."""
+        if self._may_wake:
+            self._may_wake = False
+            self._resume_at(0, woken=True)
+
+    def _resume_at(self, delay_ns: int, *, woken: bool) -> None:
+        turn = self._turn
+        self.process.world.resume_at(delay_ns, self, turn if woken else -turn)
+
+    def resume(self, turn: int) -> None:
+        """Go on after `block`, if this was not done since; `turn` is negative for a time-out."""
+        process = self.process
+        if abs(turn) != self._turn or not process.is_alive or self.is_done:
+            return
+        if process.is_paused:
+            process.deferred.append(lambda: self.resume(turn))
+            return
+        self._turn += 1
+        self._may_wake = False
+        process.world.enter(self, turn > 0)

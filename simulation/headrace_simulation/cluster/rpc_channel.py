@@ -5,16 +5,14 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Generator
-from typing import TYPE_CHECKING, Any, Final, final
+from typing import Any, Final, final
 
 import grpc
 from grpc import StatusCode
 
+from headrace_simulation.cluster.loop import VirtualLoop
+from headrace_simulation.cluster.process import Process
 from headrace_simulation.cluster.rpc import Messages, Pairs
-
-if TYPE_CHECKING:
-    from headrace_simulation.cluster.loop import VirtualLoop
-    from headrace_simulation.cluster.process import Process
 
 CONNECT_S: Final = 20.0  # gRPC's patience with an attempt to connect
 KEEPALIVE_S: Final = 10.0  # without a byte, after which calls fail; a ping goes at a third of it

@@ -5,22 +5,20 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections.abc import AsyncIterator
-from typing import TYPE_CHECKING, Any, final
+from typing import Any, final
 
 import grpc
 from grpc import StatusCode
 
+from headrace_simulation.cluster.loop import VirtualLoop
+from headrace_simulation.cluster.network import Listener
+from headrace_simulation.cluster.process import Process
 from headrace_simulation.cluster.rpc import Messages, Pairs
-
-if TYPE_CHECKING:
-    from headrace_simulation.cluster.loop import VirtualLoop
-    from headrace_simulation.cluster.network import Listener
-    from headrace_simulation.cluster.process import Process
 
 
 @final
 class VirtualContext:
-    """What a servicer knows of a call."""
+    """A call as its servicer knows it."""
 
     def __init__(self, number: int, metadata: Pairs, connection: Messages) -> None:
         self._number = number

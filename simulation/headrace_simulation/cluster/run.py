@@ -30,7 +30,7 @@ STEP_S: Final = 0.25
 
 @dataclass
 class Outcome:
-    """What came of a run."""
+    """Result of a run."""
 
     seed: int
     profile: str

@@ -19,15 +19,15 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
-from typing import Any, Final, Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar, cast
 
 import grpc
 
 from headrace_simulation.cluster.network import Listener, Socket
-from headrace_simulation.cluster.process import Process
+from headrace_simulation.cluster.process import Process, VirtualThread
 from headrace_simulation.cluster.rpc_channel import VirtualChannel
 from headrace_simulation.cluster.rpc_server import VirtualServer
-from headrace_simulation.cluster.world import VirtualThread, World
+from headrace_simulation.cluster.world import World
 
 T = TypeVar("T")
 
@@ -63,7 +63,7 @@ def process() -> Process | None:
 
 def current_thread() -> VirtualThread | None:
     """Return the virtual thread that runs now."""
-    return Current.world.thread if Current.world is not None else None
+    return cast("VirtualThread | None", Current.world.thread) if Current.world else None
 
 
 def enter(world: World) -> None:

@@ -5,12 +5,9 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, Final, final
+from typing import Any, Final, final
 
 from headrace_simulation.cluster.network import Socket
-
-if TYPE_CHECKING:
-    from headrace_simulation.cluster.loop import VirtualLoop
 
 READ_BYTES: Final = 256 << 10
 WRITE_BYTES: Final = 64 << 10
@@ -20,7 +17,7 @@ WRITE_BYTES: Final = 64 << 10
 class VirtualTransport(asyncio.Transport):
     """One connection of a process, with what the kernel has not taken yet."""
 
-    def __init__(self, loop: VirtualLoop, end: Socket, protocol: Any) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, end: Socket, protocol: Any) -> None:
         super().__init__({"socket": end, "peername": _peer_of(end), "ssl_object": None})
         self._loop = loop
         self._end = end

@@ -1,4 +1,4 @@
-"""What must hold at every moment of a run, whatever goes wrong: looked at ten times a second."""
+"""Invariants of every moment of a run, whatever goes wrong; looked at ten times a second."""
 
 from __future__ import annotations
 

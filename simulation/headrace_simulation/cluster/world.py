@@ -13,13 +13,9 @@ import heapq
 import sys
 from collections.abc import Callable
 from random import Random
-from typing import TYPE_CHECKING, Final, final
+from typing import Any, Final, Protocol, final
 
 from greenlet import getcurrent, greenlet
-
-if TYPE_CHECKING:
-    from headrace_simulation.cluster.loop import VirtualLoop
-    from headrace_simulation.cluster.process import Process
 
 NS: Final = 1_000_000_000  # nanoseconds of a second
 MS: Final = 1_000_000
@@ -28,6 +24,16 @@ US: Final = 1000
 
 class SimulationError(Exception):
     """A run found an invariant broken; the text says which."""
+
+
+class Runnable(Protocol):
+    """A thread, as the world sees it."""
+
+    loop: Any  # that runs in it, None for none
+    context: greenlet
+
+    def resume(self, turn: int) -> None:
+        """Go on, if this turn is still waited for; a negative one says that the time is over."""
 
 
 @final
@@ -62,14 +68,14 @@ class World:
         self.rng = Random(seed)  # noqa: S311  (a simulation)
         self.now_ns = 0
         self.trace = Trace(self, show)
-        self.thread: VirtualThread | None = None  # that runs now, None for the world itself
+        self.thread: Runnable | None = None  # that runs now, None for the world itself
         self.turns = 0  # actions run
         self.dead: list[object] = []  # of crashed processes: nothing of theirs is unwound
-        self._loop: VirtualLoop | None = None  # that asyncio takes for the one that runs
+        self._loop: Any = None  # that asyncio takes for the one that runs
         self._until_ns = 0
-        self._hub = getcurrent()
+        self.hub = getcurrent()  # where the world itself runs
         # time, number, and what happens then: a function, or a turn of a thread
-        self._queue: list[tuple[int, int, Callable[[], object] | None, VirtualThread | None, int]]
+        self._queue: list[tuple[int, int, Callable[[], object] | None, Runnable | None, int]]
         self._queue = []
         self._number = 0
         self._stopped = False
@@ -79,7 +85,7 @@ class World:
         self._number += 1
         heapq.heappush(self._queue, (self.now_ns + delay_ns, self._number, action, None, 0))
 
-    def resume_at(self, delay_ns: int, thread: VirtualThread, turn: int) -> None:
+    def resume_at(self, delay_ns: int, thread: Runnable, turn: int) -> None:
         """Go on with a turn of a thread after a delay; positive where it is woken."""
         self._number += 1
         heapq.heappush(self._queue, (self.now_ns + delay_ns, self._number, None, thread, turn))
@@ -111,7 +117,7 @@ class World:
         self.now_ns = due
         return True
 
-    def enter(self, thread: VirtualThread, woken: bool) -> None:
+    def enter(self, thread: Runnable, woken: bool) -> None:
         """Run a thread until it blocks again."""
         self.thread = thread
         self.use(thread.loop)
@@ -120,7 +126,7 @@ class World:
         finally:
             self.thread = None
 
-    def use(self, loop: VirtualLoop | None) -> None:
+    def use(self, loop: Any) -> None:
         """Let asyncio take a loop for the one that runs."""
         if loop is not self._loop:
             self._loop = loop
@@ -130,79 +136,4 @@ class World:
 
     def leave(self) -> bool:
         """Go back from a thread to the world, until the thread is entered again."""
-        return bool(self._hub.switch())
-
-
-@final
-class VirtualThread:
-    """A thread of a simulated process."""
-
-    def __init__(self, process: Process, name: str, work: Callable[[], object]) -> None:
-        self.process = process
-        self.name = name
-        self.loop: VirtualLoop | None = None  # that runs in it
-        self.is_done = False
-        self.on_done: list[Callable[[], object]] = []
-        self.context = greenlet(self._run, process.world._hub)  # noqa: SLF001  (one mechanism)
-        self._work = work
-        self._turn = 1
-        self._may_wake = False
-
-    def start(self) -> None:
-        """Begin, in a turn of its own."""
-        self.process.threads[self] = None
-        self._resume_at(0, woken=True)
-
-    def _run(self, woken: bool) -> None:
-        del woken
-        try:
-            self._work()
-        except BaseException as error:  # noqa: BLE001  (outermost: ends the process)
-            self.process.failed(f"thread {self.name}", error)
-        self.is_done = True
-        self.process.threads.pop(self, None)
-        for each in self.on_done:
-            each()
-
-    def block(self, seconds: float | None, *, may_wake: bool = True) -> bool:
-        """Wait; to be called in the thread.
-
-        Args:
-            seconds: of the process's clock, at most; None: until woken.
-            may_wake: whether `wake` ends it.
-
-        Returns:
-            Whether it was woken.
-        """
-        world = self.process.world
-        if seconds is not None:
-            delay_ns = self.process.clock.world_ns(seconds)
-            if world.skip(delay_ns):
-                return False
-        self._turn += 1
-        self._may_wake = may_wake
-        if seconds is not None:
-            self._resume_at(delay_ns, woken=False)
-        return world.leave()
-
-    def wake(self) -> None:
-        """End `block`; nothing happens where the thread does not wait for that."""
-        if self._may_wake:
-            self._may_wake = False
-            self._resume_at(0, woken=True)
-
-    def _resume_at(self, delay_ns: int, *, woken: bool) -> None:
-        turn = self._turn
-        self.process.world.resume_at(delay_ns, self, turn if woken else -turn)
-
-    def resume(self, turn: int) -> None:
-        """Go on after `block`, if this was not done since; `turn` is negative for a time-out."""
-        process = self.process
-        if abs(turn) != self._turn or not process.is_alive or self.is_done:
-            return
-        if process.is_paused:
-            process.deferred.append(lambda: self.resume(turn))
-            return
-        self._turn += 1
-        self._may_wake = False
-        process.world.enter(self, turn > 0)
+        return bool(self.hub.switch())

@@ -33,7 +33,7 @@ def run(*arguments: str, hash_seed: str = "0", interpreted: bool = False) -> tup
 
 
 def test_one_seed_gives_one_run() -> None:
-    """Whatever the hashes of the process."""
+    """It does not depend on the hashes of the process."""
     digests = set()
     for hash_seed in ("1", "2"):
         code, text = run("--seed", "3", "--profile", "everything", hash_seed=hash_seed)
