@@ -58,12 +58,6 @@ def test_bug_is_found() -> None:
     assert f"{name}: found by run" in text
 
 
-@pytest.mark.long
-def test_all_bugs_are_found() -> None:
-    code, text = run("--mutation", "all", interpreted=True)
-    assert code == 0, text
-
-
 class TestHistory:
     def test_confirmed_message_that_nobody_was_given_is_lost(self) -> None:
         history = _history()
