@@ -153,6 +153,18 @@ sim: $(VENV)/stamp-install ## SEEDS runs of the simulator, or SEED=n with its tr
 sim-long: $(VENV)/stamp-install ## LONG_SEEDS runs of the simulator, or SEEDS=first:last
 	$(SIMULATION) -m headrace_simulation.simulator --seeds $(if $(findstring :,$(SEEDS)),$(SEEDS),0:$(LONG_SEEDS))
 
+# Seeds run interpreted as well: SIM_CLUSTER='$(INTERPRETED) $(BIN)/python'. Bugs are put into interpreted modules only.
+SIM_CLUSTER ?= $(SIMULATION)
+CLUSTER_SEEDS ?= 300
+
+.PHONY: sim-cluster
+sim-cluster: $(VENV)/stamp-tools $(VENV)/stamp-install ## CLUSTER_SEEDS runs of whole simulated clusters, or SEED=n with its trace; PROFILE=name
+	$(SIM_CLUSTER) -m headrace_simulation.cluster $(if $(SEED),--seed $(SEED) --trace,--seeds 0:$(CLUSTER_SEEDS) --jobs $(TEST_JOBS)) $(if $(PROFILE),--profile $(PROFILE))
+
+.PHONY: sim-mutations
+sim-mutations: $(VENV)/stamp-tools $(VENV)/stamp-install ## whether those runs find each of the bugs that are put in place for that
+	$(INTERPRETED) $(BIN)/python -m headrace_simulation.cluster --mutation all --jobs $(TEST_JOBS)
+
 .PHONY: crash
 crash: $(VENV)/stamp-install ## crash the log at every call of every workload, twice, within a bound
 	$(SIMULATION) -m headrace_simulation.crash_explorer --seed 0:$(CRASH_SEEDS) --states $(CRASH_STATES)

@@ -65,9 +65,11 @@ class Consuming:
         self.subscriptions[consumer] = subscription
         self._by_number[consumer] = subscription
         queue = self._link.queue
+        number = self._control.settles_sent()
         try:
             status, _ = await wait_answer(queue, self._attach(subscription))
         except BaseException:
+            self._control.withdraw(number)
             self._forget(subscription)
             raise
         if status == STATUS_EXCLUSIVE_IN_USE:

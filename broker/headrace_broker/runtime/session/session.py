@@ -133,7 +133,11 @@ class QueueSession(QueueClient):
         self.consuming.expect_get()
         number = self.control.settles_sent()
         got = self.control.request(encode_get(self.session, number, message_id))
-        await wait_answer(self.queue, got)
+        try:
+            await wait_answer(self.queue, got)
+        except BaseException:
+            self.control.withdraw(number)
+            raise
         return self._got.pop(number, None)
 
     @override

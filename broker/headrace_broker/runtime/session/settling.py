@@ -16,7 +16,7 @@ from typing import final
 from mypy_extensions import i64
 from typing_extensions import override
 
-from headrace_broker.core.queue.command.command import encode_close
+from headrace_broker.core.queue.command.command import encode_cancel, encode_close
 from headrace_broker.model.limits import (
     PIPELINE_COMMANDS,
     SETTLE_GATHER_COUNT,
@@ -27,7 +27,7 @@ from headrace_broker.model.limits import (
 from headrace_broker.model.reply_code import INTERNAL_ERROR, AmqpError
 from headrace_broker.runtime.contract.answer import Answer, no_queue
 from headrace_broker.runtime.contract.lane_port import Gathering, SessionOwner
-from headrace_broker.runtime.contract.port import ACCEPT
+from headrace_broker.runtime.contract.port import ACCEPT, GET_CONSUMER
 from headrace_broker.runtime.contract.trace_port import TRACING
 from headrace_broker.runtime.session.lane import ControlLane
 from headrace_broker.runtime.session.link import SessionLink
@@ -91,6 +91,16 @@ class Control(Gathering):
             return future
         self._link.send(self.lane.add(data, future).data)
         return future
+
+    def withdraw(self, number: i64) -> None:
+        """Ask for nothing in the place of a request for which nobody waits any more.
+
+        A queue that has not seen it yet would hand messages to a consumer that is gone, and count
+        that as a failed delivery of them.
+        """
+        for command in self.lane.pending:
+            if command.number == number:
+                command.data = encode_cancel(self._link.session, number, GET_CONSUMER)
 
     def answer(self, number: i64, status: i64, count: i64) -> None:
         """Take the answer to a command and send the settles that gathered meanwhile."""

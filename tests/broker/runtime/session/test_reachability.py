@@ -138,6 +138,15 @@ def test_log_tells_once_that_it_gives_up_and_once_that_a_leader_is_back(
     assert told[1] == "queue 'work' in vhost '/': leader reachable again"
 
 
+async def _get(world: Any, client: Any) -> Any:
+    asked = asyncio.ensure_future(client.get())
+    await asyncio.sleep(0)
+    world.settle_down()
+    got = await asked
+    assert got is not None
+    return got[0]
+
+
 class TestSession:
     def test_abandoned_publishes_are_given_back_and_the_session_ends_later(
         self, world: Any, listener: Any, publishes: Any
@@ -196,6 +205,37 @@ class TestSession:
             assert raised.value.code == INTERNAL_ERROR
 
         asyncio.run(scenario())
+
+    @pytest.mark.parametrize("kind", ["attach", "get"])
+    def test_messages_are_not_handed_to_whoever_has_given_up(
+        self, world: Any, listener: Any, publishes: Any, kind: str
+    ) -> None:
+        """Else each of many clients that try again would count as a failed delivery."""
+        publisher = world.open(1, listener)
+        publisher.publish(publishes(b"1"), None)
+        publisher.flush()
+        world.settle_down()
+        session = world.open(2, listener)
+        world.break_links()
+
+        async def scenario() -> None:
+            work = session.attach(1, Attachment("c", 10)) if kind == "attach" else session.get()
+            asked = asyncio.ensure_future(work)
+            await asyncio.sleep(0)
+            session.unreachable("no leader")
+            with pytest.raises(AmqpError, match="no leader"):
+                await asked
+
+        asyncio.run(scenario())
+        session.close()
+        world.cut = False
+        session.relocate(world.leader)
+        world.settle_down()
+        assert world.owner.closed == [session.session]
+        assert world.hosts[1].machine.ready_count == 1
+        client = world.open(1, listener)
+        found = asyncio.run(_get(world, client))
+        assert found.redelivered == b"\0"
 
     def test_channel_is_told_only_where_publishes_wait(
         self, world: Any, listener: Any, publishes: Any

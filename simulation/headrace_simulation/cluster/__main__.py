@@ -1,0 +1,109 @@
+"""Command: run seeds of whole nodes; a seed that fails says how it is run again."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import os
+import sys
+import time
+
+from headrace_simulation.cluster import stdlib
+
+stdlib.install()  # before anything of production is imported
+
+from headrace_simulation.cluster import disk  # noqa: E402
+
+disk.install()
+
+from headrace_simulation.cluster.batch import run_many, run_one  # noqa: E402
+from headrace_simulation.cluster.run import Outcome  # noqa: E402
+
+
+def main() -> int:
+    """Run what the arguments say; 1 where a seed fails."""
+    parser = argparse.ArgumentParser(prog="headrace_simulation.cluster", description=__doc__)
+    parser.add_argument("--seeds", default="0:9", help="first:last+1")
+    parser.add_argument("--seed", type=int, help="one seed, in this process")
+    parser.add_argument("--profile", default="", help="of all seeds, instead of each one's own")
+    parser.add_argument("--jobs", type=int, default=2, help="processes")
+    parser.add_argument("--trace", action="store_true", help="show all events of one seed")
+    parser.add_argument("--log", action="store_true", help="show the nodes' logs too")
+    parser.add_argument("--mutation", default="", help="put a bug in place, which must be found")
+    options = parser.parse_args()
+    if options.mutation:
+        return _mutated(options.mutation, options.jobs)
+    if options.seed is not None:
+        if options.log:
+            logging.basicConfig(level=logging.INFO, format="    %(levelname)s %(message)s")
+        outcome = run_one(options.seed, options.profile, _say if options.trace else None)
+        _tell(outcome)
+        for line in (*outcome.faults, *outcome.ends):
+            _say(f"  {line}")
+        sys.stdout.flush()
+        os._exit(1 if outcome.problem else 0)
+    first, _, end = options.seeds.partition(":")
+    seeds = range(int(first), int(end or int(first) + 1))
+    began, failed, confirms = time.monotonic(), 0, 0
+    for outcome in run_many(iter(seeds), options.profile, options.jobs):
+        confirms += outcome.confirms
+        if outcome.problem:
+            failed += 1
+            _tell(outcome)
+            profile = f" PROFILE={options.profile}" if options.profile else ""
+            _say(f"  again: make sim-cluster SEED={outcome.seed}{profile}")
+    took = time.monotonic() - began
+    _say(
+        f"{len(seeds)} seeds, {failed} failed, {confirms} confirms, "
+        f"{len(seeds) / took:.2f} seeds a second"
+    )
+    return 1 if failed else 0
+
+
+def _mutated(name: str, jobs: int) -> int:
+    """Run seeds until one finds each bug; 1 where none does."""
+    from headrace_simulation.cluster import mutations
+
+    missed = 0
+    for mutation in mutations.MUTATIONS:
+        if name not in ("all", mutation.name):
+            continue
+        sys.stdout.flush()
+        pid = os.fork()  # a bug stays in place
+        if pid:
+            _, status = os.waitpid(pid, 0)
+            missed += status != 0
+            continue
+        mutation.apply()
+        found = 1
+        for count, outcome in enumerate(
+            run_many(iter(range(mutation.seeds)), mutation.profile, jobs)
+        ):
+            if outcome.problem:
+                problem = outcome.problem.splitlines()[-1][:160]
+                _say(f"{mutation.name}: found by run {count + 1}, seed {outcome.seed}: {problem}")
+                found = 0
+                break
+        else:
+            _say(f"{mutation.name}: not found in {mutation.seeds} seeds")
+        sys.stdout.flush()
+        os._exit(found)
+    return 1 if missed else 0
+
+
+def _tell(outcome: Outcome) -> None:
+    result = outcome.problem or "well"
+    _say(
+        f"seed {outcome.seed} ({outcome.profile}): {result}\n  {outcome.confirms} confirms, "
+        f"{outcome.deliveries} deliveries, {outcome.seconds:.1f} s in {outcome.turns} turns, "
+        f"digest {outcome.digest[:16]}"
+    )
+
+
+def _say(text: str) -> None:
+    sys.stdout.write(text + "\n")
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

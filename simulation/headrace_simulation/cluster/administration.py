@@ -1,0 +1,62 @@
+"""Administrators: they move leaders and replicas, declare and delete queues."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Final
+
+from headrace_broker.catalog.movement import Step
+from headrace_broker.model.reply_code import AmqpError
+from headrace_simulation.cluster.broker_cluster import BrokerCluster
+from headrace_simulation.cluster.clients import Publisher, Site
+
+PAUSE_S: Final = 4.0  # between two of these, on average
+
+
+async def administer(cluster: BrokerCluster, site: Site, queues: Sequence[str]) -> None:
+    """Do one after the other while there is work; what is refused is left alone."""
+    rng = site.rng
+    while site.wanted.publishes:
+        await asyncio.sleep(rng.uniform(0.5, 2 * PAUSE_S))
+        queue = rng.choice(queues)
+        try:
+            async with asyncio.timeout(10):
+                work = rng.choice((_transfer, _transfer, _move, _come_and_go))
+                site.process.note(f"{work.__name__} {queue}")
+                await work(cluster, site, queue)
+        except (AmqpError, TimeoutError) as error:
+            site.process.note(f"administrator: {error!r}")
+
+
+async def _transfer(cluster: BrokerCluster, site: Site, name: str) -> None:
+    queue = site.node.broker.queue("/", name)
+    nodes = site.node.catalog.catalog.nodes()
+    if queue is not None:
+        cluster.moved_ns = cluster.world.now_ns
+        await site.node.operations.transfer(queue, site.rng.choice(nodes))
+        cluster.moved_ns = cluster.world.now_ns
+
+
+async def _move(cluster: BrokerCluster, site: Site, name: str) -> None:
+    """Move a replica to a node that has none, where there is one."""
+    queue = site.node.broker.queue("/", name)
+    if queue is None or queue.leaving:
+        return
+    free = [node for node in cluster.machines if node not in queue.members]
+    if free:
+        cluster.moved_ns = cluster.world.now_ns
+        step = Step(queue, (site.rng.choice(free),), (site.rng.choice(queue.members),))
+        await site.node.operations.apply_steps([step])
+        cluster.moved_ns = cluster.world.now_ns
+
+
+async def _come_and_go(cluster: BrokerCluster, site: Site, name: str) -> None:
+    """Declare a queue, publish to it, and delete it; what was in it is gone."""
+    name = f"{name}.{site.name('t')}"
+    site.history.deleted.add(name)
+    await cluster.declare(site, name)
+    queue = site.node.broker.queue("/", name)
+    assert queue is not None, "it was declared here"
+    await Publisher(site, queue, 0.02).run(0.5)
+    await site.node.broker.delete_queue(queue, if_unused=False, if_empty=False)

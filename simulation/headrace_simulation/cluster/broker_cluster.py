@@ -1,0 +1,197 @@
+"""Broker nodes on simulated machines, and the work that clients give them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from functools import partial
+from random import Random
+from typing import Any, Final, final
+
+import msgspec
+
+from headrace_broker.config.configuration import Config
+from headrace_broker.model.reply_code import AmqpError
+from headrace_broker.runtime.node import resources
+from headrace_broker.runtime.node.node import BrokerNode
+from headrace_raftlog.model.errors import RaftLogError
+from headrace_simulation.cluster.clients import Site, Wanted
+from headrace_simulation.cluster.history import History
+from headrace_simulation.cluster.machine import Machine
+from headrace_simulation.cluster.network import Network
+from headrace_simulation.cluster.process import Process
+from headrace_simulation.cluster.world import World
+
+PORT: Final = 7000
+RESTART_S: Final = 0.5  # after which a supervisor starts a process that has ended
+
+# Reasons for which a node may end: its disk, its data, or another one with the same data.
+EXPECTED: Final = (RaftLogError, OSError)
+
+resources._meter = lambda root: None  # noqa: SLF001  (the real machine's memory says nothing here)
+
+
+def config_of(node: int, nodes: int, **raft: int) -> Config:
+    """Return the configuration of a node."""
+    return msgspec.convert(
+        {
+            "node": {"id": node, "name": f"n{node}", "data_dir": "/data"},
+            "cluster": {
+                "name": "sim",
+                "nodes": [
+                    {"id": each, "name": f"n{each}", "address": f"n{each}:{PORT}"}
+                    for each in range(1, nodes + 1)
+                ],
+                "balance_leaders": False,
+            },
+            "raft": {"tick_ms": 100, **raft},
+            "limits": {"message_bytes_max": 64 << 10, "disk_free_bytes_min": 0},
+            "log": {
+                "segment_bytes": 2 << 20,
+                "cache_bytes": 1 << 20,
+                "snapshot_every_bytes": 64 << 10,
+            },
+            "telemetry": {"enabled": False},
+        },
+        Config,
+    )
+
+
+@final
+class BrokerCluster:
+    """Machines with broker nodes."""
+
+    def __init__(self, world: World, nodes: int = 3, **raft: int) -> None:
+        self.world = world
+        self.network = Network(world)
+        self.history = History(world)
+        self.wanted = Wanted()
+        self.nodes: dict[int, BrokerNode] = {}  # that run and have joined, or are about to
+        self.sites: dict[int, Site] = {}  # where clients may connect
+        self.on_site: Callable[[int, Site], None] = lambda node, site: None
+        self.moved_ns = -1 << 62  # when somebody asked for other leaders or members last
+        self.errors: list[BaseException] = []  # that no production code may let happen
+        self.fatal: list[tuple[int, BaseException]] = []  # ends of nodes that they chose
+        self.machines: dict[int, Machine] = {}
+        self._raft = raft
+        self._count = nodes
+        for node in range(1, nodes + 1):
+            program = partial(self._program, node)
+            machine = Machine(world, self.network, f"n{node}", program)
+            machine.on_failure = self._failed
+            self.machines[node] = machine
+
+    def clone(self, number: int) -> Machine:
+        """Return a machine with a copy of a node's disk, which nobody's clients use."""
+        host = f"n{number}x{len(self.world.dead)}"
+        machine = Machine(self.world, self.network, host, partial(self._copied, number))
+        machine.disk.put_back(self.machines[number].disk.copy())
+        machine.on_failure = self._failed
+        return machine
+
+    async def _copied(self, number: int, process: Process) -> None:
+        ended: asyncio.Future[BaseException] = asyncio.get_running_loop().create_future()
+
+        def on_fatal(error: BaseException) -> None:
+            if not ended.done():
+                ended.set_result(error)
+
+        node = BrokerNode(config_of(number, self._count, **self._raft), on_fatal)
+        try:
+            await node.start()
+            error = await ended
+        except Exception as failure:  # noqa: BLE001  (as the command line's: it reports, and ends)
+            error = failure
+        process.note(f"ends: {error!r}")
+        await asyncio.Event().wait()
+
+    def start(self) -> None:
+        """Start all machines."""
+        for machine in self.machines.values():
+            machine.start()
+
+    def _failed(self, where: str, error: BaseException) -> None:
+        del where
+        self.errors.append(error)
+        self.world.stop()
+
+    async def _program(self, number: int, process: Process) -> None:
+        loop = asyncio.get_running_loop()
+        ended: asyncio.Future[BaseException] = loop.create_future()
+
+        def on_fatal(error: BaseException) -> None:
+            if not ended.done():
+                ended.set_result(error)
+
+        node = BrokerNode(config_of(number, self._count, **self._raft), on_fatal)
+        self.nodes[number] = node
+        try:
+            await node.start()
+            joining = loop.create_task(self._join(number, process, node))
+            error = await ended
+            joining.cancel()
+        except Exception as failure:  # noqa: BLE001  (as the command line's: it reports, and ends)
+            error = failure
+        self.fatal.append((number, error))
+        if not isinstance(error, EXPECTED):
+            self._failed("node", error)
+        process.note(f"ends: {error!r}")
+        self.world.at(0, lambda: self._end(number, process))
+
+    def _end(self, number: int, process: Process) -> None:
+        machine = self.machines[number]
+        if machine.process is process:
+            self.kill(number)
+            self.world.at(int(RESTART_S * 1e9), machine.start)
+
+    async def _join(self, number: int, process: Process, node: BrokerNode) -> None:
+        await node.join()
+        process.note(f"joined, boot {node.raft.boot}")
+        rng = Random(self.world.rng.random())  # noqa: S311  (a simulation)
+        site = self.sites[number] = Site(process, node, self.history, self.wanted, rng)
+        self.on_site(number, site)
+
+    def kill(self, number: int, *, power: bool = False) -> None:
+        """End a node's process at once; its clients go with it."""
+        self.sites.pop(number, None)
+        self.nodes.pop(number, None)
+        self.machines[number].kill(power=power)
+
+    def site(self) -> Site | None:
+        """Return some node where clients may connect."""
+        found = [
+            site
+            for site in self.sites.values()
+            if site.process.is_alive and not site.process.is_paused
+        ]
+        return self.world.rng.choice(found) if found else None
+
+    def spawn(self, site: Site, work: Coroutine[Any, Any, None], name: str = "") -> None:
+        """Run a client at a site, in a task of its process."""
+        loop = self.machines[int(site.process.name[1:])].loop
+        assert loop is not None
+
+        def begin() -> None:
+            task = loop.create_task(work, name=name or None)
+            site.tasks.add(task)
+            task.add_done_callback(lambda done: self._done(site, done))
+
+        loop.call_soon_threadsafe(begin)
+
+    def _done(self, site: Site, task: asyncio.Task[None]) -> None:
+        site.tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            site.process.failed("client", error)
+
+    async def declare(self, site: Site, name: str, **arguments: Any) -> None:
+        """Declare a quorum queue, however long it takes."""
+        while True:
+            try:
+                await site.node.broker.declare_queue(
+                    "/", name, True, False, False, {"x-queue-type": "quorum", **arguments}, ""
+                )
+            except AmqpError as error:
+                site.process.note(f"declare: {error.text}")
+                await asyncio.sleep(0.5)
+            else:
+                return

@@ -1,0 +1,281 @@
+"""Publishers and consumers, as gateways have them: sessions of a node with queues."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from random import Random
+from typing import TYPE_CHECKING, Final, final
+
+from headrace_broker.codecs.batch import message_body
+from headrace_broker.model.definition import Queue
+from headrace_broker.model.flow import Cause
+from headrace_broker.model.message import DeliveryRun, Publish
+from headrace_broker.model.reply_code import AmqpError
+from headrace_broker.runtime.contract.attachment import Attachment
+from headrace_broker.runtime.contract.port import (
+    ACCEPT,
+    REJECT,
+    RELEASE,
+    PendingConfirm,
+    QueueClient,
+    QueueListener,
+)
+from headrace_simulation.cluster.history import History
+
+if TYPE_CHECKING:
+    from headrace_broker.runtime.node.node import BrokerNode
+    from headrace_simulation.cluster.process import Process
+
+WINDOW: Final = 60  # publishes of a publisher that wait for confirms
+NO_PROPERTIES: Final = b"\0\0"
+RETRY_S: Final = 0.2
+
+
+@final
+class Wanted:
+    """Work that clients are to do now."""
+
+    publishes = True
+    consumes = True
+    drains = False
+
+
+@final
+class Site:
+    """A place where clients are connected: a process with a node that has joined the cluster."""
+
+    def __init__(
+        self, process: Process, node: BrokerNode, history: History, wanted: Wanted, rng: Random
+    ) -> None:
+        self.wanted = wanted
+        self.process = process
+        self.node = node
+        self.history = history
+        self.rng = rng
+        self.count = 0
+        self.tasks: set[asyncio.Task[None]] = set()
+
+    def name(self, kind: str) -> str:
+        """Return a name that no other client has."""
+        self.count += 1
+        return f"{self.process.name}b{self.node.raft.boot}{kind}{self.count}"
+
+    def open(self, queue: Queue, listener: QueueListener, name: str) -> QueueClient:
+        """Open a session for a client of that name.
+
+        Raises:
+            AmqpError: the node has not joined yet.
+        """
+        cause = Cause(f"sim-{name}", "connection", name, self.process.name)
+        account = self.node.ledger.open(cause)
+        return self.node.broker.open_queue(queue, listener, account)
+
+
+class _Publishes(QueueListener):
+    """Takes confirms of one publisher."""
+
+    def __init__(self, history: History) -> None:
+        self.waiting: dict[int, list[bytes]] = {}
+        self.news = asyncio.Event()
+        self._history = history
+
+    def on_confirmed(self, client: QueueClient, pending_confirms: list[PendingConfirm]) -> None:
+        """See `QueueListener`."""
+        del client
+        for ticket in pending_confirms:
+            first = int(ticket.first)
+            for at, body in enumerate(self.waiting.pop(first)):
+                if ticket.refused is not None and first + at in ticket.refused:
+                    self._history.refused(body)
+                else:
+                    self._history.confirmed(body)
+        self.news.set()
+
+    def on_rejected(self, client: QueueClient, pending_confirms: list[PendingConfirm]) -> None:
+        """See `QueueListener`."""
+        self.on_confirmed(client, pending_confirms)
+
+    def on_writable(self, client: QueueClient) -> None:
+        """Publishes are few: nothing waits for this."""
+
+
+@final
+class Publisher:
+    """Publishes to one queue until its session is closed."""
+
+    def __init__(self, site: Site, queue: Queue, pause_s: float) -> None:
+        self._site = site
+        self._queue = queue
+        self._pause_s = pause_s
+        self._name = site.name("p")
+        self._number = 0
+        self._listener = _Publishes(site.history)
+
+    async def run(self, seconds: float) -> None:
+        """Publish for a time, and wait for confirms."""
+        site, rng = self._site, self._site.rng
+        client = site.open(self._queue, self._listener, self._name)
+        until = asyncio.get_running_loop().time() + seconds
+        while asyncio.get_running_loop().time() < until and site.wanted.publishes:
+            await asyncio.sleep(rng.uniform(0, 2 * self._pause_s))
+            waiting = sum(map(len, self._listener.waiting.values()))
+            if waiting < WINDOW and self._queue.group in _groups(site):
+                self._publish(client, rng.randint(1, 6))
+        while self._listener.waiting:
+            await self._listener.news.wait()
+            self._listener.news.clear()
+        client.close()
+
+    def _publish(self, client: QueueClient, count: int) -> None:
+        key = self._queue.name.encode()
+        route = b"\0" + bytes((len(key),)) + key
+        bodies: list[bytes] = []
+        first = self._number + 1
+        for _ in range(count):
+            self._number += 1
+            size = 2000 if self._site.rng.random() < 0.05 else self._site.rng.randint(0, 80)
+            body = f"{self._name}.{self._number} ".encode() + b"x" * size
+            self._site.history.published(self._queue.name, body)
+            bodies.append(body)
+        ticket = PendingConfirm(first, self._number)
+        ticket.pending = 1
+        self._listener.waiting[first] = bodies
+        publishes = [Publish(1, route, False, False, NO_PROPERTIES, body) for body in bodies]
+        client.publish(publishes, ticket)
+        client.flush()
+
+
+class _Deliveries(QueueListener):
+    """Takes deliveries of one consumer."""
+
+    def __init__(self, site: Site, queue: str, name: str) -> None:
+        self.got: deque[tuple[int, bytes]] = deque()
+        self.news = asyncio.Event()
+        self.is_cancelled = False
+        self.is_over = False
+        self._site = site
+        self._queue = queue
+        self._name = name
+        self._since_ns = site.process.world.now_ns
+
+    def on_delivery(self, client: QueueClient, run: DeliveryRun) -> None:
+        """See `QueueListener`."""
+        for at, position in enumerate(run.positions):
+            body = message_body(run.blob, run.base, position)
+            marked = bool(run.redelivered[at])
+            if self.is_over:
+                continue
+            self._site.history.delivered(self._queue, self._name, self._since_ns, body, marked)
+            self.got.append((int(run.first) + at, body))
+            client.consumed(run.consumer, len(body))
+        self.news.set()
+
+    def on_cancelled(self, client: QueueClient, consumer: int, reason: str) -> None:
+        """See `QueueListener`."""
+        del client, consumer, reason
+        self.is_cancelled = True
+        self.news.set()
+
+    def on_timed_out(self, client: QueueClient, consumer: int) -> None:
+        """See `QueueListener`."""
+        self.on_cancelled(client, consumer, "")
+
+
+@final
+class Consumer:
+    """Consumes from one queue for a time; then it dies, or closes its session in good order."""
+
+    def __init__(self, site: Site, queue: Queue, *, drains: bool, rejects: float = 0.0) -> None:
+        self._site = site
+        self._queue = queue
+        self._drains = drains  # accepts everything at once
+        self._rejects = rejects
+        self._name = site.name("c")
+        self._listener = _Deliveries(site, queue.name, self._name)
+        self._accepted: list[bytes] = []
+
+    async def run(self, seconds: float) -> None:
+        """Consume; AmqpError where the queue cannot be reached."""
+        site, rng = self._site, self._site.rng
+        client = site.open(self._queue, self._listener, self._name)
+        try:
+            prefetch = 100 if self._drains else rng.choice((1, 5, 20, 50))
+            await client.attach(1, Attachment(self._name, prefetch))
+            until = asyncio.get_running_loop().time() + seconds
+            while asyncio.get_running_loop().time() < until and not self._listener.is_cancelled:
+                await self._turn(client)
+                if not (site.wanted.drains if self._drains else site.wanted.consumes):
+                    return
+        finally:
+            self._listener.is_over = True
+            client.close()
+
+    async def _turn(self, client: QueueClient) -> None:
+        rng, listener = self._site.rng, self._listener
+        if not listener.got:
+            listener.news.clear()
+            try:
+                async with asyncio.timeout(1.0):
+                    await listener.news.wait()
+            except TimeoutError:
+                return
+        if not self._drains:
+            await asyncio.sleep(rng.uniform(0, 0.05))
+        count = 50 if self._drains else rng.randint(1, 10)
+        while listener.got and count:
+            count -= 1
+            number, body = listener.got.popleft()
+            operation = self._operation()
+            client.settle(1, operation, number, number)
+            if operation == ACCEPT:
+                self._accepted.append(body)
+                self._site.history.accepts(self._queue.name, body)
+            elif operation == REJECT:
+                self._site.history.rejected(self._queue.name, body)
+        client.flush()
+        if rng.random() < 0.2:
+            accepted, self._accepted = self._accepted, []
+            await client.applied()
+            if not listener.is_cancelled:
+                for body in accepted:
+                    self._site.history.accepted(self._queue.name, body)
+
+    def _operation(self) -> int:
+        if self._drains:
+            return ACCEPT
+        chance = self._site.rng.random()
+        if chance < self._rejects:
+            return REJECT
+        return RELEASE if chance < self._rejects + 0.1 else ACCEPT
+
+
+def _groups(site: Site) -> set[int]:
+    return {queue.group for queue in site.node.catalog.catalog.queues()}
+
+
+async def publish_on(site: Site, queue: str, pause_s: float) -> None:
+    """Publish to a queue while that is wanted, by one publisher after another."""
+    while site.wanted.publishes:
+        found = site.node.broker.queue("/", queue)
+        if found is None:
+            await asyncio.sleep(RETRY_S)
+            continue
+        try:
+            await Publisher(site, found, pause_s).run(site.rng.uniform(1, 10))
+        except AmqpError as error:
+            site.process.note(f"publisher: {error.text}")
+            await asyncio.sleep(RETRY_S)
+
+
+async def consume_on(site: Site, queue: str, *, drains: bool, rejects: float) -> None:
+    """Consume from a queue while that is wanted, by one consumer after another."""
+    while site.wanted.drains if drains else site.wanted.consumes:
+        found = site.node.broker.queue("/", queue)
+        if found is not None:
+            consumer = Consumer(site, found, drains=drains, rejects=rejects)
+            try:
+                await consumer.run(30 if drains else site.rng.uniform(0.5, 10))
+            except AmqpError as error:
+                site.process.note(f"consumer: {error.text}")
+        await asyncio.sleep(RETRY_S)

@@ -1,0 +1,164 @@
+"""Messages as publishers and consumers saw them, and what that must not contain."""
+
+from __future__ import annotations
+
+from typing import Final, final
+
+from headrace_simulation.cluster.world import NS, World
+
+UNKNOWN: Final = 0  # handed over, and nothing heard of it
+CONFIRMED: Final = 1
+REFUSED: Final = 2
+
+
+@final
+class Message:
+    """One message, by its body."""
+
+    __slots__ = (
+        *("accepted_ns", "accepts", "body", "deliveries", "first", "queue", "rejected", "state"),
+    )
+
+    def __init__(self, queue: str, body: bytes) -> None:
+        self.queue = queue
+        self.body = body
+        self.state = UNKNOWN
+        self.deliveries = 0
+        self.first = ""  # who was given it as not delivered before
+        self.rejected = False  # by a consumer, which may have come too late
+        self.accepts = 0  # consumers that said that they accept it, in time or not
+        self.accepted_ns = 0  # when its acceptance was known to be applied
+
+
+@final
+class History:
+    """Everything that happened to messages."""
+
+    def __init__(self, world: World) -> None:
+        self.messages: dict[bytes, Message] = {}
+        self.deleted: set[str] = set()  # queues that were deleted, by name and incarnation
+        self.targets: dict[str, str] = {}  # queue to which another one dead-letters, by name
+        self.confirms = 0
+        self.deliveries = 0
+        self.redeliveries = 0
+        self.confirmed_ns: dict[str, int] = {}  # when a queue confirmed something last
+        self.problem = ""  # the first thing that must not be
+        self._world = world
+        self._last: dict[tuple[str, str], int] = {}
+        self._dead: set[bytes] = set()  # that came from the queue that they were dead-lettered to
+
+    def _violated(self, text: str) -> None:
+        """Note what must not be, and end the run; production would take an error for its own."""
+        self.problem = self.problem or text
+        self._world.stop()
+
+    def published(self, queue: str, body: bytes) -> None:
+        """Note a message that is handed over."""
+        self.messages[body] = Message(queue, body)
+
+    def confirmed(self, body: bytes) -> None:
+        """Note a confirm."""
+        message = self.messages[body]
+        if message.state == CONFIRMED:
+            self._violated(f"{body!r} was confirmed twice")
+        message.state = CONFIRMED
+        self._world.trace.note("", f"confirmed {body[:24]!r}")
+        self.confirms += 1
+        self.confirmed_ns[message.queue] = self._world.now_ns
+
+    def refused(self, body: bytes) -> None:
+        """Note that a queue refused a message."""
+        self.messages[body].state = REFUSED
+
+    def delivered(
+        self, queue: str, consumer: str, since_ns: int, body: bytes, redelivered: bool
+    ) -> None:
+        """Note a delivery.
+
+        Args:
+            queue: whose consumer was given it.
+            consumer: unique.
+            since_ns: when it began.
+            body: of the message.
+            redelivered: whether it was marked as perhaps delivered before.
+
+        It must have been published there, not accepted before the consumer began, come unmarked
+        once only, and in order.
+        """
+        self.deliveries += 1
+        self.redeliveries += redelivered
+        self._world.trace.note("", f"{consumer} got {body[:24]!r} {redelivered}")
+        origin = self.messages.get(body)
+        if origin is None:
+            self._violated(f"{body!r} was delivered from {queue}, and never published")
+            return
+        if origin.queue != queue:
+            self._dead_lettered(queue, origin)
+            return
+        message = origin
+        if message.state == REFUSED:
+            self._violated(f"{body!r} was refused, and delivered from {queue}")
+        if message.accepted_ns and message.accepted_ns < since_ns:
+            at = message.accepted_ns / NS
+            self._violated(f"{body!r} of {queue} was accepted at {at:.3f}, and comes again")
+        message.deliveries += 1
+        if redelivered:
+            return
+        if message.first:
+            self._violated(
+                f"{body!r} of {queue} came to {consumer} unmarked, after {message.first}"
+            )
+        message.first = consumer
+        self._check_order(consumer, body)
+
+    def _dead_lettered(self, queue: str, origin: Message) -> None:
+        """Note a delivery of what its first queue has given up: once at least."""
+        if self.targets.get(origin.queue) != queue:
+            self._violated(f"{origin.body!r} of {origin.queue} was delivered from {queue}")
+        if origin.accepted_ns:
+            self._violated(f"{origin.body!r} of {origin.queue} was accepted, and dead-lettered")
+        self._dead.add(origin.body)
+
+    def _check_order(self, consumer: str, body: bytes) -> None:
+        """A consumer is given each publisher's messages in their order."""
+        publisher, _, number = body.decode().split(" ")[0].rpartition(".")
+        last = self._last.get((consumer, publisher), 0)
+        if int(number) <= last:
+            self._violated(f"{consumer} was given {body!r} after number {last}")
+        self._last[consumer, publisher] = int(number)
+
+    def rejected(self, queue: str, body: bytes) -> None:
+        """Note that a consumer rejects a message, which its queue then gives up."""
+        message = self.messages[body]
+        if message.queue == queue:
+            message.rejected = True
+
+    def accepts(self, queue: str, body: bytes) -> None:
+        """Note that a consumer says that it accepts a message."""
+        message = self.messages[body]
+        if message.queue == queue:
+            message.accepts += 1
+
+    def accepted(self, queue: str, body: bytes) -> None:
+        """Note that an acceptance is known to be applied."""
+        message = self.messages[body]
+        if message.queue == queue:
+            message.accepted_ns = message.accepted_ns or self._world.now_ns
+
+    def lost(self) -> list[Message]:
+        """Return what is missing, once all queues are empty.
+
+        It is each confirmed message that nobody was given, and each that was rejected and has not
+        come where it was to be dead-lettered.
+        """
+        return [
+            message
+            for message in self.messages.values()
+            if message.body not in self._dead
+            and message.queue not in self.deleted
+            and (
+                (message.rejected and not message.accepts)
+                if message.deliveries
+                else message.state == CONFIRMED
+            )
+        ]

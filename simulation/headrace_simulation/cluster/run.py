@@ -1,0 +1,174 @@
+"""One run: a cluster is founded, works while things go wrong, recovers, and is drained."""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Final, final
+
+from headrace_simulation.cluster import stdlib
+from headrace_simulation.cluster.administration import administer
+from headrace_simulation.cluster.broker_cluster import BrokerCluster
+from headrace_simulation.cluster.clients import Site, consume_on, publish_on
+from headrace_simulation.cluster.nemesis import Nemesis
+from headrace_simulation.cluster.profiles import Profile
+from headrace_simulation.cluster.watch import Watch
+from headrace_simulation.cluster.world import NS, SimulationError, World
+
+QUEUES: Final = ("q0", "q1")
+EXPIRING: Final = "qt"  # what stays there for long is dropped
+TTL_MS: Final = 600_000  # longer than any run lasts
+REJECTING: Final = "qd"  # what is rejected there goes to DEAD
+DEAD: Final = "dead"
+FOUND_S: Final = 15.0  # within which a new cluster works
+RECOVER_S: Final = 45.0  # after the last fault, within which all nodes work
+CONFIRM_S: Final = 60.0  # within which everything published is answered then
+DRAIN_S: Final = 60.0  # within which all queues are empty
+STEP_S: Final = 0.25
+
+
+@dataclass
+class Outcome:
+    """Result of a run."""
+
+    seed: int
+    profile: str
+    problem: str = ""  # "" where all went well
+    digest: str = ""
+    confirms: int = 0
+    deliveries: int = 0
+    seconds: float = 0.0  # of the world
+    turns: int = 0
+    faults: list[str] = field(default_factory=list)
+    ends: list[str] = field(default_factory=list)  # why nodes ended by themselves
+
+
+@final
+class Run:
+    """A run of one seed."""
+
+    def __init__(
+        self, seed: int, profile: Profile, show: Callable[[str], None] | None = None
+    ) -> None:
+        self.world = World(seed, show)
+        stdlib.enter(self.world)
+        self.profile = profile
+        self.cluster = BrokerCluster(self.world, profile.nodes)
+        self.cluster.on_site = self._on_site
+        self.nemesis = Nemesis(self.cluster, profile.kinds, profile.at_once, profile.gap_s)
+        self.watch = Watch(self.cluster, self.nemesis)
+        self.cluster.history.targets[REJECTING] = DEAD
+        self._is_ready = False
+
+    def run(self) -> Outcome:
+        """Run it all."""
+        outcome = Outcome(self.world.seed, self.profile.name)
+        try:
+            self._run()
+        except SimulationError as error:
+            outcome.problem = str(error)
+        except Exception:  # noqa: BLE001  (outermost: a seed that fails, whatever raised)
+            outcome.problem = traceback.format_exc()
+        history = self.cluster.history
+        outcome.digest = self.world.trace.digest()
+        outcome.confirms, outcome.deliveries = history.confirms, history.deliveries
+        outcome.seconds, outcome.turns = self.world.now_ns / NS, self.world.turns
+        outcome.faults = self.nemesis.begun
+        outcome.ends = [f"n{node}: {error!r}" for node, error in self.cluster.fatal]
+        return outcome
+
+    def _run(self) -> None:
+        cluster = self.cluster
+        cluster.start()
+        self._wait("found the cluster", FOUND_S, self._has_joined)
+        self._declare()
+        self._wait("declare queues", FOUND_S, lambda: self._is_ready)
+        for site in cluster.sites.values():
+            self._work_at(site)
+        self._pass(2.0)
+        self.watch.start()
+        self.nemesis.run(self.profile.seconds)
+        self._pass(self.profile.seconds + 0.001)
+        self._wait("have all nodes back", RECOVER_S, self._has_joined)
+        cluster.wanted.publishes = False
+        self._wait("answer all publishes", CONFIRM_S, self._is_answered)
+        cluster.wanted.consumes = False
+        cluster.wanted.drains = True
+        for site in cluster.sites.values():
+            self._drain_at(site)
+        self._wait("drain all queues", DRAIN_S, self._is_drained)
+        self._pass(2.0)
+
+    def _pass(self, seconds: float) -> None:
+        """Let time pass; raise what nobody caught."""
+        self.world.run(seconds)
+        if self.cluster.history.problem:
+            raise SimulationError(self.cluster.history.problem)
+        if self.cluster.errors:
+            raise SimulationError(
+                "".join(traceback.format_exception(self.cluster.errors[0])).strip()
+            )
+
+    def _wait(self, what: str, seconds: float, condition: Callable[[], bool]) -> None:
+        until = self.world.now_ns + int(seconds * NS)
+        while not condition():
+            if self.world.now_ns >= until:
+                raise SimulationError(f"it takes more than {seconds} s to {what}{self._why()}")
+            self._pass(STEP_S)
+
+    def _why(self) -> str:
+        lost = self.cluster.history.lost()
+        missing = ", ".join(f"{m.body[:24]!r} of {m.queue}" for m in lost[:5])
+        joined = sorted(self.cluster.sites)
+        return f"; joined: {joined}; {len(lost)} confirmed messages were not delivered: {missing}"
+
+    def _has_joined(self) -> bool:
+        return len(self.cluster.sites) == len(self.cluster.machines)
+
+    def _is_answered(self) -> bool:
+        return self._has_joined() and not any(
+            task.get_name() == "publisher"
+            for site in self.cluster.sites.values()
+            for task in site.tasks
+        )
+
+    def _is_drained(self) -> bool:
+        return not self.cluster.history.lost()
+
+    def _declare(self) -> None:
+        site = self.cluster.sites[1]
+
+        async def declare() -> None:
+            for name in (*QUEUES, DEAD):
+                await self.cluster.declare(site, name)
+            await self.cluster.declare(site, EXPIRING, **{"x-message-ttl": TTL_MS})
+            arguments = {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": DEAD}
+            arguments["x-dead-letter-strategy"] = "at-least-once"
+            arguments["x-overflow"] = "reject-publish"
+            await self.cluster.declare(site, REJECTING, **arguments)
+            self._is_ready = True
+
+        self.cluster.spawn(site, declare())
+
+    def _on_site(self, number: int, site: Site) -> None:
+        del number
+        if self._is_ready:
+            self._work_at(site)
+            if self.cluster.wanted.drains:
+                self._drain_at(site)
+
+    def _work_at(self, site: Site) -> None:
+        pause_s = self.profile.pause_s
+        for queue in (*QUEUES, EXPIRING, REJECTING):
+            self.cluster.spawn(site, publish_on(site, queue, pause_s), "publisher")
+        for queue in (*QUEUES, REJECTING, DEAD):
+            rejects = 0.2 if queue == REJECTING else 0.0
+            work = consume_on(site, queue, drains=False, rejects=rejects)
+            self.cluster.spawn(site, work)
+        if self.profile.moves:
+            self.cluster.spawn(site, administer(self.cluster, site, QUEUES))
+
+    def _drain_at(self, site: Site) -> None:
+        for queue in (*QUEUES, EXPIRING, REJECTING, DEAD):
+            self.cluster.spawn(site, consume_on(site, queue, drains=True, rejects=0.0))

@@ -1,0 +1,119 @@
+"""Runs of whole clusters, each in a process of its own, whose standard library is replaced."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from headrace_simulation.cluster.history import CONFIRMED, History
+from headrace_simulation.cluster.world import World
+
+SIMULATION = Path(__file__).parents[3] / "simulation"
+SOURCES = [SIMULATION.parent / name for name in ("raftlog", "broker", "simulation")]
+
+
+def run(*arguments: str, hash_seed: str = "0", interpreted: bool = False) -> tuple[int, str]:
+    """Run the command; return how it ended, and what it said."""
+    path = os.pathsep.join(map(str, SOURCES if interpreted else SOURCES[-1:]))
+    if os.environ.get("PYTHONPATH"):
+        path = os.pathsep.join((path, os.environ["PYTHONPATH"]))
+    done = subprocess.run(
+        [sys.executable, "-m", "headrace_simulation.cluster", *arguments],
+        env={**os.environ, "PYTHONPATH": path, "PYTHONHASHSEED": hash_seed},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    return done.returncode, done.stdout + done.stderr
+
+
+def test_one_seed_gives_one_run() -> None:
+    """It does not depend on the hashes of the process."""
+    digests = set()
+    for hash_seed in ("1", "2"):
+        code, text = run("--seed", "3", "--profile", "everything", hash_seed=hash_seed)
+        assert code == 0, text
+        found = re.search(r"digest (\w+)", text)
+        assert found is not None
+        digests.add(found[1])
+    assert len(digests) == 1
+
+
+@pytest.mark.parametrize("profile", ["moves", "several"])
+def test_clusters_go_through_faults(profile: str) -> None:
+    code, text = run("--seeds", "0:1", "--profile", profile, "--jobs", "1")
+    assert code == 0, text
+    assert "1 seeds, 0 failed" in text
+
+
+def test_bug_is_found() -> None:
+    name = "publishes-lost-at-failover"
+    code, text = run("--mutation", name, "--jobs", "1", interpreted=True)
+    assert code == 0, text
+    assert f"{name}: found by run" in text
+
+
+class TestHistory:
+    def test_confirmed_message_that_nobody_was_given_is_lost(self) -> None:
+        history = _history()
+        history.confirmed(b"p.1 ")
+        assert [message.body for message in history.lost()] == [b"p.1 "]
+        history.delivered("q", "c", 0, b"p.1 ", redelivered=False)
+        assert history.lost() == []
+
+    def test_rejected_message_must_come_where_it_is_dead_lettered(self) -> None:
+        history = _history()
+        history.targets["q"] = "dead"
+        history.confirmed(b"p.1 ")
+        history.delivered("q", "c", 0, b"p.1 ", redelivered=False)
+        history.rejected("q", b"p.1 ")
+        assert len(history.lost()) == 1
+        history.delivered("dead", "d", 0, b"p.1 ", redelivered=False)
+        assert history.lost() == []
+        assert history.problem == ""
+
+    @pytest.mark.parametrize(
+        ("queue", "body", "problem"),
+        [
+            ("q", b"p.3 ", "never published"),
+            ("other", b"p.1 ", "was delivered from other"),
+            ("q", b"p.2 ", "came to c unmarked"),
+            ("q", b"p.1 ", "was given b'p.1 ' after number 2"),
+        ],
+    )
+    def test_delivery_that_must_not_be(self, queue: str, body: bytes, problem: str) -> None:
+        history = _history()
+        history.delivered("q", "c", 0, b"p.2 ", redelivered=False)
+        history.delivered(queue, "c", 0, body, redelivered=False)
+        assert problem in history.problem
+
+    def test_accepted_message_does_not_come_to_a_later_consumer(self) -> None:
+        world = World(1)
+        history = _history(world)
+        history.delivered("q", "c", 0, b"p.1 ", redelivered=False)
+        world.run(1)
+        history.accepted("q", b"p.1 ")
+        history.delivered("q", "early", 0, b"p.1 ", redelivered=True)
+        assert history.problem == ""
+        world.run(1)
+        history.delivered("q", "late", world.now_ns, b"p.1 ", redelivered=True)
+        assert "comes again" in history.problem
+
+    def test_second_confirm(self) -> None:
+        history = _history()
+        history.confirmed(b"p.1 ")
+        assert history.messages[b"p.1 "].state == CONFIRMED
+        history.confirmed(b"p.1 ")
+        assert "confirmed twice" in history.problem
+
+
+def _history(world: World | None = None) -> History:
+    history = History(world or World(1))
+    history.published("q", b"p.1 ")
+    history.published("q", b"p.2 ")
+    return history
