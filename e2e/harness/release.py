@@ -18,6 +18,13 @@ LIST: Final = ROOT / "releases.toml"
 CACHE: Final = ROOT / "build" / "releases"
 DISTRIBUTIONS: Final = ("./protos", ".")
 CONSTRAINTS: Final = "constraints.txt"
+# A node of this environment runs this environment's code.
+OWN_CODE: Final = """
+import sys, headrace_broker, headrace_raftlog, headrace_protos
+for module in (headrace_broker, headrace_raftlog, headrace_protos):
+    assert module.__path__[0].startswith(sys.prefix), module
+"""
+GIT: Final = ("git", "-c", "safe.directory=*", "-C", str(ROOT))  # CI may be another user
 LARGE_FOLDERS: Final = (":!bench", ":!docs", ":!e2e", ":!tests")  # no build needs these
 
 
@@ -99,6 +106,7 @@ def _build(release: Release) -> None:
     _run(sys.executable, "-m", "venv", str(directory / "venv"))
     wheels = [str(each) for each in sorted((directory / "wheels").glob("*.whl"))]
     _run(*_pip(str(release.python)), "install", "-c", CONSTRAINTS, *wheels, cwd=source)
+    _run(str(release.python), "-P", "-c", OWN_CODE)
 
 
 def _pip(python: str) -> tuple[str, ...]:
@@ -106,7 +114,7 @@ def _pip(python: str) -> tuple[str, ...]:
 
 
 def _git(*arguments: str) -> subprocess.CompletedProcess[bytes]:
-    return subprocess.run(["git", "-C", str(ROOT), *arguments], check=False, capture_output=True)
+    return subprocess.run([*GIT, *arguments], check=False, capture_output=True)
 
 
 def _run(*command: str, cwd: Path = ROOT) -> None:

@@ -129,7 +129,9 @@ def publishers() -> list[bytes]:
         queue.send(1, publisher=b"%d" % number)
     rows = Ranges()
     rows.append(1, 2)
-    queue.apply(command.encode_enqueue_named(BERT, 1, batch(b""), bytes(255), 1, rows.bounds, False))
+    queue.apply(
+        command.encode_enqueue_named(BERT, 1, batch(b""), bytes(255), 1, rows.bounds, False)
+    )
     queue.now_ms += WEEK_MS - 1
     queue.send(1, publisher=b"4199")
     queue.now_ms += 2

@@ -32,7 +32,7 @@ CATALOG: Final = "catalog"  # with which the names of its logs begin
 
 
 class Record(msgspec.Struct):
-    """What is compared of a release.
+    """Digests and constants of a release.
 
     Attributes:
         digests: log -> position in it -> the first digits of the state's digest there.

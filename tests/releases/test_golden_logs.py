@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import tomllib
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ from tests.releases.golden import digests_of, load, recorded, setting_defaults
 
 ROOT = Path(__file__).resolve().parents[2]
 SOURCE = ("raftlog", "broker", ".")
+Value = int | float | str
 ADVICE = (
     "nodes of that release apply entries with the old value: raise MACHINE_VERSION or "
     "CATALOG_VERSION, and keep the old value, under a new name, for states of earlier versions"
@@ -53,7 +55,7 @@ PROVEN = {
 VERSIONS = pytest.mark.parametrize("version", recorded())
 
 
-def changed(then: dict[str, int | str], now: dict[str, int | str]) -> list[str]:
+def changed(then: Mapping[str, Value], now: Mapping[str, Value]) -> list[str]:
     """Describe constants that are gone or have another value."""
     found = []
     for name, value in then.items():
