@@ -39,7 +39,7 @@ def test_shallow_clone_misses_a_release(
     clone = tmp_path / "clone"
     git(tmp_path, "clone", "-q", "--depth", "1", f"file://{origin}", str(clone))
     use(monkeypatch, clone)
-    with pytest.raises(HistoryMissingError, match="1.0.0 is not in this clone, which is shallow"):
+    with pytest.raises(HistoryMissingError, match="is not in this clone, which is shallow"):
         check_history(first)
     git(clone, "fetch", "-q", "--unshallow")
     check_history(first)
