@@ -107,6 +107,7 @@ class Run:
         plan: Plan | None = None,
     ) -> None:
         self._options = options
+        self._title = options.command() if plan is None else f"all nodes run {plan.python}"
         self._plan = plan or Plan(
             make_schedule(options.seed, options.nodes, options.steps, options.kinds)
         )
@@ -125,7 +126,7 @@ class Run:
         """
         shutil.rmtree(self._directory, ignore_errors=True)
         self._directory.mkdir(parents=True)
-        self._note(self._options.command())
+        self._note(self._title)
         cluster = ChaosCluster(self._directory / "nodes", self._options.nodes)
         for node in cluster.nodes:
             node.python = self._plan.python
