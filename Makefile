@@ -204,6 +204,11 @@ e2e-kubernetes: $(VENV)/stamp-tools $(HELM)/stamp ## chart, operator and brokers
 fuzz-api: $(VENV)/stamp-tools $(VENV)/stamp-install ## requests of all kinds, made of the API's own description, in full
 	$(BIN)/python -m pytest e2e/test_api_fuzz.py -m full
 
+# The releases of releases.toml are built from their commits, below build/releases.
+.PHONY: e2e-upgrades
+e2e-upgrades: $(VENV)/stamp-tools $(VENV)/stamp-install ## roll real nodes from a release to this code and back, under load
+	$(BIN)/python -m pytest -s -v e2e/upgrades
+
 # SEED=n runs the schedule of one seed; READS: how strictly looks at the catalog are judged, see
 # e2e/chaos/README.md.
 CHAOS := $(BIN)/python -m pytest e2e/chaos $(if $(SEED),--seed $(SEED)) $(if $(READS),--reads $(READS))

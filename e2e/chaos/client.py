@@ -14,6 +14,7 @@ from pamqp import commands, frame
 from pamqp.body import ContentBody
 from pamqp.common import FieldTable
 from pamqp.header import ContentHeader
+from pamqp.heartbeat import Heartbeat
 
 CHANNEL: Final = 1
 ANSWER_SECONDS: Final = 12.0  # the catalog gives up after 10
@@ -43,6 +44,12 @@ def describe(error: BaseException) -> str:
     return re.sub(r"[0-9]+", "N", f"{type(error).__name__} {error}")[:ERROR_TEXT_MAX]
 
 
+def _check_closed(value: Any) -> None:
+    if isinstance(value, commands.Connection.Close | commands.Channel.Close):
+        alone = isinstance(value, commands.Channel.Close)
+        raise RefusedError(value.reply_code or 0, value.reply_text, channel_only=alone)
+
+
 class ChaosWorker(Worker):
     """A client that lives on when its connections break.
 
@@ -69,12 +76,24 @@ class ChaosClient(RawClient):
         self.socket.settimeout(ANSWER_SECONDS)
         try:
             self.log_in().open_channel(CHANNEL)
-        except AssertionError as error:  # closed with a reason instead of the expected answer
-            self.close()
-            raise EOFError(str(error)) from error
         except BaseException:
             self.close()
             raise
+
+    def expect(self, kind: type[Any]) -> Any:
+        """Return the next value that is no heartbeat.
+
+        Raises:
+            RefusedError: the node closed the connection or the channel instead.
+            EOFError: it was another one.
+        """
+        while True:
+            _, value = self.receive()
+            if isinstance(value, kind):
+                return value
+            _check_closed(value)
+            if not isinstance(value, Heartbeat):
+                raise EOFError(f"{type(value).__name__} instead of {kind.__name__}")
 
     def __enter__(self) -> ChaosClient:
         return self
@@ -90,9 +109,7 @@ class ChaosClient(RawClient):
         """
         got = self.receive_within(seconds)
         value = got[1] if got is not None else None
-        if isinstance(value, commands.Connection.Close | commands.Channel.Close):
-            alone = isinstance(value, commands.Channel.Close)
-            raise RefusedError(value.reply_code or 0, value.reply_text, channel_only=alone)
+        _check_closed(value)
         return value
 
     def call(self, command: Any, kind: type[Any]) -> Any:

@@ -22,6 +22,7 @@ from e2e.chaos.data import expected_member
 from e2e.chaos.disk import SlowDisk
 from e2e.chaos.network import Namespace, Network
 from e2e.harness.cluster import wait_for
+from e2e.harness.release import own_environment
 from e2e.harness.wall_clock import WallClock
 
 from headrace_broker.cli.local_cluster import LocalNode, last_words, render_config
@@ -37,6 +38,7 @@ SMALL_SEGMENTS: Final = {
     "HEADRACE_LOG_SEGMENT_BYTES": str(2 << 20),
     "HEADRACE_LIMITS_MESSAGE_BYTES_MAX": str(512 << 10),
 }
+OWN_PYTHON: Final = Path(sys.executable)
 STOP_SECONDS: Final = 30.0
 READY_SECONDS: Final = 60.0
 REPLICAS: Final = 3  # of a queue whose declarer asks for nothing else
@@ -56,6 +58,7 @@ class ChaosNode:
     Attributes:
         id: 1 to the number of nodes.
         local: its files and addresses.
+        python: the interpreter of its next start, in whose environment its build is.
     """
 
     def __init__(self, local: LocalNode, namespace: Namespace) -> None:
@@ -64,6 +67,7 @@ class ChaosNode:
         self.namespace = namespace
         self.disk = SlowDisk(local.directory / "disk")
         self.clock = WallClock(local.directory / "clock")
+        self.python = OWN_PYTHON
         self._process: subprocess.Popen[bytes] | None = None
         self._stopped = False
 
@@ -91,9 +95,10 @@ class ChaosNode:
         join_secret = self.local.directory.parent / JOIN_FILE
         config = render_config(self.local, nodes, join_secret)
         self.local.config_file.write_text(config, encoding="utf-8")
-        inherited = {k: v for k, v in os.environ.items() if not k.startswith(PLACE_VARIABLES)}
+        variables = dict(os.environ) if self.python == OWN_PYTHON else own_environment()
+        inherited = {k: v for k, v in variables.items() if not k.startswith(PLACE_VARIABLES)}
         # A test that is killed leaves no node behind: the kernel kills it with its parent.
-        command = ["setpriv", "--pdeathsig", "KILL", sys.executable, "-P"]
+        command = ["setpriv", "--pdeathsig", "KILL", str(self.python), "-P"]
         with self.local.log_file.open("ab") as output, self.namespace.entered():
             self._process = subprocess.Popen(
                 [
@@ -197,6 +202,16 @@ class ChaosNode:
         except ApiError:
             return None
         return answer if status == 200 else None
+
+    def post(self, path: str) -> None:
+        """Ask for a change over HTTP until it is made: the catalog may have no leader now."""
+
+        def made() -> bool:
+            with contextlib.suppress(ApiError), self.namespace.entered():
+                return self.local.api.request("POST", path).status == 200
+            return False
+
+        wait_for(f"{self.name} to do {path}", made)
 
     def queue_leader(self, queue: str) -> str:
         """Return who leads a queue as far as this node knows, "" when it does not."""

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import time
+from functools import partial
+from pathlib import Path
+from typing import Final
 
 from e2e.chaos import data
-from e2e.chaos.cluster import ChaosCluster
+from e2e.chaos.cluster import ChaosCluster, ChaosNode
 from e2e.chaos.schedule import (
     LEADER,
     Cut,
@@ -14,6 +17,7 @@ from e2e.chaos.schedule import (
     Kill,
     Link,
     Pause,
+    Replace,
     Restart,
     Restore,
     Rot,
@@ -26,6 +30,10 @@ from e2e.chaos.schedule import (
 )
 from e2e.harness.cluster import wait_for
 
+from headrace_broker.cli.session.api_client import path_of
+
+DRAIN_SECONDS: Final = 60.0
+
 
 class Nemesis:
     """Called on the main thread, for nodes live as long as the thread that started them."""
@@ -33,6 +41,7 @@ class Nemesis:
     def __init__(self, cluster: ChaosCluster) -> None:
         self._cluster = cluster
         self._numbers = [node.id for node in cluster.nodes]
+        self._drained: list[ChaosNode] = []
 
     def inject(self, step: Step, queue: str) -> str:
         """Inject a step's faults; return what that meant.
@@ -82,6 +91,8 @@ class Nemesis:
                 return self._cut(links)
             case Cut(cuts):
                 return self._cut(list(cuts))
+            case Replace(number, python):
+                return self._replace(self._cluster.node(number), Path(python))
 
     def _damage(self, fault: Wipe | Restore | Truncate | Rot, queue: str) -> str:
         match fault:
@@ -153,6 +164,17 @@ class Nemesis:
             done.append(f"{node.name}: {data.rot(node.store, place)}")
         return ", ".join(done)
 
+    def _replace(self, node: ChaosNode, python: Path) -> str:
+        place = path_of("cluster", "nodes", node.name)
+        node.post(f"{place}/drain")
+        self._drained.append(node)
+        what = f"{node.name} to be drained"
+        wait_for(what, lambda: (node.get(place) or {}).get("drained"), DRAIN_SECONDS)
+        node.begin_stop()
+        assert node.end_stop(), f"{node.name} did not stop in order"
+        node.python = python
+        return f"{node.name} is replaced by {python}"
+
     def _cut(self, links: list[Link]) -> str:
         for source, target in links:
             self._cluster.network.cut(source, target)
@@ -166,3 +188,8 @@ class Nemesis:
             node.clock.shift(0)
             node.resume()
             node.start(self._cluster.locals)
+        for node in self._drained:
+            place = path_of("cluster", "nodes", node.name)
+            wait_for(f"{node.name} to answer", partial(node.get, place))
+            node.post(f"{place}/revive")
+        self._drained.clear()

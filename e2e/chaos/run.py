@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import contextlib
+import re
 import shutil
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 from e2e.chaos.catalog_client import SINK_EXCHANGE, SINK_QUEUE
 from e2e.chaos.checker import Violation, check, summary
 from e2e.chaos.client import BROKEN, ChaosClient
-from e2e.chaos.cluster import ChaosCluster, NodeEndedError
+from e2e.chaos.cluster import OWN_PYTHON, ChaosCluster, NodeEndedError
 from e2e.chaos.consumer import ChaosConsumer
 from e2e.chaos.crew import LATE_QUEUES, Crew
 from e2e.chaos.data import QUEUES
@@ -23,7 +24,7 @@ from e2e.chaos.linearizability import Reads
 from e2e.chaos.liveness import Liveness, LivenessError
 from e2e.chaos.nemesis import Nemesis
 from e2e.chaos.publisher import DEAD_QUEUE, DELAYED_QUEUE, LETTERS_QUEUE
-from e2e.chaos.schedule import KINDS, make_schedule
+from e2e.chaos.schedule import KINDS, Step, make_schedule
 from e2e.harness.cluster import wait_for
 from pamqp import commands
 from pamqp.common import FieldTable
@@ -67,6 +68,20 @@ class Options(msgspec.Struct, frozen=True):
         )
 
 
+class Plan(NamedTuple):
+    """Steps of a run, and the build that it begins with.
+
+    Attributes:
+        steps: in order.
+        python: the interpreter in whose environment that build is.
+        expected: matches the errors that clients may get; None for any.
+    """
+
+    steps: list[Step]
+    python: Path = OWN_PYTHON
+    expected: re.Pattern[str] | None = None
+
+
 class Report(msgspec.Struct, frozen=True):
     """The outcome of a run; nothing went wrong when `violations` is empty."""
 
@@ -81,10 +96,21 @@ class Run:
         directory: emptied first. Left there: run.txt, history.json, and when something is wrong
             the nodes' directories.
         say: gets each line of run.txt as it is written.
+        plan: steps and builds other than those of a run of chaos.
     """
 
-    def __init__(self, options: Options, directory: Path, say: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        options: Options,
+        directory: Path,
+        say: Callable[[str], None],
+        plan: Plan | None = None,
+    ) -> None:
         self._options = options
+        self._title = options.command() if plan is None else f"all nodes run {plan.python}"
+        self._plan = plan or Plan(
+            make_schedule(options.seed, options.nodes, options.steps, options.kinds)
+        )
         self._directory = directory
         self._say = say
         self._history = History()
@@ -100,8 +126,10 @@ class Run:
         """
         shutil.rmtree(self._directory, ignore_errors=True)
         self._directory.mkdir(parents=True)
-        self._note(self._options.command())
+        self._note(self._title)
         cluster = ChaosCluster(self._directory / "nodes", self._options.nodes)
+        for node in cluster.nodes:
+            node.python = self._plan.python
         try:
             with cluster:
                 self._drive(cluster)
@@ -152,6 +180,8 @@ class Run:
         crew.raise_failures()
         for text in crew.errors():
             self._note(f"    {text}")
+            if self._plan.expected is not None and not self._plan.expected.search(text):
+                self._found.append(Violation("error", text))
         for number, queue in enumerate(queues, 1):
             node = cluster.nodes[number % len(cluster.nodes)]
             left = drain(cluster, node, queue, self._history)
@@ -194,11 +224,9 @@ class Run:
         """
         nemesis = Nemesis(cluster)
         liveness = Liveness(cluster.nodes, queues, crew.consumers, self._history)
-        options = self._options
-        steps = make_schedule(options.seed, options.nodes, options.steps, options.kinds)
         time.sleep(WARM_UP_SECONDS)
         try:
-            for number, step in enumerate(steps):
+            for number, step in enumerate(self._plan.steps):
                 meant = nemesis.inject(step, queues[number % len(queues)])
                 self._note(f"{step.kind} for {step.hold:.1f} s: {meant}")
                 time.sleep(step.hold)

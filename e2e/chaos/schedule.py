@@ -107,6 +107,17 @@ class Throttle(NamedTuple):
     kbit: int
 
 
+class Replace(NamedTuple):
+    """Drain and stop a node; started as another build on its data, and revived, at the step's end.
+
+    Attributes:
+        python: the interpreter in whose environment the other build is.
+    """
+
+    node: int
+    python: str
+
+
 Fault = (
     Kill
     | Restart
@@ -120,6 +131,7 @@ Fault = (
     | Rot
     | SetClock
     | Throttle
+    | Replace
 )
 
 
