@@ -87,7 +87,7 @@ def chart(
         parts.append(
             f'<line class="grid" x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{y:.1f}" y2="{y:.1f}"/>'
         )
-        parts.append(f'<text class="y" x="{LEFT - 6}" y="{y + 4:.1f}">{tick:,.6g}</text>')
+        parts.append(f'<text class="y" x="{LEFT - 6}" y="{y + 4:.1f}">{_number(tick)}</text>')
     parts += _time_axis(seconds, HEIGHT)
     for number, line in enumerate(lines):
         path = _path(line, axis, seconds)
@@ -120,6 +120,10 @@ def lanes(kinds: Sequence[str], bands: Sequence[Band], seconds: float) -> str:
     return (
         f"<figure><figcaption><b>Faults and backups</b></figcaption>{''.join(parts)}</svg></figure>"
     )
+
+
+def _number(value: float) -> str:
+    return f"{value:,.0f}" if value >= 10 else f"{value:g}"
 
 
 def _x(at: float, seconds: float) -> float:

@@ -34,6 +34,7 @@ table { border-collapse: collapse; width: 100%; font-variant-numeric: tabular-nu
 th, td { text-align: left; padding: .35rem .6rem; border-bottom: 1px solid var(--rule);
   vertical-align: top; }
 th { font-weight: 600; } td.n, th.n { text-align: right; }
+th.rule { width: 36%; }
 .holds { color: var(--good); } .broken { color: var(--bad); } .open { color: var(--open); }
 .state { font-weight: 600; white-space: nowrap; }
 figure { margin: 1.2rem 0; } figcaption { margin-bottom: .2rem; }
@@ -94,7 +95,7 @@ def _verdict_table(recording: Recording) -> str:
         f"<td>{html.escape(each.rule)}</td><td>{html.escape(each.text)}</td></tr>"
         for each in verdicts(recording)
     )
-    return f"<table><tr><th>Verdict<th>Rule<th>Measured</tr>{rows}</table>"
+    return f"<table><tr><th>Verdict<th class=rule>Rule<th>Measured</tr>{rows}</table>"
 
 
 def _latency_table(recording: Recording) -> str:

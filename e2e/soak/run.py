@@ -55,6 +55,7 @@ class Soak:
         self._say = say
         self._random = random.Random(options.seed)
         self._begun = 0.0
+        self._restart = 0.0  # seconds that the last one took
         self._backup: threading.Thread | None = None
         self.recording = Recording(options.command(), options.queues)
         seconds = options.minutes * 60 / CYCLES
@@ -162,10 +163,13 @@ class Soak:
         time.sleep(half / 3)
 
     def _down_half(self, cluster: ChaosCluster, node: ChaosNode) -> None:
+        """Kill a node; it is down for half a cycle, the time that its restart takes included."""
         with self._interval(DOWN, node.name):
             node.kill()
-            time.sleep(self._cycle / 2)
+            time.sleep(max(self._cycle / 6, self._cycle / 2 - self._restart))
+            began = time.monotonic()
             cluster.start()
+            self._restart = time.monotonic() - began
 
     @contextlib.contextmanager
     def _interval(self, kind: str, what: str) -> Iterator[None]:
