@@ -69,7 +69,7 @@ class FaultyDisk:
 
     @property
     def syncs_to_fail(self) -> int:
-        """How many syncs are still to fail."""
+        """Number of syncs that are still to fail."""
         return int(CONTROL.unpack(self._control.read_bytes())[0])
 
     def lie(self) -> None:
@@ -85,7 +85,7 @@ class FaultyDisk:
         """Undo all writes of the killed node that no honest sync followed; be honest from now on.
 
         Returns:
-            How many writes were lost.
+            The number of writes that were lost.
         """
         paths = {
             (found.st_dev, found.st_ino): path

@@ -12,7 +12,7 @@ from e2e.judge.operations import Event
 
 
 class Judgement(msgspec.Struct, frozen=True):
-    """Whether a history is explained by a specification, and if not, where it ends."""
+    """Verdict on a history; the text says where a rejected one ends."""
 
     accepted: bool
     text: str
