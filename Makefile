@@ -207,12 +207,16 @@ chaos-full: $(VENV)/stamp-tools $(VENV)/stamp-install ## the same with three and
 # HISTORY=file judges a recorded history instead of that of a new, bounded run.
 JUDGE := $(BIN)/python -m e2e.judge
 
+.PHONY: judge-raft
+judge-raft: $(VENV)/stamp-tools $(VENV)/stamp-install ## TLC's verdict on traces of the Raft core, from the simulator
+	$(SIMULATION) -m e2e.judge.raft_trace
+
 .PHONY: judge
-judge: $(VENV)/stamp-tools $(VENV)/stamp-install ## TLC's verdict on a chaos run's history, and on doctored ones
+judge: judge-raft $(VENV)/stamp-tools $(VENV)/stamp-install ## TLC's verdict on a chaos run's history, and on doctored ones
 	$(JUDGE) $(HISTORY)
 
 .PHONY: judge-recorded
-judge-recorded: $(VENV)/stamp-tools $(VENV)/stamp-install ## the same on the history that `make e2e` or `make chaos` left
+judge-recorded: judge-raft $(VENV)/stamp-tools $(VENV)/stamp-install ## the same on the history that `make e2e` or `make chaos` left
 	$(JUDGE) build/chaos/seed-1-nodes-3/history.json
 
 MINUTES ?= 60

@@ -77,15 +77,21 @@ def names_module(events: Sequence[Event]) -> str:
     return _module(f"Histories == {_sequence(parts)}")
 
 
-def _value(values: tuple[Any, ...]) -> str:
-    return _sequence(
-        str(each).upper()
-        if isinstance(each, bool)
-        else f'"{each}"'
-        if isinstance(each, str)
-        else str(each)
-        for each in values
-    )
+def module(name: str, events: Sequence[tuple[Any, ...]]) -> str:
+    """Return a module that defines a sequence of tuples; lists are sequences, sets are sets."""
+    return _module(f"{name} == {_sequence(map(_value, events))}")
+
+
+def _value(value: Any) -> str:
+    if isinstance(value, bool):
+        return str(value).upper()
+    if isinstance(value, str):
+        return f'"{value}"'
+    if isinstance(value, set):
+        return f"{{{', '.join(map(_value, sorted(value)))}}}"
+    if isinstance(value, tuple | list):
+        return _sequence(map(_value, value))
+    return str(value)
 
 
 def _sequence(parts: Iterable[str]) -> str:
