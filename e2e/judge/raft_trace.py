@@ -1,6 +1,6 @@
 """`python -m e2e.judge.raft_trace`: traces of the Raft core in the simulator, judged by TLC.
 
-Groups are traced that a seed's run begins with, and one of them is judged. It needs `simulation` on PYTHONPATH.
+All groups of a seed's run are traced, and one is judged. It needs `simulation` on PYTHONPATH.
 """
 
 from __future__ import annotations
@@ -98,7 +98,15 @@ def record(seed: int) -> Recorder:
         AssertionError: the simulator itself found something wrong.
     """
     simulation = Simulation(Plan(seed, events=EVENTS))
-    recorders = [Recorder(each.checker) for each in simulation.catalog.records]
+    catalog: Any = simulation.catalog
+    recorders = [Recorder(each.checker) for each in catalog.records]
+    add_record = catalog.add
+
+    def add(created: Any) -> None:
+        add_record(created)
+        recorders.append(Recorder(created.checker))
+
+    catalog.add = add
     outcome = simulation.run()
     assert outcome.violation is None, f"seed {seed}: {outcome.violation}"
     return max(recorders, key=lambda each: (each.joint, len(each.events)))
