@@ -221,6 +221,28 @@ chaos: $(VENV)/stamp-tools $(VENV)/stamp-install ## kills, stops and network cut
 chaos-full: $(VENV)/stamp-tools $(VENV)/stamp-install ## the same with three and five nodes and all faults, an hour and more
 	$(CHAOS) -m full
 
+# HISTORY=file judges a recorded history instead of that of a new, bounded run.
+JUDGE := $(BIN)/python -m e2e.judge
+
+.PHONY: judge-raft
+judge-raft: $(VENV)/stamp-tools $(VENV)/stamp-install ## TLC's verdict on traces of the Raft core, from the simulator
+	$(SIMULATION) -m e2e.judge.raft_trace
+
+.PHONY: judge
+judge: judge-raft $(VENV)/stamp-tools $(VENV)/stamp-install ## TLC's verdict on a chaos run's history, and on doctored ones
+	$(JUDGE) $(HISTORY)
+
+.PHONY: judge-recorded
+judge-recorded: judge-raft $(VENV)/stamp-tools $(VENV)/stamp-install ## the same on the history that `make e2e` or `make chaos` left
+	$(JUDGE) build/chaos/seed-1-nodes-3/history.json
+
+MINUTES ?= 60
+QUEUES ?= 10000
+
+.PHONY: soak
+soak: $(VENV)/stamp-tools $(VENV)/stamp-install ## MINUTES of QUEUES queues under faults; report in build/soak/report.html
+	$(BIN)/python -m e2e.soak --minutes $(MINUTES) --queues $(QUEUES) $(if $(SEED),--seed $(SEED))
+
 # Third-party tests in an environment of their own below build/; SUITE=name runs one of them,
 # BROKER=rabbitmq runs them against rabbitmq-server, which has to be installed.
 CONFORMANCE := $(BIN)/python -m conformance $(if $(BROKER),--broker $(BROKER)) $(if $(SUITE),--suite $(SUITE))
@@ -277,7 +299,7 @@ checks: venv-pipeline ## lint and other checks beside the crash explorer
 	$(MAKE) --jobs=2 --output-sync=target lint crds-check chart crash
 
 .PHONY: ci
-ci: checks test-interpreted sim test test-pipeline e2e e2e-pipeline conformance-ci ## what .ci/run runs once the system packages are there
+ci: checks test-interpreted sim test test-pipeline e2e judge-recorded e2e-pipeline conformance-ci ## what .ci/run runs once the system packages are there
 
 .PHONY: rooms
 rooms: $(VENV)/stamp-tools ## the packages of the product, their sizes, and import circles

@@ -246,11 +246,14 @@ class ChaosNode:
 class ChaosCluster:
     """Nodes 1 to `count` below a data directory; a `with` block starts and stops them.
 
+    Args:
+        grpc: HOST:PORT for gRPC clients, the same on each node's own loopback; empty for none.
+
     Raises:
         NetworkUnavailableError: network namespaces are impossible here.
     """
 
-    def __init__(self, data: Path, count: int) -> None:
+    def __init__(self, data: Path, count: int, grpc: str = "") -> None:
         self._data = data.absolute()
         self.network = Network(count)
         self.locals = tuple(
@@ -261,6 +264,7 @@ class ChaosCluster:
                 amqp=f"127.0.0.1:{AMQP_PORT}",
                 http=f"127.0.0.1:{HTTP_PORT}",
                 peer=f"{self.network.address(number)}:{GRPC_PORT}",
+                grpc=grpc,
             )
             for number in range(1, count + 1)
         )

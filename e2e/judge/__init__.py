@@ -1,0 +1,1 @@
+"""Histories of chaos runs judged by TLC, a model checker that is not ours."""

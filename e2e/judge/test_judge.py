@@ -1,0 +1,78 @@
+"""TLC accepts what is possible, rejects what is not, and reads the exported form."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+from e2e.chaos.history import Delivery, History, Operation, Outcome, Publish
+from e2e.judge.doctor import MESSAGE_DOCTORS
+from e2e.judge.judge import judge_messages, judge_names
+from e2e.judge.operations import export, load, save
+
+pytestmark = pytest.mark.skipif(shutil.which("java") is None, reason="TLC needs Java")
+OUTCOMES = (Outcome.CONFIRMED, Outcome.CONFIRMED, Outcome.UNKNOWN, Outcome.REJECTED)
+
+
+def history() -> History:
+    """Two publishers that number their channels alike, dead letters, and delayed messages."""
+    made = History()
+    for publisher in ("a", "b"):
+        for number in range(8):
+            name = f"{publisher}{number}"
+            publish = Publish(name, "work", publisher, 1, number, OUTCOMES[number % 4])
+            made.publishes.append(publish)
+            if number % 4 != 3:
+                made.deliveries.append(Delivery(name, "work", "reader", False))
+    made.deliveries.append(Delivery("a0", "work", "other", True))
+    for number in range(3):
+        made.publishes.append(Publish(f"l{number}", "short", "c", 1, number, Outcome.CONFIRMED))
+        made.deliveries.append(Delivery(f"l{number}", "dead", "drain", False))
+        made.publishes.append(Publish(f"d{number}", "later", "d", 1, number, Outcome.CONFIRMED))
+    made.deliveries.append(Delivery("l0", "dead", "drain", False))  # a dead letter may come twice
+    made.dead_letters["short"] = "dead"
+    made.delayed["later"] = 3
+    return made
+
+
+def test_exported_form_is_read_as_it_was_written(tmp_path: Path) -> None:
+    events = export(history())
+    save(events, tmp_path / "history.jsonl")
+    assert load(tmp_path / "history.jsonl") == events
+    assert {each.type for each in events} == {"invoke", "ok", "fail", "info"}
+
+
+def test_messages_are_accepted_and_each_doctored_history_is_rejected(tmp_path: Path) -> None:
+    events = export(history())
+    assert judge_messages(events, tmp_path / "right").accepted
+    for name, doctor in MESSAGE_DOCTORS.items():
+        assert not judge_messages(doctor(events), tmp_path / name).accepted, name
+
+
+def operation(begin: int, end: int | None, value: bool, *, write: bool) -> Operation:
+    return Operation("q", "n1", write, value, begin, end)
+
+
+WRITE_UNKNOWN = operation(10, None, True, write=True)
+SEES = operation(30, 31, True, write=False)
+SEES_NOT = operation(40, 41, False, write=False)
+ACCEPTED = {
+    "late": [WRITE_UNKNOWN, operation(20, 21, False, write=False), SEES],
+    "never": [WRITE_UNKNOWN, SEES_NOT],
+    "overlap": [operation(10, 50, True, write=True), SEES, operation(60, 61, True, write=False)],
+    "overlap-unseen": [operation(10, 50, True, write=True), SEES_NOT],
+}
+REJECTED = {
+    "taken-back": [WRITE_UNKNOWN, SEES, SEES_NOT],
+    "stale": [operation(10, 20, True, write=True), SEES_NOT],
+    "from-nowhere": [SEES],
+    "seen-early": [SEES, operation(35, 36, True, write=True)],
+}
+
+
+@pytest.mark.parametrize("name", [*ACCEPTED, *REJECTED])
+def test_names_are_judged_by_what_can_have_taken_effect_when(name: str, tmp_path: Path) -> None:
+    operations = {**ACCEPTED, **REJECTED}[name]
+    found = judge_names(export(History(operations=operations)), tmp_path)
+    assert found.accepted is (name in ACCEPTED)
