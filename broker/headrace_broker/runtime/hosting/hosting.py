@@ -238,6 +238,15 @@ class Hosting:
             if session.target in (0, self._node):
                 session.relocate(self.locate(queue))
 
+    def rebuild(self, group: int) -> None:
+        """Begin a replica anew that differs from the others, and is brought up to date by them."""
+        host = self.hosts.get(group)
+        if host is not None:
+            self._unregister(host.queue)
+            self.duties.left(host.queue)
+            self._raft.leave_group(group)
+            self.add_queue(host.queue)
+
     def remove_queue(self, queue: Queue) -> None:
         """Stop this node's replica and tell the sessions that the queue is gone."""
         host = self._unregister(queue)
