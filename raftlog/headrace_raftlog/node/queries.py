@@ -105,7 +105,9 @@ class GroupQueries:
         """
         for group in list(self._damaged):
             hosted = self._host.find(group)
-            if hosted is not None and hosted.core.membership.is_voter(hosted.core.member):
+            if hosted is None or hosted.suspended:
+                continue
+            if hosted.core.membership.is_voter(hosted.core.member):
                 del self._damaged[group]
         return dict(self._damaged)
 

@@ -135,12 +135,13 @@ class NodeStanding:
 
     def _begin_anew(self, group: int, index: int) -> None:
         """Have a group that differed at an entry come back as a new member, in a later turn."""
-        asyncio.get_running_loop().call_soon(self._begin_anew_now, group, index)
+        reason = f"its state differed from a majority's at entry {index}; it is rebuilt from them"
+        self._damaged[group] = reason
+        asyncio.get_running_loop().call_soon(self._begin_anew_now, group, reason)
 
-    def _begin_anew_now(self, group: int, index: int) -> None:
+    def _begin_anew_now(self, group: int, reason: str) -> None:
         if self._host.stopped or self._host.find(group) is None:
             return
-        reason = f"its state differed from a majority's at entry {index}; it is rebuilt from them"
         try:
             if self.on_diverged is not None and group != 0:  # the catalog: all else builds on it
                 self.on_diverged(group)
