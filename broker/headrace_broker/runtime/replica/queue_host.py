@@ -51,6 +51,7 @@ from headrace_broker.core.queue.state.lease_effect import LeaseGone
 from headrace_broker.flow.rate_history import Moves
 from headrace_broker.model.build_info import VERSION
 from headrace_broker.model.definition import Queue
+from headrace_broker.model.limits import DIGEST_BATCHES_MAX
 from headrace_broker.model.session import session_node
 from headrace_broker.runtime.contract.clock import Clock
 from headrace_broker.runtime.contract.dead_letter import DeadLetter, cut_dead_letter
@@ -292,8 +293,12 @@ class QueueHost(HostEnd):
         return self.log.held()
 
     def digest(self) -> tuple[str, bytes]:
-        """Return a digest of the machine's state, and of which version that is."""
-        return f"{VERSION} queue {self.machine.version}", self.machine.digest()
+        """Return a digest of the machine's state, and of which version that is.
+
+        Of a deep queue it covers the messages near its head: the others come there too.
+        """
+        digest = self.machine.digest(DIGEST_BATCHES_MAX)
+        return f"{VERSION} queue {self.machine.version}", digest
 
     def restore(self, state: bytes) -> None:
         """Take over a state that `snapshot` gave, here or on another node; never while serving.
