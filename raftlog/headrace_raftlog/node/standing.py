@@ -134,7 +134,7 @@ class NodeStanding:
         return {s.peer: s.link.refusal for s in sessions if s.link.refusal}
 
     def _begin_anew(self, group: int, index: int) -> None:
-        """Have a group that differed at an entry come back as a new member, in a later turn."""
+        """Begin a group that differed at an entry anew, as a new member, in a later turn."""
         reason = f"its state differed from a majority's at entry {index}; it is rebuilt from them"
         self._damaged[group] = reason
         asyncio.get_running_loop().call_soon(self._begin_anew_now, group, reason)

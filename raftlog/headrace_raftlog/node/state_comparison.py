@@ -233,7 +233,7 @@ class StateComparison:
         log_event(RAFT, REPLICAS_DIFFER, group=group, index=each.index, nodes=list(nodes), **labels)
 
     async def _rebuild(self, each: _Checkpoint, member: int) -> None:
-        """Have a member rebuilt: this one, or one on another node."""
+        """Rebuild a member: this one, or one on another node."""
         hosted, wrong = each.hosted, each.digests[member]
         if member == hosted.core.member:
             self._host.suspensions.diverged(hosted, each.index)

@@ -234,7 +234,7 @@ class BulkClient:
         return found
 
     async def rebuild(self, peer: int, group: int, member: int, wrong: StateDigest) -> bool:
-        """Have a peer rebuild its member of a group that this node leads; False if it refuses.
+        """Tell a peer to rebuild its member of a group that this node leads; False if it refuses.
 
         Args:
             peer: node id.

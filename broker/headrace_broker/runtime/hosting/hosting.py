@@ -113,6 +113,7 @@ class Hosting:
         self._dead_letter_traffic = Traffic()
         self._dead_letter_account = Account(Cause("", DEAD_LETTERS, "", ""), self.ledger.limits)
         self._raft = raft
+        raft.on_diverged = self.rebuild
         self._node = node
         self._watcher = Watcher(self)
         self._filter_turns = FilterTurns()

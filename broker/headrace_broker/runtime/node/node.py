@@ -145,7 +145,6 @@ class BrokerNode:
         hosting.duties = self.duties
         expiries.wake = self.duties.tick_soon
         hosting.on_unused, hosting.on_unreadable = self.reaper.drop_unused, on_fatal
-        self.raft.on_diverged = hosting.rebuild
         self.catalog.subscribe(self.router.on_events)
         self.catalog.subscribe(self._on_events)
         name, peers = config.node.name, self.directory.others
