@@ -96,6 +96,7 @@ class StateComparison:
         self._labels = labels
         self._next_s = clock() + round_s
         self._histories: dict[int, _History] = {}
+        self._arrivals = 0  # nodes that came up since the start
         self._task: asyncio.Task[None] | None = None
 
     def tick(self) -> None:
@@ -107,6 +108,7 @@ class StateComparison:
     def peer_up(self) -> None:
         """Compare all groups anew: a member may have restarted with another state."""
         now = self._clock()
+        self._arrivals += 1
         for history in self._histories.values():
             history.done_index = 0
             history.next_s = min(history.next_s, max(now, history.rest_s))
@@ -124,6 +126,7 @@ class StateComparison:
             self._host.fail(error)
 
     async def _round(self) -> None:
+        arrivals = self._arrivals
         under_way = self._begin()
         for _ in range(DIGEST_REQUESTS_MAX):
             if not under_way:
@@ -139,6 +142,9 @@ class StateComparison:
                 break
         for each in under_way:
             await self._conclude(each)
+            if arrivals != self._arrivals:  # the node that came meanwhile was not compared
+                history = self._histories[each.hosted.group]
+                history.done_index, history.next_s = 0, history.rest_s
 
     def _begin(self) -> list[_Checkpoint]:
         """Append checkpoints to the groups that are due, those first that wait for longest."""

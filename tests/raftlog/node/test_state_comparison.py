@@ -178,3 +178,26 @@ def test_group_at_rest_is_compared_once(cluster: Callable[..., Cluster]) -> None
         await made.stop()
 
     asyncio.run(scenario())
+
+
+def test_node_that_comes_up_during_a_comparison_is_compared_in_the_next(
+    cluster: Callable[..., Cluster], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scenario() -> None:
+        made = cluster(digest_round_s=ROUND_S)
+        leader = await _run(made, 3)
+        comparison, machine = made.nodes[leader]._comparison, made.machines[leader, GROUP]
+        digest, compared = machine.digest, list[int]()
+
+        def digest_while_a_node_comes() -> tuple[str, bytes]:
+            if not compared:
+                compared.append(comparison.compared)
+                comparison.peer_up()
+            return digest()
+
+        monkeypatch.setattr(machine, "digest", digest_while_a_node_comes)
+        comparison.peer_up()
+        await made.ticks(lambda: bool(compared) and comparison.compared >= compared[0] + 2)
+        await made.stop()
+
+    asyncio.run(scenario())
