@@ -41,6 +41,10 @@ class IdleHandler:
         """Return nothing: dead entries have no reader."""
         return array("Q")
 
+    def digest(self) -> tuple[str, bytes]:
+        """Return nothing: there is no state."""
+        return "", b""
+
     def restore(self, state: bytes) -> None:
         """Take nothing."""
 

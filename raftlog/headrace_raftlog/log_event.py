@@ -118,6 +118,23 @@ SNAPSHOT_SLOW: Final = Event(
     ("group", "index", "bytes", "seconds"),
     _OF_GROUP,
 )
+REPLICA_DIVERGED: Final = Event(
+    "replica_diverged",
+    ERROR,
+    "the state of group %(group)d on node %(node)d differs from that of a majority at entry "
+    "%(index)d: this replica serves no more and is rebuilt from the others as a new member; save "
+    "the logs of all members and report it, for the same entries must give the same state",
+    ("group", "index", "node", "member"),
+    _OF_GROUP,
+)
+REPLICAS_DIFFER: Final = Event(
+    "replicas_differ",
+    ERROR,
+    "the states of group %(group)d on nodes %(nodes)s differ at entry %(index)d, and no state has "
+    "a majority: nothing is rebuilt; see 'Replicas that differ' in docs/clustering.md",
+    ("group", "index", "nodes"),
+    _OF_GROUP,
+)
 PEER_UP: Final = Event(
     "peer_up",
     INFO,
@@ -178,6 +195,8 @@ RAFT_EVENTS: Final = (
     MEMBERS_CHANGED,
     SNAPSHOT_INSTALLED,
     SNAPSHOT_SLOW,
+    REPLICA_DIVERGED,
+    REPLICAS_DIFFER,
     PEER_UP,
     PEER_DOWN,
     CLUSTER_FOUNDED,

@@ -10,7 +10,7 @@ from mypy_extensions import i64
 
 from headrace_raftlog.core.proposal_queue import ProposalQueue
 from headrace_raftlog.core.state import RaftState, entry_cost
-from headrace_raftlog.model.entry import ENTRY_NORMAL
+from headrace_raftlog.model.entry import CHECKPOINT, ENTRY_NOOP, ENTRY_NORMAL
 from headrace_raftlog.model.group import BUSY, QUEUED
 
 
@@ -36,6 +36,13 @@ def propose(state: RaftState, blobs: list[bytes], urgent: bool) -> i64:
         state.queue = queue
     queue.add(blobs, size, urgent)
     return QUEUED
+
+
+def propose_checkpoint(state: RaftState) -> i64:
+    """Append a no-op at which members take the digest of their states; return its index or BUSY."""
+    if state.queue is not None or state.transferee != 0:
+        return BUSY
+    return state.append_own(ENTRY_NOOP, [CHECKPOINT])
 
 
 def release(state: RaftState) -> None:

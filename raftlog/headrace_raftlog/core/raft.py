@@ -24,6 +24,7 @@ from headrace_raftlog.core.roles import become_follower
 from headrace_raftlog.core.state import RaftState
 from headrace_raftlog.model.entry import HardState
 from headrace_raftlog.model.group import (
+    BUSY,
     FOLLOWER,
     LEADER,
     NOT_LEADER,
@@ -159,6 +160,21 @@ class RaftCore(RaftState):
         if self.quiesced:
             liveness.wake_silently(self)
         return proposals.propose(self, blobs, urgent)
+
+    def propose_checkpoint(self) -> int:
+        """Append a no-op at which members take the digest of their states.
+
+        Returns:
+            Its index; NOT_LEADER; or BUSY before this leader serves, and while proposals wait, a
+            change of membership is under way or the leadership is being handed over.
+        """
+        if self.role != LEADER:
+            return NOT_LEADER
+        if self.is_changing or not self.ready_to_serve:
+            return BUSY
+        if self.quiesced:
+            liveness.wake_silently(self)
+        return proposals.propose_checkpoint(self)
 
     def propose_membership(self, voters: tuple[int, ...], learners: tuple[int, ...] = ()) -> int:
         """Begin to change who belongs to the group.

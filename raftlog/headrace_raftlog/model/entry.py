@@ -10,6 +10,10 @@ ENTRY_NORMAL: Final = 0  # a command of the application
 ENTRY_NOOP: Final = 1  # what a new leader appends to commit its predecessors' entries
 ENTRY_CONFIG: Final = 2  # a change of membership
 
+# Data of a no-op at which members take the digest of their states. An older release treats it as
+# any other no-op.
+CHECKPOINT: Final = b"checkpoint"
+
 
 @final
 class Entry:
@@ -22,7 +26,7 @@ class Entry:
         self.index = index  # log position, from 1
         self.term = term  # term of the leader that appended it, from 1
         self.kind = kind  # ENTRY_NORMAL, ENTRY_NOOP or ENTRY_CONFIG
-        self.data = data  # the blob; empty for a no-op
+        self.data = data  # the blob; of a no-op empty, or CHECKPOINT
 
     def __eq__(self, other: object) -> bool:
         return (

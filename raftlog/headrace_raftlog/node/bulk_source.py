@@ -8,6 +8,7 @@ from collections.abc import Callable
 from headrace_raftlog.model.entry import Entry
 from headrace_raftlog.model.errors import CorruptLogError, LostEntryError
 from headrace_raftlog.model.snapshot import Snapshot
+from headrace_raftlog.model.state_digest import StateDigest
 from headrace_raftlog.node.host import Host
 from headrace_raftlog.storage.group.group_log import StoredGroup
 from headrace_raftlog.storage.log.shared_log import SharedLog
@@ -89,6 +90,23 @@ class HostedSource:
         if term and entry.term != term:
             raise KeyError(f"group {group}: entry {index} is of term {entry.term}")
         return entry
+
+    def digest(self, group: int, index: int) -> StateDigest | None:
+        """See `BulkSource`."""
+        hosted = self._host.find(group)
+        if self._host.stopped or hosted is None or hosted.suspended:
+            return None
+        return (hosted.digests or {}).get(index)
+
+    def rebuild(self, group: int, leader: int, wrong: StateDigest) -> bool:
+        """See `BulkSource`."""
+        known, hosted = self.digest(group, wrong.index), self._host.find(group)
+        if known is None or hosted is None or hosted.core.leader != leader:
+            return False
+        if (known.member, known.digest) != (wrong.member, wrong.digest):
+            return False
+        self._host.suspensions.diverged(hosted, wrong.index)
+        return True
 
     def _committed(self, group: int) -> int:
         """Return up to where the log of a group is known to be committed."""

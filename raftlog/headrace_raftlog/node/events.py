@@ -11,6 +11,7 @@ from headrace_raftlog.model.pieces import Parted
 from headrace_raftlog.node.formation import Formation
 from headrace_raftlog.node.host import Host
 from headrace_raftlog.node.snapshot_fetch import SnapshotFetcher
+from headrace_raftlog.node.state_comparison import StateComparison
 from headrace_raftlog.transport.identity import StreamIdentity
 from headrace_raftlog.transport.large_frame import Part
 
@@ -73,6 +74,7 @@ class NodeEvents:
         self.host: Host
         self.formation: Formation
         self.fetcher: SnapshotFetcher
+        self.comparison: StateComparison
         self.outdated: Callable[[ForgottenError | CloneError], None]
         self._application = application
 
@@ -135,6 +137,8 @@ class NodeEvents:
         self.host.peer_changed(peer, up)
         if not up:
             self.fetcher.peer_down(peer)
+        else:
+            self.comparison.peer_up()
         self._application.on_peer(peer, up, boot)
 
     def _tell(self, told: Callable[..., None], *arguments: object) -> None:

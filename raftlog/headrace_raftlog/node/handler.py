@@ -43,6 +43,14 @@ class GroupHandler(Protocol):
         snapshot names them, and other members know nothing of them.
         """
 
+    def digest(self) -> tuple[str, bytes]:
+        """Return a digest of the state after everything applied so far, and its version.
+
+        Members that applied the same entries return the same digest, whether by one run or from a
+        snapshot on, unless their versions differ: those of the code and of the state machine. It
+        covers nothing that is local to a member. "" as version: it is not compared.
+        """
+
     def restore(self, state: bytes) -> None:
         """Begin anew with a state that `snapshot` returned, here or on another member.
 

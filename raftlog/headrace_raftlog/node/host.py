@@ -130,6 +130,7 @@ class Host:
             if not hosted.restored or view.snapshot_index > applied:
                 self.snapshots.restore(hosted)
             hosted.durable_number = 0
+            hosted.digests = None
             hosted.suspended = False
             self._joiner.look_at(hosted)
             self._mark(hosted)
@@ -189,6 +190,12 @@ class Host:
         index: i64 = hosted.core.propose([data], urgent)
         if index > 0 and not self.commits.timing:
             self.commits.begin(hosted, index)
+        self._mark(hosted)
+        return index
+
+    def propose_checkpoint(self, hosted: HostedGroup) -> int:
+        """Append a no-op at which members compare their states; see `RaftCore`."""
+        index = hosted.core.propose_checkpoint()
         self._mark(hosted)
         return index
 
@@ -258,6 +265,7 @@ class Host:
         try:
             self._log.install_snapshot(hosted.group, snapshot, keeps)
             hosted.handler.restore(snapshot.state)
+            hosted.digests = None
             self.snapshots.saved(hosted, snapshot)
             self.commits.installed += 1
             self._mark(hosted)

@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Collection
 from typing import final
 
 from mypy_extensions import i64
 
 from headrace_raftlog.core.raft import RaftCore
-from headrace_raftlog.model.entry import ENTRY_NORMAL, Entry
+from headrace_raftlog.model.entry import CHECKPOINT, ENTRY_NOOP, ENTRY_NORMAL, Entry
 from headrace_raftlog.model.errors import ContradictedError
 from headrace_raftlog.model.group import FOLLOWER, LEADER
-from headrace_raftlog.model.limits import ENTRY_COST_BYTES, VOTERS_MAX, WRITING_MESSAGES_MAX
+from headrace_raftlog.model.limits import (
+    DIGESTS_KEPT,
+    ENTRY_COST_BYTES,
+    VOTERS_MAX,
+    WRITING_MESSAGES_MAX,
+)
 from headrace_raftlog.model.membership import Membership, member_node
 from headrace_raftlog.model.message import TIMEOUT_NOW, Message
 from headrace_raftlog.model.snapshot import Snapshot
+from headrace_raftlog.model.state_digest import StateDigest
 from headrace_raftlog.node.handler import GroupHandler
 from headrace_raftlog.node.reads import GroupReads
 from headrace_raftlog.storage.group.compaction import without_dead
@@ -53,6 +60,11 @@ class HostedGroup:
         self.saved_index: i64 = 0  # position of the last snapshot, taken or installed
         self.unsaved_bytes: i64 = 0  # bytes applied since the last snapshot
         self.saved_bytes: i64 = 0  # size of the last snapshot
+        # by index, digests at the newest checkpoints; None before the first
+        self.digests: dict[int, StateDigest] | None = None
+        # up to here the log is applied anew, and checkpoints in it are passed over
+        self.replayed_index: i64 = view.hard_state.commit
+        self.digest_s = 0.0  # seconds that the newest digest took
         # node ids that the application wants it on; None while it has not said
         self.desired: tuple[int, ...] | None = None
         self.voter_count: i64 = VOTERS_MAX  # how many of these should vote
@@ -155,7 +167,9 @@ class HostedGroup:
     def apply(self, committed: list[Entry]) -> i64:
         """Hand committed entries to the application, note them as applied; return their bytes."""
         normal = [entry for entry in committed if entry.kind == ENTRY_NORMAL]
-        if normal:
+        if len(normal) < len(committed) and any(self._is_checkpoint(each) for each in committed):
+            self._apply_to_checkpoints(committed)
+        elif normal:
             self.handler.apply(normal)
         size: i64 = 0
         for entry in committed:
@@ -166,6 +180,36 @@ class HostedGroup:
             if self.reads is not None:
                 self.reads.applied(self.core.applied_index)
         return size
+
+    def _is_checkpoint(self, entry: Entry) -> bool:
+        is_new = entry.index > self.replayed_index
+        return is_new and entry.kind == ENTRY_NOOP and entry.data == CHECKPOINT
+
+    def _apply_to_checkpoints(self, committed: list[Entry]) -> None:
+        """Hand committed entries to the application, and take its digest at each checkpoint."""
+        normal: list[Entry] = []
+        for entry in committed:
+            if entry.kind == ENTRY_NORMAL:
+                normal.append(entry)
+            elif self._is_checkpoint(entry):
+                if normal:
+                    self.handler.apply(normal)
+                    normal = []
+                if self.removed:
+                    return
+                self._take_digest(entry.index)
+        if normal:
+            self.handler.apply(normal)
+
+    def _take_digest(self, index: i64) -> None:
+        began_s = time.monotonic()
+        version, digest = self.handler.digest()
+        self.digest_s = time.monotonic() - began_s
+        kept = self.digests or {}
+        kept[index] = StateDigest(self.core.member, index, version, digest)
+        while len(kept) > DIGESTS_KEPT:
+            del kept[next(iter(kept))]
+        self.digests = kept
 
     def is_role_news(self) -> bool:
         """Return whether role or leader changed since logged; note a transfer that failed."""

@@ -54,6 +54,7 @@ from headrace_raftlog.node.read_barriers import ReadBarriers
 from headrace_raftlog.node.snapshot_fetch import SnapshotFetcher
 from headrace_raftlog.node.standing import NodeStanding
 from headrace_raftlog.node.startup import open_directory
+from headrace_raftlog.node.state_comparison import StateComparison
 from headrace_raftlog.storage.writing.identity import Identity
 from headrace_raftlog.transport.identity import StreamIdentity
 from headrace_raftlog.transport.large_frame import Part, part_nothing
@@ -104,6 +105,9 @@ class RaftNode(GroupQueries, NodeStanding):
         # called once when this node cannot go on: its disk failed, or a core or a handler raised.
         # It has then stopped taking part; the process should end.
         self.on_fatal: Callable[[BaseException], None] = node_events.ignore_fatal
+        # called with a group whose state here differs from that of a majority of its members, and
+        # that stands still; it is to be left and created anew. None: the node restarts for it.
+        self.on_diverged: Callable[[int], None] | None = None
         # returns what the application calls a group, for the log: `queue`, `vhost`
         self.labels: Labels = no_labels
         self._entry_bytes_max = options.log.entry_bytes_max
@@ -118,17 +122,13 @@ class RaftNode(GroupQueries, NodeStanding):
         self._fetcher: SnapshotFetcher
         self._damage_scanner: DamageScanner
         self._repair: EntryRepair
+        self._comparison: StateComparison
         self._barriers: ReadBarriers
 
     @property
     def server(self) -> grpc.aio.Server:
         """The gRPC server between nodes, once started."""
         return self._transport.server
-
-    @property
-    def disk_full(self) -> bool:
-        """True if proposals are BUSY because the log cannot grow."""
-        return self._host.disk_full
 
     async def start(self) -> None:
         """Recover the log, then listen and connect.
@@ -193,6 +193,7 @@ class RaftNode(GroupQueries, NodeStanding):
         await self._fetcher.stop()
         await self._repair.stop()
         await self._damage_scanner.stop()
+        await self._comparison.stop()
         await self._transport.stop()
         await self._directory.close_soon()
 
@@ -366,10 +367,6 @@ class RaftNode(GroupQueries, NodeStanding):
             raise ValueError(f"payload of {len(payload)} bytes, the maximum is {PAYLOAD_BYTES_MAX}")
         return self._transport.send(peer, payload)
 
-    def counters(self) -> dict[str, int]:
-        """Return counts since the start, over all peers, beats included in the frames."""
-        return self._transport.counters()
-
     async def _start_network(self) -> None:
         options = self.options
         tick_s = options.tick_ms / 1000
@@ -409,10 +406,15 @@ class RaftNode(GroupQueries, NodeStanding):
         self._damage_scanner = DamageScanner(self._host, self._log)
         bulk = self._transport.bulk
         self._repair = EntryRepair(self._host, self._log, bulk, self._damage_scanner, tick_s)
+        self._host.suspensions.labels = port.labels
+        self._host.suspensions.on_diverged = self._begin_anew
+        times = (self._loop.time, options.digest_round_s)
+        self._comparison = StateComparison(self._host, bulk, *times, port.labels)
         self._barriers = ReadBarriers(self._host, lambda: self.boot, tick_s, silence_s_max)
         self._transport.bulk_servicer.source = HostedSource(self._host, self._log)
         events.host = self._host
         events.fetcher = self._fetcher
+        events.comparison = self._comparison
         at = options.listen or options.peers[options.node]
         await self._transport.start(at, [self._health.add_to, *self.servicers], options.frames_port)
 
@@ -445,6 +447,7 @@ class RaftNode(GroupQueries, NodeStanding):
                 self._host.tick()
                 self._log_reports.tick()
                 self._damage_scanner.tick()
+                self._comparison.tick()
                 self._directory.save_soon(self._host.fail)
                 self._directory.look_soon(self._host.fail)
         except Exception as error:  # noqa: BLE001  (outermost: reports it and stops)

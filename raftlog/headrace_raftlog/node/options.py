@@ -9,6 +9,7 @@ from typing import Final
 from headrace_raftlog.model.group import CoreOptions
 from headrace_raftlog.model.join_secret import JoinSecrets
 from headrace_raftlog.model.limits import (
+    DIGEST_ROUND_S,
     DISK_STALL_S,
     DISK_STALL_S_MAX,
     DISK_STALL_S_MIN,
@@ -46,6 +47,8 @@ class NodeOptions:
     # seconds, DISK_STALL_S_MIN to DISK_STALL_S_MAX, after which a write of which no step ends makes
     # this node hand over what it leads, until its disk answers again
     disk_stall_s: float = DISK_STALL_S
+    # seconds between two rounds of comparing the states of groups that this node leads
+    digest_round_s: float = DIGEST_ROUND_S
     # seconds for which an empty directory listens for members of its cluster before it founds a new
     # one; 0 where there certainly is none
     found_listen_s: float = FOUNDING_LISTEN_S

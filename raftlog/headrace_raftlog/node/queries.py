@@ -14,8 +14,10 @@ from headrace_raftlog.model.membership import Membership, member_node
 from headrace_raftlog.node.entry_repair import EntryRepair
 from headrace_raftlog.node.host import Host
 from headrace_raftlog.node.hosted_group import HostedGroup
+from headrace_raftlog.node.state_comparison import StateComparison
 from headrace_raftlog.storage.group.lost_entries import lost_indexes
 from headrace_raftlog.storage.log.shared_log import SharedLog
+from headrace_raftlog.transport.transport import Transport
 
 
 class MemberProgress(NamedTuple):
@@ -38,6 +40,9 @@ class RaftFigures(NamedTuple):
     suspended: int  # those that stand still until damaged entries are put back
     entries_lost: int  # entries found damaged while the node ran
     entries_repaired: int  # damaged entries put back from other members
+    compared: int  # comparisons of the states of a group's members, by this node as its leader
+    diverged: int  # replicas here whose state differed from a majority's, and that were given up
+    differing: int  # groups led here whose states differ without a majority for one of them
     entries: int  # applied here
     latency: Histogram  # from a leader's log to application, of entries that were timed
     elections: int  # terms that began
@@ -68,6 +73,17 @@ class GroupQueries:
     _log: SharedLog
     _damaged: dict[int, str]
     _repair: EntryRepair
+    _comparison: StateComparison
+    _transport: Transport
+
+    @property
+    def disk_full(self) -> bool:
+        """True if proposals are BUSY because the log cannot grow."""
+        return self._host.disk_full
+
+    def counters(self) -> dict[str, int]:
+        """Return counts since the start, over all peers, beats included in the frames."""
+        return self._transport.counters()
 
     @property
     def disk_stalled(self) -> bool:
@@ -83,22 +99,30 @@ class GroupQueries:
         return self._hosted(group).view.snapshot_index
 
     def quarantined(self) -> dict[int, str]:
-        """Return why groups were set aside as damaged when this node started, by group.
+        """Return why groups were set aside as damaged or different, by group.
 
         A group stays here until its replica is rebuilt from the others and votes again.
         """
         for group in list(self._damaged):
             hosted = self._host.find(group)
-            if hosted is not None and hosted.core.membership.is_voter(hosted.core.member):
+            if hosted is None or hosted.suspended:
+                continue
+            if hosted.core.membership.is_voter(hosted.core.member):
                 del self._damaged[group]
         return dict(self._damaged)
 
     def damages(self) -> dict[int, str]:
         """Return the damage of groups on this node, by group: `quarantined`, and more.
 
-        That is those that stand still until their damaged entries are put back.
+        That is those that stand still until their damaged entries are put back, and those led here
+        whose members have different states.
         """
         found = self.quarantined()
+        for group, nodes in self._comparison.differing.items():
+            found[group] = (
+                f"its states on nodes {', '.join(map(str, nodes))} differ, none has a majority; "
+                "see 'Replicas that differ' in docs/clustering.md"
+            )
         for hosted in self._host.groups():
             if hosted.contradiction:
                 found[hosted.group] = f"{hosted.contradiction}; it stands still on this node"
@@ -245,6 +269,9 @@ class GroupQueries:
             suspended=sum(hosted.suspended for hosted in groups),
             entries_lost=host.suspensions.entries_lost,
             entries_repaired=self._repair.entries_repaired,
+            compared=self._comparison.compared,
+            diverged=host.suspensions.rebuilt,
+            differing=len(self._comparison.differing),
             entries=int(commits.entries),
             latency=commits.latency,
             elections=int(commits.elections),

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from headrace_raftlog.model.errors import ForgottenError
+import asyncio
+from collections.abc import Callable
+
+from headrace_raftlog.model.errors import DamageFoundError, ForgottenError
 from headrace_raftlog.model.membership import NODE_BITS, member_id, member_node
 from headrace_raftlog.node.formation import Formation
 from headrace_raftlog.node.host import Host
@@ -14,6 +17,8 @@ class NodeStanding:
     """The part of a node's public face that is about its place in the cluster."""
 
     options: NodeOptions
+    on_diverged: Callable[[int], None] | None
+    _damaged: dict[int, str]
     _formation: Formation
     _host: Host
     _transport: Transport
@@ -127,3 +132,22 @@ class NodeStanding:
         """Return why peers refuse this node, by node id, of those that do."""
         sessions = self._transport.sessions.values()
         return {s.peer: s.link.refusal for s in sessions if s.link.refusal}
+
+    def _begin_anew(self, group: int, index: int) -> None:
+        """Begin a group that differed at an entry anew, as a new member, in a later turn."""
+        reason = f"its state differed from a majority's at entry {index}; it is rebuilt from them"
+        self._damaged[group] = reason
+        asyncio.get_running_loop().call_soon(self._begin_anew_now, group, reason)
+
+    def _begin_anew_now(self, group: int, reason: str) -> None:
+        if self._host.stopped or self._host.find(group) is None:
+            return
+        try:
+            if self.on_diverged is not None and group != 0:  # the catalog: all else builds on it
+                self.on_diverged(group)
+                self._damaged[group] = reason
+                return
+            self._host.leave_group(group)
+            self._host.fail(DamageFoundError(f"group {group}: {reason}"))
+        except Exception as error:  # noqa: BLE001  (outermost: reports it and stops)
+            self._host.fail(error)

@@ -6,14 +6,21 @@ import logging
 from collections.abc import Callable, Collection
 from typing import Final
 
+from headrace_raftlog.log_event import RAFT, REPLICA_DIVERGED, log_event
 from headrace_raftlog.model.entry import HardState
+from headrace_raftlog.model.membership import member_node
 from headrace_raftlog.model.message import Message
+from headrace_raftlog.node.group_events import Labels, no_labels
 from headrace_raftlog.node.hosted_group import HostedGroup
 from headrace_raftlog.storage.group.lost_entries import lose, lost_indexes
 from headrace_raftlog.storage.log.shared_log import SharedLog
 from headrace_raftlog.storage.segment.disk_reads import call_each
 
 LOG: Final = logging.getLogger("headrace.raft")
+
+
+def ignore_diverged(_group: int, _index: int) -> None:
+    """Leave a group that differs suspended: its host has no node around it."""
 
 
 class Suspensions:
@@ -28,6 +35,11 @@ class Suspensions:
         suspended: Callable[[HostedGroup], None],
         schedule: Callable[[], None],
     ) -> None:
+        self.rebuilt = 0  # members that differed from the others and were given up
+        # called with a group that stands still here for good, and the checkpoint at which it
+        # differed, to begin it anew as another member in a later turn of the event loop
+        self.on_diverged: Callable[[int, int], object] = ignore_diverged
+        self.labels: Labels = no_labels  # what the application calls a group
         self.entries_lost = 0  # entries found damaged while the node ran
         # by id, groups whose snapshot on disk was found damaged and not replaced yet
         self.lost_snapshots: dict[int, HostedGroup] = {}
@@ -117,6 +129,22 @@ class Suspensions:
         self._log.append(hosted.group, state, [], True, None)
         self._log.flush()
         self._suspend(hosted)
+
+    def diverged(self, hosted: HostedGroup, index: int) -> None:
+        """Suspend a group whose state here differs from a majority's; have it rebuilt soon."""
+        self.rebuilt += 1
+        core = hosted.core
+        log_event(
+            RAFT,
+            REPLICA_DIVERGED,
+            group=hosted.group,
+            index=index,
+            node=int(member_node(core.member)),
+            member=int(core.member),
+            **self.labels(hosted.group),
+        )
+        self._suspend(hosted)
+        self.on_diverged(hosted.group, index)
 
     def _suspend(self, hosted: HostedGroup) -> None:
         self._post_all(hosted, hosted.stand_still(self._nodes_up()))

@@ -12,8 +12,11 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 import grpc
 
 from headrace_protos.raftlog.v1.transport_pb2 import (
+    Checkpoint,
+    DigestsRequest,
     EntriesRequest,
     IndexRange,
+    RebuildRequest,
     SnapshotHeader,
     SnapshotPart,
     SnapshotRequest,
@@ -24,11 +27,15 @@ from headrace_raftlog.model.entry import Entry
 from headrace_raftlog.model.limits import (
     BULK_RANGES_MAX,
     BULK_SILENCE_S_MAX,
+    DIGEST_BYTES_MAX,
+    DIGEST_VERSION_BYTES_MAX,
     ENTRY_BYTES_MAX,
     SNAPSHOT_LIVE_MAX,
     SNAPSHOT_STATE_BYTES_MAX,
 )
+from headrace_raftlog.model.membership import member_node
 from headrace_raftlog.model.snapshot import Snapshot
+from headrace_raftlog.model.state_digest import StateDigest
 from headrace_raftlog.transport.codec import FrameError, check_entry, read_membership
 from headrace_raftlog.transport.identity import StreamIdentity, StreamRefusedError
 from headrace_raftlog.transport.join_proof import check_signed
@@ -56,6 +63,10 @@ class _Fetch(Protocol[_RequestIn, _Part]):
 
 class FetchFailedError(Exception):
     """A fetch did not come to its end; the text says why, and it may be tried again later."""
+
+
+class UnknownCallError(FetchFailedError):
+    """The peer's release does not know the call."""
 
 
 class GoneError(FetchFailedError):
@@ -191,6 +202,63 @@ class BulkClient:
                     return entry
         raise FrameError("an entry is missing from a complete answer")
 
+    async def digests(
+        self, peer: int, member: int, checkpoints: Mapping[int, int]
+    ) -> dict[int, StateDigest]:
+        """Fetch the digests that a peer's members took of their states, by group.
+
+        Args:
+            peer: node id.
+            member: a member id of this node.
+            checkpoints: index by group, at most DIGEST_GROUPS_MAX.
+
+        Raises:
+            UnknownCallError: the peer is of an earlier release.
+            FetchFailedError: the peer cannot be reached, refuses, or breaks off.
+            FrameError: it sent what no correct peer sends.
+        """
+        pairs = [Checkpoint(group=group, index=index) for group, index in checkpoints.items()]
+        request = DigestsRequest(member=member, checkpoints=pairs)
+        channel = self._channel(peer)
+        found: dict[int, StateDigest] = {}
+        fetch = _stub(channel).FetchDigests
+        async with aclosing(self._parts(peer, channel, fetch, request)) as parts:
+            async for part in parts:
+                for raw in part.digests:
+                    long = len(raw.version) > DIGEST_VERSION_BYTES_MAX
+                    if long or len(raw.digest) > DIGEST_BYTES_MAX:
+                        raise FrameError(f"digest of {len(raw.digest)} bytes")
+                    if checkpoints.get(raw.group) != raw.index or member_node(raw.member) != peer:
+                        raise FrameError(f"digest of group {raw.group} was not asked for")
+                    found[raw.group] = StateDigest(raw.member, raw.index, raw.version, raw.digest)
+        return found
+
+    async def rebuild(self, peer: int, group: int, member: int, wrong: StateDigest) -> bool:
+        """Tell a peer to rebuild its member of a group that this node leads; False if it refuses.
+
+        Args:
+            peer: node id.
+            group: incarnation id.
+            member: member id of this node, the leader.
+            wrong: the digest of the peer's member that differs from those of a majority.
+
+        Raises:
+            FetchFailedError: the peer cannot be reached, refuses, or breaks off.
+        """
+        request = RebuildRequest(
+            group=group,
+            member=member,
+            of_member=wrong.member,
+            index=wrong.index,
+            digest=wrong.digest,
+        )
+        channel = self._channel(peer)
+        fetch = _stub(channel).RebuildReplica
+        async with aclosing(self._parts(peer, channel, fetch, request)) as parts:
+            async for part in parts:
+                return part.accepted
+        return False
+
     def _channel(self, peer: int) -> grpc.aio.Channel:
         channel = self._channels.get(peer)
         if channel is None:
@@ -236,6 +304,8 @@ class BulkClient:
             text = f"node {peer}: {error.code().name}: {error.details()!r}"
             if error.code() == grpc.StatusCode.NOT_FOUND:
                 raise GoneError(text) from error
+            if error.code() == grpc.StatusCode.UNIMPLEMENTED:
+                raise UnknownCallError(text) from error
             if error.code() == grpc.StatusCode.OUT_OF_RANGE:
                 raise DeniedError(text) from error
             if error.code() == grpc.StatusCode.UNAVAILABLE:

@@ -15,9 +15,13 @@ from typing import Any, Final, NoReturn, Protocol
 import grpc
 
 from headrace_protos.raftlog.v1.transport_pb2 import (
+    DigestsPart,
+    DigestsRequest,
     EntriesPart,
     EntriesRequest,
     LiveSteps,
+    RebuildAnswer,
+    RebuildRequest,
     SnapshotHeader,
     SnapshotPart,
     SnapshotRequest,
@@ -30,9 +34,11 @@ from headrace_raftlog.model.limits import (
     BULK_LIVE_STEPS,
     BULK_RANGES_MAX,
     BULK_STREAMS_MAX,
+    DIGEST_GROUPS_MAX,
 )
 from headrace_raftlog.model.membership import member_node
 from headrace_raftlog.model.snapshot import Snapshot
+from headrace_raftlog.model.state_digest import StateDigest
 from headrace_raftlog.transport.identity import StreamIdentity, StreamRefusedError
 from headrace_raftlog.transport.refusals import Refusals
 from headrace_raftlog.transport.security import NoSecurity, Security
@@ -71,6 +77,18 @@ class BulkSource(Protocol):
             LookupError: it cannot be told.
         """
 
+    def digest(self, group: int, index: int) -> StateDigest | None:
+        """Return the digest of this node's member at a checkpoint, None where it has none."""
+
+    def rebuild(self, group: int, leader: int, wrong: StateDigest) -> bool:
+        """Rebuild this node's member of a group; False where its leader cannot mean it.
+
+        Args:
+            group: incarnation id.
+            leader: member id of the leader that says so.
+            wrong: the digest that differs from those of a majority.
+        """
+
 
 class NoSource:
     """A source of nothing: of a node that does not host groups."""
@@ -93,6 +111,16 @@ class NoSource:
     def stored_entry(self, group: int, index: int, term: int, member: int) -> Entry | None:
         """See `BulkSource`."""
         raise LookupError(f"no group {group}, entry {index} of {term} for {member}")
+
+    def digest(self, group: int, index: int) -> StateDigest | None:
+        """See `BulkSource`."""
+        del group, index
+        return None
+
+    def rebuild(self, group: int, leader: int, wrong: StateDigest) -> bool:
+        """See `BulkSource`."""
+        del group, leader, wrong
+        return False
 
 
 class BulkServicer(RaftBulkServicer):
@@ -169,6 +197,35 @@ class BulkServicer(RaftBulkServicer):
                 yield part
         finally:
             self.active -= 1
+
+    async def FetchDigests(  # noqa: N802  (the generated base names it)
+        self, request: DigestsRequest, context: Context
+    ) -> AsyncIterator[DigestsPart]:
+        """Send the digests that members here have."""
+        await self._admit(request.member, context)
+        if len(request.checkpoints) > DIGEST_GROUPS_MAX:
+            text = f"{len(request.checkpoints)} checkpoints, the maximum is {DIGEST_GROUPS_MAX}"
+            await _refuse(context, grpc.StatusCode.INVALID_ARGUMENT, text)
+        part = DigestsPart()
+        for asked in request.checkpoints:
+            found = self.source.digest(asked.group, asked.index)
+            if found is not None:
+                part.digests.add(
+                    group=asked.group,
+                    index=found.index,
+                    member=found.member,
+                    version=found.version,
+                    digest=found.digest,
+                )
+        yield part
+
+    async def RebuildReplica(  # noqa: N802  (the generated base names it)
+        self, request: RebuildRequest, context: Context
+    ) -> AsyncIterator[RebuildAnswer]:
+        """Rebuild a member here that differs from the others."""
+        await self._admit(request.member, context)
+        wrong = StateDigest(request.of_member, request.index, "", request.digest)
+        yield RebuildAnswer(accepted=self.source.rebuild(request.group, request.member, wrong))
 
     async def _entry(
         self, request: EntriesRequest, index: int, term: int | None, context: Context

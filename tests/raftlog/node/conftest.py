@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import json
 import threading
 from array import array
@@ -54,6 +55,7 @@ class Machine:
         self.indexes: list[int] = []
         self.leaders: list[tuple[int, int, bool]] = []
         self.restored = 0
+        self.version = "test"  # of its digests
         self.held_here: list[int] = []
         self.is_live: Callable[[int], bool] = lambda index: False
         self.read: Callable[[int], bytes] = lambda index: b""
@@ -67,6 +69,9 @@ class Machine:
 
     def held(self) -> array[int]:
         return array("Q", self.held_here)
+
+    def digest(self) -> tuple[str, bytes]:
+        return self.version, hashlib.sha256(b"|".join(self.applied)).digest()
 
     def restore(self, state: bytes) -> None:
         self.indexes, kept = json.loads(state)
@@ -239,6 +244,9 @@ class EventMachine:
 
     def held(self) -> array[int]:
         return array("Q")
+
+    def digest(self) -> tuple[str, bytes]:
+        return "", b""
 
     def restore(self, state: bytes) -> None:
         self.events.append(f"{self.name} restores {state.decode()}")

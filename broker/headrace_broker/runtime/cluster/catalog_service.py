@@ -33,6 +33,7 @@ from headrace_broker.catalog.request import (
     encode_envelope,
 )
 from headrace_broker.catalog.result import Ok, Refused, Repeated, Result, UpgradePending
+from headrace_broker.model.build_info import VERSION
 from headrace_broker.model.definition import Binding, Node
 from headrace_broker.model.limits import CATALOG_COMMAND_BYTES_MAX, CATALOG_REQUESTS_MAX
 from headrace_broker.runtime.cluster.boot_claim import BootClaim, Booted
@@ -425,6 +426,10 @@ class CatalogService:
     def held(self) -> array[int]:
         """Return nothing: readers of the catalog read its tables."""
         return array("Q")
+
+    def digest(self) -> tuple[str, bytes]:
+        """Return a digest of the catalog's state, and of which version that is."""
+        return f"{VERSION} catalog", bytes.fromhex(self.catalog.digest())
 
     def restore(self, state: bytes) -> None:
         """Take over a state that `snapshot` gave, here or on another node.

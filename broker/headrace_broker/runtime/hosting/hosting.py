@@ -113,6 +113,7 @@ class Hosting:
         self._dead_letter_traffic = Traffic()
         self._dead_letter_account = Account(Cause("", DEAD_LETTERS, "", ""), self.ledger.limits)
         self._raft = raft
+        raft.on_diverged = self.rebuild
         self._node = node
         self._watcher = Watcher(self)
         self._filter_turns = FilterTurns()
@@ -237,6 +238,15 @@ class Hosting:
         for session in list(self._by_group.get(queue.group, {}).values()):
             if session.target in (0, self._node):
                 session.relocate(self.locate(queue))
+
+    def rebuild(self, group: int) -> None:
+        """Begin a replica anew that differs from the others, and is brought up to date by them."""
+        host = self.hosts.get(group)
+        if host is not None:
+            self._unregister(host.queue)
+            self.duties.left(host.queue)
+            self._raft.leave_group(group)
+            self.add_queue(host.queue)
 
     def remove_queue(self, queue: Queue) -> None:
         """Stop this node's replica and tell the sessions that the queue is gone."""

@@ -192,6 +192,18 @@ RAFT: Final = (
         "Entries whose stored record was found damaged, or not given by the disk, while running.",
     ),
     Metric("raft_entries_repaired_total", "Damaged entries repaired from other nodes."),
+    Metric(
+        "raft_state_comparisons_total",
+        "Comparisons of the states of replicas that are led here.",
+    ),
+    Metric(
+        "raft_replicas_diverged_total",
+        "Replicas here whose state differed from a majority's, and that were rebuilt.",
+    ),
+    Metric(
+        "raft_groups_differing",
+        "Groups led here whose states differ, and none has a majority.",
+    ),
     Metric("raft_entries_committed_total", "Entries committed and applied here."),
     Metric(
         "raft_commit_duration_seconds",

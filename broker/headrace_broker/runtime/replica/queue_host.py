@@ -49,7 +49,9 @@ from headrace_broker.core.queue.messages.effect import (
 from headrace_broker.core.queue.messages.settings import DEAD_LETTER_AT_MOST_ONCE
 from headrace_broker.core.queue.state.lease_effect import LeaseGone
 from headrace_broker.flow.rate_history import Moves
+from headrace_broker.model.build_info import VERSION
 from headrace_broker.model.definition import Queue
+from headrace_broker.model.limits import DIGEST_BATCHES_MAX
 from headrace_broker.model.session import session_node
 from headrace_broker.runtime.contract.clock import Clock
 from headrace_broker.runtime.contract.dead_letter import DeadLetter, cut_dead_letter
@@ -289,6 +291,14 @@ class QueueHost(HostEnd):
     def held(self) -> array[int]:
         """Return the positions of dead entries with a reader on this node."""
         return self.log.held()
+
+    def digest(self) -> tuple[str, bytes]:
+        """Return a digest of the machine's state, and of which version that is.
+
+        Of a deep queue it covers the messages near its head: the others come there too.
+        """
+        digest = self.machine.digest(DIGEST_BATCHES_MAX)
+        return f"{VERSION} queue {self.machine.version}", digest
 
     def restore(self, state: bytes) -> None:
         """Take over a state that `snapshot` gave, here or on another node; never while serving.

@@ -63,7 +63,12 @@ from headrace_broker.core.queue.messages.publisher import Publisher
 from headrace_broker.core.queue.messages.settings import QueueSettings
 from headrace_broker.core.queue.snapshot.frozen import FrozenQueue, freeze
 from headrace_broker.core.queue.snapshot.restoring import read_snapshot
-from headrace_broker.core.queue.snapshot.snapshot import live_indexes, write_snapshot, write_state
+from headrace_broker.core.queue.snapshot.snapshot import (
+    ALL_BATCHES,
+    live_indexes,
+    write_snapshot,
+    write_state,
+)
 from headrace_broker.core.queue.state.archive_effect import ArchiveInfo
 from headrace_broker.core.queue.state.archive_row import ArchiveRow
 from headrace_broker.core.queue.state.fair_lanes import FairValue
@@ -351,9 +356,10 @@ class QueueMachine:
         machine._state = read_snapshot(snapshot)
         return machine
 
-    def digest(self) -> bytes:
-        """Return 16 bytes that are equal for equal states."""
-        return hashlib.blake2b(write_state(self._state), digest_size=16).digest()
+    def digest(self, batches_max: i64 = ALL_BATCHES) -> bytes:
+        """Return 16 bytes that are equal for equal states; see `write_state`."""
+        state = write_state(self._state, batches_max)
+        return hashlib.blake2b(state, digest_size=16).digest()
 
     def apply(self, index: i64, data: bytes) -> list[Effect]:
         """Apply the committed entry `index` (ascending from call to call); return effects in order.

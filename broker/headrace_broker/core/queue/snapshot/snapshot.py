@@ -51,6 +51,7 @@ from typing import Final
 from librt.strings import BytesWriter
 from mypy_extensions import i64
 
+from headrace_broker.core.queue.messages.batch import Batch
 from headrace_broker.core.queue.messages.batch_page import (
     encode_batches,
     read_entries,
@@ -77,6 +78,8 @@ SNAPSHOT_VERSION: Final = 2
 SECTIONS_VERSION: Final = 3
 FLAG_EXCLUSIVE: Final = 1
 FLAG_FILTERED: Final = 2
+PAGED: Final = 0  # instead of a number of batches: with time and layout
+ALL_BATCHES: Final = (1 << 62) - 1
 SECTION_WATERMARK: Final = 1
 SECTION_FAIR_LANES: Final = 2
 SECTION_LEASES: Final = 3
@@ -141,26 +144,32 @@ def _with(found: array[int], counted: list[int]) -> array[int]:
 
 def write_snapshot(state: QueueState) -> bytes:
     """Encode a queue's state."""
-    return _write(state, True)
+    return _write(state, PAGED)
 
 
-def write_state(state: QueueState) -> bytes:
-    """Encode a queue's state without time and layout: equal for equal states."""
-    return _write(state, False)
+def write_state(state: QueueState, batches_max: i64 = ALL_BATCHES) -> bytes:
+    """Encode a queue's state without time and layout: equal for equal states.
+
+    Args:
+        state: of the queue.
+        batches_max: batches that are encoded from the head of each lane, 1 or more; of the others
+            only the number and bytes of their messages.
+    """
+    return _write(state, batches_max)
 
 
-def _write(state: QueueState, paged: bool) -> bytes:
+def _write(state: QueueState, batches_max: i64) -> bytes:
     out = BytesWriter()
-    sections = _sections(state, paged)
+    sections = _sections(state, batches_max)
     out.append(SECTIONS_VERSION if sections else SNAPSHOT_VERSION)
     write_varint(out, state.version)
     write_text(out, encode_settings(state.settings))
-    write_varint(out, state.now_ms if paged else 0)
+    write_varint(out, state.now_ms if batches_max == PAGED else 0)
     write_varint(out, state.ready.next_id)
     out.append(1 if state.refusing else 0)
     write_varint(out, state.arrivals)
     write_varint(out, state.overdue_ms)
-    _write_ready(out, state.ready, paged)
+    _write_ready(out, state.ready, batches_max)
     write_messages(out, state.ready.groups.loose.in_order())
     write_messages(
         out, [state.delayed.messages[number] for number in sorted(state.delayed.messages)]
@@ -189,13 +198,13 @@ def _write(state: QueueState, paged: bool) -> bytes:
     return out.getvalue()
 
 
-def _sections(state: QueueState, paged: bool) -> dict[int, bytes]:
+def _sections(state: QueueState, batches_max: i64) -> dict[int, bytes]:
     """Return what queues have of which earlier versions knew nothing, by ascending numbers."""
     sections: dict[int, bytes] = {}
     if state.watermark.saturated:
         sections[SECTION_WATERMARK] = _watermark(state.watermark)
     if state.ready.fair.count > 0:
-        sections[SECTION_FAIR_LANES] = _fair_lanes(state.ready.fair.in_order(), paged)
+        sections[SECTION_FAIR_LANES] = _fair_lanes(state.ready.fair.in_order(), batches_max)
     if state.leases.epochs > 0:
         sections[SECTION_LEASES] = encode_leases(state.leases)
     if state.publishers.known:
@@ -205,7 +214,7 @@ def _sections(state: QueueState, paged: bool) -> dict[int, bytes]:
     return sections
 
 
-def _write_ready(out: BytesWriter, ready: ReadyList, paged: bool) -> None:
+def _write_ready(out: BytesWriter, ready: ReadyList, batches_max: i64) -> None:
     counts = ready.entries.counts
     write_varint(out, len(counts))
     before: i64 = 0
@@ -217,29 +226,37 @@ def _write_ready(out: BytesWriter, ready: ReadyList, paged: bool) -> None:
     write_varint(out, len(lanes))
     for lane in lanes:
         out.append(int(lane.priority))
-        _write_lane(out, lane, paged)
+        _write_lane(out, lane, batches_max)
     _write_pages(out, ready.purged)
 
 
-def _write_lane(out: BytesWriter, lane: Lane, paged: bool) -> None:
+def _write_lane(out: BytesWriter, lane: Lane, batches_max: i64) -> None:
     write_varint(out, lane.count)
     write_varint(out, lane.byte_count)
-    if paged:
+    if batches_max == PAGED:
         _write_pages(out, lane.pages)
     else:
-        batches = [batch for page in lane.pages for batch in page.waiting()]
-        write_text(out, encode_batches(batches))
+        write_text(out, encode_batches(_first_batches(lane, batches_max)))
     write_messages(out, lane.loose.in_order())
 
 
-def _fair_lanes(lanes: list[Lane], paged: bool) -> bytes:
+def _first_batches(lane: Lane, batches_max: i64) -> list[Batch]:
+    batches: list[Batch] = []
+    for page in lane.pages:
+        batches.extend(page.waiting())
+        if len(batches) >= batches_max:
+            return batches[:batches_max]
+    return batches
+
+
+def _fair_lanes(lanes: list[Lane], batches_max: i64) -> bytes:
     out = BytesWriter()
     write_varint(out, len(lanes))
     for lane in lanes:
         out.append(int(lane.priority))
         write_text(out, lane.key)
         if lane.key:
-            _write_lane(out, lane, paged)
+            _write_lane(out, lane, batches_max)
     return out.getvalue()
 
 
