@@ -32,6 +32,8 @@ from headrace_raftlog.transport.identity import StreamIdentity
 from headrace_raftlog.transport.security import NoSecurity
 from headrace_raftlog.transport.transport import Transport
 
+pytestmark = pytest.mark.usefixtures("over_grpc")
+
 Addresses = dict[int, str]
 Identify = Callable[..., Any]
 Until = Callable[..., Awaitable[None]]

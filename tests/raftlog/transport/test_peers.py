@@ -10,6 +10,8 @@ from e2e.harness.ports import free_addresses
 
 from headrace_raftlog.transport.identity import StreamIdentity
 
+pytestmark = pytest.mark.usefixtures("over_grpc")
+
 Addresses = dict[int, str]
 Identify = Callable[..., StreamIdentity]
 Until = Callable[..., Awaitable[None]]
