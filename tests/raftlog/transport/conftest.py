@@ -145,8 +145,9 @@ class Caller:
     async def ask(self, channel: grpc.aio.Channel | None = None) -> StreamPlace:
         """Return where the stream is to be opened; raises AioRpcError."""
         metadata = grpc.aio.Metadata(*self._identity.metadata(self._target))
+        request = OpenRequest(frames_call=self.over_grpc)
         async with channel or self._security.open(self._address, self._target) as used:
-            return await RaftTransportStub(used).Open(OpenRequest(), metadata=metadata, timeout=20)
+            return await RaftTransportStub(used).Open(request, metadata=metadata, timeout=20)
 
     async def enter(self, place: StreamPlace | None = None) -> None:
         """Open the stream."""

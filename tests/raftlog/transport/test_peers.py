@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+import pytest
 from e2e.harness.ports import free_addresses
 
 from headrace_raftlog.transport.identity import StreamIdentity
