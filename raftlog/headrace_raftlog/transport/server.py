@@ -118,6 +118,8 @@ class StreamServicer(RaftTransportServicer):
         self, request_iterator: AsyncIterator[FrameBytes], context: FramesContext
     ) -> None:
         """Take the frames of who shows a ticket, as from a connection of TCP."""
+        # By itself: an end while the first answer is under way would send it a second time.
+        await context.send_initial_metadata(())
         caller = self.listener.expect(context.peer())
         info = {CERTIFICATE_INFO: caller_certificate(context)}
         await CallTransport(caller, context.write, info).carry(request_iterator)
