@@ -115,8 +115,8 @@ class ClusterSection(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     # one after the other.
     join_secret_required: bool = True
     listen: OptionalAddress = ""  # where the others reach this node, "" for its address in `nodes`
-    # way of what nodes replicate: `frames`, a TCP connection to a second port, which costs least, or
-    # `grpc`, the port of `listen` alone, for a service mesh or a firewall with one rule. Nodes of one
+    # way of what nodes replicate: `frames`, a TCP connection to a second port, which costs less, or
+    # `grpc`, the port of `listen` alone, for a service mesh or a firewall with one rule. Nodes of a
     # cluster may differ.
     transport: Literal["frames", "grpc"] = "frames"
     # port on the same host to which the others send what they replicate, 0 for any that is free; a
