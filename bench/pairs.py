@@ -6,10 +6,10 @@ python bench/pairs.py [--other /path/to/bin/headrace | --setting VARIABLE=FIRST,
 With `--other`, the second cluster runs another build of Headrace, such as the release before. With
 `--setting`, the clusters differ by a variable of their environment, such as
 HEADRACE_CLUSTER_TRANSPORT=grpc,frames; by default the first one has telemetry. Both clusters of
-three nodes run on this machine all the time, and take turns: each round loads one and then the other, the
-second one first in every other round, so that what else the machine does falls on both. Figures are
-medians over rounds of the ratio of the first to the second. Processor time is that of all nodes for
-each message.
+three nodes run on this machine all the time, and take turns: each round loads one and then the
+other, the second one first in every other round, so that what else the machine does falls on both.
+Figures are medians over rounds of the ratio of the first to the second. Processor time is that of
+all nodes for each message.
 """
 
 from __future__ import annotations
