@@ -184,6 +184,11 @@ e2e: $(VENV)/stamp-tools $(VENV)/stamp-install ## real processes and real client
 e2e-full: $(VENV)/stamp-tools $(VENV)/stamp-install ## the same at full size
 	$(E2E) --ignore e2e/pipeline --ignore e2e/kubernetes/test_scenario.py
 
+# The rest of e2e runs over connections for frames; e2e/cluster/test_transport.py, over both, is in `e2e`.
+.PHONY: e2e-grpc-transport
+e2e-grpc-transport: $(VENV)/stamp-tools $(VENV)/stamp-install ## tests of failover, large messages, TLS and join secrets with replication over gRPC
+	HEADRACE_CLUSTER_TRANSPORT=grpc $(BIN)/python -m pytest e2e/cluster/test_transport.py e2e/cluster/test_failover.py e2e/messages/test_large_messages.py e2e/security/test_cluster_tls.py e2e/security/test_join_secret.py -W "default:unclosed <socket:ResourceWarning" -n $(TEST_JOBS) --dist loadfile
+
 E2E_PIPELINE := $(BIN)/python -m pytest e2e/pipeline -W "default:unclosed <socket:ResourceWarning"
 
 .PHONY: e2e-pipeline

@@ -1,13 +1,15 @@
-"""Compare two clusters under the same load, in turn: this build and another one, or telemetry.
+"""Compare two clusters under the same load, in turn: two builds, or two values of a setting.
 
-python bench/pairs.py [--other /path/to/bin/headrace] [--rounds 8] [--seconds 6] [--load WORDS]
+python bench/pairs.py [--other /path/to/bin/headrace | --setting VARIABLE=FIRST,SECOND]
+                      [--rounds 8] [--seconds 6] [--load WORDS]
 
-With `--other`, the second cluster runs another build of Headrace, such as the release before;
-without it, the first cluster runs with telemetry and the second one without. Both clusters of three
-nodes run on this machine all the time, and take turns: each round loads one and then the other, the
-second one first in every other round, so that what else the machine does falls on both. Figures are
-medians over rounds of the ratio of the first to the second. Processor time is that of all nodes for
-each message.
+With `--other`, the second cluster runs another build of Headrace, such as the release before. With
+`--setting`, the clusters differ by a variable of their environment, such as
+HEADRACE_CLUSTER_TRANSPORT=grpc,frames; by default the first one has telemetry. Both clusters of
+three nodes run on this machine all the time, and take turns: each round loads one and then the
+other, the second one first in every other round, so that what else the machine does falls on both.
+Figures are medians over rounds of the ratio of the first to the second. Processor time is that of
+all nodes for each message.
 """
 
 from __future__ import annotations
@@ -26,7 +28,7 @@ from compare import build_load_generator
 from peers import HEADRACE_PORT, Headrace, PeerError
 from replication.figures import processor_seconds
 
-VARIABLE: Final = "HEADRACE_TELEMETRY_ENABLED"
+SETTING: Final = "HEADRACE_TELEMETRY_ENABLED=true,false"
 LOADS: Final = {
     "one queue, as fast as it goes": ["--publishers", "1", "--consumers", "1", "--queues", "1"],
     "30 queues, as fast as it goes": ["--publishers", "30", "--consumers", "30", "--queues", "30"],
@@ -40,25 +42,27 @@ LOADS: Final = {
 COMMON: Final = ["--window", "100", "--prefetch", "200", "--ack-every", "50"]
 
 
-def with_telemetry(directory: Path, enabled: str, port: int) -> Headrace:
-    """Return a cluster with or without telemetry."""
-    os.environ[VARIABLE] = enabled  # which the cluster takes over when it is made
+def with_setting(directory: Path, variable: str, value: str, port: int) -> Headrace:
+    """Return a cluster whose environment has a variable."""
+    os.environ[variable] = value  # which the cluster takes over when it is made
     try:
-        return Headrace(directory / f"telemetry-{enabled}", port)
+        return Headrace(directory / f"with-{value}", port)
     finally:
-        del os.environ[VARIABLE]
+        del os.environ[variable]
 
 
-def pair(directory: Path, other: Path | None) -> dict[str, Headrace]:
+def pair(directory: Path, other: Path | None, setting: str) -> dict[str, Headrace]:
     """Return the two clusters by their titles in the table; the first one is the numerator."""
     if other is not None:
         return {
             "this": Headrace(directory / "this"),
             "other": Headrace(directory / "other", HEADRACE_PORT + 100, other),
         }
+    variable, _, values = setting.partition("=")
+    first, second = values.split(",")
     return {
-        "with": with_telemetry(directory, "true", HEADRACE_PORT),
-        "without": with_telemetry(directory, "false", HEADRACE_PORT + 100),
+        first: with_setting(directory, variable, first, HEADRACE_PORT),
+        second: with_setting(directory, variable, second, HEADRACE_PORT + 100),
     }
 
 
@@ -111,6 +115,7 @@ def main() -> int:
     """Run the comparison; exit code 1 when a cluster could not be driven."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--other", type=Path, help="`headrace` of another build")
+    parser.add_argument("--setting", default=SETTING, help="VARIABLE=FIRST,SECOND")
     parser.add_argument("--rounds", type=int, default=8)
     parser.add_argument("--seconds", type=int, default=6)
     parser.add_argument("--load", default="", help="words in the names of those wanted")
@@ -119,7 +124,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="headrace-pairs-") as work:
         try:
             program = build_load_generator(Path(work))
-            for title, cluster in pair(Path(work), options.other).items():
+            for title, cluster in pair(Path(work), options.other, options.setting).items():
                 cluster.start()
                 clusters[title] = cluster
             compare(program, clusters, options.rounds, options.seconds, options.load)

@@ -49,6 +49,7 @@ JOIN_FILE: Final = "join-secret"  # below the data directory
 JOIN_BYTES: Final = 32  # of chance
 # A variable like HEADRACE_NODE_ID would make all nodes one; those for tuning pass through.
 PLACE_VARIABLES: Final = ("HEADRACE_NODE_", "HEADRACE_CLUSTER_", "HEADRACE_LISTENERS_")
+TRANSPORT_VARIABLE: Final = "HEADRACE_CLUSTER_TRANSPORT"  # says nothing of a place
 
 
 class ClusterError(Exception):
@@ -241,7 +242,7 @@ class LocalCluster:
         environment = {
             name: value
             for name, value in os.environ.items()
-            if not name.startswith(PLACE_VARIABLES)
+            if name == TRANSPORT_VARIABLE or not name.startswith(PLACE_VARIABLES)
         }
         ended = self._children.pop(node.name, None)
         if ended is not None:

@@ -115,8 +115,12 @@ class ClusterSection(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     # one after the other.
     join_secret_required: bool = True
     listen: OptionalAddress = ""  # where the others reach this node, "" for its address in `nodes`
+    # way of what nodes replicate: `frames`, a TCP connection to a second port, which costs less, or
+    # `grpc`, the port of `listen` alone, for a service mesh or a firewall with one rule. Nodes of a
+    # cluster may differ.
+    transport: Literal["frames", "grpc"] = "frames"
     # port on the same host to which the others send what they replicate, 0 for any that is free; a
-    # firewall between nodes needs to know it
+    # firewall between nodes needs to know it. With transport `grpc` it is not listened on.
     frames_port: Annotated[int, Meta(ge=0, le=65535, description="0 to 65535")] = 0
     # this node, and those that it turns to when it has no data yet. A new cluster is founded by the
     # nodes that stand here, the same ones on each. Once it is, its catalog alone says who belongs

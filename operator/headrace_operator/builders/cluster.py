@@ -147,6 +147,8 @@ class Cluster(NamedTuple):
     def node_ports(self) -> dict[str, int]:
         """The ports that are for the other nodes alone, by name."""
         listeners = self.spec.listeners
+        if self.spec.config.cluster.transport == "grpc":
+            return {"cluster": listeners.cluster}
         return {"cluster": listeners.cluster, "frames": listeners.frames}
 
     @property

@@ -46,21 +46,20 @@ def config_hash(cluster: Cluster) -> str:
 
 
 def _cluster_section(cluster: Cluster) -> Section:
-    port = cluster.spec.listeners.cluster
+    ports = cluster.node_ports
     nodes = [
         {
             "id": node_id(ordinal),
             "name": cluster.pod(ordinal),
-            "address": f"{cluster.node_host(ordinal)}:{port}",
+            "address": f"{cluster.node_host(ordinal)}:{ports['cluster']}",
         }
         for ordinal in range(cluster.nodes)
     ]
-    frames_port = cluster.spec.listeners.frames
     return {
         "name": cluster.name,
         # A node that comes when the cluster grows proves by the join secret that it belongs to it.
         "admit_nodes": True,
-        "frames_port": frames_port,
+        **({"frames_port": ports["frames"]} if "frames" in ports else {}),
         "nodes": nodes,
     }
 

@@ -42,7 +42,7 @@ class Listeners(Spec, frozen=True, kw_only=True):
         grpcs: the same over TLS.
         metrics: what Prometheus reads, in the clear.
         cluster: between nodes.
-        frames: between nodes, for what they replicate.
+        frames: between nodes, for what they replicate, unless that uses gRPC.
     """
 
     bind_address: Annotated[
@@ -130,9 +130,12 @@ class ClusterConfig(Spec, frozen=True, kw_only=True):
 
     Attributes:
         balance_leaders: leaders of queues spread over the nodes by themselves, slowly.
+        transport: way of what nodes replicate: a connection to the port `frames` of each, or gRPC,
+            which needs the port `cluster` alone, for a service mesh for example.
     """
 
     balance_leaders: bool | None = None
+    transport: Literal["frames", "grpc"] | None = None
 
 
 class TelemetryConfig(Spec, frozen=True, kw_only=True):

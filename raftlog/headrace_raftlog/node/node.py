@@ -385,6 +385,7 @@ class RaftNode(GroupQueries, NodeStanding):
             self._directory.memory,
             self._log.synced,
             options.outbox_bytes_max,
+            options.over_grpc,
         )
         port = HostPort(
             self._transport.post,

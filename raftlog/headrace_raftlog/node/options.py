@@ -39,6 +39,8 @@ class NodeOptions:
     listen: str = ""  # host:port to listen on for other nodes; empty: this node's entry in `peers`
     # port on the same host that others send frames to; 0: any that is free, which they are told
     frames_port: int = 0
+    # frames travel over gRPC, and no port but that of `listen` is listened on
+    over_grpc: bool = False
     # milliseconds between two ticks, which is also the time between two beats. A peer that is
     # silent for `core.election_ticks` of them is down.
     tick_ms: int = 100

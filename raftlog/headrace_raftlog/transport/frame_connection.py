@@ -1,4 +1,4 @@
-"""The connection by which a node sends its frames to a peer."""
+"""The connection by which a node sends its frames to a peer, over TCP or any other transport."""
 
 from __future__ import annotations
 
@@ -60,7 +60,8 @@ class FrameConnection(asyncio.Protocol):
         self._transport = cast("asyncio.Transport", transport)  # uvloop's are of no such class
         self._transport.set_write_buffer_limits(FRAME_WRITE_BYTES)
         kernel = self._transport.get_extra_info("socket")
-        kernel.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, STREAM_UNHEARD_MS)
+        if kernel is not None:
+            kernel.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, STREAM_UNHEARD_MS)
 
     def pause_writing(self) -> None:
         """Gather from the next frame on."""
@@ -169,10 +170,12 @@ class FrameConnection(asyncio.Protocol):
         await self._writable.wait()
 
     def _is_queued(self) -> bool:
-        """Return whether anything sent has not reached the peer's kernel yet."""
+        """Return whether anything sent has, or may have, not reached the peer's kernel yet."""
         if self._transport.get_write_buffer_size():
             return True
         kernel = self._transport.get_extra_info("socket")
+        if kernel is None:
+            return True  # nothing tells what gRPC, or a proxy of a mesh, still holds
         queued = fcntl.ioctl(kernel.fileno(), termios.TIOCOUTQ, bytes(_INT_BYTES))
         return any(queued)
 
@@ -204,15 +207,19 @@ async def open_frames(
             host, place.port, type=socket.SOCK_STREAM
         )
         connection = await _connect(places, security, peer, on_lost)
-        await _enter(connection, place.ticket)
+        await enter(connection, place.ticket)
     except (OSError, ValueError, OverflowError) as error:
         text = str(error) or "it does not answer"
         raise OSError(f"cannot send frames to {host}:{place.port}: {text}") from error
     return connection
 
 
-async def _enter(connection: FrameConnection, ticket: bytes) -> None:
-    """Show a ticket, and wait until the peer takes frames; otherwise end the connection."""
+async def enter(connection: FrameConnection, ticket: bytes) -> None:
+    """Show a ticket, and wait until the peer takes frames; otherwise end the connection.
+
+    Raises:
+        OSError: it does not take them.
+    """
     try:
         connection.show(ticket)
         async with asyncio.timeout(HANDSHAKE_S_MAX):

@@ -1,4 +1,4 @@
-"""Connections by which peers send their frames."""
+"""Connections by which peers send their frames, over TCP or any other transport."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import asyncio
 import errno
 import logging
 import socket
-import ssl
 from collections.abc import Coroutine
+from functools import partial
 from typing import Any, Final, Protocol, cast
 
 from headrace_raftlog.accepting import accept
@@ -25,7 +25,7 @@ from headrace_raftlog.transport.identity import StreamRefusedError, WithdrawnTic
 from headrace_raftlog.transport.large_frame import Bodies
 from headrace_raftlog.transport.peer_session import IncomingStream
 from headrace_raftlog.transport.refusals import Refusals
-from headrace_raftlog.transport.security import Security
+from headrace_raftlog.transport.security import Security, shown_certificate
 
 LOG: Final = logging.getLogger("headrace.cluster")
 
@@ -34,18 +34,19 @@ ACCEPTED: Final = bytes((ACCEPTED_FRAGMENTS,))  # the answer to a ticket
 ACKNOWLEDGEMENT: Final = bytes((ACKNOWLEDGED,))
 UNUSABLE: Final = (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT)  # this machine has no such address
 BACKLOG: Final = 128  # connections that the kernel keeps until they are accepted
+CERTIFICATE_INFO: Final = "certificate"  # where a transport without a handshake of its own has it
 WILDCARDS: Final = ("", "0.0.0.0", "::")  # noqa: S104  (compared with, not bound to)
 
 
 class StreamGate(Protocol):
     """Owner of the tickets, and receiver of frames."""
 
-    def enter(self, ticket: bytes, tls: ssl.SSLObject | None) -> IncomingStream | None:
+    def enter(self, ticket: bytes, shown: bytes) -> IncomingStream | None:
         """Return the stream that a ticket is for, None where there is none.
 
         Args:
             ticket: what was shown.
-            tls: what the handshake was about, None where nothing is encrypted.
+            shown: certificate (PEM) of the caller, empty where nothing is encrypted.
 
         Raises:
             StreamRefusedError: it is somebody else's ticket, which goes on counting.
@@ -67,10 +68,13 @@ class StreamGate(Protocol):
 
 
 class FrameListener:
-    """Listens for peers; who shows no ticket in time is sent away."""
+    """Listens for peers; who shows no ticket in time is sent away.
+
+    Connections that came otherwise are counted here with the others (`expect`), and end with them.
+    """
 
     def __init__(self, gate: StreamGate, security: Security) -> None:
-        self.port = 0  # it listens there, once started
+        self.port = 0  # it listens there, once started; 0 where it never is
         # who has shown no ticket yet, the oldest first
         self.callers: dict[IncomingFrames, None] = {}
         self.open: set[IncomingFrames] = set()  # whose frames are taken
@@ -152,23 +156,37 @@ class FrameListener:
                 self.report(f"cannot accept the connection of a peer: {error}")
                 await asyncio.sleep(ACCEPT_AGAIN_S)
                 continue
-            if len(self.callers) >= STREAM_CALLERS_MAX:
-                oldest = next(iter(self.callers))  # a peer's ticket comes at once
-                del self.callers[oldest]
-                oldest.abort()
-            caller = IncomingFrames(self, self._gate, connection, str(address[0]))
-            self.callers[caller] = None
-            caller.admission = self._spawn(self._admit(caller))
-            caller.admission.add_done_callback(caller.admitted)
+            caller = self.expect(str(address[0]))
+            caller.admission = self._spawn(self._admit(caller, connection))
+            caller.admission.add_done_callback(partial(self._admitted, caller, connection))
             await asyncio.sleep(STREAM_ACCEPT_S)
 
-    async def _admit(self, caller: IncomingFrames) -> None:
+    def expect(self, address: str) -> IncomingFrames:
+        """Return a connection from an address, which has a time to show its ticket."""
+        if len(self.callers) >= STREAM_CALLERS_MAX:
+            oldest = next(iter(self.callers))  # a peer's ticket comes at once
+            del self.callers[oldest]
+            oldest.abort()
+        caller = IncomingFrames(self, self._gate, address)
+        self.callers[caller] = None
+        return caller
+
+    def _admitted(
+        self, caller: IncomingFrames, connection: socket.socket, admission: asyncio.Task[None]
+    ) -> None:
+        """Close what never began, be it that the task did not."""
+        del admission
+        if caller.transport is None:
+            self.callers.pop(caller, None)
+            connection.close()
+
+    async def _admit(self, caller: IncomingFrames, connection: socket.socket) -> None:
         """Accept a connection, with the certificates that are trusted at that time."""
         try:
             context = self._security.incoming()
             await asyncio.get_running_loop().connect_accepted_socket(
                 lambda: caller,
-                caller.connection,
+                connection,
                 ssl=context,
                 ssl_handshake_timeout=HANDSHAKE_S_MAX if context else None,
             )
@@ -179,13 +197,10 @@ class FrameListener:
 class IncomingFrames(asyncio.Protocol):
     """One connection: a ticket, and then frames."""
 
-    def __init__(
-        self, listener: FrameListener, gate: StreamGate, connection: socket.socket, address: str
-    ) -> None:
-        self.connection = connection
+    def __init__(self, listener: FrameListener, gate: StreamGate, address: str) -> None:
         self.address = address  # whence it comes
-        # does what comes before its bytes, a handshake of TLS for one
-        self.admission: asyncio.Task[None]
+        # does what comes before its bytes, a handshake of TLS for one; None where nothing does
+        self.admission: asyncio.Task[None] | None = None
         self.transport: asyncio.Transport | None = None  # None until that is done
         self._listener = listener
         self._gate = gate
@@ -193,13 +208,6 @@ class IncomingFrames(asyncio.Protocol):
         self._stream: IncomingStream | None = None
         self._unacknowledged = -STREAM_TICKET_BYTES  # bytes since the last one sent back
         self._patience: asyncio.TimerHandle
-
-    def admitted(self, admission: asyncio.Task[None]) -> None:
-        """Close what never began, be it that the task did not."""
-        del admission
-        if self.transport is None:
-            self._listener.callers.pop(self, None)
-            self.connection.close()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Wait for the ticket."""
@@ -244,10 +252,10 @@ class IncomingFrames(asyncio.Protocol):
 
     def abort(self) -> None:
         """End the connection, or do not begin with it."""
-        if self.transport is None:
-            self.admission.cancel()
-        else:
+        if self.transport is not None:
             self.transport.abort()
+        elif self.admission is not None:
+            self.admission.cancel()
 
     def _enter(self) -> bool:
         ticket = self._reader.ticket()
@@ -259,7 +267,9 @@ class IncomingFrames(asyncio.Protocol):
         problem = "no ticket that counts"
         stream: IncomingStream | None = None
         try:
-            stream = self._gate.enter(ticket, self.transport.get_extra_info("ssl_object"))
+            told = self.transport.get_extra_info
+            shown = told(CERTIFICATE_INFO) or shown_certificate(told("ssl_object"))
+            stream = self._gate.enter(ticket, shown)
         except WithdrawnTicketError as withdrawn:
             LOG.info("%s", withdrawn)
             self.abort()

@@ -23,6 +23,7 @@ from headrace_raftlog.model.limits import (
 from headrace_raftlog.model.mark import Mark
 from headrace_raftlog.model.message import HEARTBEAT, HEARTBEAT_REPLY, Message
 from headrace_raftlog.model.pieces import Pieces
+from headrace_raftlog.transport.frame_call import call_frames
 from headrace_raftlog.transport.frame_connection import FrameConnection, open_frames
 from headrace_raftlog.transport.identity import (
     CLONE_KEY,
@@ -99,6 +100,8 @@ class PeerLink:
         self.frames_sent = 0  # frames written since the start, beats included
         self.messages_sent = 0  # Raft messages among them
         self.address = address  # host:port of the peer, for the next stream
+        # whether frames leave over gRPC also where the peer has a port for them
+        self.over_grpc = False
         self._owner = owner
         self._outbox = outbox
         self._work = asyncio.Event()
@@ -260,7 +263,8 @@ class PeerLink:
         assert task is not None
         async with asyncio.timeout(HANDSHAKE_S_MAX):
             remote, place = await self._ask()
-        connection = await open_frames(self.address, place, self._security, self.peer, task.cancel)
+        opened = call_frames if self.over_grpc or not place.port else open_frames
+        connection = await opened(self.address, place, self._security, self.peer, task.cancel)
         try:
             self.remote = remote
             self._is_outgrown = False
@@ -282,7 +286,8 @@ class PeerLink:
                 said, proof = await self._security.proof.prove(
                     channel, self.identity.metadata(self.peer)
                 )
-                call = stub.Open(OpenRequest(), metadata=grpc.aio.Metadata(*said))
+                request = OpenRequest(frames_call=True)
+                call = stub.Open(request, metadata=grpc.aio.Metadata(*said))
                 place = await call
             except grpc.aio.AioRpcError as error:
                 if error.code() == grpc.StatusCode.FAILED_PRECONDITION:
@@ -292,6 +297,11 @@ class PeerLink:
             check_signed(proof, heard)
             remote = self.identity.check(heard, (self.peer,))
             self._owner.judge(remote)
+            if self.over_grpc and not place.frames_call:
+                raise StreamRefusedError(
+                    "it is of an earlier release, which takes no frames over gRPC: upgrade it, or "
+                    'set cluster.transport = "frames" on this node until then'
+                )
             return remote, StreamPlace(port=place.port, ticket=proof.entry(place.ticket))
 
     def _refused(self, error: grpc.aio.AioRpcError, proof: Proof) -> StreamRefusedError:

@@ -59,8 +59,12 @@ class Security(Protocol):
             StreamRefusedError: its text says whom the certificate names.
         """
 
-    def check_caller(self, peer: StreamIdentity, tls: ssl.SSLObject | None) -> None:
+    def check_caller(self, peer: StreamIdentity, shown: bytes) -> None:
         """Refuse frames of a node that was not given the ticket.
+
+        Args:
+            peer: whom it was given to.
+            shown: certificate (PEM) of the caller, empty where nothing is encrypted.
 
         Raises:
             StreamRefusedError: its text says whom the certificate names.
@@ -96,7 +100,7 @@ class NoSecurity:
     def check_called(self, peer: int, tls: ssl.SSLObject | None) -> None:
         """See `Security`."""
 
-    def check_caller(self, peer: StreamIdentity, tls: ssl.SSLObject | None) -> None:
+    def check_caller(self, peer: StreamIdentity, shown: bytes) -> None:
         """See `Security`."""
 
 
@@ -159,7 +163,7 @@ class MutualTls:
         """See `Security`; one that is not known here must bear the name that it says to have."""
         name = self._name_of(peer.node) or peer.name
         says = f"it speaks as node {peer.node}, which is called {name!r}, but its certificate"
-        self._judge(peer.node, name, _certificate(context), says)
+        self._judge(peer.node, name, caller_certificate(context), says)
 
     def incoming(self) -> ssl.SSLContext | None:
         """See `Security`."""
@@ -174,14 +178,14 @@ class MutualTls:
         assert tls is not None, "nothing is sent in the clear"
         name = self._name_of(peer)
         says = f"node {peer} is called {name!r}, but the certificate of who answers"
-        self._judge(peer, name, _shown(tls), says)
+        self._judge(peer, name, shown_certificate(tls), says)
 
-    def check_caller(self, peer: StreamIdentity, tls: ssl.SSLObject | None) -> None:
+    def check_caller(self, peer: StreamIdentity, shown: bytes) -> None:
         """See `Security`; the rules are those of calls."""
-        assert tls is not None, "nothing is taken in the clear"
+        assert shown, "nothing is taken in the clear"
         name = self._name_of(peer.node) or peer.name
         says = f"it has a ticket of node {peer.node}, which is called {name!r}, but its certificate"
-        self._judge(peer.node, name, _shown(tls), says)
+        self._judge(peer.node, name, shown, says)
 
     def _contexts(self) -> tuple[ssl.SSLContext, ssl.SSLContext]:
         """Return contexts for callers and for listeners; making one takes the loop 2 ms."""
@@ -228,12 +232,15 @@ def security_of(
     return NoSecurity(proof) if certificate is None else MutualTls(certificate, name_of, proof)
 
 
-def _shown(tls: ssl.SSLObject) -> bytes:
-    """Return the certificate (PEM) that the other end of a handshake has shown."""
+def shown_certificate(tls: ssl.SSLObject | None) -> bytes:
+    """Return the certificate (PEM) of the other end of a handshake, empty without a handshake."""
+    if tls is None:
+        return b""
     return ssl.DER_cert_to_PEM_cert(tls.getpeercert(True) or b"").encode("ascii")
 
 
-def _certificate(context: Context) -> bytes:
+def caller_certificate(context: Context) -> bytes:
+    """Return the certificate (PEM) of the caller of a gRPC call, empty for none."""
     properties: Any = context.auth_context()
     found: list[bytes] = list(properties.get(_CERTIFICATE, ()))
     return found[0] if found else b""

@@ -5,14 +5,13 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
-import ssl
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from typing import Final, NamedTuple, NoReturn
 
 import grpc
 from google.protobuf.message import DecodeError
 
-from headrace_protos.raftlog.v1.transport_pb2 import Frame, OpenRequest, StreamPlace
+from headrace_protos.raftlog.v1.transport_pb2 import Frame, FrameBytes, OpenRequest, StreamPlace
 from headrace_protos.raftlog.v1.transport_pb2_grpc import RaftTransportServicer
 from headrace_raftlog.model.limits import (
     FRAME_PIECE_BYTES_MIN,
@@ -21,7 +20,8 @@ from headrace_raftlog.model.limits import (
 )
 from headrace_raftlog.transport.codec import FrameError
 from headrace_raftlog.transport.events import TransportEvents
-from headrace_raftlog.transport.frame_listener import FrameListener
+from headrace_raftlog.transport.frame_call import CallTransport
+from headrace_raftlog.transport.frame_listener import CERTIFICATE_INFO, FrameListener
 from headrace_raftlog.transport.identity import (
     CLONE_KEY,
     FORGOTTEN_KEY,
@@ -40,11 +40,16 @@ from headrace_raftlog.transport.join_proof import Proof, UnprovenError
 from headrace_raftlog.transport.large_frame import Bodies, take_bodies
 from headrace_raftlog.transport.peer_session import IncomingStream, PeerSession
 from headrace_raftlog.transport.refusals import Refusals
-from headrace_raftlog.transport.security import NoSecurity, Security
+from headrace_raftlog.transport.security import NoSecurity, Security, caller_certificate
 
 LOG: Final = logging.getLogger("headrace.cluster")
 
 Context = grpc.aio.ServicerContext[OpenRequest, StreamPlace]
+FramesContext = grpc.aio.ServicerContext[FrameBytes, FrameBytes]
+
+
+class _NoPortError(StreamRefusedError):
+    """The caller is of a release that opens streams at a port alone, and there is none."""
 
 
 _MAY_LAST: Final = (
@@ -54,6 +59,7 @@ _MAY_LAST: Final = (
     ForgottenDiskError,
     CloneRefusedError,
     UnprovenError,
+    _NoPortError,
 )
 
 
@@ -89,26 +95,41 @@ class StreamServicer(RaftTransportServicer):
         self, request: OpenRequest, context: Context
     ) -> StreamPlace:
         """Judge who calls, and say where its stream is to be opened."""
-        del request
         metadata = tuple(context.invocation_metadata() or ())
         proof = Proof()
         try:
             proof = self._security.proof.check(metadata)
             peer = self._check(metadata, context)
+            if not self.listener.port and not request.frames_call:
+                raise _NoPortError(
+                    f"node {self.identity.node} takes frames over gRPC alone (cluster.transport = "
+                    f'"grpc"), which node {peer.node} of an earlier release cannot send: upgrade '
+                    'that one, or set cluster.transport = "frames" on this one until then'
+                )
         except StreamRefusedError as refusal:
             self._complain(context.peer(), refusal)
             await _refuse(context, str(refusal), proof.signed(_whom(refusal)))
         # Issued first: it is forgotten where this node becomes another meanwhile.
         ticket = self._issue(peer, proof)
         await context.send_initial_metadata(proof.signed(self.identity.metadata(peer.node)))
-        return StreamPlace(port=self.listener.port, ticket=ticket)
+        return StreamPlace(port=self.listener.port, ticket=ticket, frames_call=True)
+
+    async def Frames(  # noqa: N802  (the generated base names it)
+        self, request_iterator: AsyncIterator[FrameBytes], context: FramesContext
+    ) -> None:
+        """Take the frames of who shows a ticket, as from a connection of TCP."""
+        # By itself: an end while the first answer is under way would send it a second time.
+        await context.send_initial_metadata(())
+        caller = self.listener.expect(context.peer())
+        info = {CERTIFICATE_INFO: caller_certificate(context)}
+        await CallTransport(caller, context.write, info).carry(request_iterator)
 
     def forget_tickets(self) -> None:
         """Void all tickets: streams that are not open yet need a new one."""
         for ticket in list(self._tickets):
             self._withdraw(ticket)
 
-    def enter(self, ticket: bytes, tls: ssl.SSLObject | None) -> IncomingStream | None:
+    def enter(self, ticket: bytes, shown: bytes) -> IncomingStream | None:
         """See `StreamGate`."""
         found = self._tickets.get(ticket)
         if found is None and (node := self._withdrawn.pop(ticket, 0)):
@@ -119,7 +140,7 @@ class StreamServicer(RaftTransportServicer):
             )
         if found is None or found.until < asyncio.get_running_loop().time():
             return None
-        self._security.check_caller(found.peer, tls)
+        self._security.check_caller(found.peer, shown)
         del self._tickets[ticket]
         session = self._sessions.get(found.peer.node)
         if session is None or (found.peer.node, found.peer.disk) in self.barred:

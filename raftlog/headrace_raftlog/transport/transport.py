@@ -54,11 +54,13 @@ class Transport:
         memory: PeerMemory | None = None,
         synced: Callable[[], int] | None = None,
         outbox_bytes_max: int = OUTBOX_BYTES_MAX,
+        over_grpc: bool = False,  # frames use the port of gRPC, and no other one is listened on
     ) -> None:
         # what is remembered of the peers' disks
         self.memory = memory if memory is not None else PeerMemory(identity.node)
         self._synced = synced
         self._outbox_bytes_max = outbox_bytes_max
+        self._over_grpc = over_grpc
         self._told_at = 0.0
         self._security = security or NoSecurity()
         self.identity = identity  # who this node is
@@ -90,6 +92,7 @@ class Transport:
         session = PeerSession(
             peer, address, self.identity, self._events, self._loop.time, self._security, *known
         )
+        session.link.over_grpc = self._over_grpc
         if self._synced is not None:
             session.link.synced = self._synced
         return session
@@ -106,7 +109,7 @@ class Transport:
             listen: host:port to listen on.
             register: called with the server before it starts, to add other services.
             frames_port: port on the same host to which peers are told to send frames; 0: any that
-                is free.
+                is free. Not used where frames come over gRPC.
 
         Raises:
             OSError: the address cannot be listened on.
@@ -121,8 +124,9 @@ class Transport:
         except RuntimeError as error:
             why = listening_problem(listen) or str(error)
             raise OSError(f"cannot listen on {listen} for other nodes: {why}") from error
-        host = listen.rpartition(":")[0].strip("[]")
-        await self._servicer.listener.start(host, frames_port)
+        if not self._over_grpc:
+            host = listen.rpartition(":")[0].strip("[]")
+            await self._servicer.listener.start(host, frames_port)
         await self.server.start()
         self._started = True
         for session in self.sessions.values():

@@ -15,6 +15,7 @@ from headrace_operator.builders.config_file import (
     flow_limits,
 )
 from headrace_operator.builders.container import environment, is_proof_required
+from headrace_operator.builders.manifests import cluster_manifests
 from headrace_operator.builders.stateful_set import stateful_set
 
 POD = {"metadata.name": "mill-1", "status.podIP": "10.1.2.3"}
@@ -55,6 +56,21 @@ def test_a_node_knows_itself_by_the_name_of_its_pod(make_cluster: Any, tmp_path:
     assert config.listeners.secure() == ()
     assert (config.listeners.metrics, config.metrics.anonymous) == ("0.0.0.0:15692", True)
     assert config.cluster_tls.key_file == "/etc/headrace/node-tls/mill-1.key"
+
+
+def test_with_transport_grpc_nothing_knows_of_a_port_for_frames(
+    make_cluster: Any, tmp_path: Path
+) -> None:
+    spec = {"config": {"cluster": {"transport": "grpc"}}, "listeners": {"frames": 7345}}
+    cluster = make_cluster(spec)
+    config = loaded(cluster, tmp_path)
+    assert (config.cluster.transport, config.cluster.frames_port) == ("grpc", 0)
+    assert "7345" not in str(cluster_manifests(cluster))
+    del spec["config"]
+    before = make_cluster(spec)
+    assert str(cluster_manifests(before)).count("7345") > 3
+    assert loaded(before, tmp_path).cluster.frames_port == 7345
+    assert config_hash(before) != config_hash(cluster), "pods are not replaced"
 
 
 def test_tls_only_with_certificates_of_clients(make_cluster: Any, tmp_path: Path) -> None:

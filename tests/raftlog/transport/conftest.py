@@ -15,6 +15,7 @@ from headrace_raftlog.model.errors import CloneError, ForgottenError
 from headrace_raftlog.model.limits import FRAME_GATHER_TURNS
 from headrace_raftlog.model.message import Message
 from headrace_raftlog.model.pieces import Parted
+from headrace_raftlog.transport.frame_call import call_frames
 from headrace_raftlog.transport.frame_connection import FrameConnection, open_frames
 from headrace_raftlog.transport.identity import StreamIdentity
 from headrace_raftlog.transport.security import NoSecurity, Security
@@ -119,12 +120,17 @@ class Recorder:
 class Caller:
     """Speaks as a node, with frames of any kind.
 
+    Attributes:
+        over_grpc: whether its streams are calls.
+
     Args:
         identity: as who.
         address: host:port of whom it calls.
         target: node id of whom it calls.
         security: what it shows.
     """
+
+    over_grpc = False
 
     def __init__(
         self, identity: StreamIdentity, address: str, target: int, security: Security | None = None
@@ -139,13 +145,15 @@ class Caller:
     async def ask(self, channel: grpc.aio.Channel | None = None) -> StreamPlace:
         """Return where the stream is to be opened; raises AioRpcError."""
         metadata = grpc.aio.Metadata(*self._identity.metadata(self._target))
+        request = OpenRequest(frames_call=self.over_grpc)
         async with channel or self._security.open(self._address, self._target) as used:
-            return await RaftTransportStub(used).Open(OpenRequest(), metadata=metadata, timeout=20)
+            return await RaftTransportStub(used).Open(request, metadata=metadata, timeout=20)
 
     async def enter(self, place: StreamPlace | None = None) -> None:
         """Open the stream."""
         place = place or await self.ask()
-        self.connection = await open_frames(
+        opened = call_frames if self.over_grpc else open_frames
+        self.connection = await opened(
             self._address, place, self._security, self._target, self._over.set
         )
 
@@ -170,7 +178,13 @@ class Caller:
 
 
 class LoopbackNode:
-    """A transport that is ticked by itself."""
+    """A transport that is ticked by itself.
+
+    Attributes:
+        over_grpc: whether its frames travel over gRPC, unless it is said for one of them.
+    """
+
+    over_grpc = False
 
     def __init__(
         self,
@@ -183,6 +197,7 @@ class LoopbackNode:
         security: Security | None = None,
         listen: str = "",
         frames_port: int = 0,
+        over_grpc: bool | None = None,
     ) -> None:
         self.node = node
         self._listen = listen or addresses[node]
@@ -195,6 +210,7 @@ class LoopbackNode:
             0.1,
             silence_s_max,
             security,
+            over_grpc=self.over_grpc if over_grpc is None else over_grpc,
         )
         self._ticker: asyncio.Task[None] | None = None
 
@@ -225,6 +241,14 @@ class LoopbackNode:
         while True:
             await asyncio.sleep(0.1)
             self.transport.tick()
+
+
+@pytest.fixture(params=[False, True], ids=["frames", "grpc"])
+def over_grpc(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bool:
+    """Both ways of frames in turn; that of all nodes and callers of a test."""
+    monkeypatch.setattr(LoopbackNode, "over_grpc", request.param)
+    monkeypatch.setattr(Caller, "over_grpc", request.param)
+    return bool(request.param)
 
 
 @pytest.fixture(name="identity_of")

@@ -32,6 +32,8 @@ from headrace_raftlog.transport.identity import StreamIdentity
 from headrace_raftlog.transport.security import NoSecurity
 from headrace_raftlog.transport.transport import Transport
 
+BOTH_WAYS = pytest.mark.usefixtures("over_grpc")
+
 Addresses = dict[int, str]
 Identify = Callable[..., Any]
 Until = Callable[..., Awaitable[None]]
@@ -41,6 +43,7 @@ def raw_heartbeat(source: int) -> RaftMessage:
     return RaftMessage(kind=MessageKind.MESSAGE_KIND_HEARTBEAT, source=source, target=1)
 
 
+@BOTH_WAYS
 def test_newer_stream_of_a_peer_replaces_the_older(
     node_type: Any, caller_type: Any, addresses: Addresses, identity_of: Identify, until: Until
 ) -> None:
@@ -63,6 +66,7 @@ def test_newer_stream_of_a_peer_replaces_the_older(
     asyncio.run(body())
 
 
+@BOTH_WAYS
 def test_only_the_newest_ticket_of_a_peer_counts_and_only_once(
     node_type: Any, caller_type: Any, addresses: Addresses, identity_of: Identify
 ) -> None:
@@ -85,6 +89,7 @@ def test_only_the_newest_ticket_of_a_peer_counts_and_only_once(
     asyncio.run(body())
 
 
+@BOTH_WAYS
 def test_a_ticket_is_worth_nothing_late_or_once_its_node_was_removed(
     node_type: Any,
     caller_type: Any,
@@ -115,6 +120,7 @@ def test_a_ticket_is_worth_nothing_late_or_once_its_node_was_removed(
     asyncio.run(body())
 
 
+@BOTH_WAYS
 def test_who_was_told_an_older_identity_has_to_ask_again(
     node_type: Any,
     caller_type: Any,
@@ -142,7 +148,7 @@ def test_who_was_told_an_older_identity_has_to_ask_again(
         one = node_type(1, addresses, identity=identity_of(1, formed={}))
         await one.start()
         context = Context(one.transport)
-        place = await one.transport._servicer.Open(OpenRequest(), context)
+        place = await one.transport._servicer.Open(OpenRequest(frames_call=True), context)
         assert context.told is not None
         assert not context.told.formed
         caller = caller_type(identity_of(2), addresses[1], 1)
@@ -229,6 +235,7 @@ def test_who_has_just_connected_is_sent_away_at_the_stop(
     asyncio.run(body())
 
 
+@BOTH_WAYS
 def test_malformed_frame_ends_the_stream_and_harms_nobody(
     node_type: Any,
     caller_type: Any,
@@ -298,6 +305,7 @@ def test_frames_are_taken_wherever_the_node_listens(
     asyncio.run(body())
 
 
+@BOTH_WAYS
 def test_a_peer_whose_connection_breaks_is_down_at_once(
     node_type: Any, caller_type: Any, addresses: Addresses, identity_of: Identify
 ) -> None:
@@ -318,6 +326,7 @@ def test_a_peer_whose_connection_breaks_is_down_at_once(
     asyncio.run(body())
 
 
+@BOTH_WAYS
 @pytest.mark.parametrize("event", ["on_met", "on_messages"])
 def test_a_fault_in_who_takes_what_arrives_is_told(
     node_type: Any,

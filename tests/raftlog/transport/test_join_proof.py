@@ -74,6 +74,7 @@ class Clock:
         return self.now
 
 
+@pytest.mark.usefixtures("over_grpc")
 def test_a_stranger_who_knows_all_but_the_secret_gets_nowhere(
     node_type, caller_type, identity_of, addresses
 ):
@@ -108,6 +109,7 @@ def test_a_stranger_who_knows_all_but_the_secret_gets_nowhere(
     run(body)
 
 
+@pytest.mark.usefixtures("over_grpc")
 def test_nodes_that_know_the_secret_talk_and_fetch(node_type, addresses):
     async def body() -> None:
         nodes = [node_type(n, addresses, security=knowing(NEW)) for n in (1, 2)]
@@ -124,6 +126,7 @@ def test_nodes_that_know_the_secret_talk_and_fetch(node_type, addresses):
     run(body)
 
 
+@pytest.mark.usefixtures("over_grpc")
 def test_a_secret_is_replaced_while_nodes_talk(node_type, addresses):
     held = {1: [OLD], 2: [OLD]}
 
@@ -146,6 +149,7 @@ def test_a_secret_is_replaced_while_nodes_talk(node_type, addresses):
     run(body)
 
 
+@pytest.mark.usefixtures("over_grpc")
 def test_nodes_are_given_a_secret_one_after_the_other(node_type, addresses):
     async def body() -> None:
         one = node_type(1, addresses, security=knowing(NEW, required=False))

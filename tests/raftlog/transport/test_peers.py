@@ -6,9 +6,12 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+import pytest
 from e2e.harness.ports import free_addresses
 
 from headrace_raftlog.transport.identity import StreamIdentity
+
+pytestmark = pytest.mark.usefixtures("over_grpc")
 
 Addresses = dict[int, str]
 Identify = Callable[..., StreamIdentity]

@@ -74,6 +74,7 @@ def heartbeat(source: int, target: int) -> Message:
     return Message(HEARTBEAT, 7, source, target, 1)
 
 
+@pytest.mark.usefixtures("over_grpc")
 @pytest.mark.parametrize("loop_factory", [asyncio.new_event_loop, uvloop.new_event_loop])
 def test_nodes_with_certificates_of_their_own_talk(keys, node_type, addresses, loop_factory):
     async def body() -> None:
@@ -192,7 +193,7 @@ def test_a_ticket_alone_lets_nobody_send_frames(
 
 @pytest.mark.parametrize("kind", ["another node's", "a client's", "a revoked"])
 def test_a_ticket_is_taken_of_the_node_alone_that_it_was_given_to(
-    keys, node_type, caller_type, identity_of, addresses, kind
+    keys, node_type, caller_type, identity_of, addresses, kind, over_grpc
 ):
     clients = keys.authority.sign(
         "/CN=n3", f"client-{len(addresses)}", 30, "DNS:n3", "extendedKeyUsage=clientAuth"
@@ -214,7 +215,8 @@ def test_a_ticket_is_taken_of_the_node_alone_that_it_was_given_to(
         context = ssl.create_default_context(cafile=str(keys.authority.file))
         context.check_hostname = False
         context.load_cert_chain(shown.certificate, shown.key)
-        thief = caller_type(identity_of(3), addresses[1], 1, Shows(keys.of(keys.nodes[3]), context))
+        shows = tls(keys.of(shown)) if over_grpc else Shows(keys.of(keys.nodes[3]), context)
+        thief = caller_type(identity_of(3), addresses[1], 1, shows)
         await thief.refused(place)
         assert not one.events.met
         if kind != "a revoked":
@@ -348,6 +350,7 @@ def test_a_node_does_not_talk_to_who_shows_anothers_certificate(
     run(body)
 
 
+@pytest.mark.usefixtures("over_grpc")
 def test_certificates_change_while_nodes_run(keys, node_type, addresses):
     later = (
         keys.sign(keys.stranger, "n1", file="later-n1"),
@@ -387,6 +390,7 @@ def test_certificates_change_while_nodes_run(keys, node_type, addresses):
     run(body)
 
 
+@pytest.mark.usefixtures("over_grpc")
 def test_a_node_whose_certificate_is_refused_neither_comes_nor_is_called(
     keys, node_type, addresses
 ):
@@ -420,6 +424,7 @@ def test_a_node_whose_certificate_is_refused_neither_comes_nor_is_called(
     run(body)
 
 
+@pytest.mark.usefixtures("over_grpc")
 def test_nodes_that_refused_each_other_for_a_while_find_together_again(keys, node_type, addresses):
     reason = "the revocation list of its issuer has expired"
 

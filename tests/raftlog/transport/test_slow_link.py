@@ -94,7 +94,7 @@ async def slow_pair(node_type: Any, addresses: Addresses) -> AsyncIterator[tuple
     one = node_type(1, far, silence_s_max=SILENCE_S)
     two = node_type(2, addresses, silence_s_max=SILENCE_S, frames_port=frames_port)
     try:
-        await link.listen(int(port), 100 * RATE)
+        await link.listen(int(port), RATE if one.over_grpc else 100 * RATE)
         await link.listen(frames_port, RATE)
         await one.start()
         await two.start()
@@ -107,6 +107,7 @@ async def slow_pair(node_type: Any, addresses: Addresses) -> AsyncIterator[tuple
         await link.close()
 
 
+@pytest.mark.usefixtures("over_grpc")
 def test_large_frame_arrives_and_heartbeats_pass_it(node_type: Any, addresses: Addresses) -> None:
     async def body() -> None:
         loop = asyncio.get_running_loop()

@@ -18,6 +18,8 @@ from headrace_raftlog.transport.identity import StreamIdentity, StreamRefusedErr
 from headrace_raftlog.transport.outbox import Outbox
 from headrace_raftlog.transport.peer_link import PeerLink
 
+pytestmark = pytest.mark.usefixtures("over_grpc")
+
 Addresses = dict[int, str]
 Identify = Callable[..., Any]
 Until = Callable[..., Awaitable[None]]

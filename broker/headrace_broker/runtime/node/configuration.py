@@ -30,6 +30,7 @@ def raft_options(
         peers={node.id: node.address for node in config.cluster.nodes},
         listen=config.cluster.listen,
         frames_port=config.cluster.frames_port,
+        over_grpc=config.cluster.transport == "grpc",
         data_dir=config.node.data_dir,
         tick_ms=config.raft.tick_ms,
         core=CoreOptions(
