@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -65,6 +66,12 @@ def test_each_version_uses_more_than_the_one_before_and_the_last_all_that_is_kno
         max(snapshot.SNAPSHOT_VERSION, snapshot.SECTIONS_VERSION),
         SEGMENT_VERSION,
     )
+
+
+def test_the_document_has_the_table() -> None:
+    text = (Path(__file__).parents[3] / "docs" / "upgrades.md").read_text(encoding="utf-8")
+    for row in CLUSTER_VERSIONS:
+        assert "| " + " | ".join(str(each) for each in row) + " |\n" in text
 
 
 def test_a_node_knows_the_versions_of_which_it_knows_everything() -> None:
