@@ -165,7 +165,7 @@ async def call_frames(
     connection = FrameConnection(on_lost)
     channel = security.open(address, peer)
     stub: RaftTransportAsyncStub = RaftTransportStub(channel)
-    call = stub.Frames()
+    call = stub.Frames()  # type: ignore[call-arg]  # without an iterator, it is written to
     transport = CallTransport(connection, call.write, piece_bytes=lambda: connection.piece_bytes)
     transport.carrying = asyncio.create_task(_carry(channel, transport, call))
     try:
@@ -183,4 +183,4 @@ async def _carry(
     try:
         await transport.carry(messages)
     finally:
-        await channel.close()
+        await channel.close(None)

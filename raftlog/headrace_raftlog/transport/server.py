@@ -114,7 +114,8 @@ class StreamServicer(RaftTransportServicer):
         await context.send_initial_metadata(proof.signed(self.identity.metadata(peer.node)))
         return StreamPlace(port=self.listener.port, ticket=ticket, frames_call=True)
 
-    async def Frames(  # noqa: N802  (the generated base names it)
+    # The stubs know only of generators, not of a servicer that writes.
+    async def Frames(  # type: ignore[override]  # noqa: N802  (the generated base names it)
         self, request_iterator: AsyncIterator[FrameBytes], context: FramesContext
     ) -> None:
         """Take the frames of who shows a ticket, as from a connection of TCP."""

@@ -13,7 +13,6 @@ import pytest
 
 from headrace_protos.raftlog.v1.transport_pb2 import Frame, FrameBytes, OpenRequest, StreamPlace
 from headrace_protos.raftlog.v1.transport_pb2_grpc import (
-    RaftTransportServicer,
     RaftTransportStub,
     add_RaftTransportServicer_to_server,
 )
@@ -149,13 +148,14 @@ def test_calls_without_a_ticket_are_bounded_and_end(
         await one.start()
         callers = one.transport._servicer.listener.callers
         async with NoSecurity().open(addresses[1], 1) as channel:
-            stub = RaftTransportStub(channel)
+            stub: Any = RaftTransportStub(channel)
+            aio: Any = grpc.aio
             idle = [stub.Frames() for _ in range(STREAM_CALLERS_MAX + 8)]
             for call in idle:
                 await call.write(FrameBytes(data=bytes(STREAM_TICKET_BYTES - 1)))
             async with asyncio.timeout(30):
                 for call in idle:  # the oldest are sent away, and the others after a time
-                    assert await call.read() == grpc.aio.EOF
+                    assert await call.read() == aio.EOF
                     assert len(callers) <= STREAM_CALLERS_MAX
         await until(lambda: not callers)
         assert not one.events.met
@@ -205,7 +205,12 @@ def test_messages_are_pieces_and_who_takes_none_pauses_the_writer(until: Until) 
         transport = CallTransport(protocol, write)
         transport.set_write_buffer_limits(FRAME_WRITE_BYTES)
         carrying = asyncio.create_task(transport.carry(silence()))
-        sent = [b"head", memoryview(bytes(range(256)) * 2048), b"", b"tail" * 9000]
+        sent: list[bytes | memoryview] = [
+            b"head",
+            memoryview(bytes(range(256)) * 2048),
+            b"",
+            b"tail" * 9000,
+        ]
         while not protocol.calls:
             transport.writelines(sent)
             await asyncio.sleep(0)
@@ -233,7 +238,10 @@ def test_peer_that_reads_nothing_is_sent_no_more_than_flow_control_takes(until: 
         reads = asyncio.Event()
         taken = 0
 
-        class Peer(RaftTransportServicer):
+        class Peer:
+            async def Open(self, request: Any, context: Any) -> StreamPlace:  # noqa: N802
+                return StreamPlace()
+
             async def Frames(self, request_iterator: Any, context: Any) -> None:  # noqa: N802
                 nonlocal taken
                 await context.write(FrameBytes(data=ACCEPTED))
@@ -242,7 +250,8 @@ def test_peer_that_reads_nothing_is_sent_no_more_than_flow_control_takes(until: 
                     taken += len(message.data)
 
         server = grpc.aio.server()
-        add_RaftTransportServicer_to_server(Peer(), server)
+        peer: Any = Peer()
+        add_RaftTransportServicer_to_server(peer, server)
         port = server.add_insecure_port("127.0.0.1:0")
         await server.start()
         over = asyncio.Event()
