@@ -82,7 +82,7 @@ class BrokerCluster:
             self.machines[node] = machine
 
     def clone(self, number: int) -> Machine:
-        """Return a machine with a copy of a node's disk, which nobody's clients use."""
+        """Return a machine with a copy of a node's disk; no client uses it."""
         host = f"n{number}x{len(self.world.dead)}"
         machine = Machine(self.world, self.network, host, partial(self._copied, number))
         machine.disk.put_back(self.machines[number].disk.copy())

@@ -202,6 +202,17 @@ class VirtualChannel:
 
         return call
 
+    def stream_stream(
+        self, method: str, request_serializer: Any, response_deserializer: Any, **_: Any
+    ) -> Any:
+        """See `grpc.aio.Channel`; frames of simulated nodes travel over TCP."""
+        del request_serializer, response_deserializer
+
+        def call(**_: Any) -> Any:
+            raise grpc.aio.UsageError(f"{method} is not simulated")
+
+        return call
+
     def _begin(
         self, call: VirtualCall, method: str, body: bytes, metadata: Any, timeout: float | None
     ) -> None:

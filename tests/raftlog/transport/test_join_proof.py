@@ -174,7 +174,7 @@ def test_a_node_of_an_earlier_release_is_let_in_while_the_proof_is_not_required(
 
     async def body() -> None:
         server = grpc.aio.server()
-        add_RaftTransportServicer_to_server(Earlier(), server)
+        add_RaftTransportServicer_to_server(Earlier(), server)  # type: ignore[abstract]
         port = server.add_insecure_port("127.0.0.1:0")
         await server.start()
         proof = JoinProof(lambda: JoinSecrets((NEW,), required))
@@ -216,7 +216,7 @@ def test_who_is_called_proves_itself_too(node_type, caller_type, identity_of, ad
 
     async def body() -> None:
         server = grpc.aio.server()
-        impostor = Impostor()
+        impostor = Impostor()  # type: ignore[abstract]
         add_RaftTransportServicer_to_server(impostor, server)
         add_JoinProofServicer_to_server(impostor, server)
         server.add_insecure_port(addresses[2])
