@@ -62,6 +62,8 @@ GET /api/cluster/nodes/{{node}} | monitors
 POST /api/cluster/nodes/{{node}}/drain | administers
 POST /api/cluster/nodes/{{node}}/revive | administers
 DELETE /api/cluster/nodes/{{node}} | administers
+GET /api/cluster/version | monitors
+POST /api/cluster/version/raise | administers
 GET /api/queues/quorum/{{vhost}}/{{queue}}/status | manages seen
 POST /api/queues/quorum/{{vhost}}/{{queue}}/replicas/add | administers
 DELETE /api/queues/quorum/{{vhost}}/{{queue}}/replicas/delete | administers
