@@ -235,6 +235,7 @@ def test_forms_are_used_by_keyboard(visit, api: Callable[..., Any]) -> None:
     page.keyboard.type("g q t ?")  # no shortcuts while one types
     page.keyboard.press("Enter")
     page.wait_for_selector("dialog", state="detached")
+    page.wait_for_selector("button:focus:has-text('Add user')")  # the focus comes back first
     link = seen.row("form-keys").locator("button.row-link")
     link.focus()
     page.keyboard.press("ArrowDown")
