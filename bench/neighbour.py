@@ -107,9 +107,9 @@ def main() -> int:
         print(" | ".join(rows[-1]), flush=True)
     shared = "at equal priority" if options.equal else "on processor time that nodes leave idle"
     text = (
-        f"{version}, three nodes on {machine()}, clients included, "
-        f"hostile ones {shared}; milliseconds of a client that "
-        f"publishes 50 messages a second and consumes them, beside others at the same node. "
+        f"{version}, three nodes on {machine()}, clients included,\nhostile ones {shared}. "
+        f"Milliseconds of a client that publishes 50 messages a second\n"
+        f"and consumes them, beside others at the same node. "
         f"The goal is a p99 below {GOAL_MS:.0f} ms in each row.\n\n{table(HEADS, rows)}"
     )
     print(text)

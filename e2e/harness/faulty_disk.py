@@ -73,7 +73,7 @@ class FaultyDisk:
         return int(CONTROL.unpack(self._control.read_bytes())[0])
 
     def lie(self) -> None:
-        """Let syncs succeed from now on without making anything durable, until `lose_unsynced`."""
+        """Report syncs that make nothing durable as done from now on, until `lose_unsynced`."""
         self._set(4, 1)
 
     def _set(self, offset: int, value: int) -> None:

@@ -75,7 +75,7 @@ def swap(events: list[Event]) -> list[Event]:
 
 
 def miscount(events: list[Event]) -> list[Event]:
-    """Let a delayed queue hold one message less than was confirmed."""
+    """Take one confirmed message out of a delayed queue."""
     return [
         msgspec.structs.replace(each, value=each.value - 1) if each.f == "delayed" else each
         for each in events
@@ -92,7 +92,7 @@ def lose_letter(events: list[Event]) -> list[Event]:
 
 
 def misread(events: list[Event]) -> list[Event]:
-    """Let a read see the opposite where nothing that could explain it is under way.
+    """Invert a read while nothing that could explain it is under way.
 
     The operation before and after it in time, of the same name, do not overlap it.
     """

@@ -130,7 +130,7 @@ def without_votes(events: list[Event]) -> list[Event]:
 
 
 def with_early_commit(events: list[Event]) -> list[Event]:
-    """Let a leader commit an entry that nobody holds."""
+    """Commit an entry on a leader that no member holds."""
     place = max(number for number, each in enumerate(events) if each[0] == "commit")
     *head, terms = events[place]
     return [*events[:place], (*head, [*terms, terms[-1]]), *events[place + 1 :]]

@@ -143,7 +143,7 @@ class Soak:
             self._backup.join(BACKUP_SECONDS)
 
     def _healthy_half(self, cluster: ChaosCluster, turn: int) -> None:
-        """Let all nodes run: without a fault, with one that kills nobody, and without one."""
+        """Run all nodes: without a fault, with one that kills none of them, and without one."""
         half = self._cycle / 2
         time.sleep(half / 3)
         self._begin_backup(cluster.nodes[0], turn)  # never killed: its API stays

@@ -199,7 +199,7 @@ def upgrade_problem(view: CatalogView, own: int, command: commands.Command) -> s
     """Return why a command must not be proposed yet, naming the nodes; "" if it may."""
     older = older_nodes(view, own, command)
     if not older:
-        return _raise_problem(view, command)
+        return _cluster_version_problem(view, command)
     silent = [node for node in older if is_silent(node)]
     what = _used(command)
     if silent:
@@ -214,7 +214,7 @@ def upgrade_problem(view: CatalogView, own: int, command: commands.Command) -> s
     )
 
 
-def _raise_problem(view: CatalogView, command: commands.Command) -> str:
+def _cluster_version_problem(view: CatalogView, command: commands.Command) -> str:
     """Return why a command that all nodes know has to wait, "" when it may be proposed."""
     now, needed = in_force(view), required_version(command)
     if isinstance(command, commands.RaiseClusterVersion) or needed <= now.catalog:

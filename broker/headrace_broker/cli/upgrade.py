@@ -43,6 +43,5 @@ def finish(session: Session) -> None:
     before = session.get(path_of("cluster", "version"))
     if before["problem"]:
         raise CommandError(str(before["problem"]))
-    session.request("POST", path_of("cluster", "version", "raise"))
-    after = session.get(path_of("cluster", "version"))
+    after = session.request("POST", path_of("cluster", "version", "raise"))
     session.done(f"cluster version {after['version']}")

@@ -19,22 +19,40 @@ from headrace_raftlog.model.limits import YIELD_AFTER_S, YIELD_AFTER_S_MAX, YIEL
 YIELDS_MAX: Final = 3  # for one step; a thread that was waiting for the lock has had it by then
 
 
-class LockYield:
-    """Sleeps for a moment on the loop, without the lock, as long as threads have work.
+class Clock:
+    """Times of the thread that calls, in seconds."""
 
-    While no step ends it does so more and more rarely: the threads then wait for the disk.
+    def now(self) -> float:
+        """Return the time."""
+        return time.monotonic()
+
+    def worked(self) -> float:
+        """Return the processor time of this thread."""
+        return time.thread_time()
+
+    def sleep(self, seconds: float) -> None:
+        """Sleep, without the interpreter lock."""
+        time.sleep(seconds)
+
+
+class LockYield:
+    """Sleeps for a moment on a busy loop, without the lock, as long as threads have work.
+
+    While no step ends it does so more and more rarely: the threads then wait for the disk. A loop
+    that waits for most of the time does not sleep: the lock is free then.
     """
 
     def __init__(
         self,
         loop: asyncio.AbstractEventLoop,
         step: Callable[[], tuple[int, ...] | None],
-        sleep: Callable[[float], None] = time.sleep,
+        clock: Clock | None = None,
     ) -> None:
         self._loop = loop
         # returns numbers that change with each step of the threads that ends, None without work
         self._step = step
-        self._sleep = sleep
+        self._clock = clock or Clock()
+        self._since = (0.0, 0.0)  # time, and processor time of the loop, when the timer was set
         self._armed = False
         self._last: tuple[int, ...] | None = None
         self._yields = 0
@@ -44,7 +62,16 @@ class LockYield:
         """Watch over work that was handed to a thread; to be called at each handover."""
         if not self._armed:
             self._armed = True
-            self._loop.call_later(YIELD_AFTER_S, self._poll)
+            self._arm(YIELD_AFTER_S)
+
+    def _arm(self, seconds: float) -> None:
+        self._since = (self._clock.now(), self._clock.worked())
+        self._loop.call_later(seconds, self._poll)
+
+    def _is_busy(self) -> bool:
+        """Return whether the loop worked for most of the time since the timer was set."""
+        now, worked = self._since
+        return 2 * (self._clock.worked() - worked) >= self._clock.now() - now
 
     def _poll(self) -> None:
         step = self._step()
@@ -58,5 +85,6 @@ class LockYield:
         elif self._yields >= YIELDS_MAX:
             self._after_s = min(self._after_s * 2, YIELD_AFTER_S_MAX)
         self._yields += 1
-        self._sleep(YIELD_S)
-        self._loop.call_later(self._after_s, self._poll)
+        if self._is_busy():
+            self._clock.sleep(YIELD_S)
+        self._arm(self._after_s)

@@ -45,7 +45,7 @@ class VirtualDisk(MemoryFiles):
             raise OSError(error, os.strerror(error), path)
 
     def _spend(self, seconds: float) -> None:
-        """Let the calling thread wait for the disk."""
+        """Block the calling thread for the time that the disk takes."""
         thread = stdlib.current_thread()
         if thread is None:
             return
@@ -196,7 +196,7 @@ class VirtualDisk(MemoryFiles):
         return f"{path} byte {at}"
 
     def fail_next(self, call: str, number: int = errno.EIO) -> None:
-        """Let the next call of a kind fail."""
+        """Make the next call of a kind fail."""
         self.fails[call] = number
 
 
@@ -220,6 +220,6 @@ CALLS: Final = (
 
 
 def install() -> None:
-    """Let production's `Files` be the disk of whichever simulated process calls it."""
+    """Replace production's `Files` by the disk of the simulated process that calls it."""
     for name in CALLS:
         setattr(Files, name, _dispatch(name))

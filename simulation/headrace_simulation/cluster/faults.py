@@ -41,7 +41,7 @@ class Fault:
 
     @abstractmethod
     def begin(self) -> None:
-        """Let it happen."""
+        """Inject the fault."""
 
     @abstractmethod
     def end(self) -> None:

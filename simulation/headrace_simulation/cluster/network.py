@@ -358,7 +358,7 @@ class Network:
         self.link(source, host).carry(size, at_host)
 
     def power_off(self, host: str) -> None:
-        """Let a host answer nothing."""
+        """Make a host answer nothing."""
         self.down.setdefault(host, [])
 
     def power_on(self, host: str) -> None:

@@ -48,7 +48,7 @@ def test_status_of_a_raised_cluster_asks_for_nothing(api: FakeApi) -> None:
 
 
 def test_finish_raises_the_version(api: FakeApi) -> None:
-    api.answers = [view(1), view(2), view(2)]
+    api.answers = [view(1), view(2)]
     result = run("finish")
     assert (result.exit_code, "cluster version 2" in result.output) == (0, True)
     assert requests(api)[1] == ("POST", f"{VERSION}/raise", None)

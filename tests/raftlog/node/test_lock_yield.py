@@ -7,19 +7,29 @@ from collections.abc import Callable
 from typing import Any, cast
 
 from headrace_raftlog.model.limits import YIELD_AFTER_S, YIELD_AFTER_S_MAX, YIELD_S
-from headrace_raftlog.node.lock_yield import YIELDS_MAX, LockYield
+from headrace_raftlog.node.lock_yield import YIELDS_MAX, Clock, LockYield
 
 
-class Loop:
-    """Timers that the test lets run."""
+class Loop(Clock):
+    """Timers that the test lets run, on a loop that works for `share` of the time."""
 
-    def __init__(self) -> None:
+    def __init__(self, share: float = 1.0) -> None:
         self.timers: list[tuple[float, Callable[[], Any]]] = []
         self.slept: list[float] = []
         self.step: tuple[int, ...] | None = None
-        self.lock_yield = LockYield(
-            cast(asyncio.AbstractEventLoop, self), lambda: self.step, self.slept.append
-        )
+        self.seconds = 0.0
+        self.share = share
+        loop = cast(asyncio.AbstractEventLoop, self)
+        self.lock_yield = LockYield(loop, lambda: self.step, self)
+
+    def now(self) -> float:
+        return self.seconds
+
+    def worked(self) -> float:
+        return self.seconds * self.share
+
+    def sleep(self, seconds: float) -> None:
+        self.slept.append(seconds)
 
     def call_later(self, delay: float, callback: Callable[[], Any]) -> None:
         self.timers.append((delay, callback))
@@ -28,6 +38,7 @@ class Loop:
         """Run the only timer; return after how long it was due."""
         ((delay, callback),) = self.timers
         self.timers = []
+        self.seconds += delay
         callback()
         return delay
 
@@ -65,3 +76,16 @@ def test_it_is_yielded_rarely_to_threads_that_wait_for_the_disk() -> None:
     loop.step = (2,)
     loop.run()
     assert loop.run() == YIELD_AFTER_S  # a step has ended
+
+
+def test_loop_that_waits_for_most_of_the_time_does_not_sleep() -> None:
+    loop = Loop(share=0.4)
+    loop.lock_yield.begin()
+    loop.step = (1,)
+    loop.run()
+    assert loop.slept == []
+    loop.share = 0.6
+    loop.seconds = 0.0
+    loop.lock_yield._since = (0.0, 0.0)
+    loop.run()
+    assert loop.slept == [YIELD_S]

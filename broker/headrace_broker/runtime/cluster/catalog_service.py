@@ -33,6 +33,8 @@ from headrace_broker.catalog.request import (
     encode_envelope,
 )
 from headrace_broker.catalog.result import Ok, Refused, Repeated, Result, UpgradePending
+from headrace_broker.catalog.store import SNAPSHOT_VERSION
+from headrace_broker.catalog.version import CATALOG_VERSION
 from headrace_broker.model.build_info import VERSION
 from headrace_broker.model.definition import Binding, Node
 from headrace_broker.model.limits import CATALOG_COMMAND_BYTES_MAX, CATALOG_REQUESTS_MAX
@@ -143,6 +145,8 @@ class CatalogService:
         self._one_by_one = asyncio.Lock()
         # tells why a binding must not be proposed, "" when it may
         self.binding_problem: Callable[[Binding], str] = lambda _: ""
+        # called once this node leads the catalog
+        self.on_serving: Callable[[], None] = lambda: None
         self._raft = raft
         self._node = node
         self._nodes = tuple(sorted(nodes, key=lambda each: each.id))
@@ -429,7 +433,8 @@ class CatalogService:
 
     def digest(self) -> tuple[str, bytes]:
         """Return a digest of the catalog's state, and of which version that is."""
-        return f"{VERSION} catalog", bytes.fromhex(self.catalog.digest())
+        version = f"{VERSION} catalog {CATALOG_VERSION} snapshot {SNAPSHOT_VERSION}"
+        return version, bytes.fromhex(self.catalog.digest())
 
     def restore(self, state: bytes) -> None:
         """Take over a state that `snapshot` gave, here or on another node.
@@ -465,6 +470,8 @@ class CatalogService:
         if leader and not self._stopped:
             loop = asyncio.get_running_loop()
             loop.call_soon(self._offer_all)
+            if serving:
+                loop.call_soon(self.on_serving)
             if serving and (self._seeding is None or self._seeding.done()):
                 self._seeding = loop.create_task(self._seed())
 

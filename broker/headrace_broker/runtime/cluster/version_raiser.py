@@ -27,13 +27,17 @@ class VersionRaiser:
         self._catalog = catalog
         self._node = node  # this node's id
         self._task: asyncio.Task[None] | None = None
-        catalog.subscribe(self.on_events)
+        catalog.subscribe(self._on_events)
+        catalog.on_serving = self.poll
 
-    def on_events(self, events: list[Event]) -> None:
-        """Log a new version, and check whether the newest may be proposed."""
+    def _on_events(self, events: list[Event]) -> None:
         for event in events:
             if isinstance(event, ClusterVersionRaised):
                 log_event(CLUSTER, CLUSTER_VERSION_RAISED, version=event.version)
+        self.poll()
+
+    def poll(self) -> None:
+        """Propose the newest version if it may be."""
         view = self._catalog.catalog
         if not self._catalog.serving or view.cluster_version >= CLUSTER_VERSION:
             return

@@ -31,7 +31,7 @@ from headrace_broker.core.queue.command.leader_command import (
     encode_forget,
     encode_tick,
 )
-from headrace_broker.core.queue.machine.queue_machine import QueueMachine
+from headrace_broker.core.queue.machine.queue_machine import MACHINE_VERSION, QueueMachine
 from headrace_broker.core.queue.messages.effect import (
     Acquired,
     DeadLettered,
@@ -298,7 +298,7 @@ class QueueHost(HostEnd):
         Of a deep queue it covers the messages near its head: the others come there too.
         """
         digest = self.machine.digest(DIGEST_BATCHES_MAX)
-        return f"{VERSION} queue {self.machine.version}", digest
+        return f"{VERSION} queue {MACHINE_VERSION} at {self.machine.version}", digest
 
     def restore(self, state: bytes) -> None:
         """Take over a state that `snapshot` gave, here or on another node; never while serving.
