@@ -21,6 +21,7 @@ from headrace_broker.runtime.contract.port import (
     QueueClient,
     QueueListener,
 )
+from headrace_broker.runtime.session.session import QueueSession
 from headrace_simulation.cluster.history import History
 
 if TYPE_CHECKING:
@@ -150,7 +151,8 @@ class _Deliveries(QueueListener):
     """Takes deliveries of one consumer."""
 
     def __init__(self, site: Site, queue: str, name: str) -> None:
-        self.got: deque[tuple[int, bytes]] = deque()
+        # delivery number, body, and the number by which the queue knew the consumer then
+        self.got: deque[tuple[int, bytes, int]] = deque()
         self.news = asyncio.Event()
         self.is_cancelled = False
         self.is_over = False
@@ -167,7 +169,7 @@ class _Deliveries(QueueListener):
             if self.is_over:
                 continue
             self._site.history.delivered(self._queue, self._name, self._since_ns, body, marked)
-            self.got.append((int(run.first) + at, body))
+            self.got.append((int(run.first) + at, body, _number_of(client)))
             client.consumed(run.consumer, len(body))
         self.news.set()
 
@@ -193,7 +195,7 @@ class Consumer:
         self._rejects = rejects
         self._name = site.name("c")
         self._listener = _Deliveries(site, queue.name, self._name)
-        self._accepted: list[bytes] = []
+        self._accepted: list[tuple[int, bytes]] = []  # each with the consumer's number at the queue
 
     async def run(self, seconds: float) -> None:
         """Consume; AmqpError where the queue cannot be reached."""
@@ -225,11 +227,11 @@ class Consumer:
         count = 50 if self._drains else rng.randint(1, 10)
         while listener.got and count:
             count -= 1
-            number, body = listener.got.popleft()
+            number, body, known_by = listener.got.popleft()
             operation = self._operation()
             client.settle(1, operation, number, number)
             if operation == ACCEPT:
-                self._accepted.append(body)
+                self._accepted.append((known_by, body))
                 self._site.history.accepts(self._queue.name, body)
             elif operation == REJECT:
                 self._site.history.rejected(self._queue.name, body)
@@ -237,9 +239,11 @@ class Consumer:
         if rng.random() < 0.2:
             accepted, self._accepted = self._accepted, []
             await client.applied()
+            current = _number_of(client)
             if not listener.is_cancelled:
-                for body in accepted:
-                    self._site.history.accepted(self._queue.name, body)
+                for known_by, body in accepted:
+                    if known_by == current:
+                        self._site.history.accepted(self._queue.name, body)
 
     def _operation(self) -> int:
         if self._drains:
@@ -248,6 +252,17 @@ class Consumer:
         if chance < self._rejects:
             return REJECT
         return RELEASE if chance < self._rejects + 0.1 else ACCEPT
+
+
+def _number_of(client: QueueClient) -> int:
+    """Return the number that the queue knows the consumer by.
+
+    A queue gives up the consumers of a node that seems dead, and takes them back under another
+    number. What was delivered under the earlier one has returned, and to settle it is void.
+    """
+    assert isinstance(client, QueueSession)
+    found = client.consuming.subscriptions.get(1)
+    return 0 if found is None else int(found.number)
 
 
 def _groups(site: Site) -> set[int]:

@@ -1,4 +1,6 @@
-"""Bugs put into production code, each of which runs must find: they test the simulation.
+"""Bugs put into production code, each of which runs should find: they test the simulation.
+
+simulation/README.md says which of them are found.
 
 A mutation replaces a function of an interpreted module; compiled code does not look for it.
 """
@@ -30,8 +32,8 @@ class Mutation:
     """One bug."""
 
     name: str
-    profile: str  # whose runs find it
-    seeds: int  # within which they do
+    profile: str  # whose runs are to find it
+    seeds: int  # within which they are to
     apply: Callable[[], None]
 
 

@@ -104,6 +104,11 @@ def _monotonic() -> float:
     return _monotonic_ns() / 1e9
 
 
+def _worked() -> int:
+    """Return the processor time of the caller: work takes none in the virtual world."""
+    return 0
+
+
 def _time() -> float:
     return _time_ns() / 1e9
 
@@ -318,6 +323,10 @@ def install() -> None:
         (time, "time", _time),
         (time, "clock_gettime_ns", _clock_gettime_ns),
         (time, "clock_gettime", lambda clock: _clock_gettime_ns(clock) / 1e9),
+        (time, "thread_time_ns", _worked),
+        (time, "thread_time", _worked),
+        (time, "process_time_ns", _worked),
+        (time, "process_time", _worked),
         (time, "sleep", _sleep),
         (os, "urandom", _urandom),
         (random, "_urandom", _urandom),

@@ -55,7 +55,10 @@ def test_bug_is_found() -> None:
     name = "publishes-lost-at-failover"
     code, text = run("--mutation", name, "--jobs", "1", interpreted=True)
     assert code == 0, text
-    assert f"{name}: found by run" in text
+    found = re.search(rf"{name}: found by run \d+, seed (\d+)", text)
+    assert found is not None, text
+    code, text = run("--seeds", f"{found[1]}:{int(found[1]) + 1}", "--profile", "process")
+    assert code == 0, text  # it is well without the bug
 
 
 class TestHistory:

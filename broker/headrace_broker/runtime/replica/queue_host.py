@@ -436,7 +436,14 @@ class QueueHost(HostEnd):
             self._deliver(effect)
         elif isinstance(effect, Got):
             self._got(effect)
-        elif isinstance(effect, (Detached, TimedOut)):
+        elif isinstance(effect, Detached):
+            self._feeds.drop(effect.session, effect.consumer)
+            # Its node seemed dead. One that is back already has asked how its consumers stand, and
+            # has to be told; any other asks once it is back.
+            end = self._reach.session(effect.session)
+            if end is not None:
+                end.detached(effect.consumer)
+        elif isinstance(effect, TimedOut):
             self._feeds.drop(effect.session, effect.consumer)
             tell_session(self._reach, effect, data)
         elif not tell_session(self._reach, effect, data):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
 
 import pytest
@@ -178,6 +179,27 @@ def test_suspected_node_attaches_again_and_old_deliveries_are_void(world, listen
     session.flush()
     world.settle_down()
     assert world.hosts[1].machine.unsettled_count == 0
+
+
+def test_consumer_is_served_whose_node_was_back_before_it_was_given_up(world, listener, publishes):
+    """A leader without a quorum may propose that a node is down, and commit it when it is back."""
+    session = world.open(2, listener)
+
+    async def scenario():
+        attached = asyncio.ensure_future(session.attach(1, Attachment("c", 10)))
+        await asyncio.sleep(0)
+        world.settle_down()
+        await attached
+        world.hosts[1].node_down(2, 0)
+        world.settle_down()
+        await asyncio.sleep(0)
+        world.settle_down()
+
+    asyncio.run(scenario())
+    session.publish(publishes(b"1"), None)
+    session.flush()
+    world.settle_down()
+    assert listener.bodies == [b"1"]
 
 
 async def _tick(session):
