@@ -12,7 +12,7 @@ from e2e.harness.cluster import Cluster
 @pytest.fixture
 def cluster(tmp_path: Path) -> Iterator[Cluster]:
     """Three nodes on fresh data, for a test that breaks them."""
-    with Cluster(tmp_path / "data", base_port=21672) as started:
+    with Cluster(tmp_path / "data") as started:
         yield started
         started.close_connections()
 
@@ -20,7 +20,7 @@ def cluster(tmp_path: Path) -> Iterator[Cluster]:
 @pytest.fixture(scope="session")
 def session_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     """Three nodes for all tests that leave them whole."""
-    with Cluster(tmp_path_factory.mktemp("shared") / "data", base_port=22000) as started:
+    with Cluster(tmp_path_factory.mktemp("shared") / "data") as started:
         yield started
 
 

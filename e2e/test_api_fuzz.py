@@ -48,7 +48,7 @@ LONG_SECONDS: Final = 180  # of each of the eight runs of the full form, 24 minu
 @pytest.fixture(scope="module")
 def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     """A node of its own, since random requests may do anything to it."""
-    with Cluster(tmp_path_factory.mktemp("fuzz") / "data", base_port=19400, count=1) as cluster:
+    with Cluster(tmp_path_factory.mktemp("fuzz") / "data", count=1) as cluster:
         yield cluster.node("n1")
 
 

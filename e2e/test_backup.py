@@ -33,7 +33,7 @@ def small_logs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Clus
     monkeypatch.setenv("HEADRACE_LOG_SEGMENT_BYTES", str(4 << 20))
     monkeypatch.setenv("HEADRACE_LOG_SNAPSHOT_EVERY_BYTES", str(64 << 10))
     monkeypatch.setenv("HEADRACE_LIMITS_MESSAGE_BYTES_MAX", str(1 << 20))
-    with Cluster(tmp_path / "data", base_port=21672) as started:
+    with Cluster(tmp_path / "data") as started:
         yield started
         started.close_connections()
 

@@ -23,7 +23,7 @@ COUNT = 2000
 
 @pytest.fixture(scope="module")
 def nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    with Cluster(tmp_path_factory.mktemp("client") / "data", base_port=20100) as cluster:
+    with Cluster(tmp_path_factory.mktemp("client") / "data") as cluster:
         yield cluster
         cluster.close_connections()
 

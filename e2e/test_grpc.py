@@ -39,7 +39,7 @@ Run = Callable[[Coroutine[Any, Any, None]], None]
 @pytest.fixture(scope="module")
 def nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     """Three nodes for this module."""
-    with Cluster(tmp_path_factory.mktemp("grpc") / "data", base_port=22560) as cluster:
+    with Cluster(tmp_path_factory.mktemp("grpc") / "data") as cluster:
         yield cluster
         cluster.close_connections()
 

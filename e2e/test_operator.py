@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import functools
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -10,8 +11,9 @@ from typing import Any, Final
 
 import kopf.testing
 import pytest
-from e2e.harness.cluster import own_port, wait_for
+from e2e.harness.cluster import wait_for
 from e2e.harness.kubelet import Kubelet
+from e2e.harness.ports import free_block
 from tests.operator.handlers.kube_server import KubeServer, Name, Object, Store, condition
 from tests.operator.handlers.machines import address
 
@@ -39,8 +41,9 @@ def running() -> Iterator[None]:
     assert runner.exit_code == 0, runner.output
 
 
+@functools.cache
 def ports() -> dict[str, int]:
-    port = own_port(28100)
+    port = free_block(9)
     return {name: port + number for number, name in enumerate(LISTENERS)}
 
 

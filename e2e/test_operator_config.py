@@ -20,7 +20,8 @@ from typing import Any, Final
 import msgspec
 import pika
 import pytest
-from e2e.harness.cluster import own_port, wait_for
+from e2e.harness.cluster import wait_for
+from e2e.harness.ports import free_block
 
 from headrace_broker.cli.session.api_client import ApiClient, ApiError
 from headrace_operator.builders.cluster import Cluster
@@ -38,12 +39,12 @@ from headrace_operator.specs.cluster import BrokerClusterSpec
 PASSWORD: Final = "s3cret of the cluster"
 JOIN: Final = "a secret by which nodes know each other"
 STOP_SECONDS: Final = 30.0
+FIRST_PORT: Final = free_block(9)  # both clusters of the test
 
 
 def make_cluster(nodes: int) -> Cluster:
-    port = own_port(27100)
     names = ("amqp", "amqps", "http", "https", "grpc", "grpcs", "metrics", "cluster", "frames")
-    ports = {name: port + number for number, name in enumerate(names)}
+    ports = {name: FIRST_PORT + number for number, name in enumerate(names)}
     spec = {
         "replicas": nodes,
         "listeners": {"bindAddress": "$(HEADRACE_POD_IP)", **ports},

@@ -46,11 +46,11 @@ def as_ann() -> dict[str, object]:
 @pytest.mark.full
 def test_definitions_and_messages_come_back_in_a_fresh_cluster(tmp_path: Path) -> None:
     backup = tmp_path / "backup"
-    with Cluster(tmp_path / "first", base_port=16200) as first:
+    with Cluster(tmp_path / "first") as first:
         declare(first)
         run_command(first, [*HEADRACE, "backup", str(backup)])
         first.close_connections()
-    with Cluster(tmp_path / "second", base_port=16300) as second:
+    with Cluster(tmp_path / "second") as second:
         api: ApiClient = second.node("n1").api
         assert api.request("GET", f"/api/vhosts/{VHOST}").status == 404
         words = ["restore", str(backup), "--definitions", "all", "-o", "json"]

@@ -67,7 +67,7 @@ def spans(monkeypatch: pytest.MonkeyPatch) -> Iterator[Collector]:
 def test_a_message_has_a_span_for_each_part_of_its_way_at_the_node_that_did_it(
     spans: Collector, tmp_path: Path
 ) -> None:
-    with Cluster(tmp_path / "data", base_port=16500) as cluster:
+    with Cluster(tmp_path / "data") as cluster:
         channel = cluster.connect("n1").channel()
         channel.queue_declare("q", durable=True)
         leader = cluster.leader("q")

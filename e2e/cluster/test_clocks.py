@@ -34,7 +34,7 @@ def wrong_cluster(
     with monkeypatch.context() as patch:
         for name, value in wall_clock.environment.items():
             patch.setenv(name, value)
-        cluster = Cluster(tmp_path / "data", base_port=21672)
+        cluster = Cluster(tmp_path / "data")
         cluster.start()
     with cluster:
         yield cluster

@@ -59,7 +59,7 @@ def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Cluster
     (place / "sitecustomize.py").write_text(INJECTION)
     given = [path for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if path]
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(place), *given]))
-    with Cluster(tmp_path / "data", base_port=22920) as made:
+    with Cluster(tmp_path / "data") as made:
         yield made
         made.close_connections()
 

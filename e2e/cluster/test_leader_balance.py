@@ -26,7 +26,7 @@ BALANCED: Final = {"x-queue-type": "quorum", "x-queue-leader-locator": "balanced
 
 @pytest.fixture
 def three(tmp_path: Path) -> Iterator[Cluster]:
-    with Cluster(tmp_path / "data", base_port=22800) as cluster:
+    with Cluster(tmp_path / "data") as cluster:
         yield cluster
         cluster.close_connections()
 

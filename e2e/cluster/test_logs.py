@@ -23,7 +23,7 @@ WAIT_SECONDS: Final = 120.0
 def three(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Cluster]:
     """A cluster whose nodes write JSON."""
     monkeypatch.setenv("HEADRACE_LOGGING_FORMAT", "json")
-    with Cluster(tmp_path / "data", base_port=22880) as cluster:
+    with Cluster(tmp_path / "data") as cluster:
         yield cluster
         cluster.close_connections()
 

@@ -37,7 +37,7 @@ def three(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Cluster]:
     monkeypatch.setenv("HEADRACE_LOG_SEGMENT_BYTES", str(2 << 20))
     monkeypatch.setenv("HEADRACE_LOG_SNAPSHOT_EVERY_BYTES", str(128 << 10))
     monkeypatch.setenv("HEADRACE_LIMITS_MESSAGE_BYTES_MAX", str(512 << 10))
-    with Cluster(tmp_path / "data", base_port=18800) as cluster:
+    with Cluster(tmp_path / "data") as cluster:
         yield cluster
         cluster.close_connections()
 

@@ -34,7 +34,7 @@ def grown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Cluster]:
     """Node n1, which founded the cluster alone, n2 and n3, and messages that all three have."""
     monkeypatch.setattr(local_cluster, "render_config", render_as_grown)
     monkeypatch.setattr(LocalCluster, "_check_data", lambda self: None)  # it counts nodes there
-    with Cluster(tmp_path / "data", base_port=22840, count=1) as cluster:
+    with Cluster(tmp_path / "data", count=1) as cluster:
         for _ in range(2):
             cluster.local.add()
             cluster.local.wait_ready(WAIT_SECONDS)

@@ -11,7 +11,6 @@ import pytest
 from e2e.harness.cluster import Cluster, wait_for
 
 VARIABLE = "HEADRACE_CLUSTER_TRANSPORT"
-BASE_PORT = 22_640
 QUEUE = "work"
 LARGE_BYTES = 31 << 20  # more than half of what gRPC takes in one message
 PERSISTENT = pika.BasicProperties(delivery_mode=2)
@@ -61,7 +60,7 @@ def grpc_cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Cl
     """Three nodes over gRPC, and a replicated queue."""
     monkeypatch.setenv(VARIABLE, "grpc")
     monkeypatch.setenv("HEADRACE_LIMITS_MESSAGE_BYTES_MAX", str(LARGE_BYTES))
-    with Cluster(tmp_path, BASE_PORT) as nodes:
+    with Cluster(tmp_path) as nodes:
         nodes.connect().channel().queue_declare(QUEUE, durable=True)
         yield nodes
         nodes.close_connections()
@@ -88,7 +87,7 @@ def test_over_grpc_no_second_port_is_open_and_large_messages_outlive_their_leade
 def test_cluster_changes_to_grpc_and_back_node_by_node(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with Cluster(tmp_path, BASE_PORT + 20) as cluster:
+    with Cluster(tmp_path) as cluster:
         cluster.connect().channel().queue_declare(QUEUE, durable=True)
         names = [node.name for node in cluster.local.nodes]
         assert all(len(further_ports(cluster, name)) == 1 for name in names)

@@ -26,7 +26,7 @@ def nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("HEADRACE_LOG_CACHE_BYTES", str(4 * MIB))
         patch.setenv("HEADRACE_LIMITS_LEADERLESS_MS", "0")
-        with Cluster(tmp_path_factory.mktemp("flood") / "data", base_port=22700) as cluster:
+        with Cluster(tmp_path_factory.mktemp("flood") / "data") as cluster:
             yield cluster
             cluster.close_connections()
 

@@ -27,7 +27,7 @@ def nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     """Three nodes of their own, for an alarm is for all clients, that wait for lost leaders."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("HEADRACE_LIMITS_LEADERLESS_MS", "0")
-        with Cluster(tmp_path_factory.mktemp("flow") / "data", base_port=22740) as cluster:
+        with Cluster(tmp_path_factory.mktemp("flow") / "data") as cluster:
             yield cluster
 
 

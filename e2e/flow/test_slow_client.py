@@ -22,7 +22,7 @@ GROWTH_BYTES_MAX = 125 * MIB  # half of what is published; the bounds add up to 
 def small_caches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Cluster]:
     """A cluster whose entry caches hold next to nothing, so that they do not hide the rest."""
     monkeypatch.setenv("HEADRACE_LOG_CACHE_BYTES", str(4 * MIB))
-    with Cluster(tmp_path / "data", base_port=22600) as cluster:
+    with Cluster(tmp_path / "data") as cluster:
         yield cluster
         cluster.close_connections()
 

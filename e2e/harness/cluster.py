@@ -15,7 +15,7 @@ from typing import Any, Final
 
 import msgspec
 import pika
-from e2e.harness.ports import free_addresses
+from e2e.harness.ports import free_addresses, free_cluster_port
 
 from headrace_broker.cli.local_cluster import (
     LocalCluster,
@@ -27,7 +27,6 @@ from headrace_broker.config.configuration import load_config
 
 READY_SECONDS: Final = 60.0  # a loaded machine elects slowly; a healthy one needs about two
 POLL_SECONDS: Final = 0.05
-PORTS_PER_WORKER: Final = 13_650  # with it, ports of HTTP 10,000 above hardly meet either
 
 
 def wait_for(what: str, check: Callable[[], Any], seconds: float = READY_SECONDS) -> Any:
@@ -45,17 +44,11 @@ def wait_for(what: str, check: Callable[[], Any], seconds: float = READY_SECONDS
         time.sleep(POLL_SECONDS)
 
 
-def own_port(port: int) -> int:
-    """Return a port, another one in each of the processes that run tests side by side."""
-    worker = os.environ.get("PYTEST_XDIST_WORKER", "gw0")
-    return port - PORTS_PER_WORKER * int(worker.removeprefix("gw"))
-
-
 class Cluster:
     """Nodes n1, n2 and n3 as processes of their own."""
 
-    def __init__(self, data: Path, base_port: int, count: int = 3) -> None:
-        self.local = LocalCluster(data, count, own_port(base_port))
+    def __init__(self, data: Path, count: int = 3) -> None:
+        self.local = LocalCluster(data, count, free_cluster_port())
         self._connections: list[pika.BlockingConnection] = []
 
     def __enter__(self) -> Cluster:

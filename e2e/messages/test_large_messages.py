@@ -14,7 +14,6 @@ from e2e.harness.cluster import Cluster, wait_for
 
 from headrace_broker.model.limits import MESSAGE_BYTES_PLAIN
 
-BASE_PORT: Final = 23640
 QUEUE: Final = "large"
 BESIDE: Final = "beside"
 MIB: Final = 1 << 20
@@ -33,7 +32,7 @@ def body_of(byte_count: int, first: bytes) -> bytes:
 def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Cluster]:
     """Three nodes that take large messages, and a queue."""
     monkeypatch.setenv("HEADRACE_LIMITS_MESSAGE_BYTES_MAX", str(LARGEST))
-    with Cluster(tmp_path, BASE_PORT) as nodes:
+    with Cluster(tmp_path) as nodes:
         nodes.connect().channel().queue_declare(QUEUE, durable=True, arguments=QUORUM)
         yield nodes
         nodes.close_connections()
@@ -157,7 +156,7 @@ def test_message_that_another_node_does_not_take_is_refused_naming_that_node(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HEADRACE_LIMITS_MESSAGE_BYTES_MAX", str(LARGEST))
-    with Cluster(tmp_path, BASE_PORT) as nodes:
+    with Cluster(tmp_path) as nodes:
         nodes.connect().channel().queue_declare(QUEUE, durable=True, arguments=QUORUM)
         nodes.kill("n3")
         monkeypatch.setenv("HEADRACE_LIMITS_MESSAGE_BYTES_MAX", str(LARGEST // 2))

@@ -46,7 +46,7 @@ Key = tuple[str, int, int]
 @pytest.fixture
 def cluster(tmp_path: Path) -> Iterator[Cluster]:
     """Three nodes on fresh data, beside those of other tests."""
-    with Cluster(tmp_path / "data", base_port=19800) as started:
+    with Cluster(tmp_path / "data") as started:
         yield started
         started.close_connections()
 

@@ -8,20 +8,19 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import pytest
 from e2e.harness.cluster import Cluster, wait_for
 
 from headrace_client.blocking import Client
 
-BASE_PORT: Final = 16640
 Checks = dict[str, dict[str, str]]
 
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    with Cluster(tmp_path_factory.mktemp("cluster"), BASE_PORT, 1) as made:
+    with Cluster(tmp_path_factory.mktemp("cluster"), 1) as made:
         yield made
 
 

@@ -25,7 +25,7 @@ LINES_MAX = 60
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     data = tmp_path_factory.mktemp("examples") / "data"
-    with Cluster(data, base_port=19900, count=1) as started:
+    with Cluster(data, count=1) as started:
         yield started
         started.close_connections()
 

@@ -22,7 +22,6 @@ from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 
 from headrace_client import Properties, blocking
 
-BASE_PORT = 16550
 DRIVER = Path(__file__).with_name("sink_driver.py")
 SECONDS = 420  # Spark starts slowly where others compute
 FILES = 4
@@ -31,7 +30,7 @@ ROWS = 5000  # of a file
 
 @pytest.fixture(scope="module")
 def nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    with Cluster(tmp_path_factory.mktemp("sink") / "data", base_port=BASE_PORT) as cluster:
+    with Cluster(tmp_path_factory.mktemp("sink") / "data") as cluster:
         yield cluster
 
 

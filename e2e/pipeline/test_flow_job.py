@@ -16,7 +16,7 @@ from typing import Any, Final
 import pika
 import pytest
 from deltalake import DeltaTable
-from e2e.harness.cluster import Cluster, own_port, wait_for
+from e2e.harness.cluster import Cluster, wait_for
 from e2e.harness.command import run_command
 from e2e.harness.consumer import Consumer
 from e2e.harness.flooder import Flooder, publish_bytes, pump
@@ -27,7 +27,6 @@ from headrace_pipeline.schema.analysis import ANALYSIS, NODE_WINDOWS
 
 pytestmark = pytest.mark.full  # windows are minutes, and advice takes two of them
 
-BASE_PORT: Final = 16700
 FLOODED: Final = "orders"
 SLOW: Final = "invoices"
 FLOOD_SECONDS: Final = 45.0
@@ -156,7 +155,7 @@ class Job:
 
 @pytest.fixture
 def nodes(tmp_path: Path) -> Iterator[Cluster]:
-    with Cluster(tmp_path / "data", own_port(BASE_PORT)) as started:
+    with Cluster(tmp_path / "data") as started:
         channel = started.connect().channel()
         for name in (FLOODED, SLOW):
             arguments = {"x-queue-type": "quorum", "x-max-length": 20_000}

@@ -24,7 +24,7 @@ Row = tuple[str, int]
 @pytest.fixture
 def cluster(tmp_path: Path) -> Iterator[Cluster]:
     """Three nodes on fresh data, beside those of other tests."""
-    with Cluster(tmp_path / "data", base_port=19700) as started:
+    with Cluster(tmp_path / "data") as started:
         yield started
         started.close_connections()
 

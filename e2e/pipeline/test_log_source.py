@@ -25,7 +25,7 @@ COPY_SECONDS = 900.0  # for a whole run; a loaded machine copies some thousand r
 @pytest.fixture
 def cluster(tmp_path: Path) -> Iterator[Cluster]:
     """Three nodes on fresh data, beside those of other tests."""
-    with Cluster(tmp_path / "data", base_port=19600) as started:
+    with Cluster(tmp_path / "data") as started:
         yield started
         started.close_connections()
 

@@ -24,7 +24,7 @@ MOVE_SECONDS = 1800.0  # for a whole run; a loaded machine moves a thousand mess
 @pytest.fixture
 def cluster(tmp_path: Path) -> Iterator[Cluster]:
     """Three nodes on fresh data, beside those of other tests."""
-    with Cluster(tmp_path / "data", base_port=19000) as started:
+    with Cluster(tmp_path / "data") as started:
         yield started
         started.close_connections()
 

@@ -25,7 +25,6 @@ from headrace_pipeline.transforms.replay import Selection, Target
 
 pytestmark = pytest.mark.full  # an archive is made first, and each replay starts Spark
 
-BASE_PORT = 16600
 MANY = 300
 SECONDS = 420  # Spark starts slowly where others compute
 
@@ -72,7 +71,7 @@ def as_published() -> list[tuple[bytes, Properties]]:
 
 @pytest.fixture(scope="module")
 def nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    with Cluster(tmp_path_factory.mktemp("replay") / "data", base_port=BASE_PORT) as cluster:
+    with Cluster(tmp_path_factory.mktemp("replay") / "data") as cluster:
         yield cluster
 
 

@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 from e2e.harness.authority import Authority
-from e2e.harness.cluster import own_port, wait_for
+from e2e.harness.cluster import wait_for
+from e2e.harness.ports import free_block
 
 from headrace_broker.cli.session.api_client import ApiClient
 
@@ -82,7 +83,7 @@ ca_file = "{directory / name}-ca.pem"
 
 @pytest.mark.full
 def test_a_node_with_a_certificate_of_another_authority_stays_outside(tmp_path: Path) -> None:
-    nodes = Nodes(tmp_path, own_port(16400))
+    nodes = Nodes(tmp_path, free_block(30))
     with nodes.running("n1"), nodes.running("n2"):
         with nodes.running("n3"):
             for name in NAMES:

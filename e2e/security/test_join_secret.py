@@ -9,7 +9,8 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from e2e.harness.cluster import own_port, wait_for
+from e2e.harness.cluster import wait_for
+from e2e.harness.ports import free_block
 
 from headrace_broker.cli.session.api_client import ApiClient
 
@@ -75,7 +76,7 @@ http = "127.0.0.1:{port + 40}"
 
 
 def test_a_stranger_stays_outside_and_who_has_the_secret_comes_in(tmp_path: Path) -> None:
-    nodes = Nodes(tmp_path, own_port(23700))
+    nodes = Nodes(tmp_path, free_block(50))
     nodes.configure(1, "")
     with nodes.running(1) as refused:
         assert refused.wait(30) != 0

@@ -15,7 +15,8 @@ from pathlib import Path
 import pika
 import pytest
 from e2e.harness.authority import Authority, Pair
-from e2e.harness.cluster import own_port, wait_for
+from e2e.harness.cluster import wait_for
+from e2e.harness.ports import free_block
 from pika.credentials import ExternalCredentials
 
 from headrace_broker.cli.session.api_client import ApiClient
@@ -99,7 +100,7 @@ login_from = "common_name"
 
 @pytest.fixture
 def node(tmp_path: Path) -> Node:
-    return Node(tmp_path, own_port(16100))
+    return Node(tmp_path, free_block(5))
 
 
 @contextlib.contextmanager

@@ -28,7 +28,7 @@ TRAILER_TYPE = bytes([17])
 @pytest.fixture
 def filled(tmp_path: Path) -> Iterator[Cluster]:
     """Three nodes with queues of which some messages were consumed."""
-    with Cluster(tmp_path / "data", base_port=22500) as cluster:
+    with Cluster(tmp_path / "data") as cluster:
         channel = cluster.connect("n1").channel()
         channel.confirm_delivery()
         for queue in QUEUES:
@@ -211,7 +211,7 @@ def drain_in_order(cluster: Cluster, name: str, count: int) -> None:
 
 
 def test_rot_under_running_nodes_is_mended_while_the_queue_is_drained(tmp_path: Path) -> None:
-    with Cluster(tmp_path / "data", base_port=22540) as cluster:
+    with Cluster(tmp_path / "data") as cluster:
         channel = cluster.connect("n1").channel()
         channel.confirm_delivery()
         channel.queue_declare(DEEP, durable=True)

@@ -27,7 +27,7 @@ def small_disks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Clu
     monkeypatch.setenv("HEADRACE_LOG_SEGMENT_BYTES", str(2 << 20))
     monkeypatch.setenv("HEADRACE_LIMITS_MESSAGE_BYTES_MAX", str(512 << 10))
     monkeypatch.setenv("HEADRACE_LIMITS_DISK_FREE_BYTES_MIN", "0")
-    cluster = Cluster(tmp_path / "data", base_port=22300)
+    cluster = Cluster(tmp_path / "data")
     stores = [node.directory / "store" for node in cluster.local.nodes]
     for store in stores:
         store.mkdir(parents=True)

@@ -94,7 +94,7 @@ def faulty(
     assert set(disks) == {"n1", "n2", "n3"}
     for name, value in build_library(tmp_path / "library", tmp_path / "data").items():
         monkeypatch.setenv(name, value)
-    with Cluster(tmp_path / "data", base_port=22500) as cluster:
+    with Cluster(tmp_path / "data") as cluster:
         yield cluster
         cluster.close_connections()
 

@@ -19,7 +19,7 @@ LED_WHERE_DECLARED = {"x-queue-type": "quorum", "x-queue-leader-locator": "clien
 @pytest.fixture
 def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Cluster:
     monkeypatch.setenv("HEADRACE_RAFT_DISK_STALL_MS", str(STALL_MS))
-    return Cluster(tmp_path / "data", base_port=22340)
+    return Cluster(tmp_path / "data")
 
 
 def not_ready_reason(cluster: Cluster, name: str) -> str:

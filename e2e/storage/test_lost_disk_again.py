@@ -16,7 +16,7 @@ WAIT_SECONDS = 120.0
 
 @pytest.fixture
 def cluster(tmp_path: Path) -> Iterator[Cluster]:
-    with Cluster(tmp_path / "data", base_port=22600) as made:
+    with Cluster(tmp_path / "data") as made:
         yield made
         made.close_connections()
 

@@ -25,7 +25,7 @@ WAIT_SECONDS = 120.0
 def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Cluster]:
     monkeypatch.setenv("HEADRACE_LOG_SEGMENT_BYTES", str(2 << 20))
     monkeypatch.setenv("HEADRACE_LIMITS_MESSAGE_BYTES_MAX", str(512 << 10))
-    with Cluster(tmp_path / "data", base_port=22700) as made:
+    with Cluster(tmp_path / "data") as made:
         yield made
         made.close_connections()
 

@@ -21,7 +21,7 @@ def small_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Clu
     monkeypatch.setenv("HEADRACE_LOG_SEGMENT_BYTES", str(SEGMENT_BYTES))
     monkeypatch.setenv("HEADRACE_LOG_SNAPSHOT_EVERY_BYTES", str(1 << 20))
     monkeypatch.setenv("HEADRACE_LIMITS_MESSAGE_BYTES_MAX", str(1 << 20))
-    with Cluster(tmp_path / "data", base_port=22500) as cluster:
+    with Cluster(tmp_path / "data") as cluster:
         yield cluster
         cluster.close_connections()
 

@@ -33,7 +33,7 @@ def cluster(tmp_path: Path, old: str, monkeypatch: pytest.MonkeyPatch) -> Iterat
     """Three nodes of the release."""
     monkeypatch.delenv("PYTHONPATH", raising=False)
     monkeypatch.setattr(sys, "executable", old)  # by which the cluster starts nodes
-    with Cluster(tmp_path / "data", base_port=22760) as made:
+    with Cluster(tmp_path / "data") as made:
         yield made
         made.close_connections()
 
