@@ -42,7 +42,11 @@ class Record:
 
 
 def play(logs: dict[int, MemoryLog], removed: dict[int, bool], record: Record) -> None:
-    """Let one record take effect on what a disk holds."""
+    """Let one record take effect on what a disk holds.
+
+    An own snapshot that was under way becomes durable before what was written after it, so that a
+    peer's snapshot may come behind a newer one; as in the log, the newer one stays.
+    """
     group = record.group
     kind = record.kind
     value = record.value
@@ -70,7 +74,7 @@ def play(logs: dict[int, MemoryLog], removed: dict[int, bool], record: Record) -
         assert isinstance(value, Snapshot)
         if kind == SAVE:
             log.save(value)
-        else:
+        elif kind == INSTALL or value.index > log.snapshot_index:
             log.install(value, kind == INSTALL_KEEPING)
 
 

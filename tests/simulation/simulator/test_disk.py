@@ -10,7 +10,7 @@ from headrace_raftlog.model.entry import ENTRY_NORMAL, Entry, HardState
 from headrace_raftlog.model.membership import Membership
 from headrace_raftlog.model.snapshot import Snapshot
 from headrace_simulation.simulator.coverage import Coverage
-from headrace_simulation.simulator.disk import Disk
+from headrace_simulation.simulator.disk import ENTRY, INSTALL_KEEPING, SAVE, Disk, Record, play
 from headrace_simulation.simulator.loop import Loop
 from headrace_simulation.simulator.parameters import draw
 from headrace_simulation.simulator.profiles import PROFILES
@@ -132,6 +132,15 @@ def test_older_snapshot_is_ignored(disk):
     disk.install_snapshot(7, snapshot(2, 1), True)
     disk.log(7).save(snapshot(1, 1))
     assert disk.read_snapshot(7).index == 2
+
+
+def test_older_snapshot_of_a_peer_behind_an_own_one_changes_nothing():
+    logs = {}
+    entries = [Record(ENTRY, 7, entry(index)) for index in (1, 2, 3)]
+    snapshots = [Record(SAVE, 7, snapshot(3, 1)), Record(INSTALL_KEEPING, 7, snapshot(2, 1))]
+    for record in [*entries, *snapshots, Record(ENTRY, 7, entry(4))]:
+        play(logs, {}, record)
+    assert (logs[7].first_index(), logs[7].last_index()) == (4, 4)
 
 
 def test_damaged_group_is_quarantined_until_it_begins_anew(disk, finished):
