@@ -146,9 +146,14 @@ class Cluster(NamedTuple):
     @property
     def node_ports(self) -> dict[str, int]:
         """The ports that are for the other nodes alone, by name."""
-        listeners = self.spec.listeners
         if self.spec.config.cluster.transport == "grpc":
-            return {"cluster": listeners.cluster}
+            return {"cluster": self.spec.listeners.cluster}
+        return self.every_node_port
+
+    @property
+    def every_node_port(self) -> dict[str, int]:
+        """Those of either transport: pods of both run while it changes."""
+        listeners = self.spec.listeners
         return {"cluster": listeners.cluster, "frames": listeners.frames}
 
     @property

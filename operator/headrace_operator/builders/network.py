@@ -66,7 +66,7 @@ def network_policy(cluster: Cluster) -> Manifest:
     rules.append(
         {
             "from": [{"podSelector": {"matchLabels": cluster.selector}}],
-            "ports": _policy_ports(cluster.node_ports),
+            "ports": _policy_ports(cluster.every_node_port),
         }
     )
     found["spec"] = {

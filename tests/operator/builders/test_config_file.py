@@ -58,14 +58,15 @@ def test_a_node_knows_itself_by_the_name_of_its_pod(make_cluster: Any, tmp_path:
     assert config.cluster_tls.key_file == "/etc/headrace/node-tls/mill-1.key"
 
 
-def test_with_transport_grpc_nothing_knows_of_a_port_for_frames(
+def test_with_transport_grpc_only_the_network_policy_knows_of_a_port_for_frames(
     make_cluster: Any, tmp_path: Path
 ) -> None:
     spec = {"config": {"cluster": {"transport": "grpc"}}, "listeners": {"frames": 7345}}
     cluster = make_cluster(spec)
     config = loaded(cluster, tmp_path)
     assert (config.cluster.transport, config.cluster.frames_port) == ("grpc", 0)
-    assert "7345" not in str(cluster_manifests(cluster))
+    knowing = [each["kind"] for each in cluster_manifests(cluster) if "7345" in str(each)]
+    assert knowing == ["NetworkPolicy"], "pods that still use the other transport are cut off"
     del spec["config"]
     before = make_cluster(spec)
     assert str(cluster_manifests(before)).count("7345") > 3
