@@ -9,7 +9,7 @@ import heapq
 from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
-from headrace_broker.core.queue.state.session import ConsumerInfo
+from headrace_broker.core.queue.state.consumer import ConsumerInfo
 from headrace_broker.model.limits import METRIC_SERIES_MAX
 from headrace_broker.runtime.contract.connection_info import ConnectionInfo
 from headrace_broker.runtime.contract.traffic import ClientTraffic
