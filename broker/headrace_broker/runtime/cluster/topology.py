@@ -22,8 +22,8 @@ from headrace_broker.catalog.command import (
     DropTransient,
     Unbind,
 )
-from headrace_broker.catalog.effective import queue_arguments
 from headrace_broker.catalog.exchange_argument import arguments_problem, unknown_exchange_arguments
+from headrace_broker.catalog.policy import queue_arguments
 from headrace_broker.catalog.result import (
     Exists,
     Inequivalent,
