@@ -1,6 +1,6 @@
-"""Metrics of single queues, connections and channels: as many series as objects.
+"""Metrics of `/metrics/detailed`: of single queues, connections and channels.
 
-They are for who asks for them, and their families are called as RabbitMQ calls them.
+There are as many series as objects. The families have the names that RabbitMQ gives them.
 """
 
 from __future__ import annotations
