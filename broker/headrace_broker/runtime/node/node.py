@@ -430,7 +430,7 @@ class BrokerNode:
         await self.maintenance.stop()
         await self.leader_balance.stop()
         await self._version_raiser.stop()
-        await self.operations.stop()
+        await self.operations.rebalance.stop()
         await self.moves.stop()
         await self.admission.stop()
         await self.directory.stop()
