@@ -57,8 +57,7 @@ def _group_event(name: str, sentence: str, *more: str, optional: tuple[str, ...]
 
 
 ELECTION_STARTED: Final = _group_event(
-    "election_started",
-    "node %(node)d stands for election in group %(group)d, term %(term)d",
+    "election_started", "node %(node)d stands for election in group %(group)d, term %(term)d"
 )
 PRE_VOTE_STARTED: Final = _group_event(
     "pre_vote_started",
@@ -135,12 +134,7 @@ REPLICAS_DIFFER: Final = Event(
     ("group", "index", "nodes"),
     _OF_GROUP,
 )
-PEER_UP: Final = Event(
-    "peer_up",
-    INFO,
-    "node %(peer)d (boot %(boot)d) is up",
-    ("peer", "boot"),
-)
+PEER_UP: Final = Event("peer_up", INFO, "node %(peer)d (boot %(boot)d) is up", ("peer", "boot"))
 PEER_DOWN: Final = Event(
     "peer_down",
     WARNING,
@@ -177,10 +171,7 @@ DISK_FULL: Final = Event(
     ("directory",),
 )
 DISK_HAS_SPACE: Final = Event(
-    "disk_has_space",
-    INFO,
-    "the disk of %(directory)s has space again",
-    ("directory",),
+    "disk_has_space", INFO, "the disk of %(directory)s has space again", ("directory",)
 )
 
 RAFT_EVENTS: Final = (

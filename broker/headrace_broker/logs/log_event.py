@@ -72,10 +72,7 @@ NODE_REFUSED: Final = Event(
     ("node", "id", "reason"),
 )
 NODE_FORGOTTEN: Final = Event(
-    "node_forgotten",
-    INFO,
-    "node %(node)r (id %(id)d) was removed from the cluster",
-    ("node", "id"),
+    "node_forgotten", INFO, "node %(node)r (id %(id)d) was removed from the cluster", ("node", "id")
 )
 NODE_EXPELLED: Final = Event(
     "node_expelled",
@@ -96,10 +93,7 @@ DRAIN_FINISHED: Final = Event(
     ("node", "led"),
 )
 DRAIN_ENDED: Final = Event(
-    "drain_ended",
-    INFO,
-    "node %(node)r is to serve clients again",
-    ("node",),
+    "drain_ended", INFO, "node %(node)r is to serve clients again", ("node",)
 )
 CLUSTER_VERSION_RAISED: Final = Event(
     "cluster_version_raised",
@@ -122,10 +116,7 @@ ALARM_SET: Final = Event(
     ("node", "resource", "reason"),
 )
 ALARM_CLEARED: Final = Event(
-    "alarm_cleared",
-    INFO,
-    "alarm over: %(resource)s of node %(node)s",
-    ("node", "resource"),
+    "alarm_cleared", INFO, "alarm over: %(resource)s of node %(node)s", ("node", "resource")
 )
 ALARM_LOST: Final = Event(
     "alarm_lost",
@@ -197,16 +188,10 @@ CONNECTION_CLOSED: Final = Event(
     ("connection", "user", "vhost", "protocol"),
 )
 CHANNEL_OPENED: Final = Event(
-    "channel_opened",
-    DEBUG,
-    "%(connection)s: channel %(channel)d opened",
-    ("connection", "channel"),
+    "channel_opened", DEBUG, "%(connection)s: channel %(channel)d opened", ("connection", "channel")
 )
 CHANNEL_CLOSED: Final = Event(
-    "channel_closed",
-    DEBUG,
-    "%(connection)s: channel %(channel)d closed",
-    ("connection", "channel"),
+    "channel_closed", DEBUG, "%(connection)s: channel %(channel)d closed", ("connection", "channel")
 )
 GATE_CLOSED: Final = Event(
     "gate_closed",
@@ -214,12 +199,7 @@ GATE_CLOSED: Final = Event(
     "%(connection)s: publishes wait, a limit of flow control stops them",
     ("connection", "user", "vhost"),
 )
-GATE_OPENED: Final = Event(
-    "gate_opened",
-    DEBUG,
-    "%(connection)s: publishes go on",
-    ("connection",),
-)
+GATE_OPENED: Final = Event("gate_opened", DEBUG, "%(connection)s: publishes go on", ("connection",))
 LINES_LEFT_OUT: Final = Event(
     "lines_left_out",
     INFO,

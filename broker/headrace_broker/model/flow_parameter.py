@@ -103,13 +103,7 @@ PARAMETERS: Final[dict[str, Parameter]] = {
         _MESSAGES_MAX,
         "publishes passed on in one turn of the loop while consumers wait; some 10 ms",
     ),
-    "intake-bytes": Parameter(
-        limits.INTAKE_BYTES,
-        "bytes",
-        1,
-        _BYTES_MAX,
-        "the same in bytes",
-    ),
+    "intake-bytes": Parameter(limits.INTAKE_BYTES, "bytes", 1, _BYTES_MAX, "the same in bytes"),
     "blocked-after-ms": Parameter(
         0,
         "milliseconds",

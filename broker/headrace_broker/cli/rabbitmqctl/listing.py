@@ -54,10 +54,7 @@ CONSUMERS: Final[dict[str, Column]] = {
     **_same("consumer_tag ack_required exclusive prefetch_count active arguments"),
 }
 VHOSTS: Final = _same("name description tags default_queue_type tracing")
-USERS: Final[dict[str, Column]] = {
-    "user": "name",
-    "tags": lambda row: Words(row["tags"]),
-}
+USERS: Final[dict[str, Column]] = {"user": "name", "tags": lambda row: Words(row["tags"])}
 POLICIES: Final[dict[str, Column]] = {
     **_same("vhost name pattern apply-to"),
     "definition": lambda row: msgspec.json.encode(row["definition"]).decode(),

@@ -132,13 +132,7 @@ class Topology:
         default = self._default_kind(vhost, name)
         try:
             kind, replicas = asked_queue(
-                vhost,
-                name,
-                durable,
-                exclusive,
-                auto_delete,
-                arguments,
-                default,
+                vhost, name, durable, exclusive, auto_delete, arguments, default
             )
         except ArgumentError as error:
             raise AmqpError(PRECONDITION_FAILED, str(error), error.field) from error

@@ -14,13 +14,7 @@ from headrace_broker.gateways.amqp.connection.channels import Channels
 from headrace_broker.gateways.amqp.messages.connection_output import ConnectionOutput
 from headrace_broker.gateways.publishing.admission_control import BlockedNotifier
 from headrace_broker.gateways.publishing.timers import TIMER_TELL
-from headrace_broker.logs.log_event import (
-    CONNECTION,
-    DEBUG,
-    GATE_CLOSED,
-    GATE_OPENED,
-    log_event,
-)
+from headrace_broker.logs.log_event import CONNECTION, DEBUG, GATE_CLOSED, GATE_OPENED, log_event
 from headrace_broker.model.flow import LIMIT_NAMES, is_alarm
 from headrace_broker.model.limits import TELL_AFTER_MS_MAX
 from headrace_broker.model.reply_code import NOT_ALLOWED, AmqpError
