@@ -74,6 +74,12 @@ NODE_REFUSED: Final = Event(
 NODE_FORGOTTEN: Final = Event(
     "node_forgotten", INFO, "node %(node)r (id %(id)d) was removed from the cluster", ("node", "id")
 )
+CLUSTER_VERSION_RAISED: Final = Event(
+    "cluster_version_raised",
+    INFO,
+    "the cluster version is %(version)d: nodes of an earlier release cannot take part any more",
+    ("version",),
+)
 NODE_EXPELLED: Final = Event(
     "node_expelled",
     ERROR,
@@ -94,12 +100,6 @@ DRAIN_FINISHED: Final = Event(
 )
 DRAIN_ENDED: Final = Event(
     "drain_ended", INFO, "node %(node)r is to serve clients again", ("node",)
-)
-CLUSTER_VERSION_RAISED: Final = Event(
-    "cluster_version_raised",
-    INFO,
-    "the cluster version is %(version)d: nodes of an earlier release cannot take part any more",
-    ("version",),
 )
 REPLICAS_PLACED: Final = Event(
     "replicas_placed",
@@ -207,36 +207,4 @@ LINES_LEFT_OUT: Final = Event(
     ("count", "seconds", "of", "last"),
 )
 
-EVENTS: Final = (
-    *RAFT_EVENTS,
-    NODE_JOINED,
-    NODE_REFUSED,
-    NODE_FORGOTTEN,
-    CLUSTER_VERSION_RAISED,
-    NODE_EXPELLED,
-    DRAIN_STARTED,
-    DRAIN_FINISHED,
-    DRAIN_ENDED,
-    REPLICAS_PLACED,
-    ALARM_SET,
-    ALARM_CLEARED,
-    ALARM_LOST,
-    PUBLISHERS_RESUMED,
-    LISTENER_OPENED,
-    LISTENER_CLOSED,
-    NODE_STARTED,
-    NODE_STOPPED,
-    QUEUE_DECLARED,
-    QUEUE_DELETED,
-    EXCHANGE_DECLARED,
-    EXCHANGE_DELETED,
-    VHOST_DECLARED,
-    VHOST_DELETED,
-    CONNECTION_OPENED,
-    CONNECTION_CLOSED,
-    CHANNEL_OPENED,
-    CHANNEL_CLOSED,
-    GATE_CLOSED,
-    GATE_OPENED,
-    LINES_LEFT_OUT,
-)
+EVENTS: Final = (*RAFT_EVENTS, *(each for each in list(vars().values()) if isinstance(each, Event)))
