@@ -24,13 +24,7 @@ import pika
 from compare import build_load_generator
 from peers import PeerError
 from pressure.memory import PeakMemory
-from replication.figures import (
-    machine,
-    processor_seconds,
-    replace_section,
-    resident_bytes,
-    table,
-)
+from replication.figures import machine, processor_seconds, replace_section, resident_bytes, table
 
 from headrace_broker.cli.local_cluster import ClusterError, LocalCluster
 

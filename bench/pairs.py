@@ -33,10 +33,10 @@ LOADS: Final = {
     "one queue, as fast as it goes": ["--publishers", "1", "--consumers", "1", "--queues", "1"],
     "30 queues, as fast as it goes": ["--publishers", "30", "--consumers", "30", "--queues", "30"],
     "one queue, 2,000 messages a second": [
-        *("--publishers", "1", "--consumers", "1", "--queues", "1", "--rate", "2000"),
+        *("--publishers", "1", "--consumers", "1", "--queues", "1", "--rate", "2000")
     ],
     "30 queues, 2,000 messages a second": [
-        *("--publishers", "30", "--consumers", "30", "--queues", "30", "--rate", "2000"),
+        *("--publishers", "30", "--consumers", "30", "--queues", "30", "--rate", "2000")
     ],
 }
 COMMON: Final = ["--window", "100", "--prefetch", "200", "--ack-every", "50"]

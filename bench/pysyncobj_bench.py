@@ -70,10 +70,7 @@ class Collected(NamedTuple):
 
 def loads(size: int, seconds: float) -> list[Load]:
     """Return the measurements with commands of one size: one in flight, then many."""
-    return [
-        Load(size, 1, seconds),
-        Load(size, min(WINDOW, IN_FLIGHT_BYTES_MAX // size), seconds),
-    ]
+    return [Load(size, 1, seconds), Load(size, min(WINDOW, IN_FLIGHT_BYTES_MAX // size), seconds)]
 
 
 def name_of(load: Load) -> str:

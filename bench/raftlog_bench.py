@@ -67,12 +67,7 @@ def measure_latency(rounds: int, directory: Path) -> list[Row]:
     bounds = [2 * sync.p50_ms + 1 for sync in disk]
     best = min(range(rounds), key=lambda index: disk[index].p50_ms)  # when the disk was quietest
     return [
-        Row(
-            "fdatasync of 4 KiB, p50 / p99 ms",
-            str(disk[best]),
-            ", ".join(map(str, disk)),
-            "",
-        ),
+        Row("fdatasync of 4 KiB, p50 / p99 ms", str(disk[best]), ", ".join(map(str, disk)), ""),
         Row(
             "sequential commit of 1 KiB, p50 / p99 ms",
             str(commits[best]),

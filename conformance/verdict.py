@@ -66,10 +66,7 @@ class Verdict(Struct, frozen=True):
         if not again.good or again.passed != len(self.failed):
             return self
         return replace(
-            self,
-            passed=self.passed + again.passed,
-            failed=(),
-            seconds=self.seconds + again.seconds,
+            self, passed=self.passed + again.passed, failed=(), seconds=self.seconds + again.seconds
         )
 
 

@@ -14,12 +14,10 @@ import pytest
 from e2e.harness.cluster import Cluster, wait_for
 
 collector = pytest.importorskip(
-    "opentelemetry.proto.collector.trace.v1.trace_service_pb2",
-    reason="needs the extra [otel]",
+    "opentelemetry.proto.collector.trace.v1.trace_service_pb2", reason="needs the extra [otel]"
 )
 collector_grpc = pytest.importorskip(
-    "opentelemetry.proto.collector.trace.v1.trace_service_pb2_grpc",
-    reason="needs the extra [otel]",
+    "opentelemetry.proto.collector.trace.v1.trace_service_pb2_grpc", reason="needs the extra [otel]"
 )
 
 TRACE = "4bf92f3577b34da6a3ce929d0e0e4736"

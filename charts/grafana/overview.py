@@ -92,12 +92,7 @@ OVERVIEW: Final[tuple[Row, ...]] = (
             Panel(
                 "Log-ins",
                 "ops",
-                (
-                    (
-                        rate("headrace_logins_total", "protocol, result"),
-                        "{{protocol}} {{result}}",
-                    ),
-                ),
+                ((rate("headrace_logins_total", "protocol, result"), "{{protocol}} {{result}}"),),
             ),
         ),
     ),
@@ -137,11 +132,7 @@ OVERVIEW: Final[tuple[Row, ...]] = (
     (
         "Replicated logs",
         (
-            Panel(
-                "Commits",
-                "ops",
-                ((rate("headrace_raft_entries_committed_total"), NODE),),
-            ),
+            Panel("Commits", "ops", ((rate("headrace_raft_entries_committed_total"), NODE),)),
             Panel(
                 "Time to commit",
                 "s",
@@ -175,12 +166,7 @@ OVERVIEW: Final[tuple[Row, ...]] = (
             Panel(
                 "Entries that peers lack",
                 "short",
-                (
-                    (
-                        total("headrace_raft_replication_lag_entries", "peer"),
-                        "{{peer}}",
-                    ),
-                ),
+                ((total("headrace_raft_replication_lag_entries", "peer"), "{{peer}}"),),
             ),
             Panel(
                 "Log",
@@ -224,9 +210,7 @@ OVERVIEW: Final[tuple[Row, ...]] = (
                 ((rate("headrace_http_requests_total", "code"), "{{code}}"),),
             ),
             Panel(
-                "gRPC calls",
-                "reqps",
-                ((rate("headrace_grpc_calls_total", "code"), "{{code}}"),),
+                "gRPC calls", "reqps", ((rate("headrace_grpc_calls_total", "code"), "{{code}}"),)
             ),
             Panel(
                 "Unary calls, p99",

@@ -41,8 +41,7 @@ S = TypeVar("S", bound=watches.Keyed)
 
 
 def _making(
-    method: Callable[Concatenate[asynchronous.Client, P], A],
-    kind: Callable[[LoopThread, A], T],
+    method: Callable[Concatenate[asynchronous.Client, P], A], kind: Callable[[LoopThread, A], T]
 ) -> Callable[Concatenate[Any, P], T]:
     """Return a method that makes the blocking form of what an asynchronous one makes."""
 
@@ -235,12 +234,7 @@ class Client:
         thread = SHARED.acquire()
         try:
             work = asynchronous.Client.connect(
-                endpoints,
-                user=user,
-                password=password,
-                vhost=vhost,
-                tls=tls,
-                timeout_s=timeout_s,
+                endpoints, user=user, password=password, vhost=vhost, tls=tls, timeout_s=timeout_s
             )
             return cls(thread, thread.run(work))
         except BaseException:

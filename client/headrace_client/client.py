@@ -267,12 +267,7 @@ class Client:
     # Flow control
 
     async def why(
-        self,
-        name: str = "",
-        *,
-        connection: str = "",
-        queue: str = "",
-        vhost: str | None = None,
+        self, name: str = "", *, connection: str = "", queue: str = "", vhost: str | None = None
     ) -> Explanation:
         """Say why a connection or queue is slow, and who causes it: `Flow.why`."""
         return await self.flow.why(name, connection=connection, queue=queue, vhost=vhost)

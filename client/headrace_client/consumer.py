@@ -19,12 +19,7 @@ from headrace_client.error import (
     from_code,
 )
 from headrace_client.kept_stream import KeptStream
-from headrace_client.limits import (
-    CALL_SECONDS,
-    PREFETCH,
-    PREFETCH_MAX,
-    SETTLES_WAITING_MAX,
-)
+from headrace_client.limits import CALL_SECONDS, PREFETCH, PREFETCH_MAX, SETTLES_WAITING_MAX
 from headrace_client.link import Link
 from headrace_client.placement import Placement
 from headrace_client.settle_batch import SettleBatch

@@ -11,11 +11,7 @@ from typing import Any, NamedTuple
 
 import grpc
 
-from headrace_client.error import (
-    BrokerFaultError,
-    ExhaustedError,
-    HeadraceError,
-)
+from headrace_client.error import BrokerFaultError, ExhaustedError, HeadraceError
 from headrace_client.link import Attempts, Link, is_passing
 from headrace_client.placement import Placement
 from headrace_protos.broker.v1 import export_pb2 as pb

@@ -39,12 +39,7 @@ class Flow(ServiceCalls[FlowAsyncStub]):
     _service = FlowStub
 
     async def why(
-        self,
-        name: str = "",
-        *,
-        connection: str = "",
-        queue: str = "",
-        vhost: str | None = None,
+        self, name: str = "", *, connection: str = "", queue: str = "", vhost: str | None = None
     ) -> Explanation:
         """Say why a connection or queue is slow, and who causes it.
 
@@ -75,12 +70,7 @@ class Flow(ServiceCalls[FlowAsyncStub]):
     # Watches
 
     def watch(
-        self,
-        *,
-        vhost: str = "",
-        queue: str = "",
-        connections: bool = True,
-        queues: bool = True,
+        self, *, vhost: str = "", queue: str = "", connections: bool = True, queues: bool = True
     ) -> Watch[FlowChange]:
         """Yield stopped publishers and queues, and then each change, for ever.
 
@@ -91,10 +81,7 @@ class Flow(ServiceCalls[FlowAsyncStub]):
             queues: they are wanted.
         """
         request = pb.WatchFlowRequest(
-            vhost=vhost,
-            queue=queue,
-            without_connections=not connections,
-            without_queues=not queues,
+            vhost=vhost, queue=queue, without_connections=not connections, without_queues=not queues
         )
 
         def call(channel: grpc.aio.Channel) -> Any:

@@ -96,10 +96,7 @@ NO_PROPERTIES: Final = Properties()
 
 
 def encode_message(
-    body: bytes,
-    exchange: str | None,
-    routing_key: str | None,
-    properties: Properties | None,
+    body: bytes, exchange: str | None, routing_key: str | None, properties: Properties | None
 ) -> message_pb2.Message:
     """Return a message to publish.
 

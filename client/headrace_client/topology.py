@@ -327,13 +327,7 @@ class Topology(ServiceCalls[TopologyAsyncStub]):
     # Topic permissions
 
     async def declare_topic_permission(
-        self,
-        user: str,
-        exchange: str,
-        *,
-        write: str = "",
-        read: str = "",
-        vhost: str | None = None,
+        self, user: str, exchange: str, *, write: str = "", read: str = "", vhost: str | None = None
     ) -> bool:
         """Bound the routing keys that a user may use at an exchange; return whether it is new."""
         permission = pb.TopicPermission(

@@ -71,9 +71,7 @@ def check_lost(history: History) -> Iterator[Violation]:
 
 
 def check_phantoms(
-    publishes: Sequence[Publish],
-    deliveries: Sequence[Delivery],
-    dead_letters: Mapping[str, str],
+    publishes: Sequence[Publish], deliveries: Sequence[Delivery], dead_letters: Mapping[str, str]
 ) -> Iterator[Violation]:
     """Find deliveries that were never published, or not there."""
     queues = {each.id: each.queue for each in publishes}

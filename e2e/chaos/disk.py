@@ -38,10 +38,7 @@ class SlowDisk:
     @property
     def environment(self) -> dict[str, str]:
         """Variables for the process that is to use it."""
-        return {
-            "LD_PRELOAD": str(self._library),
-            "CHAOS_DISK_DELAY_FILE": str(self._control),
-        }
+        return {"LD_PRELOAD": str(self._library), "CHAOS_DISK_DELAY_FILE": str(self._control)}
 
     def set_delay(self, milliseconds: int) -> None:
         """Delay each of the calls from now on, and end the one that waits if it waited longer."""

@@ -36,10 +36,7 @@ def test_a_good_history_passes() -> None:
     history = History(
         [published(1), published(2), published(3, Outcome.UNKNOWN), published(4, Outcome.REJECTED)],
         [delivered("m1-1"), delivered("m1-2"), delivered("m1-1", flagged=True)],
-        [
-            Operation("q", "n1", True, True, 0.0, 1.0),
-            Operation("q", "n2", False, True, 2.0, 3.0),
-        ],
+        [Operation("q", "n1", True, True, 0.0, 1.0), Operation("q", "n2", False, True, 2.0, 3.0)],
     )
     assert check(history) == []
 

@@ -54,11 +54,7 @@ EXPLAINABLE = {
 UNEXPLAINABLE = {
     "read from nowhere": [read(True, 0, 1)],
     "stale read after a write": [write(True, 0, 1), read(False, 2, 3)],
-    "value flips back without a write": [
-        write(True, 0, 9),
-        read(True, 1, 2),
-        read(False, 3, 4),
-    ],
+    "value flips back without a write": [write(True, 0, 9), read(True, 1, 2), read(False, 3, 4)],
     "unknown write used twice": [
         write(True, 0, None),
         read(True, 1, 2),
@@ -69,11 +65,7 @@ UNEXPLAINABLE = {
         read(False, 11, 12),
         read(True, 13, 14),
     ],
-    "write that was answered is undone": [
-        write(True, 0, 1),
-        write(False, 2, 3),
-        read(True, 4, 5),
-    ],
+    "write that was answered is undone": [write(True, 0, 1), write(False, 2, 3), read(True, 4, 5)],
     "unknown write seen before it was asked for": [read(True, 0, 1), write(True, 2, None)],
 }
 

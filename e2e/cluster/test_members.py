@@ -122,9 +122,7 @@ def more(publisher: Publisher) -> None:
     assert publisher.wait_confirmed(wanted, WAIT_SECONDS), publisher.failure
 
 
-def test_cluster_grows_and_shrinks_under_load_and_nothing_confirmed_is_lost(
-    three: Cluster,
-) -> None:
+def test_cluster_grows_and_shrinks_under_load_and_nothing_confirmed_is_lost(three: Cluster) -> None:
     cluster = three
     fill(cluster, "single")
     declaring = cluster.connect("n1")
@@ -174,10 +172,7 @@ def drain_and_revive(cluster: Cluster, publisher: Publisher) -> None:
     client = cluster.connect("n3")
     client.channel().queue_declare("streamed", durable=True, arguments=QUORUM)
     ways = [cluster.node(name).grpc for name in ("n3", "n1")]
-    with (
-        blocking.Client.connect(ways) as calls,
-        calls.publisher(routing_key="streamed") as stream,
-    ):
+    with blocking.Client.connect(ways) as calls, calls.publisher(routing_key="streamed") as stream:
         stream.publish(b"through n3").wait()
         command(cluster, "node", "drain", "n3")
         row = node_row(cluster, "n3")

@@ -66,11 +66,7 @@ def test_the_culprit_of_a_saturated_queue_is_named_from_every_node(
         for node in NODES:
             found = json.loads(flow("why", victim, "-o", "json", node=node))
             assert (found["kind"], found["state"]) == ("connection", "flow")
-            assert (found["limit"], found["queue"], found["leader"]) == (
-                "watermark",
-                queue,
-                leader,
-            )
+            assert (found["limit"], found["queue"], found["leader"]) == ("watermark", queue, leader)
             assert found["node"] == first
             top, *others = found["causes"]
             assert (top["node"], top["queue"]) == (second, queue)

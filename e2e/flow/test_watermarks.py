@@ -18,11 +18,7 @@ from e2e.harness.publisher import Publisher
 
 HIGH = 10
 LOW = 4
-MARKS: dict[str, Any] = {
-    "x-queue-type": "quorum",
-    "x-high-watermark": HIGH,
-    "x-low-watermark": LOW,
-}
+MARKS: dict[str, Any] = {"x-queue-type": "quorum", "x-high-watermark": HIGH, "x-low-watermark": LOW}
 SECONDS = 60.0
 
 

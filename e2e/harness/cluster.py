@@ -17,11 +17,7 @@ import msgspec
 import pika
 from e2e.harness.ports import free_addresses, free_cluster_port
 
-from headrace_broker.cli.local_cluster import (
-    LocalCluster,
-    LocalNode,
-    render_config,
-)
+from headrace_broker.cli.local_cluster import LocalCluster, LocalNode, render_config
 from headrace_broker.cli.session.api_client import ApiError
 from headrace_broker.config.configuration import load_config
 

@@ -20,7 +20,7 @@ ALWAYS: Final = frozenset(
         ("configmaps", "kube-root-ca.crt"),
         ("configmaps", "openshift-service-ca.crt"),  # where OpenShift's controllers run
         ("serviceaccounts", "default"),
-    ],
+    ]
 )
 NOTICES: Final = frozenset(["events", "events.events.k8s.io"])  # these go by themselves
 LOG_LINES: Final = 200  # of each pod, shown when a step fails
@@ -49,10 +49,7 @@ class Kubernetes:
 
     def begin(self) -> None:
         """Make the namespace, in which pods have to meet the strictest of the standards."""
-        labels = {
-            LABEL: self.namespace,
-            "pod-security.kubernetes.io/enforce": "restricted",
-        }
+        labels = {LABEL: self.namespace, "pod-security.kubernetes.io/enforce": "restricted"}
         meta = {"name": self.namespace, "labels": labels}
         self.create({"apiVersion": "v1", "kind": "Namespace", "metadata": meta})
 

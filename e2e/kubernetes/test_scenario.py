@@ -9,12 +9,7 @@ from e2e.kubernetes.cluster import GROUP, Manifest, condition
 from e2e.kubernetes.command import CommandError
 from e2e.kubernetes.record import shown
 from e2e.kubernetes.release import OPERATOR, OPERATOR_LABEL, definitions
-from e2e.kubernetes.scenario import (
-    BROKER_CLUSTERS,
-    CHANGE_SECONDS,
-    START_SECONDS,
-    Scenario,
-)
+from e2e.kubernetes.scenario import BROKER_CLUSTERS, CHANGE_SECONDS, START_SECONDS, Scenario
 from e2e.kubernetes.workload import (
     CLUSTER,
     DONE,
@@ -87,9 +82,7 @@ def test_messages_are_published_over_both_protocols_and_worked_on(scenario: Scen
     kubernetes.apply(workload.program(), workload.workers(), *publishers, scaler())
     for protocol in PUBLISHERS:
         kubernetes.waiter.wait(
-            f"a confirm over {protocol}",
-            partial(has_confirms, scenario, protocol),
-            START_SECONDS,
+            f"a confirm over {protocol}", partial(has_confirms, scenario, protocol), START_SECONDS
         )
     kubernetes.wait_ready(SCALERS, SCALER)
     scenario.wait_progress()

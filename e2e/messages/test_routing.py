@@ -235,10 +235,7 @@ def test_local_random_exchange_keeps_to_the_node_that_is_asked(
         channels["n3"].basic_publish(exchange, "", b"nobody is here", mandatory=True)
     channels["n3"].basic_publish(exchange, "", b"dropped and confirmed")
     code, text = refused(lambda: channels["n1"].queue_bind(queues["n1"][0], exchange, "key"))
-    assert (code, text) == (
-        406,
-        "PRECONDITION_FAILED - Non empty binding 'key' key not permitted",
-    )
+    assert (code, text) == (406, "PRECONDITION_FAILED - Non empty binding 'key' key not permitted")
 
 
 # Copies, checked properties

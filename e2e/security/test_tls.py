@@ -119,11 +119,7 @@ def running(node: Node) -> Iterator[subprocess.Popen[bytes]]:
 
 
 def test_a_client_logs_in_with_its_certificate_and_outlives_a_renewal(node: Node) -> None:
-    with (
-        running(node) as process,
-        node.connect() as lasting,
-        node.connect_grpc() as lasting_grpc,
-    ):
+    with running(node) as process, node.connect() as lasting, node.connect_grpc() as lasting_grpc:
         channel = lasting.channel()
         channel.queue_declare("q", durable=True)
         before = node.shown()

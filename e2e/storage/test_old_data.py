@@ -120,9 +120,7 @@ def restore_old_copy(cluster: Cluster, name: str) -> None:
     shutil.move(copy, store(cluster, name))
 
 
-def test_old_copy_of_a_directory_is_rebuilt_and_nothing_confirmed_is_gone(
-    cluster: Cluster,
-) -> None:
+def test_old_copy_of_a_directory_is_rebuilt_and_nothing_confirmed_is_gone(cluster: Cluster) -> None:
     restore_old_copy(cluster, "n3")
     before = disk(cluster, "n3")
     cluster.start()
@@ -136,9 +134,7 @@ def test_old_copy_of_a_directory_is_rebuilt_and_nothing_confirmed_is_gone(
     cluster.start()
 
 
-def test_old_copy_whose_promises_only_one_peer_knows_gives_nothing_away(
-    cluster: Cluster,
-) -> None:
+def test_old_copy_whose_promises_only_one_peer_knows_gives_nothing_away(cluster: Cluster) -> None:
     publish(cluster, "n1", "early")
     cluster.kill("n3")
     copy = cluster.node("n3").directory / "copy"

@@ -180,8 +180,7 @@ class Work:
             assert set(found) == {BODY}
         assert len(browsed) == MESSAGES
         wait_for(
-            "all letters",
-            lambda: all(self.count(grave) == MESSAGES for grave in GRAVES.values()),
+            "all letters", lambda: all(self.count(grave) == MESSAGES for grave in GRAVES.values())
         )
 
 

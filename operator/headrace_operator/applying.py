@@ -76,11 +76,7 @@ class Applier:
         news: list[str] = []
         internal, clients = cluster.spec.tls.internal.mode, cluster.spec.tls.clients.mode
         for mode, renew, names in (
-            (
-                internal,
-                node_certificates,
-                (cluster.node_authority_secret, cluster.node_tls_secret),
-            ),
+            (internal, node_certificates, (cluster.node_authority_secret, cluster.node_tls_secret)),
             (
                 clients,
                 client_certificate,

@@ -11,14 +11,7 @@ from typing import Any, Final, NamedTuple
 from headrace_operator.broker_api import BrokerApi, BrokerError, each_of
 from headrace_operator.builders.cluster import Cluster, ordinal_of
 from headrace_operator.connection import is_ready
-from headrace_operator.plans.observation import (
-    Bounds,
-    BrokerNode,
-    Pod,
-    PodState,
-    Quorum,
-    Waiting,
-)
+from headrace_operator.plans.observation import Bounds, BrokerNode, Pod, PodState, Quorum, Waiting
 from headrace_operator.plans.observation import Cluster as Seen
 from headrace_operator.specs.cluster import BrokerClusterStatus
 from headrace_operator.specs.kind import GROUP, is_paused

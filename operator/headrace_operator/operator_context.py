@@ -27,11 +27,7 @@ class Operator:
     """
 
     def __init__(
-        self,
-        kube: KubeApi,
-        session: aiohttp.ClientSession,
-        settings: Settings,
-        metrics: Metrics,
+        self, kube: KubeApi, session: aiohttp.ClientSession, settings: Settings, metrics: Metrics
     ) -> None:
         self.kube = kube
         self.session = session

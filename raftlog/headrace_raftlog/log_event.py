@@ -56,14 +56,17 @@ def _group_event(name: str, sentence: str, *more: str, optional: tuple[str, ...]
     return Event(name, INFO, sentence, fields, (*_OF_GROUP, *optional), DEBUG)
 
 
-ELECTION_STARTED: Final = _group_event(
-    "election_started",
-    "node %(node)d stands for election in group %(group)d, term %(term)d",
-)
 PRE_VOTE_STARTED: Final = _group_event(
     "pre_vote_started",
     "node %(node)d hears no leader of group %(group)d and asks whether it could win an election; "
     "the term is still %(term)d",
+)
+ELECTION_STARTED: Final = _group_event(
+    "election_started", "node %(node)d stands for election in group %(group)d, term %(term)d"
+)
+ELECTION_LOST: Final = _group_event(
+    "election_lost",
+    "node %(node)d did not win the election in group %(group)d; the term is %(term)d",
 )
 LEADER_ELECTED: Final = _group_event(
     "leader_elected",
@@ -86,10 +89,6 @@ LEADER_STEPPED_DOWN: Final = _group_event(
     "led_term",
     "reason",
     optional=("leader",),
-)
-ELECTION_LOST: Final = _group_event(
-    "election_lost",
-    "node %(node)d did not win the election in group %(group)d; the term is %(term)d",
 )
 TRANSFER_STARTED: Final = _group_event(
     "transfer_started",
@@ -135,12 +134,7 @@ REPLICAS_DIFFER: Final = Event(
     ("group", "index", "nodes"),
     _OF_GROUP,
 )
-PEER_UP: Final = Event(
-    "peer_up",
-    INFO,
-    "node %(peer)d (boot %(boot)d) is up",
-    ("peer", "boot"),
-)
+PEER_UP: Final = Event("peer_up", INFO, "node %(peer)d (boot %(boot)d) is up", ("peer", "boot"))
 PEER_DOWN: Final = Event(
     "peer_down",
     WARNING,
@@ -177,31 +171,7 @@ DISK_FULL: Final = Event(
     ("directory",),
 )
 DISK_HAS_SPACE: Final = Event(
-    "disk_has_space",
-    INFO,
-    "the disk of %(directory)s has space again",
-    ("directory",),
+    "disk_has_space", INFO, "the disk of %(directory)s has space again", ("directory",)
 )
 
-RAFT_EVENTS: Final = (
-    PRE_VOTE_STARTED,
-    ELECTION_STARTED,
-    ELECTION_LOST,
-    LEADER_ELECTED,
-    LEADER_FOLLOWED,
-    LEADER_LOST,
-    LEADER_STEPPED_DOWN,
-    TRANSFER_STARTED,
-    MEMBERS_CHANGED,
-    SNAPSHOT_INSTALLED,
-    SNAPSHOT_SLOW,
-    REPLICA_DIVERGED,
-    REPLICAS_DIFFER,
-    PEER_UP,
-    PEER_DOWN,
-    CLUSTER_FOUNDED,
-    DISK_STALLED,
-    DISK_ANSWERS,
-    DISK_FULL,
-    DISK_HAS_SPACE,
-)
+RAFT_EVENTS: Final = tuple(each for each in list(vars().values()) if isinstance(each, Event))

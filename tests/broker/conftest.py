@@ -48,8 +48,8 @@ from headrace_broker.runtime.inspect.browsing import Page
 from headrace_broker.runtime.inspect.counts import QueueCounts
 from headrace_broker.runtime.inspect.message_service import FetchedMessage, Moved
 from headrace_broker.runtime.intake.flow_settings import FlowSettings, Setting
+from headrace_broker.runtime.metrics.detailed import ObjectTable
 from headrace_broker.runtime.metrics.metric import Sample
-from headrace_broker.runtime.metrics.objects import ObjectTable
 from headrace_broker.runtime.metrics.requests import HttpMeter
 from headrace_broker.runtime.rpc.correlator import ANSWER_SECONDS_MAX, Rpc
 from headrace_broker.runtime.rpc.leader import LeaderUnavailableError

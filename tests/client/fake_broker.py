@@ -293,8 +293,7 @@ class FakeBroker(MessagingServicer, TopologyServicer, FlowServicer, AdviceServic
         queue = self.queues.get(request.queue, deque())
         found = [queue.popleft() for _ in range(min(request.messages_max, len(queue)))]
         return messaging.GetResponse(
-            deliveries=[messaging.Delivery(body=body) for body in found],
-            messages_left=len(queue),
+            deliveries=[messaging.Delivery(body=body) for body in found], messages_left=len(queue)
         )
 
     # Unary methods

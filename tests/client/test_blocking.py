@@ -11,12 +11,7 @@ from typing import Any
 import pytest
 from tests.client.conftest import new_broker
 
-from headrace_client import (
-    AdviceItem,
-    NotAuthenticatedError,
-    PublishRefusedError,
-    TooLateError,
-)
+from headrace_client import AdviceItem, NotAuthenticatedError, PublishRefusedError, TooLateError
 from headrace_client.advice import CONSUMERS
 from headrace_client.blocking import Client
 from headrace_client.loop_thread import SHARED, LoopThread

@@ -111,11 +111,7 @@ def test_the_catalog_has_a_quorum_too(make_cluster: MakeCluster) -> None:
 
 @pytest.mark.parametrize(
     ("policy", "expected"),
-    [
-        ("Fill", {2: [("/", "a")]}),
-        ("None", {}),
-        ("All", {2: [("/", "a"), ("/", "b")]}),
-    ],
+    [("Fill", {2: [("/", "a")]}), ("None", {}), ("All", {2: [("/", "a"), ("/", "b")]})],
 )
 def test_new_nodes_get_replicas_by_policy(
     make_cluster: MakeCluster, policy: str, expected: Any

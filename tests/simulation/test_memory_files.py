@@ -103,9 +103,7 @@ def test_what_is_in_doubt_may_survive_a_power_failure(doubtful: MemoryFile) -> N
         assert lost.file("/a").synced[-1:] == expected
 
 
-def test_picture_of_the_disk_is_whole_while_another_thread_changes_it(
-    disk: MemoryFiles,
-) -> None:
+def test_picture_of_the_disk_is_whole_while_another_thread_changes_it(disk: MemoryFiles) -> None:
     for number in range(4):
         disk.write(disk.create(f"/a/{number}"), b"x" * SECTOR, 0)
     asked, made = threading.Event(), threading.Event()

@@ -39,11 +39,7 @@ _CONFLICTS: Final = (
     ("x-fairness-key", "x-group-key", "a group goes to one consumer in the order of arrival"),
 )
 # Of RabbitMQ's streams, which refuses them for other queues too.
-_OF_STREAMS: Final = (
-    "x-max-age",
-    "x-stream-filter-size-bytes",
-    "x-stream-max-segment-size-bytes",
-)
+_OF_STREAMS: Final = ("x-max-age", "x-stream-filter-size-bytes", "x-stream-max-segment-size-bytes")
 _UNSAID: Final = ("", "undefined")  # queue types that some clients send for none
 
 _INT32_MAX: Final = (1 << 31) - 1

@@ -37,7 +37,9 @@ def difference(before: CatalogView, after: CatalogView) -> list[event.Event]:
         ),
         *(event.NodeRemoved(node) for node in before.nodes() if after.node(node.id) is None),
     ]
+    raised = after.cluster_version != before.cluster_version
     come: list[event.Event] = [
+        *([event.ClusterVersionRaised(after.cluster_version)] if raised else []),
         *(event.NodeAdded(node) for node in after.nodes() if before.node(node.id) != node),
         *(event.VhostAdded(vhost) for vhost in after.vhosts() if before.vhost(vhost.name) is None),
         *(
@@ -102,9 +104,7 @@ def _told_no_more(before: CatalogView, after: CatalogView) -> list[event.Event]:
 
 def _told_now(before: CatalogView, after: CatalogView) -> list[event.Event]:
     """Return what brings vhost properties, limits, permissions and so on that are other ones."""
-    raised = after.cluster_version != before.cluster_version
     return [
-        *([event.ClusterVersionRaised(after.cluster_version)] if raised else []),
         *(
             event.VhostChanged(vhost)
             for vhost in after.vhosts()

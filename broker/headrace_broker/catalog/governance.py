@@ -16,12 +16,7 @@ from headrace_broker.catalog import command as commands
 from headrace_broker.catalog.result import Exists, NotFound, Ok, Refused, Result
 from headrace_broker.catalog.store import CatalogStore
 from headrace_broker.catalog.version import SESSIONS
-from headrace_broker.model.definition import (
-    HASHED_SCRYPT,
-    Exchange,
-    Permission,
-    Vhost,
-)
+from headrace_broker.model.definition import HASHED_SCRYPT, Exchange, Permission, Vhost
 from headrace_broker.model.former_name import current_name
 from headrace_broker.model.limits import ADVICE_MAX, NAME_BYTES_MAX
 
@@ -120,10 +115,7 @@ class Governance(CatalogStore):
         if user.password_hash != command.current:
             return Exists(user)
         hashed = msgspec.structs.replace(
-            user,
-            salt=command.salt,
-            password_hash=command.password_hash,
-            hashing=HASHED_SCRYPT,
+            user, salt=command.salt, password_hash=command.password_hash, hashing=HASHED_SCRYPT
         )
         self.put_user(hashed)
         return Ok(hashed)

@@ -17,8 +17,7 @@ def place(
     Returns min(wanted, nodes) node ids, the first leader first.
     """
     order = sorted(
-        replicas,
-        key=lambda node: (node in drained, node != preferred, replicas[node], node),
+        replicas, key=lambda node: (node in drained, node != preferred, replicas[node], node)
     )
     return tuple(order[:wanted])
 

@@ -411,28 +411,7 @@ class CatalogStore(CatalogView):
 
     def contents(self) -> list[Event]:
         """Return events that lead from an empty catalog to this one."""
-        return [
-            *([ClusterVersionRaised(self.cluster_version)] if self.cluster_version > 1 else []),
-            *(NodeAdded(node) for node in self.nodes()),
-            *(VhostAdded(vhost) for vhost in self.vhosts()),
-            *(VhostLimitsChanged(*each) for each in self._vhost_limits.items()),
-            *(UserChanged(user.name, user) for user in self.users()),
-            *(UserLimitsChanged(*each) for each in self._user_limits.items()),
-            *(PermissionChanged(each.user, each.vhost, each) for each in self.permissions()),
-            *(
-                TopicPermissionChanged(each.user, each.vhost, each.exchange, each)
-                for each in self.topic_permissions()
-            ),
-            *(
-                PolicyChanged(each.vhost, each.name, operator, each)
-                for operator in (False, True)
-                for each in self.policies(operator=operator)
-            ),
-            *(ParameterChanged(*each) for each in self._parameters.items()),
-            *(ExchangeAdded(exchange) for exchange in self.exchanges()),
-            *(QueueAdded(queue) for queue in self.queues()),
-            *(BindingAdded(binding) for binding in self.bindings()),
-        ]
+        return difference(CatalogStore(), self)
 
     def load(self, data: bytes) -> list[Event]:
         """Take over a snapshot and return what changed; SnapshotError if malformed: nothing."""

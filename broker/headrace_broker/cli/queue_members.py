@@ -116,11 +116,7 @@ def grow(
     seconds: float,
 ) -> None:
     """Give all replicated queues, or those that match, a replica on NODE."""
-    body = {
-        "strategy": strategy,
-        "vhost_pattern": vhost_pattern,
-        "queue_pattern": queue_pattern,
-    }
+    body = {"strategy": strategy, "vhost_pattern": vhost_pattern, "queue_pattern": queue_pattern}
     path = path_of("queues", "quorum", "replicas", "on", node, "grow")
     _follow(session, session.request("POST", path, body), node, True, seconds)
 
@@ -132,12 +128,7 @@ def grow(
 @_all_queues
 @wait_option
 def shrink(
-    session: Session,
-    node: str,
-    move: bool,
-    vhost_pattern: str,
-    queue_pattern: str,
-    seconds: float,
+    session: Session, node: str, move: bool, vhost_pattern: str, queue_pattern: str, seconds: float
 ) -> None:
     """Take the replicas of all queues, or of those that match, off NODE."""
     body = {"vhost_pattern": vhost_pattern, "queue_pattern": queue_pattern}

@@ -215,13 +215,7 @@ def _write_content(
 
 
 def _write_counted(
-    out: BytesWriter,
-    channel: i64,
-    run: DeliveryRun,
-    at: i64,
-    pos: i64,
-    end: i64,
-    frame_max: i64,
+    out: BytesWriter, channel: i64, run: DeliveryRun, at: i64, pos: i64, end: i64, frame_max: i64
 ) -> BodyFrames | None:
     """As `_write_content`; the headers of one that was delivered before say how often.
 

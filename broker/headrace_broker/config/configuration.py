@@ -70,8 +70,7 @@ OptionalAddress = Annotated[
 # Checked by `model.flow_parameter`, which knows the limits of each.
 FlowLimit = Annotated[int | None, Meta(description="an integer")]
 Watermark = Annotated[
-    int | float | None,
-    Meta(description="bytes, or a fraction of the memory limit from 0.0 to 1.0"),
+    int | float | None, Meta(description="bytes, or a fraction of the memory limit from 0.0 to 1.0")
 ]
 NodeId = Annotated[int, Meta(ge=1, le=log_limits.NODE_ID_MAX)]
 
@@ -224,10 +223,9 @@ class LogSection(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     # size of one preallocated log file, at least twice the largest message of up to
     # MESSAGE_BYTES_PLAIN with what goes with it. Larger ones get files of their own.
-    segment_bytes: Annotated[
-        int,
-        Meta(ge=MIB, le=GIB, multiple_of=BLOCK_BYTES),
-    ] = log_limits.SEGMENT_BYTES_DEFAULT
+    segment_bytes: Annotated[int, Meta(ge=MIB, le=GIB, multiple_of=BLOCK_BYTES)] = (
+        log_limits.SEGMENT_BYTES_DEFAULT
+    )
     # entries kept in memory for followers and consumers, in bytes
     cache_bytes: Annotated[int, Meta(ge=MIB, le=64 * GIB)] = log_limits.ENTRY_CACHE_BYTES_DEFAULT
     # a queue's log is cut after so many bytes of entries, at least; what is settled leaves the disk

@@ -72,10 +72,13 @@ NODE_REFUSED: Final = Event(
     ("node", "id", "reason"),
 )
 NODE_FORGOTTEN: Final = Event(
-    "node_forgotten",
+    "node_forgotten", INFO, "node %(node)r (id %(id)d) was removed from the cluster", ("node", "id")
+)
+CLUSTER_VERSION_RAISED: Final = Event(
+    "cluster_version_raised",
     INFO,
-    "node %(node)r (id %(id)d) was removed from the cluster",
-    ("node", "id"),
+    "the cluster version is %(version)d: nodes of an earlier release cannot take part any more",
+    ("version",),
 )
 NODE_EXPELLED: Final = Event(
     "node_expelled",
@@ -96,16 +99,7 @@ DRAIN_FINISHED: Final = Event(
     ("node", "led"),
 )
 DRAIN_ENDED: Final = Event(
-    "drain_ended",
-    INFO,
-    "node %(node)r is to serve clients again",
-    ("node",),
-)
-CLUSTER_VERSION_RAISED: Final = Event(
-    "cluster_version_raised",
-    INFO,
-    "the cluster version is %(version)d: nodes of an earlier release cannot take part any more",
-    ("version",),
+    "drain_ended", INFO, "node %(node)r is to serve clients again", ("node",)
 )
 REPLICAS_PLACED: Final = Event(
     "replicas_placed",
@@ -122,10 +116,7 @@ ALARM_SET: Final = Event(
     ("node", "resource", "reason"),
 )
 ALARM_CLEARED: Final = Event(
-    "alarm_cleared",
-    INFO,
-    "alarm over: %(resource)s of node %(node)s",
-    ("node", "resource"),
+    "alarm_cleared", INFO, "alarm over: %(resource)s of node %(node)s", ("node", "resource")
 )
 ALARM_LOST: Final = Event(
     "alarm_lost",
@@ -197,16 +188,10 @@ CONNECTION_CLOSED: Final = Event(
     ("connection", "user", "vhost", "protocol"),
 )
 CHANNEL_OPENED: Final = Event(
-    "channel_opened",
-    DEBUG,
-    "%(connection)s: channel %(channel)d opened",
-    ("connection", "channel"),
+    "channel_opened", DEBUG, "%(connection)s: channel %(channel)d opened", ("connection", "channel")
 )
 CHANNEL_CLOSED: Final = Event(
-    "channel_closed",
-    DEBUG,
-    "%(connection)s: channel %(channel)d closed",
-    ("connection", "channel"),
+    "channel_closed", DEBUG, "%(connection)s: channel %(channel)d closed", ("connection", "channel")
 )
 GATE_CLOSED: Final = Event(
     "gate_closed",
@@ -214,12 +199,7 @@ GATE_CLOSED: Final = Event(
     "%(connection)s: publishes wait, a limit of flow control stops them",
     ("connection", "user", "vhost"),
 )
-GATE_OPENED: Final = Event(
-    "gate_opened",
-    DEBUG,
-    "%(connection)s: publishes go on",
-    ("connection",),
-)
+GATE_OPENED: Final = Event("gate_opened", DEBUG, "%(connection)s: publishes go on", ("connection",))
 LINES_LEFT_OUT: Final = Event(
     "lines_left_out",
     INFO,
@@ -227,36 +207,4 @@ LINES_LEFT_OUT: Final = Event(
     ("count", "seconds", "of", "last"),
 )
 
-EVENTS: Final = (
-    *RAFT_EVENTS,
-    NODE_JOINED,
-    NODE_REFUSED,
-    NODE_FORGOTTEN,
-    CLUSTER_VERSION_RAISED,
-    NODE_EXPELLED,
-    DRAIN_STARTED,
-    DRAIN_FINISHED,
-    DRAIN_ENDED,
-    REPLICAS_PLACED,
-    ALARM_SET,
-    ALARM_CLEARED,
-    ALARM_LOST,
-    PUBLISHERS_RESUMED,
-    LISTENER_OPENED,
-    LISTENER_CLOSED,
-    NODE_STARTED,
-    NODE_STOPPED,
-    QUEUE_DECLARED,
-    QUEUE_DELETED,
-    EXCHANGE_DECLARED,
-    EXCHANGE_DELETED,
-    VHOST_DECLARED,
-    VHOST_DELETED,
-    CONNECTION_OPENED,
-    CONNECTION_CLOSED,
-    CHANNEL_OPENED,
-    CHANNEL_CLOSED,
-    GATE_CLOSED,
-    GATE_OPENED,
-    LINES_LEFT_OUT,
-)
+EVENTS: Final = (*RAFT_EVENTS, *(each for each in list(vars().values()) if isinstance(each, Event)))

@@ -121,10 +121,7 @@ class ManagementServer(Endpoints):
         """Listen, here too; return the port (a free one for 0). Raises OSError: nothing is left."""
         first = self._runner is None
         if self._runner is None:
-            self._runner = web.AppRunner(
-                self.application(),
-                shutdown_timeout=SHUTDOWN_S_MAX,
-            )
+            self._runner = web.AppRunner(self.application(), shutdown_timeout=SHUTDOWN_S_MAX)
             await self._runner.setup()
         self._entrance.tls = tls or self._entrance.tls
         server = self._runner.server

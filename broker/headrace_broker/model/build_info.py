@@ -16,10 +16,7 @@ VERSION: Final = "0.1.0"
 RABBITMQ_VERSION: Final = "4.1.0"  # whose APIs these are
 
 # One module of each compiled part; hatch_build.py compiles all of them or none.
-HOT_MODULES: Final = (
-    "headrace_raftlog.model.entry",
-    "headrace_broker.model.message",
-)
+HOT_MODULES: Final = ("headrace_raftlog.model.entry", "headrace_broker.model.message")
 
 
 def compiled() -> bool:

@@ -38,34 +38,37 @@ class Parameter(NamedTuple):
         return whole
 
 
+def _messages(default: int, reason: str) -> Parameter:
+    return Parameter(default, "messages", 1, _MESSAGES_MAX, reason)
+
+
+def _bytes(default: int, reason: str) -> Parameter:
+    return Parameter(default, "bytes", 1, _BYTES_MAX, reason)
+
+
+def _ms(default: int, reason: str) -> Parameter:
+    return Parameter(default, "milliseconds", 0, limits.DURATION_MS_MAX, reason)
+
+
+def _relative(default: Value, reason: str, fraction_max: int) -> Parameter:
+    return Parameter(default, "bytes", 0, _BYTES_MAX, reason, fraction_max)
+
+
 # By name; those that are not RELATIVE are attributes of `flow.flow_limits.FlowLimits`, with "_".
 PARAMETERS: Final[dict[str, Parameter]] = {
-    "account-messages": Parameter(
+    "account-messages": _messages(
         limits.ACCOUNT_MESSAGES,
-        "messages",
-        1,
-        _MESSAGES_MAX,
         "what a connection has caused and is not done yet; two of the largest usual prefetches",
     ),
-    "account-bytes": Parameter(
+    "account-bytes": _bytes(
         limits.ACCOUNT_BYTES,
-        "bytes",
-        1,
-        _BYTES_MAX,
         "the same in bytes; half of the largest message, of which one always goes",
     ),
-    "credit": Parameter(
-        limits.CHANNEL_CREDIT,
-        "messages",
-        1,
-        _MESSAGES_MAX,
-        "publishes given to a channel in advance; as RabbitMQ",
+    "credit": _messages(
+        limits.CHANNEL_CREDIT, "publishes given to a channel in advance; as RabbitMQ"
     ),
-    "credit-more": Parameter(
+    "credit-more": _messages(
         limits.CHANNEL_CREDIT_MORE,
-        "messages",
-        1,
-        _MESSAGES_MAX,
         "publishes passed on before a channel is given as many again; as RabbitMQ",
     ),
     "queue-commands": Parameter(
@@ -75,18 +78,11 @@ PARAMETERS: Final[dict[str, Parameter]] = {
         1_000_000,
         "batches of a channel that a queue has not applied; as RabbitMQ",
     ),
-    "queue-pending-bytes": Parameter(
-        limits.QUEUE_PENDING_BYTES,
-        "bytes",
-        1,
-        _BYTES_MAX,
-        "bytes of a node's publishers that one queue has not applied",
+    "queue-pending-bytes": _bytes(
+        limits.QUEUE_PENDING_BYTES, "bytes of a node's publishers that one queue has not applied"
     ),
-    "connection-buffer-bytes": Parameter(
+    "connection-buffer-bytes": _bytes(
         limits.CONNECTION_BUFFER_BYTES,
-        "bytes",
-        1,
-        _BYTES_MAX,
         "bytes of publishes held for a connection that must wait, before its socket is not read",
     ),
     "node-buffer-bytes": Parameter(
@@ -96,56 +92,31 @@ PARAMETERS: Final[dict[str, Parameter]] = {
         _BYTES_MAX,
         "bytes of publishes that a node holds outside of its log, for all connections",
     ),
-    "intake-messages": Parameter(
+    "intake-messages": _messages(
         limits.INTAKE_MESSAGES,
-        "messages",
-        1,
-        _MESSAGES_MAX,
         "publishes passed on in one turn of the loop while consumers wait; some 10 ms",
     ),
-    "intake-bytes": Parameter(
-        limits.INTAKE_BYTES,
-        "bytes",
-        1,
-        _BYTES_MAX,
-        "the same in bytes",
+    "intake-bytes": _bytes(limits.INTAKE_BYTES, "the same in bytes"),
+    "blocked-after-ms": _ms(
+        0, "a client is told when it was held for so long, 0 for never; clients know of alarms only"
     ),
-    "blocked-after-ms": Parameter(
-        0,
-        "milliseconds",
-        0,
-        limits.DURATION_MS_MAX,
-        "a client is told when it was held for so long, 0 for never; clients know of alarms only",
-    ),
-    "leaderless-ms": Parameter(
+    "leaderless-ms": _ms(
         limits.LEADERLESS_MS,
-        "milliseconds",
-        0,
-        limits.DURATION_MS_MAX,
         "publishes are refused when no leader of their queue was reachable for so long, and "
         "changes when none of the catalog was, 0 for never; several elections fit in",
     ),
-    MEMORY_HIGH: Parameter(
+    MEMORY_HIGH: _relative(
         limits.MEMORY_HIGH_WATERMARK,
-        "bytes",
-        0,
-        _BYTES_MAX,
         "memory of a node from which publishers are blocked in the whole cluster; as RabbitMQ",
         1,
     ),
-    MEMORY_PAGING: Parameter(
+    MEMORY_PAGING: _relative(
         limits.MEMORY_PAGING_WATERMARK,
-        "bytes",
-        0,
-        _BYTES_MAX,
         "memory of a node from which bodies leave it and limits shrink",
         1,
     ),
-    DISK_FREE: Parameter(
+    DISK_FREE: _relative(
         limits.DISK_FREE_LIMIT,
-        "bytes",
-        0,
-        _BYTES_MAX,
         "free disk of a node below which publishers are blocked in the whole cluster",
         10,
     ),

@@ -112,10 +112,7 @@ def _affinity(cluster: Cluster) -> Manifest:
     pod = cluster.spec.pod
     if pod.affinity is not None:
         return pod.affinity
-    term: Manifest = {
-        "topologyKey": _HOST,
-        "labelSelector": {"matchLabels": cluster.selector},
-    }
+    term: Manifest = {"topologyKey": _HOST, "labelSelector": {"matchLabels": cluster.selector}}
     required = "requiredDuringSchedulingIgnoredDuringExecution"
     preferred = "preferredDuringSchedulingIgnoredDuringExecution"
     kinds: dict[str, dict[str, Any]] = {

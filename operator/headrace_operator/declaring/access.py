@@ -74,11 +74,7 @@ async def apply_permission(subject: Subject) -> dict[str, Any]:
     found = {row["exchange"]: row for row in rows}
     topics = {row["exchange"]: row for row in spec.get("topics") or []}
     for exchange, row in topics.items():
-        topic = {
-            "exchange": exchange,
-            "write": row.get("write", ""),
-            "read": row.get("read", ""),
-        }
+        topic = {"exchange": exchange, "write": row.get("write", ""), "read": row.get("read", "")}
         if differs(found.get(exchange), topic):
             await subject.api.put(topic, "topic-permissions", *at)
     for exchange in found.keys() - topics.keys():

@@ -262,12 +262,7 @@ class ClusterHandler:
         return settings.resync_seconds if is_calm else settings.step_seconds
 
     async def _write(
-        self,
-        view: View,
-        status: BrokerClusterStatus,
-        applied: Applied,
-        step: Step,
-        now: datetime,
+        self, view: View, status: BrokerClusterStatus, applied: Applied, step: Step, now: datetime
     ) -> None:
         report = Report(view.cluster, view.objects, view.answers, view.seen, applied, step)
         found = cluster_status(report, status, now)

@@ -12,12 +12,7 @@ from headrace_operator.connection import is_ready
 from headrace_operator.observing import Answers, Objects
 from headrace_operator.plans.observation import Cluster as Seen
 from headrace_operator.plans.step import Action, Step
-from headrace_operator.specs.cluster import (
-    AlarmStatus,
-    BrokerClusterStatus,
-    NodeStatus,
-    StepStatus,
-)
+from headrace_operator.specs.cluster import AlarmStatus, BrokerClusterStatus, NodeStatus, StepStatus
 from headrace_operator.status_patch import MESSAGE_MAX, conditions_of, timestamp
 
 Row = dict[str, Any]

@@ -6,12 +6,7 @@ from typing import Annotated, Literal
 
 from msgspec import Meta, field
 
-from headrace_operator.specs.cluster_config import (
-    BrokerConfig,
-    FlowLimits,
-    Listeners,
-    unique_ports,
-)
+from headrace_operator.specs.cluster_config import BrokerConfig, FlowLimits, Listeners, unique_ports
 from headrace_operator.specs.cluster_pod import (
     ClientService,
     DisruptionBudget,

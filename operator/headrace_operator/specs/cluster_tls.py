@@ -92,10 +92,7 @@ class CertificateLife(Spec, frozen=True, kw_only=True):
 
     RULES = (
         Rule("self.renewBeforeDays < self.days", "renewBeforeDays must be less than days"),
-        Rule(
-            "self.authorityDays >= 2 * self.days",
-            "authorityDays must be at least twice days",
-        ),
+        Rule("self.authorityDays >= 2 * self.days", "authorityDays must be at least twice days"),
     )
 
     days: Annotated[int, Meta(ge=2, le=825)] = 90

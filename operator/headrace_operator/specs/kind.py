@@ -14,12 +14,7 @@ from headrace_operator.specs.pipeline_run import PipelineRunSpec, PipelineRunSta
 from headrace_operator.specs.policy import PolicySpec
 from headrace_operator.specs.scaler import ConsumerScalerSpec, ConsumerScalerStatus
 from headrace_operator.specs.status import Status
-from headrace_operator.specs.topology import (
-    BindingSpec,
-    ExchangeSpec,
-    QueueSpec,
-    QueueStatus,
-)
+from headrace_operator.specs.topology import BindingSpec, ExchangeSpec, QueueSpec, QueueStatus
 
 GROUP: Final = "headrace.dev"
 VERSION: Final = "v1alpha1"

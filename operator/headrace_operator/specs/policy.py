@@ -118,10 +118,7 @@ class PolicySpec(Spec, frozen=True, kw_only=True):
     """
 
     RULES = (
-        Rule(
-            "!self.operator || self.applyTo != 'exchanges'",
-            "operator policies are for queues",
-        ),
+        Rule("!self.operator || self.applyTo != 'exchanges'", "operator policies are for queues"),
     )
 
     cluster_ref: Annotated[ClusterReference, IMMUTABLE]

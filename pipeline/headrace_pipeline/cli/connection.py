@@ -63,11 +63,7 @@ def connection_options(command: Function) -> Function:
     for name, _, text in reversed(_TEXTS):
         variable = "HEADRACE_" + name.upper().replace("-", "_")
         decorated = click.option(
-            f"--{name}",
-            default=_DEFAULTS.get(name),
-            envvar=variable,
-            show_envvar=True,
-            help=text,
+            f"--{name}", default=_DEFAULTS.get(name), envvar=variable, show_envvar=True, help=text
         )(decorated)
     return decorated
 

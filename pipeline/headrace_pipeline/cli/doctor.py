@@ -11,11 +11,7 @@ import click
 
 from headrace_client.blocking import Client
 from headrace_pipeline.cli.connection import connection_options, session_options
-from headrace_pipeline.jobs.doctor.broker import (
-    check_brokers,
-    check_lease_group,
-    check_log_group,
-)
+from headrace_pipeline.jobs.doctor.broker import check_brokers, check_lease_group, check_log_group
 from headrace_pipeline.jobs.doctor.check import Check, fail, ok, render
 from headrace_pipeline.jobs.doctor.machine import (
     check_java,

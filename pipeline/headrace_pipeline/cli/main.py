@@ -22,9 +22,7 @@ COMMANDS: Final[dict[str, str]] = {
     "spec": "headrace_pipeline.cli.spec:spec",
 }
 
-GROUPS: Final = {
-    "run": "Run a job that goes on until it is stopped.",
-}
+GROUPS: Final = {"run": "Run a job that goes on until it is stopped."}
 
 _SETTINGS: Final = {"help_option_names": ["-h", "--help"], "show_default": True}
 
@@ -64,9 +62,7 @@ def make_group() -> click.Group:
         name="headrace-pipeline",
         context_settings=_SETTINGS,
         help="Archives, flow telemetry and advice of the message broker Headrace, on Spark.",
-        params=[
-            click.Option(["--trace"], is_flag=True, help="show where an error was raised"),
-        ],
+        params=[click.Option(["--trace"], is_flag=True, help="show where an error was raised")],
     )
     for word, text in GROUPS.items():
         below = {

@@ -8,14 +8,7 @@ import click
 import yaml
 
 from headrace_pipeline.jobs.session import read_conf
-from headrace_pipeline.jobs.spec import (
-    FORMS,
-    JOBS,
-    Wish,
-    manifests,
-    read_pairs,
-    resources_of,
-)
+from headrace_pipeline.jobs.spec import FORMS, JOBS, Wish, manifests, read_pairs, resources_of
 from headrace_sparkdriver.driver import Driver
 
 

@@ -24,12 +24,7 @@ from headrace_pipeline.limits import (
 )
 from headrace_pipeline.options.connection import Connection
 from headrace_pipeline.schema.archive import ARCHIVE_MESSAGES
-from headrace_pipeline.sinks.exchange.archived import (
-    RESULT,
-    ReplayTask,
-    digest_of,
-    publish_blocks,
-)
+from headrace_pipeline.sinks.exchange.archived import RESULT, ReplayTask, digest_of, publish_blocks
 from headrace_pipeline.sinks.exchange.option import FAIL, SinkOptions
 from headrace_pipeline.tables import open_table
 from headrace_pipeline.tables.sink_table import Format

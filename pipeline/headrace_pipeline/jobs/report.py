@@ -36,11 +36,7 @@ from headrace_pipeline.tables import Where, open_table
 from headrace_pipeline.transforms.blame import blame
 from headrace_pipeline.transforms.bottleneck import bottlenecks
 from headrace_pipeline.transforms.capacity import capacity
-from headrace_pipeline.transforms.condense import (
-    condense,
-    condense_advice,
-    condense_bottlenecks,
-)
+from headrace_pipeline.transforms.condense import condense, condense_advice, condense_bottlenecks
 from headrace_pipeline.transforms.consumer_advice import HISTORY_S, consumer_advice
 from headrace_pipeline.transforms.cost import CARRIED_S
 from headrace_pipeline.transforms.episodes import EPISODE_S_MAX

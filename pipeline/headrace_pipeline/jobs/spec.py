@@ -128,7 +128,7 @@ def spark_application(driver: Driver) -> Manifest:
         "sparkConf": {**conf, **driver.conf},
         "runtimeVersions": {"sparkVersion": SPARK_VERSION},
         "applicationTolerations": {
-            "restartConfig": {"restartPolicy": "Always" if driver.is_streaming else "Never"},
+            "restartConfig": {"restartPolicy": "Always" if driver.is_streaming else "Never"}
         },
     }
     return {
@@ -162,10 +162,7 @@ def _connection(driver: Driver) -> list[str]:
     if driver.authority:
         found.append(f"--tls-ca-file={AUTHORITY}/ca.crt")
     if driver.certificate:
-        found += [
-            f"--tls-cert-file={CERTIFICATE}/tls.crt",
-            f"--tls-key-file={CERTIFICATE}/tls.key",
-        ]
+        found += [f"--tls-cert-file={CERTIFICATE}/tls.crt", f"--tls-key-file={CERTIFICATE}/tls.key"]
     return found
 
 

@@ -190,12 +190,5 @@ LANDED: Final = {each.name: _landed(each) for each in (FLOW_SAMPLES, FLOW_EVENTS
 # What the job `flow` keeps, by name.
 ANALYSIS: Final = {
     each.name: each
-    for each in (
-        QUEUE_WINDOWS,
-        ACCOUNT_WINDOWS,
-        NODE_WINDOWS,
-        BLAME,
-        BOTTLENECKS,
-        CONSUMER_ADVICE,
-    )
+    for each in (QUEUE_WINDOWS, ACCOUNT_WINDOWS, NODE_WINDOWS, BLAME, BOTTLENECKS, CONSUMER_ADVICE)
 }

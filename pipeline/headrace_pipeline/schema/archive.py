@@ -29,8 +29,5 @@ ARCHIVE_MESSAGES: Final = _landed(
     Column("day", Kind.DATE),
 )
 QUEUE_EVENT_ROWS: Final = _landed(
-    "queue_events",
-    QUEUE_EVENTS,
-    Column("schema_version", Kind.INT32),
-    Column("day", Kind.DATE),
+    "queue_events", QUEUE_EVENTS, Column("schema_version", Kind.INT32), Column("day", Kind.DATE)
 )

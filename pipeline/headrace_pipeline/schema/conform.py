@@ -96,10 +96,7 @@ def _cast(array: pa.Array, kind: pa.DataType, where: str) -> pa.Array:
     if pa.types.is_timestamp(kind) and pa.types.is_timestamp(given) and given.tz is not None:
         return _instants(array).cast(kind)
     wider = pa.types.is_int32(given) and pa.types.is_int64(kind)
-    large = (given, kind) in {
-        (pa.large_string(), pa.string()),
-        (pa.large_binary(), pa.binary()),
-    }
+    large = (given, kind) in {(pa.large_string(), pa.string()), (pa.large_binary(), pa.binary())}
     if not (wider or large or pa.types.is_null(given)):
         raise SchemaError(f"{where}: must be {kind}, and is {given}")
     try:

@@ -164,11 +164,7 @@ def with_alarms(windows: DataFrame, events: DataFrame) -> DataFrame:
 
 
 def _joined(
-    windows: DataFrame,
-    found: DataFrame,
-    on: list[str],
-    sums: dict[str, Column],
-    table: Table,
+    windows: DataFrame, found: DataFrame, on: list[str], sums: dict[str, Column], table: Table
 ) -> DataFrame:
     """Return windows with sums over episodes; alarms that overlap fill a window once."""
     lasted = episodes.over_windows(found, windows, on, sums)
@@ -232,9 +228,7 @@ def _dead_letters(events: DataFrame) -> DataFrame:
     found = events.where((fn.col("event") == "dead_lettered") & fn.col("queue").isNotNull())
     failed = fn.when(fn.col("reason").isin(*FAILED), fn.col("messages"))
     return found.select(
-        *("at", "vhost", "queue"),
-        fn.col("messages").alias("dead"),
-        failed.alias("failed"),
+        *("at", "vhost", "queue"), fn.col("messages").alias("dead"), failed.alias("failed")
     )
 
 

@@ -17,13 +17,7 @@ from headrace_raftlog.model.entry import Entry
 from headrace_raftlog.model.errors import ContradictedError
 from headrace_raftlog.model.limits import PROBE_BYTES_MAX
 from headrace_raftlog.model.membership import Membership
-from headrace_raftlog.model.message import (
-    APPEND,
-    APPEND_REPLY,
-    HEARTBEAT,
-    SNAPSHOT,
-    Message,
-)
+from headrace_raftlog.model.message import APPEND, APPEND_REPLY, HEARTBEAT, SNAPSHOT, Message
 from headrace_raftlog.model.snapshot import SnapshotOffer
 
 

@@ -151,10 +151,7 @@ class Formation:
             )
         else:
             log_event(
-                CLUSTER,
-                CLUSTER_FOUNDED,
-                cluster=self.identity.cluster,
-                founders=list(founders),
+                CLUSTER, CLUSTER_FOUNDED, cluster=self.identity.cluster, founders=list(founders)
             )
         self._became(self.identity)
         self.formed.set()

@@ -6,11 +6,7 @@ from typing import final
 
 from mypy_extensions import i64
 
-from headrace_raftlog.model.limits import (
-    HELD_BYTES_MAX,
-    HELD_GROUP_MESSAGES_MAX,
-    HELD_MESSAGES_MAX,
-)
+from headrace_raftlog.model.limits import HELD_BYTES_MAX, HELD_GROUP_MESSAGES_MAX, HELD_MESSAGES_MAX
 from headrace_raftlog.model.membership import member_node
 from headrace_raftlog.model.message import Message
 from headrace_raftlog.transport.codec import message_bytes

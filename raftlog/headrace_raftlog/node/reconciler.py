@@ -99,10 +99,7 @@ class Joiner:
     """
 
     def __init__(
-        self,
-        node: i64,
-        post: Callable[[Message], bool],
-        nodes_up: Callable[[], Collection[int]],
+        self, node: i64, post: Callable[[Message], bool], nodes_up: Callable[[], Collection[int]]
     ) -> None:
         self._node = node
         self._post = post

@@ -127,10 +127,7 @@ class BulkServicer(RaftBulkServicer):
     """Answers known peers of the same cluster, a bounded number of calls at a time."""
 
     def __init__(
-        self,
-        identity: StreamIdentity,
-        peers: Collection[int],
-        security: Security | None = None,
+        self, identity: StreamIdentity, peers: Collection[int], security: Security | None = None
     ) -> None:
         self._security = security or NoSecurity()
         self.identity = identity  # who this node is, for calls from now on

@@ -4,11 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from headrace_raftlog.model.limits import (
-    GRPC_MESSAGE_BYTES_MAX,
-    KEEPALIVE_MS,
-    KEEPALIVE_TIMEOUT_MS,
-)
+from headrace_raftlog.model.limits import GRPC_MESSAGE_BYTES_MAX, KEEPALIVE_MS, KEEPALIVE_TIMEOUT_MS
 
 _BOTH: Final[list[tuple[str, int | str]]] = [
     ("grpc.max_receive_message_length", GRPC_MESSAGE_BYTES_MAX),

@@ -13,12 +13,7 @@ from mypy_extensions import i64
 from headrace_protos.raftlog.v1.transport_pb2 import Frame, MessageKind, RaftMessage
 from headrace_raftlog.model.entry import ENTRY_CONFIG, Entry
 from headrace_raftlog.model.limits import ENTRY_BYTES_MAX, MESSAGE_OVERHEAD_BYTES, VOTERS_MAX
-from headrace_raftlog.model.membership import (
-    NODE_BITS,
-    Membership,
-    decode_membership,
-    member_node,
-)
+from headrace_raftlog.model.membership import NODE_BITS, Membership, decode_membership, member_node
 from headrace_raftlog.model.message import APPEND, JOIN, PRE_VOTE, SNAPSHOT, Message
 
 KIND_FIRST: Final = PRE_VOTE

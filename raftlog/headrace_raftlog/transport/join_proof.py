@@ -20,11 +20,7 @@ import grpc
 from headrace_protos.raftlog.v1.join_proof_pb2 import ChallengeAnswer, ChallengeRequest
 from headrace_protos.raftlog.v1.join_proof_pb2_grpc import JoinProofServicer, JoinProofStub
 from headrace_raftlog.model.join_secret import JoinSecrets
-from headrace_raftlog.model.limits import (
-    CHALLENGE_S_MAX,
-    CHALLENGES_USED_MAX,
-    STREAM_TICKET_BYTES,
-)
+from headrace_raftlog.model.limits import CHALLENGE_S_MAX, CHALLENGES_USED_MAX, STREAM_TICKET_BYTES
 from headrace_raftlog.transport.identity import StreamRefusedError
 
 if TYPE_CHECKING:

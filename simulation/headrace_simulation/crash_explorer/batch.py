@@ -8,13 +8,7 @@ from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 
 from headrace_simulation.crash_explorer.crash_point import KILL
-from headrace_simulation.crash_explorer.explorer import (
-    Bounds,
-    Explorer,
-    Outcome,
-    Place,
-    Violation,
-)
+from headrace_simulation.crash_explorer.explorer import Bounds, Explorer, Outcome, Place, Violation
 from headrace_simulation.crash_explorer.subject import Subject
 from headrace_simulation.crash_explorer.workload import WORKLOADS
 

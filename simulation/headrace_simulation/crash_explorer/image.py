@@ -30,11 +30,7 @@ class SnapshotImage:
     def of(snapshot: Snapshot) -> SnapshotImage:
         """Return a snapshot as a value."""
         return SnapshotImage(
-            snapshot.index,
-            snapshot.term,
-            snapshot.membership,
-            snapshot.state,
-            tuple(snapshot.live),
+            snapshot.index, snapshot.term, snapshot.membership, snapshot.state, tuple(snapshot.live)
         )
 
 

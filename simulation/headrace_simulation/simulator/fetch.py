@@ -25,13 +25,7 @@ class FetchRequest:
     """Asks the leader's node for a part of a snapshot."""
 
     def __init__(
-        self,
-        group: int,
-        member: int,
-        number: int,
-        index: int,
-        offset: int,
-        bodies: list[int],
+        self, group: int, member: int, number: int, index: int, offset: int, bodies: list[int]
     ) -> None:
         self.group = group
         self.member = member
@@ -189,12 +183,7 @@ class Fetch:
             node.number,
             self.source,
             FetchRequest(
-                replica.group,
-                replica.member,
-                self.number,
-                self.index,
-                len(self.state),
-                self.asked,
+                replica.group, replica.member, self.number, self.index, len(self.state), self.asked
             ),
         )
 

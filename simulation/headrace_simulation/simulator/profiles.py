@@ -124,12 +124,7 @@ PROFILES: Final = {
         Profile("election", duplicate_max=0.5, hunt=0.9, voters=(4, 5, 7), proposal=0.1),
         Profile("disk", disk_latency_max=100, crash_point=0.01, drop_max=0.05, disk_fault=0.3),
         Profile(
-            "network",
-            drop_max=0.3,
-            duplicate_max=0.4,
-            tail=0.3,
-            crash_point=0.0,
-            link_fault=0.5,
+            "network", drop_max=0.3, duplicate_max=0.4, tail=0.3, crash_point=0.0, link_fault=0.5
         ),
         Profile("quiet", proposal=0.01, quiesce=(3, 6, 10), fault_gap=300, drop_max=0.1, read=0.01),
         Profile(

@@ -131,8 +131,7 @@ def test_a_binding_at_a_topic_exchange_takes_a_routing_key_that_may_be_read(
 
 
 @pytest.mark.parametrize(
-    ("kind", "argument"),
-    [(QUEUE, "x-dead-letter-exchange"), (EXCHANGE, "alternate-exchange")],
+    ("kind", "argument"), [(QUEUE, "x-dead-letter-exchange"), (EXCHANGE, "alternate-exchange")]
 )
 def test_what_is_new_and_sends_on_takes_more_than_configure(
     view: Any, kind: str, argument: str

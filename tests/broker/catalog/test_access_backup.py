@@ -9,9 +9,7 @@ from headrace_broker.catalog.access_backup import backup_refusal
 from headrace_broker.model.definition import Permission, User
 
 
-def test_a_backup_takes_an_administrator_with_a_permission_to_read_the_queue(
-    driver: Any,
-) -> None:
+def test_a_backup_takes_an_administrator_with_a_permission_to_read_the_queue(driver: Any) -> None:
     queue = driver.do(commands.DeclareQueue("/", "q1", "classic")).value
     for name, tags, read, told in (
         ("clerk", ("management",), "^q", "tags: this is for users with the tag 'administrator'"),

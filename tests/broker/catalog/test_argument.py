@@ -9,11 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace_broker.catalog.argument import (
-    ArgumentError,
-    asked_queue,
-    unknown_queue_arguments,
-)
+from headrace_broker.catalog.argument import ArgumentError, asked_queue, unknown_queue_arguments
 from headrace_broker.catalog.setting import QUEUE_ARGUMENTS
 from headrace_broker.model.limits import (
     ARCHIVE_MESSAGES_MAX,
@@ -70,12 +66,7 @@ TABLE: list[tuple[str, tuple[str, ...], list[Any], list[Any]]] = [
     ),
     ("x-delivery-limit", QUORUM, [-1, 0, 5], ["5", True, None, 1 << 40]),
     ("x-dead-letter-exchange", BOTH, ["", "x", NAME], [1, None, NAME + "n", b"x"]),
-    (
-        "x-dead-letter-strategy",
-        QUORUM,
-        ["at-most-once", "at-least-once"],
-        ["exactly-once", "", 1],
-    ),
+    ("x-dead-letter-strategy", QUORUM, ["at-most-once", "at-least-once"], ["exactly-once", "", 1]),
     ("x-single-active-consumer", BOTH, *FLAG),
     ("x-max-priority", CLASSIC, [0, 10, 255], [-1, 256, "10", None]),
     ("x-quorum-initial-group-size", QUORUM, [1, REPLICAS_MAX], [0, REPLICAS_MAX + 1, True, "3"]),
@@ -146,8 +137,7 @@ def test_argument_of_another_kind_of_queue_is_refused(argument: str, kind: str, 
 
 @pytest.mark.parametrize("kind", ["", "quorum", "classic"])
 @pytest.mark.parametrize(
-    "argument",
-    ["x-foo", "foo", "x-ha-policy", "message-ttl", "x-allow-immediate", ""],
+    "argument", ["x-foo", "foo", "x-ha-policy", "message-ttl", "x-allow-immediate", ""]
 )
 def test_unknown_argument_is_taken_and_named(kind: str, argument: str) -> None:
     arguments = {argument: 1, **({"x-queue-type": kind} if kind else {})}

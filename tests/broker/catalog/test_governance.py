@@ -10,7 +10,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace_broker.catalog import command as commands
-from headrace_broker.catalog.effective import queue_arguments
 from headrace_broker.catalog.event import (
     NodeAdded,
     ParameterChanged,
@@ -24,7 +23,7 @@ from headrace_broker.catalog.event import (
 )
 from headrace_broker.catalog.machine import Catalog
 from headrace_broker.catalog.permission import CONFIGURE, READ, allowed
-from headrace_broker.catalog.policy import applies, effective
+from headrace_broker.catalog.policy import applies, effective, queue_arguments
 from headrace_broker.catalog.proposal import command_problem
 from headrace_broker.catalog.request import Request, encode_envelope
 from headrace_broker.catalog.result import Exists, NotFound, Ok, Refused

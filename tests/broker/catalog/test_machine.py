@@ -236,24 +236,14 @@ class TestQueues:
             ({"durable": False}, "durable", "'false'", "'true'"),
             ({"auto_delete": True}, "auto_delete", "'true'", "'false'"),
             ({"arguments": {}}, "x-b", "none", "the value '1' of type 'signedint'"),
-            (
-                {"arguments": {"x-b": True}},
-                "x-b",
-                "'true'",
-                "'1'",
-            ),
+            ({"arguments": {"x-b": True}}, "x-b", "'true'", "'1'"),
             (
                 {"arguments": {"x-a": "s", "x-b": 1}},
                 "x-a",
                 "the value 's' of type 'longstr'",
                 "none",
             ),
-            (
-                {"arguments": {"x-b": 1.0}},
-                "x-b",
-                "'1.0'",
-                "'1'",
-            ),
+            ({"arguments": {"x-b": 1.0}}, "x-b", "'1.0'", "'1'"),
             (
                 {"arguments": {"x-b": "1"}},
                 "x-b",

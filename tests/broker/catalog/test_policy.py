@@ -9,14 +9,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace_broker.catalog import command as commands
-from headrace_broker.catalog.effective import (
+from headrace_broker.catalog.pattern import matches
+from headrace_broker.catalog.policy import (
     EffectiveArguments,
+    applied,
+    applies,
+    effective,
     exchange_arguments,
+    in_order,
+    merged,
     policy_of,
     queue_arguments,
 )
-from headrace_broker.catalog.pattern import matches
-from headrace_broker.catalog.policy import applied, applies, effective, in_order, merged
 from headrace_broker.catalog.setting import QUEUE_SETTINGS, argument_name
 from headrace_broker.model.definition import Exchange, Policy, Queue
 

@@ -123,9 +123,7 @@ def clusters(draw: st.DrawFn) -> tuple[list[Movable], tuple[int, ...]]:
 
 
 @given(clusters())
-def test_repeating_it_ends_and_never_goes_back(
-    case: tuple[list[Movable], tuple[int, ...]],
-) -> None:
+def test_repeating_it_ends_and_never_goes_back(case: tuple[list[Movable], tuple[int, ...]]) -> None:
     """The sum of squares falls with each handover, so no distribution ever comes twice."""
     queues, nodes = case
     moved = {each.led.group for each in queues if each.stays}

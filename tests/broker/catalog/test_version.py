@@ -205,10 +205,7 @@ class TestProposing:
 
     @pytest.mark.parametrize(
         ("kind", "arguments"),
-        [
-            ("x-local-random", {}),
-            ("x-delayed-message", {"x-delayed-type": "x-local-random"}),
-        ],
+        [("x-local-random", {}), ("x-delayed-message", {"x-delayed-type": "x-local-random"})],
     )
     def test_exchange_type_that_older_nodes_cannot_route_waits_for_them(
         self, driver: Any, kind: str, arguments: dict[str, Any]

@@ -10,10 +10,7 @@ import pytest
 
 from headrace_broker.cli import log_format
 from headrace_broker.config.configuration import ConfigError, LoggingSection
-from headrace_broker.model.limits import (
-    LOG_EXCEPTION_CHARACTERS_MAX,
-    LOG_MESSAGE_CHARACTERS_MAX,
-)
+from headrace_broker.model.limits import LOG_EXCEPTION_CHARACTERS_MAX, LOG_MESSAGE_CHARACTERS_MAX
 from headrace_broker.runtime.security import audit
 from headrace_broker.runtime.security.audit import ACTOR, Actor
 

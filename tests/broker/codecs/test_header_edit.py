@@ -13,11 +13,7 @@ from pamqp import commands, header
 
 from headrace_broker.codecs.field import properties_problem
 from headrace_broker.codecs.header_edit import Death, copied_keys, dead_letter
-from headrace_broker.model.limits import (
-    DEATHS_KEPT_MAX,
-    PROPERTIES_BYTES_MAX,
-    TABLE_FIELDS_MAX,
-)
+from headrace_broker.model.limits import DEATHS_KEPT_MAX, PROPERTIES_BYTES_MAX, TABLE_FIELDS_MAX
 
 NOW = 1_700_000_000
 

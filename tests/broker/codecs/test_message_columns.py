@@ -18,11 +18,7 @@ from pika.spec import BasicProperties
 
 from headrace_broker.codecs.batch import encode_batch
 from headrace_broker.codecs.column_block import Schema, decode_columns, encode_columns
-from headrace_broker.codecs.message_columns import (
-    MESSAGE_COLUMNS,
-    TIMESTAMP_MS_MAX,
-    MessageColumns,
-)
+from headrace_broker.codecs.message_columns import MESSAGE_COLUMNS, TIMESTAMP_MS_MAX, MessageColumns
 from headrace_broker.codecs.method import decode_properties
 from headrace_broker.model.limits import PROPERTIES_REMEMBERED_BYTES, PROPERTIES_REMEMBERED_MAX
 from headrace_broker.model.message import Publish

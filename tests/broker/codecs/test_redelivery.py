@@ -29,10 +29,7 @@ def test_block_without_headers_gets_them():
 
 
 def test_empty_block_gets_headers():
-    assert headers(with_counts(b"\x00\x00", 1, 1)) == {
-        "x-delivery-count": 1,
-        "x-acquired-count": 1,
-    }
+    assert headers(with_counts(b"\x00\x00", 1, 1)) == {"x-delivery-count": 1, "x-acquired-count": 1}
 
 
 def test_delivery_count_stands_only_where_a_delivery_failed():

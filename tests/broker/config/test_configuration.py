@@ -126,10 +126,7 @@ def test_variables_of_other_programs_are_left_alone(tmp_path: Path) -> None:
             "allowed are node, cluster, listeners, default_user, tls, cluster_tls, raft, limits, "
             "log, http, logging, metrics, tracing, telemetry",
         ),
-        (
-            "[listeners]\nhttp = ''\n",
-            "listeners.http: must not be empty when listeners.https is",
-        ),
+        ("[listeners]\nhttp = ''\n", "listeners.http: must not be empty when listeners.https is"),
         (
             "[listeners]\nhttps = 'h'\n",
             "node.toml: listeners.https: 'h' is not allowed; "
@@ -143,14 +140,8 @@ def test_variables_of_other_programs_are_left_alone(tmp_path: Path) -> None:
             "[listeners]\ngrpcs = 'h:5673'\n[tls]\ncertificate_file = 'c'\n",
             "tls.key_file: is missing; listeners.grpcs needs it",
         ),
-        (
-            TLS + "crl_file = 'r'\n",
-            "tls.crl_file: is allowed with tls.verify = 'peer' only",
-        ),
-        (
-            "[listeners]\namqp = ''\n",
-            "listeners.amqp: must not be empty when listeners.amqps is",
-        ),
+        (TLS + "crl_file = 'r'\n", "tls.crl_file: is allowed with tls.verify = 'peer' only"),
+        ("[listeners]\namqp = ''\n", "listeners.amqp: must not be empty when listeners.amqps is"),
         (
             "[listeners]\namqp = 'h:1'\nhttp = 'h:1'\n",
             "listeners.http: h:1 is that of listeners.amqp too",
@@ -254,10 +245,7 @@ def test_a_bad_value_is_refused_by_name_and_range(
             {"HEADRACE_CLUSTER_NODES": "n1@h:1"},
             "HEADRACE_CLUSTER_NODES: 'n1@h:1' is not ID=NAME@HOST:PORT",
         ),
-        (
-            {"HEADRACE_CLUSTER_NODES": "1=n1@h:1,1=n2@h:2"},
-            "cluster.nodes: id 1 is given twice",
-        ),
+        ({"HEADRACE_CLUSTER_NODES": "1=n1@h:1,1=n2@h:2"}, "cluster.nodes: id 1 is given twice"),
         (
             {"HEADRACE_CLUSTER_NODES": "1=n1@h:1,2=n2@h:1"},
             "cluster.nodes: address h:1 is given twice",

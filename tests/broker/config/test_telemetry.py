@@ -7,11 +7,7 @@ from pathlib import Path
 import pytest
 
 from headrace_broker.config.configuration import Config, ConfigError, load_config
-from headrace_broker.model.limits import (
-    TELEMETRY_AGE_HOURS,
-    TELEMETRY_BYTES,
-    TELEMETRY_ENTITIES,
-)
+from headrace_broker.model.limits import TELEMETRY_AGE_HOURS, TELEMETRY_BYTES, TELEMETRY_ENTITIES
 
 MINIMAL = """\
 [node]

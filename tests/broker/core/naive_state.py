@@ -6,13 +6,7 @@ import zlib
 from dataclasses import replace
 
 from tests.broker.core import naive_archive as na
-from tests.broker.core.naive_parts import (
-    Message,
-    Place,
-    Receiver,
-    Session,
-    Told,
-)
+from tests.broker.core.naive_parts import Message, Place, Receiver, Session, Told
 
 from headrace_broker.core.queue.messages import effect as e
 from headrace_broker.core.queue.state.archive_row import outcome_of

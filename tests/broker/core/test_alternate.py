@@ -143,11 +143,7 @@ class TestAlternate:
         st.sampled_from("klm"),
     )
     def test_equals_a_naive_walk(
-        self,
-        bindings: list[tuple[str, str, str]],
-        alternates: dict[str, str],
-        start: str,
-        key: str,
+        self, bindings: list[tuple[str, str, str]], alternates: dict[str, str], start: str, key: str
     ) -> None:
         routing = world(*(exchange(name, alternate=alternates.get(name)) for name in "xyz"))
         for source, target, bound in bindings:

@@ -245,8 +245,7 @@ def test_numbers_of_a_publisher_come_back_behind_the_batch() -> None:
 
 def test_commands_of_groups_come_back_with_all_their_fields() -> None:
     opened, leased, renewed, settled, released, closed = map(
-        decoded,
-        ["open group", "lease", "renew", "settle leases", "release leases", "close group"],
+        decoded, ["open group", "lease", "renew", "settle leases", "release leases", "close group"]
     )
     assert isinstance(opened, OpenGroup)
     assert (opened.request, opened.name, opened.ttl_ms) == (9, b"g", 1000)

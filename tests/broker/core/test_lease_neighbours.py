@@ -16,12 +16,7 @@ from headrace_broker.core.queue.messages.effect import (
     Got,
     Rejected,
 )
-from headrace_broker.core.queue.state.lease_effect import (
-    HELD,
-    LEASE_GONE,
-    LEASE_IN_USE,
-    LEASE_OK,
-)
+from headrace_broker.core.queue.state.lease_effect import HELD, LEASE_GONE, LEASE_IN_USE, LEASE_OK
 
 
 @pytest.fixture

@@ -7,11 +7,7 @@ from tests.broker.core.conftest import ANNA, BERT, messages, properties
 from tests.broker.core.lease_queue import TTL, Leasing, batch_of, group_of, states
 
 from headrace_broker.core.queue.command import command
-from headrace_broker.core.queue.messages.effect import (
-    Completed,
-    DeadLettered,
-    EntryDead,
-)
+from headrace_broker.core.queue.messages.effect import Completed, DeadLettered, EntryDead
 from headrace_broker.core.queue.state.lease_effect import (
     EXPIRED,
     HELD,

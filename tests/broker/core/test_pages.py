@@ -51,12 +51,7 @@ def batches(draw: st.DrawFn) -> list[Batch]:
 
 def plain(batch: Batch) -> tuple[object, ...]:
     sizes = batch.sizes
-    return (
-        *(getattr(batch, name) for name in FIELDS),
-        sizes.count,
-        sizes.size,
-        sizes.table,
-    )
+    return (*(getattr(batch, name) for name in FIELDS), sizes.count, sizes.size, sizes.table)
 
 
 @given(batches())

@@ -20,12 +20,7 @@ from headrace_broker.core.queue.messages.settings import (
 from headrace_broker.core.queue.state.tally import Tally
 
 PLAIN = (b"\x00\x00", b"12345678")
-NONE = {
-    REASON_REJECTED: 0,
-    REASON_EXPIRED: 0,
-    REASON_MAXLEN: 0,
-    REASON_DELIVERY_LIMIT: 0,
-}
+NONE = {REASON_REJECTED: 0, REASON_EXPIRED: 0, REASON_MAXLEN: 0, REASON_DELIVERY_LIMIT: 0}
 
 
 def test_a_replica_counts_only_what_is_let_go_while_it_leads(queue: QueueLog) -> None:

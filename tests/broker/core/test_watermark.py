@@ -137,9 +137,7 @@ def test_session_that_is_not_known_has_nothing_deferred(marked: QueueLog) -> Non
     assert marked.machine.deferred_of(BERT) == (command.NUMBER_MAX, [])
 
 
-def test_queue_drained_by_expiry_before_the_publish_comes_defers_nothing(
-    marked: QueueLog,
-) -> None:
+def test_queue_drained_by_expiry_before_the_publish_comes_defers_nothing(marked: QueueLog) -> None:
     marked.configure(message_ttl_ms=10)
     marked.apply(command.encode_cancel(ANNA, 2, 1))
     publish(marked, BERT, 1, *[0] * 5)

@@ -89,9 +89,7 @@ def test_reports_that_are_late_or_repeated_change_nothing(data, states):
         assert on(alarms) == [(2, limit) for limit in reports[newest - 1].limits()]
 
 
-@given(
-    heard=st.lists(st.tuples(st.integers(2, 5), st.integers(0, 3_000_000)), max_size=40),
-)
+@given(heard=st.lists(st.tuples(st.integers(2, 5), st.integers(0, 3_000_000)), max_size=40))
 def test_of_a_lost_node_nothing_is_left_when_its_lease_is_over(heard):
     alarms = ClusterAlarms(1)
     now_us = 0

@@ -39,10 +39,7 @@ def test_what_came_last_stands_in_the_queue() -> None:
     here = row("here", (1_000, 30, 300), (8_000, 10, 100))
     assert parts(queue(40, 400), gone, here) == {"here": (40, 400, 1.0)}
     assert parts(queue(35, 350), gone, here)["here"] == (35, 350, 1.0)
-    assert parts(queue(100, 1000), gone, here) == {
-        "gone": (60, 600, 0.6),
-        "here": (40, 400, 0.4),
-    }
+    assert parts(queue(100, 1000), gone, here) == {"gone": (60, 600, 0.6), "here": (40, 400, 0.4)}
 
 
 def test_what_came_at_once_counts_in_proportion() -> None:

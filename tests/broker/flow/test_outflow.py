@@ -16,11 +16,7 @@ from headrace_broker.flow.outflow import RATE_MAX, STILL_LOOKS, Outflow
 from headrace_broker.flow.outflow_claims import OutflowClaims
 from headrace_broker.flow.pending import Pending
 from headrace_broker.model.flow import CONNECTION, LIMIT_OUTFLOW, LIMIT_QUEUE, Cause
-from headrace_broker.model.limits import (
-    OUTFLOW_BURST_US,
-    OUTFLOW_LEASE_US,
-    OUTFLOW_MIN,
-)
+from headrace_broker.model.limits import OUTFLOW_BURST_US, OUTFLOW_LEASE_US, OUTFLOW_MIN
 
 LOOK_US = 100_000
 IDLE_US = 500.0  # of each turn

@@ -37,8 +37,7 @@ def test_no_bound_is_none_for_everybody() -> None:
 
 
 @given(
-    st.integers(1, 200 * RATE_MAX),
-    st.dictionaries(st.sampled_from(NODES), st.integers(0, 1 << 60)),
+    st.integers(1, 200 * RATE_MAX), st.dictionaries(st.sampled_from(NODES), st.integers(0, 1 << 60))
 )
 def test_whatever_is_claimed_each_gets_something_and_together_no_more(
     bound: int, weights: dict[int, int]

@@ -32,14 +32,7 @@ from headrace_broker.flow.effort import EffortTurns
 from headrace_broker.flow.flow_limits import FlowLimits
 from headrace_broker.flow.intake import Intake
 from headrace_broker.model.client_limits import ClientLimits
-from headrace_broker.model.definition import (
-    QUEUE_CLASSIC,
-    Binding,
-    Exchange,
-    Queue,
-    User,
-    Vhost,
-)
+from headrace_broker.model.definition import QUEUE_CLASSIC, Binding, Exchange, Queue, User, Vhost
 from headrace_broker.model.flow import LIMIT_DISK, REPUBLISH, Cause
 from headrace_broker.model.message import Publish
 from headrace_broker.model.reply_code import (

@@ -40,11 +40,7 @@ class Api:
                 async with (
                     aiohttp.ClientSession() as session,
                     session.request(
-                        method,
-                        f"http://127.0.0.1:{port}{path}",
-                        json=body,
-                        data=data,
-                        headers=more,
+                        method, f"http://127.0.0.1:{port}{path}", json=body, data=data, headers=more
                     ) as answer,
                 ):
                     self.headers = answer.headers.copy()

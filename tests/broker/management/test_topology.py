@@ -4,12 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from headrace_broker.catalog.command import (
-    Bind,
-    DeclareQueue,
-    PutPermission,
-    PutTopicPermission,
-)
+from headrace_broker.catalog.command import Bind, DeclareQueue, PutPermission, PutTopicPermission
 from headrace_broker.model.definition import Binding, Permission, TopicPermission
 from headrace_broker.model.flow_status import QueueFlow
 from headrace_broker.model.stats import ExchangeStats

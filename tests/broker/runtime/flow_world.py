@@ -6,12 +6,7 @@ from typing import Any
 
 from tests.broker.runtime.rpc_links import Links
 
-from headrace_broker.catalog.command import (
-    Bootstrap,
-    DeclareQueue,
-    PutUser,
-    encode_request,
-)
+from headrace_broker.catalog.command import Bootstrap, DeclareQueue, PutUser, encode_request
 from headrace_broker.catalog.machine import Catalog
 from headrace_broker.catalog.request import Request
 from headrace_broker.core.queue.state.fair_lanes import FairValue
@@ -19,16 +14,11 @@ from headrace_broker.flow.account import Account, Ledger
 from headrace_broker.flow.activity import SECOND_US
 from headrace_broker.flow.flow_limits import FlowLimits
 from headrace_broker.model.definition import Node, Queue, User
-from headrace_broker.model.flow import (
-    CONNECTION,
-    Cause,
-)
+from headrace_broker.model.flow import CONNECTION, Cause
 from headrace_broker.runtime.clients.client_list import ClientList
 from headrace_broker.runtime.contract.port import ConnectionInfo
 from headrace_broker.runtime.explain.flow_facts import FlowFacts
-from headrace_broker.runtime.explain.flow_report import (
-    FlowReport,
-)
+from headrace_broker.runtime.explain.flow_report import FlowReport
 from headrace_broker.runtime.hosting.queue_rates import QueueRates
 
 NAMES = {1: "n1", 2: "n2", 3: "n3"}

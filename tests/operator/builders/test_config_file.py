@@ -123,11 +123,7 @@ def test_everything_that_can_be_configured_reaches_the_broker(
                 "ageHoursMax": 5,
                 "entitiesMax": 20,
             },
-            "log": {
-                "segmentBytes": 16 << 20,
-                "cacheBytes": 2 << 20,
-                "snapshotEveryBytes": 1 << 20,
-            },
+            "log": {"segmentBytes": 16 << 20, "cacheBytes": 2 << 20, "snapshotEveryBytes": 1 << 20},
             "logging": {"format": "human"},
         }
     }

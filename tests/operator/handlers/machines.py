@@ -232,8 +232,5 @@ def _pod(template: Object, revision: str, owner: str, ordinal: int) -> Object:
             "ownerReferences": [{"uid": owner}],
         },
         "spec": template["spec"],
-        "status": {
-            "phase": "Running",
-            "podIP": address(ordinal),
-        },
+        "status": {"phase": "Running", "podIP": address(ordinal)},
     }

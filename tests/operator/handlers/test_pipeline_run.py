@@ -186,8 +186,7 @@ def test_a_cluster_elsewhere_gives_no_administrator_away(world: World) -> None:
     name = Name(RUNS, "other", "nightly")
     with running():
         server.wait(
-            "that it says so",
-            that(name, lambda found: degraded(found) == "CredentialsMissing"),
+            "that it says so", that(name, lambda found: degraded(found) == "CredentialsMissing")
         )
     assert server.get(SETS, DRIVER, "other") is None
 

@@ -43,10 +43,7 @@ def failed(message: str, code: int = 1) -> dict[str, Any]:
             [pod(conditions=[{"type": "PodScheduled", "status": "False", "message": "no room"}])],
             Seen("Pending", "no room"),
         ),
-        (
-            [pod(terminated=failed("a\nb\n"))],
-            Seen("Failed", "ended with exit code 1: b", AT),
-        ),
+        ([pod(terminated=failed("a\nb\n"))], Seen("Failed", "ended with exit code 1: b", AT)),
         (
             [pod(waiting={"reason": "CrashLoopBackOff"}, last={"terminated": failed("b", 2)})],
             Seen("Failed", "ended with exit code 2: b", AT),

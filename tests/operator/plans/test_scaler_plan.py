@@ -9,13 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headrace_operator.plans.scaler_plan import (
-    WISHES_MAX,
-    Load,
-    Memory,
-    Verdict,
-    decide,
-)
+from headrace_operator.plans.scaler_plan import WISHES_MAX, Load, Memory, Verdict, decide
 from headrace_operator.specs.field import ClusterReference
 from headrace_operator.specs.scaler import (
     AlarmReaction,

@@ -121,10 +121,7 @@ def test_of_errors_of_others_the_last_is_the_cause() -> None:
     ],
 )
 def test_what_is_expected_is_one_line_and_a_code(
-    error: Exception,
-    code: int,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    error: Exception, code: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     @click.command()
     def fails() -> None:

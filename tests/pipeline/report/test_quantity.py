@@ -85,7 +85,7 @@ def test_marks_of_a_week_are_days_and_none_hangs_over_the_end() -> None:
     start = NOON.replace(hour=0)
     marks = quantity.ticks(start, start + timedelta(days=7))
     assert [mark.text for mark in marks] == [
-        *("Mon 16", "Tue 17", "Wed 18", "Thu 19", "Fri 20", "Sat 21", "Sun 22"),
+        *("Mon 16", "Tue 17", "Wed 18", "Thu 19", "Fri 20", "Sat 21", "Sun 22")
     ]
     assert [round(mark.at * 7) for mark in marks] == list(range(7))
 

@@ -72,11 +72,7 @@ def test_what_this_broker_writes_fills_the_table_of_its_log(name: str) -> None:
     schema = ARCHIVE_SCHEMA if name == "archive" else SCHEMAS[name]
     block = encode_columns(schema, [[SAMPLE[kind]] for _, kind in schema.columns])
     table = LOGS[name]
-    where = {
-        "shard": pa.array(["n1"]),
-        "incarnation": pa.array([7]),
-        table.key[-1]: pa.array([0]),
-    }
+    where = {"shard": pa.array(["n1"]), "incarnation": pa.array([7]), table.key[-1]: pa.array([0])}
     required = {each.name for each in table.columns if each.required}
     found = conform(to_batch(schema, block), table, where)
     assert found.schema == table.arrow() == to_arrow_schema(table.spark(), timezone="UTC")
@@ -143,11 +139,7 @@ def test_two_columns_of_one_name_are_refused() -> None:
 def test_the_brokers_name_is_not_taken_for_another_column_of_ours() -> None:
     table = LOGS["queue_events"]
     given_rows = batch(at=pa.array([0], MS), incarnation=pa.array([5]))
-    where = {
-        "shard": pa.array(["n1"]),
-        "incarnation": pa.array([7]),
-        "row_index": pa.array([0]),
-    }
+    where = {"shard": pa.array(["n1"]), "incarnation": pa.array([7]), "row_index": pa.array([0])}
     found = conform(given_rows, table, where)
     assert found.column("incarnation").to_pylist() == [7]
     assert found.column("queue_incarnation").to_pylist() == [5]

@@ -7,17 +7,9 @@ from typing import Any
 
 import pytest
 from tests.client.fake_exports import FIRST_MS
-from tests.pipeline.sources.log_world import (
-    archive,
-    rows_of,
-    samples,
-)
+from tests.pipeline.sources.log_world import archive, rows_of, samples
 
-from headrace_pipeline.error import (
-    DataLossError,
-    OptionError,
-    PipelineError,
-)
+from headrace_pipeline.error import DataLossError, OptionError, PipelineError
 from headrace_pipeline.sources.log.source import LogSource
 
 

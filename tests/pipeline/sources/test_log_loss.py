@@ -8,18 +8,9 @@ from typing import Any
 
 import grpc
 import pytest
-from tests.pipeline.sources.log_world import (
-    latest,
-    open_reader,
-    read,
-    rows_of,
-    samples,
-)
+from tests.pipeline.sources.log_world import latest, open_reader, read, rows_of, samples
 
-from headrace_pipeline.error import (
-    DataLossError,
-    FencedError,
-)
+from headrace_pipeline.error import DataLossError, FencedError
 from headrace_pipeline.schema.log import LOGS
 from headrace_pipeline.sources.log import stream as log_stream
 

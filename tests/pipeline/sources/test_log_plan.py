@@ -13,12 +13,7 @@ from hypothesis import strategies as st
 from headrace_client.export import Shard
 from headrace_pipeline.error import DataLossError, PipelineError
 from headrace_pipeline.limits import CLOCK_AHEAD_MS, PARTITION_ROWS
-from headrace_pipeline.sources.log.admission import (
-    Waiting,
-    admit,
-    divide_alike,
-    divide_in_step,
-)
+from headrace_pipeline.sources.log.admission import Waiting, admit, divide_alike, divide_in_step
 from headrace_pipeline.sources.log.loss import DROPPED, Loss, tell
 from headrace_pipeline.sources.log.offset import Offset, Position, decode_offset, encode_offset
 from headrace_pipeline.sources.log.partition import Range, cut, ranges_between
@@ -137,8 +132,7 @@ def test_where_there_is_less_than_a_row_for_each_all_have_their_turn() -> None:
 
 
 @given(
-    st.lists(st.tuples(st.integers(0, 50), st.integers(0, 200_000)), max_size=5),
-    st.integers(0, 20),
+    st.lists(st.tuples(st.integers(0, 50), st.integers(0, 200_000)), max_size=5), st.integers(0, 20)
 )
 def test_partitions_hold_each_row_once_and_are_as_many_as_are_wanted(
     given_ranges: list[tuple[int, int]], partitions_min: int

@@ -129,10 +129,7 @@ def test_what_is_missing_is_named(name: str) -> None:
         ({"maxBytesPerTrigger": "5"}, "maxBytesPerTrigger: is for streams"),
         ({"group": "lake"}, "group: is for streams"),
         ({"endingOffsets": "earliest"}, "endingOffsets: must be latest or JSON"),
-        (
-            {"endingOffsets": '{"1": "earliest"}'},
-            "endingOffsets: must be latest or JSON",
-        ),
+        ({"endingOffsets": '{"1": "earliest"}'}, "endingOffsets: must be latest or JSON"),
     ],
 )
 def test_a_batch_refuses_what_is_for_streams(given: dict[str, Any], text: str) -> None:

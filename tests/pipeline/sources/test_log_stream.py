@@ -21,12 +21,7 @@ from tests.pipeline.sources.log_world import (
 )
 
 from headrace_client import AccessRefusedError, ConnectFailedError, HeadraceError
-from headrace_pipeline.error import (
-    DataLossError,
-    OptionError,
-    PipelineError,
-    SchemaError,
-)
+from headrace_pipeline.error import DataLossError, OptionError, PipelineError, SchemaError
 from headrace_pipeline.sources.log import rows as log_rows
 from headrace_pipeline.sources.log import stream as log_stream
 from headrace_pipeline.sources.log.source import LogSource
@@ -201,11 +196,7 @@ def test_available_now_stops_where_the_log_ended_when_it_began(broker: Any) -> N
     offsets = [start]
     while (end := latest(reader, offsets[-1])) != offsets[-1]:
         offsets.append(end)
-    assert [each["shards"] for each in offsets] == [
-        {"n1": [7, 0]},
-        {"n1": [7, 6]},
-        {"n1": [7, 10]},
-    ]
+    assert [each["shards"] for each in offsets] == [{"n1": [7, 0]}, {"n1": [7, 6]}, {"n1": [7, 10]}]
 
 
 def test_progress_tells_where_the_log_ends(broker: Any) -> None:

@@ -63,10 +63,7 @@ def test_parts_are_about_as_large_as_each_other() -> None:
     assert divide([], 4) == []
 
 
-@given(
-    st.lists(st.integers(1, 500), max_size=8),
-    st.integers(0, 40),
-)
+@given(st.lists(st.integers(1, 500), max_size=8), st.integers(0, 40))
 def test_parts_cover_each_message_once_and_are_as_many_as_wanted(
     sizes: list[int], least: int
 ) -> None:

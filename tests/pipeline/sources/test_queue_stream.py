@@ -134,10 +134,7 @@ def test_a_driver_that_comes_back_reads_the_same_batch_and_fences_the_old_one(
     old = first.partitions(one, two)
     second = open_reader(maxRowsPerTrigger=10)
     assert read(second, one, two) == numbers(11, 20)
-    for attempt in (
-        lambda: list(first.read(old[0])),
-        lambda: latest(first, two),
-    ):
+    for attempt in (lambda: list(first.read(old[0])), lambda: latest(first, two)):
         with pytest.raises(FencedError, match="another query has opened it since"):
             attempt()
     assert latest(second, two)["lease"] == 3

@@ -109,9 +109,7 @@ def rows_of(sink: SinkTable, files: Iterable[DataFile]) -> list[Row]:
 
 
 def come_between(
-    monkeypatch: pytest.MonkeyPatch,
-    act: Callable[[], None],
-    *steps: tuple[type, str],
+    monkeypatch: pytest.MonkeyPatch, act: Callable[[], None], *steps: tuple[type, str]
 ) -> None:
     """Run something once, when the next commit has read the state.
 

@@ -10,12 +10,7 @@ from hypothesis import strategies as st
 
 from headrace_pipeline.error import SchemaError
 from headrace_pipeline.schema.column import Column, Kind, Table
-from headrace_pipeline.tables.partition import (
-    directory_of,
-    partition_columns,
-    text_of,
-    value_of,
-)
+from headrace_pipeline.tables.partition import directory_of, partition_columns, text_of, value_of
 
 
 @pytest.mark.parametrize(

@@ -150,9 +150,7 @@ def test_a_table_of_the_other_form_is_refused(tmp_path: Path) -> None:
             open_table(str(tmp_path / form), THINGS, other)
 
 
-def test_two_compactions_of_the_same_files_are_one(
-    opened: Callable[[], SinkTable],
-) -> None:
+def test_two_compactions_of_the_same_files_are_one(opened: Callable[[], SinkTable]) -> None:
     """The later one ends, and rows are there once."""
     for batch in range(3):
         write(opened(), batch * 8, 8, batch)

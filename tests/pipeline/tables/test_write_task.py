@@ -45,11 +45,7 @@ def test_all_times_that_a_calendar_has_are_taken() -> None:
     ("key", "named"), [(("number",), "the row with number = 2"), ((), "row 2 of a batch of 3")]
 )
 def test_a_time_that_no_calendar_has_is_refused_by_row_and_column(
-    times: list[int | None],
-    days: list[int | None],
-    column: str,
-    key: tuple[str, ...],
-    named: str,
+    times: list[int | None], days: list[int | None], column: str, key: tuple[str, ...], named: str
 ) -> None:
     table: Table = THINGS._replace(key=key)
     told = f"column {column} of things has a time out of the years 1 to 9999 in {named}: correct it"

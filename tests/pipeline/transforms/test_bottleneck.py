@@ -98,10 +98,7 @@ CASES: Final[dict[str, tuple[dict[str, Any], str | None]]] = {
     "crash": ({"delivered": 9000}, analysis.POISON_OR_CRASH),
     "one that was given back": ({"delivered": 6005}, None),
     "consumers went": ({"consumers_min": 0}, analysis.POISON_OR_CRASH),
-    "burst": (
-        {"published_rate_p95": 400.0, "ready_last": 4000},
-        analysis.PUBLISHER_BURST,
-    ),
+    "burst": ({"published_rate_p95": 400.0, "ready_last": 4000}, analysis.PUBLISHER_BURST),
     "above its watermark": ({"saturated_ms": 500}, analysis.PUBLISHER_BURST),
     "a store that nobody reads": (UNREAD, None),
     "above its watermark and nobody reads": (

@@ -13,11 +13,7 @@ from tests.pipeline.analysis_frames import MONDAY, Story
 from headrace_pipeline.report.frames import Span
 from headrace_pipeline.schema import analysis
 from headrace_pipeline.schema.column import Table
-from headrace_pipeline.transforms.condense import (
-    condense,
-    condense_advice,
-    condense_bottlenecks,
-)
+from headrace_pipeline.transforms.condense import condense, condense_advice, condense_bottlenecks
 
 STEP_S = 600
 
@@ -73,7 +69,7 @@ def test_nodes_and_blame_keep_their_sums(spark: SparkSession, story: Story) -> N
     table = analysis.NODE_WINDOWS
     nodes = rows(condense(frame(spark, story, table), table, STEP_S), table)
     assert [(row["left_out"], row["skew_ms"], row["samples"]) for row in nodes] == [
-        *((10, 9, 600), (10, 19, 600), (10, 29, 600)),
+        *((10, 9, 600), (10, 19, 600), (10, 29, 600))
     ]
     table = analysis.BLAME
     blamed = rows(condense(frame(spark, story, table), table, 3600), table)
@@ -92,5 +88,5 @@ def test_of_advice_that_which_changes_most_stays(spark: SparkSession, story: Sto
     table = analysis.CONSUMER_ADVICE
     found = rows(condense_advice(frame(spark, story, table), STEP_S), table)
     assert [(row["advised"], row["arrival_rate_p95"]) for row in found] == [
-        *((6, 9.0), (6, 19.0), (6, 29.0)),
+        *((6, 9.0), (6, 19.0), (6, 29.0))
     ]

@@ -14,12 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as fn
 from tests.pipeline.telemetry_rows import NOON, at, edge, node, queue, rows, same_shape, stopped
 
-from headrace_pipeline.schema.analysis import (
-    ACCOUNT_WINDOWS,
-    LANDED,
-    NODE_WINDOWS,
-    QUEUE_WINDOWS,
-)
+from headrace_pipeline.schema.analysis import ACCOUNT_WINDOWS, LANDED, NODE_WINDOWS, QUEUE_WINDOWS
 from headrace_pipeline.schema.log import DEBT_EDGES, FLOW_EVENTS, FLOW_SAMPLES
 from headrace_pipeline.transforms.event_time import land, once
 from headrace_pipeline.transforms.windows import (

@@ -8,12 +8,7 @@ import pytest
 
 from headrace_raftlog.model.entry import HardState
 from headrace_raftlog.model.group import FOLLOWER, LEADER, PRE_CANDIDATE
-from headrace_raftlog.model.limits import (
-    ASKED_PATIENT,
-    ASKED_SLOWER_MAX,
-    DOUBTS_MAX,
-    GREETINGS_MAX,
-)
+from headrace_raftlog.model.limits import ASKED_PATIENT, ASKED_SLOWER_MAX, DOUBTS_MAX, GREETINGS_MAX
 from headrace_raftlog.model.message import (
     APPEND,
     APPEND_REPLY,

@@ -330,9 +330,7 @@ def test_crash_at_any_step_of_an_install_is_recovered(
     run(body())
 
 
-def test_fetched_entries_survive_a_restart_and_are_not_fetched_again(
-    cluster: MakeCluster,
-) -> None:
+def test_fetched_entries_survive_a_restart_and_are_not_fetched_again(cluster: MakeCluster) -> None:
     async def body() -> None:
         c = make(cluster)
         c.is_live = lambda index: True

@@ -332,9 +332,7 @@ def test_wiped_node_is_refused_under_its_old_identity(
     run(body())
 
 
-def test_node_added_to_the_configuration_later_joins_as_a_new_member(
-    cluster: MakeCluster,
-) -> None:
+def test_node_added_to_the_configuration_later_joins_as_a_new_member(cluster: MakeCluster) -> None:
     async def body() -> None:
         c = cluster(founders=(1, 2))
         await c.start(*ALL)

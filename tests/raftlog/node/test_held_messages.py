@@ -1,11 +1,7 @@
 from __future__ import annotations
 
 from headrace_raftlog.model.entry import Entry
-from headrace_raftlog.model.limits import (
-    HELD_BYTES_MAX,
-    HELD_GROUP_MESSAGES_MAX,
-    HELD_MESSAGES_MAX,
-)
+from headrace_raftlog.model.limits import HELD_BYTES_MAX, HELD_GROUP_MESSAGES_MAX, HELD_MESSAGES_MAX
 from headrace_raftlog.model.message import APPEND, HEARTBEAT, Message
 from headrace_raftlog.node.held_messages import HeldMessages
 

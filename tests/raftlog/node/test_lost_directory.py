@@ -10,11 +10,7 @@ from typing import Any
 
 import pytest
 
-from headrace_raftlog.model.errors import (
-    DirectoryGoneError,
-    IdentityError,
-    LostDirectoryError,
-)
+from headrace_raftlog.model.errors import DirectoryGoneError, IdentityError, LostDirectoryError
 from headrace_raftlog.model.group import NOT_LEADER
 from headrace_raftlog.storage.inspection.set_aside import ASIDE_NAME, CONDEMNED_NAME
 from headrace_raftlog.storage.writing.identity import IDENTITY_NAME

@@ -33,13 +33,7 @@ THREE = group(1, 2, 3)
         (group(1, 2, 3, learners=(N3,)), None, {3: N3}, (), None),
         (group(1, 2, 3, learners=(N3,)), None, {}, (N3,), group(1, 2, N3)),
         # It loses them once more before it is a voter.
-        (
-            group(1, 2, 3, learners=(N3,)),
-            None,
-            {3: N3B},
-            (N3,),
-            group(1, 2, 3, learners=(N3B,)),
-        ),
+        (group(1, 2, 3, learners=(N3,)), None, {3: N3B}, (N3,), group(1, 2, 3, learners=(N3B,))),
         # A learner's node does: its members are swapped.
         (group(1, learners=(3,)), None, {3: N3}, (), group(1, learners=(N3,))),
         (group(1, learners=(N3,)), None, {}, (N3,), None),
@@ -69,13 +63,7 @@ THREE = group(1, 2, 3)
         (group(1, 4, 5, learners=(6,)), (4, 5, 6), {}, (6,), group(4, 5, 6)),
         (group(1, 2, 3, learners=(4, 5)), (4, 5, 6), {}, (4, 5), group(1, 4, 5)),
         # All at once.
-        (
-            group(1, 2, 3, learners=(N2, 4)),
-            (1, 2, 4),
-            {},
-            (N2, 4),
-            group(1, N2, 4),
-        ),
+        (group(1, 2, 3, learners=(N2, 4)), (1, 2, 4), {}, (N2, 4), group(1, N2, 4)),
     ],
 )
 def test_next_membership(

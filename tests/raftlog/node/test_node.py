@@ -183,9 +183,7 @@ def test_silent_groups_send_nothing_and_wake_when_a_node_dies(cluster: MakeClust
     run(body())
 
 
-def test_application_payloads_arrive_in_order_and_peers_are_reported(
-    cluster: MakeCluster,
-) -> None:
+def test_application_payloads_arrive_in_order_and_peers_are_reported(cluster: MakeCluster) -> None:
     async def body() -> None:
         c = cluster()
         await c.start(1, 2)
@@ -279,9 +277,7 @@ def test_handler_that_raises_stops_its_node_and_no_other(cluster: MakeCluster) -
     run(body())
 
 
-def test_full_disk_refuses_proposals_and_the_group_goes_on_following(
-    cluster: MakeCluster,
-) -> None:
+def test_full_disk_refuses_proposals_and_the_group_goes_on_following(cluster: MakeCluster) -> None:
     async def body() -> None:
         c = cluster()
         await c.start(1, 2, 3)

@@ -7,12 +7,7 @@ import pytest
 from hypothesis import given
 
 from headrace_raftlog.transport.codec import FrameError
-from headrace_raftlog.transport.framing import (
-    MORE_FLAG,
-    FrameReader,
-    fragment_head,
-    frame_head,
-)
+from headrace_raftlog.transport.framing import MORE_FLAG, FrameReader, fragment_head, frame_head
 
 TICKET = b"ticket"
 LATER_FIELD = b"\x2a"

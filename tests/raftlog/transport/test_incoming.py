@@ -20,11 +20,7 @@ from headrace_protos.raftlog.v1.transport_pb2 import (
     RaftMessage,
     StreamPlace,
 )
-from headrace_raftlog.model.limits import (
-    FRAME_BYTES_MAX,
-    STREAM_CALLERS_MAX,
-    STREAM_TICKET_BYTES,
-)
+from headrace_raftlog.model.limits import FRAME_BYTES_MAX, STREAM_CALLERS_MAX, STREAM_TICKET_BYTES
 from headrace_raftlog.model.message import APPEND, Message
 from headrace_raftlog.transport.frame_connection import FrameConnection, open_frames
 from headrace_raftlog.transport.frame_listener import ACCEPTED

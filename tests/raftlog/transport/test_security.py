@@ -16,10 +16,7 @@ import pytest
 import uvloop
 from e2e.harness.authority import Authority, Pair
 
-from headrace_protos.raftlog.v1.transport_pb2 import (
-    SnapshotRequest,
-    StreamPlace,
-)
+from headrace_protos.raftlog.v1.transport_pb2 import SnapshotRequest, StreamPlace
 from headrace_protos.raftlog.v1.transport_pb2_grpc import (
     RaftBulkStub,
     RaftTransportServicer,

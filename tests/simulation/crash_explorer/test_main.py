@@ -27,7 +27,7 @@ def test_several_processes_find_what_one_does() -> None:
     found = list(run_tasks(tasks, 2))
     assert found == list(run_tasks(tasks, 1))
     assert [told.split(":")[0] for _, told in found] == [
-        *("batches, seed 0", "batches, seed 1", "mixed, seed 0", "mixed, seed 1"),
+        *("batches, seed 0", "batches, seed 1", "mixed, seed 0", "mixed, seed 1")
     ]
 
 

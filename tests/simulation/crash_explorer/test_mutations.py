@@ -85,7 +85,7 @@ PATCHES = {
         ),
     ],
     "checksums_not_checked": [
-        ("record", "end - start if actual == expected else -1", "end - start"),
+        ("record", "end - start if actual == expected else -1", "end - start")
     ],
     "torn_batch_stays": [
         ("repair", "    if torn is not None:\n        _zero", "    if False:\n        _zero")
@@ -106,11 +106,7 @@ PATCHES = {
     ],
     "removals_of_files_not_synced": [("repair", "    files.sync_directory(directory)\n", "")],
     "removal_forgotten_in_recovery": [
-        (
-            "record_replay",
-            "            self.removed[group] = Tombstone(index, end, location)\n",
-            "",
-        ),
+        ("record_replay", "            self.removed[group] = Tombstone(index, end, location)\n", "")
     ],
     "start_not_synced": [
         ("identity", "write_all(store, fd, [data], len(data), 0)", "store.write(fd, data, 0)")
@@ -146,11 +142,7 @@ PATCHES = {
     ],
     "group_passes_its_own_long_record": [
         ("write_queue", "                held.update(job.ordered)\n", "                pass\n"),
-        (
-            "write_queue",
-            "set(behind.ordered) if behind is not None else set()",
-            "set()",
-        ),
+        ("write_queue", "set(behind.ordered) if behind is not None else set()", "set()"),
     ],
     "dead_before_a_long_record_is_durable": [
         ("write_queue", "                _hand_on(job, behind)\n", "                pass\n")
@@ -226,11 +218,7 @@ PATCHES = {
             "        if self.run_eras and self.run_eras[-1] < era:\n            self.clear_run()\n",
             "",
         ),
-        (
-            "group_resolution",
-            "        if era < found.base_era:\n            return True\n",
-            "",
-        ),
+        ("group_resolution", "        if era < found.base_era:\n            return True\n", ""),
     ],
 }
 

@@ -209,10 +209,7 @@ def test_stale_read(checker):
 
 @pytest.mark.parametrize(
     ("message", "claim", "number"),
-    [
-        (Message(VOTE, 7, 1, 2, 1000), 0, 15),
-        (Message(APPEND_REPLY, 7, 1, 2, 1000, index=1), 1, 15),
-    ],
+    [(Message(VOTE, 7, 1, 2, 1000), 0, 15), (Message(APPEND_REPLY, 7, 1, 2, 1000, index=1), 1, 15)],
 )
 def test_message_names_a_term_that_is_not_durable(checker, replica, message, claim, number):
     with violated(number):

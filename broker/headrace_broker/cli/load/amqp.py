@@ -102,10 +102,7 @@ class Acks:
     """
 
     def __init__(
-        self,
-        prefetch: int,
-        send: Callable[[int], Awaitable[None]],
-        bytes_max: int = ACK_BYTES,
+        self, prefetch: int, send: Callable[[int], Awaitable[None]], bytes_max: int = ACK_BYTES
     ) -> None:
         self._prefetch = prefetch  # messages that it may hold
         self._send = send  # acknowledges all up to a delivery tag

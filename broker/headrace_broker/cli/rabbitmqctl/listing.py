@@ -54,10 +54,7 @@ CONSUMERS: Final[dict[str, Column]] = {
     **_same("consumer_tag ack_required exclusive prefetch_count active arguments"),
 }
 VHOSTS: Final = _same("name description tags default_queue_type tracing")
-USERS: Final[dict[str, Column]] = {
-    "user": "name",
-    "tags": lambda row: Words(row["tags"]),
-}
+USERS: Final[dict[str, Column]] = {"user": "name", "tags": lambda row: Words(row["tags"])}
 POLICIES: Final[dict[str, Column]] = {
     **_same("vhost name pattern apply-to"),
     "definition": lambda row: msgspec.json.encode(row["definition"]).decode(),
@@ -144,65 +141,62 @@ def list_vhosts(session: Session, columns: tuple[str, ...]) -> None:
 @command("list_users")
 def list_users(session: Session) -> None:
     """List the users and their tags."""
-    session.say("Listing users ...")
-    print_rows(session, session.get("/api/users"), USERS, list(USERS))
+    _list_all(session, "users", "/api/users", USERS)
+
+
+def _list_all(session: Session, what: str, path: str, columns: dict[str, Column]) -> None:
+    """List rows of the API with all columns."""
+    session.say(f"Listing {what} ...")
+    print_rows(session, session.get(path), columns, list(columns))
 
 
 @command("list_permissions")
 def list_permissions(session: Session) -> None:
     """List who may do what in a vhost."""
     vhost = session.settings.vhost
-    session.say(f'Listing permissions for vhost "{vhost}" ...')
-    rows = session.get(path_of("vhosts", vhost, "permissions"))
-    columns = _same("user configure write read")
-    print_rows(session, rows, columns, list(columns))
+    path = path_of("vhosts", vhost, "permissions")
+    _list_all(session, f'permissions for vhost "{vhost}"', path, _same("user configure write read"))
 
 
 @command("list_user_permissions")
 @click.argument("user")
 def list_user_permissions(session: Session, user: str) -> None:
     """List what a user may do where."""
-    session.say(f'Listing permissions for user "{user}" ...')
-    rows = session.get(path_of("users", user, "permissions"))
-    columns = _same("vhost configure write read")
-    print_rows(session, rows, columns, list(columns))
+    path = path_of("users", user, "permissions")
+    _list_all(session, f'permissions for user "{user}"', path, _same("vhost configure write read"))
 
 
 @command("list_topic_permissions")
 def list_topic_permissions(session: Session) -> None:
     """List who may use which routing keys in a vhost."""
     vhost = session.settings.vhost
-    session.say(f'Listing topic permissions for vhost "{vhost}" ...')
-    rows = session.get(path_of("vhosts", vhost, "topic-permissions"))
+    path = path_of("vhosts", vhost, "topic-permissions")
     columns = _same("user exchange write read")
-    print_rows(session, rows, columns, list(columns))
+    _list_all(session, f'topic permissions for vhost "{vhost}"', path, columns)
 
 
 @command("list_user_topic_permissions")
 @click.argument("user")
 def list_user_topic_permissions(session: Session, user: str) -> None:
     """List which routing keys a user may use where."""
-    session.say(f'Listing topic permissions for user "{user}" ...')
-    rows = session.get(path_of("users", user, "topic-permissions"))
+    path = path_of("users", user, "topic-permissions")
     columns = _same("vhost exchange write read")
-    print_rows(session, rows, columns, list(columns))
+    _list_all(session, f'topic permissions for user "{user}"', path, columns)
 
 
 @command("list_policies")
 def list_policies(session: Session) -> None:
     """List the policies of a vhost."""
     vhost = session.settings.vhost
-    session.say(f'Listing policies for vhost "{vhost}" ...')
-    print_rows(session, session.get(path_of("policies", vhost)), POLICIES, list(POLICIES))
+    _list_all(session, f'policies for vhost "{vhost}"', path_of("policies", vhost), POLICIES)
 
 
 @command("list_operator_policies")
 def list_operator_policies(session: Session) -> None:
     """List the operator policies of a vhost."""
     vhost = session.settings.vhost
-    session.say(f'Listing operator policy overrides for vhost "{vhost}" ...')
-    rows = session.get(path_of("operator-policies", vhost))
-    print_rows(session, rows, POLICIES, list(POLICIES))
+    what = f'operator policy overrides for vhost "{vhost}"'
+    _list_all(session, what, path_of("operator-policies", vhost), POLICIES)
 
 
 @command("list_vhost_limits")

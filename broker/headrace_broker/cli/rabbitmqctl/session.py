@@ -59,11 +59,7 @@ class Session:
             click.echo(text)
 
     def ask(
-        self,
-        method: str,
-        path: str,
-        body: Any = None,
-        headers: dict[str, str] | None = None,
+        self, method: str, path: str, body: Any = None, headers: dict[str, str] | None = None
     ) -> ApiAnswer:
         """Make a request and return the answer, whatever its status.
 
@@ -95,11 +91,7 @@ class Session:
         return answer.body
 
     def change(
-        self,
-        method: str,
-        path: str,
-        body: Any = None,
-        headers: dict[str, str] | None = None,
+        self, method: str, path: str, body: Any = None, headers: dict[str, str] | None = None
     ) -> ApiAnswer:
         """Make a request that changes something; CommandError as `ask`, and for every refusal."""
         answer = self.ask(method, path, body, headers)

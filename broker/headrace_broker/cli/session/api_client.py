@@ -106,12 +106,7 @@ class ApiClient:
             )
 
     def _exchange(
-        self,
-        method: str,
-        path: str,
-        body: Any,
-        headers: dict[str, str] | None,
-        seconds: float,
+        self, method: str, path: str, body: Any, headers: dict[str, str] | None, seconds: float
     ) -> tuple[ApiAnswer, str]:
         """Return an answer, and what its server calls itself."""
         connection = self._connection(seconds)

@@ -77,17 +77,9 @@ def gauge(text: str, quiet: bool) -> Iterator[Gauge]:
     if quiet or not sys.stderr.isatty():
         yield Gauge(text)
         return
-    columns = (
-        SpinnerColumn(),
-        TextColumn("{task.description}"),
-        BarColumn(),
-        TimeElapsedColumn(),
-    )
+    columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
     shown = Progress(
-        *columns,
-        console=Console(stderr=True),
-        transient=True,
-        redirect_stdout=sys.stdout.isatty(),
+        *columns, console=Console(stderr=True), transient=True, redirect_stdout=sys.stdout.isatty()
     )
     with shown:
         yield _Bar(text, shown)

@@ -251,11 +251,7 @@ class Routing:
         )
 
     def route(
-        self,
-        vhost: str,
-        exchange: str,
-        routing_key: str,
-        headers: dict[str, Any] | None = None,
+        self, vhost: str, exchange: str, routing_key: str, headers: dict[str, Any] | None = None
     ) -> tuple[str, ...]:
         """Return the names of the queues that a message goes to, ascending, each once.
 

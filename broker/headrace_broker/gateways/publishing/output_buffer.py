@@ -17,11 +17,7 @@ from headrace_broker.gateways.publishing.confirming import Confirms
 from headrace_broker.gateways.publishing.link import Link
 from headrace_broker.gateways.publishing.shell import Shell
 from headrace_broker.gateways.publishing.timers import Timers
-from headrace_broker.model.limits import (
-    METHOD_UNITS,
-    OUTPUT_BYTES_MAX,
-    OUTPUT_FLUSH_BYTES,
-)
+from headrace_broker.model.limits import METHOD_UNITS, OUTPUT_BYTES_MAX, OUTPUT_FLUSH_BYTES
 from headrace_broker.runtime.broker_port import Broker
 from headrace_broker.runtime.contract.port import ConnectionInfo
 

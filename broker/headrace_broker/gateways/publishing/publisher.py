@@ -10,11 +10,7 @@ from headrace_broker.catalog.access import EXCHANGE
 from headrace_broker.catalog.permission import WRITE
 from headrace_broker.core.property_edit import without_header
 from headrace_broker.core.property_reader import HEADERS
-from headrace_broker.core.routing.distribution import (
-    BCC,
-    DistributionError,
-    distribution_keys,
-)
+from headrace_broker.core.routing.distribution import BCC, DistributionError, distribution_keys
 from headrace_broker.gateways.publishing.authorization import check, check_topic
 from headrace_broker.gateways.publishing.confirming import Confirms
 from headrace_broker.gateways.publishing.link import Link

@@ -82,10 +82,7 @@ def json_answer(
 ) -> web.Response:
     """Return an answer with a JSON body."""
     return web.Response(
-        body=json_bytes(body),
-        status=status,
-        content_type="application/json",
-        headers=headers,
+        body=json_bytes(body), status=status, content_type="application/json", headers=headers
     )
 
 

@@ -89,9 +89,7 @@ class Guard:
 
     @web.middleware
     async def handle(
-        self,
-        request: web.Request,
-        handler: Callable[[web.Request], Awaitable[web.StreamResponse]],
+        self, request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
     ) -> web.StreamResponse:
         """Name a request, answer it in JSON whatever goes wrong, and note it in the log."""
         name = name_request(request.headers.get(HEADER, ""))
@@ -134,9 +132,7 @@ class Guard:
         return self._headings.get(resource.canonical, "") if resource is not None else ""
 
     async def _answered(
-        self,
-        request: web.Request,
-        handler: Callable[[web.Request], Awaitable[web.StreamResponse]],
+        self, request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
     ) -> web.StreamResponse:
         try:
             self._hosts.check(request)

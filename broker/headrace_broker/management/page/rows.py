@@ -153,11 +153,7 @@ def queues(
         flow = flows.get((vhost, name))
         row = render_listed(msgspec.structs.replace(known, flow=flow), now_ms)
         values[key_of(vhost, name)] = _queue_row(row, flow)
-    values[MORE] = {
-        "shown": len(values),
-        "total": len(fits),
-        "missing": list(found.missing),
-    }
+    values[MORE] = {"shown": len(values), "total": len(fits), "missing": list(found.missing)}
     return values
 
 

@@ -9,9 +9,9 @@ import msgspec
 from aiohttp import web
 
 from headrace_broker.catalog.access import EXCHANGE, check_new_name
-from headrace_broker.catalog.effective import policy_of
 from headrace_broker.catalog.exchange_argument import unknown_exchange_arguments
 from headrace_broker.catalog.permission import CONFIGURE
+from headrace_broker.catalog.policy import policy_of
 from headrace_broker.catalog.view import CatalogView
 from headrace_broker.management.http.access import (
     caller,

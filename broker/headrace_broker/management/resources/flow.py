@@ -25,10 +25,7 @@ from headrace_broker.management.view.flow_rendering import (
     render_queue,
 )
 from headrace_broker.model.limits import FLOW_ROWS_MAX
-from headrace_broker.runtime.explain.flow_report import (
-    AmbiguousNameError,
-    UnknownNameError,
-)
+from headrace_broker.runtime.explain.flow_report import AmbiguousNameError, UnknownNameError
 
 COUNT_DEFAULT: Final = 50  # connections in a listing unless asked otherwise; a screen of them
 COUNT_DIGITS_MAX: Final = 9

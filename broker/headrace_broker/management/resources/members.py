@@ -28,7 +28,7 @@ from headrace_broker.management.http.route import (
 from headrace_broker.model.definition import Node, Queue
 from headrace_broker.model.status import MemberStatus
 from headrace_broker.runtime.administration.administration import NodeAdministration
-from headrace_broker.runtime.cluster.operations import RebalanceStatus
+from headrace_broker.runtime.cluster.rebalance import RebalanceStatus
 
 QUORUM: Final = "/api/queues/quorum"
 _QUEUE: Final = QUORUM + "/{vhost}/{queue}"
@@ -294,7 +294,7 @@ class MemberEndpoints(Endpoints):
     @got("/api/rebalance/queues", "The last rebalance.", RebalanceStatus)
     async def _balance(self, request: web.Request) -> web.Response:
         del request
-        return json_answer(self._node.operations.balance)
+        return json_answer(self._node.operations.rebalance.status)
 
     @posted(
         "/api/rebalance/queues",
@@ -306,7 +306,7 @@ class MemberEndpoints(Endpoints):
     async def _rebalance(self, request: web.Request) -> web.Response:
         body = await decode(request, ChoiceBody)
         wanted = choice(body.vhost_pattern, body.queue_pattern)
-        if not self._node.operations.begin_rebalance(wanted):
+        if not self._node.operations.rebalance.begin(wanted):
             reason = "a rebalance that was begun through this node has not ended"
             raise ApiError(409, "conflict", reason)
         return done()

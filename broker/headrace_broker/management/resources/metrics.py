@@ -27,8 +27,8 @@ from headrace_broker.management.view.exposition import (
 from headrace_broker.runtime.administration.administration import NodeAdministration
 from headrace_broker.runtime.administration.status import NodeStatusSource
 from headrace_broker.runtime.metrics.catalogue import METRICS
+from headrace_broker.runtime.metrics.detailed import FAMILIES
 from headrace_broker.runtime.metrics.metric import Sample
-from headrace_broker.runtime.metrics.objects import FAMILIES
 
 _FAMILY: Final = Parameter("family", "What is wanted, may be repeated.", {"enum": [*FAMILIES]})
 _VHOST: Final = Parameter("vhost", "Only objects of this vhost, may be repeated.")

@@ -8,12 +8,7 @@ from typing import Any
 
 from aiohttp import web
 
-from headrace_broker.management.http.answer import (
-    json_answer,
-    not_found,
-    partial,
-    unavailable,
-)
+from headrace_broker.management.http.answer import json_answer, not_found, partial, unavailable
 from headrace_broker.management.http.endpoints import Endpoints
 from headrace_broker.management.http.listing import COLUMNS, chosen, columns, listing
 from headrace_broker.management.http.route import MONITORING, got, listed

@@ -104,11 +104,7 @@ async def _permissions_listed(request: web.Request, rows: list[Permission]) -> w
 
 def _described(told: Permission) -> PermissionView:
     view = PermissionView(
-        user=told.user,
-        vhost=told.vhost,
-        configure=told.configure,
-        write=told.write,
-        read=told.read,
+        user=told.user, vhost=told.vhost, configure=told.configure, write=told.write, read=told.read
     )
     if problem := permission_defect(told):
         view["problem"] = problem

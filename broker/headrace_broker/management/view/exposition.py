@@ -12,8 +12,8 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from prometheus_client.registry import Collector
 
 from headrace_broker.model.limits import METRIC_TURN_SERIES
+from headrace_broker.runtime.metrics.detailed import ObjectTable
 from headrace_broker.runtime.metrics.metric import COUNTER, HISTOGRAM, PREFIX, Metric, Sample
-from headrace_broker.runtime.metrics.objects import ObjectTable
 from headrace_raftlog.model.histogram import Histogram
 
 SECOND_US: Final = 1_000_000

@@ -207,8 +207,4 @@ def lengths_and_rates(last: Samples, samples: Samples, ages: Ages) -> dict[str, 
     }
 
 
-RETENTION: Final = {
-    "global": [600, 3600],
-    "basic": [600, 3600],
-    "detailed": [600],
-}
+RETENTION: Final = {"global": [600, 3600], "basic": [600, 3600], "detailed": [600]}

@@ -124,9 +124,7 @@ ExchangeStatsView = _view(
 )
 QueueStatsView = _view("QueueStatsView", "What moved in a queue.", _figures(QUEUE_MOVES))
 TotalStatsView = _view(
-    "TotalStatsView",
-    "What moved in the cluster.",
-    _figures([*CLIENT_FIGURES, "deliver_get"]),
+    "TotalStatsView", "What moved in the cluster.", _figures([*CLIENT_FIGURES, "deliver_get"])
 )
 ChurnView = _view("ChurnView", "What came and went.", _figures(NODE_FIGURES[7:14]))
 LengthsView = _view("LengthsView", "Messages in queues.", _figures(LENGTHS))

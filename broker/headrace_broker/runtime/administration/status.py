@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from headrace_broker.catalog.effective import policy_of
-from headrace_broker.catalog.policy import effective, merged
+from headrace_broker.catalog.policy import effective, merged, policy_of
 from headrace_broker.flow.alarm import STAGE_ALARM
 from headrace_broker.model.definition import QUEUE_QUORUM, Policy, Queue
 from headrace_broker.model.flow_parameter import PARAMETERS

@@ -54,12 +54,7 @@ from headrace_broker.runtime.rpc.leader import LeaderUnavailableError, QueueGone
 class ArchiveLog:
     """Archives as `ExportLog`: a shard's name is the group of its queue."""
 
-    def __init__(
-        self,
-        view: CatalogView,
-        archives: ArchiveClient,
-        listing: ArchiveListing,
-    ) -> None:
+    def __init__(self, view: CatalogView, archives: ArchiveClient, listing: ArchiveListing) -> None:
         self._view = view  # the catalog as applied here
         self._archives = archives  # asks single queues
         self._listing = listing  # asks all

@@ -1,13 +1,11 @@
-"""Places of replicas and leaders: queries and moves."""
+"""Operations of administrators on nodes, replicas and leaders."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from typing import Any, Final, NamedTuple
-
-import msgspec
 
 from headrace_broker.catalog.cluster_version import CLUSTER_VERSION
 from headrace_broker.catalog.command import (
@@ -18,18 +16,10 @@ from headrace_broker.catalog.command import (
     SetMaintenance,
     SetMembers,
 )
-from headrace_broker.catalog.movement import (
-    Handover,
-    Led,
-    Movable,
-    Step,
-    has_quorum,
-    rebalance,
-)
+from headrace_broker.catalog.movement import Led, Movable, Step, has_quorum
 from headrace_broker.catalog.result import Exists, NotFound, Ok, Result, UpgradePending
 from headrace_broker.catalog.view import CatalogView
 from headrace_broker.model.definition import Node, Queue
-from headrace_broker.model.limits import HANDOVERS_AT_ONCE
 from headrace_broker.model.reply_code import (
     INTERNAL_ERROR,
     NOT_FOUND,
@@ -39,8 +29,8 @@ from headrace_broker.model.reply_code import (
 )
 from headrace_broker.model.status import ClockStatus, LedQueue, MemberStatus, NodeLoad
 from headrace_broker.runtime.cluster.catalog_service import CatalogUnavailableError
-from headrace_broker.runtime.cluster.leader_balance import AutomaticBalance
 from headrace_broker.runtime.cluster.node_directory import address_problem, takeover_problem
+from headrace_broker.runtime.cluster.rebalance import Rebalance
 from headrace_broker.runtime.hosting.replica_report import ReplicaReport
 from headrace_broker.runtime.rpc.correlator import Rpc
 from headrace_broker.runtime.rpc.listing import rows_of, serve_rows
@@ -58,30 +48,6 @@ class StepOutcome(NamedTuple):
 
     queue: Queue  # as it is now, or was when nothing was done
     problem: str  # why nothing was done, "" when the change is in the catalog
-
-
-class RebalanceStatus(msgspec.Struct):
-    """Progress of a rebalance.
-
-    Attributes:
-        running: whether it goes on.
-        total: leaderships that it hands over.
-        done: of them, those that are where they were to go.
-        failed: those that are not.
-        problem: why it was not done at all, "" if it was.
-        before: queues that each node led when it began, by name.
-        after: likewise when it had ended.
-        automatic: what leaders being spread by themselves is at.
-    """
-
-    running: bool = False
-    total: int = 0
-    done: int = 0
-    failed: int = 0
-    problem: str = ""
-    before: dict[str, int] = {}
-    after: dict[str, int] = {}
-    automatic: AutomaticBalance = msgspec.field(default_factory=AutomaticBalance)
 
 
 def _unmeasured(node: int) -> ClockStatus | None:
@@ -107,27 +73,14 @@ class Operations:
     """Moves replicas and leaderships, wherever they are."""
 
     def __init__(self, around: ClusterFacts, rpc: Rpc, report: ReplicaReport) -> None:
-        # what is shown of leaders being spread by themselves; see `show`
-        self.automatic = AutomaticBalance()
-        self.balance = RebalanceStatus()  # the last rebalance that was begun through this node
         self._around = around
         self._rpc = rpc  # asks other nodes
         self._report = report  # answers for this one
-        self._task: asyncio.Task[None] | None = None
+        self.rebalance = Rebalance(around.view, self._fit, self.leads, self._hand_over)
         serve_rows(rpc, Leads, report.rows)
         serve_rows(rpc, Load, report.rows)
         serve_rows(rpc, Replicas, report.rows)
         rpc.serve(Transfer, lambda _, question: report.transfer(question))
-
-    def show(self, automatic: AutomaticBalance) -> None:
-        """Show with each rebalance what leaders being spread by themselves is at."""
-        self.automatic = self.balance.automatic = automatic
-
-    async def stop(self) -> None:
-        """Stop all moves."""
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
 
     def up(self) -> frozenset[int]:
         """Return the ids of the nodes that run."""
@@ -329,12 +282,16 @@ class Operations:
         except RpcError as error:
             log.info("leadership transfer skipped: %s", error)
 
-    # All leaders
+    async def _hand_over(self, queue: Queue, target: int) -> bool:
+        return await self._transfer(queue, target, by_hand=True)
+
+    def _fit(self) -> frozenset[int]:
+        return self.up().difference(self._around.avoided())
 
     @property
     def is_rebalancing(self) -> bool:
         """Return True while a rebalance runs that was begun through this node."""
-        return self._task is not None and not self._task.done()
+        return self.rebalance.is_running
 
     async def leads(self) -> tuple[list[Led], list[str]]:
         """Return who leads what, and the names of nodes that did not answer though they run."""
@@ -360,54 +317,6 @@ class Operations:
         except RpcError:
             return None
         return rows
-
-    def begin_rebalance(self, wanted: Callable[[Queue], bool]) -> bool:
-        """Begin to spread the leaders of queues over nodes; False if that runs already."""
-        if self.is_rebalancing:
-            return False
-        self.balance = RebalanceStatus(running=True, automatic=self.automatic)
-        loop = asyncio.get_running_loop()
-        self._task = loop.create_task(self._rebalance(self.balance, wanted), name="rebalance")
-        return True
-
-    async def _rebalance(self, status: RebalanceStatus, wanted: Callable[[Queue], bool]) -> None:
-        try:
-            found, missing = await self.leads()
-            if missing:
-                status.problem = f"these nodes do not answer: {', '.join(missing)}"
-                return
-            view = self._around.view
-            queues = {led.group: view.queue_by_group(led.group) for led in found}
-            chosen = [led for led in found if (q := queues[led.group]) is not None and wanted(q)]
-            status.before = self._counted(chosen)
-            nodes = self.up().difference(self._around.avoided())
-            moves = rebalance(chosen, nodes)
-            status.total = len(moves)
-            slots = asyncio.Semaphore(HANDOVERS_AT_ONCE)
-            await asyncio.gather(*(self._hand_over(status, move, slots) for move in moves))
-            found, _ = await self.leads()
-            groups = {led.group for led in chosen}
-            status.after = self._counted(led for led in found if led.group in groups)
-        finally:
-            status.running = False
-
-    async def _hand_over(
-        self, status: RebalanceStatus, move: Handover, slots: asyncio.Semaphore
-    ) -> None:
-        async with slots:
-            queue = self._around.view.queue_by_group(move.group)
-            if queue is not None and await self._transfer(queue, move.target, by_hand=True):
-                status.done += 1
-            else:
-                status.failed += 1
-
-    def _counted(self, queues: Iterable[Led]) -> dict[str, int]:
-        counts = {node.name: 0 for node in self._around.view.nodes()}
-        for led in queues:
-            node = self._around.view.node(led.leader)
-            if node is not None:
-                counts[node.name] += 1
-        return counts
 
 
 def _done(result: Result) -> Any:

@@ -22,8 +22,8 @@ from headrace_broker.catalog.command import (
     DropTransient,
     Unbind,
 )
-from headrace_broker.catalog.effective import queue_arguments
 from headrace_broker.catalog.exchange_argument import arguments_problem, unknown_exchange_arguments
+from headrace_broker.catalog.policy import queue_arguments
 from headrace_broker.catalog.result import (
     Exists,
     Inequivalent,
@@ -132,13 +132,7 @@ class Topology:
         default = self._default_kind(vhost, name)
         try:
             kind, replicas = asked_queue(
-                vhost,
-                name,
-                durable,
-                exclusive,
-                auto_delete,
-                arguments,
-                default,
+                vhost, name, durable, exclusive, auto_delete, arguments, default
             )
         except ArgumentError as error:
             raise AmqpError(PRECONDITION_FAILED, str(error), error.field) from error

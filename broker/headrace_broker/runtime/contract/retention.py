@@ -24,9 +24,7 @@ class Retention:
     """Retained log entries of one replica."""
 
     def __init__(
-        self,
-        entries_max: i64 = BACKUP_HELD_ENTRIES_MAX,
-        bytes_max: i64 = BACKUP_HELD_BYTES_MAX,
+        self, entries_max: i64 = BACKUP_HELD_ENTRIES_MAX, bytes_max: i64 = BACKUP_HELD_BYTES_MAX
     ) -> None:
         self._entries_max = entries_max  # that died and are kept
         self._bytes_max = bytes_max  # of these

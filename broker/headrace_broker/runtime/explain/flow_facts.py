@@ -10,7 +10,7 @@ from typing import Any, Final
 import msgspec
 
 from headrace_broker.catalog.view import CatalogView
-from headrace_broker.core.queue.state.session import ConsumerInfo
+from headrace_broker.core.queue.state.consumer import ConsumerInfo
 from headrace_broker.flow.account import RECENT_S, Account, AccountBalance, Ledger
 from headrace_broker.flow.brought import OTHERS, Origin
 from headrace_broker.model.definition import Queue

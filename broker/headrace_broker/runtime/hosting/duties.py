@@ -11,9 +11,9 @@ from mypy_extensions import i64
 from typing_extensions import override
 
 from headrace_broker.catalog.cluster_version import in_force
-from headrace_broker.catalog.effective import EffectiveArguments
 from headrace_broker.catalog.event import ClusterVersionRaised, Event, NodeAdded
 from headrace_broker.catalog.message_bound import cluster_bytes
+from headrace_broker.catalog.policy import EffectiveArguments
 from headrace_broker.catalog.proposal import event_defect
 from headrace_broker.catalog.view import CatalogView
 from headrace_broker.core.queue.machine.queue_machine import MACHINE_VERSION

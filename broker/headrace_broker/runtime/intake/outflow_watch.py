@@ -137,12 +137,7 @@ class OutflowWatch:
         return bounds
 
     def _look_at(
-        self,
-        outflow: Outflow,
-        machine: QueueMachine,
-        elapsed_us: i64,
-        turn_us: i64,
-        busy: bool,
+        self, outflow: Outflow, machine: QueueMachine, elapsed_us: i64, turn_us: i64, busy: bool
     ) -> None:
         outflow.poll(
             machine.last_id,

@@ -18,10 +18,7 @@ from headrace_broker.core.queue.command.lease_command import (
 )
 from headrace_broker.core.queue.state.lease_effect import GroupInfo, LeaseAnswer
 from headrace_broker.model.definition import Queue
-from headrace_broker.model.limits import (
-    LEASE_CHUNK_BYTES_MAX,
-    LEASE_CHUNK_MESSAGES_MAX,
-)
+from headrace_broker.model.limits import LEASE_CHUNK_BYTES_MAX, LEASE_CHUNK_MESSAGES_MAX
 from headrace_broker.runtime.lease.chunk import HEAD_BYTES, Chunk, cut_chunk
 from headrace_broker.runtime.lease.group_commands import GroupCommands, LeaseCommand
 from headrace_broker.runtime.replica.queue_host import QueueHost

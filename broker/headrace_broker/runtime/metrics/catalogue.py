@@ -183,26 +183,21 @@ RAFT: Final = (
     Metric("raft_groups_led", "Replicas that lead."),
     Metric("raft_groups_leaderless", "Replicas that know of no leader."),
     Metric("raft_groups_quarantined", "Damaged replicas that are being rebuilt."),
-    Metric(
-        "raft_groups_suspended",
-        "Replicas suspended until damaged entries are repaired.",
-    ),
+    Metric("raft_groups_suspended", "Replicas suspended until damaged entries are repaired."),
     Metric(
         "raft_entries_damaged_total",
         "Entries whose stored record was found damaged, or not given by the disk, while running.",
     ),
     Metric("raft_entries_repaired_total", "Damaged entries repaired from other nodes."),
     Metric(
-        "raft_state_comparisons_total",
-        "Comparisons of the states of replicas that are led here.",
+        "raft_state_comparisons_total", "Comparisons of the states of replicas that are led here."
     ),
     Metric(
         "raft_replicas_diverged_total",
         "Replicas here whose state differed from a majority's, and that were rebuilt.",
     ),
     Metric(
-        "raft_groups_differing",
-        "Groups led here whose states differ, and none has a majority.",
+        "raft_groups_differing", "Groups led here whose states differ, and none has a majority."
     ),
     Metric("raft_entries_committed_total", "Entries committed and applied here."),
     Metric(

@@ -10,10 +10,10 @@ from collections.abc import Collection, Iterator
 from typing import TYPE_CHECKING
 
 from headrace_broker.runtime.metrics.clients import client_samples, message_samples
+from headrace_broker.runtime.metrics.detailed import ObjectSamples, ObjectTable
 from headrace_broker.runtime.metrics.flow import flow_samples
 from headrace_broker.runtime.metrics.metric import Sample
 from headrace_broker.runtime.metrics.node import NodeSamples
-from headrace_broker.runtime.metrics.objects import ObjectSamples, ObjectTable
 from headrace_broker.runtime.metrics.queues import queue_samples
 from headrace_broker.runtime.metrics.raft import raft_samples
 from headrace_broker.runtime.metrics.requests import GrpcMeter, HttpMeter

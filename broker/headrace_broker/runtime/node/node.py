@@ -183,10 +183,7 @@ class BrokerNode:
         )
         self.moves = MemberMoves(view, self.raft, self.catalog.submit)
         self.admission = Admission(
-            config.cluster.admit_nodes,
-            lambda: self.caught_up,
-            self._admit,
-            self.directory.adopt,
+            config.cluster.admit_nodes, lambda: self.caught_up, self._admit, self.directory.adopt
         )
         self.raft.on_stranger = lambda stranger: self.admission.ask(
             Node(stranger.node, stranger.name, stranger.address, disk=stranger.disk),
@@ -265,10 +262,7 @@ class BrokerNode:
             partial(backup_refusal, self.catalog.catalog),
         )
         return BackupClient(
-            self.rpc,
-            self.backup_points,
-            hosting.locate,
-            self.catalog.catalog.queue_by_group,
+            self.rpc, self.backup_points, hosting.locate, self.catalog.catalog.queue_by_group
         )
 
     def _catalog_voters(self) -> list[int]:
@@ -430,7 +424,7 @@ class BrokerNode:
         await self.maintenance.stop()
         await self.leader_balance.stop()
         await self._version_raiser.stop()
-        await self.operations.stop()
+        await self.operations.rebalance.stop()
         await self.moves.stop()
         await self.admission.stop()
         await self.directory.stop()

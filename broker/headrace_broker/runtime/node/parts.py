@@ -118,7 +118,7 @@ def why_leaderless(raft: RaftNode, names: Mapping[int, str]) -> str:
 def make_balance(around: BalanceAround, operations: Operations, enabled: bool) -> LeaderBalance:
     """Make what spreads leaders by itself; its state is shown with that of other operations."""
     balance = LeaderBalance(around, operations, enabled)
-    operations.show(balance.status)
+    operations.rebalance.show(balance.status)
     return balance
 
 

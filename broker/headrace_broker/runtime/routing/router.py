@@ -8,7 +8,6 @@ from typing import Any, Final, Protocol, final
 
 from mypy_extensions import i64
 
-from headrace_broker.catalog.effective import EffectiveArguments, exchange_arguments
 from headrace_broker.catalog.event import (
     BindingAdded,
     BindingRemoved,
@@ -20,6 +19,7 @@ from headrace_broker.catalog.event import (
     QueueRemoved,
     VhostRemoved,
 )
+from headrace_broker.catalog.policy import EffectiveArguments, exchange_arguments
 from headrace_broker.catalog.view import CatalogView
 from headrace_broker.codecs.method import decode_headers
 from headrace_broker.core.routing.distribution import DistributionError, distribution_keys

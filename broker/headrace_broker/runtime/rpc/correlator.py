@@ -73,10 +73,7 @@ class Rpc:
     """Asks nodes, this one too, and answers them."""
 
     def __init__(
-        self,
-        node: int,
-        send: Callable[[int, bytes], bool],
-        caller: Callable[[], str] = lambda: "",
+        self, node: int, send: Callable[[int, bytes], bool], caller: Callable[[], str] = lambda: ""
     ) -> None:
         self.node = node  # this node's id
         # questions to other nodes by outcome, since the start

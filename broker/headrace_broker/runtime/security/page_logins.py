@@ -82,11 +82,7 @@ class PageLogins:
     """Opens, finds and ends log-ins."""
 
     def __init__(
-        self,
-        node: int,
-        view: CatalogView,
-        rpc: Rpc,
-        clock: Callable[[], float] = time.monotonic,
+        self, node: int, view: CatalogView, rpc: Rpc, clock: Callable[[], float] = time.monotonic
     ) -> None:
         self._node = node  # this node's id
         self._view = view  # the catalog, for what is a user now

@@ -121,12 +121,7 @@ class TlsServer:
             )
             self._failed(protocol)
         except OSError as error:
-            _LOG.info(
-                "%s: lost during the TLS handshake: %s",
-                address,
-                error,
-                extra=_of(address),
-            )
+            _LOG.info("%s: lost during the TLS handshake: %s", address, error, extra=_of(address))
             self._failed(protocol)
 
     def _shaken(

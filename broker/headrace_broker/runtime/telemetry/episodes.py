@@ -30,11 +30,7 @@ ALARM_SET: Final = "alarm_set"
 ALARM_CLEARED: Final = "alarm_cleared"
 REDELIVERED: Final = "redelivered"
 DEAD_LETTERED: Final = "dead_lettered"
-ENDS: Final = {
-    BLOCKED: UNBLOCKED,
-    SATURATED: SATURATION_CLEARED,
-    ALARM_SET: ALARM_CLEARED,
-}
+ENDS: Final = {BLOCKED: UNBLOCKED, SATURATED: SATURATION_CLEARED, ALARM_SET: ALARM_CLEARED}
 
 _WINDOW: Final = 0
 assert WINDOWS_S[_WINDOW] == 1

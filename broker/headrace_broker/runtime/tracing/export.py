@@ -78,7 +78,5 @@ class Exporter:
 def _batches(endpoint: str) -> SpanProcessor:
     exporter = OTLPSpanExporter(endpoint=endpoint, insecure=not endpoint.startswith("https://"))
     return BatchSpanProcessor(
-        exporter,
-        max_queue_size=TRACE_QUEUE_SPANS_MAX,
-        max_export_batch_size=TRACE_EXPORT_SPANS_MAX,
+        exporter, max_queue_size=TRACE_QUEUE_SPANS_MAX, max_export_batch_size=TRACE_EXPORT_SPANS_MAX
     )

@@ -22,11 +22,7 @@ from headrace_pipeline.error import OptionError, PipelineError
 from headrace_pipeline.options.option import Options
 from headrace_pipeline.sinks.exchange.column import check_columns, uniform
 from headrace_pipeline.sinks.exchange.fingerprint import Fingerprint
-from headrace_pipeline.sinks.exchange.identity import (
-    identity,
-    refuse_speculation,
-    stream_of,
-)
+from headrace_pipeline.sinks.exchange.identity import identity, refuse_speculation, stream_of
 from headrace_pipeline.sinks.exchange.option import SinkOptions, read_options
 from headrace_pipeline.sinks.exchange.partition import publish_batches
 from headrace_pipeline.sinks.exchange.publish import Tally

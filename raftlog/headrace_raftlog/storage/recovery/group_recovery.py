@@ -94,14 +94,7 @@ class FoundGroup:
         self.problem_at: i64 = 0  # location of that record
 
     def take_entry(
-        self,
-        era: i64,
-        index: i64,
-        term: i64,
-        location: i64,
-        length: i64,
-        kind: i64,
-        copy: bool,
+        self, era: i64, index: i64, term: i64, location: i64, length: i64, kind: i64, copy: bool
     ) -> None:
         """Take in an entry's record."""
         if era < self.base_era:

@@ -61,13 +61,7 @@ class _Frame:
     """Contents of a batch according to its intact end or ends; `kind` is that of its head."""
 
     def __init__(
-        self,
-        first: i64,
-        stop: i64,
-        end: i64,
-        count: i64,
-        groups: list[int],
-        kind: i64 = HEAD_PLAIN,
+        self, first: i64, stop: i64, end: i64, count: i64, groups: list[int], kind: i64 = HEAD_PLAIN
     ) -> None:
         self.first = first
         self.stop = stop

@@ -12,11 +12,7 @@ from headrace_raftlog.model.entry import Entry, HardState
 from headrace_raftlog.model.limits import CHECKSUM_BYTES_MAX
 from headrace_raftlog.storage.group.group_log import STATE_BYTES, StoredGroup
 from headrace_raftlog.storage.group.snapshot_record import StoredSnapshot
-from headrace_raftlog.storage.segment.long_record import (
-    encode_unchecked,
-    extended,
-    with_checksum,
-)
+from headrace_raftlog.storage.segment.long_record import encode_unchecked, extended, with_checksum
 from headrace_raftlog.storage.segment.record import (
     CHECKSUM_BYTES,
     FLAG_COPY,

@@ -231,12 +231,7 @@ def test_messages_that_were_not_delayed_stay_byte_by_byte() -> None:
 
 def test_definitions_of_queues_are_what_leads_to_them_and_nothing_that_changes_others() -> None:
     def binding(source: str, kind: str, name: str, vhost: str = "/") -> dict[str, str]:
-        return {
-            "vhost": vhost,
-            "source": source,
-            "destination_type": kind,
-            "destination": name,
-        }
+        return {"vhost": vhost, "source": source, "destination_type": kind, "destination": name}
 
     definitions = {
         "users": [{"name": "guest"}],

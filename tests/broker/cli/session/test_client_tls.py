@@ -49,8 +49,7 @@ def test_a_word_that_is_neither_on_nor_off_is_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "with_tls"),
-    [((), False), (("--tls",), True), (("--no-tls",), False)],
+    ("words", "with_tls"), [((), False), (("--tls",), True), (("--no-tls",), False)]
 )
 def test_options_ask_for_tls(api: FakeApi, words: tuple[str, ...], with_tls: bool) -> None:
     api.answers = [ApiAnswer(200, [])]

@@ -231,8 +231,7 @@ def test_definitions_go_to_a_file_for_its_owner_only_and_come_back(
 
 
 @pytest.mark.parametrize(
-    ("address", "over_tls"),
-    [("https://h:1", True), ("http://h:1", False), ("h:1", False)],
+    ("address", "over_tls"), [("https://h:1", True), ("http://h:1", False), ("h:1", False)]
 )
 def test_an_https_url_asks_for_tls_everywhere(address: str, over_tls: bool) -> None:
     assert (module.Session({"HEADRACE_API": address}).tls is not None) == over_tls

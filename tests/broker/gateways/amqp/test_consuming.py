@@ -168,11 +168,7 @@ def test_unknown_delivery_tag_is_named(queue, fill, peer, method, tag):
     peer.call(1, Consume(queue="q"))
     close = peer.ask(1, method)
     assert close.reply_text == f"PRECONDITION_FAILED - unknown delivery tag {tag}"
-    assert (close.reply_code, close.class_id, close.method_id) == (
-        406,
-        60,
-        method.index & 0xFFFF,
-    )
+    assert (close.reply_code, close.class_id, close.method_id) == (406, 60, method.index & 0xFFFF)
 
 
 def test_ack_twice_is_unknown_the_second_time(queue, fill, peer):

@@ -45,10 +45,7 @@ class BackupWorld(World):
         refusal = partial(backup_refusal, rules)
         self.points = BackupPoints(self.hosts, lambda: 1, lambda: self.short, refusal, self.clock)
         self.client = BackupClient(
-            Rpc(1, lambda node, payload: False),
-            self.points,
-            lambda queue: 1,
-            self._queue_by_group,
+            Rpc(1, lambda node, payload: False), self.points, lambda queue: 1, self._queue_by_group
         )
         admission = Admission(self.broker, lambda: "")
         self.service = BackupService(self.broker, admission, self.client, "127.0.0.1:1")

@@ -11,11 +11,7 @@ from grpc_status import rpc_status
 
 from headrace_broker.codecs.batch import message_body
 from headrace_protos.broker.v1.message_pb2 import Message
-from headrace_protos.broker.v1.messaging_pb2 import (
-    PublishBatch,
-    PublishOpen,
-    PublishRequest,
-)
+from headrace_protos.broker.v1.messaging_pb2 import PublishBatch, PublishOpen, PublishRequest
 
 
 class Stream:

@@ -7,11 +7,7 @@ import pytest
 from tests.broker.gateways.grpc.publisher import Stream, exhaust, message
 
 from headrace_broker.model.limits import MESSAGE_BYTES_MAX, STREAM_BATCH_MESSAGES_MAX
-from headrace_protos.broker.v1.messaging_pb2 import (
-    PublishBatch,
-    PublishOpen,
-    PublishRequest,
-)
+from headrace_protos.broker.v1.messaging_pb2 import PublishBatch, PublishOpen, PublishRequest
 
 
 @pytest.mark.parametrize(
@@ -19,16 +15,8 @@ from headrace_protos.broker.v1.messaging_pb2 import (
     [
         ([PublishRequest()], "INVALID_FIELD", "open"),
         ([PublishRequest(batch=PublishBatch())], "INVALID_FIELD", "open"),
-        (
-            [PublishRequest(open=PublishOpen(vhost="/"))] * 2,
-            "INVALID_FIELD",
-            "open",
-        ),
-        (
-            [PublishRequest(open=PublishOpen(vhost="/")), PublishRequest()],
-            "INVALID_FIELD",
-            "kind",
-        ),
+        ([PublishRequest(open=PublishOpen(vhost="/"))] * 2, "INVALID_FIELD", "open"),
+        ([PublishRequest(open=PublishOpen(vhost="/")), PublishRequest()], "INVALID_FIELD", "kind"),
         (
             [
                 PublishRequest(open=PublishOpen(vhost="/")),
@@ -50,8 +38,7 @@ from headrace_protos.broker.v1.messaging_pb2 import (
                 PublishRequest(open=PublishOpen(vhost="/")),
                 PublishRequest(
                     batch=PublishBatch(
-                        first_sequence=1,
-                        messages=[message()] * (STREAM_BATCH_MESSAGES_MAX + 1),
+                        first_sequence=1, messages=[message()] * (STREAM_BATCH_MESSAGES_MAX + 1)
                     )
                 ),
             ],

@@ -170,8 +170,7 @@ def test_guard_lets_pass_what_asks_for_nobody(node):
 
 
 @pytest.mark.parametrize(
-    ("path", "status"),
-    [("/api/whoami", 429), ("/api/nothing", 429), ("/api/health/live", 200)],
+    ("path", "status"), [("/api/whoami", 429), ("/api/nothing", 429), ("/api/health/live", 200)]
 )
 def test_past_the_bound_of_requests_that_wait_all_but_probes_are_refused(node, path, status):
     async def talk() -> tuple[int, Any, str]:

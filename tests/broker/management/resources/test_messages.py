@@ -196,10 +196,7 @@ def test_messages_are_moved_to_a_queue_or_an_exchange(queue, api):
     path = "/api/queues/%2F/q/messages/move"
     status, answer = api("POST", path, {"ids": [1, 2], "queue": "q"})
     msgspec.convert(answer, MovedView)
-    assert (status, answer) == (
-        200,
-        {"moved": [1], "missing": [2], "unrouted": [], "refused": []},
-    )
+    assert (status, answer) == (200, {"moved": [1], "missing": [2], "unrouted": [], "refused": []})
     api("POST", path, {"ids": [3], "exchange": "orders", "routing_key": "eu"})
     api("POST", path, {"ids": [4], "exchange": "", "routing_key": "q"})
     assert queue.message_service.asked == [

@@ -31,9 +31,9 @@ from headrace_broker.runtime.contract.traffic import ClientTraffic
 from headrace_broker.runtime.explain.flow_facts import FlowFacts
 from headrace_broker.runtime.hosting.queue_rates import QueueRates
 from headrace_broker.runtime.metrics.catalogue import METRICS
+from headrace_broker.runtime.metrics.detailed import FAMILIES, ObjectSamples, ObjectTable
 from headrace_broker.runtime.metrics.flow import flow_samples
 from headrace_broker.runtime.metrics.metric import Metric, Sample
-from headrace_broker.runtime.metrics.objects import FAMILIES, ObjectSamples, ObjectTable
 from headrace_broker.runtime.metrics.queues import queue_samples
 from headrace_raftlog.model.histogram import Histogram
 

@@ -20,10 +20,7 @@ from headrace_broker.catalog.version import CATALOG_VERSION
 from headrace_broker.core.queue.machine.queue_machine import MACHINE_VERSION
 from headrace_broker.model.definition import Node, User
 from headrace_broker.runtime.cluster import default_user
-from headrace_broker.runtime.cluster.catalog_service import (
-    CatalogService,
-    CatalogTiming,
-)
+from headrace_broker.runtime.cluster.catalog_service import CatalogService, CatalogTiming
 from headrace_raftlog.model.entry import ENTRY_NORMAL, Entry
 from headrace_raftlog.model.errors import ReadTimeoutError
 from headrace_raftlog.model.group import BUSY, NOT_LEADER, QUEUED

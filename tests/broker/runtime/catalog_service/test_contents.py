@@ -12,10 +12,7 @@ from headrace_broker.catalog import command as commands
 from headrace_broker.catalog.event import Event, QueueAdded, UserChanged
 from headrace_broker.catalog.result import Ok
 from headrace_broker.model.definition import Node, User
-from headrace_broker.runtime.cluster.catalog_service import (
-    CatalogService,
-    CatalogUnavailableError,
-)
+from headrace_broker.runtime.cluster.catalog_service import CatalogService, CatalogUnavailableError
 
 NODES = [Node(number, f"n{number}", f"h:{number}") for number in (1, 2, 3)]
 GUEST = User("guest", b"salt", b"hash", loopback_only=True)

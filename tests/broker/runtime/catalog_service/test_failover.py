@@ -12,13 +12,8 @@ from headrace_broker.catalog import command as commands
 from headrace_broker.catalog.command import encode_request
 from headrace_broker.catalog.request import Request
 from headrace_broker.catalog.result import Exists, Ok
-from headrace_broker.model.limits import (
-    CATALOG_COMMAND_BYTES_MAX,
-    CATALOG_REQUEST_WINDOW,
-)
-from headrace_broker.runtime.cluster.catalog_service import (
-    CatalogUnavailableError,
-)
+from headrace_broker.model.limits import CATALOG_COMMAND_BYTES_MAX, CATALOG_REQUEST_WINDOW
+from headrace_broker.runtime.cluster.catalog_service import CatalogUnavailableError
 
 DECLARE = commands.DeclareQueue("/", "q", "quorum", replicas=3)
 

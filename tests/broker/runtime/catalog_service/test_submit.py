@@ -11,13 +11,8 @@ import pytest
 from headrace_broker.catalog import command as commands
 from headrace_broker.catalog.result import Exists, NotFound, Ok, Refused
 from headrace_broker.model.definition import Binding, Policy, User
-from headrace_broker.model.limits import (
-    CATALOG_COMMAND_BYTES_MAX,
-    CATALOG_REQUESTS_MAX,
-)
-from headrace_broker.runtime.cluster.catalog_service import (
-    CatalogUnavailableError,
-)
+from headrace_broker.model.limits import CATALOG_COMMAND_BYTES_MAX, CATALOG_REQUESTS_MAX
+from headrace_broker.runtime.cluster.catalog_service import CatalogUnavailableError
 
 DECLARE = commands.DeclareQueue("/", "q", "quorum", replicas=3)
 

@@ -96,10 +96,7 @@ def test_the_culprit_on_another_node_is_named_from_every_node(slow: Any, node: i
 @pytest.mark.parametrize("name", ["n1/1/5", "10.0.0.5:4711", "10.0.0.5", "10.0.0.5:4711 -> 10"])
 def test_a_connection_goes_by_its_name_its_id_or_their_beginning(slow: Any, name: str) -> None:
     world, victim, _, _ = slow
-    for work in (
-        lambda report: report.why_connection(name),
-        lambda report: report.why(name, "/"),
-    ):
+    for work in (lambda report: report.why_connection(name), lambda report: report.why(name, "/")):
         found = ask(world, 2, work)
         assert (found.kind, found.name) == ("connection", victim.name)
 
@@ -201,10 +198,7 @@ def test_an_alarm_tells_nobody_of_queues_in_vhosts_that_they_may_not_see(slow: A
         return {(cause.vhost, cause.queue) for cause in found.causes}
 
     assert told(Viewer("app", False, lambda vhost: vhost == "/")) == {("/", "orders"), ("", "")}
-    assert told(Viewer("root", True, lambda vhost: True)) == {
-        ("/", "orders"),
-        ("hidden", "secret"),
-    }
+    assert told(Viewer("root", True, lambda vhost: True)) == {("/", "orders"), ("hidden", "secret")}
 
 
 HIDES_ALL = Viewer("app", False, lambda vhost: False)

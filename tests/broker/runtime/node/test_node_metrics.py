@@ -10,13 +10,13 @@ from e2e.harness.authority import Authority
 
 from headrace_broker.config.configuration import Config
 from headrace_broker.runtime.metrics.catalogue import METRICS
-from headrace_broker.runtime.metrics.metric import PREFIX, Metric, Sample
-from headrace_broker.runtime.metrics.objects import (
+from headrace_broker.runtime.metrics.detailed import (
     CHANNEL_DETAILS,
     CONNECTION_DETAILS,
     LEFT_OUT,
     QUEUE_DETAILS,
 )
+from headrace_broker.runtime.metrics.metric import PREFIX, Metric, Sample
 from headrace_broker.runtime.metrics.source import NodeMetrics
 from headrace_broker.runtime.metrics.stats import StatsBook
 from headrace_broker.runtime.node.node import BrokerNode

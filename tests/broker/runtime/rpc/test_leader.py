@@ -17,13 +17,7 @@ from headrace_broker.runtime.rpc.leader import (
     Leaders,
     LeaderUnavailableError,
 )
-from headrace_broker.runtime.rpc.protocol import (
-    FAILED,
-    TOO_LARGE,
-    UNKNOWN,
-    NoAnswerError,
-    RpcError,
-)
+from headrace_broker.runtime.rpc.protocol import FAILED, TOO_LARGE, UNKNOWN, NoAnswerError, RpcError
 
 QUEUE = Queue("/", "work", QUEUE_QUORUM, 7, (1, 2))
 

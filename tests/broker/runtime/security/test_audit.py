@@ -138,10 +138,7 @@ def test_every_command_is_recorded_or_known_not_to_be():
             commands.DeclareExchange(Exchange("/", "x", "topic")),
             "action=declare_exchange target=x outcome=done vhost=/ type=topic",
         ),
-        (
-            commands.DeleteExchange("/", "x"),
-            "action=delete_exchange target=x outcome=done vhost=/",
-        ),
+        (commands.DeleteExchange("/", "x"), "action=delete_exchange target=x outcome=done vhost=/"),
         (
             commands.DeclareQueue("/", "q", "quorum", arguments={"a": b"\xff"}),
             "action=declare_queue target=q outcome=done vhost=/ type=quorum exclusive=False "

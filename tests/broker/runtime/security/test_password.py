@@ -7,12 +7,7 @@ import hashlib
 import pytest
 from msgspec import structs
 
-from headrace_broker.model.definition import (
-    HASHED_SCRYPT,
-    HASHED_SHA256,
-    HASHED_SHA512,
-    User,
-)
+from headrace_broker.model.definition import HASHED_SCRYPT, HASHED_SHA256, HASHED_SHA512, User
 from headrace_broker.model.limits import PASSWORDS_REMEMBERED_MAX
 from headrace_broker.runtime.security import password as password_module
 from headrace_broker.runtime.security.password import (

@@ -9,11 +9,7 @@ import pytest
 
 from headrace_broker.codecs.batch import encode_batch
 from headrace_broker.core.queue.command.command import encode_enqueue
-from headrace_broker.model.limits import (
-    DELIVERY_WINDOW_BYTES,
-    PIPELINE_COMMANDS,
-    SESSION_BYTES_MAX,
-)
+from headrace_broker.model.limits import DELIVERY_WINDOW_BYTES, PIPELINE_COMMANDS, SESSION_BYTES_MAX
 from headrace_broker.model.reply_code import AmqpError
 from headrace_broker.runtime.contract.port import ACCEPT, RELEASE, Attachment, PendingConfirm
 from headrace_broker.runtime.session.link import SessionLink

@@ -7,11 +7,7 @@ import asyncio
 import pytest
 
 from headrace_broker.core.queue.messages.effect import LANE_PUBLISH
-from headrace_broker.model.limits import (
-    COMMAND_BYTES_MAX,
-    DELIVERY_WINDOW_BYTES,
-    SETTLE_ITEMS_MAX,
-)
+from headrace_broker.model.limits import COMMAND_BYTES_MAX, DELIVERY_WINDOW_BYTES, SETTLE_ITEMS_MAX
 from headrace_broker.runtime.contract.port import ACCEPT, Attachment, PendingConfirm
 
 BOTH = pytest.mark.parametrize("gateway", [1, 2], ids=["same_node", "other_node"])

@@ -344,10 +344,7 @@ def test_command_that_is_sent_whole_is_read_as_a_whole(pieces):
     whole = b"".join(large_command().pieces())
     pieces.to_host.command(SESSION, whole)
     pieces.to_host.caused(SESSION, whole, [1, 7])
-    assert pieces.host.calls == [
-        ("command", SESSION, whole),
-        ("caused", SESSION, whole, [1, 7]),
-    ]
+    assert pieces.host.calls == [("command", SESSION, whole), ("caused", SESSION, whole, [1, 7])]
 
 
 def test_large_command_that_brings_no_messages_is_one_as_any(pieces):

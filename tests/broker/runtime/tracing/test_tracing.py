@@ -9,11 +9,7 @@ import pytest
 from pamqp.encode import field_table
 
 from headrace_broker.codecs.batch import encode_batch
-from headrace_broker.core.queue.command.command import (
-    ACCEPT,
-    ENQUEUE_BATCH_OFFSET,
-    REJECT,
-)
+from headrace_broker.core.queue.command.command import ACCEPT, ENQUEUE_BATCH_OFFSET, REJECT
 from headrace_broker.core.queue.messages.effect import Acquired
 from headrace_broker.model.definition import Queue
 from headrace_broker.model.message import DeliveryRun, Publish

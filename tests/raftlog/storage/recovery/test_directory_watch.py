@@ -97,10 +97,7 @@ def remove_others(data: Path) -> None:
 
 @pytest.mark.parametrize("act", [touch, link, copy, remove_others])
 def test_what_leaves_the_files_in_place_is_no_alarm(
-    watch: DirectoryWatch,
-    data: Path,
-    act: Callable[[Path], None],
-    caplog: pytest.LogCaptureFixture,
+    watch: DirectoryWatch, data: Path, act: Callable[[Path], None], caplog: pytest.LogCaptureFixture
 ) -> None:
     act(data)
     assert looks(watch) == ""

@@ -22,12 +22,7 @@ from headrace_raftlog.storage.segment.segment import (
     SegmentReader,
     decode_segment_header,
 )
-from headrace_simulation.memory_files import (
-    SECTOR_BYTES,
-    MemoryFile,
-    MemoryFiles,
-    overlay,
-)
+from headrace_simulation.memory_files import SECTOR_BYTES, MemoryFile, MemoryFiles, overlay
 
 Run = Callable[..., list[Entry]]
 Contents = dict[int, tuple[HardState, list[Entry]]]

@@ -78,11 +78,7 @@ def test_draft_gets_its_name_only_when_whole_and_synced(disk: MemoryFiles) -> No
     assert disk.names("/d") == ["0000000000000003.log.new"]
     fd = draft.finish()
     assert disk.file(path).written == a_header().encode().ljust(4096, b"\0")
-    assert disk.calls[-3:] == [
-        ("sync", path + ".new"),
-        ("rename", path),
-        ("sync_directory", "/d"),
-    ]
+    assert disk.calls[-3:] == [("sync", path + ".new"), ("rename", path), ("sync_directory", "/d")]
     lost = disk.after_power_loss(lambda path, number, offset: False, names_synced=True)
     assert lost.file(path).written == disk.file(path).written
     disk.close(fd)

@@ -39,11 +39,7 @@ def test_boot_counts_starts_on_one_disk(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("founders", "member"),
-    [
-        ({2: 7, 3: DISK}, 3),
-        ({2: 7, 3: 8}, DISK << 10 | 3),
-        ({2: 7}, DISK << 10 | 3),
-    ],
+    [({2: 7, 3: DISK}, 3), ({2: 7, 3: 8}, DISK << 10 | 3), ({2: 7}, DISK << 10 | 3)],
 )
 def test_formed_directory_knows_whether_it_is_a_founders(
     disk: MemoryFiles, founders: dict[int, int], member: int

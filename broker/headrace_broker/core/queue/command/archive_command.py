@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from typing import final
 
-from librt.strings import write_i64_be
 from mypy_extensions import i64
 
 from headrace_broker.core.queue.command.command import (
@@ -22,7 +21,11 @@ from headrace_broker.core.queue.command.command import (
     Command,
     Malformed,
 )
-from headrace_broker.core.queue.command.group_command import GroupCommand, begin_command
+from headrace_broker.core.queue.command.group_command import (
+    GroupCommand,
+    begin_command,
+    encode_numbers,
+)
 from headrace_broker.core.queue.messages.byte_reader import ByteReader
 from headrace_broker.model.limits import LEASE_OPENER_BYTES_MAX, NAME_BYTES_MAX
 
@@ -64,17 +67,12 @@ def encode_open_archive(request: i64, name: bytes, opener: bytes) -> bytes:
 
 def encode_commit_archive(request: i64, name: bytes, epoch: i64, up_to: i64) -> bytes:
     """Encode COMMIT_ARCHIVE."""
-    out = begin_command(COMMIT_ARCHIVE, request, name)
-    write_i64_be(out, epoch)
-    write_i64_be(out, up_to)
-    return out.getvalue()
+    return encode_numbers(COMMIT_ARCHIVE, request, name, [epoch, up_to])
 
 
 def encode_close_archive(request: i64, name: bytes, epoch: i64) -> bytes:
     """Encode CLOSE_ARCHIVE."""
-    out = begin_command(CLOSE_ARCHIVE, request, name)
-    write_i64_be(out, epoch)
-    return out.getvalue()
+    return encode_numbers(CLOSE_ARCHIVE, request, name, [epoch])
 
 
 def decode_archive_command(kind: i64, reader: ByteReader) -> Command:

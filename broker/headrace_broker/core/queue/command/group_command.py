@@ -32,3 +32,11 @@ def begin_command(kind: int, request: i64, name: bytes) -> BytesWriter:
     out.append(len(name))
     out.write(name)
     return out
+
+
+def encode_numbers(kind: int, request: i64, name: bytes, numbers: list[int]) -> bytes:
+    """Encode a command whose fields are all u64."""
+    out = begin_command(kind, request, name)
+    for number in numbers:
+        write_i64_be(out, number)
+    return out.getvalue()

@@ -29,7 +29,11 @@ from headrace_broker.core.queue.command.command import (
     Malformed,
     write_u32,
 )
-from headrace_broker.core.queue.command.group_command import GroupCommand, begin_command
+from headrace_broker.core.queue.command.group_command import (
+    GroupCommand,
+    begin_command,
+    encode_numbers,
+)
 from headrace_broker.core.queue.messages.byte_reader import ByteReader
 from headrace_broker.model.limits import LEASE_OPENER_BYTES_MAX, LEASE_TTL_MS_MAX, NAME_BYTES_MAX
 
@@ -126,18 +130,12 @@ def encode_lease(
 
 def encode_renew(request: i64, name: bytes, epoch: i64, ttl_ms: i64) -> bytes:
     """Encode RENEW."""
-    out = begin_command(RENEW, request, name)
-    write_i64_be(out, epoch)
-    write_i64_be(out, ttl_ms)
-    return out.getvalue()
+    return encode_numbers(RENEW, request, name, [epoch, ttl_ms])
 
 
 def encode_settle_leases(request: i64, name: bytes, epoch: i64, last: i64) -> bytes:
     """Encode SETTLE_LEASES."""
-    out = begin_command(SETTLE_LEASES, request, name)
-    write_i64_be(out, epoch)
-    write_i64_be(out, last)
-    return out.getvalue()
+    return encode_numbers(SETTLE_LEASES, request, name, [epoch, last])
 
 
 def encode_release_leases(request: i64, name: bytes, epoch: i64, first: i64, failed: bool) -> bytes:
@@ -151,9 +149,7 @@ def encode_release_leases(request: i64, name: bytes, epoch: i64, first: i64, fai
 
 def encode_close_group(request: i64, name: bytes, epoch: i64) -> bytes:
     """Encode CLOSE_GROUP."""
-    out = begin_command(CLOSE_GROUP, request, name)
-    write_i64_be(out, epoch)
-    return out.getvalue()
+    return encode_numbers(CLOSE_GROUP, request, name, [epoch])
 
 
 def decode_lease_command(kind: i64, reader: ByteReader) -> Command:

@@ -28,15 +28,15 @@ from headrace_broker.core.queue.messages.effect import (
     Got,
 )
 from headrace_broker.core.queue.state.archive_row import OUTCOME_PURGED, OUTCOME_REMOVED
-from headrace_broker.core.queue.state.queue_state import QueueState
-from headrace_broker.core.queue.state.session import (
+from headrace_broker.core.queue.state.consumer import (
     ATTACHED,
     CANCELLED,
     DETACHED,
     GET_CONSUMER,
     Consumer,
-    Session,
 )
+from headrace_broker.core.queue.state.queue_state import QueueState
+from headrace_broker.core.queue.state.session import Session
 
 
 def control(state: QueueState, command: Control, effects: list[Effect]) -> None:

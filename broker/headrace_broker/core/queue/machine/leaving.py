@@ -31,15 +31,15 @@ from headrace_broker.core.queue.state.archive_row import (
     OUTCOME_DEAD_LETTERED,
     outcome_of,
 )
-from headrace_broker.core.queue.state.queue_state import DeadMessage, QueueState
-from headrace_broker.core.queue.state.session import (
+from headrace_broker.core.queue.state.consumer import (
     ATTACHED,
     CANCELLED,
     DETACHED,
     GETTER,
     Consumer,
-    Session,
 )
+from headrace_broker.core.queue.state.queue_state import DeadMessage, QueueState
+from headrace_broker.core.queue.state.session import Session
 from headrace_broker.model.limits import EXPIRE_MESSAGES_MAX
 
 

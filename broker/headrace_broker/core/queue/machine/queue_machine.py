@@ -71,10 +71,10 @@ from headrace_broker.core.queue.snapshot.snapshot import (
 )
 from headrace_broker.core.queue.state.archive_effect import ArchiveInfo
 from headrace_broker.core.queue.state.archive_row import ArchiveRow
+from headrace_broker.core.queue.state.consumer import ATTACHED, DETACHED, Consumer, ConsumerInfo
 from headrace_broker.core.queue.state.fair_lanes import FairValue
 from headrace_broker.core.queue.state.lease_effect import GroupInfo
 from headrace_broker.core.queue.state.queue_state import QueueState
-from headrace_broker.core.queue.state.session import ATTACHED, DETACHED, Consumer, ConsumerInfo
 from headrace_broker.core.queue.state.tally import Tally
 from headrace_broker.model.session import session_boot, session_node
 

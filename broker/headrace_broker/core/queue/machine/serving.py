@@ -6,9 +6,9 @@ from mypy_extensions import i64
 
 from headrace_broker.core.queue.machine.leaving import expire
 from headrace_broker.core.queue.messages.effect import Acquired, Deliver, Effect
+from headrace_broker.core.queue.state.consumer import Consumer
 from headrace_broker.core.queue.state.queue_state import QueueState
 from headrace_broker.core.queue.state.ready_list import KEY_GROUP
-from headrace_broker.core.queue.state.session import Consumer
 
 
 def dispatch(state: QueueState, effects: list[Effect]) -> None:

@@ -31,7 +31,9 @@ _VERSION_4: Final = 4
 _VERSION_5: Final = 5
 _LAST_OF_VERSION_2: Final = 21  # field
 _LAST_OF_VERSION_3: Final = 22
-_PRIORITY_MAX: Final = 9  # field
+_SINGLE_ACTIVE: Final = 7  # fields
+_PRIORITY_MAX: Final = 9
+_DEDUP_COUNT: Final = 10
 
 OVERFLOW_DROP_HEAD: Final = 0
 OVERFLOW_REJECT_PUBLISH: Final = 1
@@ -95,43 +97,49 @@ class QueueSettings:
         )
 
 
+# Field -> attribute that it holds, a number or the name of a header. They are read and set by name,
+# which is slow: only CONFIGURE and snapshots have settings.
+_NUMBERS: Final = {
+    1: "message_ttl_ms",
+    2: "max_length",
+    3: "max_length_bytes",
+    4: "overflow",
+    5: "delivery_limit",
+    6: "dead_letter",
+    _SINGLE_ACTIVE: "single_active",  # 0 or 1
+    8: "consumer_timeout_ms",
+    _PRIORITY_MAX: "priority_max",
+    _DEDUP_COUNT: "dedup_count",  # UNSET where it does not deduplicate
+    11: "dedup_ms",
+    12: "retry_type",
+    13: "retry_min_ms",
+    14: "retry_max_ms",
+    17: "high_watermark_bytes",
+    18: "low_watermark_bytes",
+    19: "high_watermark",
+    20: "low_watermark",
+    22: "publisher_retention_ms",
+    23: "archive",
+    24: "archive_max_messages",
+    25: "archive_max_bytes",
+    26: "archive_max_age_ms",
+}
+_NAMES: Final = {15: "last_value_key", 16: "group_key", 21: "fairness_key"}
+
+
 def _numbers(settings: QueueSettings) -> dict[int, int]:
-    """Return the fields that are numbers."""
-    return {
-        1: settings.message_ttl_ms,
-        2: settings.max_length,
-        3: settings.max_length_bytes,
-        4: settings.overflow,
-        5: settings.delivery_limit,
-        6: settings.dead_letter,
-        7: 1 if settings.single_active else 0,
-        8: settings.consumer_timeout_ms,
-        _PRIORITY_MAX: settings.priority_max,
-        10: settings.dedup_count if settings.deduplicate else -1,
-        11: settings.dedup_ms,
-        12: settings.retry_type,
-        13: settings.retry_min_ms,
-        14: settings.retry_max_ms,
-        17: settings.high_watermark_bytes,
-        18: settings.low_watermark_bytes,
-        19: settings.high_watermark,
-        20: settings.low_watermark,
-        22: settings.publisher_retention_ms,
-        23: settings.archive,
-        24: settings.archive_max_messages,
-        25: settings.archive_max_bytes,
-        26: settings.archive_max_age_ms,
-    }
+    found = {field: int(getattr(settings, name)) for field, name in _NUMBERS.items()}
+    if not settings.deduplicate:
+        found[_DEDUP_COUNT] = UNSET
+    return found
 
 
 def _names(settings: QueueSettings) -> dict[int, bytes]:
-    """Return the fields that are names of headers."""
-    return {15: settings.last_value_key, 16: settings.group_key, 21: settings.fairness_key}
+    return {field: getattr(settings, name) for field, name in _NAMES.items()}
 
 
 _PLAIN_NUMBERS: Final = _numbers(QueueSettings())
-_PLAIN_NAMES: Final = _names(QueueSettings())
-_FIELDS: Final = sorted([*_PLAIN_NUMBERS, *_PLAIN_NAMES])
+_FIELDS: Final = sorted([*_NUMBERS, *_NAMES])
 
 
 def encode_settings(settings: QueueSettings, machine_version: i64 = NEWEST) -> bytes:
@@ -166,77 +174,22 @@ def decode_settings(data: bytes) -> QueueSettings | None:
     settings = QueueSettings()
     while not reader.failed and reader.position < len(data):
         field = reader.u8()
-        if field in _PLAIN_NUMBERS:
+        if field in _NUMBERS:
             _set_number(settings, field, reader.s64())
-        elif field in _PLAIN_NAMES:
-            _set_name(settings, field, reader.read_bytes(reader.u16()))
+        elif field in _NAMES:
+            setattr(settings, _NAMES[field], reader.read_bytes(reader.u16()))
         else:
             return None
     return settings if reader.at_end() and _plausible(settings) else None
 
 
-def _set_number(settings: QueueSettings, field: i64, value: i64) -> None:
-    if field == 1:
-        settings.message_ttl_ms = value
-    elif field == 2:
-        settings.max_length = value
-    elif field == 3:
-        settings.max_length_bytes = value
-    elif field == 4:
-        settings.overflow = value
-    elif field == 5:
-        settings.delivery_limit = value
-    elif field == 6:
-        settings.dead_letter = value
-    elif field == 7:
+def _set_number(settings: QueueSettings, field: int, value: int) -> None:
+    if field == _SINGLE_ACTIVE:
         settings.single_active = value == 1
-    elif field == 8:
-        settings.consumer_timeout_ms = value
-    elif field == _PRIORITY_MAX:
-        settings.priority_max = value
-    elif field == 10:
-        settings.deduplicate = True
-        settings.dedup_count = value
-    elif field == 11:
-        settings.dedup_ms = value
-    elif field == 12:
-        settings.retry_type = value
-    elif field == 13:
-        settings.retry_min_ms = value
-    elif field == 14:
-        settings.retry_max_ms = value
     else:
-        _set_later_number(settings, field, value)
-
-
-def _set_later_number(settings: QueueSettings, field: i64, value: i64) -> None:
-    if field == 17:
-        settings.high_watermark_bytes = value
-    elif field == 18:
-        settings.low_watermark_bytes = value
-    elif field == 19:
-        settings.high_watermark = value
-    elif field == 20:
-        settings.low_watermark = value
-    elif field == 22:
-        settings.publisher_retention_ms = value
-    elif field == 23:
-        settings.archive = value
-    elif field == 24:
-        settings.archive_max_messages = value
-    elif field == 25:
-        settings.archive_max_bytes = value
-    elif field == 26:
-        settings.archive_max_age_ms = value
-
-
-def _set_name(settings: QueueSettings, field: i64, value: bytes) -> None:
-    if field == 15:
-        settings.last_value_key = value
-    elif field == 16:
-        settings.group_key = value
-    elif field == 21:
-        settings.fairness_key = value
+        setattr(settings, _NUMBERS[field], value)
+    if field == _DEDUP_COUNT:
+        settings.deduplicate = True
 
 
 def _plausible(settings: QueueSettings) -> bool:

@@ -27,19 +27,12 @@ from headrace_broker.core.queue.snapshot.snapshot import (
     SECTIONS_VERSION,
     SNAPSHOT_VERSION,
 )
+from headrace_broker.core.queue.state.consumer import ATTACHED, DETACHED, GETTER, Consumer
 from headrace_broker.core.queue.state.lane import Lane
 from headrace_broker.core.queue.state.page import Page
 from headrace_broker.core.queue.state.queue_state import DeadMessage, QueueState
 from headrace_broker.core.queue.state.ready_list import KEY_GROUP
-from headrace_broker.core.queue.state.session import (
-    ATTACHED,
-    DETACHED,
-    GETTER,
-    Answer,
-    Consumer,
-    DeferredCommand,
-    Session,
-)
+from headrace_broker.core.queue.state.session import Answer, DeferredCommand, Session
 
 
 class SnapshotError(ValueError):

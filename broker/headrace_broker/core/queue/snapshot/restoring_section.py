@@ -10,11 +10,11 @@ from headrace_broker.core.queue.messages.effect import Acquired
 from headrace_broker.core.queue.messages.publisher import Publisher
 from headrace_broker.core.queue.messages.settings import PRIORITY_MAX
 from headrace_broker.core.queue.state.archive import ArchiveGroup
+from headrace_broker.core.queue.state.consumer import Consumer
 from headrace_broker.core.queue.state.lease import HOLDERS, Lease, LeaseGroup, Leaving
 from headrace_broker.core.queue.state.lease_effect import EXPIRED, RELEASED, LeaseInfo
 from headrace_broker.core.queue.state.queue_state import QueueState
 from headrace_broker.core.queue.state.ready_list import KEY_GROUP
-from headrace_broker.core.queue.state.session import Consumer
 from headrace_broker.model.ranges import Ranges
 
 

@@ -67,11 +67,12 @@ from headrace_broker.core.queue.snapshot.section import (
     write_rows,
     write_text,
 )
+from headrace_broker.core.queue.state.consumer import Consumer
 from headrace_broker.core.queue.state.lane import Lane
 from headrace_broker.core.queue.state.page import Page
 from headrace_broker.core.queue.state.queue_state import QueueState
 from headrace_broker.core.queue.state.ready_list import ReadyList
-from headrace_broker.core.queue.state.session import Consumer, Session
+from headrace_broker.core.queue.state.session import Session
 from headrace_broker.core.queue.state.watermark import Watermark
 
 SNAPSHOT_VERSION: Final = 2

@@ -77,12 +77,7 @@ class ArchiveAnswer(GroupAnswer):
     """A command of a group was applied, or may not be."""
 
     def __init__(
-        self,
-        request: i64,
-        status: i64,
-        group: ArchiveGroupInfo | None,
-        first: i64,
-        following: i64,
+        self, request: i64, status: i64, group: ArchiveGroupInfo | None, first: i64, following: i64
     ) -> None:
         super().__init__(request)
         self.status = status  # one of the ARCHIVE constants

@@ -13,8 +13,8 @@ from mypy_extensions import i64
 
 from headrace_broker.core.queue.messages.budget import Budget
 from headrace_broker.core.queue.messages.effect import Acquired
+from headrace_broker.core.queue.state.consumer import Consumer
 from headrace_broker.core.queue.state.loose import LooseMessages
-from headrace_broker.core.queue.state.session import Consumer
 
 _SLACK: Final = 64  # outdated places in a heap before it is made anew
 

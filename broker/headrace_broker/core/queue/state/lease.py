@@ -15,8 +15,8 @@ from typing import Final, final
 from mypy_extensions import i64
 
 from headrace_broker.core.queue.messages.effect import Acquired
+from headrace_broker.core.queue.state.consumer import Consumer
 from headrace_broker.core.queue.state.lease_effect import HELD, GroupInfo, LeaseInfo
-from headrace_broker.core.queue.state.session import Consumer
 from headrace_broker.model.limits import LEASE_OPENERS_KEPT_MAX, LEASE_ROWS_MAX
 from headrace_broker.model.ranges import Ranges
 

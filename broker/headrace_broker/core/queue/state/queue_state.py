@@ -11,13 +11,14 @@ from headrace_broker.core.queue.messages.budget import Budget
 from headrace_broker.core.queue.messages.effect import Acquired, Effect
 from headrace_broker.core.queue.messages.publisher import Publishers
 from headrace_broker.core.queue.messages.settings import ARCHIVE_NONE, QueueSettings
+from headrace_broker.core.queue.state.consumer import ATTACHED, DETACHED, Consumer
 from headrace_broker.core.queue.state.deduplication import Deduplication
 from headrace_broker.core.queue.state.delayed import DelayedMessages
 from headrace_broker.core.queue.state.fair_lanes import FairValue, how_much_waits
 from headrace_broker.core.queue.state.lease import Leases
 from headrace_broker.core.queue.state.ready_list import ReadyList
 from headrace_broker.core.queue.state.rotation import Rotation
-from headrace_broker.core.queue.state.session import ATTACHED, DETACHED, Consumer, Session
+from headrace_broker.core.queue.state.session import Session
 from headrace_broker.core.queue.state.tally import Tally
 
 

@@ -12,12 +12,12 @@ from headrace_broker.core.queue.messages.budget import Budget
 from headrace_broker.core.queue.messages.effect import Acquired, Effect
 from headrace_broker.core.queue.messages.settings import ARCHIVE_NONE, PRIORITY_MAX
 from headrace_broker.core.queue.state.archive_row import OUTCOME_PURGED, OUTCOME_REPLACED
+from headrace_broker.core.queue.state.consumer import Consumer
 from headrace_broker.core.queue.state.fair_lanes import FairLanes, is_fair, look_through
 from headrace_broker.core.queue.state.groups import Groups
 from headrace_broker.core.queue.state.lane import Lane
 from headrace_broker.core.queue.state.live_entries import LiveEntries
 from headrace_broker.core.queue.state.page import Page
-from headrace_broker.core.queue.state.session import Consumer
 
 KEY_GROUP: Final = b"G"  # first byte of the key of a message that belongs to a group
 KEY_LAST_VALUE: Final = b"L"  # of one that a newer one with the same key replaces

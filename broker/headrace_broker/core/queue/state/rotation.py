@@ -7,7 +7,7 @@ from typing import final
 
 from mypy_extensions import i64
 
-from headrace_broker.core.queue.state.session import Consumer
+from headrace_broker.core.queue.state.consumer import Consumer
 
 
 @final

@@ -33,12 +33,7 @@ from headrace_broker.model.reply_code import (
     PRECONDITION_FAILED,
     AmqpError,
 )
-from headrace_broker.runtime.contract.port import (
-    ACCEPT,
-    GET_CONSUMER,
-    RELEASE,
-    QueueClient,
-)
+from headrace_broker.runtime.contract.port import ACCEPT, GET_CONSUMER, RELEASE, QueueClient
 
 
 @final
@@ -238,11 +233,7 @@ class Channel(MethodChannel, Deferred):
         self.release()
 
     async def _operate(
-        self,
-        operation: Operation,
-        index: i64,
-        handler: Handler | None,
-        command: base.Frame | None,
+        self, operation: Operation, index: i64, handler: Handler | None, command: base.Frame | None
     ) -> None:
         try:
             try:

@@ -7,12 +7,7 @@ from typing import Final, TypeAlias
 from mypy_extensions import i64, trait
 
 from headrace_broker.codecs.event import Acked, ContentTooLarge, Method, Rejected
-from headrace_broker.codecs.frame import (
-    BASIC_ACK,
-    BASIC_PUBLISH,
-    BASIC_REJECT,
-    CHANNEL_CLOSE_OK,
-)
+from headrace_broker.codecs.frame import BASIC_ACK, BASIC_PUBLISH, BASIC_REJECT, CHANNEL_CLOSE_OK
 from headrace_broker.codecs.method import method_name
 from headrace_broker.gateways.amqp.model.states import (
     CHANNEL_INPUT_CLOSE,

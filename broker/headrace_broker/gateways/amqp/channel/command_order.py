@@ -22,12 +22,7 @@ from headrace_broker.gateways.publishing.command import (
 TX_COMMIT: Final = 0x005A0014
 # What comes behind these means something else than before them.
 _BARRIERS: Final = frozenset(
-    {
-        METHOD_CLOSE,
-        TX_COMMIT,
-        int(commands.Tx.Select.index),
-        int(commands.Tx.Rollback.index),
-    }
+    {METHOD_CLOSE, TX_COMMIT, int(commands.Tx.Select.index), int(commands.Tx.Rollback.index)}
 )
 # As settlements do.
 _OVERTAKE_ALL: Final = frozenset(

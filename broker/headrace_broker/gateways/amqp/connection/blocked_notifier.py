@@ -1,4 +1,4 @@
-"""A connection's place on the node: listed, and told what stops its publishes."""
+"""connection.blocked, connection.unblocked and channel.flow for what stops a client's publishes."""
 
 from __future__ import annotations
 
@@ -8,20 +8,13 @@ from mypy_extensions import i64
 from pamqp import commands
 from typing_extensions import override
 
-from headrace_broker.catalog.permission_watch import PermissionWatch, needs_nothing
 from headrace_broker.codecs.method import cut_short_string
 from headrace_broker.flow.blocked import NOT_BLOCKED, Blocked
 from headrace_broker.gateways.amqp.connection.channels import Channels
 from headrace_broker.gateways.amqp.messages.connection_output import ConnectionOutput
 from headrace_broker.gateways.publishing.admission_control import BlockedNotifier
 from headrace_broker.gateways.publishing.timers import TIMER_TELL
-from headrace_broker.logs.log_event import (
-    CONNECTION,
-    DEBUG,
-    GATE_CLOSED,
-    GATE_OPENED,
-    log_event,
-)
+from headrace_broker.logs.log_event import CONNECTION, DEBUG, GATE_CLOSED, GATE_OPENED, log_event
 from headrace_broker.model.flow import LIMIT_NAMES, is_alarm
 from headrace_broker.model.limits import TELL_AFTER_MS_MAX
 from headrace_broker.model.reply_code import NOT_ALLOWED, AmqpError
@@ -32,8 +25,8 @@ CHANNEL_FLOW: Final = "headrace.channel-flow"
 
 
 @final
-class Presence(BlockedNotifier):
-    """Watching from `enter` to `leave`, and listed from `enter` to `gone`.
+class ConnectionBlockedNotifier(BlockedNotifier):
+    """Tells a client of alarms, and of other limits that stop it.
 
     Alarms are told to clients that publish, at once or with their first publish while one is on:
     some clients stop to write whatever they do when they hear of one. What else stops a client is
@@ -45,9 +38,7 @@ class Presence(BlockedNotifier):
         self._output = output
         self._info = info
         self._channels = channels
-        self._here = False
         self._watches = False
-        self._standing: PermissionWatch | None = None
         self._watcher = self.blocked_changed  # one object, so that it is known again
         self._after_ms: i64 = 0  # as the client has asked, 0 for what the broker says
         self._channel_flow = False  # as the client has asked
@@ -73,45 +64,17 @@ class Presence(BlockedNotifier):
             raise AmqpError(NOT_ALLOWED, f"client property '{CHANNEL_FLOW}' is not a boolean")
         self._channel_flow = flow
 
-    def stand(self, vhost: str) -> None:
-        """End the session with its user, and with what ends the user's sessions.
-
-        Raises:
-            AmqpError: CONNECTION_FORCED, it has ended since the log-in.
-        """
-        info = self._info
-        standing = PermissionWatch(info.user, vhost, needs_nothing, self._over, info.session_epoch)
-        self._output.broker.standings.enter(standing)
-        self._standing = standing
-
-    def _over(self, error: AmqpError) -> None:
-        control = self._info.control
-        if control is not None:
-            control.shut_down(error.text)
-
-    def enter(self) -> None:
-        """The connection is open."""
-        broker = self._output.broker
-        self._here = self._watches = True
-        cause = self._output.admission.account.cause
-        cause.user, cause.vhost = self._info.user, self._info.vhost
-        cause.client_name = self._info.client_name()
-        broker.connection_opened(self._info)
+    def watch(self) -> None:
+        """Watch alarms, the one that is on included, until `unwatch`."""
+        self._watches = True
         self._blocked.watch(self._watcher)
         self.blocked_changed(NOT_BLOCKED, self._blocked.now)
 
-    def leave(self) -> None:
-        """It is closing, and listed until it is `gone`."""
-        self._output.stand_down(self._standing)
+    def unwatch(self) -> None:
+        """Stop watching alarms."""
         if self._watches:
             self._watches = False
             self._blocked.unwatch(self._watcher)
-
-    def gone(self) -> None:
-        """Clear its state; a second call does nothing."""
-        if self._here:
-            self._here = False
-            self._output.broker.connection_closed(self._info)
 
     # Alarms
 

@@ -25,11 +25,12 @@ from headrace_broker.flow.activity import Activity
 from headrace_broker.gateways.amqp.channel.channel_port import ChannelOwner, Input, input_index
 from headrace_broker.gateways.amqp.channel.grouping import Step, group_events
 from headrace_broker.gateways.amqp.connection import handshake
-from headrace_broker.gateways.amqp.connection.blocked_notifier import Presence
+from headrace_broker.gateways.amqp.connection.blocked_notifier import ConnectionBlockedNotifier
 from headrace_broker.gateways.amqp.connection.channels import Channels
 from headrace_broker.gateways.amqp.connection.control import Control
 from headrace_broker.gateways.amqp.connection.heartbeat_monitor import HeartbeatMonitor
 from headrace_broker.gateways.amqp.connection.opening import CONNECTION_METHODS, Opening
+from headrace_broker.gateways.amqp.connection.registration import Registration
 from headrace_broker.gateways.amqp.messages.connection_output import ConnectionOutput
 from headrace_broker.gateways.amqp.model import states
 from headrace_broker.gateways.publishing.output_buffer import PAUSE_OUTPUT
@@ -73,8 +74,9 @@ class Connection(ChannelOwner):
         self._host = host
         # A client that has not logged in may not have contents kept for it.
         self._parser = FrameParser(FRAME_BYTES_MAX, 0)
-        self._presence = Presence(self.output, info, self.channels)
-        self._opening = Opening(info, self.output, self._parser, self._presence)
+        self._registration = Registration(self.output, info)
+        self._notifier = ConnectionBlockedNotifier(self.output, info, self.channels)
+        self._opening = Opening(info, self.output, self._parser, self._registration, self._notifier)
         self._heartbeat = HeartbeatMonitor()
         self._left: deque[Step] = deque()  # was read and waits for another turn
         self._left_bytes: i64 = 0  # of the reads that it came in
@@ -367,7 +369,8 @@ class Connection(ChannelOwner):
         bounds = (self._parser, self._broker.limits)
         admission = self.output.admission
         self.info.control = Control(self.channels, self, self.info, admission, *bounds)
-        self._presence.enter()
+        self._registration.enter()
+        self._notifier.watch()
 
     # Closing
 
@@ -403,7 +406,8 @@ class Connection(ChannelOwner):
 
     def _close_channels(self) -> None:
         """End all channels at once, and return their messages in turns of the loop."""
-        self._presence.leave()
+        self._registration.unwatch_user()
+        self._notifier.unwatch()
         self.info.control = None
         self.output.shut()
         self.channels.drop_all()
@@ -417,7 +421,7 @@ class Connection(ChannelOwner):
         if not self.channels.give_up():
             return
         self._giving_up = False
-        self._presence.gone()
+        self._registration.remove()
         self.operation_ended()
         if self._lost:
             self.output.admission.close()

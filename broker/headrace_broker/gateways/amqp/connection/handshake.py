@@ -15,16 +15,8 @@ from pamqp import commands
 from headrace_broker.codecs.method import decode_amqplain, long_string_bytes
 from headrace_broker.model.build_info import RABBITMQ_VERSION, VERSION
 from headrace_broker.model.client_limits import ClientLimits
-from headrace_broker.model.limits import (
-    FRAME_BYTES_MIN,
-    HEARTBEAT_SECONDS,
-)
-from headrace_broker.model.reply_code import (
-    COMMAND_INVALID,
-    NOT_ALLOWED,
-    SYNTAX_ERROR,
-    AmqpError,
-)
+from headrace_broker.model.limits import FRAME_BYTES_MIN, HEARTBEAT_SECONDS
+from headrace_broker.model.reply_code import COMMAND_INVALID, NOT_ALLOWED, SYNTAX_ERROR, AmqpError
 
 SERVER_HEADER: Final = b"AMQP\x00\x00\x09\x01"  # also the answer to a header of another protocol
 MECHANISMS: Final = "PLAIN AMQPLAIN"

@@ -10,11 +10,7 @@ from typing import Any, Final
 
 from headrace_broker.gateways.amqp.connection.pace import Pace
 from headrace_broker.gateways.amqp.connection.protocol import AmqpProtocol
-from headrace_broker.model.limits import (
-    CLOSE_SECONDS_MAX,
-    CONNECTIONS_MAX,
-    LISTEN_BACKLOG,
-)
+from headrace_broker.model.limits import CLOSE_SECONDS_MAX, CONNECTIONS_MAX, LISTEN_BACKLOG
 from headrace_broker.runtime.broker_port import Broker
 from headrace_broker.runtime.clients.client_counts import BY_NODE
 from headrace_broker.runtime.contract.receive_buffer import bound_receive_buffer

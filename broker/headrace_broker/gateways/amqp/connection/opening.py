@@ -8,7 +8,8 @@ from pamqp import commands
 
 from headrace_broker.codecs.frame_parser import FrameParser
 from headrace_broker.gateways.amqp.connection import handshake
-from headrace_broker.gateways.amqp.connection.blocked_notifier import Presence
+from headrace_broker.gateways.amqp.connection.blocked_notifier import ConnectionBlockedNotifier
+from headrace_broker.gateways.amqp.connection.registration import Registration
 from headrace_broker.gateways.amqp.messages.connection_output import ConnectionOutput
 from headrace_broker.gateways.amqp.methods.authorization import check_vhost
 from headrace_broker.gateways.amqp.model import states
@@ -38,13 +39,15 @@ class Opening:
         info: ConnectionInfo,
         output: ConnectionOutput,
         parser: FrameParser,
-        presence: Presence,
+        registration: Registration,
+        notifier: ConnectionBlockedNotifier,
     ) -> None:
         self.tell_refusal = False  # the client wants connection.close for a wrong password
         self._info = info
         self._output = output
         self._parser = parser
-        self._presence = presence
+        self._registration = registration
+        self._notifier = notifier
 
     def start_ok(self, command: commands.Connection.StartOk) -> tuple[str, str | None]:
         """Take the client's properties.
@@ -53,7 +56,8 @@ class Opening:
             User and password; no password for a user whom its certificate has proven, "" being
             none.
 
-        Raises as `handshake.credentials`, `handshake.qos_running` and `Presence.take_properties`.
+        Raises as `handshake.credentials`, `handshake.qos_running` and
+        `ConnectionBlockedNotifier.take_properties`.
         """
         user: str
         password: str | None
@@ -69,8 +73,8 @@ class Opening:
         self._info.user = user
         self._output.cancel_notify = handshake.capability(properties, "consumer_cancel_notify")
         self._output.qos_running = handshake.qos_running(properties)
-        self._presence.take_properties(properties)
-        self._presence.tell_blocked = handshake.capability(properties, "connection.blocked")
+        self._notifier.take_properties(properties)
+        self._notifier.tell_blocked = handshake.capability(properties, "connection.blocked")
         return user, password
 
     def tune_ok(self, command: commands.Connection.TuneOk) -> None:
@@ -93,7 +97,7 @@ class Opening:
         vhost = command.virtual_host
         try:
             check_vhost(self._output.broker, self._info.user, vhost)
-            self._presence.stand(vhost)
+            self._registration.watch_user(vhost)
         except AmqpError as error:
             actor = Actor(self._info.user, self._info.peer, PROTOCOL, self._info.id)
             record_by(actor, "open", vhost, error.text)

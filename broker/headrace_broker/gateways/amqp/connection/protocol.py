@@ -13,10 +13,7 @@ from headrace_broker.gateways.amqp.connection.connection import Connection
 from headrace_broker.gateways.amqp.connection.pace import Pace
 from headrace_broker.gateways.amqp.connection.socket_output import SocketOutput
 from headrace_broker.gateways.publishing.shell import Shell
-from headrace_broker.model.limits import (
-    OUTPUT_DELIVERY_BYTES_MAX,
-    OUTPUT_RESUME_BYTES,
-)
+from headrace_broker.model.limits import OUTPUT_DELIVERY_BYTES_MAX, OUTPUT_RESUME_BYTES
 from headrace_broker.model.tls import TlsSession
 from headrace_broker.runtime.broker_port import Broker
 from headrace_broker.runtime.contract.port import ConnectionInfo

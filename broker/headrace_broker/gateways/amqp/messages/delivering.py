@@ -152,14 +152,7 @@ class Deliveries(DeliverySource):
         self.traffic.delivered(run.redelivered[start:stop], consumer.no_ack)
         tag = self._tags(consumer, run.first + start, stop - start, consumer.no_ack)
         rest = encode_deliveries(
-            output.out,
-            self.channel,
-            consumer.tag_bytes,
-            tag,
-            run,
-            start,
-            stop,
-            output.frame_max,
+            output.out, self.channel, consumer.tag_bytes, tag, run, start, stop, output.frame_max
         )
         output.wrote_message(rest)
         output.spend(consumer, byte_count)

@@ -11,11 +11,7 @@ from mypy_extensions import i64
 
 from headrace_broker.flow.share import Share
 from headrace_broker.gateways.amqp.messages.unsettled import TagRange
-from headrace_broker.model.limits import (
-    COMMAND_BYTES_MAX,
-    TX_EXTRA_BYTES,
-    TX_OPERATIONS_MAX,
-)
+from headrace_broker.model.limits import COMMAND_BYTES_MAX, TX_EXTRA_BYTES, TX_OPERATIONS_MAX
 from headrace_broker.model.message import Publish
 from headrace_broker.model.reply_code import NOT_IMPLEMENTED, PRECONDITION_FAILED, AmqpError
 from headrace_broker.runtime.broker_port import Broker

@@ -10,11 +10,7 @@ from headrace_broker.catalog.access import QUEUE
 from headrace_broker.catalog.permission import READ
 from headrace_broker.gateways.amqp.messages.consumer import Consumer
 from headrace_broker.gateways.amqp.methods.consumer_credit import credit_of, renew_credit
-from headrace_broker.gateways.amqp.methods.handler_port import (
-    Handler,
-    Operation,
-    find_queue,
-)
+from headrace_broker.gateways.amqp.methods.handler_port import Handler, Operation, find_queue
 from headrace_broker.gateways.amqp.methods.method_channel import MethodChannel
 from headrace_broker.gateways.amqp.methods.replying import cancel_replies, consume_replies
 from headrace_broker.gateways.amqp.methods.standing import stand

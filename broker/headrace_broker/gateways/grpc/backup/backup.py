@@ -13,11 +13,7 @@ from typing import Any, Final
 import grpc
 
 from headrace_broker.catalog.access import Caller as User
-from headrace_broker.catalog.access import (
-    check_administers,
-    check_not_exclusive,
-    refused,
-)
+from headrace_broker.catalog.access import check_administers, check_not_exclusive, refused
 from headrace_broker.catalog.access_backup import check_copies
 from headrace_broker.catalog.permission import READ, WRITE
 from headrace_broker.catalog.permission_watch import ANYWHERE, taken_away
@@ -55,22 +51,14 @@ from headrace_broker.runtime.backup.points import (
     TOO_MANY,
     UNKNOWN_POINT,
 )
-from headrace_broker.runtime.backup.question import (
-    BackupAnswer,
-    ClosePoint,
-    KeepPoint,
-    ReadPoint,
-)
+from headrace_broker.runtime.backup.question import BackupAnswer, ClosePoint, KeepPoint, ReadPoint
 from headrace_broker.runtime.broker_port import Broker
 from headrace_broker.runtime.contract.port import ConnectionInfo
 from headrace_broker.runtime.rpc.leader import QueueGoneError
 from headrace_broker.runtime.rpc.protocol import RpcError
 from headrace_broker.runtime.security import audit
 from headrace_protos.broker.v1 import backup_pb2 as pb
-from headrace_protos.broker.v1.backup_pb2_grpc import (
-    BackupServicer,
-    add_BackupServicer_to_server,
-)
+from headrace_protos.broker.v1.backup_pb2_grpc import BackupServicer, add_BackupServicer_to_server
 
 STALL_SECONDS_MAX: Final = 60.0  # a client may leave a chunk unread for so long
 NUMBER_MAX: Final = (1 << 62) - 1  # of ids and numbers

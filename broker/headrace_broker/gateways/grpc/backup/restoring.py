@@ -35,11 +35,7 @@ from headrace_broker.runtime.broker_port import Broker
 from headrace_broker.runtime.contract.port import ConnectionInfo
 from headrace_broker.runtime.contract.traffic import ExchangeTraffic
 from headrace_broker.runtime.routing.router import Route
-from headrace_protos.broker.v1.backup_pb2 import (
-    RestoreBatch,
-    RestoreOpen,
-    RestoreRequest,
-)
+from headrace_protos.broker.v1.backup_pb2 import RestoreBatch, RestoreOpen, RestoreRequest
 from headrace_protos.broker.v1.messaging_pb2 import PublishOpen, PublishResponse
 
 PROTOCOL: Final = "gRPC Restore"

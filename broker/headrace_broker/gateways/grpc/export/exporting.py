@@ -38,10 +38,7 @@ from headrace_broker.runtime.telemetry.schema import (
     QUEUE_EVENTS,
 )
 from headrace_protos.broker.v1 import export_pb2 as pb
-from headrace_protos.broker.v1.export_pb2_grpc import (
-    ExportServicer,
-    add_ExportServicer_to_server,
-)
+from headrace_protos.broker.v1.export_pb2_grpc import ExportServicer, add_ExportServicer_to_server
 
 STALL_SECONDS_MAX: Final = 60.0  # a client may leave an answer unread for so long
 INDEX_MAX: Final = (1 << 63) - 1  # of rows, incarnations and epochs

@@ -33,10 +33,7 @@ from headrace_broker.gateways.grpc.server.lookup import LookupService, check_nam
 from headrace_broker.gateways.grpc.server.unary import serve
 from headrace_broker.model.limits import ADVICE_AUTHOR_BYTES_MAX
 from headrace_protos.broker.v1 import advice_pb2 as pb
-from headrace_protos.broker.v1.advice_pb2_grpc import (
-    AdviceServicer,
-    add_AdviceServicer_to_server,
-)
+from headrace_protos.broker.v1.advice_pb2_grpc import AdviceServicer, add_AdviceServicer_to_server
 
 _KINDS: Final = {
     pb.ADVICE_KIND_CONSUMERS: CONSUMERS,

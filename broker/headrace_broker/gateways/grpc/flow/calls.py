@@ -6,12 +6,7 @@ from typing import Final
 
 import grpc
 
-from headrace_broker.catalog.access import (
-    Caller,
-    check_administers,
-    check_manages,
-    check_monitors,
-)
+from headrace_broker.catalog.access import Caller, check_administers, check_manages, check_monitors
 from headrace_broker.catalog.command import SetParameter
 from headrace_broker.catalog.viewer import Viewer, viewer_of
 from headrace_broker.gateways.grpc.flow.rendering import (
@@ -25,10 +20,7 @@ from headrace_broker.gateways.grpc.server.lookup import LookupService, check_nam
 from headrace_broker.model.flow_parameter import PARAMETERS, parameter_problem, stored_value
 from headrace_broker.model.flow_status import Explanation
 from headrace_broker.model.limits import FLOW_ROWS_MAX
-from headrace_broker.runtime.explain.flow_report import (
-    AmbiguousNameError,
-    UnknownNameError,
-)
+from headrace_broker.runtime.explain.flow_report import AmbiguousNameError, UnknownNameError
 from headrace_protos.broker.v1 import flow_pb2 as messages
 
 ROWS: Final = 50  # of a listing where nothing else is said; a screen of them

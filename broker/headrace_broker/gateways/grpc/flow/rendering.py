@@ -8,12 +8,7 @@ from headrace_broker.catalog.view import CatalogView
 from headrace_broker.catalog.viewer import Viewer
 from headrace_broker.flow.explanation import binding_group, binding_limit
 from headrace_broker.model.flow_parameter import PARAMETERS, Value, shown_value
-from headrace_broker.model.flow_status import (
-    CauseStatus,
-    ConnectionFlow,
-    Explanation,
-    QueueFlow,
-)
+from headrace_broker.model.flow_status import CauseStatus, ConnectionFlow, Explanation, QueueFlow
 from headrace_broker.runtime.intake.flow_settings import Setting
 from headrace_protos.broker.v1 import flow_pb2 as messages
 

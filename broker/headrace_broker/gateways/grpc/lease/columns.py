@@ -4,13 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from headrace_broker.codecs.column_block import (
-    INT32,
-    INT64,
-    TIMESTAMP_MS,
-    Schema,
-    encode_columns,
-)
+from headrace_broker.codecs.column_block import INT32, INT64, TIMESTAMP_MS, Schema, encode_columns
 from headrace_broker.codecs.message_columns import INT32_MAX, MESSAGE_COLUMNS, MessageColumns
 from headrace_broker.gateways.grpc.export.answer import block_message, schema_message
 from headrace_broker.gateways.grpc.lease.rows import HEAD

@@ -47,10 +47,7 @@ from headrace_broker.model.limits import (
 from headrace_broker.runtime.broker_port import Broker
 from headrace_broker.runtime.lease.leasing import Fetched
 from headrace_protos.broker.v1 import lease_pb2 as pb
-from headrace_protos.broker.v1.lease_pb2_grpc import (
-    LeaseServicer,
-    add_LeaseServicer_to_server,
-)
+from headrace_protos.broker.v1.lease_pb2_grpc import LeaseServicer, add_LeaseServicer_to_server
 
 STALL_SECONDS_MAX: Final = 60.0  # a client may leave a chunk unread for so long
 NUMBER_MAX: Final = (1 << 62) - 1  # of leases and epochs

@@ -8,10 +8,7 @@ from mypy_extensions import i64
 
 from headrace_broker.gateways.grpc.values.properties import NO_PROPERTIES, encode_properties
 from headrace_broker.gateways.grpc.values.values import SHORT_BYTES_MAX, ValueProblemError
-from headrace_broker.model.limits import (
-    PROPERTIES_REMEMBERED_BYTES,
-    PROPERTIES_REMEMBERED_MAX,
-)
+from headrace_broker.model.limits import PROPERTIES_REMEMBERED_BYTES, PROPERTIES_REMEMBERED_MAX
 from headrace_broker.model.message import Publish
 
 _ROUTES_MAX: Final = PROPERTIES_REMEMBERED_MAX

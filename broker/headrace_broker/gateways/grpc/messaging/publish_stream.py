@@ -30,11 +30,7 @@ from headrace_broker.model.message import Publish
 from headrace_broker.model.message import Publisher as PublisherName
 from headrace_broker.model.reply_code import AmqpError
 from headrace_broker.runtime.broker_port import Broker
-from headrace_broker.runtime.contract.port import (
-    ConnectionInfo,
-    PendingConfirm,
-    QueueClient,
-)
+from headrace_broker.runtime.contract.port import ConnectionInfo, PendingConfirm, QueueClient
 from headrace_broker.runtime.routing.router import Route
 
 _LOG: Final = logging.getLogger("headrace.connection")

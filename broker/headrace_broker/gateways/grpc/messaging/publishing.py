@@ -26,11 +26,7 @@ from headrace_broker.model.limits import (
     STREAM_BATCH_MESSAGES_MAX,
 )
 from headrace_broker.model.message import Publisher
-from headrace_broker.model.reply_code import (
-    CONTENT_TOO_LARGE,
-    SYNTAX_ERROR,
-    AmqpError,
-)
+from headrace_broker.model.reply_code import CONTENT_TOO_LARGE, SYNTAX_ERROR, AmqpError
 from headrace_broker.runtime.broker_port import Broker
 from headrace_broker.runtime.calls.gate import turns_of_call
 from headrace_broker.runtime.contract.port import ConnectionInfo

@@ -74,9 +74,7 @@ class CallError(Exception):
 
     def status(self) -> Status:
         """Return it as google.rpc.Status."""
-        details: list[Any] = [
-            ErrorInfo(reason=self.reason, domain=DOMAIN, metadata=self.metadata),
-        ]
+        details: list[Any] = [ErrorInfo(reason=self.reason, domain=DOMAIN, metadata=self.metadata)]
         if self.fields:
             violations = [
                 BadRequest.FieldViolation(field=field, description=rule)

@@ -14,10 +14,7 @@ A = TypeVar("A")
 
 
 async def serve(
-    admission: Admission,
-    context: Context,
-    work: Callable[[Caller, Q], Awaitable[A]],
-    request: Q,
+    admission: Admission, context: Context, work: Callable[[Caller, Q], Awaitable[A]], request: Q
 ) -> A:
     """Let a call in, and answer it.
 

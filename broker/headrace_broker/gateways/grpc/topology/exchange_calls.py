@@ -19,9 +19,9 @@ from headrace_broker.catalog.access import (
     check_not_exclusive,
     check_not_system,
 )
-from headrace_broker.catalog.effective import policy_of
 from headrace_broker.catalog.exchange_argument import arguments_problem, binding_problem, inner_type
 from headrace_broker.catalog.permission import CONFIGURE
+from headrace_broker.catalog.policy import policy_of
 from headrace_broker.gateways.grpc.server.errors import bad_field
 from headrace_broker.gateways.grpc.server.lookup import (
     DEFAULT_EXCHANGE_ALIAS,

@@ -170,9 +170,5 @@ def _render(permission: Permission) -> messages.Permission:
 
 def _render_topic(told: TopicPermission) -> messages.TopicPermission:
     return messages.TopicPermission(
-        user=told.user,
-        vhost=told.vhost,
-        exchange=told.exchange,
-        write=told.write,
-        read=told.read,
+        user=told.user, vhost=told.vhost, exchange=told.exchange, write=told.write, read=told.read
     )

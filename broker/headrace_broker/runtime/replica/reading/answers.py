@@ -22,11 +22,7 @@ class Answers:
         self.turns = ReadTurns(ANSWERS_READ_MAX)  # who reads, and who waits for that
 
     async def cut(
-        self,
-        log: QueueLog,
-        group: int,
-        cut: Callable[[Entries], A],
-        alive: Callable[[], bool],
+        self, log: QueueLog, group: int, cut: Callable[[Entries], A], alive: Callable[[], bool]
     ) -> A | None:
         """Return an answer; it is shorter than it might be where reading takes long.
 
@@ -40,11 +36,7 @@ class Answers:
         return await self.read(entries, group, cut, alive)
 
     async def read(
-        self,
-        entries: Entries,
-        group: int,
-        cut: Callable[[Entries], A],
-        alive: Callable[[], bool],
+        self, entries: Entries, group: int, cut: Callable[[Entries], A], alive: Callable[[], bool]
     ) -> A | None:
         """Return an answer of which a first cut has missed entries; as `cut`."""
         try:

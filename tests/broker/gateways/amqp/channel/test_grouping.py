@@ -19,13 +19,7 @@ def test_publishes_alike_are_one_step():
 
 
 @pytest.mark.parametrize(
-    "other",
-    [
-        {"channel": 2},
-        {"route": b"\x00\x01r"},
-        {"mandatory": True},
-        {"immediate": True},
-    ],
+    "other", [{"channel": 2}, {"route": b"\x00\x01r"}, {"mandatory": True}, {"immediate": True}]
 )
 def test_any_difference_begins_another_step(other):
     first, second, third = publish(), publish(**other), publish()

@@ -68,11 +68,7 @@ def test_request_carries_a_name_of_its_own_and_the_reply_comes_straight(
     responder.feed(reply + reply)
     assert responder.turn() == []
     frames = [value for _, value in requester.turn()]
-    assert [frame.name for frame in frames] == [
-        "Basic.Deliver",
-        "ContentHeader",
-        "ContentBody",
-    ] * 2
+    assert [frame.name for frame in frames] == ["Basic.Deliver", "ContentHeader", "ContentBody"] * 2
     deliver, header, body = frames[:3]
     assert (deliver.consumer_tag, deliver.delivery_tag, deliver.redelivered) == (
         "replies",

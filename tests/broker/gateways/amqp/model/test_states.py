@@ -40,12 +40,7 @@ CONSUMER = {
 @pytest.mark.parametrize(
     ("table", "expected", "state_names", "input_names"),
     [
-        (
-            states.CONNECTION_TABLE,
-            CONNECTION,
-            states.CONNECTION_STATES,
-            states.CONNECTION_INPUTS,
-        ),
+        (states.CONNECTION_TABLE, CONNECTION, states.CONNECTION_STATES, states.CONNECTION_INPUTS),
         (states.CHANNEL_TABLE, CHANNEL, states.CHANNEL_STATES, states.CHANNEL_INPUTS),
         (states.CONSUMER_TABLE, CONSUMER, states.CONSUMER_STATES, states.CONSUMER_INPUTS),
     ],

@@ -261,8 +261,7 @@ def test_topic_permission_says_with_which_routing_keys_one_binds_exchanges(
     "method",
     [
         Queue.Declare(
-            queue="new",
-            arguments={"x-dead-letter-exchange": "t", "x-dead-letter-routing-key": "b"},
+            queue="new", arguments={"x-dead-letter-exchange": "t", "x-dead-letter-routing-key": "b"}
         ),
         Queue.Declare(queue="new", arguments={"x-dead-letter-exchange": "t"}),
         Exchange.Declare(exchange="new", arguments={"alternate-exchange": "t"}),

@@ -80,10 +80,7 @@ def test_debt_holds_publishes_of_all_channels_until_it_is_at_its_low_mark(
     peer.turn()
     assert bodies(queue) == [b"1", b"2", b"3", b"4", b"5"]
     assert peer.info.state == "flow"
-    assert (peer.info.flow.limit, peer.info.flow.group) == (
-        LIMIT_ACCOUNT,
-        queue.definition.group,
-    )
+    assert (peer.info.flow.limit, peer.info.flow.group) == (LIMIT_ACCOUNT, queue.definition.group)
     broker.hold_loans = False
     broker.repay()
     peer.turn()

@@ -154,11 +154,7 @@ def test_a_limit_is_listed_set_and_reset(serve: Any) -> None:
         assert [limit.name for limit in listed.limits] == list(PARAMETERS)
         request = flow.SetLimitRequest(name="account_messages", value=flow.LimitValue(number=50))
         limit = await client.call("SetLimit", request)
-        assert (limit.name, limit.value.number, limit.source) == (
-            "account-messages",
-            50,
-            "cluster",
-        )
+        assert (limit.name, limit.value.number, limit.source) == ("account-messages", 50, "cluster")
         assert limit.otherwise.number == PARAMETERS["account-messages"].default
         get = flow.GetLimitRequest(name="account-messages")
         assert await client.call("GetLimit", get, user="mon") == limit

@@ -20,12 +20,7 @@ from headrace_broker.gateways.grpc.flow.watching_flow import FlowNotifier
 from headrace_broker.gateways.grpc.server.errors import CallError
 from headrace_broker.model.definition import Permission, User
 from headrace_broker.model.flow import LIMIT_COMMANDS, LIMIT_QUEUE, LIMIT_WATERMARK
-from headrace_broker.model.flow_status import (
-    ActivityStatus,
-    CauseStatus,
-    ConnectionFlow,
-    QueueFlow,
-)
+from headrace_broker.model.flow_status import ActivityStatus, CauseStatus, ConnectionFlow, QueueFlow
 from headrace_broker.runtime.alarm.alarm_watch import AlarmWatch
 from headrace_broker.runtime.explain.flow_collector import FlowSnapshot, FlowState
 from headrace_protos.broker.v1 import flow_pb2 as flow

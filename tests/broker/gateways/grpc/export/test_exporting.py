@@ -15,11 +15,7 @@ from tests.broker.gateways.grpc.export_world import LOG, NAMES, SCHEMA, World
 
 from headrace_broker.codecs.column_block import ColumnBlock, Schema, decode_columns
 from headrace_broker.gateways.grpc.export import exporting as module
-from headrace_broker.model.limits import (
-    EXPORT_CHUNK_BYTES,
-    EXPORT_GROUPS_MAX,
-    EXPORT_READS_MAX,
-)
+from headrace_broker.model.limits import EXPORT_CHUNK_BYTES, EXPORT_GROUPS_MAX, EXPORT_READS_MAX
 from headrace_protos.broker.v1 import export_pb2 as pb
 
 END: Any = grpc.aio.EOF  # type: ignore[attr-defined]  # not in the stubs

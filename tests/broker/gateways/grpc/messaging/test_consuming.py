@@ -216,10 +216,7 @@ def test_no_ack_settles_what_is_sent(serve, queue) -> None:
         await until(lambda: len(accepted(queue)) == 2 and len(queue.ready) == 1)
         await consumer.settle((1, 1))
         error, info, _ = await failed(consumer.call)
-        assert (error.code(), info.reason) == (
-            grpc.StatusCode.INVALID_ARGUMENT,
-            "UNKNOWN_DELIVERY",
-        )
+        assert (error.code(), info.reason) == (grpc.StatusCode.INVALID_ARGUMENT, "UNKNOWN_DELIVERY")
 
     serve(scenario)
     assert accepted(queue) == [1, 2]

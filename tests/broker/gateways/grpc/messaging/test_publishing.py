@@ -12,10 +12,7 @@ from headrace_broker.catalog.event import BindingAdded
 from headrace_broker.codecs.batch import message_properties
 from headrace_broker.model.definition import Binding
 from headrace_broker.model.flow import LIMIT_MEMORY
-from headrace_broker.model.limits import (
-    MESSAGE_BYTES_MAX,
-    STREAM_WINDOW_MESSAGES,
-)
+from headrace_broker.model.limits import MESSAGE_BYTES_MAX, STREAM_WINDOW_MESSAGES
 from headrace_broker.model.stats import CLIENT_FIGURES
 from headrace_protos.broker.v1.message_pb2 import Properties
 from headrace_protos.broker.v1.messaging_pb2 import PublishRequest

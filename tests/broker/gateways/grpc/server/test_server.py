@@ -30,11 +30,7 @@ from headrace_broker.model.limits import (
     GRPC_OPEN_READS_MAX,
     GRPC_REQUEST_BYTES_MAX,
 )
-from headrace_protos.broker.v1.lease_pb2 import (
-    DescribeGroupsRequest,
-    GroupName,
-    LeaseRequest,
-)
+from headrace_protos.broker.v1.lease_pb2 import DescribeGroupsRequest, GroupName, LeaseRequest
 from headrace_protos.broker.v1.messaging_pb2 import (
     ConsumeRequest,
     GetRequest,

@@ -1,6 +1,6 @@
-"""Metrics of single queues, connections and channels: as many series as objects.
+"""Metrics of `/metrics/detailed`: of single queues, connections and channels.
 
-They are for who asks for them, and their families are called as RabbitMQ calls them.
+There are as many series as objects. The families have the names that RabbitMQ gives them.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import heapq
 from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
-from headrace_broker.core.queue.state.session import ConsumerInfo
+from headrace_broker.core.queue.state.consumer import ConsumerInfo
 from headrace_broker.model.limits import METRIC_SERIES_MAX
 from headrace_broker.runtime.contract.connection_info import ConnectionInfo
 from headrace_broker.runtime.contract.traffic import ClientTraffic
