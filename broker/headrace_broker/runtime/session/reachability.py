@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncIterator, Callable, Container, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from typing import Final, Protocol, final
 
 from headrace_broker.flow.flow_limits import FlowLimits
@@ -24,6 +24,12 @@ class Logs(Protocol):
         """Return the leader of a group as far as its replica here knows, 0 for none."""
 
 
+class Replica(Protocol):
+    """A queue's replica on this node."""
+
+    leading: bool  # it leads, and a majority has followed it: an entry of its term is committed
+
+
 @final
 class LeaderView:
     """Which queues have a leader that this node can reach, as far as it knows."""
@@ -32,13 +38,13 @@ class LeaderView:
         self,
         node: int,
         logs: Logs,
-        hosted: Container[int],
+        hosted: Mapping[int, Replica],
         moved: Mapping[int, Queue],
         peers_up: Mapping[int, int],
     ) -> None:
         self._node = node  # this node's id
         self._logs = logs  # its replicated logs
-        self._hosted = hosted  # groups that have a replica here
+        self._hosted = hosted  # replicas on this node, by group
         self._moved = moved  # by group, queues whose members have changed
         self._peers_up = peers_up  # by node id, 0 for those that are not heard
 
@@ -47,8 +53,11 @@ class LeaderView:
         if not queue.logged:
             return self.is_heard(queue.members[0])
         queue = self._moved.get(queue.group, queue)
-        if queue.group in self._hosted:
+        replica = self._hosted.get(queue.group)
+        if replica is not None:
             leader = self._logs.leader(queue.group)
+            if leader == self._node:  # one that nobody follows steps down late, where time is short
+                return replica.leading
             if leader or not queue.revision:  # a replica that has yet to join knows of none
                 return leader != 0 and self.is_heard(leader)
         heard = sum(map(self.is_heard, queue.members))
@@ -63,9 +72,22 @@ class LeaderView:
         return node == self._node or self._peers_up.get(node, 0) != 0
 
 
+class _Period:
+    """A time in which a queue had no leader, or none that answered."""
+
+    def __init__(self, since_ms: int) -> None:
+        self.since_ms = since_ms
+        self.led = False  # a leader was reached in it, which answered nothing
+        self.given_up = False  # the log has told
+
+
 @final
 class Reachability:
-    """Gives up for clients once a queue had no leader that this node can reach for long enough."""
+    """Gives up for clients once a queue had no leader that this node can reach for long enough.
+
+    A leader ends that time when it has answered, or when nothing waits for its answer: leaders that
+    follow each other and commit nothing do not begin it anew.
+    """
 
     def __init__(
         self, limits: FlowLimits, has_leader: Callable[[Queue], bool], now_ms: Callable[[], int]
@@ -73,8 +95,7 @@ class Reachability:
         self._limits = limits  # `leaderless_ms` says how long that is, 0 for never
         self._has_leader = has_leader  # see `LeaderView.has_leader`
         self._now_ms = now_ms  # a time that only goes forward
-        self._since_ms: dict[int, int] = {}  # by group
-        self._given_up: dict[int, None] = {}  # groups of which the log has told
+        self._periods: dict[int, _Period] = {}  # by group
 
     def poll(self, by_group: Sessions) -> None:
         """Check all queues that have sessions here.
@@ -83,33 +104,47 @@ class Reachability:
             by_group: the sessions of this node, by group and by id.
         """
         now = self._now_ms()
-        bound = self._limits.leaderless_ms
-        for group in [each for each in self._since_ms if each not in by_group]:
-            self._forget(group)
+        for group in [each for each in self._periods if each not in by_group]:
+            del self._periods[group]
         for group, sessions in list(by_group.items()):
             queue = next(iter(sessions.values())).queue
-            if self._has_leader(queue):
-                if group in self._given_up:
+            period = self._periods.get(group)
+            if not self._has_leader(queue):
+                self._poll_leaderless(queue, sessions, period, now)
+            elif period is not None and _is_over(period, sessions.values()):
+                if period.given_up:
                     _LOG.info("%s: leader reachable again", _name(queue))
-                self._forget(group)
-                continue
-            waited = now - self._since_ms.setdefault(group, now)
-            if bound and waited >= bound:
-                self._give_up(queue, sessions, waited)
+                del self._periods[group]
 
     def leaderless_for_ms(self, group: int) -> int | None:
         """Return for how long no leader of a queue is reached, None for one not polled as such."""
-        since = self._since_ms.get(group)
-        return None if since is None else self._now_ms() - since
+        period = self._periods.get(group)
+        return None if period is None else self._now_ms() - period.since_ms
 
-    def _forget(self, group: int) -> None:
-        self._since_ms.pop(group, None)
-        self._given_up.pop(group, None)
+    def _poll_leaderless(
+        self, queue: Queue, sessions: Mapping[int, QueueSession], period: _Period | None, now: int
+    ) -> None:
+        answered = False
+        for session in sessions.values():
+            answered = answered or session.answered
+            session.answered = False
+        if period is None:
+            period = self._periods[queue.group] = _Period(now)
+        elif answered:  # by a leader that came and went between two polls
+            period.since_ms = now
+            period.led = False
+        bound = self._limits.leaderless_ms
+        if bound and now - period.since_ms >= bound:
+            self._give_up(queue, sessions, period, now - period.since_ms)
 
-    def _give_up(self, queue: Queue, sessions: Mapping[int, QueueSession], waited_ms: int) -> None:
+    def _give_up(
+        self, queue: Queue, sessions: Mapping[int, QueueSession], period: _Period, waited_ms: int
+    ) -> None:
         text = f"no leader of {_name(queue)} was reachable from this node for {waited_ms // 1000} s"
-        if queue.group not in self._given_up:
-            self._given_up[queue.group] = None
+        if period.led:
+            text += ", but for some that have answered nothing"
+        if not period.given_up:
+            period.given_up = True
             _LOG.warning(
                 "%s: publishes are refused and requests fail until there is one; look whether a "
                 "majority of its replicas runs (nodes %s) and this node reaches them",
@@ -196,6 +231,17 @@ class CatalogReach:
     def why_not_made(self, seconds: float) -> str:
         """Return why a change was not made, as far as is known, within so many seconds or fewer."""
         return f"{self.why_not(seconds)}; the change may still be made once there is one"
+
+
+def _is_over(period: _Period, sessions: Iterable[QueueSession]) -> bool:
+    """Return whether a leader that is reached now has ended the time without one."""
+    period.led = True
+    waiting = False
+    for session in sessions:
+        if session.answered:
+            return True
+        waiting = waiting or session.waits
+    return not waiting
 
 
 def _name(queue: Queue) -> str:

@@ -58,6 +58,7 @@ class QueueSession(QueueClient):
         self.publishing = Publishing(self.link, owner)  # its publishes
         self.control = Control(self.link, owner)  # its settles and requests
         self.consuming = Consuming(self.link, self.control)  # its consumers
+        self.answered = False  # by its queue, since whoever looks at this has reset it
         self._owner = owner
         self._waiting = Waiting(self.publishing.lane, self.control.lane)
         self._got: dict[int, tuple[DeliveryRun, int]] = {}
@@ -69,6 +70,13 @@ class QueueSession(QueueClient):
     def target(self) -> int:
         """Node id of the leader that is being talked to, 0 while unknown."""
         return self.link.target
+
+    @property
+    def waits(self) -> bool:
+        """True while something of an open session is not answered."""
+        if self.link.closing or self.link.gone:
+            return False
+        return not self.publishing.drained or len(self.control.lane.pending) > 0
 
     # From the channel
 
@@ -197,6 +205,7 @@ class QueueSession(QueueClient):
         An answer behind one that was lost confirms nothing, for what was lost may have been a
         refusal: the next tick sends again what is not answered.
         """
+        self.answered = True
         if self.publishing.has_missed(first):
             self.publishing.holding.take_heard()
             self.link.lost = True
@@ -209,6 +218,7 @@ class QueueSession(QueueClient):
 
     def on_controlled(self, number: i64, status: i64, count: i64) -> None:
         """Answer a control command and send the settles that gathered meanwhile."""
+        self.answered = True
         if number == CLOSE_NUMBER:
             self.link.gone = True
             self._over()

@@ -28,6 +28,7 @@ class Logs:
 class Session:
     def __init__(self, queue: Queue) -> None:
         self.queue = queue
+        self.answered = False
 
 
 class Lost:
@@ -43,7 +44,7 @@ class Lost:
         self.now_ms = 1000
         limits = FlowLimits()
         limits.leaderless_ms = 60_000
-        leaders = LeaderView(1, Logs(), set(), {}, {2: 0, 3: 0})
+        leaders = LeaderView(1, Logs(), {}, {}, {2: 0, 3: 0})
         self.reachability = Reachability(limits, leaders.has_leader, lambda: self.now_ms)
         found = LeaderlessQueues(leaders, self.reachability, limits, {2: "n2", 3: "n3"})
         self.world.nodes[1].facts.leaderless = found.find

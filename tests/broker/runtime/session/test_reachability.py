@@ -28,11 +28,20 @@ class Logs:
         return self._leader
 
 
+class Replica:
+    """Leads or not."""
+
+    def __init__(self, leading: bool) -> None:
+        self.leading = leading
+
+
 class Session:
     """Notes that it is told."""
 
     def __init__(self) -> None:
         self.queue = QUEUE
+        self.answered = False
+        self.waits = True
         self.texts: list[str] = []
 
     def unreachable(self, text: str) -> None:
@@ -49,8 +58,14 @@ class Session:
     ],
 )
 def test_replica_here_knows_the_leader(leader: int, up: dict[int, int], expected: bool) -> None:
-    view = LeaderView(1, Logs(leader), {7}, {}, up)
+    view = LeaderView(1, Logs(leader), {7: Replica(leader == 1)}, {}, up)
     assert view.has_leader(QUEUE) is expected
+
+
+@pytest.mark.parametrize("leading", [False, True])
+def test_replica_here_leads_once_a_majority_has_followed(leading: bool) -> None:
+    view = LeaderView(1, Logs(1), {7: Replica(leading)}, {}, {2: 5, 3: 0})
+    assert view.has_leader(QUEUE) is leading
 
 
 @pytest.mark.parametrize(
@@ -60,14 +75,14 @@ def test_replica_here_knows_the_leader(leader: int, up: dict[int, int], expected
 def test_without_a_replica_a_majority_that_is_heard_may_lead(
     up: dict[int, int], expected: bool
 ) -> None:
-    assert LeaderView(4, Logs(0), set(), {}, up).has_leader(QUEUE) is expected
+    assert LeaderView(4, Logs(0), {}, {}, up).has_leader(QUEUE) is expected
 
 
 def test_queue_in_memory_is_led_where_it_lives() -> None:
     memory = Queue("/", "m", "classic", 8, (2,), durable=False)
     assert not memory.logged
-    assert LeaderView(1, Logs(0), set(), {}, {2: 1}).has_leader(memory)
-    assert not LeaderView(1, Logs(0), set(), {}, {2: 0}).has_leader(memory)
+    assert LeaderView(1, Logs(0), {}, {}, {2: 1}).has_leader(memory)
+    assert not LeaderView(1, Logs(0), {}, {}, {2: 0}).has_leader(memory)
 
 
 class Around:
@@ -97,14 +112,59 @@ def test_sessions_are_told_after_the_bound_and_at_each_look_from_then_on() -> No
     assert around.session.texts[0] == text
 
 
-def test_leader_that_is_seen_begins_the_time_anew() -> None:
+def test_leaders_that_answer_nothing_do_not_begin_the_time_anew() -> None:
+    around = Around()
+    around.poll(0)
+    for now in range(1000, LEADERLESS_MS, 1000):
+        around.led = True
+        assert around.poll(now) == 0
+        around.led = False
+        assert around.poll(now + 500) == 0
+    assert around.poll(LEADERLESS_MS) == 1
+    text = "no leader of queue 'work' in vhost '/' was reachable from this node for 5 s"
+    assert around.session.texts[0] == f"{text}, but for some that have answered nothing"
+
+
+def test_nobody_is_told_while_a_leader_is_reached() -> None:
     around = Around()
     around.poll(0)
     around.led = True
-    around.poll(LEADERLESS_MS - 1)
+    for now in range(LEADERLESS_MS - 1000, 3 * LEADERLESS_MS, 500):
+        assert around.poll(now) == 0
+
+
+@pytest.mark.parametrize("how", ["answered", "nothing waits"])
+def test_leader_that_serves_ends_the_time(how: str) -> None:
+    around = Around()
+    around.poll(0)
+    around.led = True
+    around.poll(500)
+    around.session.answered, around.session.waits = how == "answered", how == "answered"
+    around.poll(1000)
+    around.session.answered, around.session.waits = False, True
     around.led = False
     assert around.poll(LEADERLESS_MS) == 0
     assert around.poll(2 * LEADERLESS_MS - 1) == 0
+    assert around.poll(2 * LEADERLESS_MS) == 1
+
+
+def test_answer_between_two_polls_begins_the_time_anew() -> None:
+    around = Around()
+    around.poll(0)
+    around.session.answered = True
+    assert around.poll(1000) == 0
+    assert around.poll(999 + LEADERLESS_MS) == 0
+    assert around.poll(1000 + LEADERLESS_MS) == 1
+
+
+def test_answer_from_before_the_leader_was_lost_ends_no_time() -> None:
+    around = Around()
+    around.session.answered = True
+    around.poll(0)
+    around.led = True
+    around.poll(500)
+    around.led = False
+    assert around.poll(LEADERLESS_MS) == 1
 
 
 def test_queue_without_sessions_is_forgotten() -> None:
@@ -128,7 +188,7 @@ def test_log_tells_once_that_it_gives_up_and_once_that_a_leader_is_back(
     around = Around()
     for now in (0, LEADERLESS_MS, 2 * LEADERLESS_MS):
         around.poll(now)
-    around.led = True
+    around.led = around.session.answered = True
     for now in (3 * LEADERLESS_MS, 4 * LEADERLESS_MS):
         around.poll(now)
     told = [record.getMessage() for record in caplog.records]
@@ -236,6 +296,29 @@ class TestSession:
         client = world.open(1, listener)
         found = asyncio.run(_get(world, client))
         assert found.redelivered == b"\0"
+
+    def test_session_waits_until_it_is_answered(
+        self, world: Any, listener: Any, publishes: Any
+    ) -> None:
+        session = world.open(2, listener)
+        assert not session.waits
+        session.publish(publishes(b"1"), PendingConfirm(1, 1))
+        assert session.waits
+        session.flush()
+        assert not session.answered
+        world.settle_down()
+        assert session.answered
+        assert not session.waits
+
+    def test_abandoned_session_does_not_wait(
+        self, world: Any, listener: Any, publishes: Any
+    ) -> None:
+        session = world.open(2, listener)
+        world.break_links()
+        session.publish(publishes(b"1"), PendingConfirm(1, 1))
+        session.flush()
+        session.abandon()
+        assert not session.waits
 
     def test_channel_is_told_only_where_publishes_wait(
         self, world: Any, listener: Any, publishes: Any
