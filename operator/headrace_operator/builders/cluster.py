@@ -152,7 +152,7 @@ class Cluster(NamedTuple):
 
     @property
     def every_node_port(self) -> dict[str, int]:
-        """Those of either transport: pods of both run while it changes."""
+        """Ports of both transports: while it changes, pods of either run."""
         listeners = self.spec.listeners
         return {"cluster": listeners.cluster, "frames": listeners.frames}
 
