@@ -56,16 +56,19 @@ class LeaderView:
         replica = self._hosted.get(queue.group)
         if replica is not None:
             leader = self._logs.leader(queue.group)
-            if leader == self._node:  # one that nobody follows steps down late, where time is short
-                return replica.leading
+            if leader == self._node:  # it steps down by itself, but late where time is short
+                return replica.leading and self._hears_majority(queue)
             if leader or not queue.revision:  # a replica that has yet to join knows of none
                 return leader != 0 and self.is_heard(leader)
-        heard = sum(map(self.is_heard, queue.members))
-        return 2 * heard > len(queue.members)
+        return self._hears_majority(queue)
 
     def members(self, queue: Queue) -> tuple[int, ...]:
         """Return the nodes that have the replicas of a queue now."""
         return self._moved.get(queue.group, queue).members
+
+    def _hears_majority(self, queue: Queue) -> bool:
+        heard = sum(map(self.is_heard, queue.members))
+        return 2 * heard > len(queue.members)
 
     def is_heard(self, node: int) -> bool:
         """Return whether a node is this one or connected to it."""

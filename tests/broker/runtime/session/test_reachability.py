@@ -51,7 +51,8 @@ class Session:
 @pytest.mark.parametrize(
     ("leader", "up", "expected"),
     [
-        (1, {2: 0, 3: 0}, True),  # it steps down by itself without a quorum
+        (1, {2: 5, 3: 0}, True),
+        (1, {2: 0, 3: 0}, False),  # it steps down by itself, some time later
         (2, {2: 5, 3: 0}, True),
         (2, {2: 0, 3: 5}, False),
         (0, {2: 5, 3: 5}, False),
@@ -76,6 +77,12 @@ def test_without_a_replica_a_majority_that_is_heard_may_lead(
     up: dict[int, int], expected: bool
 ) -> None:
     assert LeaderView(4, Logs(0), {}, {}, up).has_leader(QUEUE) is expected
+
+
+def test_only_replica_is_its_own_majority() -> None:
+    alone = Queue("/", "c", "classic", 9, (1,))
+    assert alone.logged
+    assert LeaderView(1, Logs(1), {9: Replica(True)}, {}, {2: 0}).has_leader(alone)
 
 
 def test_queue_in_memory_is_led_where_it_lives() -> None:
