@@ -34,7 +34,7 @@ from headrace_broker.catalog.result import (
     Repeated,
     Result,
 )
-from headrace_broker.catalog.version import COMMAND_VERSIONS, check_entry
+from headrace_broker.catalog.version import check_entry
 from headrace_broker.catalog.view import DESTINATION_EXCHANGE, DESTINATION_QUEUE
 from headrace_broker.model.binding_key import binding_key
 from headrace_broker.model.definition import (
@@ -56,9 +56,41 @@ class Catalog(ClusterChanges):
 
     def __init__(self) -> None:
         super().__init__()
-        # A command's handler is the method "_" + its tag.
         self._handlers: dict[type[commands.Command], Callable[[Any], Result]] = {
-            kind: getattr(self, f"_{kind.__struct_config__.tag}") for kind in COMMAND_VERSIONS
+            commands.Barrier: self._barrier,
+            commands.Bootstrap: self._bootstrap,
+            commands.DeclareNodes: self._declare_nodes,
+            commands.AnnounceNode: self._announce_node,
+            commands.AdmitNode: self._admit_node,
+            commands.SetMaintenance: self._set_maintenance,
+            commands.RaiseClusterVersion: self._raise_cluster_version,
+            commands.ForgetNode: self._forget_node,
+            commands.DeclareVhost: self._declare_vhost,
+            commands.PutVhost: self._put_vhost,
+            commands.DeleteVhost: self._delete_vhost,
+            commands.SetVhostLimits: self._set_vhost_limits,
+            commands.PutUser: self._put_user,
+            commands.RehashUser: self._rehash_user,
+            commands.DeleteUser: self._delete_user,
+            commands.SetUserLimits: self._set_user_limits,
+            commands.PutPermission: self._put_permission,
+            commands.DeletePermission: self._delete_permission,
+            commands.PutTopicPermission: self._put_topic_permission,
+            commands.DeleteTopicPermissions: self._delete_topic_permissions,
+            commands.PutPolicy: self._put_policy,
+            commands.DeletePolicy: self._delete_policy,
+            commands.SetParameter: self._set_parameter,
+            commands.PutAdvice: self._put_advice,
+            commands.DeleteAdvice: self._delete_advice,
+            commands.DeclareExchange: self._declare_exchange,
+            commands.DeleteExchange: self._delete_exchange,
+            commands.DeclareQueue: self._declare_queue,
+            commands.SetMembers: self._set_members,
+            commands.SettleMembers: self._settle_members,
+            commands.DeleteQueue: self._delete_queue,
+            commands.Bind: self._bind,
+            commands.Unbind: self._unbind,
+            commands.DropTransient: self._drop_transient,
         }
 
     @staticmethod
