@@ -14,7 +14,7 @@ class Mark(NamedTuple):
 
     disk: int  # id of the data directory
     boot: int  # boot count under which that was heard
-    process: int  # random number of the process that said so, from 1
+    process: int  # random number of the process that said so, from 1; 0: it was never met
     batch: int  # number of the newest batch known to be synced, 0 for none
 
 

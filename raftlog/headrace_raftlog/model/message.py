@@ -22,6 +22,8 @@ READ_INDEX: Final = 11  # a follower asks its leader how far it must have applie
 READ_INDEX_REPLY: Final = 12
 JOIN: Final = 13  # for the host of the leader: admit the sender in place of its node's old member
 
+QUESTIONS: Final = (PRE_VOTE, PRE_VOTE_REPLY, READ_INDEX, JOIN)  # promise nothing to who gets them
+
 FORCED: Final = 1  # context of a VOTE that the leader asked for: stickiness does not apply
 
 MESSAGE_NAMES: Final = {

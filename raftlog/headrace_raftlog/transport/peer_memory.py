@@ -1,5 +1,9 @@
 """A node's memory of its peers' disks: does a peer still have its promised batches?
 
+A mark names the last process of a disk that has promised something to this node, or to one that
+told of it. A process that was only let in has promised nothing beyond what it found: if it was
+started from a copy while the one before it runs on, that one has all of it, and is not outdated.
+
 Pure: who asks says what was heard and which processes are there.
 """
 
@@ -55,17 +59,21 @@ class PeerMemory:
         """Return whether anything was heard of a disk."""
         return (node, disk) in self._marks
 
+    def last_met(self, node: int) -> int:
+        """Return the disk with which a node was met last, 0 where it was not."""
+        return self._met.get(node, 0)
+
     def news(self) -> list[tuple[int, Mark]]:
         """Return the marks that have changed since the last call, by node id."""
         self._settle()
         found = [(key[0], self._marks[key]) for key in sorted(self._news) if key in self._marks]
         self._news.clear()
-        return found
+        return [(node, mark) for node, mark in found if mark.process]
 
     def everything(self) -> list[tuple[int, Mark]]:
         """Return all marks, by node id."""
         self._settle()
-        return [(node, mark) for (node, _), mark in self._marks.items()]
+        return [(node, mark) for (node, _), mark in self._marks.items() if mark.process]
 
     def judge(self, peer: StreamIdentity, running: StreamIdentity | None) -> None:
         """Compare a peer's statement about its log with the memory of its disk.
@@ -82,14 +90,19 @@ class PeerMemory:
         mark = self._marks.get((peer.node, peer.disk))
         if not peer.formed:
             return  # it has never promised anything
-        if mark is None or not peer.process or not mark.process or mark.process == peer.process:
+        if mark is None or not peer.process or _names(mark, peer):
             return
         left = survived(peer.starts, mark.boot)
         if left >= mark.batch:
             return
-        if running is not None and running.process == mark.process:
+        if running is not None and running.disk == peer.disk and running.process != peer.process:
             raise clone_refused(peer, running)
-        found = f"its log ended at batch {left}" if left >= 0 else f"it starts as boot {peer.boot}"
+        found = f"its log ended at batch {left}"
+        if left < 0:
+            found = (
+                f"it starts as boot {peer.boot}, from a copy of its data directory that is older, "
+                "or of which a second process was started"
+            )
         raise ForgottenDiskError(
             f"node {peer.node} came back with older data than it had: {found}, but node "
             f"{self.node} has heard of batch {mark.batch} on that disk, under boot {mark.boot}. "
@@ -100,6 +113,8 @@ class PeerMemory:
     def met(self, peer: StreamIdentity) -> int:
         """Note a process that was not refused.
 
+        The mark names it once it has promised something (`promised`), until then the one before.
+
         Returns:
             The disk with which its node was met last, if that was another one; else 0.
         """
@@ -109,11 +124,13 @@ class PeerMemory:
         self._met[peer.node] = peer.disk
         self._settle()
         key = (peer.node, peer.disk)
-        found = peer.starts[-1][1] if peer.starts else 0
         known = self._marks.pop(key, None)
-        if known is not None and known.process == peer.process:
-            found = max(found, known.batch)
-        mark = Mark(peer.disk, peer.boot, peer.process, found)
+        if known is None:
+            mark = _first(peer)
+        elif _names(known, peer):
+            mark = Mark(peer.disk, peer.boot, peer.process, max(_found(peer), known.batch))
+        else:
+            mark = known._replace(batch=max(_found(peer), known.batch))
         self._marks[key] = mark  # heard last, hence at the end
         if mark != known:
             self._note(key)
@@ -121,7 +138,7 @@ class PeerMemory:
         return former if former != peer.disk else 0
 
     def heard(self, peer: StreamIdentity, batch: int) -> None:
-        """Note that a process that was met has synced a batch."""
+        """Note that a process that was met has synced a batch, if the mark names it."""
         key = (peer.node, peer.disk)
         known = self._marks.get(key)
         if (
@@ -130,6 +147,23 @@ class PeerMemory:
             and batch > self._heard.get(key, known.batch)
         ):
             self._heard[key] = batch
+
+    def promised(self, peer: StreamIdentity, batch: int) -> None:
+        """Note that a process that was met promises something now: the mark names it.
+
+        Args:
+            peer: who promises.
+            batch: the newest that it has synced, as far as is known.
+        """
+        if not peer.process:
+            return
+        self._settle()
+        key = (peer.node, peer.disk)
+        known = self._marks.get(key)
+        had = known.batch if known is not None else 0
+        mark = Mark(peer.disk, peer.boot, peer.process, max(batch, _found(peer), had))
+        if mark != known:
+            self._put(key, mark)
 
     def told(self, node: int, mark: Mark, running: StreamIdentity | None) -> bool:
         """Note what a peer remembers of another node's disk.
@@ -142,15 +176,19 @@ class PeerMemory:
         Returns:
             Whether the session with `running` must end, for it has forgotten promises.
         """
+        if not mark.process:
+            return False
         self._settle()
         key = (node, mark.disk)
         known = self._marks.get(key)
+        if running is not None and running.process == mark.process and running.disk == mark.disk:
+            self.promised(running, mark.batch)
+            return False
+        if known is not None and not known.process and known.boot == mark.boot:
+            self._put(key, mark._replace(batch=max(known.batch, mark.batch)))  # it has a name now
         if running is None or running.disk != mark.disk or not running.process:
             if known is None or _later(known, mark):
                 self._put(key, mark)
-            return False
-        if running.process == mark.process:
-            self.heard(running, mark.batch)
             return False
         if mark.boot < running.boot:
             lost = survived(running.starts, mark.boot) < mark.batch
@@ -189,6 +227,28 @@ class PeerMemory:
     def _note(self, key: tuple[int, int]) -> None:
         self._changed = True
         self._news.add(key)
+
+
+def _found(peer: StreamIdentity) -> int:
+    """Return the number of the last batch that a process found at its start."""
+    return peer.starts[-1][1] if peer.starts else 0
+
+
+def _first(peer: StreamIdentity) -> Mark:
+    """Return the mark of a disk that nothing was heard of before.
+
+    It stands for the process before the one that was met, without its name: that one may run, and
+    be met later, if the one that was met is a copy.
+    """
+    before = peer.starts[-1][0] - 1 if peer.starts else 0
+    if before < 1:
+        return Mark(peer.disk, peer.boot, peer.process, _found(peer))
+    return Mark(peer.disk, before, 0, _found(peer))
+
+
+def _names(mark: Mark, peer: StreamIdentity) -> bool:
+    """Return whether a mark is that of a process."""
+    return mark.process == peer.process or (not mark.process and mark.boot == peer.boot)
 
 
 def _later(known: Mark, told: Mark) -> bool:

@@ -17,7 +17,7 @@ from headrace_raftlog.model.limits import (
     NODE_ID_MAX,
 )
 from headrace_raftlog.model.mark import Mark
-from headrace_raftlog.model.message import Message
+from headrace_raftlog.model.message import QUESTIONS, Message
 from headrace_raftlog.model.pieces import Parted, Pieces
 from headrace_raftlog.transport.codec import FrameError, read_messages
 from headrace_raftlog.transport.events import TransportEvents
@@ -42,6 +42,7 @@ class IncomingStream:
         self.session = session  # whose stream it is
         self.remote = remote  # who has opened it
         self.synced = 0  # number of the newest batch of its log that it said to be synced
+        self.promised = False  # whether any message was delivered that promises something
         self.open = True  # turns False when it is replaced or given up
         self.on_closed: Callable[[], None] = lambda: None  # called then
 
@@ -294,6 +295,9 @@ class PeerSession:
 
     def _deliver(self, messages: list[Message], payloads: list[bytes | Parted]) -> None:
         if messages:
+            incoming = self._incoming
+            if incoming is not None and not incoming.promised:
+                incoming.promised = self._promises(incoming, messages)
             self._events.on_messages(messages)
         for payload in payloads:
             if not self.up:
@@ -302,6 +306,13 @@ class PeerSession:
                 self._events.on_parted(self.peer, payload)
             else:
                 self._events.on_payload(self.peer, payload)
+
+    def _promises(self, incoming: IncomingStream, messages: list[Message]) -> bool:
+        """Return whether any of a stream's first messages promises something; remember who did."""
+        if all(message.kind in QUESTIONS for message in messages):
+            return False
+        self._memory.promised(incoming.remote, incoming.synced)
+        return True
 
     def _hold(self, messages: list[Message], payloads: list[bytes | Parted], size: int) -> None:
         """Keep a frame of a peer that sees the session earlier than we do.

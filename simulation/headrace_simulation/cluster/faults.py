@@ -302,8 +302,6 @@ class OldDiskAtWorst(OldDisk):
 class Clone(Fault):
     """The same directory is run twice: a copy of it, on another machine."""
 
-    destroys = True  # a node that has just lost its disk may take the copy for the original
-
     def begin(self) -> None:
         """See `Fault`."""
         self._clone = self.cluster.clone(self.node)

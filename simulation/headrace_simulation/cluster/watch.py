@@ -29,6 +29,7 @@ class Reign:
     term: int
     since_ns: int
     seen_ns: int
+    voters: tuple[int, ...]  # member ids, when it was seen last
 
 
 @final
@@ -79,22 +80,30 @@ class Watch:
             raise SimulationError(f"group {group} has leaders {known} and {member} in term {term}")
         now = self._world.now_ns
         reign = self.reigns.get(group)
+        voters = tuple([int(voter) for voter in hosted.core.membership.voters])
         if reign is None or term > reign.term:
             if reign is not None:
                 self._judge(hosted, reign, term)
-            self.reigns[group] = Reign(member, term, now, now)
+            self.reigns[group] = Reign(member, term, now, now, voters)
         elif term == reign.term:
             reign.seen_ns = now
+            reign.voters = voters
+
+    def _is_here(self, group: int, voter: int) -> bool:
+        """Return whether a voter is the member that its node has, and none of a disk it lost."""
+        node = self._cluster.nodes.get(member_node(voter))
+        hosted = node.raft._host.find(group) if node is not None else None  # noqa: SLF001
+        return hosted is not None and int(hosted.core.member) == voter
 
     def _judge(self, hosted: HostedGroup, reign: Reign, term: int) -> None:
         """Judge a new leader: the one before must have had a reason to go."""
         now, group = self._world.now_ns, hosted.group
         if now - self._cluster.moved_ns < CALM_S * NS or now - reign.since_ns < CALM_S * NS:
             return
-        voters = [member_node(int(voter)) for voter in hosted.core.membership.voters]
+        here = [member_node(voter) for voter in reign.voters if self._is_here(group, voter)]
         leader = member_node(reign.member)
-        well = self._nemesis.healthy(voters, CALM_S)
-        if leader in well and len(well) > len(voters) // 2:
+        well = self._nemesis.healthy(here, CALM_S)
+        if leader in well and len(well) > len(reign.voters) // 2:
             raise SimulationError(
                 f"group {group}: n{leader} was deposed in term {reign.term} by "
                 f"n{member_node(int(hosted.core.member))} in term {term}; n{well} were well"

@@ -22,10 +22,11 @@ def process(boot: int, number: int, *starts: tuple[int, int], disk: int = DISK) 
 
 
 def memory(batch: int = 500) -> PeerMemory:
-    """Return the memory of node 1, which has met boot 8 of node 3 and heard of a batch."""
+    """Return the memory of node 1: boot 8 of node 3 has promised something, up to a batch."""
     known = PeerMemory(1)
     met = process(8, 80, (7, 200), (8, 300))
     known.met(met)
+    known.promised(met, 300)
     known.heard(met, batch)
     return known
 
@@ -153,8 +154,69 @@ def test_batch_that_was_heard_counts_for_whoever_comes_next() -> None:
     with pytest.raises(ForgottenDiskError, match="has heard of batch 501"):
         known.judge(process(9, 90, (9, 500)), None)
     known.heard(process(8, 80), 502)
-    known.met(process(9, 90, (9, 502)))
-    assert known.marks() == {3: (Mark(DISK, 9, 90, 502),)}
+    known.met(process(9, 90, (9, 504)))
+    with pytest.raises(ForgottenDiskError, match="has heard of batch 504"):
+        known.judge(process(9, 91, (9, 503)), None)
+
+
+# Copies that run beside their original
+
+
+FIRST = process(8, 80, (7, 200), (8, 300))  # runs all along
+COPY = process(9, 90, (7, 200), (8, 300), (9, 500))
+
+
+def test_copy_that_was_let_in_makes_nobody_outdated_until_it_promises_something() -> None:
+    known = memory()
+    known.judge(COPY, None)
+    known.met(COPY)
+    known.heard(COPY, 501)
+    known.judge(FIRST, None)
+    known.judge(process(9, 91, (8, 300), (9, 502)), None)  # the first one, restarted
+    known.promised(COPY, 501)
+    for first in (FIRST, process(9, 91, (8, 300), (9, 502))):
+        with pytest.raises(ForgottenDiskError, match="a second process was started"):
+            known.judge(first, None)
+
+
+def test_copy_that_is_met_first_makes_nobody_outdated_until_it_promises_something() -> None:
+    known = PeerMemory(1)
+    known.met(COPY)
+    assert (known.news(), known.everything()) == ([], []), "of no process by name"
+    known.judge(FIRST, None)
+    with pytest.raises(ForgottenDiskError):
+        known.judge(process(7, 70, (7, 200)), None)
+    with pytest.raises(ForgottenDiskError):
+        known.judge(process(9, 91, (8, 300), (9, 499)), None)
+    known.met(FIRST)
+    assert known.marks() == {3: (Mark(DISK, 8, 80, 500),)}
+    known.met(COPY)
+    known.promised(COPY, 501)
+    with pytest.raises(ForgottenDiskError):
+        known.judge(FIRST, None)
+
+
+@pytest.mark.parametrize("running", [COPY, None])
+def test_another_node_names_the_process_before_the_copy(running: StreamIdentity | None) -> None:
+    known = PeerMemory(1)
+    known.met(COPY)
+    assert not known.told(3, Mark(DISK, 8, 80, 450), running)
+    assert known.everything() == [(3, Mark(DISK, 8, 80, 500))]
+    known.judge(FIRST, None)
+
+
+def test_copy_that_has_promised_something_elsewhere_is_named_by_who_tells() -> None:
+    known = memory()
+    known.met(COPY)
+    assert not known.told(3, Mark(DISK, 9, 90, 501), COPY)
+    assert known.everything() == [(3, Mark(DISK, 9, 90, 501))]
+
+
+def test_second_process_is_named_a_clone_before_the_running_one_has_promised_anything() -> None:
+    known = memory()
+    known.met(COPY)
+    with pytest.raises(CloneRefusedError, match="node 3 runs twice"):
+        known.judge(process(9, 91, (8, 300), (9, 400)), COPY)
 
 
 # What other nodes tell
@@ -200,9 +262,9 @@ def test_of_two_processes_that_began_alike_all_nodes_keep_the_same() -> None:
     one, other = process(8, 80, (8, 300)), process(8, 81, (8, 300))
     here, there = PeerMemory(1), PeerMemory(2)
     here.met(one)
-    here.heard(one, 500)
+    here.promised(one, 500)
     there.met(other)
-    there.heard(other, 310)
+    there.promised(other, 310)
     [(_, mark)] = here.news()
     [(_, mark_there)] = there.news()
     assert there.told(3, mark, other)

@@ -264,6 +264,36 @@ def test_second_process_is_a_copy_once_the_first_was_heard_long_enough(copied: C
     assert copied.stream.open
 
 
+@pytest.mark.parametrize(
+    ("kind", "named"),
+    [
+        (MessageKind.MESSAGE_KIND_PRE_VOTE, 70),
+        (MessageKind.MESSAGE_KIND_JOIN, 70),
+        (MessageKind.MESSAGE_KIND_VOTE_REPLY, 80),
+        (MessageKind.MESSAGE_KIND_APPEND_REPLY, 80),
+        (MessageKind.MESSAGE_KIND_HEARTBEAT, 80),
+    ],
+)
+def test_second_process_takes_the_place_of_the_first_with_its_first_promise(
+    copied: Copied, connect: Callable[..., None], kind: MessageKind.ValueType, named: int
+) -> None:
+    session, second = copied.session, copied.second
+    session.ended(copied.stream)
+    stream = session.accept(second)
+    promise = RaftMessage(kind=kind, group=1, source=2, target=1)
+    session.received(stream, Frame(messages=[promise], synced=9))
+
+    def known() -> list[int]:
+        return [mark.process for _, mark in session._memory.everything()]
+
+    assert known() == [70], "it is not up, and nothing of it was delivered"
+    connect(session, second)
+    assert known() == [named]
+    session.received(stream, Frame(synced=12))
+    [(_, mark)] = session._memory.everything()
+    assert mark.batch == (12 if named == 80 else 0)
+
+
 def test_time_in_which_this_process_stood_still_makes_nobody_a_copy(copied: Copied) -> None:
     with pytest.raises(StreamRefusedError):
         copied.session.judge(copied.second)
