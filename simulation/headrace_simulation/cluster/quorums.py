@@ -30,6 +30,11 @@ def well_quorum(
     return well
 
 
+def is_whole(membership: Membership, running: Container[int]) -> bool:
+    """Return whether nodes run all members, and no change of them is under way."""
+    return not membership.is_joint and all(each in running for each in membership.everyone())
+
+
 def common_quorum(
     memberships: Iterable[Membership],
     running: Container[int],

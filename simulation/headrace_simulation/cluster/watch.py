@@ -75,13 +75,9 @@ class Watch:
 
     def _find_groups(self) -> None:
         self._hosted, self._running = {}, set()
-        for node in self._cluster.nodes.values():
-            host = getattr(node.raft, "_host", None)
-            if host is None or host.stopped:
-                continue
-            for hosted in host.groups():
-                self._hosted.setdefault(hosted.group, []).append(hosted)
-                self._running.add((hosted.group, int(hosted.core.member)))
+        for hosted in self._cluster.hosted():
+            self._hosted.setdefault(hosted.group, []).append(hosted)
+            self._running.add((hosted.group, int(hosted.core.member)))
 
     def _members(self, group: int) -> set[int]:
         return {member for each, member in self._running if each == group}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from headrace_raftlog.model.membership import Membership, member_id
-from headrace_simulation.cluster.quorums import common_quorum, well_quorum
+from headrace_simulation.cluster.quorums import common_quorum, is_whole, well_quorum
 
 FOUNDERS = Membership((1, 2, 3))
 REPLACED = int(member_id(2, 77))  # of node 2, whose disk was lost
@@ -43,3 +43,11 @@ def test_every_membership_that_is_known_must_have_a_quorum() -> None:
     assert common_quorum([after], {1, REPLACED, 3}, healthy) == [1, 2]
     assert common_quorum([after, joint], {1, REPLACED, 3}, healthy) == []
     assert common_quorum([], {1}, healthy) == []
+
+
+def test_group_is_whole_when_its_lost_member_is_gone() -> None:
+    running = {1, REPLACED, 3}
+    assert not is_whole(FOUNDERS, running)
+    assert not is_whole(Membership((1, 2, REPLACED, 3)), running)
+    assert not is_whole(Membership((1, REPLACED, 3), outgoing=(1, 3)), running)
+    assert is_whole(Membership((1, REPLACED, 3)), running)
