@@ -47,7 +47,8 @@ class MemoryFile:
         for offset, sector in self.unsynced:
             if offset < stop and offset + len(sector) > start:
                 overlay(self.synced, sector, offset)
-                self.doubtful = [each for each in self.doubtful if not covers(offset, sector, each)]
+                if self.doubtful:
+                    self.doubtful = [d for d in self.doubtful if not covers(offset, sector, d)]
             else:
                 later.append((offset, sector))
         self.unsynced = later

@@ -15,6 +15,7 @@ from headrace_broker.model.reply_code import AmqpError
 from headrace_broker.runtime.node import resources
 from headrace_broker.runtime.node.node import BrokerNode
 from headrace_raftlog.model.errors import RaftLogError
+from headrace_raftlog.node.hosted_group import HostedGroup
 from headrace_simulation.cluster.clients import Site, Wanted
 from headrace_simulation.cluster.history import History
 from headrace_simulation.cluster.machine import Machine
@@ -47,7 +48,7 @@ def config_of(node: int, nodes: int, **raft: int) -> Config:
             "raft": {"tick_ms": 100, **raft},
             "limits": {"message_bytes_max": 64 << 10, "disk_free_bytes_min": 0},
             "log": {
-                "segment_bytes": 2 << 20,
+                "segment_bytes": 1 << 20,
                 "cache_bytes": 1 << 20,
                 "snapshot_every_bytes": 64 << 10,
             },
@@ -182,6 +183,16 @@ class BrokerCluster:
         site.tasks.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
             site.process.failed("client", error)
+
+    def hosted(self) -> list[HostedGroup]:
+        """Return all groups of all nodes that run."""
+        hosts = [getattr(node.raft, "_host", None) for node in self.nodes.values()]
+        return [
+            hosted
+            for host in hosts
+            if host is not None and not host.stopped
+            for hosted in host.groups()
+        ]
 
     async def declare(self, site: Site, name: str, **arguments: Any) -> None:
         """Declare a quorum queue, however long it takes."""

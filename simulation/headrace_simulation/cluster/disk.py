@@ -15,6 +15,8 @@ from headrace_simulation.memory_files import MemoryFile, MemoryFiles, overlay
 
 HANG_LOOK_S: Final = 0.05  # how often a call that hangs looks whether the disk answers again
 SYNC_BYTES_S: Final = 200e6
+CALL_S: Final = 20e-6  # what a call takes that waits for nothing
+OWED_S_MAX: Final = 200e-6  # for which calls may be ahead of the world: each wait switches threads
 DIRECTORY_FD: Final = 1 << 30  # descriptors of directories begin here
 
 
@@ -31,15 +33,19 @@ class VirtualDisk(MemoryFiles):
         self.lies = False  # syncs do nothing
         self.fails: dict[str, int] = {}  # errno of the next call of a kind
         self.read_s = 0.0002
-        self._salt = 0
+        self._owed_s = 0.0  # of calls so far, for which nobody has waited yet
         self._directories: dict[int, str] = {}
         self._owners: dict[int, Process] = {}
 
     # time and faults
 
     def _enter(self, call: str, path: str) -> None:
-        sync = call.startswith("sync")
-        self._spend(self.sync_s if sync else 0.00002)
+        if call.startswith("sync"):
+            self._spend(self.sync_s)
+        else:
+            self._owed_s += CALL_S
+            if self.is_hung or self._owed_s >= OWED_S_MAX:
+                self._spend(0.0)
         error = self.fails.pop(call, 0)
         if error:
             raise OSError(error, os.strerror(error), path)
@@ -49,8 +55,9 @@ class VirtualDisk(MemoryFiles):
         thread = stdlib.current_thread()
         if thread is None:
             return
-        if seconds:
-            thread.block(seconds * self.world.rng.uniform(0.5, 1.5), may_wake=False)
+        seconds = seconds * self.world.rng.uniform(0.5, 1.5) + self._owed_s
+        self._owed_s = 0.0
+        thread.block(seconds, may_wake=False)
         while self.is_hung:
             thread.block(HANG_LOOK_S, may_wake=False)
 
@@ -69,7 +76,7 @@ class VirtualDisk(MemoryFiles):
         """See `Files.write_through`; time for the bytes is a sync's."""
         data = b"".join(pieces)
         taken = self.write(fd, data, offset)
-        self._spend(taken / SYNC_BYTES_S)
+        self._owed_s += taken / SYNC_BYTES_S
         self._sync(fd, offset, offset + taken)
         return taken
 

@@ -15,6 +15,7 @@ from headrace_simulation.cluster.transport import VirtualTransport
 
 TURN_S: Final = 20e-6  # what a turn of a loop takes, and a callback in it
 CALLBACK_S: Final = 3e-6
+OWED_S_MAX: Final = 150e-6  # for which turns may be ahead of the world
 TIMER_S: Final = 1e-6  # by which timers may be early: the resolution of the clock
 
 
@@ -34,8 +35,9 @@ class VirtualLoop(asyncio.BaseEventLoop):
     def drive(self) -> None:
         """Run until the process ends; to be called in a virtual thread.
 
-        A turn is asyncio's: timers that are due, then what is ready. Before it the time passes that
-        it takes, or, where nothing is ready, the time until something is.
+        A turn is asyncio's: timers that are due, then what is ready. Turns that follow one another
+        share one wait for the time that they take, up to `OWED_S_MAX`: each wait is two switches of
+        threads. Where nothing is ready, time passes until something is.
         """
         thread = self.process.world.thread
         assert isinstance(thread, VirtualThread)
@@ -44,12 +46,16 @@ class VirtualLoop(asyncio.BaseEventLoop):
         self._thread = thread
         ready: collections.deque[Any] = self._ready  # type: ignore[attr-defined]
         timers: list[Any] = self._scheduled  # type: ignore[attr-defined]
+        owed = 0.0
         while True:
             if ready:
                 self.callbacks += len(ready)
-                thread.block(TURN_S + CALLBACK_S * len(ready), may_wake=False)
+                owed += TURN_S + CALLBACK_S * len(ready)
+                if owed > OWED_S_MAX:
+                    thread.block(owed, may_wake=False)
+                    owed = 0.0
             else:
-                self._wait(timers)
+                owed = self._wait(timers, owed)
             until = self.time() + TIMER_S
             while timers and (timers[0]._cancelled or timers[0]._when <= until):
                 timer = heapq.heappop(timers)
@@ -61,16 +67,21 @@ class VirtualLoop(asyncio.BaseEventLoop):
                 if not handle._cancelled:
                     handle._run()
 
-    def _wait(self, timers: list[Any]) -> None:
-        """Wait for the next timer, or for what another thread or the network brings."""
+    def _wait(self, timers: list[Any], owed: float) -> float:
+        """Wait for the next timer, or for what another thread or the network brings.
+
+        Time that turns have taken passes meanwhile; what is left of it is returned.
+        """
         while timers and timers[0]._cancelled:
             heapq.heappop(timers)._scheduled = False
+        began = self.time()
         self._selecting = True
         if not timers:
             self._thread.block(None)
-        elif (left := timers[0]._when - self.time()) > 0:
+        elif (left := timers[0]._when - began) > 0:
             self._thread.block(left)
         self._selecting = False
+        return max(0.0, began + owed - self.time())
 
     def time(self) -> float:
         """Return the monotonic clock of the process, in seconds."""

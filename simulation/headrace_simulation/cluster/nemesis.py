@@ -7,6 +7,7 @@ from typing import Final, final
 
 from headrace_simulation.cluster.broker_cluster import BrokerCluster
 from headrace_simulation.cluster.faults import Cut, Fault, Kind
+from headrace_simulation.cluster.quorums import is_whole
 from headrace_simulation.cluster.world import NS
 
 LOSS_GAP_S: Final = 15.0  # between two faults that destroy what disks hold: the first is mended
@@ -71,8 +72,19 @@ class Nemesis:
             return False
         if self._world.now_ns - self._lost_ns < LOSS_GAP_S * NS:
             return False
+        if len(self._cluster.sites) < len(self._cluster.machines) or not self._is_mended():
+            return False
         self._lost_ns = self._world.now_ns + 20 * NS
-        return len(self._cluster.sites) == len(self._cluster.machines)
+        return True
+
+    def _is_mended(self) -> bool:
+        """Return whether no group waits for a member that was lost before."""
+        hosted = self._cluster.hosted()
+        running = {(each.group, int(each.core.member)) for each in hosted}
+        return all(
+            is_whole(each.core.membership, {m for group, m in running if group == each.group})
+            for each in hosted
+        )
 
     def _is_shaken(self, node: int) -> bool:
         return any(each.destroys or node in each.nodes for each in self.active)

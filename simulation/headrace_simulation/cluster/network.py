@@ -17,39 +17,49 @@ STALL_NS: Final = 210 * MS  # after which a lost segment comes again
 USER_TIMEOUT_S: Final = 900.0  # until a kernel gives a peer up that acknowledges nothing
 EPHEMERAL: Final = 40_000
 
+Carried = tuple[Callable[..., object], tuple[Any, ...]]  # a packet: how it arrives
+
 
 @final
 class Link:
     """One direction between two hosts."""
 
-    def __init__(self, world: World, delay_ns: int, rate: int) -> None:
+    def __init__(
+        self, world: World, target: str, down: dict[str, list[Carried]], delay_ns: int, rate: int
+    ) -> None:
         self.delay_ns = delay_ns
         self.rate = rate  # bytes a second
         self.stalls = 0.0  # probability that a segment is lost and comes later
         self.is_cut = False
         self._world = world
+        self._target = target
+        self._down = down
         self._free_ns = 0
-        self._held: list[Callable[[], object]] = []
+        self._due_ns = 0  # when what was carried last arrives: nothing overtakes it
+        self._held: list[Carried] = []
         self._cut_ns = 0
 
-    def carry(self, size: int, arrive: Callable[[], object]) -> None:
+    def carry(self, size: int, arrive: Callable[..., object], *args: Any) -> None:
         """Carry a packet; while the link is cut, its sender repeats it until it arrives."""
         if self.is_cut:
-            self._held.append(arrive)
+            self._held.append((arrive, args))
             return
         now = self._world.now_ns
         self._free_ns = max(self._free_ns, now) + size * NS // self.rate
-        delay = self._free_ns - now + self.delay_ns
+        due = self._free_ns + self.delay_ns
         if self.stalls and self._world.rng.random() < self.stalls:
             self._free_ns += STALL_NS  # those behind it wait for it
-            delay += STALL_NS
-        self._world.at(delay, lambda: self._arrive(arrive))
+            due += STALL_NS
+        self._due_ns = due = max(due, self._due_ns)
+        self._world.at(due - now, self._arrive, arrive, args)
 
-    def _arrive(self, arrive: Callable[[], object]) -> None:
+    def _arrive(self, arrive: Callable[..., object], args: tuple[Any, ...]) -> None:
         if self.is_cut:
-            self._held.append(arrive)
+            self._held.append((arrive, args))
+        elif self._target in self._down:
+            self._down[self._target].append((arrive, args))
         else:
-            arrive()
+            arrive(*args)
 
     def cut(self) -> None:
         """Carry nothing from now on."""
@@ -66,8 +76,9 @@ class Link:
         passed = min(self._world.now_ns - self._cut_ns, RETRY_NS_MAX)
         wait = int(passed * self._world.rng.random()) + self.delay_ns
         self._free_ns = max(self._free_ns, self._world.now_ns + wait)
-        for each in held:
-            self._world.at(wait, lambda arrive=each: self._arrive(arrive))  # type: ignore[misc]
+        self._due_ns = max(self._due_ns, self._world.now_ns + wait)
+        for arrive, args in held:
+            self._world.at(self._due_ns - self._world.now_ns, self._arrive, arrive, args)
 
 
 class Endpoint:
@@ -208,7 +219,7 @@ class Socket(Endpoint):
             if not self.unacked_bytes:
                 self._acked_ns = self.process.world.now_ns
             self.unacked_bytes += len(data)
-            network.carry(self, peer, len(data), lambda data=data: peer.arrived(data))  # type: ignore[misc]
+            network.carry(self, peer, len(data), peer.arrived, data)
         self._watch()
         if self._ending and not self.queued:
             self._ending = False
@@ -252,8 +263,7 @@ class Socket(Endpoint):
             return
         self.received.append(data)
         self.received_bytes += len(data)
-        size = len(data)
-        network.carry(self, peer, 40, lambda: peer.acked(size))
+        network.carry(self, peer, 40, peer.acked, len(data))
         if self.on_readable is not None:
             self.on_readable()
 
@@ -324,7 +334,7 @@ class Network:
 
     def __init__(self, world: World, delay_ns: int = MS // 4, rate: int = 100 << 20) -> None:
         self.world = world
-        self.down: dict[str, list[Callable[[], object]]] = {}  # hosts without power, and what waits
+        self.down: dict[str, list[Carried]] = {}  # hosts without power, and what waits
         self.bytes_carried = 0
         self._delay_ns = delay_ns
         self._rate = rate
@@ -337,25 +347,16 @@ class Network:
         found = self._links.get((source, target))
         if found is None:
             delay = self._delay_ns if source != target else self._delay_ns // 10
-            found = self._links[source, target] = Link(self.world, delay, self._rate)
+            found = Link(self.world, target, self.down, delay, self._rate)
+            self._links[source, target] = found
         return found
 
     def carry(
-        self, source: Socket, target: Socket, size: int, arrive: Callable[[], object]
+        self, source: Socket, target: Socket, size: int, arrive: Callable[..., object], *args: Any
     ) -> None:
         """Carry a packet from one end to the other."""
         self.bytes_carried += size
-        self._carry(source.process.host, target.process.host, size, arrive)
-
-    def _carry(self, source: str, host: str, size: int, arrive: Callable[[], object]) -> None:
-        def at_host() -> None:
-            waiting = self.down.get(host)
-            if waiting is None:
-                arrive()
-            else:
-                waiting.append(arrive)
-
-        self.link(source, host).carry(size, at_host)
+        self.link(source.process.host, target.process.host).carry(size, arrive, *args)
 
     def power_off(self, host: str) -> None:
         """Make a host answer nothing."""
@@ -363,8 +364,8 @@ class Network:
 
     def power_on(self, host: str) -> None:
         """Let a host answer again; packets to what it has forgotten are answered by resets."""
-        for each in self.down.pop(host, []):
-            self.world.at(int(RETRY_NS_MAX * self.world.rng.random()), each)
+        for arrive, args in self.down.pop(host, []):
+            self.world.at(int(RETRY_NS_MAX * self.world.rng.random()), arrive, *args)
 
     def listen(self, process: Owner, host: str, port: int) -> Listener:
         """Listen.
@@ -391,7 +392,7 @@ class Network:
     def connect(self, process: Owner, host: str, port: int) -> Socket:
         """Begin to connect; `Socket.on_connected` is called with how it ends."""
         end = Socket(process)
-        self._carry(process.host, host, 60, lambda: self._arrived(end, host, port))
+        self.link(process.host, host).carry(60, self._arrived, end, host, port)
         return end
 
     def _arrived(self, end: Socket, host: str, port: int) -> None:
@@ -399,11 +400,11 @@ class Network:
         back = end.process.host
         if listener is None:
             error = ConnectionRefusedError(errno.ECONNREFUSED, os.strerror(errno.ECONNREFUSED))
-            self._carry(host, back, 40, lambda: end.broken(error))
+            self.link(host, back).carry(40, end.broken, error)
             return
         other = Socket(listener.process)
         other.peer = end
-        self._carry(host, back, 60, lambda: self._connected(end, other))
+        self.link(host, back).carry(60, self._connected, end, other)
         listener.waiting.append(other)
         if listener.on_waiting is not None:
             listener.on_waiting()

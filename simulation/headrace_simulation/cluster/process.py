@@ -21,13 +21,15 @@ class Clock:
     def __init__(self, world: World) -> None:
         self._world = world
         self._rate = 1.0
-        self._since_ns = world.now_ns
-        self._monotonic_ns = BOOT_NS + world.now_ns
+        self._since_ns = 0
+        self._monotonic_ns = BOOT_NS  # at that time of the world
         self._wall_ns = WALL_NS - BOOT_NS
 
     def monotonic_ns(self) -> int:
         """Return the monotonic clock."""
         passed = self._world.now_ns - self._since_ns
+        if self._rate == 1.0:
+            return self._monotonic_ns + passed
         return self._monotonic_ns + int(passed * self._rate)
 
     def time_ns(self) -> int:
@@ -126,7 +128,7 @@ class VirtualThread:
         self.on_done: list[Callable[[], object]] = []
         self.context = greenlet(self._run, process.world.hub)
         self._work = work
-        self._turn = 1
+        self.turn = 1
         self._may_wake = False
 
     def start(self) -> None:
@@ -160,7 +162,7 @@ class VirtualThread:
             delay_ns = self.process.clock.world_ns(seconds)
             if world.skip(delay_ns):
                 return False
-        self._turn += 1
+        self.turn += 1
         self._may_wake = may_wake
         if seconds is not None:
             self._resume_at(delay_ns, woken=False)
@@ -173,17 +175,17 @@ class VirtualThread:
             self._resume_at(0, woken=True)
 
     def _resume_at(self, delay_ns: int, *, woken: bool) -> None:
-        turn = self._turn
+        turn = self.turn
         self.process.world.resume_at(delay_ns, self, turn if woken else -turn)
 
     def resume(self, turn: int) -> None:
         """Go on after `block`, if this was not done since; `turn` is negative for a time-out."""
         process = self.process
-        if abs(turn) != self._turn or not process.is_alive or self.is_done:
+        if abs(turn) != self.turn or not process.is_alive or self.is_done:
             return
         if process.is_paused:
             process.deferred.append(lambda: self.resume(turn))
             return
-        self._turn += 1
+        self.turn += 1
         self._may_wake = False
         process.world.enter(self, turn > 0)

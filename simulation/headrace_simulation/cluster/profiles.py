@@ -26,26 +26,26 @@ class Profile:
     kinds: tuple[Kind, ...]  # of faults
     nodes: int = 3
     at_once: int = 1  # faults under way
-    gap_s: float = 2.0  # between the beginnings of two of them, on average
+    gap_s: float = 1.2  # between the beginnings of two of them, on average
     seconds: float = 20.0  # for which there are faults
     moves: bool = False  # leaders and members are moved, and queues come and go
-    pause_s: float = 0.3  # of a publisher between two batches, on average
+    pause_s: float = 0.9  # of a publisher between two batches, on average
 
 
 PROFILES: Final = (
     Profile("calm", (), seconds=15.0),
-    Profile("moves", PROCESSES, moves=True, gap_s=6.0),
+    Profile("moves", PROCESSES, moves=True, gap_s=4.0),
     Profile("process", (*PROCESSES, *CLOCKS)),
     Profile("network", (*NETWORK, *NETWORK, *PROCESSES[2:])),
-    Profile("disk", DISKS, seconds=35.0),
-    Profile("loss", (*LOSSES, *CLONES, *PROCESSES), gap_s=4.0, seconds=30.0),
-    Profile("blackout", (*BLACKOUTS, *PROCESSES[1:2]), gap_s=3.0),
+    Profile("disk", DISKS, seconds=30.0),
+    Profile("loss", (*LOSSES, *CLONES, *PROCESSES), gap_s=3.0, seconds=30.0),
+    Profile("blackout", (*BLACKOUTS, *PROCESSES[1:2]), gap_s=2.0),
     Profile("old", OLD, seconds=30.0),
     Profile("one", (*PROCESSES, *NETWORK, *DISKS, *CLOCKS)),
-    Profile("several", (*PROCESSES, *NETWORK, *DISKS, *CLOCKS), at_once=3, gap_s=1.0),
+    Profile("several", (*PROCESSES, *NETWORK, *DISKS, *CLOCKS), at_once=3, gap_s=0.8),
     Profile("everything", (*PROCESSES, *NETWORK, *DISKS, *LOSSES, *CLONES, *CLOCKS), at_once=2),
     Profile(
-        "five", (*PROCESSES, *NETWORK, *DISKS, *LOSSES), nodes=5, at_once=2, moves=True, pause_s=0.6
+        "five", (*PROCESSES, *NETWORK, *DISKS, *LOSSES), nodes=5, at_once=2, moves=True, pause_s=1.5
     ),
 )
 

@@ -8,6 +8,7 @@ code is not changed, and cannot tell.
 from __future__ import annotations
 
 import fcntl
+import hashlib
 import os
 import queue
 import random
@@ -37,6 +38,7 @@ _ORIGINALS: Final[dict[str, Any]] = {
     "clock_gettime_ns": time.clock_gettime_ns,
     "sleep": time.sleep,
     "urandom": os.urandom,
+    "scrypt": hashlib.scrypt,
     "Thread": threading.Thread,
     "Condition": threading.Condition,
     "SimpleQueue": queue.SimpleQueue,
@@ -57,8 +59,11 @@ class Current:
 
 def process() -> Process | None:
     """Return the simulated process that runs now."""
-    thread = current_thread()
-    return thread.process if thread is not None else None
+    world = Current.world
+    if world is None or world.thread is None:
+        return None
+    thread: Any = world.thread
+    return cast("Process", thread.process)
 
 
 def current_thread() -> VirtualThread | None:
@@ -125,6 +130,14 @@ def _urandom(count: int) -> bytes:
     if Current.world is not None:
         return Current.entropy.randbytes(count)
     found: bytes = _ORIGINALS["urandom"](count)
+    return found
+
+
+def _scrypt(password: bytes, **options: Any) -> bytes:
+    """Hash at the least cost: each founding would take a tenth of a second of a processor."""
+    if process() is not None:
+        options |= {"n": 2, "r": 1, "p": 1}
+    found: bytes = _ORIGINALS["scrypt"](password, **options)
     return found
 
 
@@ -330,6 +343,7 @@ def install() -> None:
         (time, "sleep", _sleep),
         (os, "urandom", _urandom),
         (random, "_urandom", _urandom),
+        (hashlib, "scrypt", _scrypt),
         (threading, "Thread", Thread),
         (threading, "Condition", Condition),
         (queue, "SimpleQueue", SimpleQueue),

@@ -8,10 +8,11 @@ from typing import Final, final
 from headrace_broker.runtime.node.node import BrokerNode
 from headrace_raftlog.model.group import LEADER
 from headrace_raftlog.model.limits import OUTBOX_BYTES_MAX
-from headrace_raftlog.model.membership import member_node
+from headrace_raftlog.model.membership import Membership, member_node
 from headrace_raftlog.node.hosted_group import HostedGroup
 from headrace_simulation.cluster.broker_cluster import BrokerCluster
 from headrace_simulation.cluster.nemesis import Nemesis
+from headrace_simulation.cluster.quorums import common_quorum, well_quorum
 from headrace_simulation.cluster.world import NS, SimulationError
 
 LOOK_S: Final = 0.1
@@ -29,7 +30,7 @@ class Reign:
     term: int
     since_ns: int
     seen_ns: int
-    voters: tuple[int, ...]  # member ids, when it was seen last
+    membership: Membership  # as it knew it when it was seen
 
 
 @final
@@ -45,7 +46,9 @@ class Watch:
         self._leaders: dict[tuple[int, int], int] = {}
         self._served_ns: dict[int, int] = {}
         self._callbacks: dict[str, int] = {}
-        self._alone_ns = self._world.now_ns
+        self._alone_ns: dict[str, int] = {}  # until when a queue had no quorum, by its name
+        self._hosted: dict[int, list[HostedGroup]] = {}  # that run now, by group
+        self._running: set[tuple[int, int]] = set()  # likewise: groups and members
 
     def start(self) -> None:
         """Look from now on."""
@@ -54,23 +57,40 @@ class Watch:
     def _look(self) -> None:
         self.start()
         self.looks += 1
+        self._find_groups()
         serving: set[int] = set()
-        groups: dict[int, HostedGroup] = {}
-        for number, node in self._cluster.nodes.items():
-            host = getattr(node.raft, "_host", None)
-            if host is None or host.stopped:
-                continue
-            for hosted in host.groups():
-                groups.setdefault(hosted.group, hosted)
+        for group, found in self._hosted.items():
+            for hosted in found:
                 if hosted.core.role == LEADER:
                     self._look_at_leader(hosted)
+                    number = int(member_node(hosted.core.member))
                     if not self._cluster.machines[number].process.is_paused:  # type: ignore[union-attr]
-                        serving.add(hosted.group)
+                        serving.add(group)
+        for number, node in self._cluster.nodes.items():
             self._look_at_memory(number, node)
-        for group, hosted in groups.items():
-            self._look_at_service(group, hosted, group in serving)
+        for group in self._hosted:
+            self._look_at_service(group, group in serving)
         self._look_at_confirms()
         self._look_at_loops()
+
+    def _find_groups(self) -> None:
+        self._hosted, self._running = {}, set()
+        for hosted in self._cluster.hosted():
+            self._hosted.setdefault(hosted.group, []).append(hosted)
+            self._running.add((hosted.group, int(hosted.core.member)))
+
+    def _members(self, group: int) -> set[int]:
+        return {member for each, member in self._running if each == group}
+
+    def _quorum(self, group: int, seconds: float) -> list[int]:
+        """Return nodes of a group that were well for a time, where these can decide, else []."""
+        known = {hosted.core.membership: None for hosted in self._hosted.get(group, ())}
+        sites = self._cluster.sites
+
+        def healthy(nodes: list[int]) -> list[int]:
+            return [node for node in self._nemesis.healthy(nodes, seconds) if node in sites]
+
+        return common_quorum(known, self._members(group), healthy)
 
     def _look_at_leader(self, hosted: HostedGroup) -> None:
         """One leader a term; none is deposed while it and a quorum are well."""
@@ -80,62 +100,65 @@ class Watch:
             raise SimulationError(f"group {group} has leaders {known} and {member} in term {term}")
         now = self._world.now_ns
         reign = self.reigns.get(group)
-        voters = tuple([int(voter) for voter in hosted.core.membership.voters])
         if reign is None or term > reign.term:
             if reign is not None:
                 self._judge(hosted, reign, term)
-            self.reigns[group] = Reign(member, term, now, now, voters)
+            self.reigns[group] = Reign(member, term, now, now, hosted.core.membership)
         elif term == reign.term:
-            reign.seen_ns = now
-            reign.voters = voters
-
-    def _is_here(self, group: int, voter: int) -> bool:
-        """Return whether a voter is the member that its node has, and none of a disk it lost."""
-        node = self._cluster.nodes.get(member_node(voter))
-        hosted = node.raft._host.find(group) if node is not None else None  # noqa: SLF001
-        return hosted is not None and int(hosted.core.member) == voter
+            reign.seen_ns, reign.membership = now, hosted.core.membership
 
     def _judge(self, hosted: HostedGroup, reign: Reign, term: int) -> None:
-        """Judge a new leader: the one before must have had a reason to go."""
+        """Judge a new leader: the one before must have had a reason to go.
+
+        What it needed is told by the membership that it knew, not by that of the new leader.
+        """
         now, group = self._world.now_ns, hosted.group
         if now - self._cluster.moved_ns < CALM_S * NS or now - reign.since_ns < CALM_S * NS:
             return
-        here = [member_node(voter) for voter in reign.voters if self._is_here(group, voter)]
         leader = member_node(reign.member)
-        well = self._nemesis.healthy(here, CALM_S)
-        if leader in well and len(well) > len(reign.voters) // 2:
+        well = well_quorum(
+            reign.membership,
+            self._members(group),
+            lambda nodes: self._nemesis.healthy(nodes, CALM_S),
+        )
+        if leader in well:
             raise SimulationError(
                 f"group {group}: n{leader} was deposed in term {reign.term} by "
                 f"n{member_node(int(hosted.core.member))} in term {term}; n{well} were well"
             )
 
-    def _look_at_service(self, group: int, hosted: HostedGroup, serving: bool) -> None:
+    def _look_at_service(self, group: int, serving: bool) -> None:
         """A majority that is left alone has a leader within a bound."""
         now = self._world.now_ns
         if serving:
             self._served_ns[group] = now
             return
-        voters = [member_node(int(voter)) for voter in hosted.core.membership.voters]
-        well = self._nemesis.healthy(voters, RESUME_S)
-        running = [node for node in well if node in self._cluster.sites]
-        if len(running) <= len(voters) // 2:
+        well = self._quorum(group, RESUME_S)
+        if not well:
             self._served_ns[group] = now
         elif now - self._served_ns.setdefault(group, now) > RESUME_S * NS:
-            raise SimulationError(f"group {group} has no leader, and n{well} of n{voters} are well")
+            raise SimulationError(f"group {group} has no leader, and its n{well} are well")
 
     def _look_at_confirms(self) -> None:
         """Clients of a majority that is left alone get confirms."""
-        now = self._world.now_ns
-        well = self._nemesis.healthy(sorted(self._cluster.machines), ALONE_S)
-        running = [node for node in well if node in self._cluster.sites]
-        if len(running) <= len(self._cluster.machines) // 2 or not self._cluster.wanted.publishes:
-            self._alone_ns = now
-            return
-        for queue, confirmed_ns in self._cluster.history.confirmed_ns.items():
-            if queue in self._cluster.history.deleted:
+        now, history = self._world.now_ns, self._cluster.history
+        publishes = self._cluster.wanted.publishes and self._quorum(0, ALONE_S)
+        for name, confirmed_ns in history.confirmed_ns.items():
+            if name in history.deleted:
                 continue
-            if now - max(confirmed_ns, self._alone_ns) > RESUME_S * NS:
-                raise SimulationError(f"nothing is confirmed of {queue}, and n{well} are well")
+            well = self._quorum(self._group_of(name), ALONE_S) if publishes else []
+            if not well:
+                self._alone_ns[name] = now
+            elif now - max(confirmed_ns, self._alone_ns.get(name, 0)) > RESUME_S * NS:
+                raise SimulationError(f"nothing is confirmed of {name}, and n{well} are well")
+
+    def _group_of(self, name: str) -> int:
+        """Return the group of a queue; that of the catalog where no node knows the queue."""
+        for site in self._cluster.sites.values():
+            queue = site.node.broker.queue("/", name)
+            if queue is not None:
+                return int(queue.group)
+        return 0
 
     def _look_at_memory(self, number: int, node: BrokerNode) -> None:
         transport = getattr(node.raft, "_transport", None)

@@ -31,6 +31,7 @@ class Runnable(Protocol):
 
     loop: Any  # that runs in it, None for none
     context: greenlet
+    turn: int  # that it waits for
 
     def resume(self, turn: int) -> None:
         """Go on, if this turn is still waited for; a negative one says that the time is over."""
@@ -74,16 +75,15 @@ class World:
         self._loop: Any = None  # that asyncio takes for the one that runs
         self._until_ns = 0
         self.hub = getcurrent()  # where the world itself runs
-        # time, number, and what happens then: a function, or a turn of a thread
-        self._queue: list[tuple[int, int, Callable[[], object] | None, Runnable | None, int]]
-        self._queue = []
+        # time, number, and what happens then: a function with arguments, or a turn of a thread
+        self._queue: list[tuple[int, int, Callable[..., object] | None, Any, int]] = []
         self._number = 0
         self._stopped = False
 
-    def at(self, delay_ns: int, action: Callable[[], object]) -> None:
+    def at(self, delay_ns: int, action: Callable[..., object], *args: Any) -> None:
         """Call a function after a delay; those of one moment in the order of these calls."""
         self._number += 1
-        heapq.heappush(self._queue, (self.now_ns + delay_ns, self._number, action, None, 0))
+        heapq.heappush(self._queue, (self.now_ns + delay_ns, self._number, action, args, 0))
 
     def resume_at(self, delay_ns: int, thread: Runnable, turn: int) -> None:
         """Go on with a turn of a thread after a delay; positive where it is woken."""
@@ -95,13 +95,19 @@ class World:
         queue = self._queue
         until = self._until_ns = self.now_ns + int(seconds * NS)
         self._stopped = False
+        pop = heapq.heappop
         while queue and queue[0][0] <= until and not self._stopped:
-            self.now_ns, _, action, thread, turn = heapq.heappop(queue)
-            self.turns += 1
-            if thread is not None:
-                thread.resume(turn)
-            elif action is not None:
-                action()
+            due, _, action, subject, turn = pop(queue)
+            if action is None:
+                if turn != subject.turn and -turn != subject.turn:
+                    continue  # the thread was woken before its time was over
+                self.now_ns = due
+                self.turns += 1
+                subject.resume(turn)
+            else:
+                self.now_ns = due
+                self.turns += 1
+                action(*subject)
         if not self._stopped:
             self.now_ns = until
 

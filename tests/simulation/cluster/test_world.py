@@ -171,6 +171,19 @@ def test_cut_link_delivers_later_in_order(lab: Lab) -> None:
     assert b"".join(data for _, data in lab.seen).startswith(b"012345")
 
 
+def test_segment_of_a_link_that_gets_faster_overtakes_none(lab: Lab) -> None:
+    lab.machine("b", serve(lab))
+    lab.machine("a", call(lab))
+    lab.run(0.5)
+    link = lab.network.link("a", "b")
+    link.delay_ns = int(2.5 * NS)
+    lab.run(2)
+    assert lab.seen == [(0.1, b"0")]
+    link.delay_ns = NS // 1000
+    lab.run(3)
+    assert b"".join(data for _, data in lab.seen).startswith(b"01234")
+
+
 def test_one_way_cut_lets_bytes_through_that_nobody_acknowledges(lab: Lab) -> None:
     lab.machine("b", serve(lab))
     lab.machine("a", call(lab, timeout_s=4.0))
