@@ -29,7 +29,9 @@ def main() -> int:
     parser.add_argument("--jobs", type=int, default=2, help="processes")
     parser.add_argument("--trace", action="store_true", help="show all events of one seed")
     parser.add_argument("--log", action="store_true", help="show the nodes' logs too")
-    parser.add_argument("--mutation", default="", help="put a bug in place, which must be found")
+    parser.add_argument(
+        "--mutation", default="", help="put bugs in place, which must be found: names, or all"
+    )
     options = parser.parse_args()
     if options.mutation:
         return _mutated(options.mutation, options.jobs)
@@ -66,7 +68,7 @@ def _mutated(name: str, jobs: int) -> int:
 
     missed = 0
     for mutation in mutations.MUTATIONS:
-        if name not in ("all", mutation.name):
+        if name != "all" and mutation.name not in name.split(","):
             continue
         sys.stdout.flush()
         pid = os.fork()  # a bug stays in place

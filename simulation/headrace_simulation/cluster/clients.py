@@ -22,7 +22,7 @@ from headrace_broker.runtime.contract.port import (
     QueueListener,
 )
 from headrace_broker.runtime.session.session import QueueSession
-from headrace_simulation.cluster.history import History
+from headrace_simulation.cluster.history import Attached, History
 
 if TYPE_CHECKING:
     from headrace_broker.runtime.node.node import BrokerNode
@@ -40,6 +40,7 @@ class Wanted:
     publishes = True
     consumes = True
     drains = False
+    consume_s = 10.0  # for which a consumer lives at most
 
 
 @final
@@ -151,6 +152,7 @@ class _Deliveries(QueueListener):
     """Takes deliveries of one consumer."""
 
     def __init__(self, site: Site, queue: str, name: str) -> None:
+        self.prefetch = 0
         # delivery number, body, and the number by which the queue knew the consumer then
         self.got: deque[tuple[int, bytes, int]] = deque()
         self.news = asyncio.Event()
@@ -171,6 +173,12 @@ class _Deliveries(QueueListener):
             self._site.history.delivered(self._queue, self._name, self._since_ns, body, marked)
             self.got.append((int(run.first) + at, body, _number_of(client)))
             client.consumed(run.consumer, len(body))
+        known_by = _number_of(client)
+        unsettled = sum(number == known_by for _, _, number in self.got)
+        if unsettled > self.prefetch and not self.is_over:
+            self._site.history.violated(
+                f"{self._name} was given {unsettled} messages at once, more than {self.prefetch}"
+            )
         self.news.set()
 
     def on_cancelled(self, client: QueueClient, consumer: int, reason: str) -> None:
@@ -203,7 +211,11 @@ class Consumer:
         client = site.open(self._queue, self._listener, self._name)
         try:
             prefetch = 100 if self._drains else rng.choice((1, 5, 20, 50))
+            self._listener.prefetch = prefetch
             await client.attach(1, Attachment(self._name, prefetch))
+            site.history.attached[self._name] = Attached(
+                self._queue.name, site.process, site.history
+            )
             until = asyncio.get_running_loop().time() + seconds
             while asyncio.get_running_loop().time() < until and not self._listener.is_cancelled:
                 await self._turn(client)
@@ -211,6 +223,7 @@ class Consumer:
                     return
         finally:
             self._listener.is_over = True
+            site.history.attached.pop(self._name, None)
             client.close()
 
     async def _turn(self, client: QueueClient) -> None:
@@ -290,7 +303,7 @@ async def consume_on(site: Site, queue: str, *, drains: bool, rejects: float) ->
         if found is not None:
             consumer = Consumer(site, found, drains=drains, rejects=rejects)
             try:
-                await consumer.run(30 if drains else site.rng.uniform(0.5, 10))
+                await consumer.run(30 if drains else site.rng.uniform(0.5, site.wanted.consume_s))
             except AmqpError as error:
                 site.process.note(f"consumer: {error.text}")
         await asyncio.sleep(RETRY_S)
