@@ -15,6 +15,7 @@ from headrace_broker.model.reply_code import AmqpError
 from headrace_broker.runtime.contract.attachment import Attachment
 from headrace_broker.runtime.contract.port import (
     ACCEPT,
+    MODIFY_FAILED,
     REJECT,
     RELEASE,
     PendingConfirm,
@@ -203,7 +204,8 @@ class Consumer:
         self._rejects = rejects
         self._name = site.name("c")
         self._listener = _Deliveries(site, queue.name, self._name)
-        self._accepted: list[tuple[int, bytes]] = []  # each with the consumer's number at the queue
+        # each with the consumer's number at the queue, and what was done with it
+        self._settled: list[tuple[int, bytes, int]] = []
 
     async def run(self, seconds: float) -> None:
         """Consume; AmqpError where the queue cannot be reached."""
@@ -244,26 +246,34 @@ class Consumer:
             operation = self._operation()
             client.settle(1, operation, number, number)
             if operation == ACCEPT:
-                self._accepted.append((known_by, body))
+                self._settled.append((known_by, body, operation))
                 self._site.history.accepts(self._queue.name, body)
             elif operation == REJECT:
                 self._site.history.rejected(self._queue.name, body)
+            elif operation == MODIFY_FAILED:
+                self._settled.append((known_by, body, operation))
         client.flush()
         if rng.random() < 0.2:
-            accepted, self._accepted = self._accepted, []
+            settled, self._settled = self._settled, []
             await client.applied()
             current = _number_of(client)
             if not listener.is_cancelled:
-                for known_by, body in accepted:
+                for known_by, body, operation in settled:
                     if known_by == current:
-                        self._site.history.accepted(self._queue.name, body)
+                        self._applied(body, operation)
+
+    def _applied(self, body: bytes, operation: int) -> None:
+        if operation == ACCEPT:
+            self._site.history.accepted(self._queue.name, body)
+        else:
+            self._site.history.failed(self._queue.name, body)
 
     def _operation(self) -> int:
         if self._drains:
             return ACCEPT
         chance = self._site.rng.random()
         if chance < self._rejects:
-            return REJECT
+            return MODIFY_FAILED if self._queue.name in self._site.history.tries else REJECT
         return RELEASE if chance < self._rejects + 0.1 else ACCEPT
 
 

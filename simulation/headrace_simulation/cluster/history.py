@@ -19,7 +19,7 @@ class Message:
     """One message, by its body."""
 
     __slots__ = (
-        *("accepted_ns", "accepts", "body", "deliveries", "first", "published_ns"),
+        *("accepted_ns", "accepts", "body", "deliveries", "fails", "first", "published_ns"),
         *("queue", "rejected", "state"),
     )
 
@@ -30,6 +30,7 @@ class Message:
         self.state = UNKNOWN
         self.deliveries = 0
         self.first = ""  # who was given it as not delivered before
+        self.fails = 0  # deliveries that are known to be counted as failed
         self.rejected = False  # by a consumer, which may have come too late
         self.accepts = 0  # consumers that said that they accept it, in time or not
         self.accepted_ns = 0  # when its acceptance was known to be applied
@@ -62,6 +63,7 @@ class History:
         self.targets: dict[str, str] = {}  # queue to which another one dead-letters, by name
         self.ttl_ns: dict[str, int] = {}  # how old a queue's messages may be, by name
         self.lengths: dict[str, int] = {}  # how many messages a queue keeps at most, by name
+        self.tries: dict[str, int] = {}  # failed deliveries after which one comes again, by name
         self.confirms = 0
         self.deliveries = 0
         self.redeliveries = 0
@@ -133,6 +135,8 @@ class History:
         age_ns = self._world.now_ns - message.published_ns
         if age_ns > self.ttl_ns.get(queue, age_ns):
             self.violated(f"{body!r} came from {queue} after {age_ns / NS:.1f} s")
+        if message.fails > self.tries.get(queue, message.fails):
+            self.violated(f"{body!r} of {queue} comes again after {message.fails} that failed")
         message.deliveries += 1
         if redelivered:
             return
@@ -147,7 +151,7 @@ class History:
             self.violated(f"{origin.body!r} of {origin.queue} was delivered from {queue}")
         if origin.accepted_ns:
             self.violated(f"{origin.body!r} of {origin.queue} was accepted, and dead-lettered")
-        if not origin.rejected:
+        if not origin.rejected and origin.queue not in self.tries:
             self.violated(f"{origin.body!r} of {origin.queue} was dead-lettered, and not rejected")
         self._dead.add(origin.body)
 
@@ -176,6 +180,12 @@ class History:
         message = self.messages[body]
         if message.queue == queue:
             message.accepted_ns = message.accepted_ns or self._world.now_ns
+
+    def failed(self, queue: str, body: bytes) -> None:
+        """Note that a failed delivery is known to be counted."""
+        message = self.messages[body]
+        if message.queue == queue:
+            message.fails += 1
 
     def lost(self) -> list[Message]:
         """Return what is missing, once all queues are empty.

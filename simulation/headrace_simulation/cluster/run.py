@@ -25,6 +25,8 @@ AGE_MS: Final = 3_000
 AGE_S_MAX: Final = 13.0  # with what queues' time may differ from that of the world
 SHORT: Final = "limit.length"  # likewise
 LENGTH: Final = 20
+TRYING: Final = "limit.tries"  # what failed too often goes to DEAD
+TRIES: Final = 2
 REJECTING: Final = "qd"  # what is rejected there goes to DEAD
 DEAD: Final = "dead"
 FOUND_S: Final = 15.0  # within which a new cluster works
@@ -70,9 +72,11 @@ class Run:
         self._is_ready = False
         self._limited: tuple[str, ...] = ()
         if profile.limits:
-            self._limited = (AGING, SHORT)
+            self._limited = (AGING, SHORT, TRYING)
             self.cluster.history.ttl_ns[AGING] = int(AGE_S_MAX * NS)
             self.cluster.history.lengths[SHORT] = LENGTH
+            self.cluster.history.tries[TRYING] = TRIES
+            self.cluster.history.targets[TRYING] = DEAD
 
     def run(self) -> Outcome:
         """Run it all."""
@@ -170,13 +174,18 @@ class Run:
             for name in (*QUEUES, DEAD):
                 await self.cluster.declare(site, name)
             await self.cluster.declare(site, EXPIRING, **{"x-message-ttl": TTL_MS})
-            arguments = {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": DEAD}
+            arguments: dict[str, object] = {
+                "x-dead-letter-exchange": "",
+                "x-dead-letter-routing-key": DEAD,
+            }
             arguments["x-dead-letter-strategy"] = "at-least-once"
             arguments["x-overflow"] = "reject-publish"
             await self.cluster.declare(site, REJECTING, **arguments)
+            arguments["x-delivery-limit"] = TRIES
             if self._limited:
                 await self.cluster.declare(site, AGING, **{"x-message-ttl": AGE_MS})
                 await self.cluster.declare(site, SHORT, **{"x-max-length": LENGTH})
+                await self.cluster.declare(site, TRYING, **arguments)
             self._is_ready = True
 
         self.cluster.spawn(site, declare())
@@ -192,8 +201,8 @@ class Run:
         pause_s = self.profile.pause_s
         for queue in (*QUEUES, EXPIRING, REJECTING, *self._limited):
             self.cluster.spawn(site, publish_on(site, queue, pause_s), "publisher")
-        for queue in (*QUEUES, REJECTING, DEAD):
-            rejects = 0.2 if queue == REJECTING else 0.0
+        for queue in (*QUEUES, REJECTING, DEAD, *self._limited[2:]):
+            rejects = {REJECTING: 0.2, TRYING: 0.6}.get(queue, 0.0)
             work = consume_on(site, queue, drains=False, rejects=rejects)
             self.cluster.spawn(site, work)
         if self.profile.moves:

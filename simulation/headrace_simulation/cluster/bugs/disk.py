@@ -77,12 +77,12 @@ MUTATIONS: Final = (
     Mutation(
         "sync-errors-ignored",
         "a write or sync that failed counts as done",
-        *("disk", 30, lambda: _ignoring(errno.EIO)),
+        *("errors", 20, lambda: _ignoring(errno.EIO)),
     ),
     Mutation(
         "full-disk-ignored",
         "a write for which there was no space counts as done",
-        *("disk", 20, lambda: _ignoring(errno.ENOSPC)),
+        *("errors", 20, lambda: _ignoring(errno.ENOSPC)),
     ),
     Mutation(
         "names-unsynced",

@@ -203,6 +203,13 @@ def _newest_dropped() -> None:
     put(ReadyList, "take_lowest", made)
 
 
+def _failures_uncounted() -> None:
+    def made(original: Any) -> Any:
+        return lambda message, failed: original(message, False)
+
+    put(leaving, "_again", made)
+
+
 def _length_ignored() -> None:
     put_all(leaving.is_over, lambda _: lambda state: False)
 
@@ -293,7 +300,7 @@ MUTATIONS: Final = (
     Mutation(
         "entries-given-up-at-once",
         "entries with live messages count as dead",
-        *("calm", 5, _given_up),
+        *("process", 20, _given_up),
     ),
     Mutation(
         "dead-letters-unkept",
@@ -311,4 +318,9 @@ MUTATIONS: Final = (
         *("limits", 5, _newest_dropped),
     ),
     Mutation("lengths-ignored", "no queue is too long", "limits", 5, _length_ignored),
+    Mutation(
+        "failed-deliveries-uncounted",
+        "what failed comes again for ever",
+        *("limits", 5, _failures_uncounted),
+    ),
 )

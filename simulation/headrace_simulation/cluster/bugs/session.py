@@ -83,15 +83,15 @@ def _void_settles() -> None:
     put(Subscription, "to_queue", lambda _: lambda self, first, last: (first, last))
 
 
-def _known_again() -> None:
+def _asked_anew() -> None:
     def made(original: Any) -> Any:
-        def accept(self: Any, run: Any) -> Any:
-            self.expected = min(self.expected, run.first)
-            return original(self, run)
+        def resync(self: Any, subscription: Any) -> None:
+            subscription.expected = 1
+            original(self, subscription)
 
-        return accept
+        return resync
 
-    put(Subscription, "accept", made)
+    put(Consuming, "_resync", made)
 
 
 def _not_attached_again() -> None:
@@ -176,8 +176,8 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "deliveries-twice",
-        "deliveries that are repeated reach the client again",
-        *("process", 20, _known_again),
+        "a consumer asks a new leader for what it has been given already",
+        *("process", 20, _asked_anew),
     ),
     Mutation(
         "consumers-not-attached-again",
