@@ -78,7 +78,8 @@ class Site:
 class _Publishes(QueueListener):
     """Takes confirms of one publisher."""
 
-    def __init__(self, history: History) -> None:
+    def __init__(self, history: History, name: str) -> None:
+        self._name = name
         self.waiting: dict[int, list[bytes]] = {}
         self.news = asyncio.Event()
         self._history = history
@@ -88,7 +89,11 @@ class _Publishes(QueueListener):
         del client
         for ticket in pending_confirms:
             first = int(ticket.first)
-            for at, body in enumerate(self.waiting.pop(first)):
+            bodies = self.waiting.pop(first, None)
+            if bodies is None:
+                self._history.violated(f"publish {first} of {self._name} was answered twice")
+                continue
+            for at, body in enumerate(bodies):
                 if ticket.refused is not None and first + at in ticket.refused:
                     self._history.refused(body)
                 else:
@@ -113,7 +118,7 @@ class Publisher:
         self._pause_s = pause_s
         self._name = site.name("p")
         self._number = 0
-        self._listener = _Publishes(site.history)
+        self._listener = _Publishes(site.history, self._name)
 
     async def run(self, seconds: float) -> None:
         """Publish for a time, and wait for confirms."""

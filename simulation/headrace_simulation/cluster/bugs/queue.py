@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import Any, Final
 
-from headrace_broker.core.queue.command.command import ACCEPT, RELEASE, Enqueue, stamp_of
+from headrace_broker.core.queue.command.command import ACCEPT, REJECT, RELEASE, Enqueue, stamp_of
 from headrace_broker.core.queue.machine import arrival, leaving
 from headrace_broker.core.queue.machine.queue_machine import QueueMachine
 from headrace_broker.core.queue.messages.effect import Acquired
@@ -210,6 +210,26 @@ def _failures_uncounted() -> None:
     put(leaving, "_again", made)
 
 
+def _dead_unsent() -> None:
+    def made(original: Any) -> Any:
+        return lambda state, messages, reason, effects: original(state, messages, reason, [])
+
+    put_all(leaving.bury, made)
+
+
+def _no_credit() -> None:
+    def made(original: Any) -> Any:
+        def settle(state: Any, *args: Any) -> Any:
+            state.enter_rotation = lambda consumer: None
+            found = original(state, *args)
+            del state.enter_rotation
+            return found
+
+        return settle
+
+    put_all(leaving.settle, made)
+
+
 def _length_ignored() -> None:
     put_all(leaving.is_over, lambda _: lambda state: False)
 
@@ -322,5 +342,16 @@ MUTATIONS: Final = (
         "failed-deliveries-uncounted",
         "what failed comes again for ever",
         *("limits", 5, _failures_uncounted),
+    ),
+    Mutation(
+        "releases-reject",
+        "what a consumer gives back is dead-lettered",
+        *("calm", 5, lambda: _settling(RELEASE, REJECT)),
+    ),
+    Mutation("dead-letters-unsent", "dead letters are kept and not sent", "calm", 5, _dead_unsent),
+    Mutation(
+        "settles-give-no-credit",
+        "a consumer that had all it may have gets no more when it settles",
+        *("calm", 5, _no_credit),
     ),
 )

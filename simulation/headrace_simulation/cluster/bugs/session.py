@@ -8,8 +8,10 @@ from headrace_broker.catalog.machine import Catalog
 from headrace_broker.model.session import session_id
 from headrace_broker.runtime.cluster.boot_claim import BootClaim
 from headrace_broker.runtime.dead_letter.queue_dead_letters import QueueDeadLetters
+from headrace_broker.runtime.replica.feed import cut_run
 from headrace_broker.runtime.replica.queue_host import QueueHost
 from headrace_broker.runtime.session.consuming import Consuming
+from headrace_broker.runtime.session.lane import PublishLane
 from headrace_broker.runtime.session.publishing import Publishing
 from headrace_broker.runtime.session.settling import Control
 from headrace_broker.runtime.session.subscription import Subscription
@@ -61,6 +63,36 @@ def _confirmed_when_sent() -> None:
 
 def _ahead() -> None:
     put(Publishing, "confirm", lambda original: lambda self, number: original(self, number + 1))
+
+
+def _confirmed_twice() -> None:
+    def made(original: Any) -> Any:
+        def answer(self: Any, answered: list[Any]) -> None:
+            original(self, answered)
+            original(self, answered[-1:])
+
+        return answer
+
+    put(Publishing, "_answer", made)
+
+
+def _wrong_bodies() -> None:
+    def made(original: Any) -> Any:
+        def cut(consumer: int, group: Any, entry: bytes) -> Any:
+            run = original(consumer, group, entry)
+            run.positions = list(reversed(run.positions))
+            return run
+
+        return cut
+
+    put_all(cut_run, made)
+
+
+def _disordered() -> None:
+    def made(original: Any) -> Any:
+        return lambda self, batch, cost: original(self, list(reversed(batch)), cost)
+
+    put(PublishLane, "_seal", made)
 
 
 def _deaths_untold() -> None:
@@ -158,6 +190,17 @@ MUTATIONS: Final = (
         "confirms-run-ahead",
         "a publish is confirmed with the one before it",
         *("process", 20, _ahead),
+    ),
+    Mutation("confirms-twice", "a publish is confirmed twice", "calm", 5, _confirmed_twice),
+    Mutation(
+        "deliveries-with-bodies-of-others",
+        "a delivery has the body of another message of its entry",
+        *("calm", 5, _wrong_bodies),
+    ),
+    Mutation(
+        "publishes-overtake",
+        "what gathered is published with the last one first",
+        *("calm", 5, _disordered),
     ),
     Mutation(
         "deaths-of-nodes-untold",
