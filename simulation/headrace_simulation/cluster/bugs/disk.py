@@ -78,11 +78,13 @@ MUTATIONS: Final = (
         "sync-errors-ignored",
         "a write or sync that failed counts as done",
         *("errors", 20, lambda: _ignoring(errno.EIO)),
+        is_found=False,
     ),
     Mutation(
         "full-disk-ignored",
         "a write for which there was no space counts as done",
         *("errors", 20, lambda: _ignoring(errno.ENOSPC)),
+        is_found=False,
     ),
     Mutation(
         "names-unsynced",
@@ -100,5 +102,12 @@ MUTATIONS: Final = (
         "a node with an older copy of its data takes part",
         *("old", 20, _old_copies),
     ),
-    Mutation("hung-disk-leads", "a node whose disk hangs goes on leading", "disk", 20, _hung_leads),
+    Mutation(
+        "hung-disk-leads",
+        "a node whose disk hangs goes on leading",
+        "disk",
+        20,
+        _hung_leads,
+        is_found=False,
+    ),
 )

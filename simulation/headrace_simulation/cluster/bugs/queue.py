@@ -285,6 +285,7 @@ MUTATIONS: Final = (
         "gaps-taken",
         "a queue takes publishes behind some that were lost, and confirms all",
         *("network", 30, _gaps),
+        is_found=False,
     ),
     Mutation(
         "messages-expire-early",
@@ -301,6 +302,7 @@ MUTATIONS: Final = (
         "dead-nodes-keep-messages",
         "a queue leaves what consumers of a dead node have with them",
         *("process", 20, _nodes_stay),
+        is_found=False,
     ),
     Mutation(
         "settled-messages-kept",
@@ -321,11 +323,13 @@ MUTATIONS: Final = (
         "entries-given-up-at-once",
         "entries with live messages count as dead",
         *("process", 20, _given_up),
+        is_found=False,
     ),
     Mutation(
         "dead-letters-unkept",
         "dead letters are not kept until they have arrived",
         *("process", 20, _dead_unkept),
+        is_found=False,
     ),
     Mutation(
         "messages-never-expire",

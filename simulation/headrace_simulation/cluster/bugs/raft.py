@@ -192,11 +192,13 @@ MUTATIONS: Final = (
         "old-term-by-counting",
         "entries of earlier terms are committed by counting",
         *("several", 60, _counting),
+        is_found=False,
     ),
     Mutation(
         "snapshot-over-newer-entries",
         "a snapshot replaces what is committed behind it",
         *("loss", 20, _restoring),
+        is_found=False,
     ),
     Mutation("commit-without-quorum", "a leader commits what it alone has", "process", 20, _alone),
     Mutation(
@@ -208,7 +210,7 @@ MUTATIONS: Final = (
     Mutation(
         "votes-for-shorter-logs",
         "a member votes for one that lacks what it has",
-        *("process", 20, _short_logs),
+        *("unsynced", 20, _short_logs),
     ),
     Mutation(
         "votes-unwritten",
@@ -218,42 +220,48 @@ MUTATIONS: Final = (
     Mutation(
         "contradicting-entries-kept",
         "a follower keeps its entries where the leader has others",
-        *("network", 30, _kept_conflicts),
+        *("unsynced", 20, _kept_conflicts),
     ),
     Mutation(
         "appends-anywhere",
         "a follower appends without comparing the entry before",
-        *("process", 20, _unmatched),
+        *("unsynced", 20, _unmatched),
     ),
     Mutation(
         "followers-commit-what-comes",
         "a follower commits what it is sent",
-        *("network", 30, _followers_commit),
+        *("unsynced", 20, _followers_commit),
+        is_found=False,
     ),
     Mutation(
         "new-voters-decide-alone",
         "the leaving voters do not count in a joint membership",
         *("moves", 30, _new_voters_only),
+        is_found=False,
     ),
     Mutation(
         "serves-before-its-first-commit",
         "a leader serves before it knows what is committed",
         *("process", 20, _serves_early),
+        is_found=False,
     ),
     Mutation(
         "acks-what-it-has",
         "a follower acknowledges its whole log, whether it agrees or not",
-        *("network", 30, _acks_everything),
+        *("unsynced", 20, _acks_everything),
+        is_found=False,
     ),
     Mutation(
         "answers-of-earlier-terms-count",
         "a leader counts acknowledgements of an earlier term",
         *("network", 30, _old_terms),
+        is_found=False,
     ),
     Mutation(
         "restarts-commit-what-is-logged",
         "a member takes all of its log for committed when it starts",
         *("process", 20, _logged_is_committed),
+        is_found=False,
     ),
     Mutation(
         "snapshots-fetched-without-entries",
