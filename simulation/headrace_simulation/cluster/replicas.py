@@ -1,4 +1,4 @@
-"""What replicas and consumers are owed over seconds; looked at once a second."""
+"""Invariants of replicas and consumers over seconds; looked at once a second."""
 
 from __future__ import annotations
 

@@ -122,7 +122,7 @@ class Run:
         self._pass(0)
 
     def _check_debts(self) -> None:
-        """Nobody owes anything for publishes once all are answered."""
+        """Publishers owe nothing once all publishes are answered."""
         for number, site in self.cluster.sites.items():
             for name, account in site.node.ledger.accounts.items():
                 if account.messages or account.byte_count:

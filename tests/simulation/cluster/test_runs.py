@@ -52,7 +52,7 @@ def test_clusters_go_through_faults(profile: str) -> None:
 
 
 def test_bugs_are_found() -> None:
-    """Those that a run finds early; it is well without them."""
+    """A run finds them early, and is well without them."""
     names = ("redeliveries-unmarked", "prefetch-ignored", "messages-overtake")
     code, text = run("--mutation", ",".join(names), "--jobs", "1", interpreted=True)
     assert code == 0, text

@@ -1,4 +1,4 @@
-"""What a bug is, and how it takes the place of the code that is right.
+"""A bug, and how it takes the place of the code that is right.
 
 A bug replaces a function of an interpreted module; compiled code does not look for it.
 """
