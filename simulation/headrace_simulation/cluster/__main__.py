@@ -29,7 +29,9 @@ def main() -> int:
     parser.add_argument("--jobs", type=int, default=2, help="processes")
     parser.add_argument("--trace", action="store_true", help="show all events of one seed")
     parser.add_argument("--log", action="store_true", help="show the nodes' logs too")
-    parser.add_argument("--mutation", default="", help="put a bug in place, which must be found")
+    parser.add_argument(
+        "--mutation", default="", help="put bugs in place, which must be found: names, all, or list"
+    )
     options = parser.parse_args()
     if options.mutation:
         return _mutated(options.mutation, options.jobs)
@@ -61,12 +63,19 @@ def main() -> int:
 
 
 def _mutated(name: str, jobs: int) -> int:
-    """Run seeds until one finds each bug; 1 where none does."""
+    """Run seeds until one finds each bug; 1 where none does. With `list`, name them all."""
     from headrace_simulation.cluster import mutations
 
+    if name == "list":
+        for mutation in mutations.MUTATIONS:
+            _say(f"{mutation.name}: {mutation.text}")
+        return 0
     missed = 0
     for mutation in mutations.MUTATIONS:
-        if name not in ("all", mutation.name):
+        if name == "all" and not mutation.is_found:
+            _say(f"{mutation.name}: cannot be found yet, and is left out")
+            continue
+        if name != "all" and mutation.name not in name.split(","):
             continue
         sys.stdout.flush()
         pid = os.fork()  # a bug stays in place

@@ -15,6 +15,7 @@ from headrace_broker.model.reply_code import AmqpError
 from headrace_broker.runtime.contract.attachment import Attachment
 from headrace_broker.runtime.contract.port import (
     ACCEPT,
+    MODIFY_FAILED,
     REJECT,
     RELEASE,
     PendingConfirm,
@@ -22,7 +23,7 @@ from headrace_broker.runtime.contract.port import (
     QueueListener,
 )
 from headrace_broker.runtime.session.session import QueueSession
-from headrace_simulation.cluster.history import History
+from headrace_simulation.cluster.history import Attached, History
 
 if TYPE_CHECKING:
     from headrace_broker.runtime.node.node import BrokerNode
@@ -40,6 +41,7 @@ class Wanted:
     publishes = True
     consumes = True
     drains = False
+    consume_s = 10.0  # for which a consumer lives at most
 
 
 @final
@@ -76,7 +78,8 @@ class Site:
 class _Publishes(QueueListener):
     """Takes confirms of one publisher."""
 
-    def __init__(self, history: History) -> None:
+    def __init__(self, history: History, name: str) -> None:
+        self._name = name
         self.waiting: dict[int, list[bytes]] = {}
         self.news = asyncio.Event()
         self._history = history
@@ -86,7 +89,11 @@ class _Publishes(QueueListener):
         del client
         for ticket in pending_confirms:
             first = int(ticket.first)
-            for at, body in enumerate(self.waiting.pop(first)):
+            bodies = self.waiting.pop(first, None)
+            if bodies is None:
+                self._history.violated(f"publish {first} of {self._name} was answered twice")
+                continue
+            for at, body in enumerate(bodies):
                 if ticket.refused is not None and first + at in ticket.refused:
                     self._history.refused(body)
                 else:
@@ -111,7 +118,7 @@ class Publisher:
         self._pause_s = pause_s
         self._name = site.name("p")
         self._number = 0
-        self._listener = _Publishes(site.history)
+        self._listener = _Publishes(site.history, self._name)
 
     async def run(self, seconds: float) -> None:
         """Publish for a time, and wait for confirms."""
@@ -151,6 +158,7 @@ class _Deliveries(QueueListener):
     """Takes deliveries of one consumer."""
 
     def __init__(self, site: Site, queue: str, name: str) -> None:
+        self.prefetch = 0
         # delivery number, body, and the number by which the queue knew the consumer then
         self.got: deque[tuple[int, bytes, int]] = deque()
         self.news = asyncio.Event()
@@ -171,6 +179,12 @@ class _Deliveries(QueueListener):
             self._site.history.delivered(self._queue, self._name, self._since_ns, body, marked)
             self.got.append((int(run.first) + at, body, _number_of(client)))
             client.consumed(run.consumer, len(body))
+        known_by = _number_of(client)
+        unsettled = sum(number == known_by for _, _, number in self.got)
+        if unsettled > self.prefetch and not self.is_over:
+            self._site.history.violated(
+                f"{self._name} was given {unsettled} messages at once, more than {self.prefetch}"
+            )
         self.news.set()
 
     def on_cancelled(self, client: QueueClient, consumer: int, reason: str) -> None:
@@ -195,7 +209,8 @@ class Consumer:
         self._rejects = rejects
         self._name = site.name("c")
         self._listener = _Deliveries(site, queue.name, self._name)
-        self._accepted: list[tuple[int, bytes]] = []  # each with the consumer's number at the queue
+        # each with the consumer's number at the queue, and what was done with it
+        self._settled: list[tuple[int, bytes, int]] = []
 
     async def run(self, seconds: float) -> None:
         """Consume; AmqpError where the queue cannot be reached."""
@@ -203,7 +218,11 @@ class Consumer:
         client = site.open(self._queue, self._listener, self._name)
         try:
             prefetch = 100 if self._drains else rng.choice((1, 5, 20, 50))
+            self._listener.prefetch = prefetch
             await client.attach(1, Attachment(self._name, prefetch))
+            site.history.attached[self._name] = Attached(
+                self._queue.name, site.process, site.history
+            )
             until = asyncio.get_running_loop().time() + seconds
             while asyncio.get_running_loop().time() < until and not self._listener.is_cancelled:
                 await self._turn(client)
@@ -211,6 +230,7 @@ class Consumer:
                     return
         finally:
             self._listener.is_over = True
+            site.history.attached.pop(self._name, None)
             client.close()
 
     async def _turn(self, client: QueueClient) -> None:
@@ -231,26 +251,34 @@ class Consumer:
             operation = self._operation()
             client.settle(1, operation, number, number)
             if operation == ACCEPT:
-                self._accepted.append((known_by, body))
+                self._settled.append((known_by, body, operation))
                 self._site.history.accepts(self._queue.name, body)
             elif operation == REJECT:
                 self._site.history.rejected(self._queue.name, body)
+            elif operation == MODIFY_FAILED:
+                self._settled.append((known_by, body, operation))
         client.flush()
         if rng.random() < 0.2:
-            accepted, self._accepted = self._accepted, []
+            settled, self._settled = self._settled, []
             await client.applied()
             current = _number_of(client)
             if not listener.is_cancelled:
-                for known_by, body in accepted:
+                for known_by, body, operation in settled:
                     if known_by == current:
-                        self._site.history.accepted(self._queue.name, body)
+                        self._applied(body, operation)
+
+    def _applied(self, body: bytes, operation: int) -> None:
+        if operation == ACCEPT:
+            self._site.history.accepted(self._queue.name, body)
+        else:
+            self._site.history.failed(self._queue.name, body)
 
     def _operation(self) -> int:
         if self._drains:
             return ACCEPT
         chance = self._site.rng.random()
         if chance < self._rejects:
-            return REJECT
+            return MODIFY_FAILED if self._queue.name in self._site.history.tries else REJECT
         return RELEASE if chance < self._rejects + 0.1 else ACCEPT
 
 
@@ -290,7 +318,7 @@ async def consume_on(site: Site, queue: str, *, drains: bool, rejects: float) ->
         if found is not None:
             consumer = Consumer(site, found, drains=drains, rejects=rejects)
             try:
-                await consumer.run(30 if drains else site.rng.uniform(0.5, 10))
+                await consumer.run(30 if drains else site.rng.uniform(0.5, site.wanted.consume_s))
             except AmqpError as error:
                 site.process.note(f"consumer: {error.text}")
         await asyncio.sleep(RETRY_S)

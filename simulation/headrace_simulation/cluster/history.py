@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Final, final
+from typing import TYPE_CHECKING, Final, final
 
 from headrace_simulation.cluster.world import NS, World
+
+if TYPE_CHECKING:
+    from headrace_simulation.cluster.process import Process
 
 UNKNOWN: Final = 0  # handed over, and nothing heard of it
 CONFIRMED: Final = 1
@@ -16,18 +19,38 @@ class Message:
     """One message, by its body."""
 
     __slots__ = (
-        *("accepted_ns", "accepts", "body", "deliveries", "first", "queue", "rejected", "state"),
+        *("accepted_ns", "accepts", "body", "deliveries", "fails", "first", "published_ns"),
+        *("queue", "rejected", "state"),
     )
 
-    def __init__(self, queue: str, body: bytes) -> None:
+    def __init__(self, queue: str, body: bytes, published_ns: int = 0) -> None:
+        self.published_ns = published_ns
         self.queue = queue
         self.body = body
         self.state = UNKNOWN
         self.deliveries = 0
         self.first = ""  # who was given it as not delivered before
+        self.fails = 0  # deliveries that are known to be counted as failed
         self.rejected = False  # by a consumer, which may have come too late
         self.accepts = 0  # consumers that said that they accept it, in time or not
         self.accepted_ns = 0  # when its acceptance was known to be applied
+
+
+@final
+class Attached:
+    """A consumer that gets deliveries."""
+
+    def __init__(self, queue: str, process: Process, history: History) -> None:
+        self.queue = queue
+        self.process = process
+        self.node = int(process.name[1:])
+        self._history = history
+        self.got()
+
+    def got(self) -> None:
+        """Note that it was given something, or has begun."""
+        self.got_ns = self.process.world.now_ns
+        self.others = self._history.delivered_of.get(self.queue, 0)
 
 
 @final
@@ -38,29 +61,34 @@ class History:
         self.messages: dict[bytes, Message] = {}
         self.deleted: set[str] = set()  # queues that were deleted, by name and incarnation
         self.targets: dict[str, str] = {}  # queue to which another one dead-letters, by name
+        self.ttl_ns: dict[str, int] = {}  # how old a queue's messages may be, by name
+        self.lengths: dict[str, int] = {}  # how many messages a queue keeps at most, by name
+        self.tries: dict[str, int] = {}  # failed deliveries after which one comes again, by name
         self.confirms = 0
         self.deliveries = 0
         self.redeliveries = 0
         self.confirmed_ns: dict[str, int] = {}  # when a queue confirmed something last
+        self.delivered_of: dict[str, int] = {}  # deliveries by queue
+        self.attached: dict[str, Attached] = {}  # consumers by name, also those that died
         self.problem = ""  # the first thing that must not be
         self._world = world
         self._last: dict[tuple[str, str], int] = {}
         self._dead: set[bytes] = set()  # that came from the queue that they were dead-lettered to
 
-    def _violated(self, text: str) -> None:
+    def violated(self, text: str) -> None:
         """Note what must not be, and end the run; production would take an error for its own."""
         self.problem = self.problem or text
         self._world.stop()
 
     def published(self, queue: str, body: bytes) -> None:
         """Note a message that is handed over."""
-        self.messages[body] = Message(queue, body)
+        self.messages[body] = Message(queue, body, self._world.now_ns)
 
     def confirmed(self, body: bytes) -> None:
         """Note a confirm."""
         message = self.messages[body]
         if message.state == CONFIRMED:
-            self._violated(f"{body!r} was confirmed twice")
+            self.violated(f"{body!r} was confirmed twice")
         message.state = CONFIRMED
         self._world.trace.note("", f"confirmed {body[:24]!r}")
         self.confirms += 1
@@ -86,37 +114,45 @@ class History:
         once only, and in order.
         """
         self.deliveries += 1
+        self.delivered_of[queue] = self.delivered_of.get(queue, 0) + 1
+        if consumer in self.attached:
+            self.attached[consumer].got()
         self.redeliveries += redelivered
         self._world.trace.note("", f"{consumer} got {body[:24]!r} {redelivered}")
         origin = self.messages.get(body)
         if origin is None:
-            self._violated(f"{body!r} was delivered from {queue}, and never published")
+            self.violated(f"{body!r} was delivered from {queue}, and never published")
             return
         if origin.queue != queue:
             self._dead_lettered(queue, origin)
             return
         message = origin
         if message.state == REFUSED:
-            self._violated(f"{body!r} was refused, and delivered from {queue}")
+            self.violated(f"{body!r} was refused, and delivered from {queue}")
         if message.accepted_ns and message.accepted_ns < since_ns:
             at = message.accepted_ns / NS
-            self._violated(f"{body!r} of {queue} was accepted at {at:.3f}, and comes again")
+            self.violated(f"{body!r} of {queue} was accepted at {at:.3f}, and comes again")
+        age_ns = self._world.now_ns - message.published_ns
+        if age_ns > self.ttl_ns.get(queue, age_ns):
+            self.violated(f"{body!r} came from {queue} after {age_ns / NS:.1f} s")
+        if message.fails > self.tries.get(queue, message.fails):
+            self.violated(f"{body!r} of {queue} comes again after {message.fails} that failed")
         message.deliveries += 1
         if redelivered:
             return
         if message.first:
-            self._violated(
-                f"{body!r} of {queue} came to {consumer} unmarked, after {message.first}"
-            )
+            self.violated(f"{body!r} of {queue} came to {consumer} unmarked, after {message.first}")
         message.first = consumer
         self._check_order(consumer, body)
 
     def _dead_lettered(self, queue: str, origin: Message) -> None:
         """Note a delivery of what its first queue has given up: once at least."""
         if self.targets.get(origin.queue) != queue:
-            self._violated(f"{origin.body!r} of {origin.queue} was delivered from {queue}")
+            self.violated(f"{origin.body!r} of {origin.queue} was delivered from {queue}")
         if origin.accepted_ns:
-            self._violated(f"{origin.body!r} of {origin.queue} was accepted, and dead-lettered")
+            self.violated(f"{origin.body!r} of {origin.queue} was accepted, and dead-lettered")
+        if not origin.rejected and origin.queue not in self.tries:
+            self.violated(f"{origin.body!r} of {origin.queue} was dead-lettered, and not rejected")
         self._dead.add(origin.body)
 
     def _check_order(self, consumer: str, body: bytes) -> None:
@@ -124,7 +160,7 @@ class History:
         publisher, _, number = body.decode().split(" ")[0].rpartition(".")
         last = self._last.get((consumer, publisher), 0)
         if int(number) <= last:
-            self._violated(f"{consumer} was given {body!r} after number {last}")
+            self.violated(f"{consumer} was given {body!r} after number {last}")
         self._last[consumer, publisher] = int(number)
 
     def rejected(self, queue: str, body: bytes) -> None:
@@ -145,20 +181,40 @@ class History:
         if message.queue == queue:
             message.accepted_ns = message.accepted_ns or self._world.now_ns
 
+    def failed(self, queue: str, body: bytes) -> None:
+        """Note that a failed delivery is known to be counted."""
+        message = self.messages[body]
+        if message.queue == queue:
+            message.fails += 1
+
     def lost(self) -> list[Message]:
         """Return what is missing, once all queues are empty.
 
-        It is each confirmed message that nobody was given, and each that was rejected and has not
-        come where it was to be dead-lettered.
+        It is each message that was confirmed or delivered and that no consumer said it accepts,
+        and each that was rejected and has not come where it was to be dead-lettered.
         """
         return [
             message
             for message in self.messages.values()
-            if message.body not in self._dead
+            if not message.accepts
+            and (message.state == CONFIRMED or message.deliveries)
+            and message.body not in self._dead
             and message.queue not in self.deleted
-            and (
-                (message.rejected and not message.accepts)
-                if message.deliveries
-                else message.state == CONFIRMED
-            )
+            and message.queue not in self.ttl_ns
+            and message.queue not in self.lengths
         ]
+
+    def check_lengths(self) -> None:
+        """A queue that nobody consumed from had its newest messages, and not too many."""
+        for queue, most in self.lengths.items():
+            kept: dict[str, int] = {}  # by publisher, the first message that was there
+            came = [each for each in self.messages.values() if each.queue == queue]
+            count = sum(1 for each in came if each.deliveries)
+            if not 0 < count <= most:
+                self.violated(f"{queue} had {count} messages, and keeps {most}")
+            for each in came:  # in order
+                publisher, _, number = each.body.decode().split(" ")[0].rpartition(".")
+                if each.deliveries:
+                    kept.setdefault(publisher, int(number))
+                elif publisher in kept and each.state == CONFIRMED:
+                    self.violated(f"{queue} dropped {each.body!r}, and kept an older one")

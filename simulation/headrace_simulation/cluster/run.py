@@ -13,12 +13,20 @@ from headrace_simulation.cluster.broker_cluster import BrokerCluster
 from headrace_simulation.cluster.clients import Site, consume_on, publish_on
 from headrace_simulation.cluster.nemesis import Nemesis
 from headrace_simulation.cluster.profiles import Profile
+from headrace_simulation.cluster.replicas import Replicas
 from headrace_simulation.cluster.watch import Watch
 from headrace_simulation.cluster.world import NS, SimulationError, World
 
 QUEUES: Final = ("q0", "q1")
 EXPIRING: Final = "qt"  # what stays there for long is dropped
 TTL_MS: Final = 600_000  # longer than any run lasts
+AGING: Final = "limit.age"  # nobody consumes from it until it is drained
+AGE_MS: Final = 3_000
+AGE_S_MAX: Final = 13.0  # with what queues' time may differ from that of the world
+SHORT: Final = "limit.length"  # likewise
+LENGTH: Final = 20
+TRYING: Final = "limit.tries"  # what failed too often goes to DEAD
+TRIES: Final = 2
 REJECTING: Final = "qd"  # what is rejected there goes to DEAD
 DEAD: Final = "dead"
 FOUND_S: Final = 15.0  # within which a new cluster works
@@ -58,8 +66,17 @@ class Run:
         self.cluster.on_site = self._on_site
         self.nemesis = Nemesis(self.cluster, profile.kinds, profile.at_once, profile.gap_s)
         self.watch = Watch(self.cluster, self.nemesis)
+        self.replicas = Replicas(self.cluster, self.nemesis)
+        self.cluster.wanted.consume_s = profile.consume_s
         self.cluster.history.targets[REJECTING] = DEAD
         self._is_ready = False
+        self._limited: tuple[str, ...] = ()
+        if profile.limits:
+            self._limited = (AGING, SHORT, TRYING)
+            self.cluster.history.ttl_ns[AGING] = int(AGE_S_MAX * NS)
+            self.cluster.history.lengths[SHORT] = LENGTH
+            self.cluster.history.tries[TRYING] = TRIES
+            self.cluster.history.targets[TRYING] = DEAD
 
     def run(self) -> Outcome:
         """Run it all."""
@@ -88,6 +105,7 @@ class Run:
             self._work_at(site)
         self._pass(2.0)
         self.watch.start()
+        self.replicas.start()
         self.nemesis.run(self.profile.seconds)
         self._pass(self.profile.seconds + 0.001)
         self._wait("have all nodes back", RECOVER_S, self._has_joined)
@@ -99,6 +117,19 @@ class Run:
             self._drain_at(site)
         self._wait("drain all queues", DRAIN_S, self._is_drained)
         self._pass(2.0)
+        self.cluster.history.check_lengths()
+        self._check_debts()
+        self._pass(0)
+
+    def _check_debts(self) -> None:
+        """Publishers owe nothing once all publishes are answered."""
+        for number, site in self.cluster.sites.items():
+            for name, account in site.node.ledger.accounts.items():
+                if account.messages or account.byte_count:
+                    raise SimulationError(
+                        f"n{number}: {name} owes {account.messages} messages, "
+                        f"{account.byte_count} bytes, and nothing is under way"
+                    )
 
     def _pass(self, seconds: float) -> None:
         """Let time pass; raise what nobody caught."""
@@ -143,10 +174,18 @@ class Run:
             for name in (*QUEUES, DEAD):
                 await self.cluster.declare(site, name)
             await self.cluster.declare(site, EXPIRING, **{"x-message-ttl": TTL_MS})
-            arguments = {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": DEAD}
+            arguments: dict[str, object] = {
+                "x-dead-letter-exchange": "",
+                "x-dead-letter-routing-key": DEAD,
+            }
             arguments["x-dead-letter-strategy"] = "at-least-once"
             arguments["x-overflow"] = "reject-publish"
             await self.cluster.declare(site, REJECTING, **arguments)
+            arguments["x-delivery-limit"] = TRIES
+            if self._limited:
+                await self.cluster.declare(site, AGING, **{"x-message-ttl": AGE_MS})
+                await self.cluster.declare(site, SHORT, **{"x-max-length": LENGTH})
+                await self.cluster.declare(site, TRYING, **arguments)
             self._is_ready = True
 
         self.cluster.spawn(site, declare())
@@ -160,15 +199,15 @@ class Run:
 
     def _work_at(self, site: Site) -> None:
         pause_s = self.profile.pause_s
-        for queue in (*QUEUES, EXPIRING, REJECTING):
+        for queue in (*QUEUES, EXPIRING, REJECTING, *self._limited):
             self.cluster.spawn(site, publish_on(site, queue, pause_s), "publisher")
-        for queue in (*QUEUES, REJECTING, DEAD):
-            rejects = 0.2 if queue == REJECTING else 0.0
+        for queue in (*QUEUES, REJECTING, DEAD, *self._limited[2:]):
+            rejects = {REJECTING: 0.2, TRYING: 0.6}.get(queue, 0.0)
             work = consume_on(site, queue, drains=False, rejects=rejects)
             self.cluster.spawn(site, work)
         if self.profile.moves:
             self.cluster.spawn(site, administer(self.cluster, site, QUEUES))
 
     def _drain_at(self, site: Site) -> None:
-        for queue in (*QUEUES, EXPIRING, REJECTING, DEAD):
+        for queue in (*QUEUES, EXPIRING, REJECTING, DEAD, *self._limited):
             self.cluster.spawn(site, consume_on(site, queue, drains=True, rejects=0.0))

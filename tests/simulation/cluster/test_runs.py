@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from headrace_simulation.cluster.history import CONFIRMED, History
-from headrace_simulation.cluster.world import World
+from headrace_simulation.cluster.world import NS, World
 
 SIMULATION = Path(__file__).parents[3] / "simulation"
 SOURCES = [SIMULATION.parent / name for name in ("raftlog", "broker", "simulation")]
@@ -51,14 +51,24 @@ def test_clusters_go_through_faults(profile: str) -> None:
     assert "1 seeds, 0 failed" in text
 
 
-def test_bug_is_found() -> None:
-    name = "publishes-lost-at-failover"
-    code, text = run("--mutation", name, "--jobs", "1", interpreted=True)
+def test_bugs_are_found() -> None:
+    """A run finds them early, and is well without them."""
+    names = ("redeliveries-unmarked", "prefetch-ignored", "messages-overtake")
+    code, text = run("--mutation", ",".join(names), "--jobs", "1", interpreted=True)
     assert code == 0, text
-    found = re.search(rf"{name}: found by run \d+, seed (\d+)", text)
-    assert found is not None, text
-    code, text = run("--seeds", f"{found[1]}:{int(found[1]) + 1}", "--profile", "process")
-    assert code == 0, text  # it is well without the bug
+    for name in names:
+        assert f"{name}: found by run 1, seed 0" in text
+    code, text = run("--seeds", "0:1", "--profile", "calm", "--jobs", "1")
+    assert code == 0, text
+
+
+def test_all_bugs_are_described() -> None:
+    code, text = run("--mutation", "list", interpreted=True)
+    assert code == 0, text
+    names = [line.partition(":")[0] for line in text.splitlines()]
+    described = (SIMULATION / "README.md").read_text()
+    assert len(set(names)) == len(names) > 40
+    assert [name for name in names if f"`{name}`" not in described] == []
 
 
 class TestHistory:
@@ -66,8 +76,47 @@ class TestHistory:
         history = _history()
         history.confirmed(b"p.1 ")
         assert [message.body for message in history.lost()] == [b"p.1 "]
-        history.delivered("q", "c", 0, b"p.1 ", redelivered=False)
+        history.accepts("q", b"p.1 ")
         assert history.lost() == []
+
+    def test_message_that_was_given_to_somebody_who_died_is_lost(self) -> None:
+        history = _history()
+        history.delivered("q", "c", 0, b"p.2 ", redelivered=False)
+        assert [message.body for message in history.lost()] == [b"p.2 "]
+        history.delivered("q", "d", 0, b"p.2 ", redelivered=True)
+        history.accepts("q", b"p.2 ")
+        assert history.lost() == []
+
+    def test_message_that_nobody_rejected_is_not_dead_lettered(self) -> None:
+        history = _history()
+        history.targets["q"] = "dead"
+        history.delivered("dead", "d", 0, b"p.1 ", redelivered=False)
+        assert "was dead-lettered, and not rejected" in history.problem
+
+    def test_message_does_not_come_after_its_time(self) -> None:
+        world = World(1)
+        history = _history(world)
+        history.ttl_ns["q"] = NS
+        history.delivered("q", "c", 0, b"p.1 ", redelivered=False)
+        assert history.problem == ""
+        world.run(2)
+        history.delivered("q", "c", 0, b"p.2 ", redelivered=False)
+        assert "came from q after 2.0 s" in history.problem
+
+    @pytest.mark.parametrize(
+        ("numbers", "problem"),
+        [((2,), ""), ((1,), "dropped b'p.2 '"), ((1, 2), "had 2 messages"), ((), "had 0")],
+    )
+    def test_short_queue_keeps_its_newest(self, numbers: tuple[int, ...], problem: str) -> None:
+        history = _history()
+        history.lengths["q"] = 1
+        for number in (1, 2):
+            history.confirmed(b"p.%d " % number)
+        for number in numbers:
+            history.delivered("q", "c", 0, b"p.%d " % number, redelivered=False)
+        history.check_lengths()
+        assert problem in history.problem
+        assert bool(problem) == bool(history.problem)
 
     def test_rejected_message_must_come_where_it_is_dead_lettered(self) -> None:
         history = _history()

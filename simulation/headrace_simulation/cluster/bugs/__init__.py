@@ -1,0 +1,1 @@
+"""Bugs that are put into production code, to see whether runs find them."""
