@@ -92,7 +92,8 @@ class Watch:
     def _is_here(self, group: int, voter: int) -> bool:
         """Return whether a voter is the member that its node has, and none of a disk it lost."""
         node = self._cluster.nodes.get(member_node(voter))
-        hosted = node.raft._host.find(group) if node is not None else None  # noqa: SLF001
+        host = getattr(node.raft, "_host", None) if node is not None else None  # once started
+        hosted = host.find(group) if host is not None else None
         return hosted is not None and int(hosted.core.member) == voter
 
     def _judge(self, hosted: HostedGroup, reign: Reign, term: int) -> None:
