@@ -11,8 +11,8 @@ from headrace_broker.core.queue.machine.queue_machine import QueueMachine
 from headrace_broker.core.queue.messages.effect import Acquired
 from headrace_broker.core.queue.snapshot.restoring import read_snapshot
 from headrace_broker.core.queue.snapshot.snapshot import live_indexes
+from headrace_broker.core.queue.state.consumer import ATTACHED, Consumer
 from headrace_broker.core.queue.state.ready_list import ReadyList
-from headrace_broker.core.queue.state.session import ATTACHED, Consumer
 from headrace_broker.runtime.cluster.steady_clock import SteadyClock
 from headrace_broker.runtime.replica.queue_host import QueueHost
 from headrace_simulation.cluster.bugs.bug import Mutation, put, put_all
