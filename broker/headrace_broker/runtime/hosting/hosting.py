@@ -22,6 +22,7 @@ from headrace_broker.runtime.contract.port import QueueListener
 from headrace_broker.runtime.contract.queue_log import MemoryQueueLog, QueueLog, RaftQueueLog
 from headrace_broker.runtime.contract.traffic import Traffic
 from headrace_broker.runtime.dead_letter.session import DeadLetterSession
+from headrace_broker.runtime.hosting.departures import Departures
 from headrace_broker.runtime.hosting.duties import Duties
 from headrace_broker.runtime.hosting.ends import (
     Owner,
@@ -94,6 +95,7 @@ class Hosting:
         self.on_session: Callable[[int, Account], None] = ignore_session
         # called with its id when its queue has forgotten it
         self.on_session_over: Callable[[int], None] = ignore_end
+        self.departures = Departures(self._leave)  # of replicas of queues that are elsewhere now
         self.turns = IntakeTurns(_call_soon, _cpu_us)  # budgets of publishes
         self.intake = Intake(self.ledger.limits, self.turns)  # held for, taken from publishers
         self.turns.intake = self.intake
@@ -178,8 +180,9 @@ class Hosting:
             return
         if self._node not in (*queue.members, *queue.leaving):
             if queue.revision:
-                self._raft.leave_group(queue.group)  # it may have been there before this node slept
+                self.departures.leave(queue)  # it may have been there before this node slept
             return
+        self.departures.stay(queue.group)
         if queue.logged:
             raft_log = RaftQueueLog(self._raft, queue.group, self._fail)
             host = self._host(queue, raft_log)
@@ -224,14 +227,18 @@ class Hosting:
         if host is None:
             self.add_queue(queue)
         elif self._node in (*queue.members, *queue.leaving):
+            self.departures.stay(queue.group)
             host.queue = queue
             self._raft.set_members(queue.group, queue.members)
             self.configure((queue.group,))
         else:
-            self._unregister(queue)
-            self.duties.left(queue)
-            self._raft.leave_group(queue.group)
+            self.departures.leave(queue)
         asyncio.get_running_loop().call_soon(self._relocate, queue)
+
+    def _leave(self, queue: Queue) -> None:
+        if self._unregister(queue) is not None:
+            self.duties.left(queue)
+        self._raft.leave_group(queue.group)
 
     def _relocate(self, queue: Queue) -> None:
         """Make sessions without a leader search the nodes where the queue is now."""
@@ -243,14 +250,13 @@ class Hosting:
         """Begin a replica anew that differs from the others, and is brought up to date by them."""
         host = self.hosts.get(group)
         if host is not None:
-            self._unregister(host.queue)
-            self.duties.left(host.queue)
-            self._raft.leave_group(group)
+            self._leave(host.queue)
             self.add_queue(host.queue)
 
     def remove_queue(self, queue: Queue) -> None:
         """Stop this node's replica and tell the sessions that the queue is gone."""
         host = self._unregister(queue)
+        self.departures.stay(queue.group)
         self._asked.pop(queue.group, None)
         moved = self._moved.pop(queue.group, None)
         if host is not None:

@@ -397,6 +397,7 @@ class BrokerNode:
                 log.warning("waiting for the cluster: %s", error)
             else:
                 self.caught_up = True
+                self.hosting.departures.settle()
                 self.directory.settle()
                 self.catalog.announce(self.message_bound.announcement())
                 await remove_leftovers(self.catalog.catalog, self.raft)

@@ -487,6 +487,7 @@ def test_whoever_waits_for_the_disk_is_gone_before_the_group_is(
         if deleted:
             node.hosting.remove_queue(QUEUE)
         else:
+            node.hosting.departures.settle()
             node.hosting.move_queue(structs.replace(QUEUE, members=(2, 3)))
         assert [node.raft.removed, node.raft.left] == ([[7], []] if deleted else [[], [7]])
         assert (sum(map(len, world.reading.values())), world.watcher.letters_lost) == (0, 1)

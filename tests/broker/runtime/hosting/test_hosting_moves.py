@@ -125,6 +125,7 @@ def test_replica_starts_where_a_queue_comes_to_and_asks_to_join(run: Any) -> Non
 
 def test_replica_that_is_to_go_stays_until_it_may(run: Any) -> None:
     async def scenario(world: World) -> None:
+        world.hosting.departures.settle()
         world.hosting.add_queue(HERE)
         world.raft.calls.clear()
         world.hosting.move_queue(moved(HERE, (2, 3), (1,)))
@@ -140,10 +141,69 @@ def test_replica_that_is_to_go_stays_until_it_may(run: Any) -> None:
 
 def test_replica_that_left_while_this_node_slept_goes_when_it_wakes(run: Any) -> None:
     async def scenario(world: World) -> None:
+        world.hosting.departures.settle()
         world.hosting.add_queue(moved(HERE, (2, 3)))
         assert world.raft.calls == [("leave", 7)]
         world.hosting.remove_queue(moved(HERE, (2, 3)))
         assert world.raft.calls[1:] == [("remove", 7)]
+
+    run(scenario)
+
+
+def test_replica_that_came_back_keeps_its_log_while_its_past_is_applied_anew(run: Any) -> None:
+    async def scenario(world: World) -> None:
+        world.hosting.add_queue(HERE)
+        world.hosting.move_queue(moved(HERE, (2, 3)))
+        assert list(world.hosting.hosts) == [7]
+        world.hosting.move_queue(moved(HERE, (1, 2)))
+        world.hosting.departures.settle()
+        assert world.raft.calls == [
+            ("create", 7, True),
+            ("members", 7, HERE.members),
+            ("members", 7, (1, 2)),
+        ]
+        assert world.hosting.hosts[7].queue.members == (1, 2)
+
+    run(scenario)
+
+
+def test_replica_that_came_back_keeps_its_log_though_its_beginning_was_elsewhere(run: Any) -> None:
+    async def scenario(world: World) -> None:
+        world.hosting.add_queue(moved(HERE, (2, 3)))
+        world.hosting.move_queue(moved(HERE, (1, 2)))
+        world.hosting.departures.settle()
+        assert [call[0] for call in world.raft.calls] == ["create", "members"]
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("hosted", [False, True])
+def test_replica_goes_once_all_of_the_past_is_applied(run: Any, hosted: bool) -> None:
+    async def scenario(world: World) -> None:
+        if hosted:
+            world.hosting.add_queue(HERE)
+            world.raft.calls.clear()
+            world.hosting.move_queue(moved(HERE, (2, 3)))
+        else:
+            world.hosting.add_queue(moved(HERE, (2, 3)))
+        assert world.raft.calls == []
+        world.hosting.departures.settle()
+        assert world.raft.calls == [("leave", 7)]
+        assert world.hosting.hosts == {}
+        world.hosting.move_queue(moved(HERE, (1, 2)))
+        world.hosting.move_queue(moved(HERE, (2, 3)))
+        assert world.raft.calls[-1] == ("leave", 7)
+
+    run(scenario)
+
+
+def test_queue_that_is_deleted_meanwhile_is_not_left_but_removed(run: Any) -> None:
+    async def scenario(world: World) -> None:
+        world.hosting.add_queue(HERE)
+        world.hosting.move_queue(moved(HERE, (2, 3)))
+        world.hosting.remove_queue(moved(HERE, (2, 3)))
+        world.hosting.departures.settle()
+        assert [call[0] for call in world.raft.calls] == ["create", "members", "remove"]
 
     run(scenario)
 
@@ -158,6 +218,7 @@ def test_replica_that_may_still_be_needed_starts_when_this_node_wakes(run: Any) 
 
 def test_queue_that_moved_is_removed_for_good_wherever_it_was(run: Any) -> None:
     async def scenario(world: World) -> None:
+        world.hosting.departures.settle()
         world.hosting.add_queue(AWAY)
         world.hosting.remove_queue(AWAY)
         assert world.raft.calls == []
@@ -198,6 +259,7 @@ def test_session_of_a_queue_whose_replica_here_is_to_join_asks_the_others(
 
 def test_session_leaves_a_replica_that_went(run: Any, listener: Any) -> None:
     async def scenario(world: World) -> None:
+        world.hosting.departures.settle()
         world.raft.leaders[7] = 1
         world.hosting.add_queue(HERE)
         session = world.open(HERE, listener)
