@@ -12,6 +12,7 @@ from headrace_raftlog.model.snapshot import Snapshot
 from headrace_simulation.simulator.coverage import Coverage
 from headrace_simulation.simulator.disk import ENTRY, INSTALL_KEEPING, SAVE, Disk, Record, play
 from headrace_simulation.simulator.loop import Loop
+from headrace_simulation.simulator.memory_log import MemoryLog
 from headrace_simulation.simulator.parameters import draw
 from headrace_simulation.simulator.profiles import PROFILES
 
@@ -135,7 +136,7 @@ def test_older_snapshot_is_ignored(disk):
 
 
 def test_older_snapshot_of_a_peer_behind_an_own_one_changes_nothing():
-    logs = {}
+    logs: dict[int, MemoryLog] = {}
     entries = [Record(ENTRY, 7, entry(index)) for index in (1, 2, 3)]
     snapshots = [Record(SAVE, 7, snapshot(3, 1)), Record(INSTALL_KEEPING, 7, snapshot(2, 1))]
     for record in [*entries, *snapshots, Record(ENTRY, 7, entry(4))]:
