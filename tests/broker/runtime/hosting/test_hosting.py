@@ -99,6 +99,7 @@ class Node:
         self.sent = []
         raft: Any = self.raft
         self.hosting = Hosting(raft, 1, [2, 3, 4], self._send)
+        self.hosting.departures.settle()
         self.account = self.hosting.ledger.open(Cause("n1/1/1", CONNECTION, "", "n1"))
         self.failures: list[BaseException] = []
         self.hosting.on_unreadable = self.failures.append
@@ -487,7 +488,6 @@ def test_whoever_waits_for_the_disk_is_gone_before_the_group_is(
         if deleted:
             node.hosting.remove_queue(QUEUE)
         else:
-            node.hosting.departures.settle()
             node.hosting.move_queue(structs.replace(QUEUE, members=(2, 3)))
         assert [node.raft.removed, node.raft.left] == ([[7], []] if deleted else [[], [7]])
         assert (sum(map(len, world.reading.values())), world.watcher.letters_lost) == (0, 1)
