@@ -130,7 +130,8 @@ class PeerMemory:
         elif _names(known, peer):
             mark = Mark(peer.disk, peer.boot, peer.process, max(_found(peer), known.batch))
         else:
-            mark = known._replace(batch=max(_found(peer), known.batch))
+            left = survived(peer.starts, known.boot)  # of its batches, not of all that peer found
+            mark = known._replace(batch=max(left, known.batch))
         self._marks[key] = mark  # heard last, hence at the end
         if mark != known:
             self._note(key)

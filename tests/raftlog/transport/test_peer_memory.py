@@ -159,6 +159,14 @@ def test_batch_that_was_heard_counts_for_whoever_comes_next() -> None:
         known.judge(process(9, 91, (9, 503)), None)
 
 
+def test_batches_of_a_boot_that_was_not_heard_are_none_of_the_one_before() -> None:
+    """Nothing was heard of boot 9, which synced batches 501 to 520."""
+    known = memory()
+    known.met(process(10, 100, (8, 300), (9, 500), (10, 520)))
+    assert known.marks() == {3: (Mark(DISK, 8, 80, 500),)}
+    known.judge(process(11, 110, (8, 300), (9, 500), (10, 520), (11, 530)), None)
+
+
 # Copies that run beside their original
 
 
