@@ -406,10 +406,16 @@ class QueueHost(HostEnd):
             self._watcher.dead_letters_forgotten(self.queue, command.ids)
 
     def node_down(self, node: int, boot_kept: int) -> bool:
-        """Replicate that a node is gone (0) or back; False when the log takes nothing now."""
-        if not self.serving or not self.machine.has_sessions_of(node, boot_kept):
+        """Replicate that a node is gone (0) or back; False when the log takes nothing now.
+
+        Sessions' commands under way may bring what the machine does not know yet, as a consumer of
+        a process that has ended: nobody would end it later. So it is told of the node after them.
+        """
+        if not self.serving:
             return True
         self._rounds.release()
+        if self._rounds.under_way == 0 and not self.machine.has_sessions_of(node, boot_kept):
+            return True
         return self.propose(encode_node_down(node, boot_kept)) != BUSY
 
     def _call_early(self, leader: int) -> None:

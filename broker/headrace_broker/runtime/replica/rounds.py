@@ -16,7 +16,15 @@ from typing import final
 
 from mypy_extensions import i64
 
-from headrace_broker.core.queue.command.command import ENQUEUE, SETTLE
+from headrace_broker.core.queue.command.command import (
+    ACQUIRE,
+    CONFIGURE,
+    ENQUEUE,
+    FORGET,
+    NODE_DOWN,
+    SETTLE,
+    TICK,
+)
 from headrace_broker.model.limits import ROUND_BYTES, ROUNDS_UNDER_WAY
 
 
@@ -28,6 +36,8 @@ class Rounds:
     """
 
     def __init__(self, propose: Callable[[int, bytes], None]) -> None:
+        # commands that the log has taken and that are not applied, but for the leader's own
+        self.under_way: i64 = 0
         self._settles = _Lane(propose)
         self._publishes = _Lane(propose)
 
@@ -63,13 +73,17 @@ class Rounds:
             self._settles.proposed += 1
         elif kind == ENQUEUE:
             self._publishes.proposed += 1
+        if not _is_of_leader(kind):
+            self.under_way += 1
 
     def applied(self, kind: i64) -> None:
-        """A command of that kind was applied: the next round may leave."""
+        """Note that a command of that kind was applied: the next round may leave."""
         if kind == SETTLE:
             self._settles.take_applied()
         elif kind == ENQUEUE:
             self._publishes.take_applied()
+        if self.under_way > 0 and not _is_of_leader(kind):
+            self.under_way -= 1
 
 
 @final
@@ -115,6 +129,10 @@ class _Lane:
             ends.popleft()
         if len(ends) < ROUNDS_UNDER_WAY:
             self.release()
+
+
+def _is_of_leader(kind: i64) -> bool:
+    return kind in (CONFIGURE, TICK, ACQUIRE, FORGET, NODE_DOWN)
 
 
 def _kind(data: bytes) -> i64:

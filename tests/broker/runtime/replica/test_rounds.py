@@ -8,12 +8,16 @@ from hypothesis import given
 
 from headrace_broker.core.queue.command.command import (
     ACCEPT,
+    ACQUIRE,
     CLOSE,
+    CONFIGURE,
     ENQUEUE,
+    FORGET,
     NODE_DOWN,
     PURGE,
     SETTLE,
     STAMP_BYTES,
+    TICK,
 )
 from headrace_broker.model.limits import ROUND_BYTES, ROUNDS_UNDER_WAY
 from headrace_broker.runtime.contract.port import Attachment, PendingConfirm
@@ -141,6 +145,17 @@ def test_rounds_that_the_log_did_not_take_hold_up_nobody():
     assert leader.command(10, SETTLE) is False
 
 
+def test_commands_under_way_are_counted_but_for_the_leaders_own():
+    leader = Leader()
+    for kind in (ENQUEUE, CONFIGURE, SETTLE, NODE_DOWN, TICK, PURGE, FORGET, ACQUIRE):
+        leader.command(1, kind)
+    counts = [int(leader.rounds.under_way)]
+    for _ in leader.log:
+        leader.apply(1)
+        counts.append(int(leader.rounds.under_way))
+    assert counts == [3, 2, 2, 1, 1, 1, 0, 0, 0]
+
+
 def test_empty_command_goes_on_to_whoever_refuses_it():
     assert not Rounds(lambda _session, _data: None).keeps(1, b"", True)
 
@@ -172,6 +187,7 @@ def test_every_command_leaves_once_and_in_order_of_its_lane(steps: list[tuple[st
     leader.apply(len(given_))  # the releases of this are applied below
     leader.apply(len(given_))
     leader.apply(len(given_))
+    assert leader.rounds.under_way == 0
     for kind in (SETTLE, ENQUEUE):
         left = [pair for pair in (*leader.log, *leader.refused) if pair[1][0] == kind]
         assert sorted(left) == [pair for pair in given_ if pair[1][0] == kind]

@@ -82,6 +82,50 @@ def test_rebooted_node_leaves_no_feed(world, listener):
     assert world.hosts[1].feed_count == 0
 
 
+@pytest.mark.parametrize("boot_kept", [0, 2], ids=["away", "restarted"])
+def test_consumer_of_a_process_that_ended_while_its_attachment_was_under_way_gets_nothing(
+    world, listener, publishes, boot_kept
+):
+    session = world.open(2, listener)
+
+    async def attach():
+        attaching = asyncio.ensure_future(session.attach(1, Attachment("c", 10)))
+        await asyncio.sleep(0)
+        world.carry()
+        attaching.cancel()
+
+    asyncio.run(attach())
+    assert len(world.log) == 1
+    world.break_links()
+    assert world.hosts[1].node_down(2, boot_kept)
+    other = world.open(1, type(listener)())
+    other.publish(publishes(b"1"), None)
+    other.flush()
+    world.settle_down()
+    machine = world.hosts[1].machine
+    assert (machine.ready_count, machine.unsettled_count) == (1, 0)
+
+
+def test_publishes_under_way_leave_no_session_of_a_process_that_ended(world, listener, publishes):
+    session = world.open(2, listener)
+    session.publish(publishes(b"1"), None)
+    session.flush()
+    world.carry()
+    world.break_links()
+    assert world.hosts[1].node_down(2, 2)
+    world.settle_down()
+    assert not world.hosts[1].machine.has_session(session.session)
+    assert world.hosts[1].machine.ready_count == 1
+
+
+def test_node_that_has_no_sessions_and_nothing_under_way_costs_no_command(world, listener):
+    session = world.open(1, listener)
+    world.run(session.attach(1, Attachment("c", 10)))
+    before = len(world.log)
+    assert world.hosts[1].node_down(2, 2)
+    assert len(world.log) == before
+
+
 def test_deposed_leader_tells_a_gateway_without_replica(world, listener, publishes):
     session = world.open(3, listener)
     world.run(session.attach(1, Attachment("c", 10)))
