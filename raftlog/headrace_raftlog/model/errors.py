@@ -80,10 +80,6 @@ class ForgottenError(RaftLogError):
     """The node's data are older than its promises on that disk; they are to be set aside."""
 
 
-class KeptError(RaftLogError):
-    """The node's data are outdated, but too few other nodes have what they hold: they are kept."""
-
-
 class ContradictedError(RaftLogError):
     """A leader's log has another entry where this member's is committed: promises were forgotten.
 

@@ -21,7 +21,6 @@ from headrace_raftlog.model.errors import (
     DamageFoundError,
     DirectoryGoneError,
     ForgottenError,
-    KeptError,
 )
 from headrace_raftlog.model.limits import (
     DRAIN_S,
@@ -469,6 +468,11 @@ class RaftNode(GroupQueries, NodeStanding):
     def _nodes_up(self) -> list[int]:
         return [s.peer for s in self._transport.sessions.values() if s.up]
 
+    def _outdated(self, reason: ForgottenError | CloneError) -> None:
+        """Stop taking part; the outdated log is set aside at the next start."""
+        if not self._stopping:
+            self._host.fail(reason)
+
     def _failed(self, error: BaseException) -> None:
         """Leave the cluster, so that nothing is acknowledged any more, and report."""
         if self._stopping:
@@ -485,7 +489,7 @@ class RaftNode(GroupQueries, NodeStanding):
             LOG.error("node %d must restart: %s", self.options.node, error)
         elif isinstance(error, ForgottenError | CloneError):
             LOG.error("node %d stopped, its data must not be used: %s", self.options.node, error)
-        elif isinstance(error, DirectoryGoneError | KeptError):
+        elif isinstance(error, DirectoryGoneError):
             LOG.error("%s", error)
         else:
             LOG.critical("node %d stopped after a failure", self.options.node, exc_info=error)

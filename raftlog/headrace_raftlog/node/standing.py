@@ -5,18 +5,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from headrace_raftlog.model.errors import (
-    CloneError,
-    DamageFoundError,
-    ForgottenError,
-    KeptError,
-    RaftLogError,
-)
-from headrace_raftlog.model.membership import NODE_BITS, Membership, member_id, member_node
+from headrace_raftlog.model.errors import DamageFoundError, ForgottenError
+from headrace_raftlog.model.membership import NODE_BITS, member_id, member_node
 from headrace_raftlog.node.formation import Formation
 from headrace_raftlog.node.host import Host
 from headrace_raftlog.node.options import NodeOptions
-from headrace_raftlog.storage.log.shared_log import SharedLog
 from headrace_raftlog.transport.transport import Transport
 
 
@@ -28,8 +21,6 @@ class NodeStanding:
     _damaged: dict[int, str]
     _formation: Formation
     _host: Host
-    _log: SharedLog
-    _stopping: bool
     _transport: Transport
 
     async def wait_formed(self) -> None:
@@ -85,53 +76,6 @@ class NodeStanding:
         """Return whether this node waits for a group's leader to take it in."""
         hosted = self._host.find(group)
         return hosted is not None and not hosted.core.membership.voters
-
-    def _outdated(self, reason: ForgottenError | CloneError) -> None:
-        """Stop taking part; the outdated log is set aside at the next start, if others have it."""
-        if not self._stopping:
-            self._host.fail(self._reason_to_end(reason))
-
-    def _reason_to_end(self, refused: ForgottenError | CloneError) -> RaftLogError:
-        """Return with what this node ends, as peers refuse it with its data.
-
-        Outdated data stay where they are if a group needs them: then they may be the last there is.
-        """
-        if isinstance(refused, CloneError):
-            return refused
-        needed = [group for group in self._log.groups() if self._is_needed_by(group)]
-        if not needed:
-            return refused
-        return KeptError(
-            f"{refused}. Node {self.options.node} ends and keeps its data as they are, because too "
-            f"few other nodes have groups {needed[:8]}: when these are complete on other nodes, "
-            "its next start sets its data aside. If they cannot be completed, see 'Most disks "
-            "lost' in docs/clustering.md"
-        )
-
-    def _is_needed_by(self, group: int) -> bool:
-        """Return whether a group has too few voters without this node and the lost disks."""
-        hosted, view = self._host.find(group), self._log.group(group)
-        members: Membership = view.membership if hosted is None else hosted.core.membership
-        for electorate in (members.voters, members.outgoing):
-            left = [each for each in electorate if not self._is_without(each)]
-            if electorate and 2 * len(left) <= len(electorate):
-                return True
-        return False
-
-    def _is_without(self, member: int) -> bool:
-        """Return whether a group is without a member if this node's data go.
-
-        It is this node's, or its disk is another one now, or was when its node was met last.
-        """
-        node, generation = int(member_node(member)), member >> NODE_BITS
-        if node == self.options.node:
-            return True
-        if self._transport.generation(node) >= 0:
-            return self._is_gone(member)
-        disk = self._transport.memory.last_met(node)
-        founding = self._formation.identity.formed.get(node, 0)
-        own = founding if generation == 0 else generation
-        return disk not in (0, own) and (generation == 0 or self._transport.memory.knows(node, own))
 
     def _is_gone(self, member: int) -> bool:
         """Return whether a member's disk is known to be another one now.
