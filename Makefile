@@ -162,8 +162,8 @@ sim-cluster: $(VENV)/stamp-tools $(VENV)/stamp-install ## CLUSTER_SEEDS runs of 
 	$(SIM_CLUSTER) -m headrace_simulation.cluster $(if $(SEED),--seed $(SEED) --trace,--seeds 0:$(CLUSTER_SEEDS) --jobs $(TEST_JOBS)) $(if $(PROFILE),--profile $(PROFILE))
 
 .PHONY: sim-cluster-ci
-sim-cluster-ci: $(VENV)/stamp-tools $(VENV)/stamp-install ## a bounded number of those runs: 3 to 4 minutes on two slow cores
-	$(SIM_CLUSTER) -m headrace_simulation.cluster --seeds 0:180 --jobs $(TEST_JOBS)
+sim-cluster-ci: $(VENV)/stamp-tools $(VENV)/stamp-install ## a bounded number of those runs: 2 to 3 minutes on two slow cores
+	$(SIM_CLUSTER) -m headrace_simulation.cluster --seeds 0:90 --jobs $(TEST_JOBS)
 
 .PHONY: sim-mutations
 sim-mutations: $(VENV)/stamp-tools $(VENV)/stamp-install ## whether those runs find each of the bugs that are put in place for that
