@@ -47,9 +47,8 @@ def allowed(view: CatalogView, user: str, vhost: str, operation: str, name: str)
     permission = view.permission(user, vhost)
     if permission is None:
         return False
-    pattern = {CONFIGURE: permission.configure, WRITE: permission.write, READ: permission.read}[
-        operation
-    ]
+    patterns = {CONFIGURE: permission.configure, WRITE: permission.write, READ: permission.read}
+    pattern = patterns[operation]
     # RabbitMQ takes an empty expression as one that fits the empty name only.
     return pattern != "" and matches(pattern, name or DEFAULT_EXCHANGE_NAME)
 

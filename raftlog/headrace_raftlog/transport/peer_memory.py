@@ -59,10 +59,6 @@ class PeerMemory:
         """Return whether anything was heard of a disk."""
         return (node, disk) in self._marks
 
-    def last_met(self, node: int) -> int:
-        """Return the disk with which a node was met last, 0 where it was not."""
-        return self._met.get(node, 0)
-
     def news(self) -> list[tuple[int, Mark]]:
         """Return the marks that have changed since the last call, by node id."""
         self._settle()

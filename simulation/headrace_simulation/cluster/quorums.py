@@ -1,4 +1,4 @@
-"""Which nodes a group needs, by its membership, to go on deciding."""
+"""Nodes that a group needs, by its membership, to go on deciding."""
 
 from __future__ import annotations
 

@@ -42,7 +42,7 @@ class Record:
 
 
 def play(logs: dict[int, MemoryLog], removed: dict[int, bool], record: Record) -> None:
-    """Let one record take effect on what a disk holds.
+    """Apply one record to what a disk holds.
 
     An own snapshot that was under way becomes durable before what was written after it, so that a
     peer's snapshot may come behind a newer one; as in the log, the newer one stays.

@@ -95,9 +95,9 @@ class Node:
     """Node 1 of four."""
 
     def __init__(self):
-        self.raft: Any = Raft()
-        self.sent = []
-        self.hosting = Hosting(self.raft, 1, [2, 3, 4], self._send)
+        raft: Any = Raft()
+        self.raft, self.sent = raft, []
+        self.hosting = Hosting(raft, 1, [2, 3, 4], self._send)
         self.hosting.departures.settle()
         self.account = self.hosting.ledger.open(Cause("n1/1/1", CONNECTION, "", "n1"))
         self.failures: list[BaseException] = []
