@@ -6,6 +6,7 @@ import asyncio
 import logging
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -113,3 +114,21 @@ def test_node_that_was_killed_before_a_removal_was_durable_has_nothing_left(
         assert asyncio.run(live(kill=False)) == [2]
     assert "removed the data of 1 queues" in caplog.text
     assert asyncio.run(live(kill=False)) == [2]
+
+
+def test_node_leaves_queues_at_once_when_it_has_caught_up(config: Config) -> None:
+    async def live() -> None:
+        node = BrokerNode(config, lambda error: None)
+        await node.start()
+        try:
+            await node.join()
+            declared = await node.catalog.submit(commands.DeclareQueue("/", "moves", "quorum"))
+            assert isinstance(declared, Ok)
+            (queue,) = node.catalog.catalog.queues()
+            assert queue.group in node.hosting.hosts
+            node.hosting.move_queue(msgspec.structs.replace(queue, members=(2,), revision=1))
+            assert queue.group not in node.hosting.hosts
+        finally:
+            await node.stop()
+
+    asyncio.run(live())
