@@ -177,6 +177,9 @@ crash: $(VENV)/stamp-install ## crash the log at every call of every workload, t
 crash-long: $(VENV)/stamp-install ## the same without a bound, with more seeds, samples and second crashes
 	$(SIMULATION) -m headrace_simulation.crash_explorer --seed 0:$(LONG_CRASH_SEEDS) --samples 200 --nested 20
 
+# pytest ends bounded tests that hang (pyproject.toml); of these some take longer.
+LONG := -o faulthandler_timeout=0
+
 # Client libraries leave the socket to a killed node to the garbage collector; that is theirs.
 E2E := $(BIN)/python -m pytest e2e -W "default:unclosed <socket:ResourceWarning" -n $(TEST_JOBS) --dist loadfile
 
@@ -186,7 +189,7 @@ e2e: $(VENV)/stamp-tools $(VENV)/stamp-install ## real processes and real client
 
 .PHONY: e2e-full
 e2e-full: $(VENV)/stamp-tools $(VENV)/stamp-install ## the same at full size
-	$(E2E) --ignore e2e/pipeline --ignore e2e/kubernetes/test_scenario.py
+	$(E2E) --ignore e2e/pipeline --ignore e2e/kubernetes/test_scenario.py $(LONG)
 
 # The rest of e2e runs over connections for frames; e2e/cluster/test_transport.py, over both, is in `e2e`.
 .PHONY: e2e-grpc-transport
@@ -201,22 +204,22 @@ e2e-pipeline: $(VENV)/stamp-tools $(VENV)/stamp-pipeline ## Spark against real c
 
 .PHONY: e2e-pipeline-full
 e2e-pipeline-full: $(VENV)/stamp-tools $(VENV)/stamp-pipeline ## the same at full size: drivers and leaders that get killed
-	$(BIN)/python -m pytest tests/pipeline -m full
-	$(E2E_PIPELINE)
+	$(BIN)/python -m pytest tests/pipeline -m full $(LONG)
+	$(E2E_PIPELINE) $(LONG)
 
 # OPTIONS says how images are built and given to the cluster: see e2e/kubernetes/README.md.
 .PHONY: e2e-kubernetes
 e2e-kubernetes: $(VENV)/stamp-tools $(HELM)/stamp ## chart, operator and brokers on the cluster that KUBECONFIG names
-	$(BIN)/python -m pytest -s -v e2e/kubernetes $(OPTIONS)
+	$(BIN)/python -m pytest -s -v e2e/kubernetes $(LONG) $(OPTIONS)
 
 .PHONY: fuzz-api
 fuzz-api: $(VENV)/stamp-tools $(VENV)/stamp-install ## requests of all kinds, made of the API's own description, in full
-	$(BIN)/python -m pytest e2e/test_api_fuzz.py -m full
+	$(BIN)/python -m pytest e2e/test_api_fuzz.py -m full $(LONG)
 
 # The releases of releases.toml are built from their commits, below build/releases.
 .PHONY: e2e-upgrades
 e2e-upgrades: $(VENV)/stamp-tools $(VENV)/stamp-install ## roll real nodes from a release to this code and back, under load
-	$(BIN)/python -m pytest -s -v e2e/upgrades
+	$(BIN)/python -m pytest -s -v e2e/upgrades $(LONG)
 
 # SEED=n runs the schedule of one seed; READS: how strictly looks at the catalog are judged, see
 # e2e/chaos/README.md.
@@ -228,7 +231,7 @@ chaos: $(VENV)/stamp-tools $(VENV)/stamp-install ## kills, stops and network cut
 
 .PHONY: chaos-full
 chaos-full: $(VENV)/stamp-tools $(VENV)/stamp-install ## the same with three and five nodes and all faults, an hour and more
-	$(CHAOS) -m full
+	$(CHAOS) -m full $(LONG)
 
 # HISTORY=file judges a recorded history instead of that of a new, bounded run.
 JUDGE := $(BIN)/python -m e2e.judge

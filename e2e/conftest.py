@@ -2,11 +2,23 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Final
 
 import pytest
 from e2e.harness.cluster import Cluster
+
+FREE_MIB: Final = 8 << 10  # tests write up to 4 GiB each, and nodes have an alarm below 2 GiB
+
+
+@pytest.fixture(autouse=True)
+def free_disk(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Fail on a disk that would raise the nodes' alarm: publishers then wait, as they should."""
+    directory = tmp_path_factory.getbasetemp()
+    free = shutil.disk_usage(directory).free >> 20
+    assert free >= FREE_MIB, f"{directory} has {free} MiB free; a test needs {FREE_MIB}"
 
 
 @pytest.fixture
