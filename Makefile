@@ -181,7 +181,7 @@ crash-long: $(VENV)/stamp-install ## the same without a bound, with more seeds, 
 LONG := -o faulthandler_timeout=0
 
 # Client libraries leave the socket to a killed node to the garbage collector; that is theirs.
-E2E := $(BIN)/python -m pytest e2e -W "default:unclosed <socket:ResourceWarning" -n $(TEST_JOBS) --dist loadfile
+E2E := $(BIN)/python -m pytest e2e -W "default:unclosed <socket:ResourceWarning" -n $(TEST_JOBS) --max-worker-restart 0 --dist loadfile
 
 .PHONY: e2e
 e2e: $(VENV)/stamp-tools $(VENV)/stamp-install ## real processes and real clients, bounded
@@ -194,7 +194,7 @@ e2e-full: $(VENV)/stamp-tools $(VENV)/stamp-install ## the same at full size
 # The rest of e2e runs over connections for frames; e2e/cluster/test_transport.py, over both, is in `e2e`.
 .PHONY: e2e-grpc-transport
 e2e-grpc-transport: $(VENV)/stamp-tools $(VENV)/stamp-install ## tests of failover, large messages, TLS and join secrets with replication over gRPC
-	HEADRACE_CLUSTER_TRANSPORT=grpc $(BIN)/python -m pytest e2e/cluster/test_transport.py e2e/cluster/test_failover.py e2e/messages/test_large_messages.py e2e/security/test_cluster_tls.py e2e/security/test_join_secret.py -W "default:unclosed <socket:ResourceWarning" -n $(TEST_JOBS) --dist loadfile
+	HEADRACE_CLUSTER_TRANSPORT=grpc $(BIN)/python -m pytest e2e/cluster/test_transport.py e2e/cluster/test_failover.py e2e/messages/test_large_messages.py e2e/security/test_cluster_tls.py e2e/security/test_join_secret.py -W "default:unclosed <socket:ResourceWarning" -n $(TEST_JOBS) --max-worker-restart 0 --dist loadfile
 
 E2E_PIPELINE := $(BIN)/python -m pytest e2e/pipeline -W "default:unclosed <socket:ResourceWarning"
 
