@@ -32,6 +32,13 @@ if TYPE_CHECKING:
 WINDOW: Final = 60  # publishes of a publisher that wait for confirms
 NO_PROPERTIES: Final = b"\0\0"
 RETRY_S: Final = 0.2
+DELAY_MS_MAX: Final = 6000  # of a delayed message
+
+
+def delay_properties(delay_ms: int) -> bytes:
+    """Return properties with the header that delays a message."""
+    table = b"\x07x-delayI" + delay_ms.to_bytes(4)
+    return b"\x20\0" + len(table).to_bytes(4) + table
 
 
 @final
@@ -138,20 +145,25 @@ class Publisher:
     def _publish(self, client: QueueClient, count: int) -> None:
         key = self._queue.name.encode()
         route = b"\0" + bytes((len(key),)) + key
-        bodies: list[bytes] = []
+        publishes: list[Publish] = []
         first = self._number + 1
         for _ in range(count):
             self._number += 1
             size = 2000 if self._site.rng.random() < 0.05 else self._site.rng.randint(0, 80)
             body = f"{self._name}.{self._number} ".encode() + b"x" * size
-            self._site.history.published(self._queue.name, body)
-            bodies.append(body)
+            delay_ms = self._delay_ms()
+            self._site.history.published(self._queue.name, body, delay_ms)
+            properties = delay_properties(delay_ms) if delay_ms else NO_PROPERTIES
+            publishes.append(Publish(1, route, False, False, properties, body))
         ticket = PendingConfirm(first, self._number)
         ticket.pending = 1
-        self._listener.waiting[first] = bodies
-        publishes = [Publish(1, route, False, False, NO_PROPERTIES, body) for body in bodies]
+        self._listener.waiting[first] = [each.body for each in publishes]
         client.publish(publishes, ticket)
         client.flush()
+
+    def _delay_ms(self) -> int:
+        delayed = self._queue.name in self._site.history.delayed
+        return self._site.rng.randint(1, DELAY_MS_MAX) if delayed else 0
 
 
 class _Deliveries(QueueListener):

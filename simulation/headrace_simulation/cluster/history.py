@@ -19,12 +19,13 @@ class Message:
     """One message, by its body."""
 
     __slots__ = (
-        *("accepted_ns", "accepts", "body", "deliveries", "fails", "first", "published_ns"),
-        *("queue", "rejected", "state"),
+        *("accepted_ns", "accepts", "body", "deliveries", "due_ns", "fails", "first"),
+        *("published_ns", "queue", "rejected", "state"),
     )
 
     def __init__(self, queue: str, body: bytes, published_ns: int = 0) -> None:
         self.published_ns = published_ns
+        self.due_ns = published_ns  # before which it is not delivered
         self.queue = queue
         self.body = body
         self.state = UNKNOWN
@@ -64,6 +65,8 @@ class History:
         self.ttl_ns: dict[str, int] = {}  # how old a queue's messages may be, by name
         self.lengths: dict[str, int] = {}  # how many messages a queue keeps at most, by name
         self.tries: dict[str, int] = {}  # failed deliveries after which one comes again, by name
+        self.delayed: set[str] = set()  # queues whose messages have delays, by name
+        self.early_ns = NS // 2  # how much too early a delayed message may come
         self.confirms = 0
         self.deliveries = 0
         self.redeliveries = 0
@@ -80,9 +83,10 @@ class History:
         self.problem = self.problem or text
         self._world.stop()
 
-    def published(self, queue: str, body: bytes) -> None:
+    def published(self, queue: str, body: bytes, delay_ms: int = 0) -> None:
         """Note a message that is handed over."""
-        self.messages[body] = Message(queue, body, self._world.now_ns)
+        self.messages[body] = message = Message(queue, body, self._world.now_ns)
+        message.due_ns = self._world.now_ns + delay_ms * (NS // 1000)
 
     def confirmed(self, body: bytes) -> None:
         """Note a confirm."""
@@ -137,13 +141,40 @@ class History:
             self.violated(f"{body!r} came from {queue} after {age_ns / NS:.1f} s")
         if message.fails > self.tries.get(queue, message.fails):
             self.violated(f"{body!r} of {queue} comes again after {message.fails} that failed")
+        if self._world.now_ns + self.early_ns < message.due_ns:
+            early_s = (message.due_ns - self._world.now_ns) / NS
+            self.violated(f"{body!r} of {queue} came {early_s:.1f} s before its time")
         message.deliveries += 1
         if redelivered:
             return
         if message.first:
             self.violated(f"{body!r} of {queue} came to {consumer} unmarked, after {message.first}")
         message.first = consumer
-        self._check_order(consumer, body)
+        if queue not in self.delayed:
+            self._check_order(consumer, body)
+
+    def leased(self, queue: str, body: bytes, asked_ns: int, returns: bool) -> None:
+        """Note a message of a new lease.
+
+        Args:
+            queue: whose it is.
+            body: of the message.
+            asked_ns: when the lease was asked for.
+            returns: whether it may have been leased before, and out of order.
+        """
+        self.deliveries += 1
+        self._world.trace.note("", f"leased {body[:24]!r}")
+        message = self.messages.get(body)
+        if message is None or message.queue != queue or message.state == REFUSED:
+            self.violated(f"{body!r} was leased from {queue}, and never published there")
+            return
+        if message.accepted_ns and message.accepted_ns < asked_ns:
+            self.violated(f"{body!r} of {queue} was settled, and is leased again")
+        if not returns:
+            if message.deliveries:
+                self.violated(f"{body!r} of {queue} is in two leases")
+            self._check_order(queue, body)
+        message.deliveries += 1
 
     def _dead_lettered(self, queue: str, origin: Message) -> None:
         """Note a delivery of what its first queue has given up: once at least."""
@@ -174,6 +205,12 @@ class History:
         message = self.messages[body]
         if message.queue == queue:
             message.accepts += 1
+
+    def accepts_not(self, queue: str, body: bytes) -> None:
+        """Note that a message that was to be accepted has gone back before."""
+        message = self.messages[body]
+        if message.queue == queue:
+            message.accepts -= 1
 
     def accepted(self, queue: str, body: bytes) -> None:
         """Note that an acceptance is known to be applied."""

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 from typing import Final
 
-from headrace_simulation.cluster.bugs import disk, queue, raft, session
+from headrace_simulation.cluster.bugs import disk, lease, queue, raft, session
 from headrace_simulation.cluster.bugs.bug import Mutation
 
 MUTATIONS: Final[tuple[Mutation, ...]] = (
     *queue.MUTATIONS,
+    *lease.MUTATIONS,
     *session.MUTATIONS,
     *raft.MUTATIONS,
     *disk.MUTATIONS,

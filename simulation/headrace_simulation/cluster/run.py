@@ -11,6 +11,7 @@ from headrace_simulation.cluster import stdlib
 from headrace_simulation.cluster.administration import administer
 from headrace_simulation.cluster.broker_cluster import BrokerCluster
 from headrace_simulation.cluster.clients import Site, consume_on, publish_on
+from headrace_simulation.cluster.leases import Sink, lease_from
 from headrace_simulation.cluster.nemesis import Nemesis
 from headrace_simulation.cluster.profiles import Profile
 from headrace_simulation.cluster.replicas import Replicas
@@ -27,6 +28,11 @@ SHORT: Final = "limit.length"  # likewise
 LENGTH: Final = 20
 TRYING: Final = "limit.tries"  # what failed too often goes to DEAD
 TRIES: Final = 2
+DELAYED: Final = "delayed"
+LEASED: Final = "lease.long"  # no lease of it expires within a run
+LEASED_MS: Final = 600_000
+RETURNING: Final = "lease.short"
+RETURNING_MS: Final = 1_500
 REJECTING: Final = "qd"  # what is rejected there goes to DEAD
 DEAD: Final = "dead"
 FOUND_S: Final = 15.0  # within which a new cluster works
@@ -77,6 +83,15 @@ class Run:
             self.cluster.history.lengths[SHORT] = LENGTH
             self.cluster.history.tries[TRYING] = TRIES
             self.cluster.history.targets[TRYING] = DEAD
+
+        self._late = (DELAYED, LEASED, RETURNING) if profile.leases else ()
+        self._sinks: tuple[Sink, ...] = ()
+        if profile.leases:
+            self.cluster.history.delayed.add(DELAYED)
+            self._sinks = (
+                Sink(self.cluster.history, LEASED, LEASED_MS),
+                Sink(self.cluster.history, RETURNING, RETURNING_MS),
+            )
 
     def run(self) -> Outcome:
         """Run it all."""
@@ -186,6 +201,8 @@ class Run:
                 await self.cluster.declare(site, AGING, **{"x-message-ttl": AGE_MS})
                 await self.cluster.declare(site, SHORT, **{"x-max-length": LENGTH})
                 await self.cluster.declare(site, TRYING, **arguments)
+            for name in self._late:
+                await self.cluster.declare(site, name)
             self._is_ready = True
 
         self.cluster.spawn(site, declare())
@@ -199,15 +216,17 @@ class Run:
 
     def _work_at(self, site: Site) -> None:
         pause_s = self.profile.pause_s
-        for queue in (*QUEUES, EXPIRING, REJECTING, *self._limited):
+        for queue in (*QUEUES, EXPIRING, REJECTING, *self._limited, *self._late):
             self.cluster.spawn(site, publish_on(site, queue, pause_s), "publisher")
-        for queue in (*QUEUES, REJECTING, DEAD, *self._limited[2:]):
+        for queue in (*QUEUES, REJECTING, DEAD, *self._limited[2:], *self._late[:1]):
             rejects = {REJECTING: 0.2, TRYING: 0.6}.get(queue, 0.0)
             work = consume_on(site, queue, drains=False, rejects=rejects)
             self.cluster.spawn(site, work)
+        for sink in self._sinks:
+            self.cluster.spawn(site, lease_from(site, sink))
         if self.profile.moves:
             self.cluster.spawn(site, administer(self.cluster, site, QUEUES))
 
     def _drain_at(self, site: Site) -> None:
-        for queue in (*QUEUES, EXPIRING, REJECTING, DEAD, *self._limited):
+        for queue in (*QUEUES, EXPIRING, REJECTING, DEAD, *self._limited, *self._late[:1]):
             self.cluster.spawn(site, consume_on(site, queue, drains=True, rejects=0.0))

@@ -36,3 +36,17 @@ def put_all(original: Any, made: Callable[..., Any]) -> None:
             for key, value in list(vars(module).items()):
                 if value is original:
                     setattr(module, key, new)
+
+
+def after_restore(read: Callable[[bytes], Any], change: Callable[[Any], None]) -> None:
+    """Change each state that a function reads from a snapshot."""
+
+    def made(original: Any) -> Any:
+        def changed(data: bytes) -> Any:
+            state = original(data)
+            change(state)
+            return state
+
+        return changed
+
+    put_all(read, made)

@@ -15,7 +15,7 @@ from headrace_broker.core.queue.state.consumer import ATTACHED, Consumer
 from headrace_broker.core.queue.state.ready_list import ReadyList
 from headrace_broker.runtime.cluster.steady_clock import SteadyClock
 from headrace_broker.runtime.replica.queue_host import QueueHost
-from headrace_simulation.cluster.bugs.bug import Mutation, put, put_all
+from headrace_simulation.cluster.bugs.bug import Mutation, after_restore, put, put_all
 
 
 def _unsettled_forgotten() -> None:
@@ -24,7 +24,7 @@ def _unsettled_forgotten() -> None:
             for consumer in session.consumers.values():
                 consumer.unsettled.clear()
 
-    _after_restore(forget)
+    after_restore(read_snapshot, forget)
 
 
 def _publishes_forgotten() -> None:
@@ -32,19 +32,7 @@ def _publishes_forgotten() -> None:
         for session in state.sessions.values():
             session.publish_seq = 0
 
-    _after_restore(forget)
-
-
-def _after_restore(change: Any) -> None:
-    def made(original: Any) -> Any:
-        def read(data: bytes) -> Any:
-            state = original(data)
-            change(state)
-            return state
-
-        return read
-
-    put_all(read_snapshot, made)
+    after_restore(read_snapshot, forget)
 
 
 def _no_entries_named() -> None:
