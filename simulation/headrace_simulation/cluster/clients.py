@@ -7,7 +7,10 @@ from collections import deque
 from random import Random
 from typing import TYPE_CHECKING, Final, final
 
+from librt.strings import BytesWriter
+
 from headrace_broker.codecs.batch import message_body
+from headrace_broker.gateways.publishing.confirming import Confirms
 from headrace_broker.model.definition import Queue
 from headrace_broker.model.flow import Cause
 from headrace_broker.model.message import DeliveryRun, Publish
@@ -23,7 +26,7 @@ from headrace_broker.runtime.contract.port import (
     QueueListener,
 )
 from headrace_broker.runtime.session.session import QueueSession
-from headrace_simulation.cluster.history import Attached, History
+from headrace_simulation.cluster.history import BATCH_MAX, Attached, History
 
 if TYPE_CHECKING:
     from headrace_broker.runtime.node.node import BrokerNode
@@ -82,34 +85,68 @@ class Site:
         return self.node.broker.open_queue(queue, listener, account)
 
 
+class _Confirms(Confirms):
+    """Confirms of one publisher, as gateways keep them."""
+
+    def __init__(self, history: History, name: str) -> None:
+        super().__init__()
+        self.waiting: dict[int, bytes] = {}  # bodies by number
+        self._name = name
+        self._history = history
+
+    def answer_row(
+        self, out: BytesWriter, pending_confirm: PendingConfirm, first: int, stop: int
+    ) -> None:
+        """See `Confirms`."""
+        del out
+        for number in range(first, stop):
+            body = self.waiting.pop(number, None)
+            if body is None:
+                self._history.violated(f"publish {number} of {self._name} was answered twice")
+            elif pending_confirm.refused is not None and number in pending_confirm.refused:
+                self._history.refused(body)
+            else:
+                self._history.confirmed(body)
+
+    def emit(self, out: BytesWriter) -> None:
+        """See `Confirms`."""
+        done, self._done = self._done, []
+        for each in done:
+            self.answer(out, each)
+
+
 class _Publishes(QueueListener):
     """Takes confirms of one publisher."""
 
     def __init__(self, history: History, name: str) -> None:
-        self._name = name
-        self.waiting: dict[int, list[bytes]] = {}
         self.news = asyncio.Event()
-        self._history = history
+        self.confirms = _Confirms(history, name)
+
+    def _answer(self) -> None:
+        self.confirms.emit(BytesWriter())
+        self.news.set()
 
     def on_confirmed(self, client: QueueClient, pending_confirms: list[PendingConfirm]) -> None:
         """See `QueueListener`."""
-        del client
-        for ticket in pending_confirms:
-            first = int(ticket.first)
-            bodies = self.waiting.pop(first, None)
-            if bodies is None:
-                self._history.violated(f"publish {first} of {self._name} was answered twice")
-                continue
-            for at, body in enumerate(bodies):
-                if ticket.refused is not None and first + at in ticket.refused:
-                    self._history.refused(body)
-                else:
-                    self._history.confirmed(body)
-        self.news.set()
+        self.confirms.settle(pending_confirms)
+        self._answer()
 
     def on_rejected(self, client: QueueClient, pending_confirms: list[PendingConfirm]) -> None:
         """See `QueueListener`."""
-        self.on_confirmed(client, pending_confirms)
+        self.confirms.refuse(pending_confirms)
+        self._answer()
+
+    def on_deferred(self, client: QueueClient, pending_confirms: list[PendingConfirm]) -> None:
+        """See `QueueListener`."""
+        self.confirms.defer(int(client.queue.group), pending_confirms)
+        self._answer()
+
+    def on_completed(
+        self, client: QueueClient, pending_confirms: list[PendingConfirm], over: int
+    ) -> None:
+        """See `QueueListener`."""
+        self.confirms.complete(int(client.queue.group), pending_confirms, over)
+        self._answer()
 
     def on_writable(self, client: QueueClient) -> None:
         """Publishes are few: nothing waits for this."""
@@ -134,10 +171,9 @@ class Publisher:
         until = asyncio.get_running_loop().time() + seconds
         while asyncio.get_running_loop().time() < until and site.wanted.publishes:
             await asyncio.sleep(rng.uniform(0, 2 * self._pause_s))
-            waiting = sum(map(len, self._listener.waiting.values()))
-            if waiting < WINDOW and self._queue.group in _groups(site):
-                self._publish(client, rng.randint(1, 6))
-        while self._listener.waiting:
+            if len(self._listener.confirms.waiting) < WINDOW and self._queue.group in _groups(site):
+                self._publish(client, rng.randint(1, BATCH_MAX))
+        while self._listener.confirms.waiting:
             await self._listener.news.wait()
             self._listener.news.clear()
         client.close()
@@ -146,19 +182,18 @@ class Publisher:
         key = self._queue.name.encode()
         route = b"\0" + bytes((len(key),)) + key
         publishes: list[Publish] = []
-        first = self._number + 1
+        waiting = self._listener.confirms.waiting
         for _ in range(count):
             self._number += 1
-            size = 2000 if self._site.rng.random() < 0.05 else self._site.rng.randint(0, 80)
+            large = 0.5 if self._queue.name in self._site.history.watermarks else 0.05
+            size = 2000 if self._site.rng.random() < large else self._site.rng.randint(0, 80)
             body = f"{self._name}.{self._number} ".encode() + b"x" * size
             delay_ms = self._delay_ms()
             self._site.history.published(self._queue.name, body, delay_ms)
             properties = delay_properties(delay_ms) if delay_ms else NO_PROPERTIES
+            waiting[self._number] = body
             publishes.append(Publish(1, route, False, False, properties, body))
-        ticket = PendingConfirm(first, self._number)
-        ticket.pending = 1
-        self._listener.waiting[first] = [each.body for each in publishes]
-        client.publish(publishes, ticket)
+        client.publish(publishes, self._listener.confirms.issue(count, 1))
         client.flush()
 
     def _delay_ms(self) -> int:
@@ -323,14 +358,25 @@ async def publish_on(site: Site, queue: str, pause_s: float) -> None:
             await asyncio.sleep(RETRY_S)
 
 
-async def consume_on(site: Site, queue: str, *, drains: bool, rejects: float) -> None:
-    """Consume from a queue while that is wanted, by one consumer after another."""
+async def consume_on(
+    site: Site, queue: str, *, drains: bool, rejects: float = 0.0, rest_s: float = 0.0
+) -> None:
+    """Consume from a queue while that is wanted, by one consumer after another.
+
+    Args:
+        site: where.
+        queue: its name.
+        drains: accept all of it, at once.
+        rejects: share of what is not accepted.
+        rest_s: most time between two consumers, each of which then lives for a second.
+    """
     while site.wanted.drains if drains else site.wanted.consumes:
         found = site.node.broker.queue("/", queue)
         if found is not None:
             consumer = Consumer(site, found, drains=drains, rejects=rejects)
             try:
-                await consumer.run(30 if drains else site.rng.uniform(0.5, site.wanted.consume_s))
+                live_s = 1.0 if rest_s else site.wanted.consume_s
+                await consumer.run(30 if drains else site.rng.uniform(0.5, live_s))
             except AmqpError as error:
                 site.process.note(f"consumer: {error.text}")
-        await asyncio.sleep(RETRY_S)
+        await asyncio.sleep(RETRY_S if drains or not rest_s else site.rng.uniform(0, rest_s))

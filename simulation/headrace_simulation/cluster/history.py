@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 UNKNOWN: Final = 0  # handed over, and nothing heard of it
 CONFIRMED: Final = 1
 REFUSED: Final = 2
+BATCH_MAX: Final = 6  # messages that are published as one
 
 
 @final
@@ -65,6 +66,8 @@ class History:
         self.ttl_ns: dict[str, int] = {}  # how old a queue's messages may be, by name
         self.lengths: dict[str, int] = {}  # how many messages a queue keeps at most, by name
         self.tries: dict[str, int] = {}  # failed deliveries after which one comes again, by name
+        self.watermarks: dict[str, int] = {}  # messages above which a queue defers confirms, by name
+        self.unsettled: dict[str, int] = {}  # those confirmed that nobody accepted yet, by name
         self.delayed: set[str] = set()  # queues whose messages have delays, by name
         self.early_ns = NS // 2  # how much too early a delayed message may come
         self.confirms = 0
@@ -97,6 +100,11 @@ class History:
         self._world.trace.note("", f"confirmed {body[:24]!r}")
         self.confirms += 1
         self.confirmed_ns[message.queue] = self._world.now_ns
+        if not message.accepts:
+            unsettled = self.unsettled.get(message.queue, 0) + 1
+            self.unsettled[message.queue] = unsettled
+            if unsettled > self.watermarks.get(message.queue, unsettled) + BATCH_MAX:
+                self.violated(f"{message.queue} confirmed {unsettled} messages that it has")
 
     def refused(self, body: bytes) -> None:
         """Note that a queue refused a message."""
@@ -204,6 +212,8 @@ class History:
         """Note that a consumer says that it accepts a message."""
         message = self.messages[body]
         if message.queue == queue:
+            if not message.accepts and message.state == CONFIRMED:
+                self.unsettled[queue] -= 1
             message.accepts += 1
 
     def accepts_not(self, queue: str, body: bytes) -> None:

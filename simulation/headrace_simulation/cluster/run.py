@@ -28,6 +28,9 @@ SHORT: Final = "limit.length"  # likewise
 LENGTH: Final = 20
 TRYING: Final = "limit.tries"  # what failed too often goes to DEAD
 TRIES: Final = 2
+FLOODED: Final = "limit.flow"  # confirms are deferred, as consumers come now and then
+WATERMARK: Final = 12
+FLOODED_REST_S: Final = 15.0
 DELAYED: Final = "delayed"
 LEASED: Final = "lease.long"  # no lease of it expires within a run
 LEASED_MS: Final = 600_000
@@ -78,10 +81,11 @@ class Run:
         self._is_ready = False
         self._limited: tuple[str, ...] = ()
         if profile.limits:
-            self._limited = (AGING, SHORT, TRYING)
+            self._limited = (AGING, SHORT, TRYING, FLOODED)
             self.cluster.history.ttl_ns[AGING] = int(AGE_S_MAX * NS)
             self.cluster.history.lengths[SHORT] = LENGTH
             self.cluster.history.tries[TRYING] = TRIES
+            self.cluster.history.watermarks[FLOODED] = WATERMARK
             self.cluster.history.targets[TRYING] = DEAD
 
         self._late = (DELAYED, LEASED, RETURNING) if profile.leases else ()
@@ -201,6 +205,7 @@ class Run:
                 await self.cluster.declare(site, AGING, **{"x-message-ttl": AGE_MS})
                 await self.cluster.declare(site, SHORT, **{"x-max-length": LENGTH})
                 await self.cluster.declare(site, TRYING, **arguments)
+                await self.cluster.declare(site, FLOODED, **{"x-high-watermark": WATERMARK})
             for name in self._late:
                 await self.cluster.declare(site, name)
             self._is_ready = True
@@ -220,7 +225,8 @@ class Run:
             self.cluster.spawn(site, publish_on(site, queue, pause_s), "publisher")
         for queue in (*QUEUES, REJECTING, DEAD, *self._limited[2:], *self._late[:1]):
             rejects = {REJECTING: 0.2, TRYING: 0.6}.get(queue, 0.0)
-            work = consume_on(site, queue, drains=False, rejects=rejects)
+            rest_s = FLOODED_REST_S if queue == FLOODED else 0.0
+            work = consume_on(site, queue, drains=False, rejects=rejects, rest_s=rest_s)
             self.cluster.spawn(site, work)
         for sink in self._sinks:
             self.cluster.spawn(site, lease_from(site, sink))
@@ -229,4 +235,4 @@ class Run:
 
     def _drain_at(self, site: Site) -> None:
         for queue in (*QUEUES, EXPIRING, REJECTING, DEAD, *self._limited, *self._late[:1]):
-            self.cluster.spawn(site, consume_on(site, queue, drains=True, rejects=0.0))
+            self.cluster.spawn(site, consume_on(site, queue, drains=True))

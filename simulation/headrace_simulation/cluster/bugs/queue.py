@@ -13,6 +13,7 @@ from headrace_broker.core.queue.snapshot.restoring import read_snapshot
 from headrace_broker.core.queue.snapshot.snapshot import live_indexes
 from headrace_broker.core.queue.state.consumer import ATTACHED, Consumer
 from headrace_broker.core.queue.state.ready_list import ReadyList
+from headrace_broker.core.queue.state.watermark import Watermark
 from headrace_broker.runtime.cluster.steady_clock import SteadyClock
 from headrace_broker.runtime.replica.queue_host import QueueHost
 from headrace_simulation.cluster.bugs.bug import Mutation, after_restore, put, put_all
@@ -222,7 +223,58 @@ def _length_ignored() -> None:
     put_all(leaving.is_over, lambda _: lambda state: False)
 
 
+def _deferred_forgotten() -> None:
+    def forget(state: Any) -> None:
+        for session in state.sessions.values():
+            state.watermark.forget(session)
+
+    after_restore(read_snapshot, forget)
+
+
+def _never_saturated() -> None:
+    put(Watermark, "defer", lambda _: lambda self, index, session, base, start, stop: None)
+
+
+def _untold() -> None:
+    put(Watermark, "announce", lambda _: lambda self, session, first, effects: None)
+
+
+def _not_completed() -> None:
+    put(Watermark, "_complete_all", lambda _: lambda self: None)
+
+
+def _leaving_not_completed() -> None:
+    put(Watermark, "leave", lambda _: lambda self, index, start, stop: None)
+
+
 MUTATIONS: Final = (
+    Mutation(
+        "watermarks-ignored",
+        "no confirm is deferred, however full a queue is",
+        *("limits", 5, _never_saturated),
+    ),
+    Mutation(
+        "snapshots-forget-deferred",
+        "a snapshot leaves out which confirms are deferred",
+        *("limits", 20, _deferred_forgotten),
+    ),
+    Mutation(
+        "deferred-confirms-untold",
+        "sessions are not told which confirms a queue defers",
+        *("limits", 5, _untold),
+    ),
+    Mutation(
+        "low-watermarks-free-nothing",
+        "deferred confirms stay deferred at the low watermark",
+        *("limits", 20, _not_completed),
+        is_found=False,
+    ),
+    Mutation(
+        "leaving-frees-nothing",
+        "deferred confirms stay deferred when their messages have left",
+        *("limits", 20, _leaving_not_completed),
+        is_found=False,
+    ),
     Mutation(
         "snapshots-forget-unsettled",
         "a snapshot leaves out what consumers have",
