@@ -72,7 +72,12 @@ class Site:
     def name(self, kind: str) -> str:
         """Return a name that no other client has."""
         self.count += 1
-        return f"{self.process.name}b{self.node.raft.boot}{kind}{self.count}"
+        return f"{self.prefix}{kind}{self.count}"
+
+    @property
+    def prefix(self) -> str:
+        """Begin of all these names."""
+        return f"{self.process.name}b{self.node.raft.boot}"
 
     def open(self, queue: Queue, listener: QueueListener, name: str) -> QueueClient:
         """Open a session for a client of that name.

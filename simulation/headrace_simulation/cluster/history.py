@@ -68,6 +68,8 @@ class History:
         self.tries: dict[str, int] = {}  # failed deliveries after which one comes again, by name
         self.watermarks: dict[str, int] = {}  # messages above which a queue defers confirms, by name
         self.unsettled: dict[str, int] = {}  # those confirmed that nobody accepted yet, by name
+        # accepted by a consumer, and not answered to the publisher: since when
+        self.unanswered: dict[bytes, int] = {}
         self.delayed: set[str] = set()  # queues whose messages have delays, by name
         self.early_ns = NS // 2  # how much too early a delayed message may come
         self.confirms = 0
@@ -97,6 +99,7 @@ class History:
         if message.state == CONFIRMED:
             self.violated(f"{body!r} was confirmed twice")
         message.state = CONFIRMED
+        self.unanswered.pop(body, None)
         self._world.trace.note("", f"confirmed {body[:24]!r}")
         self.confirms += 1
         self.confirmed_ns[message.queue] = self._world.now_ns
@@ -227,6 +230,8 @@ class History:
         message = self.messages[body]
         if message.queue == queue:
             message.accepted_ns = message.accepted_ns or self._world.now_ns
+            if message.state == UNKNOWN:
+                self.unanswered.setdefault(body, self._world.now_ns)
 
     def failed(self, queue: str, body: bytes) -> None:
         """Note that a failed delivery is known to be counted."""

@@ -71,6 +71,7 @@ class Watch:
         for group in self._hosted:
             self._look_at_service(group, group in serving)
         self._look_at_confirms()
+        self._look_at_answers()
         self._look_at_loops()
 
     def _find_groups(self) -> None:
@@ -151,6 +152,19 @@ class Watch:
                 self._alone_ns[name] = now
             elif now - max(confirmed_ns, self._alone_ns.get(name, 0)) > RESUME_S * NS:
                 raise SimulationError(f"nothing is confirmed of {name}, and n{well} are well")
+
+    def _look_at_answers(self) -> None:
+        """The publisher of a message that a consumer has accepted gets its confirm."""
+        now, unanswered = self._world.now_ns, self._cluster.history.unanswered
+        for body, since_ns in list(unanswered.items()):
+            if now - since_ns <= RESUME_S * NS:
+                return
+            node = int(body[1:2])
+            site = self._cluster.sites.get(node)
+            if site is None or not body.startswith(site.prefix.encode()):
+                del unanswered[body]  # its publisher has ended with its process
+            elif node in self._quorum(0, RESUME_S):
+                raise SimulationError(f"{body[:24]!r} was accepted, and is not confirmed")
 
     def _group_of(self, name: str) -> int:
         """Return the group of a queue; that of the catalog where no node knows the queue."""
