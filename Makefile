@@ -161,10 +161,6 @@ CLUSTER_SEEDS ?= 300
 sim-cluster: $(VENV)/stamp-tools $(VENV)/stamp-install ## CLUSTER_SEEDS runs of whole simulated clusters, or SEED=n with its trace; PROFILE=name
 	$(SIM_CLUSTER) -m headrace_simulation.cluster $(if $(SEED),--seed $(SEED) --trace,--seeds 0:$(CLUSTER_SEEDS) --jobs $(TEST_JOBS)) $(if $(PROFILE),--profile $(PROFILE))
 
-.PHONY: sim-cluster-ci
-sim-cluster-ci: $(VENV)/stamp-tools $(VENV)/stamp-install ## a bounded number of those runs: 2 to 3 minutes on two slow cores
-	$(SIM_CLUSTER) -m headrace_simulation.cluster --seeds 0:90 --jobs $(TEST_JOBS)
-
 .PHONY: sim-mutations
 sim-mutations: $(VENV)/stamp-tools $(VENV)/stamp-install ## whether those runs find each of the bugs that are put in place for that
 	$(INTERPRETED) $(BIN)/python -m headrace_simulation.cluster --mutation all --jobs $(TEST_JOBS)
@@ -311,7 +307,7 @@ checks: venv-pipeline ## lint and other checks beside the crash explorer
 	$(MAKE) --jobs=2 --output-sync=target lint crds-check chart crash
 
 .PHONY: ci
-ci: checks test-interpreted sim sim-cluster-ci test test-pipeline e2e judge-recorded e2e-pipeline conformance-ci ## what .ci/run runs once the system packages are there
+ci: checks test-interpreted sim sim-cluster test test-pipeline e2e judge-recorded e2e-pipeline conformance-ci ## what .ci/run runs once the system packages are there
 
 .PHONY: rooms
 rooms: $(VENV)/stamp-tools ## the packages of the product, their sizes, and import circles

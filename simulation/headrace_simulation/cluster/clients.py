@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from collections.abc import Iterator
 from random import Random
 from typing import TYPE_CHECKING, Final, final
 
 from librt.strings import BytesWriter
 
 from headrace_broker.codecs.batch import message_body
-from headrace_broker.gateways.publishing.confirming import Confirms
+from headrace_broker.gateways.grpc.messaging.stream_confirms import StreamConfirms
 from headrace_broker.model.definition import Queue
 from headrace_broker.model.flow import Cause
 from headrace_broker.model.message import DeliveryRun, Publish
@@ -90,46 +91,35 @@ class Site:
         return self.node.broker.open_queue(queue, listener, account)
 
 
-class _Confirms(Confirms):
-    """Confirms of one publisher, as gateways keep them."""
+class _Publishes(QueueListener):
+    """Takes confirms of one publisher, by what gRPC's streams keep them in."""
 
     def __init__(self, history: History, name: str) -> None:
-        super().__init__()
+        self.news = asyncio.Event()
+        self.confirms = StreamConfirms(wanted=True)
         self.waiting: dict[int, bytes] = {}  # bodies by number
         self._name = name
         self._history = history
 
-    def answer_row(
-        self, out: BytesWriter, pending_confirm: PendingConfirm, first: int, stop: int
-    ) -> None:
-        """See `Confirms`."""
-        del out
+    def _answer(self) -> None:
+        confirms = self.confirms
+        confirms.emit(BytesWriter())
+        for first, stop in zip(confirms.confirmed[::2], confirms.confirmed[1::2], strict=True):
+            for body in self._answered(first, stop):
+                self._history.confirmed(body)
+        for first, stop in zip(confirms.refused[::2], confirms.refused[1::2], strict=True):
+            for body in self._answered(first, stop):
+                self._history.refused(body)
+        confirms.confirmed, confirms.refused = [], []
+        self.news.set()
+
+    def _answered(self, first: int, stop: int) -> Iterator[bytes]:
         for number in range(first, stop):
             body = self.waiting.pop(number, None)
             if body is None:
                 self._history.violated(f"publish {number} of {self._name} was answered twice")
-            elif pending_confirm.refused is not None and number in pending_confirm.refused:
-                self._history.refused(body)
             else:
-                self._history.confirmed(body)
-
-    def emit(self, out: BytesWriter) -> None:
-        """See `Confirms`."""
-        done, self._done = self._done, []
-        for each in done:
-            self.answer(out, each)
-
-
-class _Publishes(QueueListener):
-    """Takes confirms of one publisher."""
-
-    def __init__(self, history: History, name: str) -> None:
-        self.news = asyncio.Event()
-        self.confirms = _Confirms(history, name)
-
-    def _answer(self) -> None:
-        self.confirms.emit(BytesWriter())
-        self.news.set()
+                yield body
 
     def on_confirmed(self, client: QueueClient, pending_confirms: list[PendingConfirm]) -> None:
         """See `QueueListener`."""
@@ -176,9 +166,9 @@ class Publisher:
         until = asyncio.get_running_loop().time() + seconds
         while asyncio.get_running_loop().time() < until and site.wanted.publishes:
             await asyncio.sleep(rng.uniform(0, 2 * self._pause_s))
-            if len(self._listener.confirms.waiting) < WINDOW and self._queue.group in _groups(site):
+            if len(self._listener.waiting) < WINDOW and self._queue.group in _groups(site):
                 self._publish(client, rng.randint(1, BATCH_MAX))
-        while self._listener.confirms.waiting:
+        while self._listener.waiting:
             await self._listener.news.wait()
             self._listener.news.clear()
         client.close()
@@ -187,7 +177,7 @@ class Publisher:
         key = self._queue.name.encode()
         route = b"\0" + bytes((len(key),)) + key
         publishes: list[Publish] = []
-        waiting = self._listener.confirms.waiting
+        waiting = self._listener.waiting
         for _ in range(count):
             self._number += 1
             large = 0.5 if self._queue.name in self._site.history.watermarks else 0.05

@@ -66,7 +66,7 @@ class History:
         self.ttl_ns: dict[str, int] = {}  # how old a queue's messages may be, by name
         self.lengths: dict[str, int] = {}  # how many messages a queue keeps at most, by name
         self.tries: dict[str, int] = {}  # failed deliveries after which one comes again, by name
-        self.watermarks: dict[str, int] = {}  # messages above which a queue defers confirms, by name
+        self.watermarks: dict[str, int] = {}  # messages above which one defers confirms, by name
         self.unsettled: dict[str, int] = {}  # those confirmed that nobody accepted yet, by name
         # accepted by a consumer, and not answered to the publisher: since when
         self.unanswered: dict[bytes, int] = {}

@@ -109,7 +109,7 @@ class Watch:
             reign.seen_ns, reign.membership = now, hosted.core.membership
 
     def _judge(self, hosted: HostedGroup, reign: Reign, term: int) -> None:
-        """Judge a new leader: the one before must have had a reason to go.
+        """Judge a new leader: the one before must have had a reason to go when it was seen last.
 
         What it needed is told by the membership that it knew, not by that of the new leader.
         """
@@ -117,10 +117,11 @@ class Watch:
         if now - self._cluster.moved_ns < CALM_S * NS or now - reign.since_ns < CALM_S * NS:
             return
         leader = member_node(reign.member)
+        seconds = CALM_S + (now - reign.seen_ns) / NS
         well = well_quorum(
             reign.membership,
             self._members(group),
-            lambda nodes: self._nemesis.healthy(nodes, CALM_S),
+            lambda nodes: self._nemesis.healthy(nodes, seconds),
         )
         if leader in well:
             raise SimulationError(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from headrace_broker.core.queue.command.command import ACCEPT, RELEASE
-from headrace_broker.core.queue.machine import lease_ending, leasing
+from headrace_broker.core.queue.machine import lease_ending, leasing, leaving
 from headrace_broker.core.queue.snapshot.restoring import read_snapshot
 from headrace_broker.core.queue.state.delayed import DelayedMessages
 from headrace_broker.core.queue.state.lease import Leases
@@ -46,7 +46,7 @@ def _takeover_returns() -> None:
                     messages = group.leases.pop(number).messages
                     state.leases.count -= len(messages)
                     state.release(group.holder, messages)
-                    lease_ending.give_back(state, messages, False, effects)
+                    leaving.give_back(state, messages, False, effects)
                 group.next_number = group.settled + 1
             original(state, group, command, effects)
 
@@ -147,7 +147,7 @@ MUTATIONS: Final = (
     Mutation(
         "delays-halved",
         "a delayed message comes after half of its time",
-        *("leases", 5, lambda: _delay(lambda each: each.due_ms - (each.due_ms - each.arrived_ms) // 2)),
+        *("leases", 5, lambda: _delay(lambda each: (each.due_ms + each.arrived_ms) // 2)),
     ),
     Mutation(
         "delayed-never-come",
