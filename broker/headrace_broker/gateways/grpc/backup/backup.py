@@ -258,7 +258,6 @@ class BackupService(BackupServicer):
         after, left = request.after_id, request.messages_max or NUMBER_MAX
         most = request.chunk_messages or BACKUP_CHUNK_MESSAGES_MAX
         byte_count = request.chunk_octets or BACKUP_CHUNK_BYTES
-        await context.send_initial_metadata(())  # else a first write that stalls cannot be ended
         while left > 0:
             asked = ReadPoint(point, user, after, min(most, left), byte_count)
             answer = _checked(await self._client.ask(node, asked))

@@ -124,7 +124,6 @@ class ExportService(ExportServicer):
     async def _send(self, log: ExportLog, request: pb.ReadExportRequest, context: Any) -> None:
         """Send blocks, several in an answer where they are small."""
         answer = _Answer(request, context)
-        await context.send_initial_metadata(())  # else a first write that stalls cannot be ended
         blocks = log.read(request.shard, request.incarnation, request.start, request.end)
         async with aclosing(blocks):
             async for block in blocks:

@@ -257,7 +257,6 @@ class LeaseService(LeaseServicer):
         offset, left = request.offset, request.messages_max or LEASE_MESSAGES_MAX
         most = min(request.chunk_messages or LEASE_CHUNK_MESSAGES_MAX, form.messages_max)
         byte_count = request.chunk_octets or LEASE_CHUNK_BYTES
-        await context.send_initial_metadata(())  # else a first write that stalls cannot be ended
         while left > 0:
             chunk = await self._broker.leases.fetch(
                 place.queue,

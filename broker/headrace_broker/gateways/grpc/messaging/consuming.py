@@ -138,6 +138,7 @@ class ConsumeCall:
                 self._credit(self._opening.credit)
             if self._stream.should_attach and not self._draining:
                 await self._stream.attach()
+            await self._context.send_initial_metadata(())  # see `RequestGate`
             opened = ConsumeOpened(node=self._broker.node_name, consumer_tag=self.tag)
             await self._context.write(ConsumeResponse(opened=opened))
             await self._serve()

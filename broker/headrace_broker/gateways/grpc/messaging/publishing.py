@@ -101,6 +101,7 @@ class PublishCall(Shell):
         broker.connection_opened(self._info)
         try:
             stream.begin()
+            await self._context.send_initial_metadata(())  # see `RequestGate`
             await self._context.write(PublishResponse(opened=self._opened()))
             async with asyncio.TaskGroup() as group:
                 self._group = group

@@ -108,7 +108,9 @@ class RequestGate(_Interceptor):
         """Read the request, and answer it.
 
         A stream of answers may last for ever, and has its request read before. Its service counts
-        it before it waits for anything, and so bounds what these requests take.
+        it before it waits for anything, and so bounds what these requests take. Its initial
+        metadata go before its first answer: with one that the client does not take, gRPC could
+        send no status either.
         """
         async with self._admission.call(context) as caller:
             ADMITTED.set(caller)
@@ -116,6 +118,7 @@ class RequestGate(_Interceptor):
             async with self._room.read(address, requests, method.parse) as request:
                 if not streams:
                     return await _served(method.serve, request, context)
+            await context.send_initial_metadata(())
             return await _served(method.serve, request, context)
         raise AssertionError("a call that is refused has ended")
 

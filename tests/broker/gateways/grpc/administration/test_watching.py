@@ -16,7 +16,7 @@ from headrace_broker.catalog.viewer import EVERYBODY, Viewer
 from headrace_broker.flow.alarm import STAGE_ALARM, STAGE_PAGING
 from headrace_broker.gateways.grpc.flow import alarms, watching
 from headrace_broker.gateways.grpc.flow import watching_flow as flow_watching
-from headrace_broker.gateways.grpc.flow.watching_flow import FlowNotifier
+from headrace_broker.gateways.grpc.flow.watching_flow import FlowNotifier, FlowWatching
 from headrace_broker.gateways.grpc.server.errors import CallError
 from headrace_broker.model.definition import Permission, User
 from headrace_broker.model.flow import LIMIT_COMMANDS, LIMIT_QUEUE, LIMIT_WATERMARK
@@ -196,6 +196,24 @@ def test_a_watch_takes_a_tag_and_ends_with_its_user(serve: Any, world: Any, meth
         client.node.do(DeleteUser("alice"))
         world.connect(1, 6, "app").flow.stop(LIMIT_COMMANDS, 0, world.now)
         assert (await ended(stream)).code == "UNAUTHENTICATED"
+
+    serve(scenario)
+
+
+def test_a_watch_ends_whose_client_has_taken_nothing(serve: Any, monkeypatch: Any) -> None:
+    begun = asyncio.Event()
+
+    async def much(*_: Any) -> Any:
+        begun.set()
+        yield flow.WatchFlowResponse(missing_nodes=["n" * (1 << 20)])
+
+    monkeypatch.setattr(FlowWatching, "stream", much)
+
+    async def scenario(client: Any) -> None:
+        stream = client.watch("WatchFlow", flow.WatchFlowRequest(), user="mon")
+        await begun.wait()
+        client.node.do(PutUser(User("mon", b"s", b"h", ())))
+        assert (await ended(stream)).code == "PERMISSION_DENIED"
 
     serve(scenario)
 
