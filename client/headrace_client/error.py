@@ -199,6 +199,9 @@ _BY_REASON: Final[dict[str, type[HeadraceError]]] = {
     "OUT_OF_ORDER": LeaseOutOfOrderError,
     "SETTLED": LeaseSettledError,
 }
+# Details of a call on which gRPC's own code could not write, as it had ended: the status that the
+# broker gave comes too late then.
+_ENDED_WHILE_WRITING: Final = "Internal error from Core"
 _CODES: Final = {int(each.value[0]): each for each in grpc.StatusCode}
 
 
@@ -206,6 +209,8 @@ def from_call(error: grpc.aio.AioRpcError) -> HeadraceError:
     """Return what a call failed with."""
     code = error.code()
     text = error.details() or code.name
+    if code is grpc.StatusCode.INTERNAL and text == _ENDED_WHILE_WRITING:
+        return UnavailableError("the call ended while it was written to", code.name)
     info, fields, retry_after_s = _details(error)
     kind = _BY_REASON.get(info.reason) or _BY_CODE.get(code, BrokerFaultError)
     return kind(text, code.name, info.reason, fields, dict(info.metadata), retry_after_s)

@@ -141,6 +141,15 @@ def test_every_status_is_an_error_whatever_its_details(
     assert type(from_code(code.value[0], "text")) is type(error)
 
 
+def test_write_to_a_call_that_had_ended_may_be_tried_again() -> None:
+    """The status that tells why comes too late for gRPC's own code: "Internal error from Core"."""
+    none = grpc.aio.Metadata()
+    failed = grpc.aio.AioRpcError(
+        grpc.StatusCode.INTERNAL, none, none, "Internal error from Core", ""
+    )
+    assert type(from_call(failed)) is UnavailableError
+
+
 def test_which_failures_pass() -> None:
     assert is_passing(UnavailableError(""))
     assert is_passing(BrokerFaultError(""))
