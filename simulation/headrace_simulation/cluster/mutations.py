@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from typing import Final
 
-from headrace_simulation.cluster.bugs import disk, lease, queue, raft, session
+from headrace_simulation.cluster.bugs import catalog, disk, lease, queue, raft, session
 from headrace_simulation.cluster.bugs.bug import Mutation
 
 MUTATIONS: Final[tuple[Mutation, ...]] = (
+    *catalog.MUTATIONS,
     *queue.MUTATIONS,
     *lease.MUTATIONS,
     *session.MUTATIONS,
