@@ -19,6 +19,8 @@ LONG_SEEDS ?= 100000
 CRASH_SEEDS ?= 2
 CRASH_STATES ?= 2000
 LONG_CRASH_SEEDS ?= 30
+# A process of tests that has ended is not begun again: pytest-xdist waits for ever for the rest of its file.
+WORKERS = -n $(TEST_JOBS) --max-worker-restart 0
 
 .DEFAULT_GOAL := help
 
@@ -107,7 +109,7 @@ format: $(VENV)/stamp-tools ## let ruff format and fix
 
 .PHONY: test
 test: $(VENV)/stamp-tools $(VENV)/stamp-install ## all fast tests, against the compiled package
-	$(BIN)/python -m pytest tests --ignore tests/pipeline -n $(TEST_JOBS) --dist worksteal
+	$(BIN)/python -m pytest tests --ignore tests/pipeline $(WORKERS) --dist worksteal
 
 # One process: Spark takes ten seconds to start, and uses both processors by itself.
 .PHONY: test-pipeline
@@ -116,7 +118,7 @@ test-pipeline: $(VENV)/stamp-tools $(VENV)/stamp-pipeline ## tests of the pipeli
 
 .PHONY: test-interpreted
 test-interpreted: $(VENV)/stamp-tools $(VENV)/stamp-install ## core, codec and storage tests against the source tree
-	$(INTERPRETED) $(BIN)/python -m pytest tests/raftlog/core tests/raftlog/storage tests/broker/core tests/broker/codecs -n $(TEST_JOBS) --dist worksteal
+	$(INTERPRETED) $(BIN)/python -m pytest tests/raftlog/core tests/raftlog/storage tests/broker/core tests/broker/codecs $(WORKERS) --dist worksteal
 
 CRDS := charts/headrace/crds
 
@@ -177,7 +179,7 @@ crash-long: $(VENV)/stamp-install ## the same without a bound, with more seeds, 
 LONG := -o faulthandler_timeout=0
 
 # Client libraries leave the socket to a killed node to the garbage collector; that is theirs.
-E2E := $(BIN)/python -m pytest e2e -W "default:unclosed <socket:ResourceWarning" -n $(TEST_JOBS) --max-worker-restart 0 --dist loadfile
+E2E := $(BIN)/python -m pytest e2e -W "default:unclosed <socket:ResourceWarning" $(WORKERS) --dist loadfile
 
 .PHONY: e2e
 e2e: $(VENV)/stamp-tools $(VENV)/stamp-install ## real processes and real clients, bounded
@@ -190,7 +192,7 @@ e2e-full: $(VENV)/stamp-tools $(VENV)/stamp-install ## the same at full size
 # The rest of e2e runs over connections for frames; e2e/cluster/test_transport.py, over both, is in `e2e`.
 .PHONY: e2e-grpc-transport
 e2e-grpc-transport: $(VENV)/stamp-tools $(VENV)/stamp-install ## tests of failover, large messages, TLS and join secrets with replication over gRPC
-	HEADRACE_CLUSTER_TRANSPORT=grpc $(BIN)/python -m pytest e2e/cluster/test_transport.py e2e/cluster/test_failover.py e2e/messages/test_large_messages.py e2e/security/test_cluster_tls.py e2e/security/test_join_secret.py -W "default:unclosed <socket:ResourceWarning" -n $(TEST_JOBS) --max-worker-restart 0 --dist loadfile
+	HEADRACE_CLUSTER_TRANSPORT=grpc $(BIN)/python -m pytest e2e/cluster/test_transport.py e2e/cluster/test_failover.py e2e/messages/test_large_messages.py e2e/security/test_cluster_tls.py e2e/security/test_join_secret.py -W "default:unclosed <socket:ResourceWarning" $(WORKERS) --dist loadfile
 
 E2E_PIPELINE := $(BIN)/python -m pytest e2e/pipeline -W "default:unclosed <socket:ResourceWarning"
 
