@@ -46,7 +46,7 @@ def config_of(node: int, nodes: int, **raft: int) -> Config:
                 "balance_leaders": False,
             },
             "raft": {"tick_ms": 100, **raft},
-            "limits": {"message_bytes_max": 64 << 10, "disk_free_bytes_min": 0},
+            "limits": {"message_bytes_max": 512 << 10, "disk_free_bytes_min": 0},
             "log": {
                 "segment_bytes": 1 << 20,
                 "cache_bytes": 1 << 20,

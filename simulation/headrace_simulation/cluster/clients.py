@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 WINDOW: Final = 60  # publishes of a publisher that wait for confirms
 NO_PROPERTIES: Final = b"\0\0"
 RETRY_S: Final = 0.2
+LARGE_BYTES: Final = (30_000, 70_000, 250_000)
 DELAY_MS_MAX: Final = 6000  # of a delayed message
 
 
@@ -53,6 +54,7 @@ class Wanted:
     consumes = True
     drains = False
     consume_s = 10.0  # for which a consumer lives at most
+    large = 0.0  # share of messages that go through the large lane between nodes
 
 
 @final
@@ -182,6 +184,8 @@ class Publisher:
             self._number += 1
             large = 0.5 if self._queue.name in self._site.history.watermarks else 0.05
             size = 2000 if self._site.rng.random() < large else self._site.rng.randint(0, 80)
+            if self._site.wanted.large and self._site.rng.random() < self._site.wanted.large:
+                size = self._site.rng.choice(LARGE_BYTES)
             body = f"{self._name}.{self._number} ".encode() + b"x" * size
             delay_ms = self._delay_ms()
             self._site.history.published(self._queue.name, body, delay_ms)

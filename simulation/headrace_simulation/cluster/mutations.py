@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from headrace_simulation.cluster.bugs import catalog, disk, lease, queue, raft, session
+from headrace_simulation.cluster.bugs import catalog, disk, lease, queue, raft, session, transport
 from headrace_simulation.cluster.bugs.bug import Mutation
 
 MUTATIONS: Final[tuple[Mutation, ...]] = (
@@ -17,4 +17,5 @@ MUTATIONS: Final[tuple[Mutation, ...]] = (
     *session.MUTATIONS,
     *raft.MUTATIONS,
     *disk.MUTATIONS,
+    *transport.MUTATIONS,
 )

@@ -30,6 +30,7 @@ class Profile:
     gap_s: float = 1.2  # between the beginnings of two of them, on average
     seconds: float = 20.0  # for which there are faults
     limits: bool = False  # there are queues with limits of time and length
+    large: float = 0.0  # share of large messages
     leases: bool = False  # there are queues with delayed messages, and such that jobs lease
     moves: bool = False  # leaders and members are moved, and queues come and go
     consume_s: float = 10.0  # for which a consumer lives at most
@@ -50,6 +51,7 @@ PROFILES: Final = (
     Profile("steady", (*PROCESSES, *NETWORK), gap_s=8.0, seconds=60.0, consume_s=80.0),
     Profile("limits", PROCESSES[:2], gap_s=4.0, seconds=15.0, limits=True),
     Profile("leases", (*PROCESSES, *NETWORK), gap_s=3.0, leases=True),
+    Profile("large", (*NETWORK, *NETWORK, *PROCESSES), gap_s=3.0, large=0.03),
     Profile("clocks", (*CLOCKS[:1], *CLOCKS, *PROCESSES[:1]), gap_s=0.5, seconds=30.0),
     Profile("one", (*PROCESSES, *NETWORK, *DISKS, *CLOCKS)),
     Profile("several", (*PROCESSES, *NETWORK, *DISKS, *CLOCKS), at_once=3, gap_s=0.8),

@@ -77,6 +77,7 @@ class Run:
         self.watch = Watch(self.cluster, self.nemesis)
         self.replicas = Replicas(self.cluster, self.nemesis)
         self.cluster.wanted.consume_s = profile.consume_s
+        self.cluster.wanted.large = profile.large
         self.cluster.history.targets[REJECTING] = DEAD
         self._is_ready = False
         self._limited: tuple[str, ...] = ()
