@@ -96,7 +96,12 @@ MUTATIONS: Final = (
         "terms and votes are not read when a node starts",
         *("process", 20, _states_forgotten),
     ),
-    Mutation("rot-not-noticed", "checksums of records are not compared", "loss", 40, _unchecked),
+    Mutation(
+        "rot-not-noticed",
+        "checksums of records are not compared",
+        *("loss", 40, _unchecked),
+        is_found=False,
+    ),
     Mutation(
         "old-copy-of-a-disk-votes",
         "a node with an older copy of its data takes part",
