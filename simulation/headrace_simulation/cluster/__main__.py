@@ -7,6 +7,7 @@ import logging
 import os
 import sys
 import time
+from typing import Final
 
 from headrace_simulation.cluster import stdlib
 
@@ -17,7 +18,10 @@ from headrace_simulation.cluster import disk  # noqa: E402
 disk.install()
 
 from headrace_simulation.cluster.batch import run_many, run_one  # noqa: E402
+from headrace_simulation.cluster.bugs.bug import Mutation  # noqa: E402
 from headrace_simulation.cluster.run import Outcome  # noqa: E402
+
+_NOT_FOUND: Final = 255  # how the process of a bug ends that no seed finds; otherwise by that seed
 
 
 def main() -> int:
@@ -81,23 +85,33 @@ def _mutated(name: str, jobs: int) -> int:
         pid = os.fork()  # a bug stays in place
         if pid:
             _, status = os.waitpid(pid, 0)
-            missed += status != 0
+            missed += not _proves(mutation, os.waitstatus_to_exitcode(status))
             continue
         mutation.apply()
-        found = 1
+        found = _NOT_FOUND
         for count, outcome in enumerate(
             run_many(iter(range(mutation.seeds)), mutation.profile, jobs)
         ):
             if outcome.problem:
                 problem = outcome.problem.splitlines()[-1][:160]
                 _say(f"{mutation.name}: found by run {count + 1}, seed {outcome.seed}: {problem}")
-                found = 0
+                found = outcome.seed
                 break
         else:
             _say(f"{mutation.name}: not found in {mutation.seeds} seeds")
         sys.stdout.flush()
         os._exit(found)
     return 1 if missed else 0
+
+
+def _proves(mutation: Mutation, seed: int) -> bool:
+    """Return whether a seed that failed with a bug is well without it."""
+    if not 0 <= seed < mutation.seeds:
+        return False
+    [outcome] = run_many(iter([seed]), mutation.profile, 1)
+    if outcome.problem:
+        _say(f"{mutation.name}: seed {seed} fails without it, too, which proves nothing")
+    return not outcome.problem
 
 
 def _tell(outcome: Outcome) -> None:

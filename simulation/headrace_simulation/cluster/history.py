@@ -13,6 +13,7 @@ UNKNOWN: Final = 0  # handed over, and nothing heard of it
 CONFIRMED: Final = 1
 REFUSED: Final = 2
 BATCH_MAX: Final = 6  # messages that are published as one
+EARLY_NS: Final = NS // 2  # how much too early a delayed message may come
 
 
 @final
@@ -71,7 +72,6 @@ class History:
         # accepted by a consumer, and not answered to the publisher: since when
         self.unanswered: dict[bytes, int] = {}
         self.delayed: set[str] = set()  # queues whose messages have delays, by name
-        self.early_ns = NS // 2  # how much too early a delayed message may come
         self.confirms = 0
         self.deliveries = 0
         self.redeliveries = 0
@@ -152,7 +152,7 @@ class History:
             self.violated(f"{body!r} came from {queue} after {age_ns / NS:.1f} s")
         if message.fails > self.tries.get(queue, message.fails):
             self.violated(f"{body!r} of {queue} comes again after {message.fails} that failed")
-        if self._world.now_ns + self.early_ns < message.due_ns:
+        if self._world.now_ns + EARLY_NS < message.due_ns:
             early_s = (message.due_ns - self._world.now_ns) / NS
             self.violated(f"{body!r} of {queue} came {early_s:.1f} s before its time")
         message.deliveries += 1

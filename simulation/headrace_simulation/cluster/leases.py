@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 GROUP: Final = b"job"
 BYTES_MAX: Final = 1 << 20  # of the bodies of a lease
+LONG_MS: Final = 600_000  # no run lasts so long
+SHORT_MS: Final = 1_500
 FAILURES: Final = (LeaderUnavailableError, QueueGoneError, AmqpError)
 
 
@@ -32,12 +34,13 @@ FAILURES: Final = (LeaderUnavailableError, QueueGoneError, AmqpError)
 class Sink:
     """Leases as they were written elsewhere, by number; outlives every process."""
 
-    def __init__(self, history: History, queue: str, ttl_ms: int) -> None:
+    def __init__(self, history: History, queue: str, *, expires: bool) -> None:
         self.history = history
         self.queue = queue
-        self.ttl_ms = ttl_ms
-        self.expires = ttl_ms < 600_000  # within a run
+        self.expires = expires  # leases do, within a run
+        self.ttl_ms = SHORT_MS if expires else LONG_MS
         self.written: dict[int, list[bytes]] = {}  # and not known to be settled
+        self.asked: set[int] = set()  # leases of these that were to be settled
         self.last = 0  # lease that is known to be settled
         self.epoch = 0  # the newest of which a job was told
 
@@ -57,21 +60,26 @@ class Sink:
 
     def settles(self, number: int) -> None:
         """Note that a lease is to be settled."""
-        for body in self.written.get(number, ()):
-            self.history.accepts(self.queue, body)
+        if number in self.written and number not in self.asked:
+            self.asked.add(number)
+            for body in self.written[number]:
+                self.history.accepts(self.queue, body)
 
     def settled(self, last: int, gone: set[int]) -> None:
-        """Note that leases are known to be settled, but for those whose messages come again."""
+        """Note that leases are known to be settled, but for those whose messages come again.
+
+        Of leases before `last` that can expire it is not known whether they did.
+        """
         if gone and not self.expires:
             self.history.violated(f"leases {gone} of {self.queue} have ended before their time")
         self.last = max(self.last, last)
         for number in [each for each in self.written if each <= last]:
-            bodies = self.written.pop(number)
-            for body in bodies:
-                if number in gone:
+            for body in self.written.pop(number):
+                if number in gone and number in self.asked:
                     self.history.accepts_not(self.queue, body)
-                else:
+                elif number not in gone and (number == last or not self.expires):
                     self.history.accepted(self.queue, body)
+            self.asked.discard(number)
 
 
 @final
@@ -116,7 +124,8 @@ class Job:
         if epoch > self._epoch and answer.status != LEASE_FENCED:
             self._site.history.violated(f"{self._name} leases beside a later owner of the group")
         if answer.status == LEASE_SETTLED:  # by an earlier job, which was not told
-            sink.settled(number, set())
+            if not sink.expires:
+                sink.settled(number, set())
             return number
         if answer.status == LEASE_FENCED:
             return None

@@ -33,9 +33,7 @@ WATERMARK: Final = 12
 FLOODED_REST_S: Final = 15.0
 DELAYED: Final = "delayed"
 LEASED: Final = "lease.long"  # no lease of it expires within a run
-LEASED_MS: Final = 600_000
 RETURNING: Final = "lease.short"
-RETURNING_MS: Final = 1_500
 REJECTING: Final = "qd"  # what is rejected there goes to DEAD
 DEAD: Final = "dead"
 FOUND_S: Final = 15.0  # within which a new cluster works
@@ -89,13 +87,13 @@ class Run:
             self.cluster.history.watermarks[FLOODED] = WATERMARK
             self.cluster.history.targets[TRYING] = DEAD
 
-        self._late = (DELAYED, LEASED, RETURNING) if profile.leases else ()
+        self._delayed = (DELAYED,) if profile.leases else ()
         self._sinks: tuple[Sink, ...] = ()
         if profile.leases:
             self.cluster.history.delayed.add(DELAYED)
             self._sinks = (
-                Sink(self.cluster.history, LEASED, LEASED_MS),
-                Sink(self.cluster.history, RETURNING, RETURNING_MS),
+                Sink(self.cluster.history, LEASED, expires=False),
+                Sink(self.cluster.history, RETURNING, expires=True),
             )
 
     def run(self) -> Outcome:
@@ -207,7 +205,7 @@ class Run:
                 await self.cluster.declare(site, SHORT, **{"x-max-length": LENGTH})
                 await self.cluster.declare(site, TRYING, **arguments)
                 await self.cluster.declare(site, FLOODED, **{"x-high-watermark": WATERMARK})
-            for name in self._late:
+            for name in (*self._delayed, *(sink.queue for sink in self._sinks)):
                 await self.cluster.declare(site, name)
             self._is_ready = True
 
@@ -222,9 +220,10 @@ class Run:
 
     def _work_at(self, site: Site) -> None:
         pause_s = self.profile.pause_s
-        for queue in (*QUEUES, EXPIRING, REJECTING, *self._limited, *self._late):
+        leased = [sink.queue for sink in self._sinks]
+        for queue in (*QUEUES, EXPIRING, REJECTING, *self._limited, *self._delayed, *leased):
             self.cluster.spawn(site, publish_on(site, queue, pause_s), "publisher")
-        for queue in (*QUEUES, REJECTING, DEAD, *self._limited[2:], *self._late[:1]):
+        for queue in (*QUEUES, REJECTING, DEAD, *self._limited[2:], *self._delayed):
             rejects = {REJECTING: 0.2, TRYING: 0.6}.get(queue, 0.0)
             rest_s = FLOODED_REST_S if queue == FLOODED else 0.0
             work = consume_on(site, queue, drains=False, rejects=rejects, rest_s=rest_s)
@@ -235,5 +234,5 @@ class Run:
             self.cluster.spawn(site, administer(self.cluster, site, QUEUES))
 
     def _drain_at(self, site: Site) -> None:
-        for queue in (*QUEUES, EXPIRING, REJECTING, DEAD, *self._limited, *self._late[:1]):
+        for queue in (*QUEUES, EXPIRING, REJECTING, DEAD, *self._limited, *self._delayed):
             self.cluster.spawn(site, consume_on(site, queue, drains=True))

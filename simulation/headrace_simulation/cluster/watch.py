@@ -164,7 +164,9 @@ class Watch:
             site = self._cluster.sites.get(node)
             if site is None or not body.startswith(site.prefix.encode()):
                 del unanswered[body]  # its publisher has ended with its process
-            elif node in self._quorum(0, RESUME_S):
+                continue
+            group = self._group_of(self._cluster.history.messages[body].queue)
+            if self._quorum(group, RESUME_S) and self._nemesis.healthy([node], RESUME_S):
                 raise SimulationError(f"{body[:24]!r} was accepted, and is not confirmed")
 
     def _group_of(self, name: str) -> int:

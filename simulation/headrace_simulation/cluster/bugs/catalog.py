@@ -26,6 +26,7 @@ MUTATIONS: Final = (
         "departures-at-once",
         "a restart leaves queues that had moved away once and have come back",
         *("five", 40, _departures_at_once),
+        is_found=False,
     ),
     Mutation(
         "moved-queues-not-left",
