@@ -194,6 +194,7 @@ DEAD_LETTERS_UNREAD_MAX: Final = 65536  # dead letters of one queue, sent at mos
 DEAD_LETTERS_CUT_BYTES: Final = 1 << 20  # bytes of bodies copied for dead letters at a time; the one that exceeds it is the last
 DEAD_LETTER_KEPT_BYTES_MAX: Final = 16 << 20  # the same at least once, per node; more wait in their queues
 DEAD_LETTERS_IN_FLIGHT_MAX: Final = 256  # of one queue at least once; RabbitMQ has 32
+TURNED_AWAY_MAX: Final = 1024  # sessions of other nodes that a queue's leader refused and tells who leads next; more search by themselves
 DEAD_LETTER_SESSIONS_MAX: Final = 1024  # queues a node keeps a session with for dead letters though nothing is under way there
 REMOTE_DEBTS_MAX: Final = 1024  # debts (cause and queue) of other nodes' clients that a node keeps, and tells another at once; some 30 KiB a report
 CAUSES_REMEMBERED_MAX: Final = 4096  # closed sessions whose account a node remembers, for what they caused and is not done; some 500 KiB

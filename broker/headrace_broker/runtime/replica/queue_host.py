@@ -51,7 +51,7 @@ from headrace_broker.core.queue.state.lease_effect import LeaseGone
 from headrace_broker.flow.rate_history import Moves
 from headrace_broker.model.build_info import VERSION
 from headrace_broker.model.definition import Queue
-from headrace_broker.model.limits import DIGEST_BATCHES_MAX
+from headrace_broker.model.limits import DIGEST_BATCHES_MAX, TURNED_AWAY_MAX
 from headrace_broker.model.session import session_node
 from headrace_broker.runtime.contract.clock import Clock
 from headrace_broker.runtime.contract.dead_letter import DeadLetter, cut_dead_letter
@@ -110,7 +110,8 @@ class QueueHost(HostEnd):
         self.dying = DeadLetterQueue(log, partial(watcher.dead_lettered, queue), lost)
         self._filter_turns = filter_turns
         self._filtering: Filtering | None = None
-        self._early: dict[int, None] = {}  # sessions that asked before this replica served
+        # sessions of other nodes that were refused here, which are told who leads next
+        self._turned_away: dict[int, None] = {}
         self._configured = b""  # the newest CONFIGURE in the log
         self.time = QueueTime(self._clock)  # of the queue, where this replica leads
         self._ticking = Ticking(queue, watcher, self.time)
@@ -168,12 +169,13 @@ class QueueHost(HostEnd):
             self._refuse(session, outcome == BUSY)
 
     def _refuse(self, session: int, busy: bool) -> None:
-        """Name the leader; one that does not serve yet calls back as soon as it does."""
+        """Name the leader; one that takes nothing now calls when it serves, or another leads."""
         leader = self.log.leader()
         if leader == self._node:
             leader = 0
-            if not self.serving and session_node(session) != self._node:
-                self._early[session] = None
+            waiting = self._turned_away
+            if session_node(session) != self._node and len(waiting) < TURNED_AWAY_MAX:
+                waiting[session] = None
         end = self._reach.session(session)
         if end is not None:
             end.refused(leader, busy, False)
@@ -334,7 +336,7 @@ class QueueHost(HostEnd):
                 return
         self._dismiss(0 if leader == self._node else leader)
         if leader != self._node:
-            self._call_early(leader)
+            self._call_back(leader)
         self._watcher.queue_leader_changed(self.queue, 0 if leader == self._node else leader)
 
     def configure(self) -> bool:
@@ -357,7 +359,7 @@ class QueueHost(HostEnd):
         self.serving = True
         self.machine.count_into(self._watcher.tally())
         self.use()
-        self._call_early(self._node)
+        self._call_back(self._node)
         self._ticking.arm(self.machine.due_ms())
         self._watcher.queue_leader_changed(self.queue, self._node)
 
@@ -418,10 +420,10 @@ class QueueHost(HostEnd):
             return True
         return self.propose(encode_node_down(node, boot_kept)) != BUSY
 
-    def _call_early(self, leader: int) -> None:
-        """Answer other nodes' sessions that asked too early; this node's are notified otherwise."""
-        early, self._early = self._early, {}
-        self._point(list(early), leader)
+    def _call_back(self, leader: int) -> None:
+        """Answer other nodes' sessions that were refused; this node's are notified otherwise."""
+        waiting, self._turned_away = self._turned_away, {}
+        self._point(list(waiting), leader)
 
     def _dismiss(self, leader: int) -> None:
         """Send those served from here to the next leader: their nodes need not know of it."""

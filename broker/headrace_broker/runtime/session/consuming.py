@@ -103,7 +103,7 @@ class Consuming:
             self._telling = True
             number = self._control.settles_sent()
             data = encode_set_prefetch(self._link.session, number, items)
-            self._control.request(data).add_done_callback(_PrefetchesTold(self))
+            self._control.request(data, waited=False).add_done_callback(_PrefetchesTold(self))
 
     def prefetches_told(self) -> None:
         """Continue with later changes: the queue has answered."""
@@ -175,11 +175,11 @@ class Consuming:
         if subscription is None or subscription.cancelled or self._link.closing:
             return
         number = self._control.settles_sent()
-        self._control.request(encode_cancel(self._link.session, number, subscription.number))
+        self._control.order(encode_cancel(self._link.session, number, subscription.number))
         subscription.restart(self._next_restarted)
         self._next_restarted += 1
         self._by_number[subscription.number] = subscription
-        self._attach(subscription).add_done_callback(_Reattached(self, subscription))
+        self._attach(subscription, waited=False).add_done_callback(_Reattached(self, subscription))
 
     def time_out(self, number: i64) -> None:
         """End a consumer that the queue has ended, for it held a delivery too long.
@@ -241,7 +241,7 @@ class Consuming:
         ):
             link.lost = True
 
-    def _attach(self, subscription: Subscription) -> Answer:
+    def _attach(self, subscription: Subscription, waited: bool = True) -> Answer:
         self._resync(subscription)
         attachment = subscription.attachment
         number = self._control.settles_sent()
@@ -257,7 +257,8 @@ class Consuming:
                 priority=attachment.priority,
                 prefetch_bytes=attachment.prefetch_bytes,
                 timeout_ms=attachment.timeout_ms,
-            )
+            ),
+            waited,
         )
 
     def _forget(self, subscription: Subscription) -> None:

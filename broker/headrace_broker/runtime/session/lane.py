@@ -278,12 +278,13 @@ class PublishLane:
 
 @final
 class PendingControl:
-    """One control command that the queue has not answered; `future` is None for a settle."""
+    """One control command that the queue has not answered."""
 
-    def __init__(self, number: i64, data: bytes, future: Answer | None) -> None:
+    def __init__(self, number: i64, data: bytes, future: Answer | None, waited: bool) -> None:
         self.number = number
         self.data = data
-        self.future = future
+        self.future = future  # takes the answer; None for a settle
+        self.waited = waited  # a client waits for the answer, and is not to wait for ever
 
 
 @final
@@ -323,9 +324,9 @@ class ControlLane:
         data = encode_settle(self.session, number, items)
         return self.add(data, future)
 
-    def add(self, data: bytes, future: Answer | None) -> PendingControl:
+    def add(self, data: bytes, future: Answer | None, waited: bool = True) -> PendingControl:
         """Keep a command encoded with `next_number` pending and count on."""
-        command = PendingControl(self.next_number, data, future)
+        command = PendingControl(self.next_number, data, future, waited)
         self.next_number += 1
         self.pending.append(command)
         return command

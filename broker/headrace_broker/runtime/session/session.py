@@ -263,6 +263,7 @@ class QueueSession(QueueClient):
         A leader that names itself has lost something on the way here.
         """
         if busy:
+            self._silence.refused()
             return
         if leader == 0:
             self.link.target = 0
@@ -312,7 +313,9 @@ class QueueSession(QueueClient):
         elif link.doubted:
             self.consuming.resync_all()
             self.publishing.ask()
-        if self._silence.is_over(self.publishing.lane, self.control.lane, self.control.close_sent):
+        control = self.control
+        lanes = self.publishing.lane, control.lane
+        if self._silence.is_over(*lanes, control.close_sent, link.target):
             self._relocate_anew()
 
     # Inner

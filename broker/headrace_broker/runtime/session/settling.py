@@ -83,14 +83,25 @@ class Control(Gathering):
         self._all_sent()
         return self.lane.next_number
 
-    def request(self, data: bytes) -> Answer:
-        """Send a command that was encoded with the lane's next number; return its answer to be."""
+    def request(self, data: bytes, waited: bool = True) -> Answer:
+        """Send a command that was encoded with the lane's next number; return its answer to be.
+
+        Args:
+            data: the command.
+            waited: whether a client waits for the answer, which is an error then after a long time
+                without a leader; otherwise it comes once there is one.
+        """
         future: Answer = asyncio.get_running_loop().create_future()
         if self._link.gone:
             future.set_exception(no_queue(self._link.queue))
             return future
-        self._link.send(self.lane.add(data, future).data)
+        self._link.send(self.lane.add(data, future, waited).data)
         return future
+
+    def order(self, data: bytes) -> None:
+        """As `request`, for a command whose answer says nothing."""
+        if not self._link.gone:
+            self._link.send(self.lane.add(data, None).data)
 
     def withdraw(self, number: i64) -> None:
         """Ask for nothing in the place of a request for which nobody waits any more.
@@ -137,10 +148,10 @@ class Control(Gathering):
         self._all_sent()
 
     def fail(self, text: str) -> None:
-        """Fail all waiters; the queue may apply their commands all the same, later."""
+        """Fail all clients that wait; the queue may apply their commands all the same, later."""
         for command in self.lane.pending:
             future = command.future
-            if future is not None and not future.done():
+            if future is not None and command.waited and not future.done():
                 future.set_exception(AmqpError(INTERNAL_ERROR, text))
 
     @override

@@ -7,7 +7,10 @@ import asyncio
 import pytest
 
 from headrace_broker.codecs.batch import message_body
+from headrace_broker.core.queue.command.command import encode_close
 from headrace_broker.core.queue.snapshot.restoring import SnapshotError
+from headrace_broker.model.limits import TURNED_AWAY_MAX
+from headrace_broker.model.session import session_id
 from headrace_broker.runtime.contract.port import ACCEPT, Attachment, PendingConfirm
 from headrace_broker.runtime.replica.queue_host import QueueHost
 
@@ -37,6 +40,32 @@ def test_session_that_asked_too_early_is_sent_on_when_another_leads(world, liste
     world.settle_down()
     assert session.target == 2
     assert world.hosts[1].machine.ready_count == 1
+
+
+def test_session_whose_leader_took_nothing_follows_the_next_one_at_once(world, listener, publishes):
+    session = world.open(3, listener)  # a node without a replica hears of leaders from them alone
+    session.relocate(1)
+    world.busy = True
+    pending_confirm = PendingConfirm(1, 1)
+    session.publish(publishes(b"x"), pending_confirm)
+    session.flush()
+    world.settle_down()
+    assert (session.target, listener.confirmed) == (1, [])
+    world.busy = False
+    world.lead(2)
+    world.settle_down()
+    assert (session.target, listener.confirmed) == (2, [pending_confirm])
+
+
+def test_sessions_that_are_told_of_the_next_leader_are_bounded(world, listener, publishes):
+    world.busy = True
+    for number in range(1, TURNED_AWAY_MAX + 10):
+        session = session_id(3, 1, number)
+        world.hosts[1].command(session, encode_close(session))
+    world.settle_down()
+    world.sent.clear()
+    world.lead(2)
+    assert [node for node, _ in world.sent] == [3] * TURNED_AWAY_MAX
 
 
 def test_session_is_called_once(world, listener, publishes):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 from typing import Any
 
@@ -303,6 +304,35 @@ class TestSession:
         client = world.open(1, listener)
         found = asyncio.run(_get(world, client))
         assert found.redelivered == b"\0"
+
+    def test_consumer_that_attaches_anew_waits_for_a_leader(
+        self, world: Any, listener: Any, publishes: Any
+    ) -> None:
+        """No client waits for that, so nobody hears of a failure of it."""
+        faults: list[dict[str, Any]] = []
+        session = world.open(2, listener)
+        world.run(session.attach(1, Attachment("c", 10)))
+
+        async def scenario() -> None:
+            asyncio.get_running_loop().set_exception_handler(lambda _, fault: faults.append(fault))
+            world.break_links()
+            session.consuming.restart(1)
+            session.unreachable("no leader")
+            gc.collect()
+            await asyncio.sleep(0)
+            world.cut = False
+            session.relocate(world.leader)
+            world.settle_down()
+            await asyncio.sleep(0)
+            gc.collect()
+            await asyncio.sleep(0)
+
+        asyncio.run(scenario())
+        session.publish(publishes(b"1"), None)
+        session.flush()
+        world.settle_down()
+        assert (listener.bodies, faults) == ([b"1"], [])
+        assert session.consuming.subscriptions[1].attached
 
     def test_session_waits_until_it_is_answered(
         self, world: Any, listener: Any, publishes: Any

@@ -171,3 +171,23 @@ def test_a_change_that_was_lost_comes_again_to_the_next_leader(upgraded, listene
 
     upgraded.run(change())
     assert listener.bodies == [b"0", b"1", b"2"]
+
+
+def test_changes_go_on_after_a_long_time_without_a_leader(upgraded, listener, publishes):
+    fill(upgraded, publishes, 5)
+    session = attached(upgraded, listener, 3, 1)
+
+    async def change():
+        upgraded.break_links()
+        session.set_prefetch([(1, 3)])
+        session.unreachable("no leader")
+        await asyncio.sleep(0)
+        upgraded.cut = False
+        session.relocate(1)
+        upgraded.settle_down()
+        await asyncio.sleep(0)
+        session.set_prefetch([(1, 5)])
+        upgraded.settle_down()
+
+    upgraded.run(change())
+    assert listener.bodies == [b"0", b"1", b"2", b"3", b"4"]
