@@ -40,8 +40,22 @@ def filled(tmp_path: Path) -> Iterator[Cluster]:
             for _ in range(TAKEN):
                 method, _, _ = channel.basic_get(queue)
                 channel.basic_ack(method.delivery_tag)
+        wait_for("all replicas to have the last acknowledgement", lambda: all_have_all(cluster))
         yield cluster
         cluster.close_connections()
+
+
+def all_have_all(cluster: Cluster) -> bool:
+    """Return whether all replicas have all that was sent: acknowledgements are not confirmed."""
+    api = cluster.node("n1").api
+    for queue in QUEUES:
+        status, told = api.get(f"/api/queues/%2F/{queue}/members")
+        assert status == 200, told
+        if (cluster.queue(queue) or {}).get("messages") != MESSAGES - TAKEN:
+            return False
+        if any(each["lag"] != 0 for each in told["members"]):
+            return False
+    return True
 
 
 def body(queue: str, number: int) -> bytes:
