@@ -158,14 +158,16 @@ sim-long: $(VENV)/stamp-install ## LONG_SEEDS runs of the simulator, or SEEDS=fi
 # Seeds run interpreted as well: SIM_CLUSTER='$(INTERPRETED) $(BIN)/python'. Bugs are put into interpreted modules only.
 SIM_CLUSTER ?= $(SIMULATION)
 CLUSTER_SEEDS ?= 300
+# Nodes run the newest release, too, in some of the seeds.
+RELEASE = release=$$($(BIN)/python -m e2e.harness.release) &&
 
 .PHONY: sim-cluster
 sim-cluster: $(VENV)/stamp-tools $(VENV)/stamp-install ## CLUSTER_SEEDS runs of whole simulated clusters, or SEED=n with its trace; PROFILE=name
-	$(SIM_CLUSTER) -m headrace_simulation.cluster $(if $(SEED),--seed $(SEED) --trace,--seeds 0:$(CLUSTER_SEEDS) --jobs $(TEST_JOBS)) $(if $(PROFILE),--profile $(PROFILE))
+	$(RELEASE) $(SIM_CLUSTER) -m headrace_simulation.cluster --release "$$release" $(if $(SEED),--seed $(SEED) --trace,--seeds 0:$(CLUSTER_SEEDS) --jobs $(TEST_JOBS)) $(if $(PROFILE),--profile $(PROFILE))
 
 .PHONY: sim-mutations
 sim-mutations: $(VENV)/stamp-tools $(VENV)/stamp-install ## whether those runs find each of the bugs that are put in place for that
-	$(INTERPRETED) $(BIN)/python -m headrace_simulation.cluster --mutation all --jobs $(TEST_JOBS)
+	$(RELEASE) $(INTERPRETED) $(BIN)/python -m headrace_simulation.cluster --release "$$release" --mutation all --jobs $(TEST_JOBS)
 
 .PHONY: crash
 crash: $(VENV)/stamp-install ## crash the log at every call of every workload, twice, within a bound

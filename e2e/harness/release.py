@@ -1,4 +1,7 @@
-"""Released builds, made of their commits and installed below build/ for tests that start them."""
+"""Released builds, made of their commits and installed below build/ for tests that start them.
+
+`python -m e2e.harness.release` unpacks the source of the newest one, and prints where that is.
+"""
 
 from __future__ import annotations
 
@@ -72,10 +75,23 @@ def install(release: Release) -> Path:
     with (directory / "lock").open("w") as lock:  # tests run side by side
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not done.exists():
-            check_history(release)
             _build(release)
             done.touch()
     return release.python
+
+
+def unpack(release: Release) -> Path:
+    """Return the directory with a release's source; raise as `install` does."""
+    directory, source = release.directory, release.directory / "source"
+    directory.mkdir(parents=True, exist_ok=True)
+    unpacked = directory / "unpacked"
+    with (directory / "unpack-lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not unpacked.exists():
+            check_history(release)
+            _unpack(release, source)
+            unpacked.touch()
+    return source
 
 
 def check_history(release: Release) -> None:
@@ -90,16 +106,9 @@ def check_history(release: Release) -> None:
 
 
 def _build(release: Release) -> None:
-    directory, source = release.directory, release.directory / "source"
-    for leftover in ("source", "wheels", "venv"):
+    directory, source = release.directory, unpack(release)
+    for leftover in ("wheels", "venv"):
         shutil.rmtree(directory / leftover, ignore_errors=True)
-    source.mkdir()
-    archive = directory / "source.tar"
-    packed = _git("archive", "-o", str(archive), release.commit, "--", ".", *LARGE_FOLDERS)
-    if packed.returncode != 0:
-        raise RuntimeError(f"git archive: {packed.stderr.decode()}")
-    _run("tar", "-xf", str(archive), "-C", str(source))
-    archive.unlink()
     # The tools that build wheels are those of this environment.
     wheel = ("wheel", "--no-build-isolation", "--no-deps", "-w", str(directory / "wheels"))
     _run(*_pip(sys.executable), *wheel, *DISTRIBUTIONS, cwd=source)
@@ -107,6 +116,17 @@ def _build(release: Release) -> None:
     wheels = [str(each) for each in sorted((directory / "wheels").glob("*.whl"))]
     _run(*_pip(str(release.python)), "install", "-c", CONSTRAINTS, *wheels, cwd=source)
     _run(str(release.python), "-P", "-c", OWN_CODE)
+
+
+def _unpack(release: Release, source: Path) -> None:
+    shutil.rmtree(source, ignore_errors=True)
+    source.mkdir()
+    archive = release.directory / "source.tar"
+    packed = _git("archive", "-o", str(archive), release.commit, "--", ".", *LARGE_FOLDERS)
+    if packed.returncode != 0:
+        raise RuntimeError(f"git archive: {packed.stderr.decode()}")
+    _run("tar", "-xf", str(archive), "-C", str(source))
+    archive.unlink()
 
 
 def _pip(python: str) -> tuple[str, ...]:
@@ -129,3 +149,7 @@ def _run(*command: str, cwd: Path = ROOT) -> None:
 def own_environment() -> dict[str, str]:
     """Return the variables for another interpreter, which is not to find this one's modules."""
     return {key: value for key, value in os.environ.items() if not key.startswith("PYTHON")}
+
+
+if __name__ == "__main__":
+    print(unpack(releases()[-1]))

@@ -7,18 +7,21 @@ import logging
 import os
 import sys
 import time
+from pathlib import Path
 from typing import Final
 
 from headrace_simulation.cluster import stdlib
 
 stdlib.install()  # before anything of production is imported
 
+from headrace_raftlog.storage.disk import files  # noqa: E402
 from headrace_simulation.cluster import disk  # noqa: E402
 
-disk.install()
+disk.install(files.Files)
 
-from headrace_simulation.cluster.batch import run_many, run_one  # noqa: E402
+from headrace_simulation.cluster.batch import RELEASES, run_many, run_one  # noqa: E402
 from headrace_simulation.cluster.bugs.bug import Mutation  # noqa: E402
+from headrace_simulation.cluster.release import PACKAGES, load  # noqa: E402
 from headrace_simulation.cluster.run import Outcome  # noqa: E402
 
 _NOT_FOUND: Final = 255  # how the process of a bug ends that no seed finds; otherwise by that seed
@@ -36,7 +39,14 @@ def main() -> int:
     parser.add_argument(
         "--mutation", default="", help="put bugs in place, which must be found: names, all, or list"
     )
+    parser.add_argument(
+        "--release", type=Path, help="source of the release that nodes run beside the head"
+    )
     options = parser.parse_args()
+    if options.release is not None:
+        if not (options.release / PACKAGES[0]).is_dir():
+            parser.error(f"--release: no source of a release is in {str(options.release)!r}")
+        RELEASES.append(load(options.release))
     if options.mutation:
         return _mutated(options.mutation, options.jobs)
     if options.seed is not None:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Any, Final
 
 from headrace_broker.catalog.movement import Step
 from headrace_broker.model.reply_code import AmqpError
-from headrace_simulation.cluster.broker_cluster import BrokerCluster
 from headrace_simulation.cluster.clients import Publisher, Site
+
+if TYPE_CHECKING:
+    from headrace_simulation.cluster.broker_cluster import BrokerCluster
 
 PAUSE_S: Final = 4.0  # between two of these, on average
 
@@ -55,8 +57,22 @@ async def _come_and_go(cluster: BrokerCluster, site: Site, name: str) -> None:
     """Declare a queue, publish to it, and delete it; what was in it is gone."""
     name = f"{name}.{site.name('t')}"
     site.history.deleted.add(name)
-    await cluster.declare(site, name)
+    await declare(site, name)
     queue = site.node.broker.queue("/", name)
     assert queue is not None, "it was declared here"
     await Publisher(site, queue, 0.02).run(0.5)
     await site.node.broker.delete_queue(queue, if_unused=False, if_empty=False)
+
+
+async def declare(site: Site, name: str, **arguments: Any) -> None:
+    """Declare a quorum queue, however long it takes."""
+    while True:
+        try:
+            await site.node.broker.declare_queue(
+                "/", name, True, False, False, {"x-queue-type": "quorum", **arguments}, ""
+            )
+        except AmqpError as error:
+            site.process.note(f"declare: {error.text}")
+            await asyncio.sleep(0.5)
+        else:
+            return

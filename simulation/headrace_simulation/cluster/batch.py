@@ -13,9 +13,11 @@ from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from typing import Final
 
-from headrace_simulation.cluster.profiles import profile_of
+from headrace_simulation.cluster.profiles import Profile, profile_of
 from headrace_simulation.cluster.run import Outcome, Run
+from headrace_simulation.cluster.software import HEAD, Software
 
+RELEASES: Final[list[Software]] = []  # that nodes run beside the head, the oldest first
 CPU_S_MAX: Final = 120  # for one seed; a simulation that does not end is one that failed
 
 
@@ -24,7 +26,17 @@ def run_one(seed: int, profile: str, show: Callable[[str], None] | None = None) 
     gc.disable()  # nothing ends by garbage collection, so that no run depends on when that comes
     if show is None:
         logging.disable(logging.CRITICAL)
-    return Run(seed, profile_of(seed, profile), show).run()
+    chosen = profile_of(seed, profile)
+    return Run(seed, chosen, _builds(seed, chosen), show).run()
+
+
+def _builds(seed: int, chosen: Profile) -> tuple[Software, ...]:
+    """Return what nodes of a run may run; end the command where that was not given to it."""
+    if not chosen.versions:
+        return (HEAD,)
+    if not RELEASES:
+        sys.exit(f"seed {seed} is of profile '{chosen.name}', which needs --release")
+    return (*RELEASES, HEAD)
 
 
 def run_many(seeds: Iterator[int], profile: str, jobs: int) -> Iterator[Outcome]:
@@ -49,6 +61,7 @@ def run_many(seeds: Iterator[int], profile: str, jobs: int) -> Iterator[Outcome]
 
 def _begin(seed: int, profile: str) -> tuple[int, int]:
     """Fork a process for a seed; return where its outcome comes, and its id."""
+    _builds(seed, profile_of(seed, profile))
     sys.stdout.flush()
     reading, writing = os.pipe()
     pid = os.fork()

@@ -8,61 +8,30 @@ from functools import partial
 from random import Random
 from typing import Any, Final, final
 
-import msgspec
-
-from headrace_broker.config.configuration import Config
-from headrace_broker.model.reply_code import AmqpError
-from headrace_broker.runtime.node import resources
 from headrace_broker.runtime.node.node import BrokerNode
-from headrace_raftlog.model.errors import RaftLogError
 from headrace_raftlog.node.hosted_group import HostedGroup
 from headrace_simulation.cluster.clients import Site, Wanted
 from headrace_simulation.cluster.history import History
 from headrace_simulation.cluster.machine import Machine
 from headrace_simulation.cluster.network import Network
 from headrace_simulation.cluster.process import Process
+from headrace_simulation.cluster.software import HEAD, Software
 from headrace_simulation.cluster.world import World
 
-PORT: Final = 7000
 RESTART_S: Final = 0.5  # after which a supervisor starts a process that has ended
-
-# Reasons for which a node may end: its disk, its data, or another one with the same data.
-EXPECTED: Final = (RaftLogError, OSError)
-
-resources._meter = lambda root: None  # noqa: SLF001  (the real machine's memory says nothing here)
-
-
-def config_of(node: int, nodes: int, **raft: int) -> Config:
-    """Return the configuration of a node."""
-    return msgspec.convert(
-        {
-            "node": {"id": node, "name": f"n{node}", "data_dir": "/data"},
-            "cluster": {
-                "name": "sim",
-                "nodes": [
-                    {"id": each, "name": f"n{each}", "address": f"n{each}:{PORT}"}
-                    for each in range(1, nodes + 1)
-                ],
-                "balance_leaders": False,
-            },
-            "raft": {"tick_ms": 100, **raft},
-            "limits": {"message_bytes_max": 512 << 10, "disk_free_bytes_min": 0},
-            "log": {
-                "segment_bytes": 1 << 20,
-                "cache_bytes": 1 << 20,
-                "snapshot_every_bytes": 64 << 10,
-            },
-            "telemetry": {"enabled": False},
-        },
-        Config,
-    )
 
 
 @final
 class BrokerCluster:
     """Machines with broker nodes."""
 
-    def __init__(self, world: World, nodes: int = 3, **raft: int) -> None:
+    def __init__(
+        self,
+        world: World,
+        nodes: int = 3,
+        builds: tuple[Software, ...] = (HEAD,),
+        snapshot_bytes: int = 64 << 10,
+    ) -> None:
         self.world = world
         self.network = Network(world)
         self.history = History(world)
@@ -74,7 +43,10 @@ class BrokerCluster:
         self.errors: list[BaseException] = []  # that no production code may let happen
         self.fatal: list[tuple[int, BaseException]] = []  # ends of nodes that they chose
         self.machines: dict[int, Machine] = {}
-        self._raft = raft
+        self.builds = builds  # that nodes may run
+        # what each node runs, from its next start on
+        self.software = dict.fromkeys(range(1, nodes + 1), builds[0])
+        self._snapshot_bytes = snapshot_bytes  # of a log, after which there is one
         self._count = nodes
         for node in range(1, nodes + 1):
             program = partial(self._program, node)
@@ -97,7 +69,7 @@ class BrokerCluster:
             if not ended.done():
                 ended.set_result(error)
 
-        node = BrokerNode(config_of(number, self._count, **self._raft), on_fatal)
+        node = self.software[number].node(number, self._count, self._snapshot_bytes, on_fatal)
         try:
             await node.start()
             error = await ended
@@ -124,17 +96,18 @@ class BrokerCluster:
             if not ended.done():
                 ended.set_result(error)
 
-        node = BrokerNode(config_of(number, self._count, **self._raft), on_fatal)
+        software = self.software[number]
+        node = software.node(number, self._count, self._snapshot_bytes, on_fatal)
         self.nodes[number] = node
         try:
             await node.start()
-            joining = loop.create_task(self._join(number, process, node))
+            joining = loop.create_task(self._join(number, process, node, software))
             error = await ended
             joining.cancel()
         except Exception as failure:  # noqa: BLE001  (as the command line's: it reports, and ends)
             error = failure
         self.fatal.append((number, error))
-        if not isinstance(error, EXPECTED):
+        if not isinstance(error, software.expected):
             self._failed("node", error)
         process.note(f"ends: {error!r}")
         self.world.at(0, lambda: self._end(number, process))
@@ -145,11 +118,13 @@ class BrokerCluster:
             self.kill(number)
             self.world.at(int(RESTART_S * 1e9), machine.start)
 
-    async def _join(self, number: int, process: Process, node: BrokerNode) -> None:
+    async def _join(
+        self, number: int, process: Process, node: BrokerNode, software: Software
+    ) -> None:
         await node.join()
         process.note(f"joined, boot {node.raft.boot}")
         rng = Random(self.world.rng.random())  # noqa: S311  (a simulation)
-        site = self.sites[number] = Site(process, node, self.history, self.wanted, rng)
+        site = self.sites[number] = software.site(process, node, self.history, self.wanted, rng)
         self.on_site(number, site)
 
     def kill(self, number: int, *, power: bool = False) -> None:
@@ -193,16 +168,3 @@ class BrokerCluster:
             if host is not None and not host.stopped
             for hosted in host.groups()
         ]
-
-    async def declare(self, site: Site, name: str, **arguments: Any) -> None:
-        """Declare a quorum queue, however long it takes."""
-        while True:
-            try:
-                await site.node.broker.declare_queue(
-                    "/", name, True, False, False, {"x-queue-type": "quorum", **arguments}, ""
-                )
-            except AmqpError as error:
-                site.process.note(f"declare: {error.text}")
-                await asyncio.sleep(0.5)
-            else:
-                return

@@ -207,8 +207,8 @@ class VirtualDisk(MemoryFiles):
         self.fails[call] = number
 
 
-def _dispatch(name: str) -> Callable[..., Any]:
-    original = getattr(Files, name)
+def _dispatch(files: type[Files], name: str) -> Callable[..., Any]:
+    original = getattr(files, name)
 
     def call(self: Files, *args: Any, **options: Any) -> Any:
         process = stdlib.process()
@@ -226,7 +226,7 @@ CALLS: Final = (
 )
 
 
-def install() -> None:
+def install(files: type[Files]) -> None:
     """Replace production's `Files` by the disk of the simulated process that calls it."""
     for name in CALLS:
-        setattr(Files, name, _dispatch(name))
+        setattr(files, name, _dispatch(files, name))

@@ -72,6 +72,24 @@ class PowerLoss(Fault):
         self.machine.start()
 
 
+class Roll(Fault):
+    """kill -9, and another build of the broker starts on the node's data."""
+
+    mean_s = 1.0
+    least_s = 0.5
+
+    def begin(self) -> None:
+        """See `Fault`."""
+        cluster = self.cluster
+        cluster.kill(self.node)
+        others = [each for each in cluster.builds if each is not cluster.software[self.node]]
+        cluster.software[self.node] = self.rng.choice(others)
+
+    def end(self) -> None:
+        """See `Fault`."""
+        self.machine.start()
+
+
 class Pause(Fault):
     """SIGSTOP."""
 
@@ -366,6 +384,7 @@ class ClockDrift(Fault):
 Kind = Callable[[BrokerCluster, int, int], Fault]
 
 PROCESSES: Final[tuple[Kind, ...]] = (Kill, PowerLoss, Pause)
+ROLLS: Final[tuple[Kind, ...]] = (Roll,)
 NETWORK: Final[tuple[Kind, ...]] = (Isolation, Cut, SlowLinks)
 DISKS: Final[tuple[Kind, ...]] = (DiskHang, SlowDisk, DiskError, DiskFull)
 LOSSES: Final[tuple[Kind, ...]] = (LostDisk, OldDisk, LyingDisk, Rot)

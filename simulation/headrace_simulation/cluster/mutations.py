@@ -7,7 +7,16 @@ from __future__ import annotations
 
 from typing import Final
 
-from headrace_simulation.cluster.bugs import catalog, disk, lease, queue, raft, session, transport
+from headrace_simulation.cluster.bugs import (
+    catalog,
+    disk,
+    lease,
+    queue,
+    raft,
+    session,
+    transport,
+    versions,
+)
 from headrace_simulation.cluster.bugs.bug import Mutation
 
 MUTATIONS: Final[tuple[Mutation, ...]] = (
@@ -18,4 +27,5 @@ MUTATIONS: Final[tuple[Mutation, ...]] = (
     *raft.MUTATIONS,
     *disk.MUTATIONS,
     *transport.MUTATIONS,
+    *versions.MUTATIONS,
 )

@@ -104,6 +104,10 @@ class Nemesis:
             for node in fault.nodes:
                 self._dirty_ns[node] = now + int(fault.after_s * NS)
 
+    def disturbed(self, node: int) -> None:
+        """Take note of a node that was not well until now, for a reason that is no fault."""
+        self._dirty_ns[node] = self._world.now_ns
+
     def heal(self) -> None:
         """End all faults, and start what does not run."""
         for fault in list(self.active):

@@ -14,6 +14,7 @@ from headrace_simulation.cluster.faults import (
     NETWORK,
     OLD,
     PROCESSES,
+    ROLLS,
     Kind,
 )
 from headrace_simulation.cluster.unsynced import UNSYNCED
@@ -35,6 +36,8 @@ class Profile:
     moves: bool = False  # leaders and members are moved, and queues come and go
     consume_s: float = 10.0  # for which a consumer lives at most
     pause_s: float = 0.9  # of a publisher between two batches, on average
+    snapshot_bytes: int = 64 << 10  # of a log, after which there is one
+    versions: bool = False  # nodes are of a release first, and later of the head, or back
 
 
 PROFILES: Final = (
@@ -58,6 +61,14 @@ PROFILES: Final = (
     Profile("everything", (*PROCESSES, *NETWORK, *DISKS, *LOSSES, *CLONES, *CLOCKS), at_once=2),
     Profile(
         "five", (*PROCESSES, *NETWORK, *DISKS, *LOSSES), nodes=5, at_once=2, moves=True, pause_s=1.5
+    ),
+    Profile(
+        "versions",
+        (*ROLLS * 5, *PROCESSES, *NETWORK),
+        gap_s=1.5,
+        seconds=30.0,
+        snapshot_bytes=4 << 10,
+        versions=True,
     ),
 )
 

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 import traceback
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final, final
 
+from headrace_broker.model.reply_code import AmqpError
 from headrace_simulation.cluster import stdlib
-from headrace_simulation.cluster.administration import administer
 from headrace_simulation.cluster.broker_cluster import BrokerCluster
-from headrace_simulation.cluster.clients import Site, consume_on, publish_on
-from headrace_simulation.cluster.leases import Sink, lease_from
+from headrace_simulation.cluster.clients import Site
+from headrace_simulation.cluster.leases import Sink
 from headrace_simulation.cluster.nemesis import Nemesis
 from headrace_simulation.cluster.profiles import Profile
 from headrace_simulation.cluster.replicas import Replicas
+from headrace_simulation.cluster.software import HEAD, Software
 from headrace_simulation.cluster.watch import Watch
 from headrace_simulation.cluster.world import NS, SimulationError, World
 
@@ -41,6 +43,7 @@ RECOVER_S: Final = 45.0  # after the last fault, within which all nodes work
 CONFIRM_S: Final = 60.0  # within which everything published is answered then
 DRAIN_S: Final = 60.0  # within which all queues are empty
 STEP_S: Final = 0.25
+UPGRADED: Final = 0.5  # share of runs with releases in which the upgrade is ended
 
 
 @dataclass
@@ -64,12 +67,16 @@ class Run:
     """A run of one seed."""
 
     def __init__(
-        self, seed: int, profile: Profile, show: Callable[[str], None] | None = None
+        self,
+        seed: int,
+        profile: Profile,
+        builds: tuple[Software, ...],
+        show: Callable[[str], None] | None = None,
     ) -> None:
         self.world = World(seed, show)
         stdlib.enter(self.world)
         self.profile = profile
-        self.cluster = BrokerCluster(self.world, profile.nodes)
+        self.cluster = BrokerCluster(self.world, profile.nodes, builds, profile.snapshot_bytes)
         self.cluster.on_site = self._on_site
         self.nemesis = Nemesis(self.cluster, profile.kinds, profile.at_once, profile.gap_s)
         self.watch = Watch(self.cluster, self.nemesis)
@@ -126,6 +133,8 @@ class Run:
         self.replicas.start()
         self.nemesis.run(self.profile.seconds)
         self._pass(self.profile.seconds + 0.001)
+        if len(cluster.builds) > 1 and self.world.rng.random() < UPGRADED:
+            self._upgrade()
         self._wait("have all nodes back", RECOVER_S, self._has_joined)
         cluster.wanted.publishes = False
         self._wait("answer all publishes", CONFIRM_S, self._is_answered)
@@ -138,6 +147,32 @@ class Run:
         self.cluster.history.check_lengths()
         self._check_debts()
         self._pass(0)
+
+    def _upgrade(self) -> None:
+        """End the upgrade of all nodes, after which none can be taken back, and work on."""
+        cluster = self.cluster
+        for number in cluster.machines:
+            if cluster.software[number] is HEAD:
+                continue
+            self.nemesis.disturbed(number)
+            cluster.kill(number)
+            cluster.software[number] = HEAD
+            cluster.machines[number].start()
+            self._wait("have all nodes back", RECOVER_S, self._has_joined)
+            self.nemesis.disturbed(number)
+        ended: list[int] = []
+
+        async def end() -> None:
+            while not ended:
+                try:
+                    ended.append(await cluster.sites[1].node.operations.raise_version())
+                except AmqpError as error:  # not all nodes are known to be of the head yet
+                    cluster.sites[1].process.note(f"upgrade: {error.text}")
+                    await asyncio.sleep(0.5)
+
+        cluster.spawn(cluster.sites[1], end())
+        self._wait("end the upgrade", FOUND_S, lambda: bool(ended))
+        self._pass(5.0)
 
     def _check_debts(self) -> None:
         """Publishers owe nothing once all publishes are answered."""
@@ -187,29 +222,30 @@ class Run:
 
     def _declare(self) -> None:
         site = self.cluster.sites[1]
+        declare = site.software.declare
 
-        async def declare() -> None:
+        async def work() -> None:
             for name in (*QUEUES, DEAD):
-                await self.cluster.declare(site, name)
-            await self.cluster.declare(site, EXPIRING, **{"x-message-ttl": TTL_MS})
+                await declare(site, name)
+            await declare(site, EXPIRING, **{"x-message-ttl": TTL_MS})
             arguments: dict[str, object] = {
                 "x-dead-letter-exchange": "",
                 "x-dead-letter-routing-key": DEAD,
             }
             arguments["x-dead-letter-strategy"] = "at-least-once"
             arguments["x-overflow"] = "reject-publish"
-            await self.cluster.declare(site, REJECTING, **arguments)
+            await declare(site, REJECTING, **arguments)
             arguments["x-delivery-limit"] = TRIES
             if self._limited:
-                await self.cluster.declare(site, AGING, **{"x-message-ttl": AGE_MS})
-                await self.cluster.declare(site, SHORT, **{"x-max-length": LENGTH})
-                await self.cluster.declare(site, TRYING, **arguments)
-                await self.cluster.declare(site, FLOODED, **{"x-high-watermark": WATERMARK})
+                await declare(site, AGING, **{"x-message-ttl": AGE_MS})
+                await declare(site, SHORT, **{"x-max-length": LENGTH})
+                await declare(site, TRYING, **arguments)
+                await declare(site, FLOODED, **{"x-high-watermark": WATERMARK})
             for name in (*self._delayed, *(sink.queue for sink in self._sinks)):
-                await self.cluster.declare(site, name)
+                await declare(site, name)
             self._is_ready = True
 
-        self.cluster.spawn(site, declare())
+        self.cluster.spawn(site, work())
 
     def _on_site(self, number: int, site: Site) -> None:
         del number
@@ -219,20 +255,20 @@ class Run:
                 self._drain_at(site)
 
     def _work_at(self, site: Site) -> None:
-        pause_s = self.profile.pause_s
+        pause_s, build = self.profile.pause_s, site.software
         leased = [sink.queue for sink in self._sinks]
         for queue in (*QUEUES, EXPIRING, REJECTING, *self._limited, *self._delayed, *leased):
-            self.cluster.spawn(site, publish_on(site, queue, pause_s), "publisher")
+            self.cluster.spawn(site, build.publish_on(site, queue, pause_s), "publisher")
         for queue in (*QUEUES, REJECTING, DEAD, *self._limited[2:], *self._delayed):
             rejects = {REJECTING: 0.2, TRYING: 0.6}.get(queue, 0.0)
             rest_s = FLOODED_REST_S if queue == FLOODED else 0.0
-            work = consume_on(site, queue, drains=False, rejects=rejects, rest_s=rest_s)
+            work = build.consume_on(site, queue, drains=False, rejects=rejects, rest_s=rest_s)
             self.cluster.spawn(site, work)
         for sink in self._sinks:
-            self.cluster.spawn(site, lease_from(site, sink))
+            self.cluster.spawn(site, build.lease_from(site, sink))
         if self.profile.moves:
-            self.cluster.spawn(site, administer(self.cluster, site, QUEUES))
+            self.cluster.spawn(site, build.administer(self.cluster, site, QUEUES))
 
     def _drain_at(self, site: Site) -> None:
         for queue in (*QUEUES, EXPIRING, REJECTING, DEAD, *self._limited, *self._delayed):
-            self.cluster.spawn(site, consume_on(site, queue, drains=True))
+            self.cluster.spawn(site, site.software.consume_on(site, queue, drains=True))

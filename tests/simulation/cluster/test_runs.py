@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from e2e.harness.release import HistoryMissingError, releases, unpack
 
 from headrace_simulation.cluster.history import CONFIRMED, History
 from headrace_simulation.cluster.world import NS, World
@@ -49,6 +50,19 @@ def test_clusters_go_through_faults(profile: str) -> None:
     code, text = run("--seeds", "0:1", "--profile", profile, "--jobs", "1")
     assert code == 0, text
     assert "1 seeds, 0 failed" in text
+
+
+def test_nodes_of_a_release_run_beside_those_of_the_head() -> None:
+    try:
+        source = unpack(releases()[-1])
+    except HistoryMissingError as error:
+        pytest.skip(str(error))
+    arguments = ("--seeds", "0:1", "--profile", "versions", "--jobs", "1")
+    code, text = run("--release", str(source), *arguments)
+    assert code == 0, text
+    assert "1 seeds, 0 failed" in text
+    code, text = run(*arguments)
+    assert (code, text) == (1, "seed 0 is of profile 'versions', which needs --release\n")
 
 
 def test_bugs_are_found() -> None:
