@@ -204,8 +204,9 @@ def test_a_watch_ends_whose_client_has_taken_nothing(serve: Any, monkeypatch: An
     begun = asyncio.Event()
 
     async def much(*_: Any) -> Any:
-        begun.set()
-        yield flow.WatchFlowResponse(missing_nodes=["n" * (1 << 20)])
+        while True:
+            begun.set()
+            yield flow.WatchFlowResponse(missing_nodes=["n" * (1 << 20)])
 
     monkeypatch.setattr(FlowWatching, "stream", much)
 
