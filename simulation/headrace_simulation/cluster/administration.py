@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from headrace_broker.catalog.movement import Step
 from headrace_broker.model.reply_code import AmqpError
 from headrace_simulation.cluster.clients import Publisher, Site
 
-if TYPE_CHECKING:
-    from headrace_simulation.cluster.broker_cluster import BrokerCluster
-
 PAUSE_S: Final = 4.0  # between two of these, on average
 
 
-async def administer(cluster: BrokerCluster, site: Site, queues: Sequence[str]) -> None:
+async def administer(site: Site, queues: Sequence[str]) -> None:
     """Do one after the other while there is work; what is refused is left alone."""
     rng = site.rng
     while site.wanted.publishes:
@@ -26,34 +23,35 @@ async def administer(cluster: BrokerCluster, site: Site, queues: Sequence[str]) 
             async with asyncio.timeout(10):
                 work = rng.choice((_transfer, _transfer, _move, _come_and_go))
                 site.process.note(f"{work.__name__} {queue}")
-                await work(cluster, site, queue)
+                await work(site, queue)
         except (AmqpError, TimeoutError) as error:
             site.process.note(f"administrator: {error!r}")
 
 
-async def _transfer(cluster: BrokerCluster, site: Site, name: str) -> None:
+async def _transfer(site: Site, name: str) -> None:
     queue = site.node.broker.queue("/", name)
     nodes = site.node.catalog.catalog.nodes()
     if queue is not None:
-        cluster.moved_ns = cluster.world.now_ns
+        site.history.moved()
         await site.node.operations.transfer(queue, site.rng.choice(nodes))
-        cluster.moved_ns = cluster.world.now_ns
+        site.history.moved()
 
 
-async def _move(cluster: BrokerCluster, site: Site, name: str) -> None:
+async def _move(site: Site, name: str) -> None:
     """Move a replica to a node that has none, where there is one."""
     queue = site.node.broker.queue("/", name)
     if queue is None or queue.leaving:
         return
-    free = [node for node in cluster.machines if node not in queue.members]
+    nodes = [int(each.id) for each in site.node.catalog.catalog.nodes()]
+    free = [node for node in nodes if node not in queue.members]
     if free:
-        cluster.moved_ns = cluster.world.now_ns
+        site.history.moved()
         step = Step(queue, (site.rng.choice(free),), (site.rng.choice(queue.members),))
         await site.node.operations.apply_steps([step])
-        cluster.moved_ns = cluster.world.now_ns
+        site.history.moved()
 
 
-async def _come_and_go(cluster: BrokerCluster, site: Site, name: str) -> None:
+async def _come_and_go(site: Site, name: str) -> None:
     """Declare a queue, publish to it, and delete it; what was in it is gone."""
     name = f"{name}.{site.name('t')}"
     site.history.deleted.add(name)

@@ -39,13 +39,13 @@ class BrokerCluster:
         self.nodes: dict[int, BrokerNode] = {}  # that run and have joined, or are about to
         self.sites: dict[int, Site] = {}  # where clients may connect
         self.on_site: Callable[[int, Site], None] = lambda node, site: None
-        self.moved_ns = -1 << 62  # when somebody asked for other leaders or members last
         self.errors: list[BaseException] = []  # that no production code may let happen
         self.fatal: list[tuple[int, BaseException]] = []  # ends of nodes that they chose
         self.machines: dict[int, Machine] = {}
         self.builds = builds  # that nodes may run
         # what each node runs, from its next start on
         self.software = dict.fromkeys(range(1, nodes + 1), builds[0])
+        self._running: dict[int, Software] = {}  # by node, as of its last start
         self._snapshot_bytes = snapshot_bytes  # of a log, after which there is one
         self._count = nodes
         for node in range(1, nodes + 1):
@@ -96,7 +96,7 @@ class BrokerCluster:
             if not ended.done():
                 ended.set_result(error)
 
-        software = self.software[number]
+        software = self._running[number] = self.software[number]
         node = software.node(number, self._count, self._snapshot_bytes, on_fatal)
         self.nodes[number] = node
         try:
@@ -141,6 +141,10 @@ class BrokerCluster:
             if site.process.is_alive and not site.process.is_paused
         ]
         return self.world.rng.choice(found) if found else None
+
+    def software_at(self, site: Site) -> Software:
+        """Return what runs at a site; clients there are of the same build."""
+        return self._running[int(site.process.name[1:])]
 
     def spawn(self, site: Site, work: Coroutine[Any, Any, None], name: str = "") -> None:
         """Run a client at a site, in a task of its process."""

@@ -32,7 +32,6 @@ from headrace_simulation.cluster.history import BATCH_MAX, Attached, History
 if TYPE_CHECKING:
     from headrace_broker.runtime.node.node import BrokerNode
     from headrace_simulation.cluster.process import Process
-    from headrace_simulation.cluster.software import Software
 
 WINDOW: Final = 60  # publishes of a publisher that wait for confirms
 NO_PROPERTIES: Final = b"\0\0"
@@ -63,15 +62,8 @@ class Site:
     """A place where clients are connected: a process with a node that has joined the cluster."""
 
     def __init__(
-        self,
-        process: Process,
-        node: BrokerNode,
-        history: History,
-        wanted: Wanted,
-        rng: Random,
-        software: Software,
+        self, process: Process, node: BrokerNode, history: History, wanted: Wanted, rng: Random
     ) -> None:
-        self.software = software  # whose clients may be here
         self.wanted = wanted
         self.process = process
         self.node = node

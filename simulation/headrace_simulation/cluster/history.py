@@ -72,8 +72,10 @@ class History:
         # accepted by a consumer, and not answered to the publisher: since when
         self.unanswered: dict[bytes, int] = {}
         self.delayed: set[str] = set()  # queues whose messages have delays, by name
+        self.moved_ns = -1 << 62  # when somebody asked for other leaders or members last
         self.confirms = 0
         self.deliveries = 0
+        self.backups = 0  # messages in backups that came to their end
         self.redeliveries = 0
         self.confirmed_ns: dict[str, int] = {}  # when a queue confirmed something last
         self.delivered_of: dict[str, int] = {}  # deliveries by queue
@@ -87,6 +89,10 @@ class History:
         """Note what must not be, and end the run; production would take an error for its own."""
         self.problem = self.problem or text
         self._world.stop()
+
+    def moved(self) -> None:
+        """Note that somebody asks, or has asked, for other leaders or members."""
+        self.moved_ns = self._world.now_ns
 
     def published(self, queue: str, body: bytes, delay_ms: int = 0) -> None:
         """Note a message that is handed over."""
@@ -255,6 +261,26 @@ class History:
             and message.queue not in self.ttl_ns
             and message.queue not in self.lengths
         ]
+
+    def present(self, queue: str) -> list[Message]:
+        """Return the messages that a queue must have now."""
+        return [
+            message
+            for message in self.messages.values()
+            if message.queue == queue
+            and message.state == CONFIRMED
+            and not message.accepts
+            and not message.rejected
+        ]
+
+    def backed_up(self, backup: str, queue: str, body: bytes, asked_ns: int) -> None:
+        """Note a message in a backup of a queue that was asked for then."""
+        message = self.messages.get(body)
+        if message is None or message.queue != queue or message.state == REFUSED:
+            self.violated(f"{backup} has {body!r}, which was not published there")
+        elif message.accepted_ns and message.accepted_ns < asked_ns:
+            self.violated(f"{backup} has {body!r}, which was accepted before")
+        self.backups += 1
 
     def check_lengths(self) -> None:
         """A queue that nobody consumed from had its newest messages, and not too many."""

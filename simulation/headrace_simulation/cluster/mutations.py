@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Final
 
 from headrace_simulation.cluster.bugs import (
+    backup,
     catalog,
     disk,
     lease,
@@ -28,4 +29,5 @@ MUTATIONS: Final[tuple[Mutation, ...]] = (
     *disk.MUTATIONS,
     *transport.MUTATIONS,
     *versions.MUTATIONS,
+    *backup.MUTATIONS,
 )

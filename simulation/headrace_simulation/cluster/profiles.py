@@ -33,6 +33,7 @@ class Profile:
     limits: bool = False  # there are queues with limits of time and length
     large: float = 0.0  # share of large messages
     leases: bool = False  # there are queues with delayed messages, and such that jobs lease
+    backups: bool = False  # queues are backed up, again and again
     moves: bool = False  # leaders and members are moved, and queues come and go
     consume_s: float = 10.0  # for which a consumer lives at most
     pause_s: float = 0.9  # of a publisher between two batches, on average
@@ -62,6 +63,7 @@ PROFILES: Final = (
     Profile(
         "five", (*PROCESSES, *NETWORK, *DISKS, *LOSSES), nodes=5, at_once=2, moves=True, pause_s=1.5
     ),
+    Profile("backups", (*PROCESSES, *NETWORK), gap_s=4.0, backups=True, snapshot_bytes=8 << 10),
     Profile(
         "versions",
         (*ROLLS * 5, *PROCESSES, *NETWORK),

@@ -18,7 +18,8 @@ from headrace_simulation.cluster import disk, software
 from headrace_simulation.cluster.software import Software
 
 PACKAGES: Final = ("raftlog/headrace_raftlog", "broker/headrace_broker")
-OWN: Final = ("software", "clients", "leases", "administration")  # modules that use these
+# Modules that use these.
+OWN: Final = ("software", "clients", "leases", "backups", "administration")
 _NAMES: Final = re.compile(r"\bheadrace_(broker|raftlog)\b")
 _OWN_NAMES: Final = re.compile(rf"\bheadrace_simulation\.cluster\.({'|'.join(OWN)})\b")
 

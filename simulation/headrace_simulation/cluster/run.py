@@ -32,7 +32,7 @@ TRYING: Final = "limit.tries"  # what failed too often goes to DEAD
 TRIES: Final = 2
 FLOODED: Final = "limit.flow"  # confirms are deferred, as consumers come now and then
 WATERMARK: Final = 12
-FLOODED_REST_S: Final = 15.0
+REST_S: Final = 15.0  # between two consumers, at most, where queues are to fill
 DELAYED: Final = "delayed"
 LEASED: Final = "lease.long"  # no lease of it expires within a run
 RETURNING: Final = "lease.short"
@@ -222,7 +222,7 @@ class Run:
 
     def _declare(self) -> None:
         site = self.cluster.sites[1]
-        declare = site.software.declare
+        declare = self.cluster.software_at(site).declare
 
         async def work() -> None:
             for name in (*QUEUES, DEAD):
@@ -255,20 +255,25 @@ class Run:
                 self._drain_at(site)
 
     def _work_at(self, site: Site) -> None:
-        pause_s, build = self.profile.pause_s, site.software
+        pause_s, build = self.profile.pause_s, self.cluster.software_at(site)
         leased = [sink.queue for sink in self._sinks]
         for queue in (*QUEUES, EXPIRING, REJECTING, *self._limited, *self._delayed, *leased):
             self.cluster.spawn(site, build.publish_on(site, queue, pause_s), "publisher")
         for queue in (*QUEUES, REJECTING, DEAD, *self._limited[2:], *self._delayed):
             rejects = {REJECTING: 0.2, TRYING: 0.6}.get(queue, 0.0)
-            rest_s = FLOODED_REST_S if queue == FLOODED else 0.0
+            rests = queue == FLOODED or (self.profile.backups and queue in QUEUES)
+            rest_s = REST_S if rests else 0.0
             work = build.consume_on(site, queue, drains=False, rejects=rejects, rest_s=rest_s)
             self.cluster.spawn(site, work)
         for sink in self._sinks:
             self.cluster.spawn(site, build.lease_from(site, sink))
+        if self.profile.backups:
+            for queue in (*QUEUES, EXPIRING, REJECTING):
+                self.cluster.spawn(site, build.back_up_from(site, queue))
         if self.profile.moves:
-            self.cluster.spawn(site, build.administer(self.cluster, site, QUEUES))
+            self.cluster.spawn(site, build.administer(site, QUEUES))
 
     def _drain_at(self, site: Site) -> None:
+        build = self.cluster.software_at(site)
         for queue in (*QUEUES, EXPIRING, REJECTING, DEAD, *self._limited, *self._delayed):
-            self.cluster.spawn(site, site.software.consume_on(site, queue, drains=True))
+            self.cluster.spawn(site, build.consume_on(site, queue, drains=True))

@@ -17,6 +17,7 @@ from headrace_broker.runtime.node import resources
 from headrace_broker.runtime.node.node import BrokerNode
 from headrace_raftlog.model.errors import RaftLogError
 from headrace_simulation.cluster.administration import administer, declare
+from headrace_simulation.cluster.backups import back_up_from
 from headrace_simulation.cluster.clients import Site, Wanted, consume_on, publish_on
 from headrace_simulation.cluster.history import History
 from headrace_simulation.cluster.leases import lease_from
@@ -62,6 +63,7 @@ class Software:
     publish_on = staticmethod(publish_on)
     consume_on = staticmethod(consume_on)
     lease_from = staticmethod(lease_from)
+    back_up_from = staticmethod(back_up_from)
 
     def node(
         self, number: int, nodes: int, snapshot_bytes: int, on_fatal: Callable[[Any], None]
@@ -73,7 +75,7 @@ class Software:
         self, process: Process, node: BrokerNode, history: History, wanted: Wanted, rng: Random
     ) -> Site:
         """Return a place at a node for clients."""
-        return Site(process, node, history, wanted, rng, self)
+        return Site(process, node, history, wanted, rng)
 
 
 HEAD: Final = Software()

@@ -114,7 +114,7 @@ class Watch:
         What it needed is told by the membership that it knew, not by that of the new leader.
         """
         now, group = self._world.now_ns, hosted.group
-        if now - self._cluster.moved_ns < CALM_S * NS or now - reign.since_ns < CALM_S * NS:
+        if now - self._cluster.history.moved_ns < CALM_S * NS or now - reign.since_ns < CALM_S * NS:
             return
         leader = member_node(reign.member)
         seconds = CALM_S + (now - reign.seen_ns) / NS
