@@ -1,7 +1,6 @@
-"""Was a history of one register linearizable? The search of Wing and Gong, with Lowe's memo.
+"""Was a history of one register linearizable? Each value is written once, so no search is needed.
 
-Source: Wing and Gong, Testing and Verifying Concurrent Objects (1993); Lowe, Testing for
-Linearizability (2017).
+Source: Gibbons and Korach, Testing Shared Memories (1997), of reads whose writes are known.
 """
 
 from __future__ import annotations
@@ -9,6 +8,7 @@ from __future__ import annotations
 from typing import Final, final
 
 NEVER: Final = 1 << 60  # end of an operation whose outcome its client never learned
+BEFORE: Final = -1  # when the register had its first value, 0
 
 READ: Final = 0
 WRITE: Final = 1
@@ -39,91 +39,48 @@ class Operation:
         return f"{name} {self.value} [{self.start}, {end}]"
 
 
+@final
+class _Zone:
+    """The write of one value and all reads of it, which come one after the other in any order."""
+
+    def __init__(self, value: int, start: int, end: int) -> None:
+        self.value = value
+        self.written = start  # when its write began
+        self.first_end = end  # when the first of them was over
+        self.last_start = start  # when the last of them began
+
+    def take(self, read: Operation) -> None:
+        """Add a read."""
+        self.first_end = min(self.first_end, read.end)
+        self.last_start = max(self.last_start, read.start)
+
+
 def first_anomaly(operations: list[Operation]) -> str:
     """Return why the operations on one register are not linearizable, "" if they are.
+
+    All of a value come before all of another value, or behind them. They cannot come before if one
+    of the other's was over before one of its own began. So an order explains everything unless
+    that holds of two values both ways: a longer circle of values has two such in it.
 
     Args:
         operations: without reads that got no answer; a write in doubt may have happened or not.
     """
-    seen_by: dict[int, int] = {}  # value -> earliest end of a read that saw it
-    written: dict[int, bool] = {0: True}
+    zones = {0: _Zone(0, BEFORE, BEFORE)}
     for operation in operations:
         if operation.kind == WRITE:
-            written[operation.value] = True
-        else:
-            seen_by[operation.value] = min(operation.end, seen_by.get(operation.value, NEVER))
-    for value in seen_by:
-        if value not in written:
-            return f"a read saw {value}, which nobody wrote"
-    relevant: list[Operation] = []
+            zones[operation.value] = _Zone(operation.value, operation.start, operation.end)
     for operation in operations:
-        if operation.kind == WRITE:
-            # It took effect before whoever saw it was done; in doubt and unseen it never did.
-            end = min(operation.end, seen_by.get(operation.value, NEVER))
-            if end == NEVER:
-                continue
-            relevant.append(Operation(WRITE, operation.key, operation.value, operation.start, end))
-        else:
-            relevant.append(operation)
-    relevant.sort(key=_order)
-    stuck = _Search(relevant).run()
-    return "" if stuck < 0 else f"no order explains what follows {relevant[stuck]!r}"
-
-
-def _order(operation: Operation) -> tuple[int, int]:
-    return operation.start, operation.end
-
-
-@final
-class _Search:
-    """Depth-first over (operations that took effect, value of the register), each visited once."""
-
-    def __init__(self, operations: list[Operation]) -> None:
-        self.operations = operations
-        self.visited: set[tuple[int, int]] = set()
-        self.stack: list[tuple[int, int, int]] = [(0, 0, 0)]  # done as bits, value, first undone
-        self.deepest = 0
-
-    def run(self) -> int:
-        """Return -1 when some order explains everything, else how far the best one came."""
-        total = len(self.operations)
-        while self.stack:
-            done, value, first = self.stack.pop()
-            while first < total and done >> first & 1:
-                first += 1
-            if first == total:
-                return -1
-            self.deepest = max(self.deepest, first)
-            for at in self._next(done, value, first):
-                operation = self.operations[at]
-                state = (done | 1 << at, operation.value)
-                if state not in self.visited:
-                    self.visited.add(state)
-                    self.stack.append((state[0], state[1], first))
-        return self.deepest
-
-    def _next(self, done: int, value: int, first: int) -> list[int]:
-        """Return what may take effect next: nothing undone may have ended before it began.
-
-        A read of the current value may always go first, so nothing else need be tried then.
-        """
-        operations = self.operations
-        horizon = NEVER
-        undone: list[int] = []
-        for at in range(first, len(operations)):
-            operation = operations[at]
-            if operation.start > horizon:
-                break
-            if not done >> at & 1:
-                undone.append(at)
-                horizon = min(horizon, operation.end)
-        allowed: list[int] = []
-        for at in undone:
-            operation = operations[at]
-            if operation.start > horizon:
-                continue
-            if operation.kind == WRITE:
-                allowed.append(at)
-            elif operation.value == value:
-                return [at]
-        return allowed
+        if operation.kind == READ:
+            zone = zones.get(operation.value)
+            if zone is None:
+                return f"a read saw {operation.value}, which nobody wrote"
+            if operation.end < zone.written:
+                return f"{operation!r} was over before the write of its value began"
+            zone.take(operation)
+    last, *others = sorted(zones.values(), key=lambda each: each.first_end)
+    for zone in others:  # `last`: that one before whose last operation begins latest
+        if zone.first_end < last.last_start and last.first_end < zone.last_start:
+            return f"no order explains operations on {last.value} and on {zone.value}"
+        if zone.last_start > last.last_start:
+            last = zone
+    return ""
