@@ -206,6 +206,11 @@ class FakeBroker(MessagingServicer, TopologyServicer, FlowServicer, AdviceServic
     def endpoint(self) -> str:
         return f"127.0.0.1:{self.port}"
 
+    @property
+    def taken(self) -> list[int]:
+        """Numbers of the publishes on the first stream, none before it is opened."""
+        return self.streams[0].sequences if self.streams else []
+
     async def until(self, condition: Callable[[], Any]) -> None:
         """Wait until something has come about."""
         async with self.changed:

@@ -210,7 +210,7 @@ def test_who_waits_hears_that_the_client_is_closed(play: Any) -> None:
 
         waits = [consumer.next(), publisher.flush(), confirm, anext(watch)]
         waiting = [asyncio.create_task(outcome(each)) for each in waits]
-        await broker.until(lambda: bool(broker.streams[0].sequences))
+        await broker.until(lambda: bool(broker.taken))
         await client.close()
         found = await asyncio.gather(*waiting, return_exceptions=True)
         assert [type(each) for each in found] == [ClosedError, type(None), ClosedError, ClosedError]

@@ -121,7 +121,7 @@ def test_to_publish_waits_while_the_window_is_shut_and_says_why(play: Any) -> No
             for _ in range(2):
                 await publisher.publish(b"x")
             third = asyncio.create_task(publisher.publish(b"y"))
-            await broker.until(lambda: len(broker.streams[0].sequences) == 2)
+            await broker.until(lambda: len(broker.taken) == 2)
             assert not third.done()
             stop = messaging.Stop(limit="watermark", queue="q", node="n1", text="q is full")
             await broker.streams[0].window(2, stop=stop)
@@ -163,13 +163,13 @@ def test_messages_that_are_not_answered_are_bounded(play: Any) -> None:
                 await publisher.publish(b"x")
             with pytest.raises(HeldBackError, match="3 messages are not confirmed"):
                 await publisher.publish(b"x", timeout_s=0.001)
-            await broker.until(lambda: broker.streams[0].sequences == [1, 2, 3])
+            await broker.until(lambda: broker.taken == [1, 2, 3])
             await broker.streams[0].confirm(1, 2, 3)
             await publisher.flush()
             await publisher.publish(b"x" * 900)
             with pytest.raises(HeldBackError):
                 await publisher.publish(b"x" * 900, timeout_s=0.001)
-            await broker.until(lambda: len(broker.streams[0].sequences) == 4)
+            await broker.until(lambda: len(broker.taken) == 4)
             await broker.streams[0].confirm(4)
 
     play(scenario)
@@ -277,7 +277,7 @@ def test_what_was_not_confirmed_is_sent_again_elsewhere_in_order(play_two: Any) 
         second.queues["q"] = deque()
         async with client.publisher(routing_key="q") as publisher:
             confirms = [await publisher.publish(b"%d" % number) for number in range(5)]
-            await first.until(lambda: first.streams[0].sequences == [1, 2, 3, 4, 5])
+            await first.until(lambda: first.taken == [1, 2, 3, 4, 5])
             await first.streams[0].confirm(2)
             await confirms[1]
             await first.stop()
@@ -301,7 +301,7 @@ def test_a_publisher_with_an_id_sends_again_with_the_same_sequences(play_two: An
         async with client.publisher(**options) as publisher:
             numbers = (10, 11, 12, 20)
             confirms = [await publisher.publish(b"x", sequence=each) for each in numbers]
-            await first.until(lambda: first.streams[0].sequences == [10, 11, 12, 20])
+            await first.until(lambda: first.taken == [10, 11, 12, 20])
             await first.streams[0].confirm(11)
             await confirms[1]
             await first.stop()
@@ -354,7 +354,7 @@ def test_without_confirms_nothing_is_sent_again(play_two: Any) -> None:
     async def scenario(first: Any, second: Any, client: Any) -> None:
         async with client.publisher(confirms=False) as publisher:
             await (await publisher.publish(b"x"))
-            await first.until(lambda: first.streams[0].sequences == [1])
+            await first.until(lambda: first.taken == [1])
             await first.stop()
             await come(lambda: not publisher.is_connected)
             await (await publisher.publish(b"y"))
@@ -389,7 +389,7 @@ def test_what_another_attempt_would_not_mend_is_raised_everywhere(
         broker.confirms = False
         publisher = await client.publisher().open()
         confirm = await publisher.publish(b"x")
-        await broker.until(lambda: broker.streams[0].sequences == [1])
+        await broker.until(lambda: broker.taken == [1])
         broker.failure = failure
         broker.streams[0].end()
         with pytest.raises(kind):
