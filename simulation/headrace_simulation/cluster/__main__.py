@@ -102,6 +102,9 @@ def _mutated(name: str, jobs: int) -> int:
         for count, outcome in enumerate(
             run_many(iter(range(mutation.seeds)), mutation.profile, jobs)
         ):
+            if _is_own_fault(outcome.problem):
+                _say(f"{mutation.name}: raises by itself, which proves nothing: {outcome.problem}")
+                break
             if outcome.problem:
                 problem = outcome.problem.splitlines()[-1][:160]
                 _say(f"{mutation.name}: found by run {count + 1}, seed {outcome.seed}: {problem}")
@@ -112,6 +115,12 @@ def _mutated(name: str, jobs: int) -> int:
         sys.stdout.flush()
         os._exit(found)
     return 1 if missed else 0
+
+
+def _is_own_fault(problem: str) -> bool:
+    """Return whether a traceback ends in the bug that was put in place."""
+    places = [line for line in problem.splitlines() if line.lstrip().startswith('File "')]
+    return bool(places) and "/cluster/bugs/" in places[-1]
 
 
 def _proves(mutation: Mutation, seed: int) -> bool:

@@ -63,6 +63,7 @@ PROFILES: Final = (
     Profile(
         "five", (*PROCESSES, *NETWORK, *DISKS, *LOSSES), nodes=5, at_once=2, moves=True, pause_s=1.5
     ),
+    Profile("returns", PROCESSES[:1], nodes=4, gap_s=2.0, seconds=40.0, moves=True),
     Profile("backups", (*PROCESSES, *NETWORK), gap_s=4.0, backups=True, snapshot_bytes=8 << 10),
     Profile(
         "versions",

@@ -396,6 +396,6 @@ MUTATIONS: Final = (
     Mutation(
         "settles-give-no-credit",
         "a consumer that had all it may have gets no more when it settles",
-        *("calm", 5, _no_credit),
+        *("steady", 20, _no_credit),
     ),
 )
