@@ -9,8 +9,8 @@ import pytest
 from headrace_broker.core.routing.header_match import HEADER_STEPS
 from headrace_broker.core.routing.matcher import Subject
 from headrace_broker.core.routing.routing import EXCHANGE_STEPS, Alternates, Resolution, Routing
-from headrace_broker.core.routing.topic import NODE_STEPS
 from headrace_broker.core.routing.topic_block import BLOCK_STEPS, PATTERN_PLACES_MAX
+from headrace_broker.core.routing.topic_matcher import NODE_STEPS
 from headrace_broker.core.routing.topic_pattern import TopicPattern
 from headrace_broker.model.definition import Binding, Exchange
 from headrace_broker.model.limits import (

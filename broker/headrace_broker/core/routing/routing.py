@@ -22,7 +22,7 @@ from headrace_broker.core.routing.matcher import (
     Matcher,
     Subject,
 )
-from headrace_broker.core.routing.topic import TopicMatcher
+from headrace_broker.core.routing.topic_matcher import TopicMatcher
 from headrace_broker.model.definition import (
     EXCHANGE_CONSISTENT_HASH,
     EXCHANGE_DELAYED,

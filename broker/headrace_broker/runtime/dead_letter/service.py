@@ -30,14 +30,14 @@ from headrace_broker.model.limits import (
 )
 from headrace_broker.runtime.contract.dead_letter import DeadLetter
 from headrace_broker.runtime.contract.dead_letter_cause import EXPIRY_CAUSE
-from headrace_broker.runtime.dead_letter.dead_letter import NO_ROUTE, address
-from headrace_broker.runtime.dead_letter.expiry_account import ExpiryAccounts
-from headrace_broker.runtime.dead_letter.publisher import DeadLetterPublish, DeadLetterPublisher
-from headrace_broker.runtime.dead_letter.queue_dead_letters import (
+from headrace_broker.runtime.dead_letter.at_least_once import (
     Allowance,
     KeptSource,
     QueueDeadLetters,
 )
+from headrace_broker.runtime.dead_letter.dead_letter import NO_ROUTE, address
+from headrace_broker.runtime.dead_letter.expiry_account import ExpiryAccounts
+from headrace_broker.runtime.dead_letter.publisher import DeadLetterPublish, DeadLetterPublisher
 from headrace_broker.runtime.routing.router import Router
 
 WARNING_SECONDS: Final = 10.0  # between warnings of dead letters that found no room

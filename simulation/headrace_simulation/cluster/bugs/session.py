@@ -7,7 +7,7 @@ from typing import Any, Final
 from headrace_broker.catalog.machine import Catalog
 from headrace_broker.model.session import session_id
 from headrace_broker.runtime.cluster.boot_claim import BootClaim
-from headrace_broker.runtime.dead_letter.queue_dead_letters import QueueDeadLetters
+from headrace_broker.runtime.dead_letter.at_least_once import QueueDeadLetters
 from headrace_broker.runtime.replica.feed import cut_run
 from headrace_broker.runtime.replica.queue_host import QueueHost
 from headrace_broker.runtime.session.consuming import Consuming

@@ -5,18 +5,18 @@ from __future__ import annotations
 from typing import Any
 
 from pamqp.commands import Basic
-from tests.broker.runtime.dead_letters.test_queue_dead_letters import Source, until
+from tests.broker.runtime.dead_letters.test_at_least_once import Source, until
 
 from headrace_broker.catalog import command as commands
 from headrace_broker.model.definition import Binding
-from headrace_broker.runtime.dead_letter import queue_dead_letters as queue_dead_letters_module
+from headrace_broker.runtime.dead_letter import at_least_once
 from headrace_broker.runtime.dead_letter.dead_letter import address
 
 
 def test_letter_whose_route_costs_too_much_is_kept_and_not_routed_again(
     network, letter, run, turns, monkeypatch, caplog
 ):
-    monkeypatch.setattr(queue_dead_letters_module, "RETRY_SECONDS_MIN", 0.0)
+    monkeypatch.setattr(at_least_once, "RETRY_SECONDS_MIN", 0.0)
     network.queue("dead")
     service, source = network.service(), Source(network.queue("work"), letter)
     keys = [".".join("a" * 126) + f".{number}" for number in range(32)]
@@ -40,7 +40,7 @@ def test_letter_whose_route_costs_too_much_is_kept_and_not_routed_again(
         return addressed[-1]
 
     monkeypatch.setattr(source, "dead_letters", letters)
-    monkeypatch.setattr(queue_dead_letters_module, "address", counted)
+    monkeypatch.setattr(at_least_once, "address", counted)
 
     async def scenario():
         source.add(1)

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headrace_broker.core.queue.messages.effect import REASON_EXPIRED, Acquired
-from headrace_broker.runtime.dead_letter import queue_dead_letters as queue_dead_letters_module
+from headrace_broker.runtime.dead_letter import at_least_once
 from headrace_broker.runtime.dead_letter.publisher import DeadLetterPublisher
 
 TARGETS = ("dead", "copy")
@@ -158,9 +158,9 @@ STEPS = st.tuples(
 def test_no_letter_is_forgotten_before_it_arrived_and_all_arrive(steps, make_network, make_letter):
     async def work():
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(queue_dead_letters_module, "RETRY_SECONDS_MIN", 0.0)
-            patch.setattr(queue_dead_letters_module, "RETRY_SECONDS_MAX", 0.0)
-            patch.setattr(queue_dead_letters_module, "TIMER_STEP_MS", 0)
+            patch.setattr(at_least_once, "RETRY_SECONDS_MIN", 0.0)
+            patch.setattr(at_least_once, "RETRY_SECONDS_MAX", 0.0)
+            patch.setattr(at_least_once, "TIMER_STEP_MS", 0)
             run = Run(make_network(), make_letter)
             for step in steps:
                 await run.step(*step)

@@ -11,7 +11,7 @@ from headrace_broker.catalog import command as commands
 from headrace_broker.core.queue.messages.effect import REASON_EXPIRED, Acquired
 from headrace_broker.flow.charges import NO_CAUSE
 from headrace_broker.model.limits import DEAD_LETTERS_IN_FLIGHT_MAX
-from headrace_broker.runtime.dead_letter import queue_dead_letters as queue_dead_letters_module
+from headrace_broker.runtime.dead_letter import at_least_once
 from headrace_broker.runtime.dead_letter import service as service_module
 
 
@@ -78,7 +78,7 @@ def source(network, letter):
 @pytest.fixture
 def hurried(monkeypatch):
     """Try again at once."""
-    monkeypatch.setattr(queue_dead_letters_module, "RETRY_SECONDS_MIN", 0.0)
+    monkeypatch.setattr(at_least_once, "RETRY_SECONDS_MIN", 0.0)
 
 
 async def until(condition):
@@ -231,7 +231,7 @@ def test_letter_without_a_way_waits_for_one(service, source, network, run, turns
 def test_way_that_appears_is_taken_before_a_long_pause_is_over(
     service, source, network, run, turns, monkeypatch
 ):
-    monkeypatch.setattr(queue_dead_letters_module, "RETRY_SECONDS_MIN", 3600.0)
+    monkeypatch.setattr(at_least_once, "RETRY_SECONDS_MIN", 3600.0)
 
     async def scenario():
         source.arguments = {"dead-letter-exchange": "later"}
@@ -240,7 +240,7 @@ def test_way_that_appears_is_taken_before_a_long_pause_is_over(
         await turns()
         network.exchange("later")
         network.bind("later", "dead")
-        monkeypatch.setattr(queue_dead_letters_module, "RETRY_SECONDS_MIN", 0.0)
+        monkeypatch.setattr(at_least_once, "RETRY_SECONDS_MIN", 0.0)
         service.on_events(network.events)
         await until(lambda: network.opened)
         assert network.session("dead").bodies == [b"1"]
@@ -315,7 +315,7 @@ def test_only_queue_deleted_under_way_leaves_the_letter_kept(
 def test_letters_are_dropped_when_dead_lettering_is_switched_off(
     service, source, network, run, turns, monkeypatch, caplog
 ):
-    monkeypatch.setattr(queue_dead_letters_module, "RETRY_SECONDS_MIN", 3600.0)
+    monkeypatch.setattr(at_least_once, "RETRY_SECONDS_MIN", 3600.0)
 
     async def scenario():
         source.arguments = {"dead-letter-exchange": "later"}
@@ -323,7 +323,7 @@ def test_letters_are_dropped_when_dead_lettering_is_switched_off(
         service.keep(source)
         await turns()
         assert source.proposed == []
-        monkeypatch.setattr(queue_dead_letters_module, "RETRY_SECONDS_MIN", 0.0)
+        monkeypatch.setattr(at_least_once, "RETRY_SECONDS_MIN", 0.0)
         source.arguments = {}
         service.reconfigured(source.queue.group)
         await until(lambda: source.proposed)
@@ -338,7 +338,7 @@ def test_letters_are_dropped_when_dead_lettering_is_switched_off(
 def test_forgetting_is_tried_again_when_the_log_takes_nothing(
     service, source, network, run, turns, monkeypatch
 ):
-    monkeypatch.setattr(queue_dead_letters_module, "TIMER_STEP_MS", 0)
+    monkeypatch.setattr(at_least_once, "TIMER_STEP_MS", 0)
 
     async def scenario():
         source.busy = True
