@@ -1,4 +1,7 @@
-"""Publishing: a stream to the broker that comes back when it is lost."""
+"""Publishing: a stream to the broker that comes back when it is lost.
+
+`publish_buffer` has what is not confirmed, and is sent again then.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The connection by which a node sends its frames to a peer, over TCP or any other transport."""
+"""The connection by which a node sends its frames to a peer, over TCP or any other transport.
+
+Large frames are cut into fragments here (`put_fragments`); `framing` reads them.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""Watches the memory of this process and says in which stage it is."""
+"""Watches the memory of this process and says in which stage it is.
+
+`node.resources` passes the stage on to `AlarmBoard`; publishes wait in
+`gateways.publishing.admission_control` while the cluster has an alarm.
+"""
 
 from __future__ import annotations
 

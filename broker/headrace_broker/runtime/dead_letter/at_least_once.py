@@ -1,4 +1,4 @@
-"""Dead letters of one queue, which its machine keeps until they have arrived."""
+"""Dead letters of one queue, at least once: its machine keeps them until they have arrived."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Sorting the records of all segments by group, in the order they were written."""
+"""Sorting the records of all segments by group, in the order they were written.
+
+Records that only a later release knows are refused here.
+"""
 
 from __future__ import annotations
 
