@@ -72,7 +72,8 @@ class Message:
         self.term = term  # the sender's term; for PRE_VOTE the term it would campaign in
         # APPEND: index before the first entry; APPEND_REPLY: last matching index, or when rejected
         # the index that did not match; votes: the candidate's last index; SNAPSHOT: the snapshot's
-        # index; READ_INDEX_REPLY: what must be applied before the read
+        # index; READ_INDEX_REPLY: what must be applied before the read; JOIN: the revision of the
+        # group's nodes that the sender knows, and one more; 0 from earlier releases
         self.index = index
         # APPEND and SNAPSHOT: term at `index`; votes: the candidate's last term
         self.log_term = log_term

@@ -229,11 +229,18 @@ class Host:
         return asked
 
     def set_members(
-        self, hosted: HostedGroup, nodes: tuple[int, ...], voter_count: i64 = VOTERS_MAX
+        self,
+        hosted: HostedGroup,
+        nodes: tuple[int, ...],
+        voter_count: i64 = VOTERS_MAX,
+        revision: i64 = 0,
     ) -> None:
         """Say on which nodes a group should be, and how many of them should vote."""
+        if revision != hosted.revision:
+            hosted.joins = None  # by members of nodes that may not know it yet
         hosted.desired = nodes
         hosted.voter_count = voter_count
+        hosted.revision = revision
         self._reconciler.look_at(hosted)
         self._joiner.look_at(hosted)
 
@@ -290,7 +297,7 @@ class Host:
                     continue
                 if message.kind == JOIN:
                     if hosted is not None:
-                        self._reconciler.joins(hosted, message.source)
+                        self._reconciler.joins(hosted, message.source, message.index)
                 elif hosted is not None:
                     if backlogged and message.entries:
                         continue

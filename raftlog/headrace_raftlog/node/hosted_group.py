@@ -67,6 +67,7 @@ class HostedGroup:
         self.digest_s = 0.0  # seconds that the newest digest took
         # node ids that the application wants it on; None while it has not said
         self.desired: tuple[int, ...] | None = None
+        self.revision: i64 = 0  # of these, as the application counts
         self.voter_count: i64 = VOTERS_MAX  # how many of these should vote
         # by node id, members that asked this leader to be admitted; None for none
         self.joins: dict[int, int] | None = None

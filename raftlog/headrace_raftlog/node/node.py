@@ -266,7 +266,7 @@ class RaftNode(GroupQueries, NodeStanding):
         return self._host.propose(group, data, urgent)
 
     def set_members(
-        self, group: int, nodes: tuple[int, ...], voter_count: int = VOTERS_MAX
+        self, group: int, nodes: tuple[int, ...], voter_count: int = VOTERS_MAX, revision: int = 0
     ) -> None:
         """Say on which nodes a group should be; to be said on each of them, in any order.
 
@@ -280,6 +280,8 @@ class RaftNode(GroupQueries, NodeStanding):
             nodes: node ids, 1 to GROUP_MEMBERS_MAX.
             voter_count: how many of them vote, at most VOTERS_MAX: those that do already, then
                 the first ones.
+            revision: counts up with each change of `nodes`. A leader admits no member of a node
+                that knows an earlier one only: that node may have to leave the group yet.
 
         Raises:
             KeyError: the group is not on this node.
@@ -290,7 +292,7 @@ class RaftNode(GroupQueries, NodeStanding):
             raise ValueError(f"{len(wanted)} nodes, a group is on 1 to {GROUP_MEMBERS_MAX}")
         if not 1 <= wanted[0] <= wanted[-1] <= NODE_ID_MAX:
             raise ValueError(f"nodes {wanted} are not all within 1 to {NODE_ID_MAX}")
-        self._host.set_members(self._hosted(group), wanted, voter_count)
+        self._host.set_members(self._hosted(group), wanted, voter_count, revision)
 
     def transfer(self, group: int, node: int) -> bool:
         """Begin to hand the leadership of a group over; proposals are BUSY meanwhile.

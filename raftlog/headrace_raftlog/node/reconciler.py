@@ -40,10 +40,19 @@ class Reconciler:
         if hosted.core.role == LEADER:
             self._open[hosted.group] = hosted
 
-    def joins(self, hosted: HostedGroup, member: i64) -> None:
-        """Receive a member's request for admission; members that do not lead ignore it."""
+    def joins(self, hosted: HostedGroup, member: i64, known: i64) -> None:
+        """Receive a member's request for admission; members that do not lead ignore it.
+
+        Args:
+            hosted: the group.
+            member: who asks.
+            known: as `Message.index` of a JOIN. A node that has missed that the group left it, and
+                came back, would destroy the log of the member that is admitted.
+        """
         if hosted.core.role != LEADER or hosted.core.membership.contains(member):
             return
+        if 0 < known <= hosted.revision:
+            return  # it asks again
         if hosted.joins is None:
             hosted.joins = {}
         hosted.joins[member_node(member)] = member
@@ -129,8 +138,9 @@ class Joiner:
                 self._waiting.pop(hosted.group, None)
                 continue
             member: i64 = hosted.core.member
+            known: i64 = 0 if hosted.desired is None else hosted.revision + 1
             for node in nodes:
-                self._post(Message(JOIN, hosted.group, member, node, 0))
+                self._post(Message(JOIN, hosted.group, member, node, 0, index=known))
 
     def _should_ask(self, hosted: HostedGroup) -> bool:
         core = hosted.core

@@ -21,8 +21,8 @@ from headrace_raftlog.model.message import (
 NEW = member_id(3, 9)
 
 
-def join(group: int, member: int = NEW) -> Message:
-    return Message(JOIN, group, member, 1, 0)
+def join(group: int, member: int = NEW, known: int = 0) -> Message:
+    return Message(JOIN, group, member, 1, 0, index=known)
 
 
 def lead(world: Any, group: int) -> Any:
@@ -85,6 +85,36 @@ def test_only_wanted_nodes_are_admitted_and_only_by_leaders(world: Any) -> None:
     world.host.receive([join(7)])
     world.host.tick()
     assert world.host.find(7).joins is None
+
+
+def test_node_that_has_yet_to_leave_the_group_is_not_admitted(world: Any) -> None:
+    """It would destroy the log of the member that was admitted as soon as it gets to know."""
+    hosted = lead(world, 5)
+    world.host.set_members(hosted, (1, 2, 3, 4), revision=6)
+    world.host.receive([join(5, 4, known=6)])  # of revision 5
+    world.host.tick()
+    assert hosted.core.membership == Membership((1, 2, 3))
+    world.host.receive([join(5, 4, known=7)])
+    world.host.set_members(hosted, (1, 2, 3, 4), revision=7)  # what was asked before is void
+    world.host.tick()
+    assert hosted.core.membership == Membership((1, 2, 3))
+    world.host.receive([join(5, 4, known=8)])
+    world.host.tick()
+    world.settle(1)
+    assert hosted.core.membership == Membership((1, 2, 3), (4,))
+
+
+def test_members_say_which_revision_of_the_nodes_they_know(world: Any) -> None:
+    world.host.create_group(8, (2, 3), (), world.machine(8), False)
+    hosted = world.host.find(8)
+    world.up = [2, 3]
+    for nodes, revision, known in ((None, 0, 0), ((1, 2, 3), 0, 1), ((1, 2, 3), 5, 6)):
+        if nodes is not None:
+            world.host.set_members(hosted, nodes, revision=revision)
+        world.posted.clear()
+        for _ in range(JOIN_TICKS + 1):
+            world.host.tick()
+        assert {each.index for each in world.posted if each.kind == JOIN} == {known}
 
 
 def test_groups_that_rest_are_not_looked_at(world: Any) -> None:

@@ -62,7 +62,7 @@ class Raft:
     def leader(self, group):
         return self.leaders.get(group, 0)
 
-    def set_members(self, group, nodes):
+    def set_members(self, group, nodes, revision):
         self.members[group] = nodes
 
     def entry_dead(self, group, index):

@@ -45,7 +45,7 @@ class Raft:
         self.groups[group] = handler
         self.calls.append(("create", group, campaign))
 
-    def set_members(self, group: int, nodes: tuple[int, ...]) -> None:
+    def set_members(self, group: int, nodes: tuple[int, ...], revision: int) -> None:
         self.calls.append(("members", group, nodes))
 
     def leave_group(self, group: int) -> None:

@@ -43,7 +43,7 @@ class Raft:
     def create_group(self, group, voters, learners, handler, campaign=False):
         self.groups[group] = handler
 
-    def set_members(self, group, nodes):
+    def set_members(self, group, nodes, revision):
         """Ignore it: members do not change here."""
 
     def leader(self, group):
