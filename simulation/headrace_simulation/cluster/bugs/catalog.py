@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
 from headrace_broker.catalog.machine import Catalog
 from headrace_broker.runtime.hosting.departures import Departures
+from headrace_raftlog.node.reconciler import Reconciler
 from headrace_simulation.cluster.bugs.bug import Mutation, put
 
 
@@ -17,11 +18,24 @@ def _never_left() -> None:
     put(Departures, "leave", lambda _: lambda self, queue: None)
 
 
+def _joins_of_any_revision() -> None:
+    def made(original: Any) -> Any:
+        return lambda self, hosted, member, known: original(self, hosted, member, 0)
+
+    put(Reconciler, "joins", made)
+
+
 def _boots_forgotten() -> None:
     put(Catalog, "seen_boot", lambda _: lambda self, node: 0)
 
 
 MUTATIONS: Final = (
+    Mutation(
+        "members-join-that-have-yet-to-leave",
+        "a leader admits members of nodes that do not know yet that they had to leave",
+        *("five", 40, _joins_of_any_revision),
+        is_found=False,
+    ),
     Mutation(
         "departures-at-once",
         "a restart leaves queues that had moved away once and have come back",
