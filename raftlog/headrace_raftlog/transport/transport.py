@@ -72,6 +72,7 @@ class Transport:
         self._tasks: dict[int, asyncio.Task[None]] = {}
         self._started = False
         self._stopping = False
+        self._end: asyncio.Task[None] | None = None
         # the gRPC server, which other services may share
         self.server = grpc.aio.server(options=SERVER_OPTIONS)
         # by node id, one for each peer
@@ -182,8 +183,17 @@ class Transport:
         await self.bulk.close()
 
     async def stop(self) -> None:
-        """End all streams and the server; nothing is delivered afterwards."""
+        """End all streams and the server; nothing is delivered afterwards.
+
+        Calls share one stop, which goes on if a caller is cancelled: gRPC's server fails all who
+        wait for its end as soon as one of them is.
+        """
         self._stopping = True
+        if self._end is None:
+            self._end = asyncio.get_running_loop().create_task(self._stop(), name="raftlog ends")
+        await asyncio.shield(self._end)
+
+    async def _stop(self) -> None:
         for session in self.sessions.values():
             session.close()
         for task in self._tasks.values():

@@ -390,3 +390,31 @@ def test_nodes_that_join_meanwhile_come_up_with_new_streams(
         await stop_all([one, two])
 
     asyncio.run(body())
+
+
+def test_stop_ends_though_whoever_asked_first_is_cancelled(
+    node_type: Any, addresses: Addresses
+) -> None:
+    """A node that has failed leaves by itself, and is told to stop meanwhile."""
+
+    async def body() -> None:
+        one = node_type(1, addresses)
+        await one.start()
+        stop, over = one.transport.server.stop, asyncio.get_running_loop().create_future()
+
+        async def stop_as_grpc_does(grace: float | None) -> None:
+            await over  # of all who stop it: it is cancelled with one of them
+
+        one.transport.server.stop = stop_as_grpc_does
+        leaving = asyncio.create_task(one.transport.stop())
+        await asyncio.sleep(0.01)
+        leaving.cancel()
+        await asyncio.gather(leaving, return_exceptions=True)
+        again = asyncio.create_task(one.transport.stop())
+        await asyncio.sleep(0.01)
+        assert not again.done()
+        over.set_result(None)
+        await again
+        await stop(None)
+
+    asyncio.run(body())
