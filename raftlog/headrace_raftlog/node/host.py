@@ -16,7 +16,7 @@ from mypy_extensions import i64
 from headrace_raftlog.model.entry import Entry
 from headrace_raftlog.model.errors import LostEntryError
 from headrace_raftlog.model.group import BUSY, LEADER, NOT_LEADER, CoreOptions
-from headrace_raftlog.model.limits import SNAPSHOT_EVERY_BYTES, VOTERS_MAX
+from headrace_raftlog.model.limits import SNAPSHOT_EVERY_BYTES
 from headrace_raftlog.model.membership import NOBODY, Membership, member_id, member_node
 from headrace_raftlog.model.message import JOIN, Message
 from headrace_raftlog.model.ready import Ready
@@ -229,18 +229,10 @@ class Host:
         return asked
 
     def set_members(
-        self,
-        hosted: HostedGroup,
-        nodes: tuple[int, ...],
-        voter_count: i64 = VOTERS_MAX,
-        revision: i64 = 0,
+        self, hosted: HostedGroup, nodes: tuple[int, ...], voter_count: i64, revision: i64
     ) -> None:
         """Say on which nodes a group should be, and how many of them should vote."""
-        if revision != hosted.revision:
-            hosted.joins = None  # by members of nodes that may not know it yet
-        hosted.desired = nodes
-        hosted.voter_count = voter_count
-        hosted.revision = revision
+        hosted.place(nodes, voter_count, revision)
         self._reconciler.look_at(hosted)
         self._joiner.look_at(hosted)
 

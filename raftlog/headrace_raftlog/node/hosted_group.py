@@ -86,6 +86,14 @@ class HostedGroup:
         self._term: i64 = 0
         self._serving = False
 
+    def place(self, nodes: tuple[int, ...], voter_count: i64, revision: i64) -> None:
+        """Take note of where the application wants it; see `RaftNode.set_members`."""
+        if revision != self.revision:
+            self.joins = None  # by members of nodes that may not know it yet
+        self.desired = nodes
+        self.voter_count = voter_count
+        self.revision = revision
+
     def step(self, message: Message) -> bool:
         """Give the core a message; False where it shows that promises were forgotten somewhere."""
         try:

@@ -270,18 +270,16 @@ class RaftNode(GroupQueries, NodeStanding):
     ) -> None:
         """Say on which nodes a group should be; to be said on each of them, in any order.
 
-        The leader brings it about in steps: nodes that are new to the group join it when
-        they create it, receive it as learners and vote once they have it; members on other nodes
-        leave when all of those are there. Nothing is begun for which too few of the voters-to-be
-        answer. Until it is said, a group stays on its nodes.
+        The leader brings it about in steps: new nodes join the group when they create it, receive
+        it as learners and vote once they have it; members on other nodes leave when all of those
+        are there. Nothing is begun for which too few of the voters-to-be answer.
 
         Args:
             group: incarnation id.
             nodes: node ids, 1 to GROUP_MEMBERS_MAX.
-            voter_count: how many of them vote, at most VOTERS_MAX: those that do already, then
-                the first ones.
+            voter_count: how many vote, VOTERS_MAX at most: those that do already, then the first.
             revision: counts up with each change of `nodes`. A leader admits no member of a node
-                that knows an earlier one only: that node may have to leave the group yet.
+                that knows an earlier one only, and may have to leave first.
 
         Raises:
             KeyError: the group is not on this node.

@@ -6,7 +6,7 @@ from typing import Any
 
 from headrace_raftlog.model.entry import Entry
 from headrace_raftlog.model.group import LEADER
-from headrace_raftlog.model.limits import JOIN_TICKS, JOINS_PER_TICK
+from headrace_raftlog.model.limits import JOIN_TICKS, JOINS_PER_TICK, VOTERS_MAX
 from headrace_raftlog.model.membership import Membership, member_id
 from headrace_raftlog.model.message import (
     APPEND,
@@ -23,6 +23,10 @@ NEW = member_id(3, 9)
 
 def join(group: int, member: int = NEW, known: int = 0) -> Message:
     return Message(JOIN, group, member, 1, 0, index=known)
+
+
+def wanted(world: Any, hosted: Any, nodes: tuple[int, ...], revision: int = 0) -> None:
+    world.host.set_members(hosted, nodes, VOTERS_MAX, revision)
 
 
 def lead(world: Any, group: int) -> Any:
@@ -76,7 +80,7 @@ def test_only_wanted_nodes_are_admitted_and_only_by_leaders(world: Any) -> None:
     world.host.tick()
     assert hosted.core.membership == Membership((1, 2, 3))
     assert world.host._held.count == 0
-    world.host.set_members(hosted, (1, 2, 3, 4))
+    wanted(world, hosted, (1, 2, 3, 4))
     world.host.receive([join(5, 4)])
     world.host.tick()
     world.settle(1)
@@ -90,12 +94,12 @@ def test_only_wanted_nodes_are_admitted_and_only_by_leaders(world: Any) -> None:
 def test_node_that_has_yet_to_leave_the_group_is_not_admitted(world: Any) -> None:
     """It would destroy the log of the member that was admitted as soon as it gets to know."""
     hosted = lead(world, 5)
-    world.host.set_members(hosted, (1, 2, 3, 4), revision=6)
+    wanted(world, hosted, (1, 2, 3, 4), 6)
     world.host.receive([join(5, 4, known=6)])  # of revision 5
     world.host.tick()
     assert hosted.core.membership == Membership((1, 2, 3))
     world.host.receive([join(5, 4, known=7)])
-    world.host.set_members(hosted, (1, 2, 3, 4), revision=7)  # what was asked before is void
+    wanted(world, hosted, (1, 2, 3, 4), 7)  # what was asked before is void
     world.host.tick()
     assert hosted.core.membership == Membership((1, 2, 3))
     world.host.receive([join(5, 4, known=8)])
@@ -110,7 +114,7 @@ def test_members_say_which_revision_of_the_nodes_they_know(world: Any) -> None:
     world.up = [2, 3]
     for nodes, revision, known in ((None, 0, 0), ((1, 2, 3), 0, 1), ((1, 2, 3), 5, 6)):
         if nodes is not None:
-            world.host.set_members(hosted, nodes, revision=revision)
+            wanted(world, hosted, nodes, revision)
         world.posted.clear()
         for _ in range(JOIN_TICKS + 1):
             world.host.tick()
@@ -133,7 +137,7 @@ def test_groups_that_rest_are_not_looked_at(world: Any) -> None:
 
 def test_nothing_is_begun_for_which_too_few_of_the_voters_to_be_answer(world: Any) -> None:
     hosted = lead(world, 5)
-    world.host.set_members(hosted, (1, 3))
+    wanted(world, hosted, (1, 3))
     world.host.tick()
     world.host.tick()
     assert hosted.core.membership == Membership((1, 2, 3))  # node 3 has yet to answer
@@ -147,11 +151,11 @@ def test_leader_that_loses_sight_of_those_who_stay_waits(world: Any) -> None:
     hosted = lead(world, 5)
     answer(world, hosted, 3)
     world.host.peer_changed(3, False)
-    world.host.set_members(hosted, (1, 3))
+    wanted(world, hosted, (1, 3))
     for _ in range(3):
         world.host.tick()
     assert hosted.core.membership == Membership((1, 2, 3))
-    world.host.set_members(hosted, (1, 2))
+    wanted(world, hosted, (1, 2))
     world.host.tick()
     world.settle(1)
     assert hosted.core.membership == Membership((1, 2), (), (1, 2, 3))
@@ -190,7 +194,7 @@ def test_new_member_asks_all_nodes_that_are_up_until_it_is_admitted(world: Any) 
 def test_member_without_leader_for_long_asks_as_well_if_it_is_wanted(world: Any) -> None:
     world.host.create_group(5, (1, 2, 3), (), world.machine(5), False)
     world.host.create_group(6, (1, 2, 3), (), world.machine(6), False)
-    world.host.set_members(world.host.find(6), (2, 3))
+    wanted(world, world.host.find(6), (2, 3))
     world.up = [2]
     for _ in range(200):
         world.host.tick()

@@ -193,7 +193,7 @@ class Hosting:
             except KeyError:  # an old catalog entry is applied anew; its removal follows
                 self._unregister(queue)
             else:
-                self._place(queue)
+                self._raft.set_members(queue.group, queue.members, revision=queue.revision)
         else:
             memory = MemoryQueueLog(self._node, asyncio.get_running_loop())
             host = self._host(queue, memory)
@@ -229,15 +229,11 @@ class Hosting:
         elif self._node in (*queue.members, *queue.leaving):
             self.departures.stay(queue.group)
             host.queue = queue
-            self._place(queue)
+            self._raft.set_members(queue.group, queue.members, revision=queue.revision)
             self.configure((queue.group,))
         else:
             self.departures.leave(queue)
         asyncio.get_running_loop().call_soon(self._relocate, queue)
-
-    def _place(self, queue: Queue) -> None:
-        revision = int(queue.revision)
-        self._raft.set_members(queue.group, queue.members, revision=revision)
 
     def _leave(self, queue: Queue) -> None:
         if self._unregister(queue) is not None:
