@@ -147,7 +147,8 @@ def test_old_copy_whose_promises_only_one_peer_knows_gives_nothing_away(cluster:
     shutil.move(copy, store(cluster, "n3"))
     cluster.start()
     rebuilt(cluster, "n3")
-    assert "older data than it had" in cluster.log("n1")
+    # n2 does not know what n3 took part in, but how often it was started: who is met first says so.
+    assert "older data than it had" in cluster.log("n1") + cluster.log("n2")
     assert stored(cluster, "n2") == expected("early", "late")
 
 
