@@ -24,7 +24,9 @@ from headrace_simulation.cluster.bugs.bug import Mutation  # noqa: E402
 from headrace_simulation.cluster.release import PACKAGES, load  # noqa: E402
 from headrace_simulation.cluster.run import Outcome  # noqa: E402
 
-_NOT_FOUND: Final = 255  # how the process of a bug ends that no seed finds; otherwise by that seed
+_NOT_FOUND: Final = (
+    255  # how the process of a bug ends that no seed finds; else by that one's place
+)
 
 
 def main() -> int:
@@ -95,20 +97,19 @@ def _mutated(name: str, jobs: int) -> int:
         pid = os.fork()  # a bug stays in place
         if pid:
             _, status = os.waitpid(pid, 0)
-            missed += not _proves(mutation, os.waitstatus_to_exitcode(status))
+            found = os.waitstatus_to_exitcode(status)
+            missed += found not in range(mutation.seeds) or not _proves(mutation, found)
             continue
         mutation.apply()
         found = _NOT_FOUND
-        for count, outcome in enumerate(
-            run_many(iter(range(mutation.seeds)), mutation.profile, jobs)
-        ):
+        for count, outcome in enumerate(run_many(iter(mutation.places), mutation.profile, jobs)):
             if _is_own_fault(outcome.problem):
                 _say(f"{mutation.name}: raises by itself, which proves nothing: {outcome.problem}")
                 break
             if outcome.problem:
                 problem = outcome.problem.splitlines()[-1][:160]
                 _say(f"{mutation.name}: found by run {count + 1}, seed {outcome.seed}: {problem}")
-                found = outcome.seed
+                found = outcome.seed - mutation.first
                 break
         else:
             _say(f"{mutation.name}: not found in {mutation.seeds} seeds")
@@ -123,10 +124,9 @@ def _is_own_fault(problem: str) -> bool:
     return bool(places) and "/cluster/bugs/" in places[-1]
 
 
-def _proves(mutation: Mutation, seed: int) -> bool:
-    """Return whether a seed that failed with a bug is well without it."""
-    if not 0 <= seed < mutation.seeds:
-        return False
+def _proves(mutation: Mutation, found: int) -> bool:
+    """Return whether the seed at a place among a bug's, which failed with it, is well without."""
+    seed = mutation.places[found]
     [outcome] = run_many(iter([seed]), mutation.profile, 1)
     if outcome.problem:
         _say(f"{mutation.name}: seed {seed} fails without it, too, which proves nothing")

@@ -145,6 +145,8 @@ class Run:
         self._wait("drain all queues", DRAIN_S, self._is_drained)
         self._pass(2.0)
         self.cluster.history.check_lengths()
+        if self.profile.backups and not self.cluster.history.backups:
+            raise SimulationError("no backup with a message came to its end")
         self._check_debts()
         self._pass(0)
 

@@ -18,8 +18,8 @@ from headrace_raftlog.transport.framing import ACCEPTED_WHOLE
 Addresses = dict[int, str]
 
 SILENCE_S = 1.0
-RATE = 1_000_000  # bytes a second: a large frame takes four times the silence
-LARGE = bytes(4_000_000)
+RATE = 1_000_000  # bytes a second: the large frame takes eight times the silence
+LARGE = bytes(8_000_000)
 CHUNK = 4096
 BUFFER = 64 << 10  # bytes that the link holds in each of its sockets
 

@@ -21,6 +21,12 @@ class Mutation:
     seeds: int  # within which they are to
     apply: Callable[[], None]
     is_found: bool = True  # False as long as runs cannot find it
+    first: int = 0  # seed of these, where few find it
+
+    @property
+    def places(self) -> range:
+        """Seeds that are run."""
+        return range(self.first, self.first + self.seeds)
 
 
 def put(owner: Any, name: str, made: Callable[..., Any]) -> None:
