@@ -13,6 +13,7 @@ sync_api = pytest.importorskip("playwright.sync_api", reason="needs the package 
 
 NAMES: Final = ("chromium", "chromium-browser", "google-chrome")
 WAIT_MS: Final = 60_000  # a loaded machine draws slowly
+LEAVE_ATTEMPTS: Final = 5
 
 # Says what the page was not allowed to do, where a test can read it.
 WATCH: Final = """
@@ -68,6 +69,21 @@ class Visit:
         return list(self.page.evaluate("window.violations"))
 
 
+def leave(page: Any) -> None:
+    """Bring a page to rest at about:blank.
+
+    Chromium 156 never closes a context whose page is on its way elsewhere, as one is whose session
+    has ended; such a page may also interrupt the way to about:blank.
+    """
+    for attempts_left in reversed(range(LEAVE_ATTEMPTS)):
+        try:
+            page.goto("about:blank")
+            return
+        except sync_api.Error:
+            if not attempts_left:
+                raise
+
+
 @pytest.fixture(scope="module")  # Playwright runs an event loop, which must not meet another one
 def browser() -> Iterator[Any]:
     path = next((found for name in NAMES if (found := shutil.which(name))), None)
@@ -93,9 +109,7 @@ def visit(browser: Any, shared_cluster: Cluster) -> Iterator[Callable[..., Visit
 
     yield begin
     for page in pages:
-        # Chromium 156 never closes a context whose page is on its way elsewhere, as one is whose
-        # session has ended.
-        page.goto("about:blank")
+        leave(page)
         page.context.close()
 
 
