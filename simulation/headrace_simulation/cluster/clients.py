@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final, final
 from librt.strings import BytesWriter
 
 from headrace_broker.codecs.batch import message_body
+from headrace_broker.flow.account import Account
 from headrace_broker.gateways.grpc.messaging.stream_confirms import StreamConfirms
 from headrace_broker.model.definition import Queue
 from headrace_broker.model.flow import Cause
@@ -54,6 +55,7 @@ class Wanted:
     consumes = True
     drains = False
     consume_s = 10.0  # for which a consumer lives at most
+    publish_s = 10.0  # for which a publisher lives at most
     large = 0.0  # share of messages that go through the large lane between nodes
 
 
@@ -71,6 +73,7 @@ class Site:
         self.rng = rng
         self.count = 0
         self.tasks: set[asyncio.Task[None]] = set()
+        self._accounts: dict[QueueClient, Account] = {}  # of clients that are open
 
     def name(self, kind: str) -> str:
         """Return a name that no other client has."""
@@ -90,7 +93,14 @@ class Site:
         """
         cause = Cause(f"sim-{name}", "connection", name, self.process.name)
         account = self.node.ledger.open(cause)
-        return self.node.broker.open_queue(queue, listener, account)
+        client = self.node.broker.open_queue(queue, listener, account)
+        self._accounts[client] = account
+        return client
+
+    def close(self, client: QueueClient) -> None:
+        """Close a client's session and account."""
+        client.close()
+        self.node.ledger.close(self._accounts.pop(client))
 
 
 class _Publishes(QueueListener):
@@ -173,7 +183,7 @@ class Publisher:
         while self._listener.waiting:
             await self._listener.news.wait()
             self._listener.news.clear()
-        client.close()
+        site.close(client)
 
     def _publish(self, client: QueueClient, count: int) -> None:
         key = self._queue.name.encode()
@@ -277,7 +287,7 @@ class Consumer:
         finally:
             self._listener.is_over = True
             site.history.attached.pop(self._name, None)
-            client.close()
+            site.close(client)
 
     async def _turn(self, client: QueueClient) -> None:
         rng, listener = self._site.rng, self._listener
@@ -351,7 +361,8 @@ async def publish_on(site: Site, queue: str, pause_s: float) -> None:
             await asyncio.sleep(RETRY_S)
             continue
         try:
-            await Publisher(site, found, pause_s).run(site.rng.uniform(1, 10))
+            live_s = site.wanted.publish_s
+            await Publisher(site, found, pause_s).run(site.rng.uniform(live_s / 10, live_s))
         except AmqpError as error:
             site.process.note(f"publisher: {error.text}")
             await asyncio.sleep(RETRY_S)

@@ -36,6 +36,7 @@ class Profile:
     backups: bool = False  # queues are backed up, again and again
     moves: bool = False  # leaders and members are moved, and queues come and go
     consume_s: float = 10.0  # for which a consumer lives at most
+    publish_s: float = 10.0  # for which a publisher lives at most
     pause_s: float = 0.9  # of a publisher between two batches, on average
     snapshot_bytes: int = 64 << 10  # of a log, after which there is one
     versions: bool = False  # nodes are of a release first, and later of the head, or back
@@ -53,6 +54,7 @@ PROFILES: Final = (
     Profile("errors", (*DISKS[2:], PROCESSES[1]), gap_s=0.5, seconds=30.0),
     Profile("unsynced", UNSYNCED, gap_s=10.0, seconds=45.0),
     Profile("steady", (*PROCESSES, *NETWORK), gap_s=8.0, seconds=60.0, consume_s=80.0),
+    Profile("churn", NETWORK, gap_s=8.0, seconds=40.0, consume_s=1.0, publish_s=1.0),
     Profile("limits", PROCESSES[:2], gap_s=4.0, seconds=15.0, limits=True),
     Profile("leases", (*PROCESSES, *NETWORK), gap_s=3.0, leases=True),
     Profile("large", (*NETWORK, *NETWORK, *PROCESSES), gap_s=3.0, large=0.03),

@@ -15,6 +15,7 @@ from headrace_simulation.cluster.clients import Site
 from headrace_simulation.cluster.leases import Sink
 from headrace_simulation.cluster.nemesis import Nemesis
 from headrace_simulation.cluster.profiles import Profile
+from headrace_simulation.cluster.remains import remains, too_many
 from headrace_simulation.cluster.replicas import Replicas
 from headrace_simulation.cluster.software import HEAD, Software
 from headrace_simulation.cluster.watch import Watch
@@ -82,6 +83,7 @@ class Run:
         self.watch = Watch(self.cluster, self.nemesis)
         self.replicas = Replicas(self.cluster, self.nemesis)
         self.cluster.wanted.consume_s = profile.consume_s
+        self.cluster.wanted.publish_s = profile.publish_s
         self.cluster.wanted.large = profile.large
         self.cluster.history.targets[REJECTING] = DEAD
         self._is_ready = False
@@ -148,6 +150,7 @@ class Run:
         if self.profile.backups and not self.cluster.history.backups:
             raise SimulationError("no backup with a message came to its end")
         self._check_debts()
+        self._check_remains()
         self._pass(0)
 
     def _upgrade(self) -> None:
@@ -185,6 +188,13 @@ class Run:
                         f"n{number}: {name} owes {account.messages} messages, "
                         f"{account.byte_count} bytes, and nothing is under way"
                     )
+
+    def _check_remains(self) -> None:
+        """Nodes hold nothing that grows with the work that they have done."""
+        for number, site in self.cluster.sites.items():
+            found = too_many(remains(site.node))
+            if found and self.cluster.software_at(site) is HEAD:
+                raise SimulationError(f"n{number} still holds {found}, and nothing is under way")
 
     def _pass(self, seconds: float) -> None:
         """Let time pass; raise what nobody caught."""

@@ -247,6 +247,18 @@ def _leaving_not_completed() -> None:
     put(Watermark, "leave", lambda _: lambda self, index, start, stop: None)
 
 
+def _sessions_remembered() -> None:
+    def made(original: Any) -> Any:
+        def forget(state: Any, session: Any, *rest: Any) -> Any:
+            released = original(state, session, *rest)
+            state.sessions[session.number] = session
+            return released
+
+        return forget
+
+    put_all(leaving.forget_session, made)
+
+
 MUTATIONS: Final = (
     Mutation(
         "watermarks-ignored",
@@ -397,5 +409,10 @@ MUTATIONS: Final = (
         "settles-give-no-credit",
         "a consumer that had all it may have gets no more when it settles",
         *("steady", 20, _no_credit),
+    ),
+    Mutation(
+        "queues-remember-sessions",
+        "a queue keeps the state of sessions that are closed",
+        *("churn", 2, _sessions_remembered),
     ),
 )

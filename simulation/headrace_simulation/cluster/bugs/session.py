@@ -8,6 +8,7 @@ from headrace_broker.catalog.machine import Catalog
 from headrace_broker.model.session import session_id
 from headrace_broker.runtime.cluster.boot_claim import BootClaim
 from headrace_broker.runtime.dead_letter.at_least_once import QueueDeadLetters
+from headrace_broker.runtime.hosting.hosting import Hosting
 from headrace_broker.runtime.replica.feed import cut_run
 from headrace_broker.runtime.replica.queue_host import QueueHost
 from headrace_broker.runtime.session.consuming import Consuming
@@ -155,6 +156,19 @@ def _peers_stay() -> None:
     put(PeerSession, "check_liveness", lambda _: lambda self, silence_s_max, excused_s: None)
 
 
+def _sessions_kept() -> None:
+    def made(original: Any) -> Any:
+        def closed(self: Any, number: int) -> None:
+            session = self._sessions.get(number)
+            original(self, number)
+            if session is not None:
+                self._sessions[number] = session
+
+        return closed
+
+    put(Hosting, "session_closed", made)
+
+
 MUTATIONS: Final = (
     Mutation(
         "settles-lost-at-failover",
@@ -251,5 +265,8 @@ MUTATIONS: Final = (
         "a peer that is not heard counts as connected",
         *("network", 20, _peers_stay),
         is_found=False,
+    ),
+    Mutation(
+        "sessions-kept", "a node keeps sessions that are closed", *("churn", 2, _sessions_kept)
     ),
 )
