@@ -25,6 +25,8 @@ FOLDERS = (
     "bench",
     "conformance",
 )
+PRODUCT = ("raftlog", "broker", "client", "operator", "pipeline")
+PRODUCT_LINES_MAX = 145_000  # docs/decisions/0029-the-size-of-the-product-is-bounded.md
 MODULE_LINES_MAX = 500
 FUNCTION_LINES_MAX = 70
 # A docstring names the thing or says what the call does. One that opens so is a riddle.
@@ -108,6 +110,12 @@ def test_riddles_are_found() -> None:
     assert riddles('class C:\n    """What is left.\n\n    More.\n    """\n') == ["What is left."]
     assert riddles('"""Have a limit set."""\n') == ["Have a limit set."]
     assert riddles('"""Limits.\n\nIt is nobody\'s.\n"""\n') == ["Limits."]
+
+
+def test_product_is_bounded() -> None:
+    product = [path for path in project_modules() if relative(path).startswith(PRODUCT)]
+    lines = sum(len(path.read_text(encoding="utf-8").splitlines()) for path in product)
+    assert 0 < lines <= PRODUCT_LINES_MAX, f"the product has {lines} lines"
 
 
 @pytest.mark.parametrize("path", project_modules(), ids=relative)
