@@ -37,6 +37,7 @@ from headrace_raftlog.node import events as node_events
 from headrace_raftlog.node.bulk_source import HostedSource
 from headrace_raftlog.node.damage_scanner import DamageScanner
 from headrace_raftlog.node.directory import Directory
+from headrace_raftlog.node.disk_supervisor import DiskSupervisor
 from headrace_raftlog.node.drain import drain
 from headrace_raftlog.node.entry_repair import EntryRepair
 from headrace_raftlog.node.events import NodeEvents, UnknownPeer
@@ -47,7 +48,6 @@ from headrace_raftlog.node.health import NodeHealth
 from headrace_raftlog.node.host import Host
 from headrace_raftlog.node.host_port import HostPort
 from headrace_raftlog.node.hosted_group import HostedGroup
-from headrace_raftlog.node.log_reports import LogReports
 from headrace_raftlog.node.options import NodeOptions
 from headrace_raftlog.node.queries import GroupQueries
 from headrace_raftlog.node.read_barriers import ReadBarriers
@@ -118,7 +118,7 @@ class RaftNode(GroupQueries, NodeStanding):
         self._loop: asyncio.AbstractEventLoop
         self._directory: Directory
         self._health: NodeHealth
-        self._log_reports: LogReports
+        self._disk: DiskSupervisor
         self._fetcher: SnapshotFetcher
         self._damage_scanner: DamageScanner
         self._repair: EntryRepair
@@ -402,7 +402,7 @@ class RaftNode(GroupQueries, NodeStanding):
         self._host = Host(
             self.member, self.boot, options.core, self._log, port, options.snapshot_every_bytes
         )
-        self._log_reports = LogReports(self._log, self._host, self._loop, options, self._health)
+        self._disk = DiskSupervisor(self._log, self._host, self._loop, options, self._health)
         self._fetcher = SnapshotFetcher(self._host, self._transport.bulk, tick_s)
         self._damage_scanner = DamageScanner(self._host, self._log)
         bulk = self._transport.bulk
@@ -446,7 +446,7 @@ class RaftNode(GroupQueries, NodeStanding):
                 await asyncio.sleep(self.options.tick_ms / 1000)
                 self._transport.tick()
                 self._host.tick()
-                self._log_reports.tick()
+                self._disk.tick()
                 self._damage_scanner.tick()
                 self._comparison.tick()
                 self._directory.save_soon(self._host.fail)

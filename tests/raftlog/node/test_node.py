@@ -284,12 +284,12 @@ def test_full_disk_refuses_proposals_and_the_group_goes_on_following(cluster: Ma
         c.create(5)
         leader = await c.elected(5)
         node = c.nodes[leader]
-        node._log_reports.full(True)
+        node._disk.full(True)
         assert node.disk_full
         assert node.propose(5, b"no room") == BUSY
         others = [n for n in (1, 2, 3) if n != leader]
         assert c.nodes[others[0]].propose(5, b"x") == NOT_LEADER
-        node._log_reports.full(False)
+        node._disk.full(False)
         await c.propose(5, b"room")
         await c.until(lambda: all(c.machines[n, 5].applied == [b"room"] for n in (1, 2, 3)))
         await c.stop()

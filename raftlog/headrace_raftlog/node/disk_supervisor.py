@@ -1,4 +1,4 @@
-"""Reports of the log's threads to the host, and the watch over hanging disks."""
+"""The watch over a hanging disk, and reports of the log's threads to the host."""
 
 from __future__ import annotations
 
@@ -26,8 +26,11 @@ from headrace_raftlog.storage.log.shared_log import SharedLog
 STILL_TICKS: Final = 3  # ticks that count at most between two: the process itself stood still
 
 
-class LogReports:
-    """Takes the log's callbacks and passes them on, each in a turn of the event loop."""
+class DiskSupervisor:
+    """Gives up leading while the disk hangs, and tells the host what the log's threads report.
+
+    Each report comes in a turn of the event loop.
+    """
 
     def __init__(
         self,
