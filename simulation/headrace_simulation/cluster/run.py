@@ -165,6 +165,7 @@ class Run:
             cluster.machines[number].start()
             self._wait("have all nodes back", RECOVER_S, self._has_joined)
             self.nemesis.disturbed(number)
+        self._wait("have all nodes back", RECOVER_S, self._has_joined)
         ended: list[int] = []
 
         async def end() -> None:
