@@ -147,6 +147,7 @@ def test_who_waits_first_goes_first_and_who_gives_up_is_not_sent(play: Any) -> N
             await asyncio.sleep(0)
             tasks[1].cancel()
             await asyncio.wait({tasks[1]})
+            await broker.until(lambda: broker.streams)
             await broker.streams[0].window(10)
             for each in (0, 2, 3):
                 await (await tasks[each])
