@@ -257,9 +257,8 @@ class PowerCut:
         raise asyncio.CancelledError
 
     def keep(self) -> None:
-        node = self._c.nodes[self._node]
-        node._host.stopped = True
-        for session in node._transport.sessions.values():
+        self._c.nodes[self._node]._host.stopped = True
+        for session in self._c.nodes[self._node]._transport.sessions.values():
             session.link.synced = lambda: 0  # nobody hears of what is written from now on
         if not self.image.exists():
             shutil.copytree(self.directory, self.image)
