@@ -61,7 +61,7 @@ class Nemesis:
         self.stopped = True
         self.network.heal()
         for node in self.nodes:
-            node.clock_stands_until = 0
+            node.clock_stands_until = min(node.clock_stands_until, self.loop.now)
             node.store.full = False
             node.resume()
         for node in self.nodes:

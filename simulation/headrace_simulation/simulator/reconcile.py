@@ -25,27 +25,36 @@ def reconcile(replica: Replica, record: GroupRecord) -> None:
     elif parameters.transfer and rng.random() < parameters.transfer:
         replica.transfer(rng.choice(core.membership.voters))
     elif rng.random() < RECONCILED and not core.is_changing:
-        step = next_step(core.membership, replica.joins, record)
+        nodes = (replica.node, *replica.node.peers)
+        newest = {node.number: node.store.member(record.group) for node in nodes}
+        step = next_step(core.membership, replica.joins, newest, record)
         if step is not None:
             _propose(replica, record, step)
 
 
 def next_step(
-    membership: Membership, joins: dict[int, int], record: GroupRecord
+    membership: Membership, joins: dict[int, int], newest: dict[int, int], record: GroupRecord
 ) -> Membership | None:
-    """Return the next membership on the way to the wanted one, None when it is reached."""
+    """Return the next membership on the way to the wanted one, None when it is reached.
+
+    Args:
+        membership: who belongs to the group.
+        joins: by node id, the member that asks to be admitted there.
+        newest: by node id, the member whose log is on that node's disk, 0 for none.
+        record: where the group is wanted.
+    """
     voters = membership.voters
     learners = membership.learners
     for node in sorted(joins):
         member = joins[node]
         if node not in record.desired and node not in record.observers:
             continue
-        if not membership.contains(member):
+        if not membership.contains(member) and not _is_replaced(member, voters, newest):
             others = [one for one in learners if member_node(one) != node]
             return Membership(voters, (*others, member))
     for member in learners:
         node = member_node(member)
-        if node in record.desired:
+        if node in record.desired and not _is_replaced(member, voters, newest):
             others = [one for one in voters if member_node(one) != node]
             if len(others) < VOTERS_MAX:
                 left = [one for one in learners if one != member]
@@ -53,19 +62,22 @@ def next_step(
     kept = tuple(
         one
         for one in voters
-        if member_node(one) in record.desired and not _is_replaced(one, voters, joins)
+        if member_node(one) in record.desired and not _is_replaced(one, voters, newest)
     )
     wanted = (*record.desired, *record.observers)
-    still = tuple(one for one in learners if member_node(one) in wanted)
+    still = tuple(
+        one
+        for one in learners
+        if member_node(one) in wanted and not _is_replaced(one, voters, newest)
+    )
     if kept and (kept != voters or still != learners):
         return Membership(kept, still)
     return None
 
 
-def _is_replaced(member: int, voters: tuple[int, ...], joins: dict[int, int]) -> bool:
-    """Return whether the member that joined last from the same node is a voter, too."""
-    newest = joins.get(member_node(member), member)
-    return newest != member and newest in voters
+def _is_replaced(member: int, voters: tuple[int, ...], newest: dict[int, int]) -> bool:
+    """Return whether the member that its node has now is another voter."""
+    return newest[member_node(member)] not in (0, member) and newest[member_node(member)] in voters
 
 
 def _attempt(replica: Replica, record: GroupRecord) -> None:

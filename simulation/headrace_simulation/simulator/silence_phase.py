@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from dataclasses import dataclass
 from typing import Final, final
 
 from headrace_raftlog.model.limits import ASKED_PATIENT, ASKED_SLOWER_MAX
@@ -20,6 +21,14 @@ CUT: Final = 0.15  # share of the checks in which links are cut from a leader al
 SLOWEST: Final = 1 << ASKED_SLOWER_MAX  # base election timeouts between two questions at least
 CUT_SETTLE: Final = 3 * (ASKED_PATIENT + 2 * SLOWEST)  # such timeouts until questions are as rare
 CUT_LISTEN: Final = 4 * SLOWEST  # such timeouts for which questions are counted then
+
+
+@dataclass
+class _Silence:
+    """Time for which nothing was said."""
+
+    since: int
+    sent: int = -1  # messages up to then
 
 
 @final
@@ -107,7 +116,8 @@ class SilencePhase:
         what = f"silence of {which}"
         self.healed.expect(what, lambda: self._are_silent(nodes), invariant=21)
         self._pass(LISTEN_ELECTIONS)  # for calls that were missed
-        self.healed.expect(what, lambda: self._are_silent(nodes), invariant=21)
+        silence = _Silence(self.loop.now)
+        self.healed.expect(what, lambda: self._last(silence, nodes), invariant=21)
         before = [self._sent(record, nodes) for record in self.records]
         self._pass(LISTEN_ELECTIONS)
         for record, old in zip(self.records, before, strict=True):
@@ -116,6 +126,17 @@ class SilencePhase:
                 raise InvariantError(
                     21, f"idle group {record.group} sent {sent} messages with {which}"
                 )
+
+    def _last(self, silence: _Silence, nodes: Collection[Node]) -> bool:
+        """Return whether silence has lasted so long that nothing is under way any more.
+
+        A question for votes may leave right before its member hears that the group falls silent;
+        its leader then answers.
+        """
+        sent = sum(self._sent(record, nodes) for record in self.records)
+        if sent != silence.sent or not self._are_silent(nodes):
+            silence.sent, silence.since = sent, self.loop.now
+        return self.loop.now - silence.since >= self.election_ticks * TICK
 
     def _are_silent(self, nodes: Collection[Node]) -> bool:
         return all(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from headrace_raftlog.model.membership import Membership, member_id
+from headrace_raftlog.model.membership import Membership, member_id, member_node
 from headrace_simulation.simulator.catalog import GroupRecord
 from headrace_simulation.simulator.coverage import Coverage
 from headrace_simulation.simulator.invariants import Checker
@@ -36,12 +36,19 @@ def record(desired, observers=(), founding=(1, 2, 3)):
         (Membership((1, 2, 3)), {3: NEW_3}, (1, 2, 3), (), Membership((1, 2, 3), (NEW_3,))),
         (Membership((1, 2, 3), (NEW_3,)), {}, (1, 2, 3), (), Membership((1, 2, NEW_3))),
         (Membership((1, 2, 3, NEW_3)), {3: NEW_3}, (1, 2, 3), (), Membership((1, 2, NEW_3))),
+        # It asks no more, or what the earlier one asked for comes late.
+        (Membership((1, 2, 3, NEW_3)), {}, (1, 2, 3), (), Membership((1, 2, NEW_3))),
+        (Membership((1, 2, NEW_3)), {3: 3}, (1, 2, 3), (), None),
+        (Membership((1, 2, NEW_3), (3,)), {}, (1, 2, 3), (), Membership((1, 2, NEW_3))),
         # Never nobody.
         (Membership((1,)), {}, (2,), (), None),
     ],
 )
 def test_next_step(now, joins, desired, observers, expected):
-    assert next_step(now, joins, record(desired, observers)) == expected
+    newest = {member_node(one): one for one in (1, 2, 3, 4, *now.everyone(), *joins.values())}
+    if NEW_3 in now.everyone():
+        newest[3] = NEW_3
+    assert next_step(now, joins, newest, record(desired, observers)) == expected
 
 
 def test_data_may_be_lost_only_where_every_electorate_keeps_a_majority():
