@@ -13,7 +13,8 @@ sync_api = pytest.importorskip("playwright.sync_api", reason="needs the package 
 
 NAMES: Final = ("chromium", "chromium-browser", "google-chrome")
 WAIT_MS: Final = 60_000  # a loaded machine draws slowly
-LEAVE_ATTEMPTS: Final = 5
+LEAVE_ATTEMPTS: Final = 20
+LEAVE_PAUSE_MS: Final = 250  # between two: an attempt that is under way interrupts the next one
 
 # Says what the page was not allowed to do, where a test can read it.
 WATCH: Final = """
@@ -82,6 +83,7 @@ def leave(page: Any) -> None:
         except sync_api.Error:
             if not attempts_left:
                 raise
+            page.wait_for_timeout(LEAVE_PAUSE_MS)
 
 
 @pytest.fixture(scope="module")  # Playwright runs an event loop, which must not meet another one
