@@ -80,8 +80,8 @@ def leave(page: Any) -> None:
         try:
             page.goto("about:blank")
             return
-        except sync_api.Error:
-            if not attempts_left:
+        except sync_api.Error as error:
+            if not attempts_left or "interrupted by another navigation" not in str(error):
                 raise
             page.wait_for_timeout(LEAVE_PAUSE_MS)
 

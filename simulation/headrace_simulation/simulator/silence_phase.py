@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass
 from typing import Final, final
 
 from headrace_raftlog.model.limits import ASKED_PATIENT, ASKED_SLOWER_MAX
@@ -15,20 +14,13 @@ from headrace_simulation.simulator.network import TAIL_FACTOR
 from headrace_simulation.simulator.node import Node
 from headrace_simulation.simulator.parameters import TICK
 from headrace_simulation.simulator.port import NodePort
+from headrace_simulation.simulator.stability import LATE_UNITS
 
 LISTEN_ELECTIONS: Final = 4  # base election timeouts for which nothing may be heard
 CUT: Final = 0.15  # share of the checks in which links are cut from a leader alone: they take long
 SLOWEST: Final = 1 << ASKED_SLOWER_MAX  # base election timeouts between two questions at least
 CUT_SETTLE: Final = 3 * (ASKED_PATIENT + 2 * SLOWEST)  # such timeouts until questions are as rare
 CUT_LISTEN: Final = 4 * SLOWEST  # such timeouts for which questions are counted then
-
-
-@dataclass
-class _Silence:
-    """Time for which nothing was said."""
-
-    since: int
-    sent: int = -1  # messages up to then
 
 
 @final
@@ -115,9 +107,15 @@ class SilencePhase:
         """Demand that all members on some nodes fall silent, and then say nothing at all."""
         what = f"silence of {which}"
         self.healed.expect(what, lambda: self._are_silent(nodes), invariant=21)
-        self._pass(LISTEN_ELECTIONS)  # for calls that were missed
-        silence = _Silence(self.loop.now)
-        self.healed.expect(what, lambda: self._last(silence, nodes), invariant=21)
+        until = self.loop.now + LISTEN_ELECTIONS * self.election_ticks * TICK
+        under_way = self.healed.parameters.delay_max + LATE_UNITS
+        self._pass_until(until - under_way)
+        sent = self._all_sent(nodes)
+        self._pass_until(until)  # for calls that were missed
+        if sent != self._all_sent(nodes) or not self._are_silent(nodes):
+            # A question for votes may leave right before its member falls silent; it is answered.
+            self.healed.expect(what, lambda: self._are_silent(nodes), invariant=21)
+            self._pass_until(self.loop.now + under_way)
         before = [self._sent(record, nodes) for record in self.records]
         self._pass(LISTEN_ELECTIONS)
         for record, old in zip(self.records, before, strict=True):
@@ -127,17 +125,6 @@ class SilencePhase:
                     21, f"idle group {record.group} sent {sent} messages with {which}"
                 )
 
-    def _last(self, silence: _Silence, nodes: Collection[Node]) -> bool:
-        """Return whether silence has lasted so long that nothing is under way any more.
-
-        A question for votes may leave right before its member hears that the group falls silent;
-        its leader then answers.
-        """
-        sent = sum(self._sent(record, nodes) for record in self.records)
-        if sent != silence.sent or not self._are_silent(nodes):
-            silence.sent, silence.since = sent, self.loop.now
-        return self.loop.now - silence.since >= self.election_ticks * TICK
-
     def _are_silent(self, nodes: Collection[Node]) -> bool:
         return all(
             replica.core.quiesced
@@ -145,6 +132,9 @@ class SilencePhase:
             for replica in self.world.replicas(record)
             if replica.node in nodes
         )
+
+    def _all_sent(self, nodes: Collection[Node]) -> int:
+        return sum(self._sent(record, nodes) for record in self.records)
 
     def _sent(self, record: GroupRecord, nodes: Collection[Node]) -> int:
         numbers = [node.number for node in nodes]

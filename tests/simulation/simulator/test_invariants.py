@@ -370,7 +370,7 @@ def test_idle_group_says_something(running):
     node = running.nodes[0]
     replica = next(iter(node.replicas.values()))
     message = Message(HEARTBEAT_REPLY, replica.group, replica.member, 2, 1)
-    running.loop.after(7 * replica.core.options.election_ticks * TICK, _say, (replica, message))
+    running.loop.after(5 * replica.core.options.election_ticks * TICK, _say, (replica, message))
     replica.core.quiesced = True
     with violated(21):
         phase._expect_silence("one node", [node])
