@@ -293,7 +293,21 @@ def _may_quiesce(state: RaftState) -> bool:
         return False
     if state.transferee != 0 or are_waiting(state) or is_changing(state):
         return False
+    if _is_learner_out_of_reach(state):
+        return False
     return all(progress.match >= last_index or progress.down for progress in state.peers)
+
+
+def _is_learner_out_of_reach(state: RaftState) -> bool:
+    """Return whether a learner whose node is up has yet to answer.
+
+    Its promotion waits for that answer, which a silent learner does not give.
+    """
+    return any(
+        progress.is_out_of_reach() and not progress.down
+        for progress in state.peers
+        if progress.member in state.membership.learners
+    )
 
 
 def _is_in_touch(state: RaftState) -> bool:

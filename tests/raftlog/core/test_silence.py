@@ -392,3 +392,22 @@ def test_entry_after_a_greeting_is_sent_at_once(host):
     member.core.propose([b"new"])
     sent = [m.target for m in member.drain() if m.kind == APPEND]
     assert sorted(sent) == [2, 3]
+
+
+def test_leader_stays_awake_until_a_learner_that_came_up_has_answered(host):
+    """Its promotion waits for that answer, which a silent learner does not give."""
+    member = host(
+        voters=(1, 2), learners=(3,), election_ticks=ELECTION_TICKS, quiesce_ticks=QUIESCE_TICKS
+    )
+    member.core.watch_nodes({2, 3})
+    member.elect()
+    member.acknowledge(2, 1)
+    member.acknowledge(3, 1)
+    member.core.peer_up(3)
+    for _ in range(2 * QUIESCE_TICKS):
+        member.tick()
+        member.hear(2)
+    assert not member.core.quiesced
+    member.hear(3)
+    member.tick()
+    assert member.core.quiesced
