@@ -19,6 +19,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
@@ -49,7 +50,8 @@ JOIN_FILE: Final = "join-secret"  # below the data directory
 JOIN_BYTES: Final = 32  # of chance
 # A variable like HEADRACE_NODE_ID would make all nodes one; those for tuning pass through.
 PLACE_VARIABLES: Final = ("HEADRACE_NODE_", "HEADRACE_CLUSTER_", "HEADRACE_LISTENERS_")
-TRANSPORT_VARIABLE: Final = "HEADRACE_CLUSTER_TRANSPORT"  # says nothing of a place
+# these say nothing of a place
+PASSED_VARIABLES: Final = ("HEADRACE_CLUSTER_BALANCE_LEADERS", "HEADRACE_CLUSTER_TRANSPORT")
 
 
 class ClusterError(Exception):
@@ -239,11 +241,6 @@ class LocalCluster:
         self._write_config(node)
         if node.log_file.exists() and node.log_file.stat().st_size > LOG_FILE_BYTES_MAX:
             node.log_file.replace(node.log_file.with_suffix(".log.1"))
-        environment = {
-            name: value
-            for name, value in os.environ.items()
-            if name == TRANSPORT_VARIABLE or not name.startswith(PLACE_VARIABLES)
-        }
         ended = self._children.pop(node.name, None)
         if ended is not None:
             ended.wait()  # killed from outside; it is not running any more
@@ -254,7 +251,7 @@ class LocalCluster:
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,
-                env=environment,
+                env=node_environment(os.environ),
                 start_new_session=True,  # Ctrl-C is for the command, which then stops the nodes
             )
         self._children[node.name] = child
@@ -269,6 +266,15 @@ def _has_secret(node: LocalNode) -> bool:
         return bool(load_config(node.config_file, {}).cluster.join_secret_file)
     except ConfigError:
         return False
+
+
+def node_environment(environment: Mapping[str, str]) -> dict[str, str]:
+    """Return the environment of nodes: what this command has, but for a node's place."""
+    return {
+        name: value
+        for name, value in environment.items()
+        if name in PASSED_VARIABLES or not name.startswith(PLACE_VARIABLES)
+    }
 
 
 def render_config(

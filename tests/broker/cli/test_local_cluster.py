@@ -19,6 +19,7 @@ from headrace_broker.cli.local_cluster import (
     LocalNode,
     check_ports_free,
     last_words,
+    node_environment,
     render_config,
 )
 from headrace_broker.cli.process import (
@@ -120,6 +121,17 @@ def test_nodes_know_each_other_by_a_secret_that_is_made_once(
     write_record(first.record_file, record_of(child))
     cluster.start()
     assert not load_config(cluster.nodes[1].config_file, {}).cluster.join_secret_file
+
+
+def test_nodes_get_tuning_from_the_environment_and_no_place() -> None:
+    tuning = {
+        "HEADRACE_CLUSTER_BALANCE_LEADERS": "false",
+        "HEADRACE_CLUSTER_TRANSPORT": "grpc",
+        "HEADRACE_LIMITS_CHANNELS_MAX": "7",
+        "PATH": "/bin",
+    }
+    place = {"HEADRACE_NODE_ID": "1", "HEADRACE_CLUSTER_NAME": "a", "HEADRACE_LISTENERS_AMQP": "b"}
+    assert node_environment(tuning | place) == tuning
 
 
 def test_an_existing_cluster_is_found_with_size_and_ports(tmp_path: Path) -> None:
