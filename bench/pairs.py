@@ -8,6 +8,8 @@ With `--other`, the second cluster runs another build of Headrace, such as the r
 HEADRACE_CLUSTER_TRANSPORT=grpc,frames; by default the first one has telemetry. Both clusters of
 three nodes run on this machine all the time, and take turns: each round loads one and then the
 other, the second one first in every other round, so that what else the machine does falls on both.
+Leaders stay on the nodes where queues are declared, unless HEADRACE_CLUSTER_BALANCE_LEADERS says
+otherwise: a publisher waits one hop longer once the leader of its queue has moved to another node.
 Figures are medians over rounds of the ratio of the first to the second. Processor time is that of
 all nodes for each message.
 """
@@ -120,6 +122,7 @@ def main() -> int:
     parser.add_argument("--seconds", type=int, default=6)
     parser.add_argument("--load", default="", help="words in the names of those wanted")
     options = parser.parse_args()
+    os.environ.setdefault("HEADRACE_CLUSTER_BALANCE_LEADERS", "false")
     clusters: dict[str, Headrace] = {}
     with tempfile.TemporaryDirectory(prefix="headrace-pairs-") as work:
         try:
