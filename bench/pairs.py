@@ -34,6 +34,9 @@ SETTING: Final = "HEADRACE_TELEMETRY_ENABLED=true,false"
 LOADS: Final = {
     "one queue, as fast as it goes": ["--publishers", "1", "--consumers", "1", "--queues", "1"],
     "30 queues, as fast as it goes": ["--publishers", "30", "--consumers", "30", "--queues", "30"],
+    "one queue, one message at a time": [
+        *("--publishers", "1", "--consumers", "1", "--queues", "1", "--window", "1")
+    ],
     "one queue, 2,000 messages a second": [
         *("--publishers", "1", "--consumers", "1", "--queues", "1", "--rate", "2000")
     ],
