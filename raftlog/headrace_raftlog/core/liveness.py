@@ -66,12 +66,18 @@ def tick_leader(state: RaftState) -> None:
 
 
 def follow_heartbeat(state: RaftState, message: Message) -> None:
-    """Take a leader's HEARTBEAT of this term; fall silent with it where nothing is missing."""
+    """Take a leader's HEARTBEAT of this term; fall silent with it where nothing is missing.
+
+    A call for silence that was overtaken counts no more: the leader has spoken since.
+    """
     check_agrees(state, message)
     state.commit_to(message.commit)
+    if message.index > state.heard_index:
+        state.heard_index = message.index
     log = state.log
     if (
         message.quiesce
+        and state.heard_index == message.index
         and log.last_index == message.index
         and log.last_term() == message.log_term
         and state.commit_index == message.index

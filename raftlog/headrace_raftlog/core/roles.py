@@ -73,6 +73,7 @@ def _reset(state: RaftState, term: i64) -> None:
     state.heartbeat_elapsed = 0
     state.idle_elapsed = 0
     state.quiesced = False
+    state.heard_index = 0
     state.draw_election_timeout()
     state.send_dirty = False
     state.noop_index = 0

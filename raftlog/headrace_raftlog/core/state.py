@@ -86,13 +86,13 @@ class RaftState:
         self.idle_elapsed: i64 = 0
         self.election_timeout: i64 = 0
         self.quiesced = False  # the group is silent and its timers stand still
+        self.heard_index: i64 = 0  # end of the leader's log in this term, as its heartbeats said
         self.withheld = False  # this member takes no part in elections: its disk does not answer
         # ids of the other nodes that can be reached, None where the host does not say; its host
         # changes it, and all groups of a node share it
         self.nodes_up: set[int] | None = None
         self.asked: i64 = 0  # questions for votes in vain, in a row
-        # members that asked for votes as well since then, in vain as far as is known
-        self.askers: tuple[int, ...] = ()
+        self.askers: tuple[int, ...] = ()  # members that asked since then, in vain as far as known
         # such questions of others that did not wake this member since its group fell silent
         self.doubts: i64 = 0
         self.draw_election_timeout()

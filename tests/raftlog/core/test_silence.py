@@ -411,3 +411,13 @@ def test_leader_stays_awake_until_a_learner_that_came_up_has_answered(host):
     member.hear(3)
     member.tick()
     assert member.core.quiesced
+
+
+def test_call_for_silence_that_was_overtaken_silences_nobody(host):
+    member = host(election_ticks=ELECTION_TICKS)
+    member.step(HEARTBEAT, 2, 1, index=1)
+    (answer,) = member.step(HEARTBEAT, 2, 1, quiesce=True)
+    assert (answer.kind, answer.target) == (HEARTBEAT_REPLY, 2)
+    assert not member.core.quiesced
+    member.step(HEARTBEAT, 2, 2, quiesce=True)
+    assert member.core.quiesced
