@@ -10,6 +10,7 @@ import pytest
 from e2e.chaos.network import Network, NetworkUnavailableError
 
 PORT = 20900
+ATTEMPTS = 100  # of 0.3 s, until a link on a busy machine counts as cut
 
 
 @pytest.fixture
@@ -30,17 +31,17 @@ def datagram_socket(network: Network, node: int) -> socket.socket:
     return made
 
 
-def reaches(network: Network, source: int, target: int) -> bool:
-    """Return whether a datagram gets from one node to another."""
+def reaches(network: Network, source: int, target: int, attempts: int = ATTEMPTS) -> bool:
+    """Return whether one of some datagrams gets from one node to another."""
     with (
         contextlib.closing(datagram_socket(network, source)) as sender,
         contextlib.closing(datagram_socket(network, target)) as receiver,
     ):
-        sender.sendto(b"there?", (network.address(target), PORT))
-        try:
-            return receiver.recv(100) == b"there?"
-        except TimeoutError:
-            return False
+        for _ in range(attempts):
+            sender.sendto(b"there?", (network.address(target), PORT))
+            with contextlib.suppress(TimeoutError):
+                return receiver.recv(100) == b"there?"
+    return False
 
 
 def test_all_nodes_reach_each_other(network: Network) -> None:
@@ -49,7 +50,7 @@ def test_all_nodes_reach_each_other(network: Network) -> None:
 
 def test_cut_goes_one_way_and_heals(network: Network) -> None:
     network.cut(1, 2)
-    assert not reaches(network, 1, 2)
+    assert not reaches(network, 1, 2, attempts=1)
     assert reaches(network, 2, 1)
     assert reaches(network, 1, 3)
     network.heal(1, 2)
@@ -69,7 +70,7 @@ def test_cut_stops_an_established_connection_silently(network: Network) -> None:
         with pytest.raises(TimeoutError):
             far.recv(100)
         network.heal(1, 2)
-        far.settimeout(10)
+        far.settimeout(60)
         assert far.recv(100) == b"held up"
 
 
