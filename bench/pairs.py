@@ -10,6 +10,7 @@ three nodes run on this machine all the time, and take turns: each round loads o
 other, the second one first in every other round, so that what else the machine does falls on both.
 Leaders stay on the nodes where queues are declared, unless HEADRACE_CLUSTER_BALANCE_LEADERS says
 otherwise: a publisher waits one hop longer once the leader of its queue has moved to another node.
+An earlier build whose `headrace cluster` drops that variable moves them all the same.
 Figures are medians over rounds of the ratio of the first to the second. Processor time is that of
 all nodes for each message.
 """
