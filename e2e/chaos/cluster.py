@@ -290,6 +290,8 @@ class ChaosCluster:
 
     def _write_join_secret(self) -> None:
         file = self._data / JOIN_FILE
+        if file.exists():
+            return  # another one would withdraw that of the nodes that run
         file.parent.mkdir(parents=True, exist_ok=True)
         file.touch(mode=0o600)
         file.write_text(secrets.token_urlsafe(JOIN_BYTES) + "\n", encoding="utf-8")
