@@ -14,12 +14,16 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import importlib.util
+import itertools
 import os
 import shutil
 import sys
 import sysconfig
 import tempfile
+import threading
 import tomllib
+from collections import Counter
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from importlib import metadata
 from pathlib import Path
@@ -32,6 +36,7 @@ PROTOS = Path("protos")
 GROUP = "headrace"
 TOOLS = ("mypy", "grpcio-tools", "mypy-protobuf")  # whose versions the outcome depends on
 NO_COMPILE = "HEADRACE_NO_COMPILE"
+SHARED_BY = 16  # C files, from which on their headers are compiled once
 
 
 class CompileOptions(NamedTuple):
@@ -119,8 +124,7 @@ def build_extensions(root: Path, options: CompileOptions) -> dict[str, str]:
 
 def _digest(root: Path) -> str:
     """Hash what the outcome depends on: pip builds a wheel twice, once for its metadata."""
-    tools = [f"{name} {metadata.version(name)}" for name in TOOLS]
-    digest = hashlib.sha256(f"{sys.version} {' '.join(tools)}".encode())
+    digest = hashlib.sha256(_tools().encode())
     sources = [path for name in SOURCE_ROOTS for path in (root / name).rglob("*.py")]
     sources += (root / PROTOS).rglob("*.proto")
     hooks = [root / "hatch_build.py", root / PROTOS / "hatch_build.py"]
@@ -128,6 +132,11 @@ def _digest(root: Path) -> str:
         digest.update(f"{path.relative_to(root)} {path.stat().st_size}\n".encode())
         digest.update(path.read_bytes())
     return digest.hexdigest()
+
+
+def _tools() -> str:
+    """Return the versions of what writes the C files and of the headers that they include."""
+    return f"{sys.version} {' '.join(f'{name} {metadata.version(name)}' for name in TOOLS)}"
 
 
 def _generate_protos(root: Path, target: Path) -> None:
@@ -182,21 +191,22 @@ def _compile(extensions: list[Any], target: Path) -> list[Path]:
         """Compiles a C file only when it, a generated header or a flag differs from last time."""
 
         def build_extensions(self) -> None:
-            headers = hashlib.sha256()
+            digest = hashlib.sha256(_tools().encode())
             for header in sorted((target / "c").rglob("*.h")):
-                headers.update(header.read_bytes())
+                digest.update(header.read_bytes())
             plain = self.compiler.compile
+            sources = [source for extension in self.extensions for source in extension.sources]
 
             def compile_one(source: str, **flags: Any) -> list[str]:
                 content = Path(source).read_bytes() + repr(sorted(flags.items(), key=str)).encode()
-                key = headers.hexdigest() + hashlib.sha256(content).hexdigest()
+                key = digest.hexdigest() + hashlib.sha256(content).hexdigest()
                 objects: list[str] = self.compiler.object_filenames(
                     [source], output_dir=flags.get("output_dir")
                 )
                 stamp = Path(objects[0] + ".key")
                 if Path(objects[0]).exists() and stamp.exists() and stamp.read_text() == key:
                     return objects
-                plain([source], **flags)
+                plain([source], **shared.use(source, flags))
                 stamp.write_text(key)
                 return objects
 
@@ -205,8 +215,10 @@ def _compile(extensions: list[Any], target: Path) -> list[Path]:
                     results = list(pool.map(lambda source: compile_one(source, **flags), sources))
                 return [name for objects in results for name in objects]
 
-            self.compiler.compile = compile_all
-            super().build_extensions()
+            with tempfile.TemporaryDirectory(prefix="headers-", dir=target) as directory:
+                shared = SharedHeaders(plain, sources, Path(directory))
+                self.compiler.compile = compile_all
+                super().build_extensions()
 
     command = CachingBuildExt(Distribution({"name": GROUP, "ext_modules": extensions}))
     command.build_lib = str(target / "lib")
@@ -218,6 +230,52 @@ def _compile(extensions: list[Any], target: Path) -> list[Path]:
     except Exception as error:
         raise RuntimeError(f"the C compiler failed: {error}") from error
     return [Path(name) for name in command.get_outputs()]
+
+
+class SharedHeaders:
+    """Headers with which many C files begin, compiled once: they are longer than most files.
+
+    A compiler that cannot use what was compiled reads the headers instead. Thread-safe.
+    """
+
+    def __init__(
+        self, compile_plain: Callable[..., list[str]], sources: list[str], directory: Path
+    ) -> None:
+        self._compile = compile_plain
+        self._directory = directory
+        self._lock = threading.Lock()
+        self._made: dict[str, Path] = {}  # by what is in it: headers and flags
+        counts = Counter(leading_includes(Path(source).read_text()) for source in sources)
+        self._shared = {text for text, count in counts.items() if text and count >= SHARED_BY}
+
+    def use(self, source: str, flags: dict[str, Any]) -> dict[str, Any]:
+        """Return the compiler's flags for a C file, with the compiled headers where they fit."""
+        text = leading_includes(Path(source).read_text())
+        if text not in self._shared:
+            return flags
+        plain = {name: value for name, value in flags.items() if name != "depends"}
+        with self._lock:
+            key = text + repr(sorted(plain.items(), key=str))
+            header = self._made.get(key)
+            if header is None:
+                header = self._made[key] = self._make(text, plain)
+        return {**flags, "extra_postargs": [*flags["extra_postargs"], "-include", str(header)]}
+
+    def _make(self, text: str, flags: dict[str, Any]) -> Path:
+        header = self._directory / f"{len(self._made)}.c"
+        header.write_text(text)
+        (made,) = self._compile(
+            [str(header)],
+            **{**flags, "output_dir": str(self._directory), "extra_preargs": ["-x", "c-header"]},
+        )
+        Path(made).rename(f"{header}.gch")
+        return header
+
+
+def leading_includes(source: str) -> str:
+    """Return the `#include` lines that a C file begins with, "" for none."""
+    lines = source.splitlines(keepends=True)
+    return "".join(itertools.takewhile(lambda line: line.startswith("#include"), lines))
 
 
 class CompileHook(BuildHookInterface):  # type: ignore[type-arg]

@@ -164,3 +164,32 @@ def test_the_extra_for_the_client_takes_the_client_that_is_here() -> None:
     name, _, bound = extra.partition(">=")
     assert name == table["project"]["name"]
     assert build_info.VERSION.startswith(f"{bound}.")  # the client has the same
+
+
+def test_headers_that_many_c_files_begin_with_are_compiled_once(tmp_path: Path) -> None:
+    hook = load_hook()
+    includes = '#include "a.h"\n#include "b.h"\n'
+    many = [tmp_path / f"{number}.c" for number in range(hook.SHARED_BY)]
+    for path in many:
+        path.write_text(f"{includes}int x;\n#include <c.h>\n")
+    other = tmp_path / "other.c"
+    other.write_text("/* its own */\n#include <d.h>\n")
+    directory = tmp_path / "headers"
+    directory.mkdir()
+    compiled: list[dict[str, Any]] = []
+
+    def compile_plain(sources: list[str], **flags: Any) -> list[str]:
+        compiled.append(flags)
+        made = directory / "made.o"
+        made.write_text(Path(*sources).read_text())
+        return [str(made)]
+
+    shared = hook.SharedHeaders(compile_plain, list(map(str, [*many, other])), directory)
+    plain = {"extra_postargs": ["-O3"], "depends": ["a.h"]}
+    used = [shared.use(str(path), plain)["extra_postargs"] for path in many]
+    assert used == [["-O3", "-include", str(directory / "0.c")]] * len(many)
+    assert (directory / "0.c.gch").read_text() == (directory / "0.c").read_text() == includes
+    assert [each["extra_preargs"] for each in compiled] == [["-x", "c-header"]]
+    assert shared.use(str(other), plain) == plain
+    assert shared.use(str(many[0]), {"extra_postargs": []})["extra_postargs"][1] != used[0][2]
+    assert len(compiled) == 2
