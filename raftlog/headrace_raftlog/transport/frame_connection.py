@@ -89,7 +89,7 @@ class FrameConnection(asyncio.Protocol):
         had_room = self.has_room
         if not self.window.acknowledged(count, self._loop.time(), self._is_queued()):
             self._transport.abort()  # no correct peer acknowledges what was not sent
-        elif not had_room and self.has_room:
+        elif not had_room:
             self.on_room()
 
     def connection_lost(self, exc: Exception | None) -> None:

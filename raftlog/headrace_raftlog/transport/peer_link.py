@@ -351,15 +351,16 @@ class PeerLink:
     def _write_next(self, connection: FrameConnection) -> bool:
         """Write a quick frame and fragments of a large one; False when neither may leave now.
 
-        Messages without entries leave whatever is under way: they are few, and elections hang on
-        them.
+        Messages without entries pass all that waits, and leave also where data has to wait:
+        elections hang on them.
         """
         outbox = self._outbox
         window = connection.window
         outbox.piece_bytes = window.piece_bytes
         with_data = window.is_open
+        with_control = window.is_open_to_control and outbox.has_control()
         wrote = False
-        if self._beat_due or outbox.has_control() or (with_data and outbox.has_quick_data()):
+        if self._beat_due or with_control or (with_data and outbox.has_quick_data()):
             self._beat_due = False
             frame = outbox.next_frame(with_data)
             synced = self.synced()  # of all that the frame acknowledges, and perhaps more

@@ -116,3 +116,26 @@ def test_peer_whose_loop_is_busy_does_not_narrow_the_window() -> None:
         window.sent(count * FRAME_ACK_BYTES, now)
         now += 10 * SEND_DELAY_S_MAX
         assert window.acknowledged(count, now, False)
+
+
+def test_urgent_items_may_be_a_piece_more() -> None:
+    window = SendWindow()
+
+    def is_open() -> tuple[bool, bool]:
+        return window.is_open, window.is_open_to_control
+
+    assert is_open() == (True, True)
+    window.sent(window.size, 0.0)
+    assert is_open() == (False, True)
+    window.sent(window.piece_bytes, 0.0)
+    assert is_open() == (False, False)
+    assert window.acknowledged(1, 0.0, is_queued=True)
+    assert is_open() == (False, True)
+
+
+def test_peer_that_acknowledges_nothing_is_sent_whatever_there_is() -> None:
+    window = SendWindow()
+    window.is_bounded = False
+    window.sent(SEND_WINDOW_BYTES_MAX, 0.0)
+    assert window.is_open
+    assert window.is_open_to_control

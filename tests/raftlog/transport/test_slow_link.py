@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from headrace_raftlog.model.entry import Entry
-from headrace_raftlog.model.message import APPEND, HEARTBEAT, Message
+from headrace_raftlog.model.message import APPEND, HEARTBEAT, VOTE, Message
 from headrace_raftlog.transport.framing import ACCEPTED_WHOLE
 
 Addresses = dict[int, str]
@@ -136,6 +136,34 @@ def test_large_frame_arrives_and_heartbeats_pass_it(node_type: Any, addresses: A
         events.messages += messages
         heard.append(asyncio.get_running_loop().time())
         events._changed.set()
+
+    asyncio.run(body())
+
+
+@pytest.mark.usefixtures("over_grpc")
+def test_heartbeats_of_many_groups_wait_where_newer_ones_take_their_places(
+    node_type: Any, addresses: Addresses
+) -> None:
+    groups, rounds = 10_000, 20  # some 4 MB
+
+    async def body() -> None:
+        async with slow_pair(node_type, addresses) as (one, two):
+            newest: dict[int, int] = {}
+            for commit in range(1, rounds + 1):
+                for group in range(1, groups + 1):
+                    assert one.transport.post(Message(HEARTBEAT, group, 1, 2, 1, commit=commit))
+                one.transport.flush()
+                await asyncio.sleep(SILENCE_S / 50)
+            vote = Message(VOTE, groups + 1, 1, 2, 1)
+            assert one.transport.post(vote)
+            one.transport.flush()
+            await two.events.until(lambda: any(m.kind == VOTE for m in two.events.messages))
+            for message in two.events.messages:
+                newest[message.group] = message.commit
+            assert all(newest[group] == rounds for group in range(1, groups + 1))
+            assert len(two.events.messages) < groups * rounds / 2
+            assert one.events.peers == [(2, True, 1)]
+            assert two.events.peers == [(1, True, 1)]
 
     asyncio.run(body())
 
