@@ -44,6 +44,7 @@ KEEPALIVE_TIMEOUT_MS: Final = 5_000  # milliseconds until an unanswered ping end
 
 TICK_MS_MIN: Final = 5  # milliseconds; below, timers themselves would be the load
 TICK_MS_MAX: Final = 10_000  # milliseconds
+TURN_GROUPS_MAX: Final = 256  # groups served in one turn of the loop; beats leave between two turns, and a peer that hears none of them for a second is down
 
 # Host: what is kept for groups that do not exist here yet.
 HELD_MESSAGES_MAX: Final = 4096  # messages; the oldest go first, their senders repeat them

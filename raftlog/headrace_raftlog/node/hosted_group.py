@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Collection
-from typing import final
+from typing import Final, final
 
 from mypy_extensions import i64
 
@@ -27,6 +27,8 @@ from headrace_raftlog.node.reads import GroupReads
 from headrace_raftlog.storage.group.compaction import without_dead
 from headrace_raftlog.storage.group.group_log import StoredGroup
 from headrace_raftlog.storage.group.snapshot_record import StoredSnapshot
+
+_LEADERLESS_LOOK_TICKS: Final = 64  # between two looks whether a member without leader must join
 
 
 @final
@@ -102,6 +104,16 @@ class HostedGroup:
             self.contradiction = str(error)
             return False
         return True
+
+    def tick(self) -> bool:
+        """Let one tick pass; return whether to look again if a member without leader must join."""
+        core = self.core
+        core.tick()
+        if core.leader != 0:
+            self.leaderless_ticks = 0
+            return False
+        self.leaderless_ticks += 1
+        return self.leaderless_ticks % _LEADERLESS_LOOK_TICKS == 0
 
     def peer_changed(self, peer: i64, up: bool) -> bool:
         """Tell the core that a node went or came; return whether it may have work."""

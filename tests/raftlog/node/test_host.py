@@ -10,7 +10,7 @@ import pytest
 
 from headrace_raftlog.model.entry import Entry
 from headrace_raftlog.model.group import BUSY, LEADER, NOT_LEADER, CoreOptions
-from headrace_raftlog.model.limits import WRITE_BACKLOG_BYTES_MAX
+from headrace_raftlog.model.limits import TURN_GROUPS_MAX, WRITE_BACKLOG_BYTES_MAX
 from headrace_raftlog.model.message import (
     APPEND,
     APPEND_REPLY,
@@ -59,6 +59,21 @@ def test_dirty_groups_are_served_in_the_order_they_became_dirty(world: Any) -> N
     world.settle(3)
     applied = [e for e in world.events if "applies" in e]
     assert applied == ["g3 applies x", "g3 applies x", "g1 applies x", "g2 applies x"]
+
+
+def test_turn_serves_some_of_many_groups_and_the_next_one_goes_on(world: Any) -> None:
+    count = 2 * TURN_GROUPS_MAX + 1
+    serve(world, *range(1, count + 1))
+    for group in range(1, count + 1):
+        world.host.propose(group, b"x", False)
+    waiting = []
+    while world.turns:
+        world.turns.pop(0)()
+        waiting.append(sum(hosted.dirty for hosted in world.host.groups()))
+    assert waiting == [TURN_GROUPS_MAX + 1, 1, 0]
+    world.settle(count)
+    applied = [e for e in world.events if "applies" in e]
+    assert applied == [f"g{group} applies x" for group in range(1, count + 1)]
 
 
 def test_nothing_is_applied_before_it_is_durable(world: Any) -> None:
@@ -183,6 +198,26 @@ def test_silent_groups_are_not_ticked_until_something_happens(world: Any) -> Non
     world.host.peer_changed(2, True)
     world.host.receive([Message(PRE_VOTE, 1, 2, 1, 9)])
     assert groups[0] in world.host._awake
+
+
+def test_time_stands_still_for_groups_that_wait_while_the_pump_is_behind(world: Any) -> None:
+    count = TURN_GROUPS_MAX + 1
+    for group in range(1, count + 1):
+        world.host.create_group(group, (1, 2, 3), (), world.machine(group), False)
+    world.run_turns()
+
+    def tick(*busy: int) -> list[int]:
+        for group in busy:
+            world.host.propose(group, b"x", False)  # refused, but there may be something to do
+        before = [hosted.leaderless_ticks for hosted in world.host.groups()]
+        world.host.tick()
+        after = [hosted.leaderless_ticks for hosted in world.host.groups()]
+        world.run_turns()
+        return [b - a for a, b in zip(before, after, strict=True)]
+
+    assert tick(*range(1, count)) == [1] * count
+    assert tick(*range(1, count + 1)) == [0] * count
+    assert tick() == [1] * count
 
 
 def test_what_is_raised_stops_the_host_once_and_for_all(world: Any) -> None:
