@@ -103,6 +103,7 @@ async def serve(config: Config, stop: asyncio.Event, hang_up: asyncio.Event) -> 
         meter = administration.metrics.grpc
         calls = await _serve_calls(node, LookupService(administration, status), tls, stack, meter)
         if await _unless_stopped(node.join(), stop):
+            garbage.caught_up()
             _caught_up(config, node.broker.boot)
             listeners = ClientListeners(node.broker, config, tls, calls)
             stack.push_async_callback(listeners.close, SHUTTING_DOWN)

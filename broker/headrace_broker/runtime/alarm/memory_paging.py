@@ -7,7 +7,7 @@ import ctypes
 import gc
 import time
 from collections.abc import Callable
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from headrace_broker.flow.alarm import STAGE_ALARM
 from headrace_broker.model import limits
@@ -15,8 +15,17 @@ from headrace_broker.model import limits
 NEVER: Final = 1 << 30  # passes over young objects: the interpreter begins no search by itself
 
 
-def _search() -> None:
+class _LastSearch(NamedTuple):
+    over_us: int  # when it was over
+    took_us: int
+    used: int  # bytes of memory before it
+
+
+def _search(whole: bool) -> None:
+    if whole:
+        gc.unfreeze()
     gc.collect()
+    gc.freeze()
 
 
 def _young_passes() -> int:
@@ -40,27 +49,33 @@ class Memory(Protocol):
 
 
 class Garbage:
-    """Searches the whole heap for garbage, for a bounded part of the time.
+    """Searches the heap for garbage, for a bounded part of the time.
 
-    The interpreter does so whenever a quarter more objects have come to stay. One client that opens
-    thousands of channels made it search several times a second, and each time the loop stood still
-    for a tenth. It goes on to search among young objects by itself.
+    A search puts aside what it has passed, and the next one passes what has come since: with 10,000
+    queues a search of everything takes more than a second, in which the node sends nothing, and its
+    peers take it for down. All is searched when memory becomes scarce or has doubled, which bounds
+    what old objects can leave behind.
+
+    The interpreter would search everything whenever a quarter more objects have come to stay. One
+    client that opens thousands of channels made it do so several times a second. It goes on to
+    search among young objects by itself.
     """
 
     def __init__(
         self,
         memory: Memory,
-        search: Callable[[], None] = _search,
+        search: Callable[[bool], None] = _search,
         young_passes: Callable[[], int] = _young_passes,
         clock_us: Callable[[], int] = _clock_us,
     ) -> None:
         self._memory = memory  # of the process
-        self._search = search
+        self._search = search  # of everything, or of what has come since the last one
         self._young_passes = young_passes  # returns searches among young objects since then
         self._clock_us = clock_us  # microseconds of a clock that never goes back
-        self._over_us = clock_us()  # when the last one was over
-        self._took_us = 0
-        self._used = 0  # bytes of memory then
+        self._last = _LastSearch(clock_us(), 0, 0)
+        self._last_whole = _LastSearch(clock_us(), 0, memory.used)
+        self._stage = 0  # of memory, at the last look
+        self._is_scarce = False  # whether it became scarce since everything was searched
         self._before: tuple[int, int, int] | None = None
         self._handle: asyncio.TimerHandle | None = None
 
@@ -81,21 +96,43 @@ class Garbage:
         if self._before is not None:
             gc.set_threshold(*self._before)
             self._before = None
+            gc.unfreeze()
+
+    def caught_up(self) -> None:
+        """Count memory from now on: a node that starts fills it with what it has on disk."""
+        self._last_whole = self._last_whole._replace(used=self._memory.used)
 
     def poll(self) -> None:
         """Search if it is time to."""
-        used = self._memory.used
-        grown = self._memory.stage > 0 or used - self._used >= limits.GARBAGE_GROWN_BYTES
+        used, stage = self._memory.used, self._memory.stage
+        self._is_scarce = self._is_scarce or stage > self._stage
+        self._stage = stage
+        now_us = self._clock_us()
+        if self._is_whole_due(used, now_us):
+            self._is_scarce = False
+            self._last = self._last_whole = self._look(True, used, now_us)
+        elif self._is_due(used, now_us):
+            self._last = self._look(False, used, now_us)
+
+    def _is_whole_due(self, used: int, now_us: int) -> bool:
+        last = self._last_whole
+        grown = used - last.used >= max(limits.GARBAGE_GROWN_BYTES, last.used)
+        if not grown and not self._is_scarce:
+            return False
+        return now_us - last.over_us >= limits.GARBAGE_GROWN_PARTS * last.took_us
+
+    def _is_due(self, used: int, now_us: int) -> bool:
+        last = self._last
+        grown = self._stage > 0 or used - last.used >= limits.GARBAGE_GROWN_BYTES
         parts = limits.GARBAGE_GROWN_PARTS if grown else limits.GARBAGE_PARTS
-        began_us = self._clock_us()
-        if began_us - self._over_us < parts * self._took_us:
-            return
-        if self._young_passes() < limits.GARBAGE_YOUNG_PASSES:
-            return
-        self._search()
-        self._over_us = self._clock_us()
-        self._took_us = self._over_us - began_us
-        self._used = used
+        if now_us - last.over_us < parts * last.took_us:
+            return False
+        return self._young_passes() >= limits.GARBAGE_YOUNG_PASSES
+
+    def _look(self, whole: bool, used: int, began_us: int) -> _LastSearch:
+        self._search(whole)
+        over_us = self._clock_us()
+        return _LastSearch(over_us, over_us - began_us, used)
 
 
 class BodyCache(Protocol):

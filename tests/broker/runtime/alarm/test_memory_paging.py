@@ -1,9 +1,10 @@
-"""Garbage is searched for in the whole heap for a bounded part of the time."""
+"""Garbage is searched for, for a bounded part of the time, and seldom in the whole heap."""
 
 from __future__ import annotations
 
 import asyncio
 import gc
+import weakref
 
 import pytest
 
@@ -16,6 +17,7 @@ from headrace_broker.model.limits import (
 from headrace_broker.runtime.alarm.memory_paging import NEVER, Garbage
 
 TOOK_US = 50_000
+WHOLE_TOOK_US = 2_000_000
 
 
 class World:
@@ -27,11 +29,13 @@ class World:
         self.now_us = 0
         self.passes = GARBAGE_YOUNG_PASSES
         self.searches = 0
+        self.whole_searches = 0
         self.garbage = Garbage(self, self.search, lambda: self.passes, lambda: self.now_us)
 
-    def search(self) -> None:
+    def search(self, whole: bool) -> None:
         self.searches += 1
-        self.now_us += TOOK_US
+        self.whole_searches += whole
+        self.now_us += WHOLE_TOOK_US if whole else TOOK_US
 
     def look_in(self, microseconds: int) -> int:
         """Look so much later; return how many searches there were then."""
@@ -39,6 +43,12 @@ class World:
         before = self.searches
         self.garbage.poll()
         return self.searches - before
+
+    def whole_in(self, microseconds: int) -> int:
+        """Look so much later; return how many searches of everything there were then."""
+        before = self.whole_searches
+        self.look_in(microseconds)
+        return self.whole_searches - before
 
 
 @pytest.fixture
@@ -51,6 +61,7 @@ def world() -> World:
 def test_a_search_rests_for_a_multiple_of_what_it_took(world):
     assert world.look_in(GARBAGE_PARTS * TOOK_US - 1) == 0
     assert world.look_in(1) == 1
+    assert world.whole_searches == 0
 
 
 def test_no_search_where_little_has_come_to_stay(world):
@@ -58,15 +69,82 @@ def test_no_search_where_little_has_come_to_stay(world):
     assert world.look_in(1 << 40) == 0
 
 
-@pytest.mark.parametrize("scarce", [False, True])
-def test_memory_that_grew_or_is_scarce_is_searched_sooner(world, scarce):
-    if scarce:
-        world.stage = 1
-    else:
-        world.used += GARBAGE_GROWN_BYTES
+def test_memory_that_grew_is_searched_sooner(world):
+    world.used += GARBAGE_GROWN_BYTES
     assert world.look_in(GARBAGE_GROWN_PARTS * TOOK_US - 1) == 0
     assert world.look_in(1) == 1
-    assert world.look_in(GARBAGE_GROWN_PARTS * TOOK_US) == int(scarce)
+    assert world.look_in(GARBAGE_GROWN_PARTS * TOOK_US) == 0
+    assert world.whole_searches == 0
+
+
+def test_everything_is_searched_once_when_memory_becomes_scarce(world):
+    world.stage = 1
+    assert world.whole_in(0) == 1
+    assert world.look_in(GARBAGE_GROWN_PARTS * WHOLE_TOOK_US - 1) == 0
+    assert world.look_in(1) == 1
+    assert world.look_in(GARBAGE_GROWN_PARTS * TOOK_US) == 1
+    assert world.whole_searches == 1
+    world.stage = 0
+    assert world.whole_in(1 << 40) == 0
+    world.stage = 2
+    assert world.whole_in(0) == 1
+
+
+def test_everything_is_searched_when_memory_has_doubled(world):
+    assert world.whole_in(1 << 40) == 0
+    world.used = 2 * world.used - 1
+    assert world.whole_in(1 << 40) == 0
+    world.used += 1
+    assert world.whole_in(0) == 1
+    assert world.whole_in(1 << 40) == 0
+    world.used *= 2
+    world.garbage.caught_up()
+    assert world.whole_in(1 << 40) == 0
+
+
+def test_search_of_everything_rests_for_a_multiple_of_what_it_took(world):
+    world.stage = 1
+    assert world.whole_in(0) == 1
+    world.stage = 2
+    assert world.whole_in(GARBAGE_GROWN_PARTS * WHOLE_TOOK_US - 1) == 0
+    assert world.whole_in(1) == 1
+
+
+def test_little_memory_is_not_searched_as_a_whole_for_having_doubled():
+    world = World()
+    world.used = GARBAGE_GROWN_BYTES // 2
+    world.garbage.caught_up()
+    world.used += GARBAGE_GROWN_BYTES - 1
+    assert world.whole_in(1 << 40) == 0
+    world.used += 1
+    assert world.whole_in(1 << 40) == 1
+
+
+class Cycle:
+    """An object that only a search frees."""
+
+    def __init__(self) -> None:
+        self.itself = self
+
+
+def test_a_cycle_that_was_put_aside_is_found_by_a_search_of_everything():
+    world = World()
+    garbage = Garbage(world, young_passes=lambda: world.passes, clock_us=lambda: world.now_us)
+    old, young = Cycle(), Cycle()
+    found = [weakref.ref(each) for each in (old, young)]
+    try:
+        del young
+        garbage.poll()
+        assert [each() is None for each in found] == [False, True]
+        del old
+        world.now_us += 1 << 40
+        garbage.poll()
+        assert found[0]() is not None
+        world.stage = 1
+        garbage.poll()
+        assert found[0]() is None
+    finally:
+        gc.unfreeze()
 
 
 def test_a_search_that_fails_is_not_the_last():
@@ -74,7 +152,7 @@ def test_a_search_that_fails_is_not_the_last():
         world = World()
         handles: list[object] = []
 
-        def fail() -> None:
+        def fail(whole: bool) -> None:
             raise MemoryError
 
         garbage = Garbage(world, fail, lambda: world.passes, lambda: world.now_us)
