@@ -142,6 +142,13 @@ PEER_DOWN: Final = Event(
     "this node reaches it",
     ("peer", "boot"),
 )
+LOOP_STALLED: Final = Event(
+    "loop_stalled",
+    WARNING,
+    "this node stood still for %(seconds).1f s and was at work for %(worked).1f s of that; it sent "
+    "nothing meanwhile, and after %(silence_seconds).1f s of silence other nodes take it for down",
+    ("seconds", "worked", "silence_seconds"),
+)
 CLUSTER_FOUNDED: Final = Event(
     "cluster_founded",
     INFO,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Final
 
@@ -15,6 +16,7 @@ from headrace_protos.raftlog.v1.transport_pb2_grpc import (
     add_RaftTransportServicer_to_server,
 )
 from headrace_raftlog.accepting import listening_problem
+from headrace_raftlog.log_event import CLUSTER, LOOP_STALLED, log_event
 from headrace_raftlog.model.limits import MARKS_WRITE_S, OUTBOX_BYTES_MAX
 from headrace_raftlog.model.mark import Mark
 from headrace_raftlog.model.membership import member_node
@@ -69,6 +71,7 @@ class Transport:
         self._silence_s_max = silence_s_max
         self._loop = asyncio.get_running_loop()
         self._ticked_at = self._loop.time()
+        self._worked_s = time.thread_time()  # processor time of the loop at the last tick
         self._tasks: dict[int, asyncio.Task[None]] = {}
         self._started = False
         self._stopping = False
@@ -130,6 +133,7 @@ class Transport:
             await self._servicer.listener.start(host, frames_port)
         await self.server.start()
         self._started = True
+        self._ticked_at, self._worked_s = self._loop.time(), time.thread_time()
         for session in self.sessions.values():
             self._connect(session)
 
@@ -244,9 +248,12 @@ class Transport:
 
     def tick(self) -> None:
         """Beat where nothing else was sent, and give up silent peers."""
-        now = self._loop.time()
+        now, worked = self._loop.time(), time.thread_time()
         gap = now - self._ticked_at
-        self._ticked_at = now
+        if gap > self._silence_s_max / 2:
+            more = {"worked": worked - self._worked_s, "silence_seconds": self._silence_s_max}
+            log_event(CLUSTER, LOOP_STALLED, seconds=gap, **more)
+        self._ticked_at, self._worked_s = now, worked
         excused = gap if gap > STALL_BEATS * self._beat_s else 0.0
         for session in list(self.sessions.values()):
             session.link.beat()

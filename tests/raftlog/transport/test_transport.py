@@ -11,6 +11,7 @@ import grpc
 import pytest
 import uvloop
 
+from headrace_raftlog.log_event import LOOP_STALLED
 from headrace_raftlog.model.errors import CloneError, ForgottenError
 from headrace_raftlog.model.limits import FRAME_GATHER_TURNS
 from headrace_raftlog.model.message import APPEND, HEARTBEAT, Message
@@ -160,6 +161,35 @@ def test_time_in_which_this_process_stood_still_is_not_held_against_a_peer(
         await stop_all(nodes)
 
     asyncio.run(body())
+
+
+def test_node_says_for_how_long_it_stood_still_and_whether_it_was_at_work(
+    node_type: Any, addresses: Addresses, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def body() -> None:
+        one, *_ = nodes = await started(node_type, addresses, (1, 2))
+        one.stop_ticking()
+        transport = one.transport
+        transport.tick()
+        assert stalls(caplog) == []
+        for worked in (0, 3000):
+            transport.tick()
+            transport._ticked_at -= 3600.0
+            transport._worked_s -= worked
+            transport.tick()
+        told = stalls(caplog)
+        assert all(3600 <= each["seconds"] < 3700 for each in told)
+        assert [each["worked"] // 1000 for each in told] == [0, 3]
+        assert one.events.peers == [(2, True, 1)]
+        await stop_all(nodes)
+
+    caplog.set_level(logging.WARNING, logger="headrace.cluster")
+    asyncio.run(body())
+
+
+def stalls(caplog: pytest.LogCaptureFixture) -> list[dict[str, Any]]:
+    found = [each for each in caplog.records if getattr(each, "event", "") == LOOP_STALLED.name]
+    return [each.fields for each in found]  # type: ignore[attr-defined]
 
 
 def test_node_of_another_cluster_is_refused_with_the_reason(
