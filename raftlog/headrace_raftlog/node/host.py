@@ -330,13 +330,12 @@ class Host:
     def tick(self) -> None:
         """Let one tick pass for every group that is not silent; those that are cost nothing.
 
-        While more groups wait than one turn serves, time stands still for these: with 10,000 groups
-        awake there is more to do for a tick than can be done before the next.
+        Nor does one pass for a group that was not served since the one before: with 10,000 groups
+        awake there may be more to do for a tick than can be done until the next.
         """
         if self.stopped:
             return
         try:
-            is_behind = len(self._dirty) > TURN_GROUPS_MAX
             awake: list[HostedGroup] = []
             for hosted in self._awake:
                 core = hosted.core
@@ -344,12 +343,13 @@ class Host:
                     hosted.awake = False
                     continue
                 awake.append(hosted)
-                if is_behind and hosted.dirty:
+                if hosted.overdue:
                     continue
                 if hosted.tick():
                     self._joiner.look_at(hosted)
                 if core.has_ready():
                     self._mark(hosted)
+                hosted.overdue = hosted.dirty
             self._awake = awake
             self._joiner.tick()
             self._reconciler.tick()
@@ -398,7 +398,7 @@ class Host:
             self._schedule()
         appliers: list[tuple[HostedGroup, list[Entry]]] = []
         for hosted in batch:
-            hosted.dirty = False
+            hosted.dirty = hosted.overdue = False
             if hosted.removed or hosted.suspended or not hosted.core.has_ready():
                 continue
             try:

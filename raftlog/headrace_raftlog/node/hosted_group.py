@@ -43,6 +43,7 @@ class HostedGroup:
         self.view = view  # its part of the shared log
         self.handler = handler  # the application
         self.dirty = False  # whether it waits for the next turn of the pump
+        self.overdue = False  # whether it has waited since the last tick
         self.awake = False  # whether its core is ticked
         self.removed = False  # whether it is gone; everything still under way for it is dropped
         # whether it stands still, as if this node were down: entries that its member may have

@@ -54,7 +54,7 @@ class Garbage:
     A search puts aside what it has passed, and the next one passes what has come since: with 10,000
     queues a search of everything takes more than a second, in which the node sends nothing, and its
     peers take it for down. All is searched when memory becomes scarce or has doubled, which bounds
-    what old objects can leave behind.
+    what old objects can leave behind; and each time where memory is not known.
 
     The interpreter would search everything whenever a quarter more objects have come to stay. One
     client that opens thousands of channels made it do so several times a second. It goes on to
@@ -112,7 +112,7 @@ class Garbage:
             self._is_scarce = False
             self._last = self._last_whole = self._look(True, used, now_us)
         elif self._is_due(used, now_us):
-            self._last = self._look(False, used, now_us)
+            self._last = self._look(used == 0, used, now_us)
 
     def _is_whole_due(self, used: int, now_us: int) -> bool:
         last = self._last_whole

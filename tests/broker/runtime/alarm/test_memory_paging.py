@@ -120,6 +120,13 @@ def test_little_memory_is_not_searched_as_a_whole_for_having_doubled():
     assert world.whole_in(1 << 40) == 1
 
 
+def test_everything_is_searched_each_time_where_memory_is_not_known(world):
+    world.used = 0
+    assert world.whole_in(1 << 40) == 1
+    assert world.look_in(GARBAGE_PARTS * WHOLE_TOOK_US - 1) == 0
+    assert world.whole_in(1) == 1
+
+
 class Cycle:
     """An object that only a search frees."""
 
