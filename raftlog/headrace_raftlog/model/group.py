@@ -8,6 +8,8 @@ from mypy_extensions import i64
 
 from headrace_raftlog.model.membership import Membership
 
+CATALOG_GROUP: Final = 0  # id of the group of the catalog, without which no other is found
+
 FOLLOWER: Final = 0
 PRE_CANDIDATE: Final = 1
 CANDIDATE: Final = 2

@@ -7,7 +7,6 @@ concerns the catalog's group is written at info, what concerns other groups at d
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Final
 
 from headrace_raftlog.log_event import (
     DEBUG,
@@ -25,13 +24,11 @@ from headrace_raftlog.log_event import (
     Event,
     log_event,
 )
-from headrace_raftlog.model.group import CANDIDATE, LEADER, PRE_CANDIDATE
+from headrace_raftlog.model.group import CANDIDATE, CATALOG_GROUP, LEADER, PRE_CANDIDATE
 from headrace_raftlog.model.membership import Membership, member_node
 from headrace_raftlog.node.hosted_group import HostedGroup
 
 Labels = Callable[[int], Mapping[str, str]]
-
-CATALOG_GROUP: Final = 0
 
 
 def no_labels(_group: int) -> Mapping[str, str]:

@@ -22,6 +22,7 @@ from headrace_raftlog.model.errors import (
     DirectoryGoneError,
     ForgottenError,
 )
+from headrace_raftlog.model.group import CATALOG_GROUP
 from headrace_raftlog.model.limits import (
     DRAIN_S,
     GROUP_MEMBERS_MAX,
@@ -65,7 +66,6 @@ __all__ = ["GroupHandler", "NodeOptions", "RaftNode"]
 
 LOG: Final = logging.getLogger("headrace.raft")
 
-CATALOG_GROUP: Final = 0
 
 # The log's writer thread needs the interpreter before and after each sync; a busy event loop gives
 # it up only at the end of a switch interval. Measured beside a loop that never rests, write and

@@ -17,6 +17,7 @@ from contextlib import aclosing
 from typing import Final
 
 from headrace_raftlog.log_event import DEBUG, INFO, RAFT, SNAPSHOT_INSTALLED, log_event
+from headrace_raftlog.model.group import CATALOG_GROUP
 from headrace_raftlog.model.limits import (
     FETCH_ATTEMPTS_MAX,
     FETCH_REST_TICKS,
@@ -25,7 +26,6 @@ from headrace_raftlog.model.limits import (
 )
 from headrace_raftlog.model.membership import member_node
 from headrace_raftlog.model.snapshot import Snapshot, SnapshotOffer
-from headrace_raftlog.node.group_events import CATALOG_GROUP
 from headrace_raftlog.node.host import Host
 from headrace_raftlog.node.hosted_group import HostedGroup
 from headrace_raftlog.transport.bulk_client import (

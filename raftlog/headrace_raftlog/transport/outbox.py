@@ -8,6 +8,7 @@ from typing import final
 from mypy_extensions import i64
 
 from headrace_protos.raftlog.v1.transport_pb2 import Frame
+from headrace_raftlog.model.group import CATALOG_GROUP
 from headrace_raftlog.model.limits import (
     FRAME_LARGE_BYTES_TARGET,
     FRAME_PIECE_BYTES_MIN,
@@ -41,7 +42,8 @@ class Outbox:
     however short; and a large one does not begin before the quick ones that came earlier.
 
     Of the heartbeats of a group one waits, the newest, and so does one answer: on a link slower
-    than heartbeats come, they would be older and older, and nothing else would get through.
+    than heartbeats come, they would be older and older, and nothing else would get through. Control
+    of the catalog's group passes that of all others: without the catalog nothing is found.
     """
 
     def __init__(
@@ -59,6 +61,7 @@ class Outbox:
         self.raft_bytes: i64 = 0  # the same of APPENDs, the frame under way excluded
         self.application_bytes: i64 = 0  # the same of payloads
         self._control: deque[Message] = deque()
+        self._catalog: deque[Message] = deque()  # of the catalog's group, before those
         self._beats: dict[int, Message] = {}  # of those, heartbeats by group
         self._answers: dict[int, Message] = {}  # likewise, answers to heartbeats
         self._appends: deque[Message] = deque()
@@ -82,7 +85,7 @@ class Outbox:
                 return True
             if self.control_bytes + size > self._control_bytes_max and self.control_bytes > 0:
                 return False
-            self._control.append(message)
+            (self._catalog if message.group == CATALOG_GROUP else self._control).append(message)
             if message.kind == HEARTBEAT:
                 self._beats[message.group] = message
             elif message.kind == HEARTBEAT_REPLY:
@@ -117,7 +120,7 @@ class Outbox:
 
     def is_empty(self) -> bool:
         """Return whether nothing waits."""
-        return not (self._control or self.has_quick_data() or self.has_large())
+        return not (self.has_control() or self.has_quick_data() or self.has_large())
 
     def is_done(self) -> bool:
         """Return whether nothing waits and no large frame is under way."""
@@ -129,7 +132,7 @@ class Outbox:
 
     def has_control(self) -> bool:
         """Return whether messages without entries wait."""
-        return len(self._control) > 0
+        return len(self._control) > 0 or len(self._catalog) > 0
 
     def has_quick_data(self) -> bool:
         """Return whether short APPENDs or payloads wait."""
@@ -196,6 +199,7 @@ class Outbox:
     def clear(self) -> None:
         """Drop everything, the frame under way included."""
         self._control.clear()
+        self._catalog.clear()
         self._beats.clear()
         self._answers.clear()
         self._appends.clear()
@@ -238,8 +242,8 @@ class Outbox:
     def _take_control(self, frame: Frame) -> None:
         """Move the oldest messages without entries to a frame, up to their share."""
         taken: i64 = 0
-        waiting = self._control
-        while waiting:
+        while self.has_control():
+            waiting = self._catalog or self._control
             message = waiting[0]
             size = message_bytes(message)
             if taken > 0 and taken + size > self.piece_bytes:

@@ -3,6 +3,7 @@ from __future__ import annotations
 import pytest
 
 from headrace_raftlog.model.entry import Entry
+from headrace_raftlog.model.group import CATALOG_GROUP
 from headrace_raftlog.model.limits import (
     FRAME_LARGE_BYTES_TARGET,
     FRAME_PIECE_BYTES_MIN,
@@ -92,6 +93,27 @@ def test_control_leaves_while_data_has_to_wait() -> None:
     assert [m.group for m in frame.messages] == [2]
     assert not frame.application
     assert len(outbox.next_frame().messages) == 1
+    assert outbox.is_empty()
+
+
+def test_control_of_the_catalog_passes_that_of_all_other_groups() -> None:
+    outbox = Outbox()
+    many = 2 * FRAME_PIECE_BYTES_MIN // MESSAGE_OVERHEAD_BYTES
+    for group in range(1, many + 1):
+        outbox.post(heartbeat(group))
+    outbox.post(heartbeat(CATALOG_GROUP))
+    outbox.post(Message(VOTE, CATALOG_GROUP, 1, 2, 1))
+    groups: list[int] = []
+    frames = 0
+    while not outbox.is_empty():
+        groups += [m.group for m in outbox.next_frame().messages]
+        frames += 1
+    assert frames > 1
+    assert groups == [CATALOG_GROUP, CATALOG_GROUP, *range(1, many + 1)]
+    assert outbox.control_bytes == 0
+    outbox.post(heartbeat(CATALOG_GROUP))
+    assert outbox.has_control()
+    outbox.clear()
     assert outbox.is_empty()
 
 

@@ -18,7 +18,6 @@ from headrace_broker.model.status import (
     WatermarkStatus,
 )
 from headrace_broker.runtime.alarm.alarms import AlarmStatus
-from headrace_broker.runtime.cluster.catalog_service import CATALOG_GROUP
 from headrace_broker.runtime.inspect.counts import watermark_of
 from headrace_broker.runtime.intake.flow_settings import Setting
 from headrace_broker.runtime.node.node import BrokerNode
@@ -27,6 +26,7 @@ from headrace_broker.runtime.replica.head_timestamp import HeadTimestamps
 from headrace_broker.runtime.replica.queue_settings import queue_settings
 from headrace_broker.runtime.security.authenticator import Verdict
 from headrace_broker.runtime.security.certificate_end import first_end_s
+from headrace_raftlog.model.group import CATALOG_GROUP
 from headrace_raftlog.model.membership import Membership, member_node, name_of
 
 

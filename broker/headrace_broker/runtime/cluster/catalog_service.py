@@ -46,10 +46,9 @@ from headrace_broker.runtime.security import audit_command
 from headrace_broker.runtime.session.reachability import CatalogReach
 from headrace_raftlog.model.entry import Entry
 from headrace_raftlog.model.errors import ReadTimeoutError
-from headrace_raftlog.model.group import QUEUED
+from headrace_raftlog.model.group import CATALOG_GROUP, QUEUED
 from headrace_raftlog.model.limits import GROUP_MEMBERS_MAX
 
-CATALOG_GROUP: Final = 0
 DEFAULT_VHOST: Final = "/"
 
 log = logging.getLogger("headrace.catalog")

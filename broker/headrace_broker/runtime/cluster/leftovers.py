@@ -12,7 +12,7 @@ from typing import Final, Protocol
 
 from headrace_broker.catalog.store import CatalogStore
 from headrace_broker.model.limits import LEFTOVERS_AT_ONCE
-from headrace_broker.runtime.cluster.node_directory import CATALOG_GROUP
+from headrace_raftlog.model.group import CATALOG_GROUP
 
 SHOWN_MAX: Final = 8  # groups named in the log line
 

@@ -16,9 +16,9 @@ from headrace_broker.catalog.event import Event, NodeAdded, NodeRemoved
 from headrace_broker.catalog.view import CatalogView
 from headrace_broker.logs.log_event import CLUSTER, NODE_REFUSED, log_event
 from headrace_broker.model.definition import Node
+from headrace_raftlog.model.group import CATALOG_GROUP
 from headrace_raftlog.model.membership import Membership, member_node
 
-CATALOG_GROUP: Final = 0
 HOST_BYTES_MAX: Final = 253  # of a name in DNS
 PORT_MAX: Final = 65535
 _HOST_DEAD_LETTERS: Final = frozenset(string.ascii_letters + string.digits + ".-_:%")

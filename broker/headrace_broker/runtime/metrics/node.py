@@ -8,10 +8,10 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from headrace_broker.model import build_info
-from headrace_broker.runtime.cluster.node_directory import CATALOG_GROUP
 from headrace_broker.runtime.metrics.metric import Sample
 from headrace_broker.runtime.rpc.protocol import OUTCOMES
 from headrace_broker.runtime.security.certificate_end import CertificateEnd
+from headrace_raftlog.model.group import CATALOG_GROUP
 
 if TYPE_CHECKING:
     from headrace_broker.runtime.metrics.stats import StatsBook

@@ -27,7 +27,7 @@ from headrace_broker.runtime.cluster.leader_balance import BalanceAround, Leader
 from headrace_broker.runtime.cluster.leftovers import remove_leftovers
 from headrace_broker.runtime.cluster.maintenance import Maintenance
 from headrace_broker.runtime.cluster.member_moves import MemberMoves
-from headrace_broker.runtime.cluster.node_directory import CATALOG_GROUP, Admission, NodeDirectory
+from headrace_broker.runtime.cluster.node_directory import Admission, NodeDirectory
 from headrace_broker.runtime.cluster.operations import ClusterFacts, Operations
 from headrace_broker.runtime.cluster.reaper import Reaper
 from headrace_broker.runtime.cluster.rehashing import Rehashing
@@ -66,6 +66,7 @@ from headrace_broker.runtime.rpc.leader import Leaders
 from headrace_broker.runtime.session.wire import part_payload
 from headrace_broker.runtime.telemetry.sources import Around
 from headrace_broker.runtime.telemetry.telemetry import Telemetry
+from headrace_raftlog.model.group import CATALOG_GROUP
 from headrace_raftlog.model.membership import member_node
 from headrace_raftlog.node.node import NodeOptions, RaftNode
 

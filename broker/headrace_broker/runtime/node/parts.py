@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from headrace_broker.model.definition import Permission
 from headrace_broker.runtime.cluster.leader_balance import BalanceAround, LeaderBalance
-from headrace_broker.runtime.cluster.node_directory import CATALOG_GROUP
 from headrace_broker.runtime.contract.payload import Payload, encode
 from headrace_broker.runtime.security.audit import ACTOR
 from headrace_broker.runtime.telemetry.sources import Sources
 from headrace_broker.runtime.telemetry.telemetry import now_us
+from headrace_raftlog.model.group import CATALOG_GROUP
 
 if TYPE_CHECKING:
     from headrace_broker.catalog.view import CatalogView

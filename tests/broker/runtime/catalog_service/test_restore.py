@@ -13,11 +13,8 @@ from headrace_broker.catalog.event import Event, QueueAdded, QueueRemoved
 from headrace_broker.catalog.result import Exists, Ok
 from headrace_broker.catalog.store import SnapshotError
 from headrace_broker.model.definition import Node
-from headrace_broker.runtime.cluster.catalog_service import (
-    CATALOG_GROUP,
-    CatalogService,
-    CatalogUnavailableError,
-)
+from headrace_broker.runtime.cluster.catalog_service import CatalogService, CatalogUnavailableError
+from headrace_raftlog.model.group import CATALOG_GROUP
 
 Run = Callable[[Callable[[Any], Awaitable[None]]], None]
 

@@ -11,11 +11,8 @@ from e2e.harness.ports import free_addresses
 from headrace_broker.catalog import command as commands
 from headrace_broker.catalog.result import Exists, Ok
 from headrace_broker.model.definition import Binding, Node
-from headrace_broker.runtime.cluster.catalog_service import (
-    CATALOG_GROUP,
-    CatalogService,
-    CatalogTiming,
-)
+from headrace_broker.runtime.cluster.catalog_service import CatalogService, CatalogTiming
+from headrace_raftlog.model.group import CATALOG_GROUP
 from headrace_raftlog.node.node import NodeOptions, RaftNode
 from headrace_raftlog.storage.disk.options import LogOptions
 

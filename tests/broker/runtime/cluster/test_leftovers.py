@@ -20,8 +20,8 @@ from headrace_broker.config.configuration import Config
 from headrace_broker.model.definition import Node, User
 from headrace_broker.model.limits import LEFTOVERS_AT_ONCE
 from headrace_broker.runtime.cluster.leftovers import is_deleted, remove_leftovers
-from headrace_broker.runtime.cluster.node_directory import CATALOG_GROUP
 from headrace_broker.runtime.node.node import BrokerNode
+from headrace_raftlog.model.group import CATALOG_GROUP
 
 
 class Logs:

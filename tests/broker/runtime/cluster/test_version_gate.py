@@ -12,8 +12,8 @@ from headrace_broker.catalog.result import Ok
 from headrace_broker.catalog.version import CatalogVersionError
 from headrace_broker.config.configuration import Config
 from headrace_broker.model.session import NODE_ID_MAX
-from headrace_broker.runtime.cluster.node_directory import CATALOG_GROUP
 from headrace_broker.runtime.node.node import BrokerNode
+from headrace_raftlog.model.group import CATALOG_GROUP
 
 
 def test_node_stops_at_an_unknown_command_now_and_at_each_start(config: Config) -> None:
