@@ -36,7 +36,7 @@ from headrace_broker.model.limits import GRPC_CONNECTIONS_MAX, MESSAGE_BYTES_WHO
 from headrace_broker.runtime.administration.administration import NodeAdministration
 from headrace_broker.runtime.administration.status import NodeStatusSource
 from headrace_broker.runtime.alarm.alarm_watch import AlarmWatch
-from headrace_broker.runtime.alarm.memory_paging import Garbage
+from headrace_broker.runtime.alarm.garbage import Garbage
 from headrace_broker.runtime.cluster.catalog_log import CatalogLog
 from headrace_broker.runtime.explain.flow_watch import FlowWatch
 from headrace_broker.runtime.metrics.requests import GrpcMeter

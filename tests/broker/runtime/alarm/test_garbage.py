@@ -11,31 +11,42 @@ import pytest
 from headrace_broker.model.limits import (
     GARBAGE_GROWN_BYTES,
     GARBAGE_GROWN_PARTS,
+    GARBAGE_OBJECTS,
     GARBAGE_PARTS,
     GARBAGE_YOUNG_PASSES,
 )
-from headrace_broker.runtime.alarm.memory_paging import NEVER, Garbage
+from headrace_broker.runtime.alarm.garbage import NEVER, Garbage, Heap
 
 TOOK_US = 50_000
 WHOLE_TOOK_US = 2_000_000
 
 
-class World:
-    """A process: its memory, its clock and its garbage collector."""
+class World(Heap):
+    """A process: its memory, its clock and its heap."""
 
-    def __init__(self) -> None:
+    def __init__(self, objects: int = GARBAGE_OBJECTS + 1) -> None:
         self.used = 1 << 30
         self.stage = 0
         self.now_us = 0
         self.passes = GARBAGE_YOUNG_PASSES
+        self.objects = objects
         self.searches = 0
         self.whole_searches = 0
-        self.garbage = Garbage(self, self.search, lambda: self.passes, lambda: self.now_us)
+        self.garbage = Garbage(self, self, lambda: self.now_us)
 
     def search(self, whole: bool) -> None:
         self.searches += 1
         self.whole_searches += whole
         self.now_us += WHOLE_TOOK_US if whole else TOOK_US
+
+    def put_aside(self) -> None:
+        pass
+
+    def count_aside(self) -> int:
+        return self.objects
+
+    def young_passes(self) -> int:
+        return self.passes
 
     def look_in(self, microseconds: int) -> int:
         """Look so much later; return how many searches there were then."""
@@ -54,7 +65,9 @@ class World:
 @pytest.fixture
 def world() -> World:
     found = World()
+    found.garbage.caught_up()
     assert found.look_in(0) == 1
+    assert found.whole_searches == 0
     return found
 
 
@@ -120,6 +133,17 @@ def test_little_memory_is_not_searched_as_a_whole_for_having_doubled():
     assert world.whole_in(1 << 40) == 1
 
 
+def test_everything_is_searched_each_time_while_it_is_not_much():
+    world = World(GARBAGE_OBJECTS)
+    world.garbage.caught_up()
+    assert world.whole_in(0) == 1
+    assert world.look_in(GARBAGE_PARTS * WHOLE_TOOK_US - 1) == 0
+    world.objects += 1
+    assert world.whole_in(1) == 1
+    assert world.look_in(GARBAGE_PARTS * WHOLE_TOOK_US) == 1
+    assert world.whole_searches == 2
+
+
 def test_everything_is_searched_each_time_where_memory_is_not_known(world):
     world.used = 0
     assert world.whole_in(1 << 40) == 1
@@ -134,19 +158,27 @@ class Cycle:
         self.itself = self
 
 
+class LargeHeap(Heap):
+    """The heap of this process, with more objects than it has."""
+
+    def count_aside(self) -> int:
+        return GARBAGE_OBJECTS + super().count_aside()
+
+    def young_passes(self) -> int:
+        return GARBAGE_YOUNG_PASSES
+
+
 def test_a_cycle_that_was_put_aside_is_found_by_a_search_of_everything():
     world = World()
-    garbage = Garbage(world, young_passes=lambda: world.passes, clock_us=lambda: world.now_us)
-    old, young = Cycle(), Cycle()
-    found = [weakref.ref(each) for each in (old, young)]
+    garbage = Garbage(world, LargeHeap(), lambda: world.now_us)
+    old = Cycle()
     try:
-        del young
+        garbage.caught_up()
+        young = Cycle()
+        found = [weakref.ref(each) for each in (old, young)]
+        del old, young
         garbage.poll()
         assert [each() is None for each in found] == [False, True]
-        del old
-        world.now_us += 1 << 40
-        garbage.poll()
-        assert found[0]() is not None
         world.stage = 1
         garbage.poll()
         assert found[0]() is None
@@ -156,13 +188,13 @@ def test_a_cycle_that_was_put_aside_is_found_by_a_search_of_everything():
 
 def test_a_search_that_fails_is_not_the_last():
     async def run() -> None:
-        world = World()
         handles: list[object] = []
 
-        def fail(whole: bool) -> None:
-            raise MemoryError
+        class FailingWorld(World):
+            def search(self, whole: bool) -> None:
+                raise MemoryError
 
-        garbage = Garbage(world, fail, lambda: world.passes, lambda: world.now_us)
+        garbage = FailingWorld().garbage
         with pytest.raises(MemoryError):
             garbage.start()
         handles.append(garbage._handle)
