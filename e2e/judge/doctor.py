@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from typing import Final
 
@@ -75,11 +76,13 @@ def swap(events: list[Event]) -> list[Event]:
 
 
 def miscount(events: list[Event]) -> list[Event]:
-    """Take one confirmed message out of a delayed queue."""
+    """Count one message fewer in a delayed queue than were confirmed there."""
+    confirmed = Counter(e.queue for e in events if e.f == "enqueue" and e.type == "ok")
     return [
-        msgspec.structs.replace(each, value=each.value - 1) if each.f == "delayed" else each
+        msgspec.structs.replace(each, value=confirmed[each.queue] - 1)
+        if each.f == "delayed"
+        else each
         for each in events
-        if not (each.f == "enqueue" and each.type == "info")
     ]
 
 
