@@ -10,6 +10,7 @@ from e2e.chaos.history import Delivery, History, Operation, Outcome, Publish
 from e2e.judge.doctor import MESSAGE_DOCTORS
 from e2e.judge.judge import judge_messages, judge_names
 from e2e.judge.operations import export, load, save
+from msgspec.structs import replace
 
 pytestmark = pytest.mark.skipif(shutil.which("java") is None, reason="TLC needs Java")
 OUTCOMES = (Outcome.CONFIRMED, Outcome.CONFIRMED, Outcome.UNKNOWN, Outcome.REJECTED)
@@ -31,8 +32,9 @@ def history() -> History:
         made.deliveries.append(Delivery(f"l{number}", "dead", "drain", False))
         made.publishes.append(Publish(f"d{number}", "later", "d", 1, number, Outcome.CONFIRMED))
     made.deliveries.append(Delivery("l0", "dead", "drain", False))  # a dead letter may come twice
+    made.publishes.append(Publish("d3", "later", "d", 1, 3, Outcome.UNKNOWN))  # it is there too
     made.dead_letters["short"] = "dead"
-    made.delayed["later"] = 3
+    made.delayed["later"] = 4
     return made
 
 
@@ -48,6 +50,16 @@ def test_messages_are_accepted_and_each_doctored_history_is_rejected(tmp_path: P
     assert judge_messages(events, tmp_path / "right").accepted
     for name, doctor in MESSAGE_DOCTORS.items():
         assert not judge_messages(doctor(events), tmp_path / name).accepted, name
+
+
+def test_miscounted_history_is_wrong_in_the_count_alone(tmp_path: Path) -> None:
+    events = export(history())
+    doctored = MESSAGE_DOCTORS["miscounted"](events)
+    pairs = zip(events, doctored, strict=True)
+    [(right, wrong)] = [(before, after) for before, after in pairs if before != after]
+    assert (right.queue, right.value) == (wrong.queue, wrong.value + 2) == ("later", 4)
+    one_less = [replace(each, value=3) if each == right else each for each in events]
+    assert judge_messages(one_less, tmp_path / "one-less").accepted
 
 
 def operation(begin: int, end: int | None, value: bool, *, write: bool) -> Operation:

@@ -145,8 +145,8 @@ PEER_DOWN: Final = Event(
 LOOP_STALLED: Final = Event(
     "loop_stalled",
     WARNING,
-    "this node stood still for %(seconds).1f s and was at work for %(worked).1f s of that; it sent "
-    "nothing meanwhile, and after %(silence_seconds).1f s of silence other nodes take it for down",
+    "this node stood still for %(seconds).1f s and was at work for %(worked).1f s of that; nodes "
+    "take another one of which they hear nothing for %(silence_seconds).1f s for down",
     ("seconds", "worked", "silence_seconds"),
 )
 CLUSTER_FOUNDED: Final = Event(

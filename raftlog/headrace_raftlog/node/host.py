@@ -328,10 +328,10 @@ class Host:
             self.fail(error)
 
     def tick(self) -> None:
-        """Let one tick pass for every group that is not silent; those that are cost nothing.
+        """Advance the timers of all groups that are not silent by one tick.
 
-        Nor does one pass for a group that was not served since the one before: with 10,000 groups
-        awake there may be more to do for a tick than can be done until the next.
+        Silent groups cost nothing. Those of a group that was not served since the last tick stand:
+        with 10,000 groups awake there may be more to do for a tick than can be done until the next.
         """
         if self.stopped:
             return

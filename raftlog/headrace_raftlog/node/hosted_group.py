@@ -107,7 +107,11 @@ class HostedGroup:
         return True
 
     def tick(self) -> bool:
-        """Let one tick pass; return whether to look again if a member without leader must join."""
+        """Advance its timers by one tick.
+
+        Returns:
+            Whether to look again if it must join: it has no leader for some ticks.
+        """
         core = self.core
         core.tick()
         if core.leader != 0:

@@ -62,7 +62,7 @@ class Outbox:
         self.application_bytes: i64 = 0  # the same of payloads
         self._control: deque[Message] = deque()
         self._catalog: deque[Message] = deque()  # of the catalog's group, before those
-        self._beats: dict[int, Message] = {}  # of those, heartbeats by group
+        self._beats: dict[int, Message] = {}  # of both, heartbeats by group
         self._answers: dict[int, Message] = {}  # likewise, answers to heartbeats
         self._appends: deque[Message] = deque()
         self._payloads: deque[bytes] = deque()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from itertools import pairwise
 from typing import Any
@@ -12,10 +12,14 @@ from typing import Any
 import pytest
 
 from headrace_raftlog.model.entry import Entry
-from headrace_raftlog.model.message import APPEND, HEARTBEAT, VOTE, Message
+from headrace_raftlog.model.limits import FRAME_ACK_BYTES
+from headrace_raftlog.model.message import APPEND, HEARTBEAT, Message
+from headrace_raftlog.transport.frame_connection import FrameConnection, open_frames
 from headrace_raftlog.transport.framing import ACCEPTED_WHOLE
+from headrace_raftlog.transport.send_window import SendWindow
 
 Addresses = dict[int, str]
+Until = Callable[..., Awaitable[None]]
 
 SILENCE_S = 1.0
 RATE = 1_000_000  # bytes a second: the large frame takes eight times the silence
@@ -140,30 +144,53 @@ def test_large_frame_arrives_and_heartbeats_pass_it(node_type: Any, addresses: A
     asyncio.run(body())
 
 
-@pytest.mark.usefixtures("over_grpc")
-def test_heartbeats_of_many_groups_wait_where_newer_ones_take_their_places(
-    node_type: Any, addresses: Addresses
+def test_control_beyond_the_window_waits_where_newer_heartbeats_take_its_place(
+    node_type: Any, addresses: Addresses, until: Until, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    groups, rounds = 10_000, 20  # some 4 MB
+    groups = 20_000
+    opened: dict[int, FrameConnection] = {}  # by node that is called
+
+    async def open_and_note(
+        address: str, place: Any, security: Any, peer: int, on_lost: Any
+    ) -> FrameConnection:
+        opened[peer] = await open_frames(address, place, security, peer, on_lost)
+        return opened[peer]
+
+    monkeypatch.setattr("headrace_raftlog.transport.peer_link.open_frames", open_and_note)
+    acknowledge = "headrace_raftlog.transport.frame_listener.IncomingFrames._acknowledge"
+    monkeypatch.setattr(acknowledge, lambda _: None)
 
     async def body() -> None:
-        async with slow_pair(node_type, addresses) as (one, two):
-            newest: dict[int, int] = {}
-            for commit in range(1, rounds + 1):
-                for group in range(1, groups + 1):
-                    assert one.transport.post(Message(HEARTBEAT, group, 1, 2, 1, commit=commit))
-                one.transport.flush()
-                await asyncio.sleep(SILENCE_S / 50)
-            vote = Message(VOTE, groups + 1, 1, 2, 1)
-            assert one.transport.post(vote)
+        one, two = node_type(1, addresses), node_type(2, addresses)
+        await one.start()
+        await two.start()
+        await one.up(2)
+        await two.up(1)
+        one.stop_ticking()  # a beat takes control along
+        connection = opened[2]
+        window = connection.window
+        for commit in (1, 2):
+            for group in range(1, groups + 1):
+                assert one.transport.post(Message(HEARTBEAT, group, 1, 2, 1, commit=commit))
             one.transport.flush()
-            await two.events.until(lambda: any(m.kind == VOTE for m in two.events.messages))
-            for message in two.events.messages:
-                newest[message.group] = message.commit
-            assert all(newest[group] == rounds for group in range(1, groups + 1))
-            assert len(two.events.messages) < groups * rounds / 2
-            assert one.events.peers == [(2, True, 1)]
-            assert two.events.peers == [(1, True, 1)]
+            await until(lambda: not window.is_open_to_control)
+            assert window.sent_bytes < window.size + 3 * window.piece_bytes
+            assert not one.transport.sessions[2].link._outbox.is_empty()
+        while not one.transport.sessions[2].link._outbox.is_empty():
+            connection.data_received(
+                bytes(window.sent_bytes // FRAME_ACK_BYTES - acknowledged(window))
+            )
+            await asyncio.sleep(0)
+        await two.events.until(lambda: {m.group for m in two.events.messages} >= {groups})
+        newest = {message.group: message.commit for message in two.events.messages}
+        assert len(newest) == groups
+        assert sum(commit == 1 for commit in newest.values()) < groups / 2
+        assert len(two.events.messages) < 2 * groups
+        await one.stop()
+        await two.stop()
+
+    def acknowledged(window: SendWindow) -> int:
+        return window.acknowledged_bytes // FRAME_ACK_BYTES
 
     asyncio.run(body())
 

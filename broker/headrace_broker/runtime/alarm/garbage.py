@@ -32,19 +32,21 @@ class Memory(Protocol):
 class Heap:
     """Objects of the interpreter that may be in cycles."""
 
-    def search(self, whole: bool) -> None:
-        """Free cycles that nothing refers to, among what was put aside only if `whole`."""
-        if whole:
-            gc.unfreeze()
+    def search(self) -> None:
+        """Free cycles that nothing refers to, but for what was put aside."""
         gc.collect()
 
     def put_aside(self) -> None:
-        """Exclude all present objects from further searches, but for those of everything."""
+        """Exclude all present objects from further searches."""
         gc.freeze()
 
-    def count_aside(self) -> int:
-        """Return how many objects were put aside; 20 ms for a million."""
-        return gc.get_freeze_count()
+    def take_back(self) -> None:
+        """Include in further searches what was put aside."""
+        gc.unfreeze()
+
+    def count(self) -> int:
+        """Return how many objects a search passes."""
+        return len(gc.get_objects())
 
     def young_passes(self) -> int:
         """Return the interpreter's searches among young objects since the last search here."""
@@ -78,7 +80,7 @@ class Garbage:
         self._clock_us = clock_us  # microseconds of a clock that never goes back
         self._last = _LastSearch(clock_us(), 0, 0)
         self._last_whole = _LastSearch(clock_us(), 0, memory.used)
-        self._is_large = False  # whether what was put aside is too much to be searched often
+        self._is_large = False  # whether it is put aside, because it is too much to search often
         self._stage = 0  # of memory, at the last look
         self._is_scarce = False  # whether it became scarce since everything was searched
         self._before: tuple[int, int, int] | None = None
@@ -104,8 +106,7 @@ class Garbage:
 
     def caught_up(self) -> None:
         """Put aside what the node has read from its disk, unsearched: it is no garbage."""
-        self._heap.put_aside()
-        self._is_large = self._heap.count_aside() > limits.GARBAGE_OBJECTS
+        self._put_aside_if_large()
         self._last_whole = self._last_whole._replace(used=self._memory.used)
 
     def poll(self) -> None:
@@ -135,11 +136,19 @@ class Garbage:
         return self._heap.young_passes() >= limits.GARBAGE_YOUNG_PASSES
 
     def _search(self, whole: bool, used: int, began_us: int) -> None:
-        self._heap.search(whole)
+        if whole and self._is_large:
+            self._heap.take_back()
+        self._heap.search()
         over_us = self._clock_us()
         self._last = _LastSearch(over_us, over_us - began_us, used)
-        self._heap.put_aside()
         if whole:
             self._last_whole = self._last
             self._is_scarce = False
-            self._is_large = self._heap.count_aside() > limits.GARBAGE_OBJECTS
+            self._put_aside_if_large()
+        else:
+            self._heap.put_aside()
+
+    def _put_aside_if_large(self) -> None:
+        self._is_large = self._heap.count() > limits.GARBAGE_OBJECTS
+        if self._is_large:
+            self._heap.put_aside()

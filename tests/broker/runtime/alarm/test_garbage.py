@@ -30,19 +30,23 @@ class World(Heap):
         self.now_us = 0
         self.passes = GARBAGE_YOUNG_PASSES
         self.objects = objects
+        self.aside = False  # whether any were put aside
         self.searches = 0
         self.whole_searches = 0
         self.garbage = Garbage(self, self, lambda: self.now_us)
 
-    def search(self, whole: bool) -> None:
+    def search(self) -> None:
         self.searches += 1
-        self.whole_searches += whole
-        self.now_us += WHOLE_TOOK_US if whole else TOOK_US
+        self.whole_searches += not self.aside
+        self.now_us += TOOK_US if self.aside else WHOLE_TOOK_US
 
     def put_aside(self) -> None:
-        pass
+        self.aside = True
 
-    def count_aside(self) -> int:
+    def take_back(self) -> None:
+        self.aside = False
+
+    def count(self) -> int:
         return self.objects
 
     def young_passes(self) -> int:
@@ -144,6 +148,15 @@ def test_everything_is_searched_each_time_while_it_is_not_much():
     assert world.whole_searches == 2
 
 
+def test_small_heap_is_not_put_aside_and_what_was_before_stays_so():
+    world = World(GARBAGE_OBJECTS)
+    world.garbage.caught_up()
+    assert not world.aside
+    world.aside = True  # imported modules, say
+    assert world.look_in(0) == 1
+    assert world.aside
+
+
 def test_everything_is_searched_each_time_where_memory_is_not_known(world):
     world.used = 0
     assert world.whole_in(1 << 40) == 1
@@ -161,8 +174,8 @@ class Cycle:
 class LargeHeap(Heap):
     """The heap of this process, with more objects than it has."""
 
-    def count_aside(self) -> int:
-        return GARBAGE_OBJECTS + super().count_aside()
+    def count(self) -> int:
+        return GARBAGE_OBJECTS + super().count()
 
     def young_passes(self) -> int:
         return GARBAGE_YOUNG_PASSES
@@ -191,7 +204,7 @@ def test_a_search_that_fails_is_not_the_last():
         handles: list[object] = []
 
         class FailingWorld(World):
-            def search(self, whole: bool) -> None:
+            def search(self) -> None:
                 raise MemoryError
 
         garbage = FailingWorld().garbage
